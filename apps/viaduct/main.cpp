@@ -1,0 +1,46 @@
+// viaduct: train, fine-tune, convert and sample large language models. One subcommand a file; this file parses, runs the
+// chosen one and turns errors into messages and exit statuses (0 done, 1 the run failed, 2 bad usage or configuration).
+
+#include <CLI/CLI.hpp>
+#include <exception>
+#include <vector>
+
+#include "base/error.h"
+#include "base/log.h"
+#include "subcommands.h"
+
+namespace {
+
+constexpr int kRunFailed = 1, kBadUsage = 2;
+
+int run(int argc, char** argv) {
+  using namespace viaduct::cli;
+  CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
+  root.require_subcommand(1);
+  const std::vector<Subcommand> subcommands{add_version(root)};
+  try {
+    root.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return root.exit(error);  // --help
+    viaduct::log_line(viaduct::LogLevel::error, error.what());
+    return kBadUsage;
+  }
+  for (const Subcommand& subcommand : subcommands) {
+    if (subcommand.app->parsed()) return subcommand.run();
+  }
+  return kBadUsage;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(argc, argv);
+  } catch (const viaduct::ConfigError& error) {
+    for (const auto& problem : error.problems()) viaduct::log_line(viaduct::LogLevel::error, problem);
+    return kBadUsage;
+  } catch (const std::exception& error) {
+    viaduct::log_line(viaduct::LogLevel::error, error.what());
+    return kRunFailed;
+  }
+}

@@ -1,0 +1,28 @@
+# The whole binary starts on any x86-64-v3 machine; only kernel files named *_avx512.cpp or *_amx.cpp
+# get more (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
+add_compile_options(-march=x86-64-v3 -Wall -Wextra -Werror -Wno-missing-field-initializers)
+# GCC 12 reports false positives of these two in its own headers under -O2 and sanitizers.
+add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow)
+# Results must not depend on what the compiler contracts: kernels write FMA where they mean it.
+add_compile_options(-ffp-contract=off)
+
+if(VIADUCT_SANITIZE)
+  add_compile_options(-fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
+  if(VIADUCT_SANITIZE MATCHES "undefined")
+    add_compile_options(-fno-sanitize-recover=undefined)
+  endif()
+  add_link_options(-fsanitize=${VIADUCT_SANITIZE})
+endif()
+
+find_program(CCACHE ccache)
+if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${CCACHE})
+endif()
+find_program(LLD ld.lld)
+find_program(GOLD ld.gold)
+if(LLD)
+  add_link_options(-fuse-ld=lld)
+elseif(GOLD)
+  add_link_options(-fuse-ld=gold)
+endif()

@@ -1,0 +1,20 @@
+# viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…]): the folder src/NAME as the static library viaduct_NAME,
+# from every .cpp below it. Files named *_avx512.cpp and *_amx.cpp get that instruction set.
+function(viaduct_library name)
+  cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  add_library(viaduct_${name} STATIC ${sources})
+  add_library(viaduct::${name} ALIAS viaduct_${name})
+  target_include_directories(viaduct_${name} PUBLIC
+    $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include/viaduct>)
+  target_link_libraries(viaduct_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  foreach(source ${sources})
+    if(source MATCHES "_avx512\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512")
+    elseif(source MATCHES "_amx\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mamx-tile;-mamx-bf16;-mprefer-vector-width=512")
+    endif()
+  endforeach()
+endfunction()

@@ -1,0 +1,128 @@
+#include "base/thread_pool.h"
+
+#include <immintrin.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+// How long a worker polls for the next job before it sleeps: long enough to bridge the gap between two ops of a step,
+// short enough not to steal a core from another rank.
+constexpr int kSpins = 2000;
+
+thread_local int t_worker = -1;  // index of this thread in the pool whose task it is running, −1 outside
+
+}  // namespace
+
+struct ThreadPool::State {
+  using Task = FunctionRef<void(int64_t, int)>;
+
+  std::vector<std::thread> workers;
+  std::mutex mutex;
+  std::condition_variable wake, done;
+  std::atomic<uint64_t> generation{0};
+  std::atomic<int64_t> next{0};
+  std::atomic<int> busy{0};
+  int64_t tasks = 0;
+  std::optional<Task> task;
+  std::exception_ptr error;
+  bool stop = false;
+  bool may_spin = true;
+
+  void work(int thread) {
+    t_worker = thread;
+    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
+      try {
+        (*task)(i, thread);
+      } catch (...) {
+        std::lock_guard lock(mutex);
+        if (!error) error = std::current_exception();
+        next.store(tasks, std::memory_order_relaxed);
+      }
+    }
+    t_worker = -1;
+  }
+
+  void loop(int thread) {
+    uint64_t seen = 0;
+    for (;;) {
+      for (int spin = 0; may_spin && spin < kSpins && generation.load(std::memory_order_acquire) == seen; ++spin) {
+        _mm_pause();
+      }
+      if (generation.load(std::memory_order_acquire) == seen) {
+        std::unique_lock lock(mutex);
+        wake.wait(lock, [&] { return generation.load(std::memory_order_relaxed) != seen; });
+      }
+      seen = generation.load(std::memory_order_acquire);
+      if (stop) return;
+      work(thread);
+      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
+        std::lock_guard lock(mutex);
+        done.notify_one();
+      }
+    }
+  }
+};
+
+ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
+  VIADUCT_CHECK(ConfigError, threads >= 1, "thread pool: expected at least 1 thread, got {}", threads);
+  state_->may_spin = threads <= static_cast<int>(std::thread::hardware_concurrency());
+  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
+}
+
+ThreadPool::~ThreadPool() {
+  {
+    std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+    state_->generation.fetch_add(1, std::memory_order_release);
+  }
+  state_->wake.notify_all();
+  for (auto& worker : state_->workers) worker.join();
+}
+
+int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+
+void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> task) {
+  State& s = *state_;
+  if (tasks <= 0) return;
+  if (t_worker >= 0 || tasks == 1 || s.workers.empty()) {
+    const int thread = t_worker >= 0 ? t_worker : 0;
+    for (int64_t i = 0; i < tasks; ++i) task(i, thread);
+    return;
+  }
+  {
+    std::lock_guard lock(s.mutex);
+    s.task = task;
+    s.tasks = tasks;
+    s.next.store(0, std::memory_order_relaxed);
+    s.busy.store(static_cast<int>(s.workers.size()), std::memory_order_relaxed);
+    s.error = nullptr;
+    s.generation.fetch_add(1, std::memory_order_release);
+  }
+  s.wake.notify_all();
+  s.work(0);
+  for (int spin = 0; s.may_spin && spin < kSpins && s.busy.load(std::memory_order_acquire) != 0; ++spin) _mm_pause();
+  if (s.busy.load(std::memory_order_acquire) != 0) {
+    std::unique_lock lock(s.mutex);
+    s.done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });
+  }
+  s.task.reset();
+  if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));
+}
+
+int default_pool_threads(int local_ranks) {
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  return std::max(1, cores / std::max(1, local_ranks));
+}
+
+}  // namespace viaduct

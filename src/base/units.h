@@ -1,0 +1,16 @@
+#pragma once
+// Quantities as people read them.
+
+#include <cstdint>
+#include <string>
+
+namespace viaduct {
+
+/// "1.50 GiB", "12.0 KiB", "17 B": powers of 1024.
+std::string format_bytes(int64_t bytes);
+/// "124.4M", "1.2k", "17": powers of 1000.
+std::string format_count(double count);
+/// "1h02m", "3m07s", "12.3s", "450ms".
+std::string format_seconds(double seconds);
+
+}  // namespace viaduct

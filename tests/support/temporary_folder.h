@@ -1,0 +1,25 @@
+#pragma once
+// A folder of its own for a test, removed with everything in it at the end.
+
+#include <filesystem>
+
+namespace viaduct::test {
+
+class TemporaryFolder {
+ public:
+  TemporaryFolder();
+  ~TemporaryFolder();
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// tests/data/NAME: reference data that is part of the repository.
+std::filesystem::path test_data(const std::filesystem::path& name);
+
+}  // namespace viaduct::test

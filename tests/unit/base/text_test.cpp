@@ -1,0 +1,43 @@
+#include <gtest/gtest.h>
+
+#include <filesystem>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/nearest.h"
+#include "base/units.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+TEST(NearestName, FindsMisspellingsAndKeepsSilentOtherwise) {
+  const std::vector<std::string> names{"micro_batch_size", "global_batch_size", "lr"};
+  EXPECT_EQ(nearest_name("micro_batchsize", names), "micro_batch_size");
+  EXPECT_EQ(nearest_name("rl", names), "lr");
+  EXPECT_EQ(nearest_name("temperature", names), std::nullopt);
+}
+
+TEST(Units, ReadAsPeopleWriteThem) {
+  EXPECT_EQ(format_bytes(17), "17 B");
+  EXPECT_EQ(format_bytes(1536), "1.50 KiB");
+  EXPECT_EQ(format_count(124.4e6), "124.4M");
+  EXPECT_EQ(format_seconds(187), "3m07s");
+}
+
+TEST(AtomicFile, AppearsOnlyOnCommit) {
+  test::TemporaryFolder folder;
+  const auto path = folder / "a.txt";
+  {
+    AtomicFile file(path);
+    file.write("half");
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
+  write_file_atomically(path, "whole");
+  EXPECT_EQ(read_file(path), "whole");
+  EXPECT_THROW(read_file(path, 3), IoError);
+  EXPECT_THROW(MappedFile(folder / "missing"), IoError);
+}
+
+}  // namespace
+}  // namespace viaduct
