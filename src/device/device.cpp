@@ -1,0 +1,74 @@
+#include "device/device.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+
+std::string_view memory_tag_name(MemoryTag tag) {
+  static constexpr std::string_view kNames[kMemoryTags] = {
+      "weights", "derived weights",   "main gradients", "master weights",
+      "moments", "saved activations", "activations",    "workspace",
+      "batch",   "kv cache",          "other"};
+  return kNames[static_cast<size_t>(tag)];
+}
+
+Device::~Device() = default;
+
+Tensor Device::allocate(DType dtype, const Shape& shape, MemoryTag tag) {
+  const int64_t bytes = std::max<int64_t>(1, shape.elements() * dtype_bytes(dtype));
+  void* data = take(bytes);
+  const int64_t id = next_id_++;
+  account(tag, bytes);
+  if (record_ != nullptr) record_->allocate(id, bytes, std::string(memory_tag_name(tag)));
+  auto storage = std::make_shared<Storage>(data, bytes, [this, id, tag](Storage& s) {
+    account(tag, -s.bytes());
+    if (record_ != nullptr) record_->release(id);
+    give(s.data(), s.bytes());
+  });
+  return Tensor(std::move(storage), dtype, shape);
+}
+
+void Device::account(MemoryTag tag, int64_t bytes) {
+  memory_.bytes_by_tag.resize(kMemoryTags);
+  memory_.bytes_by_tag[static_cast<size_t>(tag)] += bytes;
+  memory_.bytes_in_use += bytes;
+  if (memory_.bytes_in_use > memory_.peak_bytes) {
+    memory_.peak_bytes = memory_.bytes_in_use;
+    memory_.peak_bytes_by_tag = memory_.bytes_by_tag;
+  }
+}
+
+void Device::reset_peak() {
+  memory_.peak_bytes = memory_.bytes_in_use;
+  memory_.peak_bytes_by_tag = memory_.bytes_by_tag;
+}
+
+int Device::stream(std::string_view name) {
+  const auto found = std::find(streams_.begin(), streams_.end(), name);
+  if (found != streams_.end()) return static_cast<int>(found - streams_.begin());
+  streams_.emplace_back(name);
+  positions_.push_back(0);
+  return static_cast<int>(streams_.size()) - 1;
+}
+
+Event Device::record_event(int stream) {
+  return {stream, positions_.at(static_cast<size_t>(stream))++};
+}
+
+double host_read(Device& device, const Tensor& tensor, std::string_view reason,
+                 double value_on_sim) {
+  if (device.record() != nullptr) device.record()->host_read(std::string(reason));
+  if (!device.executes()) return value_on_sim;
+  VIADUCT_CHECK(
+      ShapeError,
+      tensor.elements() >= 1 && (tensor.dtype() == DType::f32 || tensor.dtype() == DType::f64),
+      "host_read ({}): expected an f32 or f64 element, got {}", reason, describe(tensor));
+  Tensor source = tensor.view({tensor.elements()}).slice(0, 0, 1);
+  Tensor host = host_tensor(tensor.dtype(), {1});
+  device.copy_to_host(source, host);
+  return tensor.dtype() == DType::f64 ? *host.data<double>() : *host.data<float>();
+}
+
+}  // namespace viaduct
