@@ -1,0 +1,142 @@
+#!/usr/bin/env bash
+# Builds, runs and tests Viaduct from a clone. `./viaduct.sh --help` lists what it does.
+set -euo pipefail
+
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")" && pwd)
+jobs=$(nproc)
+
+usage() {
+  cat <<'EOT'
+usage: ./viaduct.sh COMMAND [arguments]
+
+  build                 install missing Debian packages, build; leaves the binary at build/release/viaduct
+  quickstart [SECTION.FIELD=VALUE…]
+                        build, then learn Shakespeare from scratch and print text sampled from the model (about two
+                        minutes of training on two cores); the arguments are configuration overrides
+  test [fast] [ctest arguments]
+                        build, then run all tests, or those labelled `fast` (under a minute)
+  mutate [NAME…]        change one line of the code at a time and show that a test fails for each (tests/mutations.toml);
+                        a run of all of them writes docs/mutations.md
+  oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
+                        (large download; tools/oracle/README.md)
+  clean                 remove build/ (runs/ stays)
+
+environment:
+  VIADUCT_RUNS          where `quickstart` puts its results (default: runs/)
+EOT
+}
+
+say() { printf '== %s\n' "$*"; }
+die() {
+  printf 'viaduct.sh: error: %s\n' "$*" >&2
+  exit 1
+}
+bad_usage() {
+  printf 'viaduct.sh: error: %s; ./viaduct.sh --help lists what there is\n' "$*" >&2
+  exit 2
+}
+
+installed() { [[ $(dpkg-query -W -f='${db:Status-Abbrev}' "$1" 2>/dev/null || true) == ii* ]]; }
+
+# Installs what tools/packages.txt lists and this machine lacks; says nothing if it lacks nothing. Never asks.
+install_packages() {
+  if ! command -v dpkg-query >/dev/null; then
+    say "not a Debian system: install the libraries of docs/dependencies.md yourself if CMake misses one"
+    return
+  fi
+  local package missing=() as_root=()
+  while read -r package; do
+    [[ -z $package || $package == \#* ]] || installed "$package" || missing+=("$package")
+  done <"$root/tools/packages.txt"
+  [[ ${#missing[@]} -gt 0 ]] || return 0
+  if [[ $(id -u) -ne 0 ]]; then
+    sudo -n true 2>/dev/null ||
+      die "packages are missing and there is no root (or sudo without a password); run as root: apt-get install ${missing[*]}"
+    as_root=(sudo -n)
+  fi
+  say "installing ${missing[*]}"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get update -q </dev/null
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
+}
+
+# build_targets PRESET [TARGET…]: configures the preset if needed and builds (everything if no target is named).
+build_targets() {
+  local preset=$1
+  shift
+  [[ -f $root/build/$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset")
+  cmake --build "$root/build/$preset" -j "$jobs" ${1:+--target "$@"}
+}
+
+build_binary() {
+  install_packages
+  build_targets release viaduct
+  say "built build/release/viaduct"
+}
+
+command_build() {
+  [[ $# -eq 0 ]] || bad_usage "build takes no arguments, got '$*'"
+  build_binary
+}
+
+command_quickstart() {
+  build_binary
+  local viaduct=$root/build/release/viaduct out
+  local text=$root/data/tinyshakespeare.txt config=$root/configs/quickstart.yaml
+  mkdir -p "${VIADUCT_RUNS:-$root/runs}/quickstart"
+  out=$(cd "${VIADUCT_RUNS:-$root/runs}/quickstart" && pwd)
+  rm -rf "${out:?}/checkpoints"
+
+  say "the text: 36,000 lines to learn from, the last 4,000 to check with"
+  head -n 36000 "$text" >"$out/train.txt"
+  tail -n +36001 "$text" >"$out/valid.txt"
+  say "training a tokenizer"
+  "$viaduct" tokenizer train --input "$out/train.txt" --vocab-size 1024 --output "$out/tokenizer"
+  say "tokenizing"
+  "$viaduct" data tokenize --input "$out/train.txt" --tokenizer "$out/tokenizer" --output "$out/train"
+  "$viaduct" data tokenize --input "$out/valid.txt" --tokenizer "$out/tokenizer" --output "$out/valid"
+  say "training"
+  "$viaduct" train "$config" "dataset.blend_per_split=[[\"$out/train\"],[\"$out/valid\"],null]" \
+    "tokenizer.tokenizer_model=\"$out/tokenizer\"" "checkpoint.save=\"$out/checkpoints\"" "$@"
+  say "sampling"
+  "$viaduct" generate --model "$out/checkpoints" --prompt "ROMEO:" --max-new-tokens 200 --temperature 0.8 --top-k 50 --seed 1
+}
+
+command_test() {
+  local labels=()
+  if [[ ${1:-} == fast ]]; then
+    labels=(-L '^fast$')
+    shift
+  fi
+  install_packages
+  build_targets release
+  ctest --test-dir "$root/build/release" -j "$jobs" --output-on-failure --no-tests=error "${labels[@]}" "$@"
+}
+
+command_mutate() {
+  install_packages
+  exec /usr/bin/python3 "$root/tools/mutate" "$@"
+}
+
+command_oracle() {
+  build_binary
+  exec "$root/tools/oracle/run.sh" "$@"
+}
+
+command_clean() {
+  [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
+  rm -rf "$root/build"
+}
+
+main() {
+  case ${1:-} in
+    build | quickstart | test | mutate | oracle | clean) "command_$1" "${@:2}" ;;
+    -h | --help | help) usage ;;
+    '')
+      usage >&2
+      exit 2
+      ;;
+    *) bad_usage "unknown command '$1'" ;;
+  esac
+}
+
+main "$@"
