@@ -1,7 +1,5 @@
 #include "base/thread_pool.h"
 
-#include <immintrin.h>
-
 #include <algorithm>
 #include <atomic>
 #include <condition_variable>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/cpu_pause.h"
 #include "base/error.h"
 
 namespace viaduct {
@@ -57,7 +56,7 @@ struct ThreadPool::State {
     uint64_t seen = 0;
     for (;;) {
       for (int spin = 0; may_spin && spin < kSpins && generation.load(std::memory_order_acquire) == seen; ++spin) {
-        _mm_pause();
+        cpu_pause();
       }
       if (generation.load(std::memory_order_acquire) == seen) {
         std::unique_lock lock(mutex);
@@ -111,7 +110,7 @@ void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> task) {
   }
   s.wake.notify_all();
   s.work(0);
-  for (int spin = 0; s.may_spin && spin < kSpins && s.busy.load(std::memory_order_acquire) != 0; ++spin) _mm_pause();
+  for (int spin = 0; s.may_spin && spin < kSpins && s.busy.load(std::memory_order_acquire) != 0; ++spin) cpu_pause();
   if (s.busy.load(std::memory_order_acquire) != 0) {
     std::unique_lock lock(s.mutex);
     s.done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });
