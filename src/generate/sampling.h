@@ -1,0 +1,43 @@
+#pragma once
+// Choosing the next token from its logits: greedy, temperature, top-k, top-p. A pure function: the
+// same logits, options and key give the same token on any machine, thread count and batch.
+
+#include <cstdint>
+#include <span>
+
+namespace viaduct {
+
+/// Applied in this order, as is customary: temperature, then top-k, then top-p over what top-k
+/// left.
+struct SamplingOptions {
+  /// Divides the logits; 0 is greedy.
+  double temperature = 1.0;
+  /// Keeps the k most likely tokens; 0 keeps all.
+  int64_t top_k = 0;
+  /// Keeps the fewest most likely tokens whose probabilities reach p, at least one (Holtzman et al.
+  /// 2020); 1 keeps all.
+  double top_p = 1.0;
+};
+
+/// Which random number is drawn: one per (seed, sequence of the batch, position of the token in
+/// it).
+struct DrawKey {
+  uint64_t seed = 0;
+  uint64_t sequence = 0;
+  uint64_t position = 0;
+};
+
+/// ConfigError that lists all problems: temperature not finite or negative, top_k negative, top_p
+/// not in (0, 1].
+void check(const SamplingOptions& options);
+
+/// The most likely token; of equal ones the lowest id. Errors as `pick_token`.
+int64_t greedy_token(std::span<const float> logits);
+
+/// A token id in [0, logits.size()). Of equal logits the lowest id counts as more likely. A logit
+/// of −∞ is never chosen. DeviceError if a logit is NaN or +∞ (names id), or if none is above −∞;
+/// ShapeError if there are none.
+int64_t pick_token(std::span<const float> logits, const SamplingOptions& options,
+                   const DrawKey& key);
+
+}  // namespace viaduct

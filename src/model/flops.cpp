@@ -1,0 +1,88 @@
+#include "model/flops.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+void check(const FlopSizes& s) {
+  const auto positive = [](const char* name, int64_t value) {
+    VIADUCT_CHECK(ShapeError, value > 0, "flops: {} must be positive, found {}", name, value);
+  };
+  positive("layers", s.layers);
+  positive("hidden", s.hidden);
+  positive("feed_forward", s.feed_forward);
+  positive("heads", s.heads);
+  positive("key_value_heads", s.key_value_heads);
+  positive("head_dim", s.head_dim);
+  positive("vocabulary", s.vocabulary);
+  VIADUCT_CHECK(ShapeError, s.heads % s.key_value_heads == 0,
+                "flops: {} heads do not divide by {} key-value heads", s.heads, s.key_value_heads);
+  VIADUCT_CHECK(
+      ShapeError,
+      s.sliding_windows.empty() || static_cast<int64_t>(s.sliding_windows.size()) == s.layers,
+      "flops: {} sliding windows for {} layers", s.sliding_windows.size(), s.layers);
+}
+
+/// Attended pairs of one document of length `length` in a layer with `window` (0: none).
+double attended_pairs(double length, int64_t window, bool causal) {
+  const double half = length * length / 2;
+  if (window <= 0 || static_cast<double>(window) >= length) return causal ? half : 2 * half;
+  const double beyond = length - static_cast<double>(window);
+  const double one_side = half - beyond * beyond / 2;
+  return causal ? one_side : 2 * one_side;
+}
+
+/// Adds `count` documents of one length.
+void add_documents(const FlopSizes& s, double parameters, double count, double length,
+                   FlopCount& flops) {
+  const double q = static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
+  const double layers = static_cast<double>(s.layers);
+  flops.token_part += 6 * parameters * count * length;
+  flops.attention_part_full += 12 * q * layers * count * length * length;
+  if (s.sliding_windows.empty()) {
+    flops.attention_part += 12 * q * layers * count * attended_pairs(length, 0, s.causal);
+    return;
+  }
+  for (int64_t window : s.sliding_windows)
+    flops.attention_part += 12 * q * count * attended_pairs(length, window, s.causal);
+}
+
+}  // namespace
+
+double matmul_parameters(const FlopSizes& s) {
+  check(s);
+  const double h = static_cast<double>(s.hidden), f = static_cast<double>(s.feed_forward);
+  const double q = static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
+  const double kv = static_cast<double>(s.key_value_heads) * static_cast<double>(s.head_dim);
+  const double attention = h * (q + 2 * kv) + q * h;
+  const double mlp = (s.gated_mlp ? 3 : 2) * h * f;
+  return static_cast<double>(s.layers) * (attention + mlp) + h * static_cast<double>(s.vocabulary);
+}
+
+FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths) {
+  const double parameters = matmul_parameters(sizes);
+  FlopCount flops;
+  for (int64_t length : document_lengths) {
+    VIADUCT_CHECK(ShapeError, length >= 0, "flops: a document of length {}", length);
+    add_documents(sizes, parameters, 1, static_cast<double>(length), flops);
+  }
+  return flops;
+}
+
+FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequence_length) {
+  VIADUCT_CHECK(ShapeError, sequences >= 0 && sequence_length >= 0,
+                "flops: {} sequences of length {}", sequences, sequence_length);
+  FlopCount flops;
+  add_documents(sizes, matmul_parameters(sizes), static_cast<double>(sequences),
+                static_cast<double>(sequence_length), flops);
+  return flops;
+}
+
+double tflops_per_rank(double flops, double seconds, int64_t ranks) {
+  VIADUCT_CHECK(ShapeError, seconds > 0 && ranks > 0, "flops: rate over {} seconds and {} ranks",
+                seconds, ranks);
+  return flops / (seconds * 1e12 * static_cast<double>(ranks));
+}
+
+}  // namespace viaduct

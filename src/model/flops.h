@@ -1,0 +1,71 @@
+#pragma once
+// Floating-point operations of a training step by the one convention of the project, the basis of
+// TFLOP/s and MFU everywhere.
+//
+// Model FLOPs of forward and backward: a matrix product counts 2 per multiply-add, and the backward
+// twice the forward (×3).
+//   token part      6 · (matmul parameters) per token: projections, MLP, LM head with the true
+//   (unpadded) vocabulary.
+//                   Not counted: embedding lookup, norms, biases, activations, softmax, the loss,
+//                   recomputation, the optimizer.
+//   attention part  QKᵀ and PV: 12 · q · (attended pairs) per layer with q = heads · head size.
+//   Causal attention attends half of the
+//                   square, so a document of length S has S²/2 pairs: 6 · q · S².
+// Documents packed in a row attend only within themselves: pairs add up over documents.
+// A sliding window W < S cuts the far triangle away: S²/2 − (S − W)²/2 = W·S − W²/2 pairs (equal to
+// S²/2 at W = S). Formula of the dense part: Narayanan et al. 2021 (arXiv 2104.04473, appendix),
+// with causal halving and without recomputation.
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+namespace viaduct {
+
+/// The sizes that decide the count. A model configuration maps to it.
+struct FlopSizes {
+  int64_t layers = 0;
+  int64_t hidden = 0;           // H
+  int64_t feed_forward = 0;     // F
+  int64_t heads = 0;            // N
+  int64_t key_value_heads = 0;  // K
+  int64_t head_dim = 0;         // D
+  int64_t vocabulary = 0;       // V, true size
+  bool gated_mlp = false;       // three projections (SwiGLU, GeGLU) instead of two
+  bool causal = true;           // false: encoders, which attend the whole square
+  /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
+  std::vector<int64_t> sliding_windows;
+};
+
+/// A count in its parts. Doubles: exact up to 2^53 and far beyond that precise enough.
+struct FlopCount {
+  double token_part = 0;
+  double attention_part = 0;
+  /// The attention part of sources that neither halve for causality nor cut windows: 12 · q · S²
+  /// per layer.
+  double attention_part_full = 0;
+
+  /// The project's convention ("model", causal half).
+  double model() const { return token_part + attention_part; }
+  /// The uncausal count (`--flops full`).
+  double full() const { return token_part + attention_part_full; }
+};
+
+/// The name of the convention that metrics carry.
+inline constexpr const char* kFlopConvention = "model_causal";
+
+/// Parameters that take part in a matrix product for each token: the token part is 6 × this.
+/// ShapeError on sizes that are not positive, heads that key-value heads do not divide, or a list
+/// of windows of the wrong length.
+double matmul_parameters(const FlopSizes& sizes);
+
+/// FLOPs of forward and backward over documents of these lengths (an unpacked batch: `global batch`
+/// times the sequence length).
+FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths);
+/// The same for `sequences` equal ones of `sequence_length` tokens.
+FlopCount training_flops(const FlopSizes& sizes, int64_t sequences, int64_t sequence_length);
+
+/// TFLOP/s of one rank. `seconds` > 0, `ranks` > 0.
+double tflops_per_rank(double flops, double seconds, int64_t ranks);
+
+}  // namespace viaduct

@@ -1,0 +1,52 @@
+#pragma once
+// The factor that keeps FP16 gradients from underflowing: the loss is multiplied by it, gradients
+// are divided by it before the update, and an update whose gradients overflowed is skipped
+// (Micikevicius et al. 2018, "Mixed Precision Training", section 3.2).
+
+#include <cstdint>
+
+namespace viaduct {
+
+/// `mixed_precision.loss_scale` and its companions; defaults are Megatron's.
+struct LossScalerSettings {
+  /// Above 0: this constant scale. 0: dynamic, as the rest says.
+  double constant_scale = 0;
+  double initial_scale = 4294967296.0;  // 2^32
+  double minimum_scale = 1;
+  /// Clean steps in a row after which the scale doubles.
+  int64_t window = 1000;
+  /// Overflows (not necessarily in a row) that it takes to start halving.
+  int64_t hysteresis = 2;
+};
+
+/// All that survives a step; a checkpoint stores these three numbers.
+struct LossScalerState {
+  double scale = 1;
+  int64_t clean_steps = 0;
+  int64_t overflows_left = 0;
+  bool operator==(const LossScalerState&) const = default;
+};
+
+/// A state machine without memory of its own: `state' = next(state, overflowed)`.
+///
+/// Dynamic: an overflow sets `clean_steps` to 0 and lowers `overflows_left`; while that is ≤ 0 each
+/// overflow halves the scale, not below the minimum. After `window` clean steps in a row the scale
+/// doubles, and only then is `overflows_left` restored. The scale stays a finite float (at most
+/// 2^127). Constant: the scale never moves, overflowing updates are skipped all the same.
+class LossScaler {
+ public:
+  /// ConfigError lists all settings that are out of range.
+  explicit LossScaler(const LossScalerSettings& settings);
+
+  LossScalerState initial_state() const;
+  LossScalerState next(LossScalerState state, bool overflowed) const;
+  /// IoError if a stored state cannot be one of this scaler (scale not positive and finite,
+  /// counters out of range).
+  void check(const LossScalerState& state) const;
+
+ private:
+  bool dynamic() const { return settings_.constant_scale == 0; }
+  LossScalerSettings settings_;
+};
+
+}  // namespace viaduct
