@@ -5,6 +5,7 @@ function(viaduct_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   add_library(viaduct_${name} STATIC ${sources})
   add_library(viaduct::${name} ALIAS viaduct_${name})
+  set_property(GLOBAL APPEND PROPERTY VIADUCT_LIBRARIES viaduct::${name})  # what viaduct::all links
   target_include_directories(viaduct_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include/viaduct>)
   target_link_libraries(viaduct_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})

@@ -1,0 +1,37 @@
+#pragma once
+// Activation functions of the feed-forward layer, gated or not, computed in FP32 (FP64 for f64).
+//   plain   out [T, F] = f(in [T, F])
+//   gated   out [T, F] = f(gate) · up, in [T, 2F] = gate | up        (GLU variants, Shazeer 2020)
+// Rows may be strided, dense inside; one floating dtype.
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+enum class ActivationKind {
+  gelu,        // x · Φ(x), by erf
+  gelu_tanh,   // the tanh approximation ("gelu_new", "gelu_pytorch_tanh")
+  quick_gelu,  // x · sigmoid(1.702 x)
+  silu,        // x · sigmoid(x)
+  relu,
+  squared_relu,
+};
+
+struct ActivationForwardArgs {
+  ActivationKind kind = ActivationKind::silu;
+  bool gated = true;
+  Tensor in, out;
+};
+
+void activation_forward(OpContext& context, const ActivationForwardArgs& args);
+
+/// d_in (=) from d_out and the saved input; d_in has the shape of in and may alias it.
+struct ActivationBackwardArgs {
+  ActivationKind kind = ActivationKind::silu;
+  bool gated = true;
+  Tensor d_out, in, d_in;
+};
+
+void activation_backward(OpContext& context, const ActivationBackwardArgs& args);
+
+}  // namespace viaduct

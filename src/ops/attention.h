@@ -1,0 +1,79 @@
+#pragma once
+// Scaled dot-product attention over documents, flash-style: no [S, S] matrix, memory linear in the
+// tokens (Dao et al. 2022; softmax merge by log-sum-exp as in Milakov and Gimelshein 2018).
+//
+// Tokens of several documents lie one after the other. Document d has queries [q_offsets[d],
+// q_offsets[d+1]) and keys [kv_offsets[d], kv_offsets[d+1]); attention never crosses documents.
+// Query i and key j (counted inside their document's runs) see each other iff, with e = diagonal[d]
+// (0 if the tensor is absent):
+//     causal: j ≤ i + e        and, if window > 0:  j > i + e − window
+// e is what context parallelism and cached generation need: with all keys before the queries
+// present, e = keys − queries.
+//   s[i, j] = scale · q_i · k_j;  if softcap > 0: s = softcap · tanh(s / softcap)
+//   p = softmax over the visible j;  o_i = Σ_j drop(p[i, j]) v_j;  lse_i = log Σ_j exp(s[i, j])
+// A query without visible keys has o = 0 and lse = −inf, and no gradient. N query heads share K
+// key-value heads: query head n uses key-value head n / (N / K). Head dims of q/k (D) and v (Dv)
+// may differ. Dropout multiplies p by 0 or 1 / (1 − p_drop); the bits come from Philox(key; counter
+// low = global token index of the query, high = head << 32 | key position inside the document).
+//
+// q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one
+// floating dtype. lse, delta: f32 [N, Tq] (f64 for f64), contiguous.
+
+#include "base/philox.h"
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// What forward and backward share.
+struct AttentionProblem {
+  Tensor q_offsets, kv_offsets;  // i32 [documents + 1], ascending, from 0 to Tq and Tk
+  Tensor diagonal;               // optional i32 [documents]
+  bool causal = true;
+  int64_t window = 0;  // 0: unlimited
+  double scale = 1;
+  double softcap = 0;  // 0: none
+  double dropout = 0;
+  RandomKey dropout_key;
+  int64_t first_head = 0;  // global number of query head 0, for dropout under tensor parallelism
+  Tensor query_index;      // i64 [Tq]: global token indices; needed for dropout only
+  /// Longest run of queries and of keys of a document, a bound for `choose` (which sees no values).
+  int64_t max_queries = 0, max_keys = 0;
+};
+
+struct AttentionForwardArgs {
+  AttentionProblem problem;
+  Tensor q, k, v;
+  Tensor out;  // =
+  Tensor lse;  // =
+};
+
+void attention_forward(OpContext& context, const AttentionForwardArgs& args);
+
+/// delta [N, Tq] = rowsum(d_out · out): what the backward needs of the output.
+struct AttentionDeltaArgs {
+  Tensor out, d_out, delta;
+};
+
+void attention_delta(OpContext& context, const AttentionDeltaArgs& args);
+
+/// dq, dk, dv (f32, f64 for f64; shapes of q, k, v; contiguous) are added to. lse and delta may be
+/// those of a merged output, so that the parts of a ring (context parallelism) each add their
+/// share.
+struct AttentionBackwardArgs {
+  AttentionProblem problem;
+  Tensor q, k, v, d_out, lse, delta;
+  Tensor dq, dk, dv;  // +=
+};
+
+void attention_backward(OpContext& context, const AttentionBackwardArgs& args);
+
+/// Merges attention over two disjoint sets of keys into (out, lse): out = (out · e^lse + other_out
+/// · e^other_lse) / sum.
+struct AttentionMergeArgs {
+  Tensor out, lse;              // in and out
+  Tensor other_out, other_lse;  // in
+};
+
+void attention_merge(OpContext& context, const AttentionMergeArgs& args);
+
+}  // namespace viaduct

@@ -1,0 +1,35 @@
+#pragma once
+// The table of ops of the cpu device for an instruction set. Families fill their entries (one
+// function each, defined in NAME_choose.cpp); `cpu_ops` (cpu_ops.cpp) puts them together.
+
+#include <string_view>
+
+#include "ops/table.h"
+
+namespace viaduct {
+
+enum class CpuIsa { avx2, avx512, amx };
+
+std::string_view cpu_isa_name(CpuIsa isa);
+/// The best instruction set of this machine that kernels exist for.
+CpuIsa best_cpu_isa();
+/// Whether this machine can run kernels of `isa`.
+bool cpu_supports(CpuIsa isa);
+
+/// The table for `isa`; DeviceError if this machine cannot run it and `for_simulation` is false.
+OpTable cpu_ops(CpuIsa isa, bool for_simulation = false);
+
+namespace cpu {
+// What each family adds to the table.
+void add_gemm(OpTable& table, CpuIsa isa);  // gemm, column_sum
+void add_norm(OpTable& table, CpuIsa isa);
+void add_activation(OpTable& table, CpuIsa isa);
+void add_rotary(OpTable& table, CpuIsa isa);
+void add_attention(OpTable& table, CpuIsa isa);  // forward, delta, backward, merge
+void add_embedding(OpTable& table, CpuIsa isa);
+void add_cross_entropy(OpTable& table, CpuIsa isa);
+void add_elementwise(OpTable& table, CpuIsa isa);  // add, copy, scale, fill, dropout, random_normal
+void add_optimizer(OpTable& table, CpuIsa isa);    // reproducible sums, gradient norm, adamw
+}  // namespace cpu
+
+}  // namespace viaduct

@@ -1,0 +1,41 @@
+#pragma once
+// Softmax cross entropy over a chunk of tokens whose logits are in memory, in two halves so that
+// the vocabulary may be split over ranks: the forward gives log-sum-exp and target logit over the
+// columns here, which merge over ranks; the loss of a token is lse − target_logit; the backward
+// turns logits into their gradient in place. Logits z pass through softcap · tanh(z / softcap)
+// first if softcap > 0 (Gemma 2).
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// Columns beyond `columns` (padding of the vocabulary) take no part; their gradient is 0.
+struct CrossEntropyForwardArgs {
+  Tensor logits;   // [t, V], f32 (f64), rows strided
+  Tensor targets;  // i32 [t]: index into the columns here, −1 where nothing is scored or another
+                   // rank has the target
+  Tensor lse;      // out, f32 (f64) [t]
+  Tensor target_logit;  // out, f32 (f64) [t]; 0 where the target is −1
+  int64_t columns = 0;
+  double softcap = 0;
+};
+
+void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& args);
+
+/// out [t, V] = weight[t] · factor · (softmax(z) − onehot(target)) · dsoftcap, factor = one value
+/// in device memory (the loss scale). out may be logits itself or another dtype. weight 0 (nothing
+/// scored) gives a row of zeros.
+struct CrossEntropyBackwardArgs {
+  Tensor logits;
+  Tensor targets;
+  Tensor lse;     // merged over ranks where the vocabulary is split
+  Tensor weight;  // f32 [t]
+  Tensor factor;  // f64 [1]
+  Tensor out;
+  int64_t columns = 0;
+  double softcap = 0;
+};
+
+void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& args);
+
+}  // namespace viaduct

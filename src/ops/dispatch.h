@@ -1,0 +1,90 @@
+#pragma once
+// How an op reaches a kernel. An op is a function `name(OpContext&, const NameArgs&)` that checks
+// shapes and dispatches through the table of its context. A backend's entry has two halves:
+// `choose` looks at shapes and dtypes only and says kernel, cost and workspace; `launch` runs that
+// choice. `sim` runs the target's `choose` and never launches.
+
+#include <chrono>
+#include <string>
+#include <string_view>
+
+#include "base/error.h"
+#include "device/device.h"
+#include "timeline/record.h"
+
+namespace viaduct {
+
+struct OpTable;
+
+/// Whether an output is overwritten or added to; every contract says which outputs take it.
+enum class WriteMode { assign, accumulate };
+
+/// What an op needs beside its arguments. A value; cheap to copy.
+struct OpContext {
+  Device& device;
+  const OpTable& ops;
+  int stream = 0;
+
+  Tensor allocate(DType dtype, const Shape& shape, MemoryTag tag) const {
+    return device.allocate(dtype, shape, tag);
+  }
+};
+
+/// What layers and `choose` may ask about the machine behind a table, instead of which device it
+/// is.
+struct Traits {
+  std::string name;          // "cpu:avx512"
+  int vector_floats = 8;     // width of a vector register in floats
+  bool matrix_bf16 = false;  // has matrix units for bf16
+};
+
+/// A backend's decision for given shapes and dtypes.
+struct Choice {
+  std::string_view
+      kernel;       // "reference", "openblas", "flash_avx512": a string literal of the backend
+  int variant = 0;  // the backend's own number of the kernel
+  Cost cost;
+  int launches = 1;
+  int64_t workspace_bytes = 0;
+};
+
+template <class Args>
+struct OpEntry {
+  /// Throws DeviceError, naming what exists, for dtypes that the backend does not take.
+  Choice (*choose)(const Args&, const Traits&) = nullptr;
+  /// `workspace` has choice.workspace_bytes bytes, 64-byte aligned; null if that is 0.
+  void (*launch)(OpContext&, const Choice&, const Args&, void* workspace) = nullptr;
+};
+
+namespace detail {
+const Traits& traits_of(const OpTable& table);
+double seconds_now();
+}  // namespace detail
+
+/// Chooses, records and (on devices that execute) launches. `name` is the op's name for messages
+/// and records.
+template <class Args>
+void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& entry,
+              const Args& args) {
+  VIADUCT_CHECK(DeviceError, entry.choose != nullptr, "{}: {} has no kernel for this op", name,
+                detail::traits_of(context.ops).name);
+  const Choice choice = entry.choose(args, detail::traits_of(context.ops));
+  Tensor workspace;
+  if (choice.workspace_bytes > 0) {
+    workspace = context.allocate(DType::u8, {choice.workspace_bytes}, MemoryTag::workspace);
+  }
+  StepRecord* record = context.device.record();
+  const double begin = record != nullptr ? detail::seconds_now() : 0;
+  if (context.device.executes()) entry.launch(context, choice, args, workspace.raw());
+  if (record != nullptr) {
+    const double end = context.device.executes() ? detail::seconds_now() : begin;
+    record->op({std::string(name), std::string(choice.kernel), context.stream, choice.launches,
+                choice.cost, choice.workspace_bytes, begin, end});
+  }
+}
+
+/// ShapeError unless all tensors that are defined have one of the `allowed` dtypes and equal dtypes
+/// among themselves.
+void check_same_floating(std::string_view op, std::initializer_list<const Tensor*> tensors);
+
+}  // namespace viaduct

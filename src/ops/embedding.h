@@ -1,0 +1,35 @@
+#pragma once
+// Look-up of embedding rows, and its gradient.
+// The table may be a part of the vocabulary: rows [first_row, first_row + R) of it. Ids outside
+// that range give zeros and take no gradient here (another rank has them).
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// out [T, H] (= or +=) scale · weight[ids − first_row].
+struct EmbeddingForwardArgs {
+  Tensor ids;     // i32 [T]
+  Tensor weight;  // [R, H], floating, contiguous
+  Tensor out;     // [T, H], dtype of weight or f32
+  int64_t first_row = 0;
+  double scale = 1;
+  WriteMode mode = WriteMode::assign;
+};
+
+void embedding_forward(OpContext& context, const EmbeddingForwardArgs& args);
+
+/// d_weight [R, H] f32 (f64 for f64) += scale · d_out, row by row in order of the tokens:
+/// deterministic, without atomics. With `mode` = assign, rows without a token become zero.
+struct EmbeddingBackwardArgs {
+  Tensor ids;
+  Tensor d_out;
+  Tensor d_weight;
+  int64_t first_row = 0;
+  double scale = 1;
+  WriteMode mode = WriteMode::accumulate;
+};
+
+void embedding_backward(OpContext& context, const EmbeddingBackwardArgs& args);
+
+}  // namespace viaduct

@@ -1,0 +1,31 @@
+#pragma once
+// The executable definition of every op: FP64 tensors, plain loops, straight from the formula of
+// the contract. Backends are tested against it, and FP64 tensors on the cpu device run it, so whole
+// layers run in FP64. One .cpp file a family; tensors are f64 (integers as in the contract),
+// strides as the contract allows.
+
+#include "ops/table.h"
+
+namespace viaduct::reference {
+
+void gemm(const GemmArgs& args);
+void column_sum(const ColumnSumArgs& args);
+void norm_forward(const NormForwardArgs& args);
+void norm_backward(const NormBackwardArgs& args);
+void activation_forward(const ActivationForwardArgs& args);
+void activation_backward(const ActivationBackwardArgs& args);
+void rotary(const RotaryArgs& args);
+void attention_forward(const AttentionForwardArgs& args);
+void attention_delta(const AttentionDeltaArgs& args);
+void attention_backward(const AttentionBackwardArgs& args);
+void attention_merge(const AttentionMergeArgs& args);
+void embedding_forward(const EmbeddingForwardArgs& args);
+void embedding_backward(const EmbeddingBackwardArgs& args);
+void cross_entropy_forward(const CrossEntropyForwardArgs& args);
+void cross_entropy_backward(const CrossEntropyBackwardArgs& args);
+void add(const AddArgs& args);
+void scale(const ScaleArgs& args);
+void dropout(const DropoutArgs& args);
+void adamw(const AdamWArgs& args);
+
+}  // namespace viaduct::reference

@@ -1,0 +1,49 @@
+#pragma once
+// The table of ops: one entry per op, filled by a backend, immutable afterwards. The application
+// builds it; nothing registers itself.
+
+#include "ops/activation.h"
+#include "ops/attention.h"
+#include "ops/cross_entropy.h"
+#include "ops/dispatch.h"
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+#include "ops/gemm.h"
+#include "ops/norm.h"
+#include "ops/optimizer.h"
+#include "ops/rotary.h"
+
+namespace viaduct {
+
+struct OpTable {
+  Traits traits;
+
+  OpEntry<GemmArgs> gemm;
+  OpEntry<ColumnSumArgs> column_sum;
+  OpEntry<NormForwardArgs> norm_forward;
+  OpEntry<NormBackwardArgs> norm_backward;
+  OpEntry<ActivationForwardArgs> activation_forward;
+  OpEntry<ActivationBackwardArgs> activation_backward;
+  OpEntry<RotaryArgs> rotary;
+  OpEntry<AttentionForwardArgs> attention_forward;
+  OpEntry<AttentionDeltaArgs> attention_delta;
+  OpEntry<AttentionBackwardArgs> attention_backward;
+  OpEntry<AttentionMergeArgs> attention_merge;
+  OpEntry<EmbeddingForwardArgs> embedding_forward;
+  OpEntry<EmbeddingBackwardArgs> embedding_backward;
+  OpEntry<CrossEntropyForwardArgs> cross_entropy_forward;
+  OpEntry<CrossEntropyBackwardArgs> cross_entropy_backward;
+  OpEntry<AddArgs> add;
+  OpEntry<CopyArgs> copy;
+  OpEntry<ScaleArgs> scale;
+  OpEntry<FillArgs> fill;
+  OpEntry<DropoutArgs> dropout;
+  OpEntry<RandomNormalArgs> random_normal;
+  OpEntry<ReproducibleSumArgs> reproducible_sum;
+  OpEntry<MergeSumsArgs> merge_sums;
+  OpEntry<SumValueArgs> sum_value;
+  OpEntry<GradientNormArgs> gradient_norm;
+  OpEntry<AdamWArgs> adamw;
+};
+
+}  // namespace viaduct
