@@ -1,0 +1,163 @@
+#include "config/field.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+
+namespace viaduct {
+namespace {
+
+std::string number_text(double number) {
+  return fmt::format("{}", number);
+}
+
+}  // namespace
+
+std::string to_string(KnobDevice device) {
+  return device == KnobDevice::cpu ? "cpu" : device == KnobDevice::cuda ? "cuda" : "sim";
+}
+
+std::string to_string(KnobState state) {
+  switch (state) {
+    case KnobState::built:
+      return "built";
+    case KnobState::planned:
+      return "planned";
+    case KnobState::not_applicable:
+      return "not applicable";
+  }
+  return "";
+}
+
+std::string Field::allowed_text() const {
+  if (!allowed.empty()) return fmt::format("{}", fmt::join(allowed, "|"));
+  if (!low && !high) return "";
+  const bool bounded = high && !std::isinf(*high);
+  if (low && bounded && !above_low) return number_text(*low) + " to " + number_text(*high);
+  std::string text;
+  if (low) text = (above_low ? "> " : ">= ") + number_text(*low);
+  if (bounded) text += (text.empty() ? "<= " : " and <= ") + number_text(*high);
+  return text;
+}
+
+std::string Field::value_problem(const Value& value) const {
+  if (value.is_list()) {
+    for (const Value& item : value.items) {
+      if (std::string problem = value_problem(item); !problem.empty()) return problem;
+    }
+    return "";
+  }
+  if (value.kind != Value::Kind::scalar || same_value(value, default_value)) return "";
+  double number = 0;
+  if ((low || high) && read_value(value, number)) {
+    const bool good =
+        (!low || number > *low || (number == *low && !above_low)) && (!high || number <= *high);
+    if (!good) return fmt::format("expected {}, found {}", allowed_text(), value.scalar);
+  }
+  const bool is_auto = value.is_plain("auto") && type.find("or auto") != std::string::npos;
+  if (!allowed.empty() && !is_auto && !value.is_plain("None") &&
+      std::find(allowed.begin(), allowed.end(), value.scalar) == allowed.end()) {
+    return fmt::format("expected one of {}, found '{}'", allowed_text(),
+                       value.scalar.substr(0, 80));
+  }
+  return "";
+}
+
+Field& Field::alias(std::string other) {
+  aliases.push_back(std::move(other));
+  return *this;
+}
+
+Field& Field::one_of(std::vector<std::string> choices) {
+  allowed = std::move(choices);
+  return *this;
+}
+
+Field& Field::range(double lowest, double highest) {
+  low = lowest;
+  high = highest;
+  return *this;
+}
+
+Field& Field::positive() {
+  low = 0;
+  above_low = true;
+  return *this;
+}
+
+Field& Field::in(std::string unit_name) {
+  unit = std::move(unit_name);
+  return *this;
+}
+
+Field& Field::constraint(std::string text) {
+  constraints = std::move(text);
+  return *this;
+}
+
+Field& Field::planned(std::string why) {
+  state.fill(KnobState::planned);
+  reason = std::move(why);
+  return *this;
+}
+
+Field& Field::planned_on(KnobDevice device, std::string why) {
+  state[static_cast<size_t>(device)] = KnobState::planned;
+  reason = std::move(why);
+  return *this;
+}
+
+Field& Field::not_applicable_on(KnobDevice device, std::string why) {
+  state[static_cast<size_t>(device)] = KnobState::not_applicable;
+  reason = std::move(why);
+  return *this;
+}
+
+Field& FieldGroup::add(std::string name, std::string type, Value default_value, std::string doc) {
+  Field& field = fields_.emplace_back();
+  field.section = section_;
+  field.name = std::move(name);
+  field.type = std::move(type);
+  field.default_value = std::move(default_value);
+  field.doc = std::move(doc);
+  return field;
+}
+
+Field& FieldGroup::unbound(std::string name, std::string type, Value default_value,
+                           std::string doc) {
+  Field& field = add(std::move(name), std::move(type), std::move(default_value), std::move(doc));
+  field.assign = [type = field.type](const Value& value) { return has_type(value, type); };
+  return field;
+}
+
+FieldGroup& FieldGroup::short_form(std::string name) {
+  short_form_ = std::move(name);
+  return *this;
+}
+
+bool has_type(const Value& value, const std::string& type) {
+  if (const size_t at = type.find(" or "); at != std::string::npos) {
+    return has_type(value, type.substr(0, at)) || has_type(value, type.substr(at + 4));
+  }
+  if (type.rfind("list of ", 0) == 0) {
+    return value.is_list() &&
+           std::all_of(value.items.begin(), value.items.end(),
+                       [&](const Value& item) { return has_type(item, type.substr(8)); });
+  }
+  bool flag = false;
+  int64_t whole = 0;
+  double number = 0;
+  std::string text;
+  if (type == "bool") return read_value(value, flag);
+  if (type == "int") return read_value(value, whole);
+  if (type == "number") return read_value(value, number);
+  if (type == "string") return read_value(value, text);
+  if (type == "null") return value.is_null() || value.is_plain("None");
+  if (type == "auto") return value.is_plain("auto");
+  if (type == "map") return value.is_map();
+  return type == "list" && value.is_list();
+}
+
+}  // namespace viaduct

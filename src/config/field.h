@@ -1,0 +1,119 @@
+#pragma once
+// Typed configuration. A folder keeps its settings in a plain struct with default member
+// initializers, and declares them in one function, one line a field:
+//
+//   struct OptimizerConfig {                       // optim/optimizer_config.h
+//     std::string optimizer = "adam";
+//     double lr = 3e-4;
+//     std::optional<int64_t> lr_decay_steps;       // null unless given
+//     Auto<bool> overlap;                          // `auto` until resolved
+//   };
+//
+//   FieldGroup optimizer_fields(OptimizerConfig& config) {          // optim/optimizer_config.cpp
+//     FieldGroup group("optimizer", "How weights are updated.");
+//     group.field("optimizer", config.optimizer, "The update rule.").one_of({"adam", "sgd"});
+//     group.field("lr", config.lr, "Peak learning rate.").range(0, 1).alias("learning_rate");
+//     group.field("overlap", config.overlap, "Gather beside the forward.").planned("needs dp > 1");
+//     return group;
+//   }
+//
+// The group refers to the struct's members: reading a file writes them, printing reads them, and
+// the value a member has when the group is made is the field's default. Several groups may add to
+// one section. The application collects the groups of all folders as a value (train/run_config.h);
+// nothing registers itself.
+
+#include <array>
+#include <functional>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/convert.h"
+#include "config/value.h"
+
+namespace viaduct {
+
+enum class KnobDevice { cpu, cuda, sim };
+inline constexpr std::array kKnobDevices{KnobDevice::cpu, KnobDevice::cuda, KnobDevice::sim};
+std::string to_string(KnobDevice device);
+
+/// built: works. planned: known, and an error when set to anything but its default. not_applicable:
+/// accepted, and reported as without effect on the device.
+enum class KnobState { built, planned, not_applicable };
+std::string to_string(KnobState state);
+
+/// One setting: its description, and how to read and print the member it is bound to.
+struct Field {
+  std::string section, name, type, unit, doc, constraints, reason;
+  std::vector<std::string>
+      aliases;  // other names: within the section, or full ("recipe.trainer.x") if dotted
+  std::vector<std::string> allowed;  // of a string, or of each string of a list
+  std::optional<double> low, high;   // of a number, or of each number of a list; inclusive
+  bool above_low = false;            // the lower bound itself is excluded
+  Value default_value;
+  std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
+  bool environment = false;  // an environment variable, listed beside the knobs
+
+  std::function<bool(const Value&)> assign;  // false if the value is not of the type
+  std::function<Value()> current;
+
+  std::string full_name() const { return section + "." + name; }
+  KnobState state_on(KnobDevice device) const { return state[static_cast<size_t>(device)]; }
+  /// Range or choices as people read them: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the
+  /// type are good.
+  std::string allowed_text() const;
+  /// Why the value is out of range or not among the choices, or "".
+  std::string value_problem(const Value& value) const;
+
+  // How owners describe a field; each returns the field, for chaining.
+  Field& alias(std::string other);
+  Field& one_of(std::vector<std::string> choices);
+  Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
+  Field& positive();  // greater than zero
+  Field& in(std::string unit_name);
+  Field& constraint(std::string text);
+  /// Known, not built on any device yet; `why` ends "known, not built yet: ".
+  Field& planned(std::string why);
+  Field& planned_on(KnobDevice device, std::string why);
+  Field& not_applicable_on(KnobDevice device, std::string why);
+};
+
+/// Fields of one section that one folder owns.
+class FieldGroup {
+ public:
+  FieldGroup(std::string section, std::string doc)
+      : section_(std::move(section)), doc_(std::move(doc)) {}
+
+  /// Declares a field bound to `member`, which must outlive the group.
+  template <class T>
+  Field& field(std::string name, T& member, std::string doc) {
+    Field& added = add(std::move(name), TypeName<T>::text(), write_value(member), std::move(doc));
+    added.assign = [target = &member](const Value& value) { return read_value(value, *target); };
+    added.current = [target = &member] { return write_value(*target); };
+    return added;
+  }
+  /// Declares a known field that no struct holds: only its default is accepted (a planned knob of
+  /// the catalogue).
+  Field& unbound(std::string name, std::string type, Value default_value, std::string doc);
+
+  /// `section=VALUE` is short for `section.NAME=VALUE`.
+  FieldGroup& short_form(std::string name);
+
+  const std::string& section() const { return section_; }
+  const std::string& doc() const { return doc_; }
+  const std::string& short_form() const { return short_form_; }
+  const std::vector<Field>& fields() const { return fields_; }
+
+ private:
+  Field& add(std::string name, std::string type, Value default_value, std::string doc);
+
+  std::string section_, doc_, short_form_;
+  std::vector<Field> fields_;
+};
+
+/// Whether a value has the type that a text like "int", "bool or auto", "list of string", "map or
+/// null" names.
+bool has_type(const Value& value, const std::string& type);
+
+}  // namespace viaduct

@@ -1,0 +1,209 @@
+#include "config/load.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+
+namespace viaduct {
+namespace {
+
+// Long values and names are cut in messages: hostile input must not fill the screen.
+std::string shorten(std::string text) {
+  constexpr size_t kMost = 100;
+  if (text.size() > kMost) text = text.substr(0, kMost) + "…";
+  return text;
+}
+
+class Reader {
+ public:
+  Reader(const Schema& schema, Problems& problems) : schema_(schema), problems_(problems) {}
+
+  void read_file(const std::filesystem::path& path) {
+    try {
+      const Value root =
+          parse_yaml(viaduct::read_file(path, kMaxYamlBytes), path.filename().string());
+      if (root.is_null()) return;
+      if (!root.is_map()) {
+        problems_.add("{}: expected sections (`train:`, `optimizer:` …), found {}",
+                      path.filename().string(), shorten(to_flow_yaml(root)));
+        return;
+      }
+      for (const auto& [section, value] : root.entries) read_at(section, value);
+    } catch (const IoError& error) {
+      problems_.add_text(error.what());
+    } catch (const ConfigError& error) {
+      for (const auto& problem : error.problems()) problems_.add_text(problem);
+    }
+  }
+
+  void read_override(const std::string& text) {
+    overriding_ = true;
+    const size_t equals = text.find('=');
+    if (equals == std::string::npos || equals == 0) {
+      problems_.add("override '{}': expected section.field=value", shorten(text));
+      return;
+    }
+    try {
+      Value value =
+          parse_yaml(text.substr(equals + 1), fmt::format("override '{}'", shorten(text)));
+      value.source = {
+          std::make_shared<const std::string>(fmt::format("override '{}'", shorten(text))), 0};
+      read_at(text.substr(0, equals), value);
+    } catch (const ConfigError& error) {
+      for (const auto& problem : error.problems()) problems_.add_text(problem);
+    }
+  }
+
+  /// Writes everything that was set into the bound members.
+  ConfigOutcome assign_all() {
+    ConfigOutcome outcome;
+    for (const Field* field : order_) {
+      const Setting& setting = settings_.at(field);
+      if (!field->assign(setting.value)) {
+        problems_.add("{}: {}: expected {}{}, found {}", setting.value.source.text(),
+                      label(*field, setting), field->type,
+                      field->allowed.empty() ? "" : " (" + field->allowed_text() + ")",
+                      shorten(to_flow_yaml(setting.value)));
+      } else if (const std::string problem = field->value_problem(setting.value);
+                 !problem.empty()) {
+        problems_.add("{}: {}: {}", setting.value.source.text(), label(*field, setting), problem);
+      } else {
+        outcome.given[field->full_name()] = setting.value;
+      }
+    }
+    return outcome;
+  }
+
+ private:
+  struct Setting {
+    Value value;
+    std::string spelling;
+    bool from_override = false;
+  };
+
+  static std::string label(const Field& field, const Setting& setting) {
+    if (setting.spelling == field.full_name()) return setting.spelling;
+    return fmt::format("{} (given as {})", field.full_name(), shorten(setting.spelling));
+  }
+
+  void read_at(const std::string& path, const Value& value) {
+    if (const Field* field = schema_.find(path)) {
+      set(*field, path, {}, value);
+    } else if (const auto inside = schema_.find_inside(path)) {
+      set(*inside->field, path, inside->keys, value);
+    } else if (const Field* short_form = schema_.short_form(path);
+               short_form && value.kind == Value::Kind::scalar) {
+      set(*short_form, path, {}, value);
+    } else if (schema_.is_prefix(path)) {
+      if (value.is_map()) {
+        for (const auto& [key, entry] : value.entries) read_at(path + "." + key, entry);
+      } else if (!value.is_null()) {
+        problems_.add("{}: '{}' is a section: expected its fields, found {}", value.source.text(),
+                      shorten(path), shorten(to_flow_yaml(value)));
+      }
+    } else {
+      report_unknown(path, value);
+    }
+  }
+
+  void report_unknown(const std::string& path, const Value& value) {
+    // A search over all names for each of a hostile file's keys would be slow; people make fewer
+    // mistakes.
+    constexpr int kMostSearches = 50;
+    const auto near = ++searches_ <= kMostSearches ? schema_.suggest(path) : std::nullopt;
+    const char* kind = path.find('.') == std::string::npos ? "section" : "field";
+    problems_.add("{}: unknown {} '{}'{}", value.source.text(), kind, shorten(path),
+                  near ? fmt::format(", did you mean '{}'?", *near) : "");
+  }
+
+  void set(const Field& field, const std::string& spelling, const std::vector<std::string>& keys,
+           const Value& value) {
+    const auto found = settings_.find(&field);
+    if (found == settings_.end()) order_.push_back(&field);
+    if (found != settings_.end() && !overriding_) {
+      problems_.add("{}: {} is given twice, as {} and as {}", value.source.text(),
+                    field.full_name(), shorten(found->second.spelling), shorten(spelling));
+      return;
+    }
+    if (keys.empty()) {
+      settings_[&field] = {value, spelling, overriding_};
+      return;
+    }
+    if (field.type.find("map") == std::string::npos) {
+      problems_.add("{}: unknown field '{}': {} is of type {} and has no fields of its own",
+                    value.source.text(), shorten(spelling), field.full_name(), field.type);
+      if (found == settings_.end()) order_.pop_back();
+      return;
+    }
+    Setting& setting = settings_[&field];
+    if (found == settings_.end()) setting.value = field.default_value;
+    setting.spelling = spelling.substr(0, spelling.size() - joined_size(keys));
+    Value* at = &setting.value;
+    for (const std::string& key : keys) {
+      if (!at->is_map()) *at = Value{};
+      if (!at->find(key)) at->set(key, Value{});
+      at = const_cast<Value*>(at->find(key));
+    }
+    *at = value;
+    setting.value.source = value.source;
+  }
+
+  static size_t joined_size(const std::vector<std::string>& keys) {
+    size_t size = 0;
+    for (const std::string& key : keys) size += key.size() + 1;
+    return size;
+  }
+
+  const Schema& schema_;
+  Problems& problems_;
+  std::map<const Field*, Setting> settings_;
+  std::vector<const Field*> order_;
+  bool overriding_ = false;
+  int searches_ = 0;
+};
+
+}  // namespace
+
+ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Problems& problems) {
+  Reader reader(schema, problems);
+  if (!input.file.empty()) reader.read_file(input.file);
+  for (const std::string& text : input.overrides) reader.read_override(text);
+  return reader.assign_all();
+}
+
+void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
+                  Problems& problems) {
+  for (const auto& [name, value] : outcome.given) {
+    const Field& field = *schema.find(name);
+    const KnobState state = field.state_on(device);
+    if (state == KnobState::planned && !same_value(value, field.default_value)) {
+      problems.add("{}: {}={} is known, not built yet{}{} (its default is {})", value.source.text(),
+                   name, shorten(to_flow_yaml(value)), field.reason.empty() ? "" : ": ",
+                   field.reason, to_flow_yaml(field.default_value));
+    } else if (state == KnobState::not_applicable) {
+      outcome.notes.push_back(fmt::format("{} has no effect on {}{}{}", name, to_string(device),
+                                          field.reason.empty() ? "" : ": ", field.reason));
+    }
+  }
+}
+
+std::string to_yaml(const Schema& schema) {
+  std::string out;
+  for (const std::string& section : schema.sections()) {
+    std::string lines;
+    for (const FieldGroup& group : schema.groups()) {
+      if (group.section() != section) continue;
+      for (const Field& field : group.fields()) {
+        if (field.current)
+          lines += fmt::format("  {}: {}\n", field.name, to_flow_yaml(field.current()));
+      }
+    }
+    if (!lines.empty()) out += section + ":\n" + lines;
+  }
+  return out;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,42 @@
+#pragma once
+// From a YAML file and overrides to the structs behind a schema, and back to YAML.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "config/problems.h"
+#include "config/schema.h"
+
+namespace viaduct {
+
+/// What the user gave: a YAML file (empty: none) and `section.field=value` overrides, which win in
+/// order.
+struct ConfigInput {
+  std::filesystem::path file;
+  std::vector<std::string> overrides;
+};
+
+/// What came of it beyond the values themselves.
+struct ConfigOutcome {
+  std::map<std::string, Value> given;  // what the user set, by canonical name
+  std::vector<std::string> notes;      // settings without effect on the device
+
+  bool is_given(const std::string& name) const { return given.count(name) > 0; }
+};
+
+/// Reads the input into the members behind `schema`. Every problem (unreadable file, unknown name
+/// with the nearest known one, wrong type, out of range, a name given twice) is added to
+/// `problems`; nothing is thrown for them.
+ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Problems& problems);
+
+/// Refuses planned knobs that were set to anything but their default, and notes those without
+/// effect on `device`.
+void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
+                  Problems& problems);
+
+/// All bound fields, section by section, as YAML that `read_config` reads back to the same values.
+std::string to_yaml(const Schema& schema);
+
+}  // namespace viaduct

@@ -1,0 +1,200 @@
+#include "config/load.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+// A program with two sections, one of them owned by two folders.
+struct Train {
+  int64_t steps = 10;
+  std::optional<int64_t> seed;
+  Auto<bool> fast;
+  std::vector<double> weights{0.5};
+  std::string device = "cpu";
+  bool operator==(const Train&) const = default;
+};
+struct Model {
+  double rate = 0.1;
+  Value scaling;
+  int layers = 2;
+};
+
+struct Program {
+  Train train;
+  Model model;
+  Schema schema{groups()};
+
+  std::vector<FieldGroup> groups() {
+    FieldGroup a("train", "The loop.");
+    a.field("steps", train.steps, "Steps.")
+        .range(1)
+        .alias("iters")
+        .alias("recipe.trainer.max_steps");
+    a.field("seed", train.seed, "Seed.");
+    a.field("fast", train.fast, "Fast path.");
+    FieldGroup b("train", "");
+    b.field("weights", train.weights, "Weights.").range(0, 1);
+    b.field("device", train.device, "Device.").one_of({"cpu", "cuda"});
+    FieldGroup c("model", "The model.");
+    c.short_form("layers");
+    c.field("rate", model.rate, "Rate.").positive();
+    c.field("scaling", model.scaling, "Scaling.");
+    c.field("layers", model.layers, "Layers.");
+    c.unbound("tensor_parallel", "int", Value::of_scalar("1"), "Later.").planned("issue 5");
+    c.unbound("num_sm", "int", Value::of_scalar("16"), "SMs.")
+        .not_applicable_on(KnobDevice::cpu, "a CPU has no SMs");
+    return {a, b, c};
+  }
+};
+
+struct Loaded {
+  Program program;
+  Problems problems;
+  ConfigOutcome outcome;
+};
+
+void load(Loaded& loaded, const std::string& yaml, const std::vector<std::string>& overrides = {}) {
+  test::TemporaryFolder folder;
+  const auto file = folder / "run.yaml";
+  write_file_atomically(file, yaml);
+  loaded.outcome = read_config(loaded.program.schema, {file, overrides}, loaded.problems);
+  check_states(loaded.program.schema, KnobDevice::cpu, loaded.outcome, loaded.problems);
+}
+
+TEST(ReadConfig, ReadsTypesAndOverridesWin) {
+  Loaded l;
+  load(l,
+       "train: {steps: 1e3, seed: 7, fast: true, weights: [0.25, 1]}\n"
+       "model: {rate: 2, scaling: {type: yarn, factor: 2}}\n",
+       {"train.steps=5", "train.seed=null", "model.scaling.factor=8", "model=3", "train.iters=6"});
+  ASSERT_TRUE(l.problems.empty()) << l.problems.all().front();
+  EXPECT_EQ(l.program.train.steps, 6);
+  EXPECT_EQ(l.program.train.seed, std::nullopt);
+  EXPECT_TRUE(l.program.train.fast.value());
+  EXPECT_THAT(l.program.train.weights, ElementsAre(0.25, 1));
+  EXPECT_EQ(l.program.model.rate, 2);
+  EXPECT_EQ(l.program.model.layers, 3);
+  EXPECT_EQ(to_flow_yaml(l.program.model.scaling), "{type: yarn, factor: 8}");
+  EXPECT_TRUE(l.outcome.is_given("train.steps"));
+  EXPECT_FALSE(l.outcome.is_given("train.device"));
+}
+
+TEST(ReadConfig, AliasesAndForeignPrefixesResolve) {
+  Loaded l;
+  load(l, "TrainingConfig: {iters: 3}\nrecipe: {model: {config: {rate: 0.5}}}\n",
+       {"TransformerConfig.seed=4"});
+  ASSERT_TRUE(l.problems.empty()) << l.problems.all().front();
+  EXPECT_EQ(l.program.train.steps, 3);
+  EXPECT_EQ(l.program.model.rate, 0.5);
+  EXPECT_EQ(l.program.train.seed, 4) << "a field that the guide writes under another class";
+}
+
+TEST(ReadConfig, AllProblemsAtOnce) {
+  Loaded l;
+  load(l,
+       "train:\n"
+       "  steps: ten\n"
+       "  seeed: 3\n"
+       "  weights: [0.5, 2]\n"
+       "  device: cpuu\n"
+       "modle: {rate: 1}\n"
+       "model: {rate: 0, tensor_parallel: 2}\n",
+       {"train.fast=maybe", "nonsense", "train.rate=1", "train.seed.x=1", "model.layers='"});
+  EXPECT_THAT(
+      l.problems.all(),
+      AllOf(Contains("run.yaml:2: train.steps: expected int, found ten"),
+            Contains("run.yaml:3: unknown field 'train.seeed', did you mean 'train.seed'?"),
+            Contains("run.yaml:4: train.weights: expected 0 to 1, found 2"),
+            Contains("run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'"),
+            Contains("run.yaml:6: unknown section 'modle', did you mean 'model'?"),
+            Contains("run.yaml:7: model.rate: expected > 0, found 0"),
+            Contains(HasSubstr("model.tensor_parallel=2 is known, not built yet: issue 5")),
+            Contains("override 'train.fast=maybe': train.fast: expected bool or auto, found maybe"),
+            Contains("override 'nonsense': expected section.field=value")));
+  EXPECT_THAT(l.problems.all(),
+              AllOf(Contains(HasSubstr("unknown field 'train.rate', did you mean 'model.rate'?")),
+                    Contains(HasSubstr("'train.seed.x': train.seed is of type int or null")),
+                    Contains(HasSubstr("override 'model.layers=''"))));
+  EXPECT_THROW(l.problems.throw_if_any(), ConfigError);
+}
+
+TEST(ReadConfig, TheSameFieldTwiceInAFileIsAnError) {
+  Loaded l;
+  load(l, "train: {steps: 3, iters: 4}\n");
+  EXPECT_THAT(l.problems.all(), ElementsAre(HasSubstr("train.steps is given twice")));
+}
+
+TEST(ReadConfig, PlannedAtItsDefaultAndNotApplicableAreAccepted) {
+  Loaded l;
+  load(l, "model: {tensor_parallel: 1, num_sm: 4}\n");
+  EXPECT_TRUE(l.problems.empty());
+  EXPECT_THAT(l.outcome.notes, ElementsAre("model.num_sm has no effect on cpu: a CPU has no SMs"));
+}
+
+TEST(ReadConfig, MissingFilesAndOddRootsAreProblems) {
+  Program program;
+  Problems problems;
+  read_config(program.schema, {"/nonexistent/run.yaml", {}}, problems);
+  EXPECT_THAT(problems.all(), ElementsAre(HasSubstr("/nonexistent/run.yaml")));
+  Loaded l;
+  load(l, "[1, 2]\n");
+  EXPECT_THAT(l.problems.all(), ElementsAre(HasSubstr("expected sections")));
+}
+
+TEST(ReadConfig, ManyProblemsAreBounded) {
+  std::string yaml = "train:\n";
+  for (int i = 0; i < 5000; ++i) yaml += "  unknown_name_" + std::to_string(i) + ": 1\n";
+  Loaded l;
+  load(l, yaml);
+  try {
+    l.problems.throw_if_any();
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.problems().size(), 101u);
+    EXPECT_THAT(error.problems().back(), HasSubstr("4900 more"));
+  }
+}
+
+TEST(ToYaml, ReadsBackToTheSameConfiguration) {
+  Loaded l;
+  load(l, "",
+       {"train.steps=77", "train.weights=[0.1, 1e-8]", "model.scaling={type: 'yarn: x', 3: [1]}",
+        "model.rate=1e-5"});
+  ASSERT_TRUE(l.problems.empty()) << l.problems.all().front();
+  Loaded again;
+  load(again, to_yaml(l.program.schema));
+  ASSERT_TRUE(again.problems.empty()) << again.problems.all().front();
+  EXPECT_EQ(again.program.train, l.program.train);
+  EXPECT_EQ(again.program.model.rate, 1e-5);
+  EXPECT_EQ(to_yaml(again.program.schema), to_yaml(l.program.schema));
+}
+
+TEST(Schema, TwoOwnersOfOneNameAreRefused) {
+  int x = 0;
+  FieldGroup a("s", ""), b("s", "");
+  a.field("x", x, "");
+  b.field("y", x, "").alias("x");
+  EXPECT_THROW(Schema({a, b}), ConfigError);
+}
+
+TEST(Schema, BareNamesFindEveryField) {
+  Program program;
+  EXPECT_EQ(program.schema.find_all("steps").size(), 1u);
+  EXPECT_EQ(program.schema.find_all("train.steps").front()->name, "steps");
+  EXPECT_TRUE(program.schema.find_all("nothing").empty());
+  EXPECT_EQ(program.schema.section_of("TrainingConfig"), "train");
+}
+
+}  // namespace
+}  // namespace viaduct
