@@ -1,0 +1,30 @@
+#pragma once
+// What this machine's CPU can execute, as far as kernels care. A value: who wants to pretend to
+// have less (a forced instruction set, a test) changes the copy it passes on.
+
+#include <string>
+
+namespace viaduct {
+
+struct CpuFeatures {
+  /// "AMD EPYC 9R14", from the operating system; "unknown CPU" where it does not say.
+  std::string model_name;
+  /// AVX2 with FMA (x86-64-v3, the least that the binary starts on).
+  bool avx2 = false;
+  /// AVX-512 F, BW, DQ and VL: what files named *_avx512.cpp are compiled for.
+  bool avx512 = false;
+  /// Vector BF16 dot products. Intel cores run them at half the rate of FP32 FMA.
+  bool avx512_bf16 = false;
+  /// AMX tiles with BF16 products, in a core that also has AVX-512 and AVX512-BF16: what files
+  /// named *_amx.cpp are compiled for. The kernel must still grant the tile registers
+  /// (ops/cpu/amx_permission.h).
+  bool amx_bf16 = false;
+};
+
+/// Asks the CPU (cpuid) and whether the operating system saves the registers (XCR0).
+CpuFeatures detect_cpu_features();
+
+/// "AMD EPYC 9R14: AVX2, AVX-512, AVX512-BF16".
+std::string describe(const CpuFeatures& features);
+
+}  // namespace viaduct

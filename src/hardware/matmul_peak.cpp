@@ -1,0 +1,18 @@
+#include "hardware/matmul_peak.h"
+
+#include <fmt/format.h>
+
+namespace viaduct {
+
+std::string MatmulPeak::describe() const {
+  if (!known()) return "peak unknown";
+  std::string text = fmt::format("{}, {:.3g} TFLOP/s", name, tflops);
+  if (measured) text += fmt::format(" measured on {} thread{}", threads, threads == 1 ? "" : "s");
+  return text;
+}
+
+double model_flops_utilization(double tflops_per_rank, const MatmulPeak& peak) {
+  return peak.known() ? tflops_per_rank / peak.tflops : -1;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,26 @@
+#pragma once
+// The rate that MFU is measured against. Every printed MFU names its peak, so the name travels with
+// the number.
+
+#include <string>
+
+namespace viaduct {
+
+struct MatmulPeak {
+  /// Dense peak of one rank in TFLOP/s; 0 if unknown (MFU is then null).
+  double tflops = 0;
+  /// What it is: "BF16 AMX", "FP32 FMA AVX-512", later "H100 BF16 dense".
+  std::string name;
+  /// Measured on this machine, or taken from a data sheet.
+  bool measured = false;
+  int threads = 0;
+
+  bool known() const { return tflops > 0; }
+  /// "FP32 FMA AVX-512, 0.412 TFLOP/s measured on 2 threads".
+  std::string describe() const;
+};
+
+/// Model FLOP/s utilization: the rate of a rank over its peak, or −1 if the peak is unknown.
+double model_flops_utilization(double tflops_per_rank, const MatmulPeak& peak);
+
+}  // namespace viaduct

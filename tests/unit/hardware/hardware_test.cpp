@@ -1,0 +1,35 @@
+#include <gtest/gtest.h>
+
+#include "hardware/cpu_features.h"
+#include "hardware/matmul_peak.h"
+
+namespace viaduct {
+namespace {
+
+TEST(CpuFeatures, EachImpliesTheSmallerOnes) {
+  const CpuFeatures features = detect_cpu_features();
+  EXPECT_TRUE(features.avx2);  // the test itself is compiled for it
+  EXPECT_FALSE(features.model_name.empty());
+  EXPECT_LE(features.amx_bf16, features.avx512_bf16);
+  EXPECT_LE(features.avx512_bf16, features.avx512);
+  EXPECT_LE(features.avx512, features.avx2);
+}
+
+TEST(CpuFeatures, Describe) {
+  EXPECT_EQ(describe({.model_name = "X"}), "X");
+  EXPECT_EQ(
+      describe(
+          {.model_name = "X", .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true}),
+      "X: AVX2, AVX-512, AVX512-BF16, AMX BF16");
+}
+
+TEST(MatmulPeak, NamesItself) {
+  const MatmulPeak peak{.tflops = 0.5, .name = "FP32 FMA AVX2", .measured = true, .threads = 2};
+  EXPECT_EQ(peak.describe(), "FP32 FMA AVX2, 0.5 TFLOP/s measured on 2 threads");
+  EXPECT_DOUBLE_EQ(model_flops_utilization(0.125, peak), 0.25);
+  EXPECT_EQ(MatmulPeak{}.describe(), "peak unknown");
+  EXPECT_EQ(model_flops_utilization(0.125, {}), -1);
+}
+
+}  // namespace
+}  // namespace viaduct
