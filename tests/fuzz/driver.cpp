@@ -32,6 +32,11 @@ extern "C" void __sanitizer_set_death_callback(void (*)()) __attribute__((weak))
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=1024:detect_leaks=1";
 }
+// GCC's UBSan has a runtime of its own, without the callback: it aborts, and the signal handler
+// sees it.
+extern "C" const char* __ubsan_default_options() {
+  return "abort_on_error=1:print_stacktrace=1";
+}
 
 namespace {
 
