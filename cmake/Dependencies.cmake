@@ -1,4 +1,5 @@
-# Everything comes from Debian packages (docs/dependencies.md says what each is for).
+# Everything comes from Debian packages (docs/dependencies.md says what each is for). This file is installed too: programs that
+# link the libraries find the same packages through it (cmake/viaduct-config.cmake).
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(yaml-cpp REQUIRED)
@@ -9,7 +10,9 @@ pkg_check_modules(UTF8PROC REQUIRED IMPORTED_TARGET libutf8proc)
 pkg_check_modules(SENTENCEPIECE REQUIRED IMPORTED_TARGET sentencepiece)
 pkg_check_modules(XXHASH REQUIRED IMPORTED_TARGET libxxhash)
 pkg_check_modules(OPENBLAS REQUIRED IMPORTED_TARGET openblas)
-find_package(CLI11 REQUIRED)
-if(VIADUCT_TESTS)
+if(NOT VIADUCT_INSTALLED)
+  find_package(CLI11 REQUIRED)
+endif()
+if(VIADUCT_TESTS AND NOT VIADUCT_INSTALLED)
   find_package(GTest REQUIRED)
 endif()

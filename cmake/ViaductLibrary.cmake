@@ -9,6 +9,9 @@ function(viaduct_library name)
   target_include_directories(viaduct_${name} PUBLIC
     $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/src> $<INSTALL_INTERFACE:include/viaduct>)
   target_link_libraries(viaduct_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE})
+  target_compile_features(viaduct_${name} PUBLIC cxx_std_20)
+  set_target_properties(viaduct_${name} PROPERTIES EXPORT_NAME ${name})
+  install(TARGETS viaduct_${name} EXPORT viaduct)
   foreach(source ${sources})
     if(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
