@@ -1,0 +1,169 @@
+// From the files of a folder to a tokenizer.
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer/json_input.h"
+#include "data/tokenizer/sentencepiece_model.h"
+#include "data/tokenizer/special_ids.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace viaduct {
+namespace {
+
+constexpr size_t kMaxBytes = size_t{256} << 20;
+
+/// `merges.txt`: a pair a line, rank by line; a first line of comment and empty lines are passed
+/// over.
+std::vector<std::pair<std::string, std::string>> read_merges(const std::filesystem::path& path) {
+  const std::string text = read_file(path, kMaxBytes);
+  std::vector<std::pair<std::string, std::string>> merges;
+  size_t number = 0;
+  for (size_t begin = 0; begin < text.size();) {
+    size_t end = text.find('\n', begin);
+    if (end == std::string::npos) end = text.size();
+    std::string_view line(text.data() + begin, end - begin);
+    begin = end + 1;
+    ++number;
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (line.empty() || line.starts_with("#version")) continue;
+    const size_t space = line.find(' ');
+    VIADUCT_CHECK(IoError,
+                  space != std::string_view::npos && space > 0 && space + 1 < line.size() &&
+                      line.find(' ', space + 1) == std::string_view::npos,
+                  "{}: line {} must be two tokens with a space between", path.string(), number);
+    merges.emplace_back(line.substr(0, space), line.substr(space + 1));
+  }
+  return merges;
+}
+
+/// `vocab.json` and `merges.txt`: GPT-2's way of cutting text, or Qwen2's where the folder says so.
+std::unique_ptr<ByteLevelBpe> read_vocab_and_merges(const std::filesystem::path& folder) {
+  const auto path = folder / "vocab.json";
+  ByteLevelBpeSpec spec;
+  spec.vocabulary = parse_vocabulary(*read_json_object(path), path.string());
+  spec.merges = read_merges(folder / "merges.txt");
+  std::string kind;
+  bool add_prefix_space = false;
+  const auto config_path = folder / "tokenizer_config.json";
+  if (const auto config = read_json_object(config_path)) {
+    kind = string_member(*config, "tokenizer_class", config_path.string());
+    add_prefix_space = bool_member(*config, "add_prefix_space", config_path.string(), false);
+  }
+  const bool qwen = kind.starts_with("Qwen");
+  if (qwen) spec.normalizer.forms = {NormalForm::nfc};
+  spec.pre_tokenizer = pre_tokenizer_of(qwen ? qwen2_pattern() : gpt2_pattern(), add_prefix_space);
+  return std::make_unique<ByteLevelBpe>(std::move(spec), path.string());
+}
+
+/// Adds `token` unless one of its content is there.
+void add_token(std::vector<AddedToken>& tokens, AddedToken token) {
+  for (const AddedToken& known : tokens) {
+    if (known.content == token.content) return;
+  }
+  tokens.push_back(std::move(token));
+}
+
+/// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
+/// `tokenizer_config.json`, else as the kind does by custom.
+TokenTemplate read_template(const std::filesystem::path& folder, const SpecialIds& special,
+                            bool sentencepiece) {
+  bool bos = sentencepiece && special.bos.has_value();
+  bool eos = sentencepiece && !special.bos.has_value();  // T5 ends texts, Llama-2 begins them
+  const auto path = folder / "tokenizer_config.json";
+  if (const auto config = read_json_object(path)) {
+    bos = bool_member(*config, "add_bos_token", path.string(), bos);
+    eos = bool_member(*config, "add_eos_token", path.string(), eos);
+  }
+  TokenTemplate around;
+  if (bos && special.bos) around.before.push_back(*special.bos);
+  if (eos && special.eos) around.after.push_back(*special.eos);
+  return around;
+}
+
+}  // namespace
+
+Tokenizer load_tokenizer(const std::filesystem::path& folder) {
+  const auto json_path = folder / "tokenizer.json";
+  auto model_path = folder / "tokenizer.model";
+  // T5's folders name the file so.
+  if (!std::filesystem::exists(model_path)) model_path = folder / "spiece.model";
+  const bool has_json = std::filesystem::exists(json_path);
+  const bool has_vocabulary = std::filesystem::exists(folder / "vocab.json") &&
+                              std::filesystem::exists(folder / "merges.txt");
+  TokenizerJson json;
+  if (has_json) {
+    json = parse_tokenizer_json(read_file(json_path, kMaxBytes), json_path.string());
+  }
+  Tokenizer::Parts parts;
+  parts.added = std::move(json.added);
+  parts.around = std::move(json.around);
+  std::string source = json_path.string();
+  SpecialIds otherwise;
+  bool sentencepiece = false;
+  if (json.model) {
+    parts.model = std::move(json.model);
+  } else if (std::filesystem::exists(model_path)) {
+    source = model_path.string();
+    auto model = std::make_unique<SentencePieceModel>(read_file(model_path, kMaxBytes), source);
+    otherwise.bos = model->bos();
+    otherwise.eos = model->eos();
+    otherwise.pad = model->pad();
+    if (!has_json) {
+      for (AddedToken& token : model->control_tokens()) add_token(parts.added, std::move(token));
+    }
+    parts.model = std::move(model);
+    sentencepiece = true;
+  } else if (has_vocabulary) {
+    source = (folder / "vocab.json").string();
+    parts.model = read_vocab_and_merges(folder);
+    if (const auto end = parts.model->find("<|endoftext|>"); end && !has_json) {
+      AddedToken token;
+      token.id = *end;
+      token.content = "<|endoftext|>";
+      token.special = true;
+      parts.added.push_back(std::move(token));
+    }
+  } else if (has_json) {
+    fail<ConfigError>(
+        "{} holds a tokenizer of kind {}; supported are byte-level BPE there, or a tokenizer.model "
+        "(SentencePiece), or vocab.json with merges.txt beside it",
+        json_path.string(), json.kind);
+  } else {
+    fail<IoError>(
+        "no tokenizer in {}: expected tokenizer.json, tokenizer.model, or vocab.json with "
+        "merges.txt",
+        folder.string());
+  }
+  if (!has_json) {
+    for (AddedToken& token : read_added_tokens(folder)) add_token(parts.added, std::move(token));
+  }
+  parts.special = read_special_ids(folder, *parts.model, parts.added, otherwise);
+  if (!has_json) parts.around = read_template(folder, parts.special, sentencepiece);
+  return Tokenizer(std::move(parts), source);
+}
+
+Tokenizer parse_tokenizer(std::string_view text, std::string_view source) {
+  TokenizerJson json = parse_tokenizer_json(text, source);
+  VIADUCT_CHECK(ConfigError, json.model != nullptr,
+                "{} holds a tokenizer of kind {}, expected byte-level BPE", source, json.kind);
+  Tokenizer::Parts parts;
+  parts.model = std::move(json.model);
+  parts.added = std::move(json.added);
+  parts.around = std::move(json.around);
+  return Tokenizer(std::move(parts), source);
+}
+
+std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const char* name :
+       {"tokenizer.json", "tokenizer.model", "spiece.model", "vocab.json", "merges.txt",
+        "added_tokens.json", "tokenizer_config.json", "special_tokens_map.json"}) {
+    if (std::filesystem::is_regular_file(folder / name)) files.push_back(folder / name);
+  }
+  return files;
+}
+
+}  // namespace viaduct

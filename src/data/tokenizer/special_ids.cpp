@@ -1,0 +1,141 @@
+#include "data/tokenizer/special_ids.h"
+
+#include <algorithm>
+#include <charconv>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/tokenizer/json_input.h"
+#include "data/tokenizer/tokenizer_json.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+
+/// The tokens of a model and those added to it.
+struct Vocabulary {
+  const TokenModel& model;
+  const std::vector<AddedToken>& added;
+
+  std::optional<int32_t> find(std::string_view token) const {
+    for (const AddedToken& candidate : added) {
+      if (candidate.content == token) return candidate.id;
+    }
+    return model.find(token);
+  }
+  bool has(int32_t id) const {
+    return model.token(id).has_value() ||
+           std::any_of(added.begin(), added.end(),
+                       [id](const AddedToken& token) { return token.id == id; });
+  }
+};
+
+/// "eos_token": a string, or an object with "content".
+std::optional<int32_t> named_token(const json& document, std::string_view name,
+                                   const Vocabulary& vocabulary) {
+  const json* value = find_member(document, name);
+  if (value != nullptr && value->is_object()) value = find_member(*value, "content");
+  if (value == nullptr || !value->is_string()) return std::nullopt;
+  return vocabulary.find(value->get_ref<const std::string&>());
+}
+
+/// "eos_token_id": a number or a list of numbers.
+std::vector<int32_t> numbered_tokens(const json& document, std::string_view name,
+                                     std::string_view source, const Vocabulary& vocabulary) {
+  const json* value = find_member(document, name);
+  std::vector<int32_t> ids;
+  if (value == nullptr) return ids;
+  const auto add = [&](const json& entry) {
+    const int32_t id = token_id_of(entry, source, name);
+    if (vocabulary.has(id)) ids.push_back(id);
+  };
+  if (value->is_array()) {
+    for (const json& entry : *value) add(entry);
+  } else if (*value != -1) {  // some configurations write -1 for "none"
+    add(*value);
+  }
+  return ids;
+}
+
+void take(std::optional<int32_t>& target, std::optional<int32_t> value) {
+  if (!target) target = value;
+}
+
+void add_once(std::vector<int32_t>& ids, int32_t id) {
+  if (std::find(ids.begin(), ids.end(), id) == ids.end()) ids.push_back(id);
+}
+
+}  // namespace
+
+std::vector<AddedToken> read_added_tokens(const std::filesystem::path& folder) {
+  std::vector<AddedToken> added;
+  const auto config_path = folder / "tokenizer_config.json";
+  if (const auto config = read_json_object(config_path)) {
+    if (const json* decoder = find_member(*config, "added_tokens_decoder")) {
+      VIADUCT_CHECK(IoError, decoder->is_object(), "{}: added_tokens_decoder must be an object",
+                    config_path.string());
+      for (const auto& [key, value] : decoder->items()) {
+        int32_t id = -1;
+        const auto end = key.data() + key.size();
+        const auto [stop, error] = std::from_chars(key.data(), end, id);
+        VIADUCT_CHECK(IoError, error == std::errc() && stop == end && id >= 0,
+                      "{}: added_tokens_decoder has the key \"{}\", expected an id",
+                      config_path.string(), key);
+        added.push_back(parse_added_token(value, id, config_path.string()));
+      }
+    }
+  }
+  const auto added_path = folder / "added_tokens.json";
+  if (const auto document = read_json_object(added_path)) {
+    for (auto& [content, id] : parse_vocabulary(*document, added_path.string())) {
+      const bool known =
+          std::any_of(added.begin(), added.end(),
+                      [&, &name = content](const AddedToken& t) { return t.content == name; });
+      if (known) continue;
+      AddedToken token;
+      token.id = id;
+      token.content = content;
+      added.push_back(std::move(token));
+    }
+  }
+  return added;
+}
+
+SpecialIds read_special_ids(const std::filesystem::path& folder, const TokenModel& model,
+                            const std::vector<AddedToken>& added, const SpecialIds& otherwise) {
+  const Vocabulary vocabulary{model, added};
+  SpecialIds special;
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json"}) {
+    const auto document = read_json_object(folder / name);
+    if (!document) continue;
+    take(special.bos, named_token(*document, "bos_token", vocabulary));
+    take(special.eos, named_token(*document, "eos_token", vocabulary));
+    take(special.pad, named_token(*document, "pad_token", vocabulary));
+  }
+  for (const char* name : {"generation_config.json", "config.json"}) {
+    const auto path = folder / name;
+    const auto document = read_json_object(path);
+    if (!document) continue;
+    const auto first = [&](std::string_view key) -> std::optional<int32_t> {
+      const auto ids = numbered_tokens(*document, key, path.string(), vocabulary);
+      return ids.empty() ? std::nullopt : std::optional(ids.front());
+    };
+    const auto ends = numbered_tokens(*document, "eos_token_id", path.string(), vocabulary);
+    if (special.stop.empty()) special.stop = ends;
+    take(special.bos, first("bos_token_id"));
+    take(special.eos, ends.empty() ? std::nullopt : std::optional(ends.front()));
+    take(special.pad, first("pad_token_id"));
+  }
+  take(special.bos, otherwise.bos);
+  take(special.eos, otherwise.eos);
+  take(special.pad, otherwise.pad);
+  for (const char* name : {"<|endoftext|>", "<|end_of_text|>"}) {
+    take(special.eos, vocabulary.find(name));
+  }
+  if (special.eos) add_once(special.stop, *special.eos);
+  special.eod = special.eos;
+  return special;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,56 @@
+#pragma once
+// What differs between kinds of tokenizers: how text without added tokens becomes ids, and ids
+// bytes. `Tokenizer` (tokenizer.h) adds what all kinds share.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+/// Where a decoder stands in the text.
+struct DecodeState {
+  bool at_start = true;  // nothing came yet since the text, or since an added token
+};
+
+/// Immutable after construction, shared by threads.
+class TokenModel {
+ public:
+  /// What encoding needs to keep between calls. One per thread.
+  class Scratch {
+   public:
+    virtual ~Scratch() = default;
+  };
+
+  TokenModel() = default;
+  TokenModel(const TokenModel&) = delete;
+  TokenModel& operator=(const TokenModel&) = delete;
+  virtual ~TokenModel() = default;
+
+  /// For people: "byte-level BPE", "SentencePiece".
+  virtual std::string_view kind() const = 0;
+  virtual std::unique_ptr<Scratch> make_scratch() const = 0;
+
+  /// The normalized text, or nothing where it equals `text` (well-formed UTF-8).
+  virtual std::optional<std::string> normalize(std::string_view text) const = 0;
+  /// Appends the ids of normalized text.
+  virtual void encode(std::string_view normalized, Scratch& scratch,
+                      std::vector<int32_t>& ids) const = 0;
+  /// Appends the bytes of a token of the model. False if `id` is none.
+  virtual bool decode(int32_t id, DecodeState& state, std::string& bytes) const = 0;
+
+  /// True if an added token of this id gives the model's bytes, not its own content.
+  virtual bool decodes_added(int32_t) const { return false; }
+
+  /// The largest id + 1.
+  virtual int32_t size() const = 0;
+  /// The id of a token as the vocabulary spells it.
+  virtual std::optional<int32_t> find(std::string_view token) const = 0;
+  /// The spelling of a token.
+  virtual std::optional<std::string> token(int32_t id) const = 0;
+};
+
+}  // namespace viaduct

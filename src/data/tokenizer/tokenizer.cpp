@@ -1,0 +1,129 @@
+#include "data/tokenizer/tokenizer.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "data/tokenizer/unicode.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kMaxGap = 1 << 20;
+
+}  // namespace
+
+Tokenizer::Tokenizer(Parts parts, std::string_view source)
+    : model_(std::move(parts.model)),
+      around_(std::move(parts.around)),
+      special_(std::move(parts.special)),
+      vocab_size_(model_->size()) {
+  const int64_t limit = int64_t{model_->size()} + int64_t(parts.added.size()) + kMaxGap;
+  for (AddedToken& added : parts.added) {
+    // The model's own spelling of the token decides its id.
+    if (const auto known = model_->find(added.content)) added.id = *known;
+    VIADUCT_CHECK(IoError, added.id >= 0 && added.id < limit,
+                  "{}: added token \"{}\" has id {}, expected 0 to {}", source, added.content,
+                  added.id, limit - 1);
+    const auto other = model_->token(added.id);
+    VIADUCT_CHECK(IoError, !other || *other == added.content,
+                  "{}: added token \"{}\" has id {}, which is token \"{}\"", source, added.content,
+                  added.id, *other);
+    any_normalized_ |= added.normalized;
+    vocab_size_ = std::max(vocab_size_, added.id + 1);
+  }
+  added_ = AddedTokens(std::move(parts.added));
+  const auto check = [&](std::string_view what, int32_t id) {
+    VIADUCT_CHECK(IoError, token(id).has_value(), "{}: {} has id {}, which is no token", source,
+                  what, id);
+  };
+  for (const int32_t id : around_.before) check("the template", id);
+  for (const int32_t id : around_.after) check("the template", id);
+  for (const auto& id : {special_.bos, special_.eos, special_.pad, special_.eod}) {
+    if (id) check("a special token", *id);
+  }
+  for (const int32_t id : special_.stop) check("a special token", id);
+}
+
+void Tokenizer::encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                       std::vector<int32_t>& ids) const {
+  std::string repaired;
+  if (!is_valid_utf8(text)) {
+    repaired = lossy_utf8(text);
+    text = repaired;
+  }
+  const auto token = [&](int32_t id) { ids.push_back(id); };
+  const auto encode_plain = [&](std::string_view plain) {
+    model_->encode(plain, *cache.scratch_, ids);
+  };
+  const auto encode_unnormalized = [&](std::string_view plain) {
+    const auto changed = model_->normalize(plain);
+    const std::string_view normalized = changed ? std::string_view(*changed) : plain;
+    if (any_normalized_) {
+      added_.split(normalized, true, options.special_as_text, encode_plain, token);
+    } else {
+      encode_plain(normalized);
+    }
+  };
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), around_.before.begin(), around_.before.end());
+  }
+  added_.split(text, false, options.special_as_text, encode_unnormalized, token);
+  if (options.add_special_tokens) {
+    ids.insert(ids.end(), around_.after.begin(), around_.after.end());
+  }
+}
+
+std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
+  EncodeCache cache = make_cache();
+  std::vector<int32_t> ids;
+  encode(text, options, cache, ids);
+  return ids;
+}
+
+std::string Tokenizer::decode(std::span<const int32_t> ids) const {
+  DecodeState state;
+  std::string bytes;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    VIADUCT_CHECK(IoError, decode(ids[i], state, bytes),
+                  "cannot decode id {} (at {}): no token of this vocabulary of {}", ids[i], i,
+                  vocab_size_);
+  }
+  return bytes;
+}
+
+bool Tokenizer::decode(int32_t id, DecodeState& state, std::string& bytes) const {
+  const AddedToken* added = added_.find(id);
+  if (added != nullptr && !model_->decodes_added(id)) {
+    bytes += added->content;
+    state = {};
+    return true;
+  }
+  return model_->decode(id, state, bytes);
+}
+
+std::optional<int32_t> Tokenizer::find(std::string_view token) const {
+  if (const AddedToken* added = added_.find(token)) return added->id;
+  return model_->find(token);
+}
+
+std::optional<std::string> Tokenizer::token(int32_t id) const {
+  if (const AddedToken* added = added_.find(id)) return added->content;
+  return model_->token(id);
+}
+
+std::string DecodeStream::push(int32_t id) {
+  if (!tokenizer_.decode(id, state_, held_)) append_utf8(held_, 0xFFFD);
+  const size_t whole = held_.size() - unfinished_utf8_bytes(held_);
+  std::string text = lossy_utf8(std::string_view(held_).substr(0, whole));
+  held_.erase(0, whole);
+  return text;
+}
+
+std::string DecodeStream::finish() {
+  std::string text = lossy_utf8(held_);
+  held_.clear();
+  state_ = {};
+  return text;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,127 @@
+#pragma once
+// Tokenizers: text to ids and back. One immutable value for all kinds; a thread that encodes much
+// keeps an `EncodeCache` of its own.
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer/added_tokens.h"
+#include "data/tokenizer/token_model.h"
+
+namespace viaduct {
+
+struct EncodeOptions {
+  /// Special tokens in the text are text like any other, instead of being recognised.
+  bool special_as_text = false;
+  /// Puts around the ids what the tokenizer's template says (a beginning or an end token).
+  bool add_special_tokens = false;
+};
+
+/// Ids that mean something to training and sampling; absent where the tokenizer does not say.
+struct SpecialIds {
+  std::optional<int32_t> bos, eos, pad;
+  /// Closes a document in training data: the end-of-text token.
+  std::optional<int32_t> eod;
+  /// All ids that end a generated text (`eos` included).
+  std::vector<int32_t> stop;
+};
+
+/// What `add_special_tokens` puts before and after.
+struct TokenTemplate {
+  std::vector<int32_t> before, after;
+};
+
+/// Memory that makes repeated encoding fast. Belongs to one tokenizer and one thread at a time.
+class EncodeCache {
+ public:
+  explicit EncodeCache(std::unique_ptr<TokenModel::Scratch> scratch)
+      : scratch_(std::move(scratch)) {}
+
+ private:
+  friend class Tokenizer;
+  std::unique_ptr<TokenModel::Scratch> scratch_;
+};
+
+class Tokenizer {
+ public:
+  /// The parts of a tokenizer. Added tokens that the model does not have extend its vocabulary.
+  struct Parts {
+    std::unique_ptr<const TokenModel> model;
+    std::vector<AddedToken> added;
+    TokenTemplate around;
+    SpecialIds special;
+  };
+  /// IoError, naming `source`, where an added token's id is taken by another token, where an id is
+  /// out of a reasonable range, and where `around` or `special` name ids that are no tokens.
+  Tokenizer(Parts parts, std::string_view source);
+
+  /// The kind, for people: "byte-level BPE".
+  std::string_view kind() const { return model_->kind(); }
+  /// The largest id + 1, added tokens included.
+  int32_t vocab_size() const { return vocab_size_; }
+  const SpecialIds& special_ids() const { return special_; }
+  const AddedTokens& added_tokens() const { return added_; }
+  const TokenModel& model() const { return *model_; }
+
+  EncodeCache make_cache() const { return EncodeCache(model_->make_scratch()); }
+  /// Appends the ids of `text` to `ids`. Text that is not UTF-8 has each maximal ill-formed part
+  /// replaced by U+FFFD first.
+  void encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+              std::vector<int32_t>& ids) const;
+  std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  /// The exact bytes that `ids` stand for (not always UTF-8). Added tokens give their text.
+  /// IoError for ids that are no tokens.
+  std::string decode(std::span<const int32_t> ids) const;
+  /// Appends the bytes of one token; false if `id` is no token (an id between tokens, or beyond).
+  bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
+
+  /// The id of a token as the vocabulary spells it.
+  std::optional<int32_t> find(std::string_view token) const;
+  std::optional<std::string> token(int32_t id) const;
+
+ private:
+  std::unique_ptr<const TokenModel> model_;
+  AddedTokens added_;
+  bool any_normalized_ = false;
+  TokenTemplate around_;
+  SpecialIds special_;
+  int32_t vocab_size_ = 0;
+};
+
+/// Text as its tokens arrive: whole characters only, what is unfinished is held back.
+class DecodeStream {
+ public:
+  explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
+
+  /// The text that the next token completes: well-formed UTF-8, ill-formed bytes and ids that are
+  /// no tokens as U+FFFD.
+  std::string push(int32_t id);
+  /// What is left at the end.
+  std::string finish();
+
+ private:
+  const Tokenizer& tokenizer_;
+  DecodeState state_;
+  std::string held_;
+};
+
+/// Reads the tokenizer of a Hugging Face folder, or of a folder that holds tokenizer files: a
+/// byte-level `tokenizer.json` first, else `tokenizer.model` (SentencePiece), else `vocab.json` and
+/// `merges.txt`. Added tokens and the template of `tokenizer.json` apply in each case. IoError for
+/// missing or malformed files, ConfigError for kinds and features that are not supported.
+Tokenizer load_tokenizer(const std::filesystem::path& folder);
+
+/// A byte-level tokenizer from the text of a `tokenizer.json`; errors name `source`.
+Tokenizer parse_tokenizer(std::string_view json, std::string_view source = "tokenizer.json");
+
+/// The files in `folder` that make up its tokenizer, for copying beside a checkpoint.
+std::vector<std::filesystem::path> tokenizer_files(const std::filesystem::path& folder);
+
+}  // namespace viaduct
