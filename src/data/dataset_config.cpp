@@ -1,0 +1,102 @@
+#include "data/dataset_config.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "base/error.h"
+#include "data/split.h"
+
+namespace viaduct {
+namespace {
+
+std::optional<double> as_number(const std::string& text) {
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc{} || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+template <class F>
+void collect(std::vector<std::string>& problems, F&& check) {
+  try {
+    check();
+  } catch (const ConfigError& error) {
+    problems.insert(problems.end(), error.problems().begin(), error.problems().end());
+  }
+}
+
+}  // namespace
+
+Blend parse_blend(const std::vector<std::string>& entries) {
+  VIADUCT_CHECK(ConfigError, !entries.empty(), "a blend without data sets");
+  std::vector<double> weights;
+  if (entries.size() % 2 == 0) {
+    for (size_t i = 0; i < entries.size(); i += 2) {
+      if (const auto weight = as_number(entries[i])) weights.push_back(*weight);
+    }
+  }
+  if (weights.empty()) return {entries, std::nullopt};
+  Blend blend;
+  VIADUCT_CHECK(ConfigError, weights.size() == entries.size() / 2,
+                "blend [{}]: {} of {} data sets have a weight, expected all or none",
+                fmt::join(entries, ", "), weights.size(), entries.size() / 2);
+  for (size_t i = 1; i < entries.size(); i += 2) blend.prefixes.push_back(entries[i]);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    VIADUCT_CHECK(ConfigError, std::isfinite(weights[i]) && weights[i] > 0,
+                  "blend: the weight of {} is {}, expected > 0", blend.prefixes[i], weights[i]);
+  }
+  blend.weights = std::move(weights);
+  return blend;
+}
+
+std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
+  std::vector<std::string> problems;
+  if (config.sequence_length < 1 || config.sequence_length >= std::numeric_limits<int32_t>::max()) {
+    problems.push_back(fmt::format("dataset.sequence_length is {}, expected 1 to {}",
+                                   config.sequence_length,
+                                   std::numeric_limits<int32_t>::max() - 1));
+  }
+  if (config.random_seed < 0 || config.random_seed > std::numeric_limits<uint32_t>::max()) {
+    problems.push_back(
+        fmt::format("dataset.random_seed is {}, expected 0 to 4294967295", config.random_seed));
+  }
+  if (!(config.mid_level_dataset_surplus >= 0) ||
+      !std::isfinite(config.mid_level_dataset_surplus)) {
+    problems.push_back("dataset.mid_level_dataset_surplus is not a number >= 0");
+  }
+  const bool needs_eod =
+      config.reset_position_ids || config.reset_attention_mask || config.eod_mask_loss;
+  if (needs_eod && !config.eod_id) {
+    problems.push_back(
+        "dataset.reset_position_ids, dataset.reset_attention_mask and dataset.eod_mask_loss need "
+        "the end-of-document "
+        "token: give a tokenizer or dataset.eod_id");
+  }
+  const int sources =
+      int{config.mock} + int{!config.blend.empty()} + int{!config.blend_per_split.empty()};
+  if (sources != 1) {
+    problems.push_back(
+        fmt::format("{} of dataset.blend, dataset.blend_per_split and dataset.mock=true are given, "
+                    "expected one",
+                    sources == 0 ? "none" : "several"));
+  }
+  if (!config.blend_per_split.empty() && config.blend_per_split.size() != kSplitCount) {
+    problems.push_back(
+        fmt::format("dataset.blend_per_split has {} entries, expected 3: train, valid, test",
+                    config.blend_per_split.size()));
+  }
+  if (!config.blend.empty()) {
+    collect(problems, [&] { parse_blend(config.blend); });
+    collect(problems, [&] { parse_split(config.split); });
+  }
+  for (const auto& blend : config.blend_per_split) {
+    if (!blend.empty()) collect(problems, [&] { parse_blend(blend); });
+  }
+  return problems;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,55 @@
+#pragma once
+// Settings of training data: the `dataset` section, under Megatron-Bridge's names.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace viaduct {
+
+struct DatasetConfig {
+  /// Indexed data sets, one list for all splits: prefixes `[A, B]` (blended in proportion to their
+  /// sizes), or weights and prefixes in turn `[0.3, A, 0.7, B]`. A prefix is a path without .bin /
+  /// .idx.
+  std::vector<std::string> blend;
+  /// The same separately for train, validation and test: three lists, empty for a split without
+  /// data. Excludes `blend`.
+  std::vector<std::vector<std::string>> blend_per_split;
+  /// Weights by which `blend`'s files are cut into contiguous train, validation and test ranges.
+  std::string split = "9999,8,2";
+  /// Tokens a sample (S); S + 1 are read, as labels are the tokens shifted by one.
+  int64_t sequence_length = 0;
+  /// Seed of document and sample order, 0 to 2^32 - 1.
+  int64_t random_seed = 1234;
+  /// Positions restart at 0 after each end-of-document token.
+  bool reset_position_ids = false;
+  /// No attention across end-of-document tokens: rows come with document borders (the packed path).
+  bool reset_attention_mask = false;
+  /// The prediction made from an end-of-document token is not scored.
+  bool eod_mask_loss = false;
+  /// The end-of-document token; from the tokenizer where one is configured. Needed by the three
+  /// fields above.
+  std::optional<int64_t> eod_id;
+  /// Random tokens instead of files, for benchmarks.
+  bool mock = false;
+  /// Samples beyond its share that each data set of a weighted blend must be able to give, as a
+  /// fraction.
+  double mid_level_dataset_surplus = 0.005;
+};
+
+/// A blend as its parts: data sets and, if given, as many weights.
+struct Blend {
+  std::vector<std::string> prefixes;
+  std::optional<std::vector<double>> weights;
+};
+
+/// Reads the list forms of `DatasetConfig::blend`: an even number of entries whose every second
+/// one, from the first, is a number is (weight, prefix) pairs; anything else is prefixes. Mixed
+/// lists and weights that are not >= 0 with a positive sum are ConfigErrors.
+Blend parse_blend(const std::vector<std::string>& entries);
+
+/// All that is wrong with the settings by themselves (no file is opened), one message each.
+std::vector<std::string> dataset_config_problems(const DatasetConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,78 @@
+#pragma once
+// Reader of Megatron's indexed token files: PREFIX.bin holds the tokens of all sequences back to
+// back, PREFIX.idx says where each sequence lies and where documents begin. Both are memory-mapped:
+// opening a file of terabytes reads its index once (to validate it) and no token.
+//
+// .idx, little-endian: "MMIDIDX\0\0"; u64 version = 1; u8 dtype code; u64 sequences S; u64
+// document-index entries D (documents + 1); i32[S] lengths in tokens; i64[S] byte offsets in .bin;
+// i64[D] first sequence of each document, then S; optionally i8[S] modes.
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+
+#include "base/file.h"
+#include "data/token_type.h"
+
+namespace viaduct {
+
+class IndexedDataset {
+ public:
+  /// Opens PREFIX.idx and PREFIX.bin. Every count, length, offset and document border is checked
+  /// against the sizes of the files before anything uses it; what does not fit is an IoError that
+  /// names file, entry, found and expected.
+  explicit IndexedDataset(const std::filesystem::path& prefix);
+
+  /// The prefix as it was given.
+  const std::string& prefix() const { return prefix_; }
+  TokenType token_type() const { return type_; }
+  int64_t sequence_count() const { return sequence_count_; }
+  int64_t document_count() const { return document_entries_ - 1; }
+  int64_t total_tokens() const { return total_tokens_; }
+  bool has_modes() const { return modes_ != nullptr; }
+
+  /// Tokens of sequence `sequence`.
+  int32_t sequence_length(int64_t sequence) const { return load<int32_t>(lengths_, sequence); }
+  /// Byte offset of the sequence in .bin.
+  int64_t sequence_offset(int64_t sequence) const { return load<int64_t>(offsets_, sequence); }
+  /// First sequence of document `entry`; entry document_count() gives sequence_count().
+  int64_t document_start(int64_t entry) const { return load<int64_t>(documents_, entry); }
+  int8_t sequence_mode(int64_t sequence) const { return load<int8_t>(modes_, sequence); }
+
+  /// Tokens [offset, offset + out.size()) of a sequence, widened. A range outside of the sequence
+  /// is a ShapeError, a floating-point file an IoError.
+  void read(int64_t sequence, int64_t offset, std::span<int64_t> out) const;
+  /// The same for model input: a token that is negative or above INT32_MAX is an IoError that says
+  /// where it is.
+  void read(int64_t sequence, int64_t offset, std::span<int32_t> out) const;
+  /// The same for any type of file, as numbers.
+  void read(int64_t sequence, int64_t offset, std::span<double> out) const;
+  /// The stored bytes of a whole sequence.
+  std::span<const std::byte> bytes(int64_t sequence) const;
+  /// All of .bin.
+  std::span<const std::byte> all_bytes() const { return {bin_.data(), bin_.size()}; }
+
+ private:
+  // Arrays of .idx start at odd addresses, hence copies instead of pointers to integers.
+  template <class T>
+  static T load(const std::byte* array, int64_t index) {
+    T value;
+    __builtin_memcpy(&value, array + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
+    return value;
+  }
+  void parse_header();
+  void validate_sequences();
+  void validate_documents();
+  const std::byte* range(int64_t sequence, int64_t offset, int64_t count) const;
+
+  std::string prefix_;
+  MappedFile idx_, bin_;
+  TokenType type_ = TokenType::int32;
+  int64_t sequence_count_ = 0, document_entries_ = 0, total_tokens_ = 0;
+  const std::byte *lengths_ = nullptr, *offsets_ = nullptr, *documents_ = nullptr,
+                  *modes_ = nullptr;
+};
+
+}  // namespace viaduct

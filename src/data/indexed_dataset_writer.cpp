@@ -1,0 +1,178 @@
+#include "data/indexed_dataset_writer.h"
+
+#include <cstring>
+#include <limits>
+#include <type_traits>
+#include <utility>
+
+#include "base/error.h"
+#include "data/indexed_dataset.h"
+
+namespace viaduct {
+namespace {
+
+constexpr size_t kBufferBytes = size_t{1} << 20;
+
+template <class Stored, class Token>
+bool encode(std::string& buffer, std::span<const Token> tokens, Token& refused) {
+  const size_t start = buffer.size();
+  buffer.resize(start + tokens.size() * sizeof(Stored));
+  char* to = buffer.data() + start;
+  for (const Token token : tokens) {
+    if constexpr (std::is_integral_v<Stored>) {
+      if (!std::in_range<Stored>(token)) {
+        buffer.resize(start);
+        refused = token;
+        return false;
+      }
+    }
+    const Stored stored = static_cast<Stored>(token);
+    std::memcpy(to, &stored, sizeof stored);
+    to += sizeof stored;
+  }
+  return true;
+}
+
+template <class T>
+void append_value(std::string& text, T value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+}  // namespace
+
+IndexedDatasetWriter::IndexedDatasetWriter(const std::filesystem::path& prefix, TokenType type)
+    : prefix_(prefix.string()), type_(type), bin_(prefix_ + ".bin") {}
+
+template <class Token>
+void IndexedDatasetWriter::append_tokens(std::span<const Token> tokens) {
+  VIADUCT_CHECK(IoError, tokens.size() <= static_cast<size_t>(std::numeric_limits<int32_t>::max()),
+                "{}: sequence {} has {} tokens, more than the format's limit of {}", prefix_,
+                lengths_.size(), tokens.size(), std::numeric_limits<int32_t>::max());
+  Token refused{};
+  bool fits = false;
+  switch (type_) {
+    case TokenType::uint8:
+      fits = encode<uint8_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::int8:
+      fits = encode<int8_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::int16:
+      fits = encode<int16_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::uint16:
+      fits = encode<uint16_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::int32:
+      fits = encode<int32_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::int64:
+      fits = encode<int64_t>(buffer_, tokens, refused);
+      break;
+    case TokenType::float32:
+      fits = encode<float>(buffer_, tokens, refused);
+      break;
+    case TokenType::float64:
+      fits = encode<double>(buffer_, tokens, refused);
+      break;
+  }
+  VIADUCT_CHECK(IoError, fits, "{}: token {} of sequence {} does not fit into {}", prefix_, refused,
+                lengths_.size(), token_type_name(type_));
+  lengths_.push_back(static_cast<int32_t>(tokens.size()));
+  total_tokens_ += static_cast<int64_t>(tokens.size());
+  if (buffer_.size() >= kBufferBytes) flush();
+}
+
+void IndexedDatasetWriter::add_sequence(std::span<const int64_t> tokens) {
+  append_tokens(tokens);
+}
+void IndexedDatasetWriter::add_sequence(std::span<const int32_t> tokens) {
+  append_tokens(tokens);
+}
+
+void IndexedDatasetWriter::add_sequence(std::span<const int64_t> tokens, int8_t mode) {
+  append_tokens(tokens);
+  modes_.push_back(mode);
+}
+
+void IndexedDatasetWriter::end_document() {
+  documents_.push_back(sequence_count());
+}
+
+void IndexedDatasetWriter::add_document(std::span<const int32_t> tokens) {
+  append_tokens(tokens);
+  end_document();
+}
+
+void IndexedDatasetWriter::append(const IndexedDataset& dataset) {
+  VIADUCT_CHECK(IoError, dataset.token_type() == type_,
+                "cannot append {} ({}) to {} ({}): the element types differ", dataset.prefix(),
+                token_type_name(dataset.token_type()), prefix_, token_type_name(type_));
+  flush();
+  const int64_t first = sequence_count();
+  for (int64_t i = 0; i < dataset.sequence_count(); ++i) {
+    const std::span<const std::byte> bytes = dataset.bytes(i);
+    buffer_.append(reinterpret_cast<const char*>(bytes.data()), bytes.size());
+    if (buffer_.size() >= kBufferBytes) flush();
+    lengths_.push_back(dataset.sequence_length(i));
+    if (dataset.has_modes()) modes_.push_back(dataset.sequence_mode(i));
+  }
+  for (int64_t i = 1; i <= dataset.document_count(); ++i)
+    documents_.push_back(first + dataset.document_start(i));
+  total_tokens_ += dataset.total_tokens();
+}
+
+void IndexedDatasetWriter::flush() {
+  bin_.write(buffer_);
+  buffer_.clear();
+}
+
+void IndexedDatasetWriter::check_modes() const {
+  VIADUCT_CHECK(IoError, modes_.empty() || modes_.size() == lengths_.size(),
+                "{}: {} of {} sequences have a mode, expected all or none", prefix_, modes_.size(),
+                lengths_.size());
+}
+
+void IndexedDatasetWriter::finish() {
+  check_modes();
+  VIADUCT_CHECK(IoError, documents_.back() == sequence_count(),
+                "{}: the last document is not closed", prefix_);
+  flush();
+  AtomicFile idx(prefix_ + ".idx");
+  std::string header("MMIDIDX\0\0", 9);
+  append_value<uint64_t>(header, 1);
+  append_value<uint8_t>(header, static_cast<uint8_t>(type_));
+  append_value<uint64_t>(header, lengths_.size());
+  append_value<uint64_t>(header, documents_.size());
+  idx.write(header);
+  idx.write(lengths_.data(), lengths_.size() * sizeof(int32_t));
+  int64_t offset = 0;
+  for (const int32_t length : lengths_) {
+    append_value(buffer_, offset);
+    offset += length * token_type_bytes(type_);
+    if (buffer_.size() < kBufferBytes) continue;
+    idx.write(buffer_);
+    buffer_.clear();
+  }
+  idx.write(buffer_);
+  idx.write(documents_.data(), documents_.size() * sizeof(int64_t));
+  idx.write(modes_.data(), modes_.size());
+  // An older index must never be seen beside the new tokens.
+  std::error_code ignored;
+  std::filesystem::remove(prefix_ + ".idx", ignored);
+  bin_.commit();
+  idx.commit();
+}
+
+void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
+                            const std::filesystem::path& output) {
+  VIADUCT_CHECK(ConfigError, !prefixes.empty(), "merging indexed datasets into {}: none given",
+                output.string());
+  const IndexedDataset first(prefixes.front());
+  IndexedDatasetWriter writer(output, first.token_type());
+  writer.append(first);
+  for (size_t i = 1; i < prefixes.size(); ++i) writer.append(IndexedDataset(prefixes[i]));
+  writer.finish();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,36 @@
+#pragma once
+// The part of NumPy's legacy generator `numpy.random.RandomState` that data order depends on:
+// seeding by one integer and `shuffle`, bit for bit, so that a data set is read in the same order
+// as by programs that use NumPy.
+
+#include <cstdint>
+#include <random>
+#include <span>
+#include <utility>
+
+namespace viaduct {
+
+/// MT19937 (Matsumoto and Nishimura, "Mersenne Twister", ACM TOMACS 8 (1998)), seeded like
+/// RandomState(seed): NumPy's integer seeding is that paper's initialization, which the C++
+/// standard fixes for std::mt19937 too.
+class NumpyRandomState {
+ public:
+  /// `seed` in [0, 2^32), as NumPy demands.
+  explicit NumpyRandomState(uint32_t seed) : generator_(seed) {}
+
+  /// Uniform in [0, max], both included: draws 32 bits (64 where max needs them), keeps as many low
+  /// bits as max has, and draws again while that is above max.
+  uint64_t interval(uint64_t max);
+
+  /// Fisher and Yates' shuffle from the last element down, as RandomState.shuffle does for arrays
+  /// of one dimension.
+  template <class T>
+  void shuffle(std::span<T> values) {
+    for (size_t i = values.size(); i-- > 1;) std::swap(values[i], values[interval(i)]);
+  }
+
+ private:
+  std::mt19937 generator_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,52 @@
+#pragma once
+// What training reads: rows of tokens with their labels, and sources that give any row by its
+// number.
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace viaduct {
+
+/// One row. All but `cu_seqlens` have the source's sequence length S.
+struct Sample {
+  std::vector<int32_t> tokens;
+  std::vector<int32_t> labels;   ///< already shifted: labels[t] is scored against the logits at t
+  std::vector<float> loss_mask;  ///< weight of position t in the loss, 0 or 1
+  std::vector<int32_t> position_ids;  ///< 0 … S - 1, restarting where the source says so
+  /// Borders of the stretches that attention stays in: 0, …, S, increasing. {0, S} unless the
+  /// source separates documents.
+  std::vector<int32_t> cu_seqlens;
+};
+
+/// Rows by number, in the order in which training reads them. Safe to read from several threads at
+/// once.
+class SampleSource {
+ public:
+  virtual ~SampleSource() = default;
+  virtual int64_t size() const = 0;
+  virtual int64_t sequence_length() const = 0;
+  /// Fills `sample` with row `index` in [0, size()), reusing its memory. ShapeError for another
+  /// index.
+  virtual void get(int64_t index, Sample& sample) const = 0;
+
+  Sample get(int64_t index) const {
+    Sample sample;
+    get(index, sample);
+    return sample;
+  }
+};
+
+/// What is done at end-of-document tokens (fields of DatasetConfig of the same names).
+struct RowSettings {
+  int64_t sequence_length = 0;
+  bool reset_position_ids = false;
+  bool reset_attention_mask = false;
+  bool eod_mask_loss = false;
+  int64_t eod_id = -1;
+};
+
+/// Derives loss mask, positions and borders from `sample.tokens`.
+void fill_masks_and_positions(const RowSettings& settings, Sample& sample);
+
+}  // namespace viaduct

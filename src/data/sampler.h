@@ -1,0 +1,50 @@
+#pragma once
+// Which rows make a global batch, and which of them each rank and micro-batch takes. The only state
+// is the number of rows consumed so far, so a run resumes exactly, also with another micro-batch
+// size or another number of ranks.
+
+#include <cstdint>
+#include <vector>
+
+namespace viaduct {
+
+/// A row to read. `ordinal` counts the rows of the run in order of consumption: with the position
+/// in the row it numbers tokens for random numbers, whatever the layout.
+struct RowRef {
+  int64_t ordinal = 0;
+  int64_t index = 0;  ///< in the SampleSource
+  bool operator==(const RowRef&) const = default;
+};
+
+class Sampler {
+ public:
+  /// At the end of the source: `error` (training data is built to last) or start again from its
+  /// beginning (validation).
+  enum class AtEnd { error, wrap };
+
+  explicit Sampler(int64_t source_size, AtEnd at_end = AtEnd::error);
+
+  /// Rows [consumed, consumed + count) of the run. ConfigError, with both numbers, past the end of
+  /// the source.
+  std::vector<RowRef> rows(int64_t consumed, int64_t count) const;
+
+ private:
+  int64_t source_size_;
+  AtEnd at_end_;
+};
+
+/// The rows of one micro-batch of one data-parallel rank within a global batch that begins at
+/// `consumed`: micro-batch m takes the next micro_batch_size · dp rows in one stretch, and each
+/// rank its part of that, as Megatron does.
+struct MicroBatchPlace {
+  int64_t micro_batch_size = 1;
+  int64_t dp_size = 1, dp_rank = 0;
+};
+std::vector<RowRef> micro_batch_rows(const Sampler& sampler, int64_t consumed, int64_t micro_batch,
+                                     const MicroBatchPlace& place);
+
+/// Micro-batches that each rank runs for a global batch. ConfigError that names the numbers if it
+/// does not divide.
+int64_t micro_batch_count(int64_t global_batch_size, const MicroBatchPlace& place);
+
+}  // namespace viaduct
