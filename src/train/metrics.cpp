@@ -1,0 +1,85 @@
+#include "train/metrics.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/flops.h"
+
+namespace viaduct {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json or_null(const std::optional<double>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+std::string line(const Json& object) {
+  // A name that is not UTF-8 must not stop a run.
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace
+
+int64_t StepMetrics::peak_memory_bytes() const {
+  const auto& bytes = peak_memory_bytes_per_rank;
+  return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
+}
+
+void StepMetrics::set_rates(double seconds, int64_t step_samples, int64_t step_tokens,
+                            double step_flops, int64_t ranks, const MatmulPeak& peak) {
+  tflops_per_rank = viaduct::tflops_per_rank(step_flops, seconds, ranks);
+  step_seconds = seconds;
+  samples_per_second = static_cast<double>(step_samples) / seconds;
+  tokens_per_second = static_cast<double>(step_tokens) / seconds;
+  flop_convention = kFlopConvention;
+  mfu.reset();
+  mfu_peak.clear();
+  if (peak.known()) {
+    mfu = model_flops_utilization(tflops_per_rank, peak);
+    mfu_peak = peak.describe();
+  }
+}
+
+std::string json_line(const StepMetrics& m) {
+  Json object{
+      {"step", m.step},
+      {"samples", m.samples},
+      {"tokens", m.tokens},
+      {"loss", or_null(m.loss)},
+      {"grad_norm", or_null(m.grad_norm)},
+      {"learning_rate", m.learning_rate},
+      {"step_seconds", m.step_seconds},
+      {"samples_per_second", m.samples_per_second},
+      {"tokens_per_second", m.tokens_per_second},
+      {"tflops_per_rank", m.tflops_per_rank},
+      {"mfu", or_null(m.mfu)},
+      {"mfu_peak", m.mfu ? Json(m.mfu_peak) : Json(nullptr)},
+      {"flop_convention", m.flop_convention},
+      {"communication_seconds", m.communication_seconds},
+      {"communication_busy_seconds", m.communication_busy_seconds},
+      {"data_seconds", m.data_seconds},
+      {"peak_memory_bytes", m.peak_memory_bytes()},
+      {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
+      {"skipped", m.skipped},
+  };
+  if (m.loss_scale) object["loss_scale"] = *m.loss_scale;
+  if (m.simulated) object["simulated"] = true;
+  return line(object);
+}
+
+std::string json_line(const ValidationMetrics& m) {
+  return line({{"step", m.step},
+               {"samples", m.samples},
+               {"tokens", m.tokens},
+               {"validation_loss", m.validation_loss},
+               {"validation_tokens", m.validation_tokens},
+               {"validation_seconds", m.validation_seconds}});
+}
+
+std::string json_stopped_line(int64_t step, const std::string& reason) {
+  return line({{"step", step}, {"stopped", reason}});
+}
+
+}  // namespace viaduct

@@ -1,0 +1,79 @@
+#pragma once
+// What a run reports of a logged step, and its form as a line of `metrics.jsonl`.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "hardware/matmul_peak.h"
+
+namespace viaduct {
+
+/// One logged training step. Field names are those of the file. Times are of this step on the rank
+/// that reports.
+struct StepMetrics {
+  /// Optimizer steps done, skipped ones included: the first is 1.
+  int64_t step = 0;
+  /// Consumed since the start of the run (earlier sessions of a resumed run included).
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  /// Mean over all scored tokens of the global batch. No value on a simulated device; a NaN is
+  /// written as null as well.
+  std::optional<double> loss;
+  /// Global, before clipping; no value where it was not computed.
+  std::optional<double> grad_norm;
+  double learning_rate = 0;
+
+  double step_seconds = 0;
+  double samples_per_second = 0;
+  double tokens_per_second = 0;
+  /// Model FLOPs by `flop_convention` (model/flops.h).
+  double tflops_per_rank = 0;
+  /// Of `mfu_peak`, in 0…1; no value if the peak is unknown.
+  std::optional<double> mfu;
+  std::string mfu_peak;
+  std::string flop_convention;
+
+  /// Communication that compute waited for, and all of it.
+  double communication_seconds = 0;
+  double communication_busy_seconds = 0;
+  /// Waiting for the next batch.
+  double data_seconds = 0;
+
+  /// Bytes in use in the arena: the peak of each rank. Their maximum is written as
+  /// `peak_memory_bytes`.
+  std::vector<int64_t> peak_memory_bytes_per_rank;
+  int64_t peak_memory_bytes() const;
+
+  /// Updates skipped (overflow, or NaN as configured) since the last logged step.
+  int64_t skipped = 0;
+  /// With FP16 only.
+  std::optional<double> loss_scale;
+  bool simulated = false;
+
+  /// Sets step_seconds and all rates. `step_flops`: model FLOPs of the whole global batch;
+  /// `seconds` > 0.
+  void set_rates(double seconds, int64_t step_samples, int64_t step_tokens, double step_flops,
+                 int64_t ranks, const MatmulPeak& peak);
+};
+
+/// An evaluation after `step` steps.
+struct ValidationMetrics {
+  int64_t step = 0;
+  int64_t samples = 0;
+  int64_t tokens = 0;
+  double validation_loss = 0;
+  /// Scored tokens of the evaluation.
+  int64_t validation_tokens = 0;
+  double validation_seconds = 0;
+};
+
+/// One JSON object without a line break. Numbers keep every bit; NaN and infinities, which JSON has
+/// not, become null.
+std::string json_line(const StepMetrics& metrics);
+std::string json_line(const ValidationMetrics& metrics);
+/// The last line of a run that ended early: {"step":120,"stopped":"signal"}.
+std::string json_stopped_line(int64_t step, const std::string& reason);
+
+}  // namespace viaduct

@@ -1,0 +1,58 @@
+#pragma once
+// One call for each event of a run; it feeds metrics.jsonl, TensorBoard and the display, as far as
+// they are wanted. Used by the rank that reports.
+
+#include <cstdint>
+#include <cstdio>
+#include <filesystem>
+#include <memory>
+#include <string>
+
+#include "train/metrics.h"
+
+namespace viaduct {
+
+class MetricsFile;
+class ProgressDisplay;
+class TensorBoardWriter;
+
+struct MetricsLogOptions {
+  /// Holds metrics.jsonl (made if missing); empty: no file.
+  std::filesystem::path folder;
+  /// Holds TensorBoard's event files (made if missing); empty: none.
+  std::filesystem::path tensorboard_folder;
+  /// Where lines for people go; null: nowhere.
+  std::FILE* display = nullptr;
+  bool display_is_terminal = false;
+  /// Steps done before this session, and when the run is done.
+  int64_t steps_done = 0;
+  int64_t total_steps = 0;
+  /// Steps between logged ones (`logger.log_interval`), ≥ 1. The last step is always logged.
+  int64_t log_interval = 10;
+};
+
+class MetricsLog {
+ public:
+  explicit MetricsLog(const MetricsLogOptions& options);
+  ~MetricsLog();
+  MetricsLog(const MetricsLog&) = delete;
+  MetricsLog& operator=(const MetricsLog&) = delete;
+
+  /// After every step. Logged steps go to all writers, the others only move the bar; `skipped` is
+  /// added up over the steps since the last logged one.
+  void step(const StepMetrics& metrics);
+  void validation(const ValidationMetrics& metrics);
+  /// The run ends before its last step: "signal", "error", ….
+  void stopped(int64_t step, const std::string& reason);
+  /// Text for people only.
+  void note(const std::string& text);
+
+ private:
+  MetricsLogOptions options_;
+  int64_t skipped_ = 0;
+  std::unique_ptr<MetricsFile> file_;
+  std::unique_ptr<TensorBoardWriter> tensorboard_;
+  std::unique_ptr<ProgressDisplay> display_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,34 @@
+#pragma once
+// The bytes of TensorBoard event files: TFRecord frames around serialized `Event` messages. Only
+// what scalars need; the messages have five fields whose numbers can never change, so they are
+// encoded here instead of by a code generator at build time.
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace viaduct::tensorboard {
+
+/// CRC-32C (Castagnoli, polynomial 0x1EDC6F41 reflected), as iSCSI and TFRecord use it.
+uint32_t crc32c(std::string_view bytes);
+
+/// A TFRecord: u64 length, masked CRC of the length, data, masked CRC of the data; little-endian.
+/// The mask is rotate_right(crc, 15) + 0xa282ead8.
+std::string record(std::string_view data);
+
+/// A named number of one step.
+struct Scalar {
+  std::string_view tag;
+  double value = 0;
+};
+
+/// `Event` with file_version "brain.Event:2", the first record of each file.
+std::string version_event(double wall_seconds);
+/// `Event` with a session start at `step`: readers forget what earlier files say of this step and
+/// later ones.
+std::string restart_event(double wall_seconds, int64_t step);
+/// `Event` with a summary of scalars (stored as float).
+std::string scalars_event(double wall_seconds, int64_t step, std::span<const Scalar> scalars);
+
+}  // namespace viaduct::tensorboard
