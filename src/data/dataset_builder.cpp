@@ -15,8 +15,8 @@ namespace viaduct {
 DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> vocabulary_size)
     : config_(std::move(config)),
       vocabulary_size_(vocabulary_size),
-      settings_{config_.sequence_length, config_.reset_position_ids, config_.reset_attention_mask,
-                config_.eod_mask_loss, config_.eod_id.value_or(-1)} {
+      settings_{config_.sequence_length.value_or(0), config_.reset_position_ids,
+                config_.reset_attention_mask, config_.eod_mask_loss, config_.eod_id.value_or(-1)} {
   std::vector<std::string> problems = dataset_config_problems(config_);
   if (config_.mock && !vocabulary_size_)
     problems.push_back("dataset.mock needs a model: its vocabulary bounds the tokens");
@@ -38,14 +38,14 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     return std::make_shared<MockDataset>(num_samples.value_or(std::numeric_limits<int64_t>::max()),
                                          *vocabulary_size_, seed, settings_);
   }
-  const bool per_split = !config_.blend_per_split.empty();
+  const bool per_split = config_.blend_per_split.has_value();
   const auto& entries =
-      per_split ? config_.blend_per_split[static_cast<size_t>(split)] : config_.blend;
-  if (entries.empty()) return nullptr;
+      per_split ? (*config_.blend_per_split)[static_cast<size_t>(split)] : config_.blend;
+  if (!entries) return nullptr;
   const auto fractions = per_split ? std::array<double, 2>{0.0, 1.0}
                                    : parse_split(config_.split)[static_cast<size_t>(split)];
   if (!fractions) return nullptr;
-  const Blend blend = parse_blend(entries);
+  const Blend blend = parse_blend(*entries);
   // Megatron goes through a blend for one data set with a weight, unless it is one of the lists per
   // split.
   if (blend.prefixes.size() == 1 && (per_split || !blend.weights)) {
@@ -88,7 +88,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
     VIADUCT_CHECK(ConfigError, sizes.back() > 0,
                   "dataset {}: its {} split has too few tokens for one sample of {} + 1, so it "
                   "cannot be part of a blend",
-                  blend.prefixes[i], split_name(split), config_.sequence_length);
+                  blend.prefixes[i], split_name(split), settings_.sequence_length);
   }
   BlendIndex index;
   if (blend.weights) {

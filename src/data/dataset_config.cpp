@@ -53,11 +53,64 @@ Blend parse_blend(const std::vector<std::string>& entries) {
   return blend;
 }
 
+FieldGroup dataset_fields(DatasetConfig& config) {
+  FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  group
+      .field(
+          "blend", config.blend,
+          "Prefixes of .bin/.idx files, [A, B], or weights and prefixes in turn, [0.3, A, 0.7, B].")
+      .alias("data_path")
+      .constraint("excludes dataset.blend_per_split and dataset.mock");
+  group
+      .field("blend_per_split", config.blend_per_split,
+             "Three blends, for training, validation and test; null for a split without data.")
+      .constraint("excludes dataset.blend and dataset.mock");
+  group.field(
+      "split", config.split,
+      "Weights that cut each file of dataset.blend into training, validation and test ranges.");
+  group
+      .field("sequence_length", config.sequence_length,
+             "Tokens a sample. auto: the model's sequence length.")
+      .alias("seq_length")
+      .range(1, std::numeric_limits<int32_t>::max() - 1)
+      .in("tokens");
+  group.field("random_seed", config.random_seed, "Seed of document and sample order.")
+      .range(0, std::numeric_limits<uint32_t>::max());
+  group.field("reset_position_ids", config.reset_position_ids,
+              "Positions restart after each end-of-document token.");
+  group.field("reset_attention_mask", config.reset_attention_mask,
+              "No attention across end-of-document tokens (packed rows).");
+  group.field("eod_mask_loss", config.eod_mask_loss,
+              "Predictions made from an end-of-document token are not scored.");
+  group
+      .field("eod_id", config.eod_id,
+             "The end-of-document token. null: the tokenizer's, where there is one.")
+      .range(0, std::numeric_limits<int32_t>::max());
+  group.field("mock", config.mock, "Random tokens instead of files, for benchmarks.")
+      .constraint("excludes dataset.blend and dataset.blend_per_split");
+  group
+      .field("mid_level_dataset_surplus", config.mid_level_dataset_surplus,
+             "What each data set of a weighted blend must be able to give beyond its share.")
+      .range(0, 1)
+      .in("fraction");
+  return group;
+}
+
+FieldGroup tokenizer_fields(TokenizerConfig& config) {
+  FieldGroup group("tokenizer", "Text to tokens and back.");
+  group.field("tokenizer_model", config.tokenizer_model,
+              "Folder with tokenizer files (a Hugging Face folder, or one with tokenizer.json, "
+              "tokenizer.model, or vocab.json and merges.txt).");
+  return group;
+}
+
 std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
   std::vector<std::string> problems;
-  if (config.sequence_length < 1 || config.sequence_length >= std::numeric_limits<int32_t>::max()) {
-    problems.push_back(fmt::format("dataset.sequence_length is {}, expected 1 to {}",
-                                   config.sequence_length,
+  if (config.sequence_length.is_auto()) {
+    problems.push_back("dataset.sequence_length is not given");
+  } else if (const int64_t length = config.sequence_length.value();
+             length < 1 || length >= std::numeric_limits<int32_t>::max()) {
+    problems.push_back(fmt::format("dataset.sequence_length is {}, expected 1 to {}", length,
                                    std::numeric_limits<int32_t>::max() - 1));
   }
   if (config.random_seed < 0 || config.random_seed > std::numeric_limits<uint32_t>::max()) {
@@ -77,24 +130,26 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
         "token: give a tokenizer or dataset.eod_id");
   }
   const int sources =
-      int{config.mock} + int{!config.blend.empty()} + int{!config.blend_per_split.empty()};
+      int{config.mock} + int{config.blend.has_value()} + int{config.blend_per_split.has_value()};
   if (sources != 1) {
     problems.push_back(
         fmt::format("{} of dataset.blend, dataset.blend_per_split and dataset.mock=true are given, "
                     "expected one",
                     sources == 0 ? "none" : "several"));
   }
-  if (!config.blend_per_split.empty() && config.blend_per_split.size() != kSplitCount) {
+  if (config.blend_per_split && config.blend_per_split->size() != kSplitCount) {
     problems.push_back(
         fmt::format("dataset.blend_per_split has {} entries, expected 3: train, valid, test",
-                    config.blend_per_split.size()));
+                    config.blend_per_split->size()));
   }
-  if (!config.blend.empty()) {
-    collect(problems, [&] { parse_blend(config.blend); });
+  if (config.blend) {
+    collect(problems, [&] { parse_blend(*config.blend); });
     collect(problems, [&] { parse_split(config.split); });
   }
-  for (const auto& blend : config.blend_per_split) {
-    if (!blend.empty()) collect(problems, [&] { parse_blend(blend); });
+  if (config.blend_per_split) {
+    for (const auto& blend : *config.blend_per_split) {
+      if (blend) collect(problems, [&] { parse_blend(*blend); });
+    }
   }
   return problems;
 }

@@ -6,20 +6,22 @@
 #include <string>
 #include <vector>
 
+#include "config/field.h"
+
 namespace viaduct {
 
 struct DatasetConfig {
   /// Indexed data sets, one list for all splits: prefixes `[A, B]` (blended in proportion to their
-  /// sizes), or weights and prefixes in turn `[0.3, A, 0.7, B]`. A prefix is a path without .bin /
+  /// sizes), or weights and prefixes in turn `[0.3, A, 0.7, B]`. A prefix is a path without .bin or
   /// .idx.
-  std::vector<std::string> blend;
-  /// The same separately for train, validation and test: three lists, empty for a split without
+  std::optional<std::vector<std::string>> blend;
+  /// The same separately for train, validation and test: three lists, null for a split without
   /// data. Excludes `blend`.
-  std::vector<std::vector<std::string>> blend_per_split;
+  std::optional<std::vector<std::optional<std::vector<std::string>>>> blend_per_split;
   /// Weights by which `blend`'s files are cut into contiguous train, validation and test ranges.
   std::string split = "9999,8,2";
   /// Tokens a sample (S); S + 1 are read, as labels are the tokens shifted by one.
-  int64_t sequence_length = 0;
+  Auto<int64_t> sequence_length;
   /// Seed of document and sample order, 0 to 2^32 - 1.
   int64_t random_seed = 1234;
   /// Positions restart at 0 after each end-of-document token.
@@ -37,6 +39,15 @@ struct DatasetConfig {
   /// fraction.
   double mid_level_dataset_surplus = 0.005;
 };
+
+/// Section `tokenizer`.
+struct TokenizerConfig {
+  /// Folder with tokenizer files; null: the one of `checkpoint.pretrained_checkpoint`, if any.
+  std::optional<std::string> tokenizer_model;
+};
+
+FieldGroup dataset_fields(DatasetConfig& config);
+FieldGroup tokenizer_fields(TokenizerConfig& config);
 
 /// A blend as its parts: data sets and, if given, as many weights.
 struct Blend {

@@ -35,12 +35,13 @@ DatasetConfig settings_of(const json& item) {
     config.blend = blend_entries(item["blend"], item["weights"]);
     config.split = item["split"];
   } else {
+    config.blend_per_split.emplace();
     for (const json& blend : item["blend_per_split"]) {
-      config.blend_per_split.push_back(blend.is_null() ? std::vector<std::string>{}
-                                                       : blend_entries(blend[0], blend[1]));
+      config.blend_per_split->emplace_back();
+      if (!blend.is_null()) config.blend_per_split->back() = blend_entries(blend[0], blend[1]);
     }
   }
-  config.sequence_length = item["sequence_length"];
+  config.sequence_length = item["sequence_length"].get<int64_t>();
   config.random_seed = item["random_seed"];
   config.reset_position_ids = item["reset_position_ids"];
   config.reset_attention_mask = item["reset_attention_mask"];
@@ -119,7 +120,7 @@ INSTANTIATE_TEST_SUITE_P(Reference, SampleOrder,
 
 DatasetConfig corpus(const std::string& name) {
   DatasetConfig config;
-  config.blend = {test::test_data("sample_index/" + name).string()};
+  config.blend.emplace({test::test_data("sample_index/" + name).string()});
   config.split = "100,0,0";
   config.sequence_length = 16;
   return config;

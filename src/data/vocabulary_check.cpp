@@ -1,0 +1,89 @@
+#include "data/vocabulary_check.h"
+
+#include <algorithm>
+#include <array>
+#include <set>
+#include <vector>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "data/dataset_builder.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kStretchTokens = int64_t{1} << 16;
+
+// Sequences that begin in one of `tasks` equal parts of the index.
+struct Part {
+  int64_t first, end;
+};
+
+Part part_of(int64_t sequences, int64_t tasks, int64_t task) {
+  const auto border = [&](int64_t i) {
+    return static_cast<int64_t>(static_cast<__int128>(sequences) * i / tasks);
+  };
+  return {border(task), border(task + 1)};
+}
+
+int64_t max_of_part(const IndexedDataset& dataset, Part part, int64_t budget) {
+  std::vector<int32_t> tokens;
+  int64_t largest = -1;
+  for (int64_t sequence = part.first; sequence < part.end && budget > 0; ++sequence) {
+    const int64_t length = std::min<int64_t>(dataset.sequence_length(sequence), budget);
+    budget -= length;
+    for (int64_t offset = 0; offset < length; offset += kStretchTokens) {
+      tokens.resize(static_cast<size_t>(std::min(kStretchTokens, length - offset)));
+      dataset.read(sequence, offset, std::span<int32_t>(tokens));
+      largest = std::max<int64_t>(largest, *std::max_element(tokens.begin(), tokens.end()));
+    }
+  }
+  return largest;
+}
+
+std::set<std::string> prefixes_of(const DatasetConfig& config) {
+  std::set<std::string> prefixes;
+  const auto add = [&](const std::vector<std::string>& entries) {
+    const Blend blend = parse_blend(entries);
+    prefixes.insert(blend.prefixes.begin(), blend.prefixes.end());
+  };
+  if (config.blend) add(*config.blend);
+  if (config.blend_per_split) {
+    for (const auto& entries : *config.blend_per_split) {
+      if (entries) add(*entries);
+    }
+  }
+  return prefixes;
+}
+
+}  // namespace
+
+int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t max_tokens) {
+  const int64_t sequences = dataset.sequence_count();
+  const int64_t tasks = std::min<int64_t>(sequences, 1024);
+  if (tasks == 0) return -1;
+  // Every part may use its share of the bound; without one, all of it.
+  const bool bounded = max_tokens < dataset.total_tokens();
+  const int64_t budget =
+      bounded ? std::max<int64_t>(1, max_tokens / tasks) : std::numeric_limits<int64_t>::max();
+  std::vector<int64_t> largest(static_cast<size_t>(tasks), -1);
+  pool.run(tasks, [&](int64_t task, int) {
+    largest[static_cast<size_t>(task)] =
+        max_of_part(dataset, part_of(sequences, tasks, task), budget);
+  });
+  return *std::max_element(largest.begin(), largest.end());
+}
+
+void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
+                      int64_t max_tokens) {
+  for (const std::string& prefix : prefixes_of(builder.config())) {
+    const int64_t largest = max_token_id(*builder.open(prefix), pool, max_tokens);
+    VIADUCT_CHECK(ConfigError, largest < vocabulary_size,
+                  "the vocabulary of the data is larger than the model's: dataset {} holds token "
+                  "id {}, the model has {} "
+                  "entries (ids 0 to {})",
+                  prefix, largest, vocabulary_size, vocabulary_size - 1);
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,27 @@
+#pragma once
+// Whether the tokens of a file fit a model's vocabulary, before training starts.
+
+#include <cstdint>
+#include <limits>
+#include <string>
+
+#include "data/indexed_dataset.h"
+
+namespace viaduct {
+
+class DatasetBuilder;
+class ThreadPool;
+
+/// The largest token id in the file, or -1 if it has no tokens; scanned by all threads.
+/// `max_tokens` bounds the work: a larger file is looked at in stretches spread evenly over it
+/// (what is left out is checked when it is read, see GptDataset). A negative token or one above
+/// INT32_MAX is an IoError.
+int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool,
+                     int64_t max_tokens = std::numeric_limits<int64_t>::max());
+
+/// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
+/// above `vocabulary_size`. Mock data always fit.
+void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
+                      int64_t max_tokens = int64_t{1} << 32);
+
+}  // namespace viaduct
