@@ -1,0 +1,169 @@
+// viaduct tokenizer: text to ids and back on standard input and output, line by line; training.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/train_bpe.h"
+#include "data/tokenizer/unicode.h"
+#include "subcommands.h"
+
+namespace viaduct::cli {
+namespace {
+
+using nlohmann::json;
+
+struct Options {
+  std::string tokenizer, special = "recognised", output;
+  bool json_lines = false, add_special_tokens = false;
+  std::vector<std::string> inputs;
+  int32_t vocab_size = 0;
+};
+
+/// One line of standard input without its end; false at the end of the input.
+bool read_line(std::string& line) {
+  return static_cast<bool>(std::getline(std::cin, line));
+}
+
+void write_line(std::string_view line) {
+  std::cout.write(line.data(), static_cast<std::streamsize>(line.size()));
+  std::cout.put('\n');
+}
+
+void finish_output() {
+  std::cout.flush();
+  VIADUCT_CHECK(IoError, std::cout.good(), "cannot write to standard output");
+}
+
+json parse_line(const std::string& line, size_t number) {
+  try {
+    return json::parse(line);
+  } catch (const json::exception& error) {
+    fail<IoError>("standard input, line {}: not JSON: {}", number, error.what());
+  }
+}
+
+std::string parse_string(const std::string& line, size_t number) {
+  const json value = parse_line(line, number);
+  VIADUCT_CHECK(IoError, value.is_string(),
+                "standard input, line {}: expected a JSON string, found {}", number,
+                value.type_name());
+  return value.get<std::string>();
+}
+
+std::vector<int32_t> parse_ids(const std::string& line, size_t number) {
+  const json value = parse_line(line, number);
+  VIADUCT_CHECK(IoError, value.is_array(),
+                "standard input, line {}: expected a list of ids, found {}", number,
+                value.type_name());
+  std::vector<int32_t> ids;
+  for (const json& entry : value) {
+    const bool fits = entry.is_number_unsigned() && entry.get<uint64_t>() <= INT32_MAX;
+    VIADUCT_CHECK(IoError, fits, "standard input, line {}: \"{}\" is no id", number, entry.dump());
+    ids.push_back(entry.get<int32_t>());
+  }
+  return ids;
+}
+
+int encode(const Options& options) {
+  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  const EncodeOptions how{options.special == "as-text", options.add_special_tokens};
+  EncodeCache cache = tokenizer.make_cache();
+  std::vector<int32_t> ids;
+  std::string line;
+  for (size_t number = 1; read_line(line); ++number) {
+    ids.clear();
+    tokenizer.encode(options.json_lines ? parse_string(line, number) : line, how, cache, ids);
+    write_line(json(ids).dump());
+  }
+  finish_output();
+  return 0;
+}
+
+int decode(const Options& options) {
+  const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
+  std::string line;
+  for (size_t number = 1; read_line(line); ++number) {
+    const std::string bytes = tokenizer.decode(parse_ids(line, number));
+    // ASCII only: some readers take U+2028 and the like for line ends.
+    write_line(options.json_lines ? json(lossy_utf8(bytes)).dump(-1, ' ', true) : bytes);
+  }
+  finish_output();
+  return 0;
+}
+
+int train(const Options& options) {
+  const TrainedBpe trained =
+      train_bpe({options.inputs.begin(), options.inputs.end()}, options.vocab_size);
+  write_tokenizer(trained, options.output);
+  const auto found = static_cast<int32_t>(trained.tokens.size());
+  fmt::print("{} tokens in {}\n", found, options.output);
+  if (found < options.vocab_size) {
+    fmt::print("The text has no more pairs to merge: {} tokens were asked for.\n",
+               options.vocab_size);
+  }
+  return 0;
+}
+
+CLI::App* add_coder(CLI::App& parent, Options& options, const char* name, const char* what) {
+  CLI::App* app = parent.add_subcommand(name, what);
+  app->add_option("--tokenizer", options.tokenizer,
+                  "Hugging Face folder, or folder with tokenizer.json, tokenizer.model, or "
+                  "vocab.json and merges.txt")
+      ->required();
+  app->add_option(
+         "--special", options.special,
+         "special tokens in the text to encode are recognised or plain text (decode writes "
+         "their text in either case)")
+      ->check(CLI::IsMember({"recognised", "as-text"}))
+      ->capture_default_str();
+  app->add_flag("--add-special-tokens", options.add_special_tokens,
+                "encode: add the beginning or end tokens of the tokenizer's template");
+  return app;
+}
+
+}  // namespace
+
+Subcommand add_tokenizer(CLI::App& root) {
+  CLI::App* app = root.add_subcommand("tokenizer", "Text to token ids and back; train a tokenizer");
+  app->require_subcommand(1);
+  app->footer(
+      "Example:\n  echo 'Hello, world!' | viaduct tokenizer encode --tokenizer models/gpt2");
+  const auto options = std::make_shared<Options>();
+
+  CLI::App* encoder =
+      add_coder(*app, *options, "encode", "Each line of standard input to a JSON array of ids");
+  encoder->add_flag("--json", options->json_lines, "each input line is a JSON string");
+  encoder->footer(
+      "Example:\n  echo 'Hello, world!' | viaduct tokenizer encode --tokenizer models/gpt2");
+
+  CLI::App* decoder = add_coder(*app, *options, "decode",
+                                "Each JSON array of ids on standard input to a line of text");
+  decoder->add_flag("--json", options->json_lines,
+                    "each output line is a JSON string (bytes that are not UTF-8 as U+FFFD)");
+  decoder->footer(
+      "Example:\n  echo '[15496,11,995,0]' | viaduct tokenizer decode --tokenizer models/gpt2");
+
+  CLI::App* trainer =
+      app->add_subcommand("train", "Train a byte-level BPE tokenizer on text files");
+  trainer->add_option("--input", options->inputs, "text files")->required();
+  trainer->add_option("--vocab-size", options->vocab_size, "tokens, at least 257")->required();
+  trainer->add_option("--output", options->output, "folder for tokenizer.json")->required();
+  trainer->footer(
+      "Example:\n  viaduct tokenizer train --input data/tinyshakespeare.txt --vocab-size 2048 "
+      "--output "
+      "runs/tokenizer");
+
+  return {app, [=] {
+            if (encoder->parsed()) return encode(*options);
+            if (decoder->parsed()) return decode(*options);
+            return train(*options);
+          }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,55 @@
+#pragma once
+// Training of byte-level BPE tokenizers: from single bytes on, the pair of neighbours that occurs
+// most often becomes a token, until the vocabulary is full (Sennrich et al. 2016, algorithm 1). The
+// same texts in the same order of any kind give the same tokenizer, as Hugging Face's trainer
+// would.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "data/tokenizer/pre_tokenizer.h"
+
+namespace viaduct {
+
+/// The token with id 0 of trained tokenizers; it closes documents.
+constexpr std::string_view kEndOfText = "<|endoftext|>";
+
+/// A trained vocabulary: `kEndOfText`, the 256 bytes, then one token a merge.
+struct TrainedBpe {
+  std::vector<std::string> tokens;  // by id, spelled in the byte alphabet
+  std::vector<std::pair<std::string, std::string>> merges;
+};
+
+class BpeTrainer {
+ public:
+  BpeTrainer();
+
+  /// Counts the pieces of a text (GPT-2's way of cutting; ill-formed UTF-8 as U+FFFD). Lines are
+  /// texts of their own, and so is what stands between end-of-text marks.
+  void add_text(std::string_view text);
+
+  /// The vocabulary of at most `vocab_size` tokens; fewer if no pair is left. Pairs that occur
+  /// equally often are taken in order of ids. ConfigError unless 257 ≤ vocab_size ≤ 2²⁴.
+  TrainedBpe train(int32_t vocab_size) const;
+
+ private:
+  void add_line(std::string_view line);
+
+  PreTokenizer pre_tokenizer_;
+  RegexScratch scratch_;
+  std::unordered_map<std::string, int64_t> pieces_;
+};
+
+/// Trains on text files. IoError if one cannot be read.
+TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size);
+
+/// Writes `tokenizer.json` (Hugging Face's format) and a `tokenizer_config.json` that names the end
+/// of text into `folder`, which is made if need be.
+void write_tokenizer(const TrainedBpe& trained, const std::filesystem::path& folder);
+
+}  // namespace viaduct
