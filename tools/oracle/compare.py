@@ -24,7 +24,7 @@ from transformers import AutoModelForCausalLM
 
 def load(folder):
     """The model in FP32; gradients of everything, dropout off."""
-    model = AutoModelForCausalLM.from_pretrained(folder, torch_dtype=torch.float32, attn_implementation="eager")
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32, attn_implementation="eager")
     return model.eval()
 
 
@@ -108,7 +108,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--limit", type=float, default=2e-5, help="largest relative L2 distance of a tensor")
     parser.add_argument("--no-convert", action="store_true", help="leave out the round trip")
-    arguments = parser.parse_args()
+    arguments = parser.parse_intermixed_args()
     torch.set_num_threads(1)
 
     with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as name:

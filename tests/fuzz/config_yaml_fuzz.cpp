@@ -1,0 +1,22 @@
+// Any bytes as a configuration file: a value or a ConfigError, and a value survives being written
+// and read again.
+
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/error.h"
+#include "config/value.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  viaduct::Value value;
+  try {
+    value = viaduct::parse_yaml({reinterpret_cast<const char*>(data), size}, "fuzz.yaml");
+  } catch (const viaduct::ConfigError&) {
+    return 0;
+  }
+  const viaduct::Value again = viaduct::parse_yaml(viaduct::to_flow_yaml(value), "again");
+  if (!viaduct::same_value(value, again)) std::abort();
+  return 0;
+}
