@@ -4,7 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "model/flops.h"
 
 namespace viaduct {
 namespace {
@@ -28,17 +27,23 @@ int64_t StepMetrics::peak_memory_bytes() const {
 }
 
 void StepMetrics::set_rates(double seconds, int64_t step_samples, int64_t step_tokens,
-                            double step_flops, int64_t ranks, const MatmulPeak& peak) {
-  tflops_per_rank = viaduct::tflops_per_rank(step_flops, seconds, ranks);
+                            const FlopCount& flops, int64_t ranks, const MatmulPeak& peak,
+                            bool with_full_count) {
+  const auto utilization = [&](double tflops) {
+    return peak.known() ? std::optional(model_flops_utilization(tflops, peak)) : std::nullopt;
+  };
   step_seconds = seconds;
   samples_per_second = static_cast<double>(step_samples) / seconds;
   tokens_per_second = static_cast<double>(step_tokens) / seconds;
   flop_convention = kFlopConvention;
-  mfu.reset();
-  mfu_peak.clear();
-  if (peak.known()) {
-    mfu = model_flops_utilization(tflops_per_rank, peak);
-    mfu_peak = peak.describe();
+  mfu_peak = peak.known() ? peak.describe() : "";
+  tflops_per_rank = viaduct::tflops_per_rank(flops.model(), seconds, ranks);
+  mfu = utilization(tflops_per_rank);
+  tflops_per_rank_full.reset();
+  mfu_full.reset();
+  if (with_full_count) {
+    tflops_per_rank_full = viaduct::tflops_per_rank(flops.full(), seconds, ranks);
+    mfu_full = utilization(*tflops_per_rank_full);
   }
 }
 
@@ -64,6 +69,10 @@ std::string json_line(const StepMetrics& m) {
       {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
       {"skipped", m.skipped},
   };
+  if (m.tflops_per_rank_full) {
+    object["tflops_per_rank_full"] = *m.tflops_per_rank_full;
+    object["mfu_full"] = or_null(m.mfu_full);
+  }
   if (m.loss_scale) object["loss_scale"] = *m.loss_scale;
   if (m.simulated) object["simulated"] = true;
   return line(object);

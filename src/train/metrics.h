@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "hardware/matmul_peak.h"
+#include "model/flops.h"
 
 namespace viaduct {
 
@@ -52,10 +53,13 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool simulated = false;
 
-  /// Sets step_seconds and all rates. `step_flops`: model FLOPs of the whole global batch;
-  /// `seconds` > 0.
-  void set_rates(double seconds, int64_t step_samples, int64_t step_tokens, double step_flops,
-                 int64_t ranks, const MatmulPeak& peak);
+  /// The same with the uncausal count (`logger.flops=full`); no value where it was not asked for.
+  std::optional<double> tflops_per_rank_full;
+  std::optional<double> mfu_full;
+
+  /// Sets step_seconds and all rates. `flops`: of the whole global batch; `seconds` > 0.
+  void set_rates(double seconds, int64_t step_samples, int64_t step_tokens, const FlopCount& flops,
+                 int64_t ranks, const MatmulPeak& peak, bool with_full_count = false);
 };
 
 /// An evaluation after `step` steps.

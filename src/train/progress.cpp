@@ -18,7 +18,11 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
   std::string text = fmt::format("step {:>{}}/{}", m.step, total.size(), total);
   text += m.loss ? fmt::format(" | loss {:.4f}", *m.loss) : " | loss -";
   text += fmt::format(" | {} tokens/s", format_count(m.tokens_per_second));
-  if (m.mfu) text += fmt::format(" | MFU {:.1f} % of {}", 100 * *m.mfu, m.mfu_peak);
+  if (m.mfu) {
+    const std::string full =
+        m.mfu_full ? fmt::format(" (uncausal {:.1f} %)", 100 * *m.mfu_full) : "";
+    text += fmt::format(" | MFU {:.1f} %{} of {}", 100 * *m.mfu, full, m.mfu_peak);
+  }
   if (!m.peak_memory_bytes_per_rank.empty()) text += " | " + format_bytes(m.peak_memory_bytes());
   if (m.skipped > 0) text += fmt::format(" | {} skipped", m.skipped);
   if (m.step < total_steps) text += " | ETA " + format_seconds(remaining_seconds);

@@ -17,13 +17,16 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr FlopCount kFlops{
+    .token_part = 1.5e11, .attention_part = 0.5e11, .attention_part_full = 1e11};
+
 StepMetrics metrics(int64_t step) {
   StepMetrics m;
   m.step = step, m.samples = 8 * step, m.tokens = 8192 * step;
   m.loss = 3.25, m.grad_norm = 1.5, m.learning_rate = 3e-4;
   m.communication_seconds = 0.125, m.communication_busy_seconds = 0.25, m.data_seconds = 0.0625;
   m.peak_memory_bytes_per_rank = {100, 300, 200};
-  m.set_rates(0.5, 8, 8192, 2e11, 2,
+  m.set_rates(0.5, 8, 8192, kFlops, 2,
               {.tflops = 0.8, .name = "FP32 FMA AVX2", .measured = true, .threads = 2});
   return m;
 }
@@ -49,7 +52,7 @@ TEST(Metrics, RatesFollowFromTheStep) {
   EXPECT_DOUBLE_EQ(m.mfu.value(), 0.25);
   EXPECT_EQ(m.mfu_peak, "FP32 FMA AVX2, 0.8 TFLOP/s measured on 2 threads");
   EXPECT_EQ(m.peak_memory_bytes(), 300);
-  EXPECT_THROW(StepMetrics().set_rates(0, 1, 1, 1, 1, {}), ShapeError);
+  EXPECT_THROW(StepMetrics().set_rates(0, 1, 1, kFlops, 1, {}), ShapeError);
 }
 
 TEST(Metrics, TheLineHasEveryFieldOfTheContract) {
@@ -82,7 +85,7 @@ TEST(Metrics, TheLineHasEveryFieldOfTheContract) {
 
 TEST(Metrics, WhatIsUnknownIsNull) {
   StepMetrics m = metrics(1);
-  m.set_rates(0.5, 8, 8192, 2e11, 2, {});
+  m.set_rates(0.5, 8, 8192, kFlops, 2, {});
   m.loss.reset();
   m.grad_norm = NAN;
   m.simulated = true;
@@ -92,6 +95,17 @@ TEST(Metrics, WhatIsUnknownIsNull) {
     EXPECT_TRUE(line.at(field).is_null()) << field;
   EXPECT_EQ(line.at("simulated"), true);
   EXPECT_EQ(line.at("loss_scale"), 65536);
+}
+
+TEST(Metrics, TheUncausalCountStandsBesideWhenAskedFor) {
+  StepMetrics m;
+  m.set_rates(0.5, 8, 8192, kFlops, 2, {.tflops = 0.5, .name = "x"}, /*with_full_count=*/true);
+  const Json line = Json::parse(json_line(m));
+  EXPECT_DOUBLE_EQ(line.at("mfu"), 0.4);
+  EXPECT_DOUBLE_EQ(line.at("tflops_per_rank_full"), 0.25);
+  EXPECT_DOUBLE_EQ(line.at("mfu_full"), 0.5);
+  m.set_rates(0.5, 8, 8192, kFlops, 2, {});
+  EXPECT_FALSE(Json::parse(json_line(m)).contains("mfu_full"));
 }
 
 TEST(Metrics, NumbersKeepEveryBit) {

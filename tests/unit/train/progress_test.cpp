@@ -36,6 +36,13 @@ TEST(Progress, TheLineNamesItsPeak) {
             "1.50 GiB | ETA 3m07s");
 }
 
+TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
+  StepMetrics m = metrics();
+  m.mfu_full = 0.25;
+  EXPECT_THAT(progress_line(m, 2000, 1),
+              testing::HasSubstr("MFU 23.1 % (uncausal 25.0 %) of FP32 FMA"));
+}
+
 TEST(Progress, TheLineLeavesOutWhatIsUnknown) {
   StepMetrics m = metrics();
   m.loss.reset(), m.mfu.reset(), m.peak_memory_bytes_per_rank.clear();
