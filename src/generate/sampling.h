@@ -1,6 +1,7 @@
 #pragma once
 // Choosing the next token from its logits: greedy, temperature, top-k, top-p. A pure function: the
-// same logits, options and key give the same token on any machine, thread count and batch.
+// same logits, options and key give the same token, whatever the thread count and the rest of the
+// batch.
 
 #include <cstdint>
 #include <span>

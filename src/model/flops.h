@@ -4,17 +4,19 @@
 //
 // Model FLOPs of forward and backward: a matrix product counts 2 per multiply-add, and the backward
 // twice the forward (×3).
-//   token part      6 · (matmul parameters) per token: projections, MLP, LM head with the true
-//   (unpadded) vocabulary.
-//                   Not counted: embedding lookup, norms, biases, activations, softmax, the loss,
-//                   recomputation, the optimizer.
-//   attention part  QKᵀ and PV: 12 · q · (attended pairs) per layer with q = heads · head size.
-//   Causal attention attends half of the
-//                   square, so a document of length S has S²/2 pairs: 6 · q · S².
-// Documents packed in a row attend only within themselves: pairs add up over documents.
-// A sliding window W < S cuts the far triangle away: S²/2 − (S − W)²/2 = W·S − W²/2 pairs (equal to
-// S²/2 at W = S). Formula of the dense part: Narayanan et al. 2021 (arXiv 2104.04473, appendix),
-// with causal halving and without recomputation.
+//
+// Token part: 6 · (matmul parameters) per token, from projections, MLP and the LM head with the
+// true (unpadded) vocabulary. Not counted: embedding lookup, norms, biases, activations, softmax,
+// the loss, recomputation, the optimizer.
+//
+// Attention part: QKᵀ and PV are 12 · q · (attended pairs) per layer, q = heads · head size.
+// - Causal attention attends half of the square: a document of length S has S²/2 pairs, 6 · q · S².
+// - Documents packed in a row attend only within themselves: pairs add up over documents.
+// - A sliding window W < S cuts the far triangle away: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which
+//   is S²/2 at W = S.
+//
+// The dense formula: Narayanan et al. 2021 (arXiv 2104.04473, appendix), with causal halving and
+// without recomputation.
 
 #include <cstdint>
 #include <span>

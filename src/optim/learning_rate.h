@@ -54,18 +54,16 @@ struct LearningRateSchedule {
   ///
   /// Warm-up (samples ≤ warmup_samples): straight line from initial_rate to maximum_rate. After it,
   /// with r = (samples − warmup) / (decay − warmup) and Δ = maximum − minimum:
-  ///   constant             maximum, for ever
-  ///   linear               minimum + Δ (1 − r)
-  ///   cosine               minimum + Δ (1 + cos πr) / 2                         (Loshchilov and
-  ///   Hutter 2017, eq. 5) inverse square root  max(minimum, maximum · √(warmup / samples))
-  ///   (Vaswani et al. 2017, eq. 3, rescaled) WSD                  maximum until decay − anneal,
-  ///   then with a in (0, 1] over the anneal stretch minimum + Δ c(a):
-  ///                        linear 1 − a, cosine (1 + cos πa) / 2, exponential 2·½^a − 1,
-  ///                        minus_sqrt 1 − √a
-  ///                                                                             (Hu et al. 2024,
-  ///                                                                             MiniCPM, section
-  ///                                                                             4)
-  /// and minimum past decay_samples for all but constant.
+  /// - constant: maximum, for ever;
+  /// - linear: minimum + Δ (1 − r);
+  /// - cosine: minimum + Δ (1 + cos πr) / 2 (Loshchilov and Hutter 2017, equation 5);
+  /// - inverse square root: max(minimum, maximum · √(warmup / samples)) (Vaswani et al. 2017,
+  ///   equation 3, rescaled);
+  /// - WSD: maximum until decay − anneal, then minimum + Δ c(a) with a in (0, 1] over the anneal
+  ///   stretch (Hu et al. 2024, MiniCPM, section 4), where c is 1 − a (linear), (1 + cos πa) / 2
+  ///   (cosine), 2·½^a − 1 (exponential) or 1 − √a (minus_sqrt).
+  ///
+  /// Past decay_samples all but constant stay at the minimum.
   double rate(int64_t samples) const;
 };
 

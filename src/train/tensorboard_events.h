@@ -1,7 +1,7 @@
 #pragma once
 // The bytes of TensorBoard event files: TFRecord frames around serialized `Event` messages. Only
-// what scalars need; the messages have five fields whose numbers can never change, so they are
-// encoded here instead of by a code generator at build time.
+// what scalars need; the messages have a handful of fields whose numbers can never change, so they
+// are encoded here instead of by a code generator at build time.
 
 #include <cstdint>
 #include <span>
