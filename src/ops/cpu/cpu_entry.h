@@ -1,0 +1,26 @@
+#pragma once
+// What the choices of the cpu's op families share.
+
+#include <string_view>
+
+#include "ops/dispatch.h"
+
+namespace viaduct::cpu {
+
+// Values of Choice::variant.
+inline constexpr int kVectorVariant = 0;     // the family's kernel for f32, bf16 and f16
+inline constexpr int kReferenceVariant = 1;  // plain loops in FP64, for f64
+
+/// `kernel` for f32, bf16 and f16, "reference" for f64; DeviceError listing these for others.
+Choice choose_by_dtype(std::string_view op, DType dtype, const Traits& traits,
+                       std::string_view kernel);
+
+/// Counts operations in the format that the cpu computes `dtype` in: FP32, or FP64 for f64.
+void add_flops(Choice& choice, DType dtype, double flops);
+
+/// 0 if undefined.
+inline int64_t bytes_of(const Tensor& tensor) {
+  return tensor.defined() ? tensor.bytes() : 0;
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,109 @@
+// Choice and launch of softmax cross entropy on the cpu: a task is a few rows.
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "ops/cpu/cpu_entry.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/cross_entropy_entry.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+/// Rows of a task: about 64 K columns, so that small vocabularies do not drown in tasks.
+int64_t rows_per_task(int64_t columns) {
+  return std::max<int64_t>(1, (int64_t{1} << 16) / std::max<int64_t>(1, columns));
+}
+
+/// Calls row(t) for all rows on the pool.
+template <class Row>
+void for_rows(OpContext& context, const Tensor& logits, const Row& row) {
+  const int64_t rows = logits.dim(0), step = rows_per_task(logits.dim(1));
+  context.device.pool().run((rows + step - 1) / step, [&](int64_t task, int) {
+    const int64_t end = std::min(rows, (task + 1) * step);
+    for (int64_t t = task * step; t < end; ++t) row(t);
+  });
+}
+
+template <const CrossEntropyKernels& (*kKernels)()>
+void launch_forward(OpContext& context, const Choice& choice, const CrossEntropyForwardArgs& args,
+                    void*) {
+  if (choice.variant == kReferenceVariant) return reference::cross_entropy_forward(args);
+  const float* logits = args.logits.data<float>();
+  const int32_t* targets = args.targets.data<int32_t>();
+  float* lse = args.lse.data<float>();
+  float* target_logit = args.target_logit.data<float>();
+  const float softcap = static_cast<float>(args.softcap);
+  for_rows(context, args.logits, [&](int64_t t) {
+    const float* z = logits + t * args.logits.stride(0);
+    float largest = 0, sum = 0;
+    kKernels().row_sum(z, args.columns, softcap, &largest, &sum);
+    lse[t] = largest + std::log(sum);
+    const bool here = targets[t] >= 0 && targets[t] < args.columns;
+    target_logit[t] = here ? kKernels().capped(z[targets[t]], softcap) : 0;
+  });
+}
+
+template <const CrossEntropyKernels& (*kKernels)()>
+void launch_backward(OpContext& context, const Choice& choice, const CrossEntropyBackwardArgs& args,
+                     void*) {
+  if (choice.variant == kReferenceVariant) return reference::cross_entropy_backward(args);
+  const float* logits = args.logits.data<float>();
+  const int32_t* targets = args.targets.data<int32_t>();
+  const float* lse = args.lse.data<float>();
+  const float* weight = args.weight.data<float>();
+  const double factor = args.factor.data<double>()[0];
+  const int64_t width = args.logits.dim(1);
+  const int64_t row_bytes = width * dtype_bytes(args.out.dtype());
+  for_rows(context, args.logits, [&](int64_t t) {
+    auto* out = static_cast<std::byte*>(args.out.raw()) +
+                t * args.out.stride(0) * dtype_bytes(args.out.dtype());
+    if (weight[t] == 0) {
+      std::memset(out, 0, static_cast<size_t>(row_bytes));
+      return;
+    }
+    const int64_t target = targets[t] < args.columns ? targets[t] : -1;
+    kKernels().row_gradient(logits + t * args.logits.stride(0), args.columns, width, lse[t],
+                            static_cast<float>(weight[t] * factor), target,
+                            static_cast<float>(args.softcap), out, args.out.dtype());
+  });
+}
+
+// Operations per column: subtraction, exponential (a polynomial of degree 7) and sum.
+constexpr double kFlopsPerColumn = 20;
+
+Choice choose_forward(const CrossEntropyForwardArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("cross_entropy_forward", args.logits.dtype(), traits, "rows");
+  add_flops(choice, args.logits.dtype(),
+            kFlopsPerColumn * static_cast<double>(args.logits.dim(0) * args.columns));
+  choice.cost.bytes_read = args.logits.bytes() + args.targets.bytes();
+  choice.cost.bytes_written = args.lse.bytes() + args.target_logit.bytes();
+  return choice;
+}
+
+Choice choose_backward(const CrossEntropyBackwardArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("cross_entropy_backward", args.logits.dtype(), traits, "rows");
+  add_flops(choice, args.logits.dtype(),
+            kFlopsPerColumn * static_cast<double>(args.logits.dim(0) * args.columns));
+  choice.cost.bytes_read =
+      args.logits.bytes() + args.targets.bytes() + args.lse.bytes() + args.weight.bytes();
+  choice.cost.bytes_written = args.out.bytes();
+  return choice;
+}
+
+template <const CrossEntropyKernels& (*kKernels)()>
+void fill_table(OpTable& table) {
+  table.cross_entropy_forward = {choose_forward, launch_forward<kKernels>};
+  table.cross_entropy_backward = {choose_backward, launch_backward<kKernels>};
+}
+
+}  // namespace
+
+void add_cross_entropy(OpTable& table, CpuIsa isa) {
+  isa == CpuIsa::avx2 ? fill_table<avx2::cross_entropy_kernels>(table)
+                      : fill_table<avx512::cross_entropy_kernels>(table);
+}
+
+}  // namespace viaduct::cpu

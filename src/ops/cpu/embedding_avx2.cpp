@@ -1,0 +1,1 @@
+#include "ops/cpu/embedding_kernels.h"

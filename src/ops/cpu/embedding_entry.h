@@ -1,0 +1,25 @@
+#pragma once
+// What the embedding family needs from an instruction set (see gemm_entry.h).
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace viaduct::cpu {
+
+struct EmbeddingKernels {
+  /// out [n] (= or +=) scale · row [n]; a null row stands for zeros.
+  void (*gather)(const void* row, DType row_dtype, int64_t n, float scale, bool accumulate,
+                 void* out, DType out_dtype);
+  /// d_row [n] += scale · d_out [n].
+  void (*scatter)(const void* d_out, DType dtype, int64_t n, float scale, float* d_row);
+};
+
+namespace avx2 {
+const EmbeddingKernels& embedding_kernels();
+}
+namespace avx512 {
+const EmbeddingKernels& embedding_kernels();
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,33 @@
+#pragma once
+// What the gemm family needs from an instruction set. Plain function pointers, so that the code
+// that chooses and launches is compiled once, without one.
+
+#include <cstdint>
+
+#include "tensor/dtype.h"
+
+namespace viaduct::cpu {
+
+struct GemmKernels {
+  /// to [padded_rows, padded_columns] (row stride `to_stride`) = from [rows, columns] of `dtype`
+  /// (row stride in elements), widened; zero beyond.
+  void (*widen)(const void* from, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
+                float* to, int64_t to_stride, int64_t padded_rows, int64_t padded_columns);
+  /// to [rows, columns] of `dtype` = (accumulate ? to : 0) + sums + bias, rounded once. bias may be
+  /// null; it has `bias_dtype`.
+  void (*store)(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
+                int64_t row_stride);
+  /// out [columns] (= or +=) sum over the rows of x, row after row.
+  void (*column_sum)(const void* x, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
+                     bool accumulate, float* out);
+};
+
+namespace avx2 {
+const GemmKernels& gemm_kernels();
+}
+namespace avx512 {
+const GemmKernels& gemm_kernels();
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,159 @@
+#pragma once
+// Around the FP32 product of a block: widening of operands, rounding of results, sums of columns.
+// Compiled per instruction set (see simd.h).
+
+#include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/simd.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+template <class T>
+void widen_rows(const T* from, int64_t row_stride, int64_t rows, int64_t columns, float* to,
+                int64_t to_stride, int64_t padded_rows, int64_t padded_columns) {
+  for (int64_t r = 0; r < padded_rows; ++r) {
+    float* out = to + r * to_stride;
+    int64_t c = 0;
+    if (r < rows) {
+      const T* in = from + r * row_stride;
+      for (; c + kLanes <= columns; c += kLanes) store(out + c, load(in + c));
+      if (c < columns) {
+        const Mask tail = first(columns - c);
+        store(out + c, load(in + c, tail), tail);
+        c = columns;
+      }
+    }
+    for (; c + kLanes <= padded_columns; c += kLanes) store(out + c, zero());
+    if (c < padded_columns) store(out + c, zero(), first(padded_columns - c));
+  }
+}
+
+void widen(const void* from, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
+           float* to, int64_t to_stride, int64_t padded_rows, int64_t padded_columns) {
+  if (dtype == DType::bf16) {
+    widen_rows(static_cast<const bfloat16*>(from), row_stride, rows, columns, to, to_stride,
+               padded_rows, padded_columns);
+  } else if (dtype == DType::f16) {
+    widen_rows(static_cast<const float16*>(from), row_stride, rows, columns, to, to_stride,
+               padded_rows, padded_columns);
+  } else {
+    widen_rows(static_cast<const float*>(from), row_stride, rows, columns, to, to_stride,
+               padded_rows, padded_columns);
+  }
+}
+
+template <class Bias>
+Vec biased(Vec v, const Bias* bias, int64_t c) {
+  return bias != nullptr ? add(v, load(bias + c)) : v;
+}
+template <class Bias>
+Vec biased(Vec v, const Bias* bias, int64_t c, Mask m) {
+  return bias != nullptr ? add(v, load(bias + c, m)) : v;
+}
+
+template <class T, class Bias>
+void store_rows(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                const Bias* bias, bool accumulate, T* to, int64_t row_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = sums + r * sums_stride;
+    T* out = to + r * row_stride;
+    int64_t c = 0;
+    for (; c + kLanes <= columns; c += kLanes) {
+      Vec v = biased(load(in + c), bias, c);
+      if (accumulate) v = add(load(out + c), v);
+      store(out + c, v);
+    }
+    if (c < columns) {
+      const Mask tail = first(columns - c);
+      Vec v = biased(load(in + c, tail), bias, c, tail);
+      if (accumulate) v = add(load(out + c, tail), v);
+      store(out + c, v, tail);
+    }
+  }
+}
+
+template <class Bias>
+void store_biased(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                  const Bias* bias, bool accumulate, void* to, DType dtype, int64_t row_stride) {
+  if (dtype == DType::bf16) {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<bfloat16*>(to),
+               row_stride);
+  } else if (dtype == DType::f16) {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<float16*>(to),
+               row_stride);
+  } else {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<float*>(to),
+               row_stride);
+  }
+}
+
+void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                 const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
+                 int64_t row_stride) {
+  if (bias_dtype == DType::bf16) {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const bfloat16*>(bias), accumulate,
+                 to, dtype, row_stride);
+  } else if (bias_dtype == DType::f16) {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const float16*>(bias), accumulate,
+                 to, dtype, row_stride);
+  } else {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const float*>(bias), accumulate, to,
+                 dtype, row_stride);
+  }
+}
+
+/// Four vectors of columns at a time: a row's loads are one cache line or more, and the sums stay
+/// in registers.
+template <class T>
+void sum_columns(const T* x, int64_t row_stride, int64_t rows, int64_t columns, bool accumulate,
+                 float* out) {
+  int64_t c = 0;
+  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
+    Vec s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
+    const T* in = x + c;
+    for (int64_t r = 0; r < rows; ++r, in += row_stride) {
+      s0 = add(s0, load(in));
+      s1 = add(s1, load(in + kLanes));
+      s2 = add(s2, load(in + 2 * kLanes));
+      s3 = add(s3, load(in + 3 * kLanes));
+    }
+    const Vec sums[4] = {s0, s1, s2, s3};
+    for (int i = 0; i < 4; ++i) {
+      float* to = out + c + i * kLanes;
+      store(to, accumulate ? add(load(to), sums[i]) : sums[i]);
+    }
+  }
+  for (; c + kLanes <= columns; c += kLanes) {
+    Vec s = zero();
+    const T* in = x + c;
+    for (int64_t r = 0; r < rows; ++r, in += row_stride) s = add(s, load(in));
+    store(out + c, accumulate ? add(load(out + c), s) : s);
+  }
+  if (c < columns) {
+    const Mask tail = first(columns - c);
+    Vec s = zero();
+    const T* in = x + c;
+    for (int64_t r = 0; r < rows; ++r, in += row_stride) s = add(s, load(in, tail));
+    store(out + c, accumulate ? add(load(out + c, tail), s) : s, tail);
+  }
+}
+
+void column_sum(const void* x, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
+                bool accumulate, float* out) {
+  if (dtype == DType::bf16) {
+    sum_columns(static_cast<const bfloat16*>(x), row_stride, rows, columns, accumulate, out);
+  } else if (dtype == DType::f16) {
+    sum_columns(static_cast<const float16*>(x), row_stride, rows, columns, accumulate, out);
+  } else {
+    sum_columns(static_cast<const float*>(x), row_stride, rows, columns, accumulate, out);
+  }
+}
+
+}  // namespace
+
+const GemmKernels& gemm_kernels() {
+  static constexpr GemmKernels kKernels{widen, store_block, column_sum};
+  return kKernels;
+}
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

@@ -1,0 +1,59 @@
+#include "ops/cross_entropy.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+/// What both halves ask of logits, targets and the numbers beside them.
+void check_logits(std::string_view op, const Tensor& logits, const Tensor& targets, int64_t columns,
+                  double softcap) {
+  check_rank(op, "logits", logits, 2);
+  check_dtype(op, "logits", logits, {DType::f32, DType::f64});
+  check_dense_rows(op, "logits", logits);
+  check_shape(op, "targets", targets, {logits.dim(0)});
+  check_dtype(op, "targets", targets, {DType::i32});
+  check_contiguous(op, "targets", targets);
+  VIADUCT_CHECK(ShapeError, columns >= 0 && columns <= logits.dim(1),
+                "{}: expected columns in [0, {}], got {}", op, logits.dim(1), columns);
+  VIADUCT_CHECK(ShapeError, softcap >= 0, "{}: expected softcap ≥ 0, got {}", op, softcap);
+}
+
+void check_vector(std::string_view op, std::string_view argument, const Tensor& tensor,
+                  const Tensor& logits) {
+  check_shape(op, argument, tensor, {logits.dim(0)});
+  check_dtype(op, argument, tensor, {logits.dtype()});
+  check_contiguous(op, argument, tensor);
+}
+
+}  // namespace
+
+void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& args) {
+  constexpr std::string_view kOp = "cross_entropy_forward";
+  check_logits(kOp, args.logits, args.targets, args.columns, args.softcap);
+  check_vector(kOp, "lse", args.lse, args.logits);
+  check_vector(kOp, "target_logit", args.target_logit, args.logits);
+  dispatch(context, kOp, context.ops.cross_entropy_forward, args);
+}
+
+void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& args) {
+  constexpr std::string_view kOp = "cross_entropy_backward";
+  check_logits(kOp, args.logits, args.targets, args.columns, args.softcap);
+  check_vector(kOp, "lse", args.lse, args.logits);
+  check_shape(kOp, "weight", args.weight, {args.logits.dim(0)});
+  check_dtype(kOp, "weight", args.weight, {DType::f32});
+  check_contiguous(kOp, "weight", args.weight);
+  check_shape(kOp, "factor", args.factor, {1});
+  check_dtype(kOp, "factor", args.factor, {DType::f64});
+  check_shape(kOp, "out", args.out, args.logits.shape());
+  check_dense_rows(kOp, "out", args.out);
+  if (args.logits.dtype() == DType::f64) {
+    check_dtype(kOp, "out", args.out, {DType::f64});
+  } else {
+    check_dtype(kOp, "out", args.out, {DType::f32, DType::bf16, DType::f16});
+  }
+  dispatch(context, kOp, context.ops.cross_entropy_backward, args);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,89 @@
+#include "ops/elementwise.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+void check_operand(std::string_view op, std::string_view argument, const Tensor& tensor,
+                   const Tensor& out) {
+  check_shape(op, argument, tensor, out.shape());
+  check_floating(op, argument, tensor);
+  check_dense_rows(op, argument, tensor);
+  VIADUCT_CHECK(ShapeError, (tensor.dtype() == DType::f64) == (out.dtype() == DType::f64),
+                "{}: expected {} and out both f64 or neither, got {} and {}", op, argument,
+                describe(tensor), describe(out));
+}
+
+void check_result(std::string_view op, const Tensor& out) {
+  check_floating(op, "out", out);
+  check_dense_rows(op, "out", out);
+}
+
+}  // namespace
+
+void add(OpContext& context, const AddArgs& args) {
+  check_result("add", args.out);
+  check_operand("add", "a", args.a, args.out);
+  check_operand("add", "b", args.b, args.out);
+  dispatch(context, "add", context.ops.add, args);
+}
+
+void copy(OpContext& context, const CopyArgs& args) {
+  VIADUCT_CHECK(ShapeError, args.from.defined() && args.to.defined(),
+                "copy: expected two tensors, got {} and {}", describe(args.from),
+                describe(args.to));
+  check_shape("copy", "from", args.from, args.to.shape());
+  const bool floating = is_floating(args.from.dtype()) && is_floating(args.to.dtype());
+  VIADUCT_CHECK(ShapeError, floating || args.from.dtype() == args.to.dtype(),
+                "copy: expected floating tensors or equal dtypes, got {} to {}",
+                describe(args.from), describe(args.to));
+  VIADUCT_CHECK(ShapeError, floating || args.mode == WriteMode::assign,
+                "copy: expected floating tensors to accumulate, got {}", describe(args.to));
+  dispatch(context, "copy", context.ops.copy, args);
+}
+
+void scale(OpContext& context, const ScaleArgs& args) {
+  check_result("scale", args.out);
+  check_operand("scale", "x", args.x, args.out);
+  dispatch(context, "scale", context.ops.scale, args);
+}
+
+void fill(OpContext& context, const FillArgs& args) {
+  check_floating("fill", "out", args.out);
+  check_contiguous("fill", "out", args.out);
+  dispatch(context, "fill", context.ops.fill, args);
+}
+
+void dropout(OpContext& context, const DropoutArgs& args) {
+  constexpr std::string_view kOp = "dropout";
+  check_rank(kOp, "out", args.out, 2);
+  check_result(kOp, args.out);
+  check_operand(kOp, "x", args.x, args.out);
+  if (args.residual) check_operand(kOp, "residual", args.residual, args.out);
+  VIADUCT_CHECK(ShapeError, args.probability >= 0 && args.probability < 1,
+                "dropout: expected a probability in [0, 1), got {}", args.probability);
+  VIADUCT_CHECK(ShapeError, args.first_feature >= 0, "dropout: expected first_feature ≥ 0, got {}",
+                args.first_feature);
+  if (args.probability > 0) {
+    check_shape(kOp, "token_index", args.token_index, {args.out.dim(0)});
+    check_dtype(kOp, "token_index", args.token_index, {DType::i64});
+    check_contiguous(kOp, "token_index", args.token_index);
+  }
+  dispatch(context, kOp, context.ops.dropout, args);
+}
+
+void random_normal(OpContext& context, const RandomNormalArgs& args) {
+  constexpr std::string_view kOp = "random_normal";
+  check_result(kOp, args.out);
+  VIADUCT_CHECK(ShapeError, args.out.rank() == 1 || args.out.rank() == 2,
+                "random_normal: expected out of rank 1 or 2, got {}", describe(args.out));
+  VIADUCT_CHECK(ShapeError, args.first_row >= 0 && args.first_column >= 0 && args.row_elements >= 0,
+                "random_normal: expected a place ≥ 0 in the logical tensor, got row {}, column {} "
+                "of rows of {}",
+                args.first_row, args.first_column, args.row_elements);
+  dispatch(context, kOp, context.ops.random_normal, args);
+}
+
+}  // namespace viaduct

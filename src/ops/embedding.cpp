@@ -1,0 +1,36 @@
+#include "ops/embedding.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+
+void embedding_forward(OpContext& context, const EmbeddingForwardArgs& args) {
+  constexpr std::string_view kOp = "embedding_forward";
+  check_rank(kOp, "ids", args.ids, 1);
+  check_dtype(kOp, "ids", args.ids, {DType::i32});
+  check_contiguous(kOp, "ids", args.ids);
+  check_rank(kOp, "weight", args.weight, 2);
+  check_floating(kOp, "weight", args.weight);
+  check_contiguous(kOp, "weight", args.weight);
+  check_shape(kOp, "out", args.out, {args.ids.dim(0), args.weight.dim(1)});
+  check_dtype(kOp, "out", args.out, {args.weight.dtype(), accumulator_dtype(args.weight.dtype())});
+  check_dense_rows(kOp, "out", args.out);
+  dispatch(context, kOp, context.ops.embedding_forward, args);
+}
+
+void embedding_backward(OpContext& context, const EmbeddingBackwardArgs& args) {
+  constexpr std::string_view kOp = "embedding_backward";
+  check_rank(kOp, "ids", args.ids, 1);
+  check_dtype(kOp, "ids", args.ids, {DType::i32});
+  check_contiguous(kOp, "ids", args.ids);
+  check_rank(kOp, "d_weight", args.d_weight, 2);
+  check_contiguous(kOp, "d_weight", args.d_weight);
+  check_shape(kOp, "d_out", args.d_out, {args.ids.dim(0), args.d_weight.dim(1)});
+  check_floating(kOp, "d_out", args.d_out);
+  check_dense_rows(kOp, "d_out", args.d_out);
+  check_dtype(kOp, "d_weight", args.d_weight, {accumulator_dtype(args.d_out.dtype())});
+  dispatch(context, kOp, context.ops.embedding_backward, args);
+}
+
+}  // namespace viaduct

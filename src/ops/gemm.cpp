@@ -1,0 +1,58 @@
+#include "ops/gemm.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+
+void gemm(OpContext& context, const GemmArgs& args) {
+  constexpr std::string_view kOp = "gemm";
+  check_rank(kOp, "a", args.a, 2);
+  check_rank(kOp, "b", args.b, 2);
+  check_rank(kOp, "c", args.c, 2);
+  check_same_floating(kOp, {&args.a, &args.b});
+  check_dense_rows(kOp, "a", args.a);
+  check_dense_rows(kOp, "b", args.b);
+  check_dense_rows(kOp, "c", args.c);
+  if (args.a.dtype() == DType::f64) {
+    check_dtype(kOp, "c", args.c, {DType::f64});
+  } else {
+    check_dtype(kOp, "c", args.c, {args.a.dtype(), DType::f32});
+  }
+  const int64_t a0 = args.a.dim(0), a1 = args.a.dim(1), b0 = args.b.dim(0), b1 = args.b.dim(1);
+  switch (args.form) {
+    case GemmForm::forward:
+      check_shape("gemm forward", "b", args.b, {b0, a1});
+      check_shape("gemm forward", "c", args.c, {a0, b0});
+      break;
+    case GemmForm::data_gradient:
+      check_shape("gemm data_gradient", "b", args.b, {a1, b1});
+      check_shape("gemm data_gradient", "c", args.c, {a0, b1});
+      break;
+    case GemmForm::weight_gradient:
+      check_shape("gemm weight_gradient", "b", args.b, {a0, b1});
+      check_shape("gemm weight_gradient", "c", args.c, {a1, b1});
+      break;
+  }
+  if (args.bias) {
+    VIADUCT_CHECK(ShapeError, args.form == GemmForm::forward && args.mode == WriteMode::assign,
+                  "gemm: a bias goes with the forward form and assignment only");
+    check_shape(kOp, "bias", args.bias, {b0});
+    check_dtype(kOp, "bias", args.bias, {args.a.dtype(), accumulator_dtype(args.a.dtype())});
+    check_dense_rows(kOp, "bias", args.bias);
+  }
+  dispatch(context, kOp, context.ops.gemm, args);
+}
+
+void column_sum(OpContext& context, const ColumnSumArgs& args) {
+  constexpr std::string_view kOp = "column_sum";
+  check_rank(kOp, "x", args.x, 2);
+  check_floating(kOp, "x", args.x);
+  check_dense_rows(kOp, "x", args.x);
+  check_shape(kOp, "out", args.out, {args.x.dim(1)});
+  check_dtype(kOp, "out", args.out, {accumulator_dtype(args.x.dtype())});
+  check_dense_rows(kOp, "out", args.out);
+  dispatch(context, kOp, context.ops.column_sum, args);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,54 @@
+#include "ops/gemm.h"
+
+#include "ops/reference/reference.h"
+
+namespace viaduct::reference {
+namespace {
+
+/// A matrix of doubles seen by (row, column), transposed where the form asks for it.
+struct Matrix {
+  const double* data;
+  int64_t row_stride, column_stride;
+  double at(int64_t row, int64_t column) const {
+    return data[row * row_stride + column * column_stride];
+  }
+};
+
+Matrix as_is(const Tensor& t) {
+  return {t.data<double>(), t.stride(0), 1};
+}
+Matrix transposed(const Tensor& t) {
+  return {t.data<double>(), 1, t.stride(0)};
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) {
+  const bool weight_gradient = args.form == GemmForm::weight_gradient;
+  const Matrix a = weight_gradient ? transposed(args.a) : as_is(args.a);
+  const Matrix b = args.form == GemmForm::forward ? transposed(args.b) : as_is(args.b);
+  const int64_t contracted = weight_gradient ? args.a.dim(0) : args.a.dim(1);
+  double* c = args.c.data<double>();
+  const double* bias = args.bias ? args.bias.data<double>() : nullptr;
+  for (int64_t i = 0; i < args.c.dim(0); ++i) {
+    for (int64_t j = 0; j < args.c.dim(1); ++j) {
+      double sum = 0;
+      for (int64_t k = 0; k < contracted; ++k) sum += a.at(i, k) * b.at(k, j);
+      if (bias != nullptr) sum += bias[j];
+      double& out = c[i * args.c.stride(0) + j];
+      out = args.mode == WriteMode::accumulate ? out + sum : sum;
+    }
+  }
+}
+
+void column_sum(const ColumnSumArgs& args) {
+  const double* x = args.x.data<double>();
+  double* out = args.out.data<double>();
+  for (int64_t j = 0; j < args.x.dim(1); ++j) {
+    double sum = 0;
+    for (int64_t i = 0; i < args.x.dim(0); ++i) sum += x[i * args.x.stride(0) + j];
+    out[j] = args.mode == WriteMode::accumulate ? out[j] + sum : sum;
+  }
+}
+
+}  // namespace viaduct::reference
