@@ -1,0 +1,95 @@
+// `viaduct tokenizer` as scripts use it.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+
+class TokenizerCommand : public testing::Test {
+ protected:
+  struct Result {
+    int status = -1;
+    std::string out, err;
+  };
+  /// Runs `viaduct tokenizer ARGUMENTS` with `input` on standard input.
+  Result run(const std::string& arguments, std::string_view input = "") {
+    write_file_atomically(folder_ / "in", input);
+    const std::string path = folder_.path().string();
+    const std::string line = std::string(VIADUCT_BINARY) + " tokenizer " + arguments + " <" + path +
+                             "/in >" + path + "/out 2>" + path + "/err";
+    const int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+  static std::string folder_of(const char* name) {
+    return " --tokenizer " + test::test_data(std::filesystem::path("tokenizer") / name).string() +
+           " ";
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TokenizerCommand, EncodesLineByLineAndBack) {
+  const std::string text = "Hello, world!\n\n  two  spaces \n<|endoftext|>\nno end";
+  const Result encoded = run("encode" + folder_of("gpt2"), text);
+  EXPECT_EQ(encoded.status, 0) << encoded.err;
+  EXPECT_EQ(encoded.out.substr(0, 17 + 3), "[15496,11,995,0]\n[]\n");
+  EXPECT_NE(encoded.out.find("[50256]\n"), std::string::npos);
+  EXPECT_EQ(run("decode" + folder_of("gpt2"), encoded.out).out, text + "\n");
+}
+
+TEST_F(TokenizerCommand, TakesAndGivesJsonStrings) {
+  const std::string lines = json("a\nb\u2028").dump() + "\n" + json("").dump() + "\n";
+  const Result encoded = run("encode --json" + folder_of("bpe_shakespeare"), lines);
+  ASSERT_EQ(encoded.status, 0) << encoded.err;
+  const Result decoded = run("decode --json" + folder_of("bpe_shakespeare"), encoded.out);
+  EXPECT_EQ(decoded.out, "\"a\\nb\\u2028\"\n\"\"\n");
+  // Part of a character: exact bytes as text, U+FFFD in JSON.
+  EXPECT_EQ(run("decode" + folder_of("gpt2"), "[8582]\n").out, "\xf0\x9f\n");
+  EXPECT_EQ(run("decode --json" + folder_of("gpt2"), "[8582]\n").out, "\"\\ufffd\"\n");
+}
+
+TEST_F(TokenizerCommand, TreatsSpecialTokensAsAsked) {
+  const std::string folder = folder_of("llama3_style");
+  const std::string text = "x<|eot_id|>\n";
+  EXPECT_EQ(run("encode" + folder, text).out, "[87,903]\n");
+  EXPECT_EQ(run("encode --special recognised" + folder, text).out, "[87,903]\n");
+  EXPECT_EQ(run("encode --special as-text" + folder, text).out, "[87,27,91,68,298,62,365,91,29]\n");
+  EXPECT_EQ(run("encode --add-special-tokens" + folder, text).out, "[901,87,903]\n");
+}
+
+TEST_F(TokenizerCommand, Trains) {
+  write_file_atomically(folder_ / "text", "ab ab ab");
+  const std::string made = (folder_ / "made").string();
+  const Result trained =
+      run("train --input " + (folder_ / "text").string() + " --vocab-size 258 --output " + made);
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  EXPECT_EQ(run("encode --tokenizer " + made, "ab\n").out, "[257]\n");
+}
+
+TEST_F(TokenizerCommand, SaysWhatIsWrong) {
+  EXPECT_EQ(run("").status, 2);
+  EXPECT_EQ(run("encode").status, 2);
+  EXPECT_EQ(run("encode --special maybe" + folder_of("gpt2")).status, 2);
+  EXPECT_EQ(run("train --input x --vocab-size 10 --output y").status, 1);  // x is missing
+  const Result missing = run("encode --tokenizer " + folder_.path().string());
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find("viaduct: error: no tokenizer in"), std::string::npos) << missing.err;
+  for (const char* line : {"15496", "[1.5]", "[-1]", "[50257]", "[4294967296]", "[\"a\"]", "x"}) {
+    const Result bad = run("decode" + folder_of("gpt2"), std::string(line) + "\n");
+    EXPECT_EQ(bad.status, 1) << line;
+    EXPECT_NE(bad.err.find("error"), std::string::npos) << line;
+  }
+  EXPECT_EQ(run("encode --json" + folder_of("gpt2"), "not json\n").status, 1);
+}
+
+}  // namespace
+}  // namespace viaduct

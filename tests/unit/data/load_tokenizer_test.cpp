@@ -1,0 +1,141 @@
+// Which files of a folder count, and what they say about the ends of texts.
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer/tokenizer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+class LoadTokenizer : public testing::Test {
+ protected:
+  void copy(const char* from, const char* name) {
+    std::filesystem::copy(test::test_data("tokenizer") / from / name, folder_ / name);
+  }
+  void write(const char* name, const json& content) {
+    write_file_atomically(folder_ / name, content.dump());
+  }
+  Tokenizer load() const { return load_tokenizer(folder_.path()); }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(LoadTokenizer, NeedsFiles) {
+  EXPECT_THROW(load(), IoError);
+}
+
+TEST_F(LoadTokenizer, NamesAModelThatItCannotRead) {
+  write("tokenizer.json", {{"model", {{"type", "Unigram"}, {"vocab", json::array()}}}});
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<ConfigError>(HasSubstr("Unigram")));
+  copy("spm_bpe", "tokenizer.model");
+  EXPECT_EQ(load().kind(), "SentencePiece");
+}
+
+TEST_F(LoadTokenizer, PrefersTheByteLevelFile) {
+  copy("spm_bpe", "tokenizer.model");
+  copy("gpt2", "vocab.json");
+  copy("gpt2", "merges.txt");
+  EXPECT_EQ(load().kind(), "SentencePiece");
+  copy("qwen2_style", "tokenizer.json");
+  EXPECT_EQ(load().vocab_size(), 903);
+}
+
+TEST_F(LoadTokenizer, AddsTheTokensOfTheJsonToASentencePieceModel) {
+  copy("spm_bpe", "tokenizer.model");
+  json document = json::parse(read_file(test::test_data("tokenizer/spm_bpe/tokenizer.json")));
+  document["added_tokens"].push_back({{"id", 900}, {"content", "<tool>"}, {"special", true}});
+  write("tokenizer.json", document);
+  const Tokenizer tokenizer = load();
+  EXPECT_EQ(tokenizer.vocab_size(), 901);
+  const auto ids = tokenizer.encode("a<tool>b</s>", {.add_special_tokens = true});
+  EXPECT_EQ(ids.front(), 1);  // the template of the file
+  EXPECT_EQ(ids[2], 900);
+  EXPECT_EQ(ids.back(), 2);
+  EXPECT_EQ(tokenizer.decode(ids), "<s>a<tool>b</s>");
+  document["added_tokens"].back()["id"] = 899;
+  write("tokenizer.json", document);
+  EXPECT_THROW(load(), IoError);
+}
+
+TEST_F(LoadTokenizer, ASentencePieceModelAloneKnowsItsControlTokens) {
+  copy("spm_bpe", "tokenizer.model");
+  const Tokenizer llama = load();
+  EXPECT_EQ(llama.special_ids().bos, 1);
+  EXPECT_EQ(llama.special_ids().eos, 2);
+  EXPECT_EQ(llama.encode("</s>", {.add_special_tokens = true}), (std::vector<int32_t>{1, 2}));
+  EXPECT_GT(llama.encode("</s>", {.special_as_text = true}).size(), 1u);
+  write("tokenizer_config.json", {{"add_bos_token", false}, {"add_eos_token", true}});
+  EXPECT_EQ(load().encode("", {.add_special_tokens = true}), std::vector<int32_t>{2});
+}
+
+TEST_F(LoadTokenizer, T5EndsItsTexts) {
+  copy("spm_unigram", "tokenizer.model");
+  EXPECT_EQ(load().encode("", {.add_special_tokens = true}), std::vector<int32_t>{1});
+}
+
+TEST_F(LoadTokenizer, ReadsTheEndsOfTexts) {
+  copy("qwen2_style", "tokenizer.json");
+  EXPECT_EQ(load().special_ids().eos, 900);  // <|endoftext|>
+  EXPECT_THAT(load().special_ids().stop, ElementsAre(900));
+  write("config.json", {{"eos_token_id", 901}, {"bos_token_id", 100000}});
+  EXPECT_EQ(load().special_ids().eos, 901);
+  EXPECT_EQ(load().special_ids().bos, std::nullopt);  // no token of this vocabulary
+  write("generation_config.json", {{"eos_token_id", {902, 900}}, {"pad_token_id", 900}});
+  EXPECT_EQ(load().special_ids().eos, 902);
+  EXPECT_THAT(load().special_ids().stop, ElementsAre(902, 900));
+  write("tokenizer_config.json", {{"eos_token", {{"content", "<|im_start|>"}}}});
+  EXPECT_EQ(load().special_ids().eos, 901);
+  EXPECT_EQ(load().special_ids().eod, 901);
+  EXPECT_THAT(load().special_ids().stop, ElementsAre(902, 900, 901));
+  EXPECT_EQ(load().special_ids().pad, 900);
+  write("config.json", {{"eos_token_id", "x"}});
+  EXPECT_THROW(load(), IoError);
+}
+
+TEST_F(LoadTokenizer, ReadsAddedTokensOfOlderFolders) {
+  copy("gpt2", "vocab.json");
+  copy("gpt2", "merges.txt");
+  write("added_tokens.json", {{"<sep>", 50257}});
+  write("tokenizer_config.json",
+        {{"tokenizer_class", "GPT2Tokenizer"},
+         {"added_tokens_decoder", {{"50258", {{"content", "<pad>"}, {"special", true}}}}}});
+  const Tokenizer tokenizer = load();
+  EXPECT_EQ(tokenizer.vocab_size(), 50259);
+  EXPECT_THAT(tokenizer.encode("<sep><pad><|endoftext|>"), ElementsAre(50257, 50258, 50256));
+  write("tokenizer_config.json", {{"added_tokens_decoder", {{"5x", json::object()}}}});
+  EXPECT_THROW(load(), IoError);
+}
+
+TEST_F(LoadTokenizer, RefusesBrokenFiles) {
+  copy("gpt2", "vocab.json");
+  write_file_atomically(folder_ / "merges.txt", "#version: 0.2\n\xc4\xa0 t\nxyz\n");
+  EXPECT_THAT([&] { load(); }, ThrowsMessage<IoError>(HasSubstr("line 3")));
+  write_file_atomically(folder_ / "merges.txt", "#version: 0.2\n\n\xc4\xa0 t\r\n");
+  EXPECT_EQ(load().vocab_size(), 50257);
+  const std::string model = read_file(test::test_data("tokenizer/spm_bpe/tokenizer.model"));
+  for (const size_t length : {size_t{0}, size_t{1}, size_t{100}, model.size() - 1}) {
+    write_file_atomically(folder_ / "tokenizer.model", model.substr(0, length));
+    EXPECT_THROW(load(), IoError) << length;
+  }
+}
+
+TEST_F(LoadTokenizer, ListsItsFiles) {
+  copy("spm_bpe", "tokenizer.model");
+  copy("spm_bpe", "tokenizer.json");
+  write("config.json", json::object());
+  EXPECT_THAT(tokenizer_files(folder_.path()),
+              ElementsAre(folder_ / "tokenizer.json", folder_ / "tokenizer.model"));
+}
+
+}  // namespace
+}  // namespace viaduct
