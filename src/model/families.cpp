@@ -1,0 +1,74 @@
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "model/families/families.h"
+#include "model/family.h"
+
+namespace viaduct {
+
+const std::vector<ModelFamily>& model_families() {
+  static const std::vector<ModelFamily> families{
+      families::gemma(),   families::gemma2(), families::gpt2(), families::llama(),
+      families::mistral(), families::qwen2(),  families::qwen3()};
+  return families;
+}
+
+const ModelFamily& model_family(std::string_view model_type) {
+  std::vector<std::string> names;
+  std::string list;
+  for (const ModelFamily& family : model_families()) {
+    if (family.model_type == model_type) return family;
+    names.push_back(family.model_type);
+    list += (list.empty() ? "" : ", ") + family.model_type;
+  }
+  const auto near = nearest_name(model_type, names);
+  fail<ConfigError>("model family \"{}\" is not supported{}; supported are {}", model_type,
+                    near ? fmt::format(" (did you mean {}?)", *near) : "", list);
+}
+
+ModelConfig read_hf_config(std::string_view text, const std::string& where) {
+  HfConfig reader(text, where);
+  const ModelFamily& family = [&]() -> const ModelFamily& {
+    try {
+      return model_family(reader.text("model_type"));
+    } catch (const ConfigError& error) {
+      fail<ConfigError>("{}: {}", where, error.what());
+    }
+  }();
+  for (const std::string& architecture : reader.texts("architectures")) {
+    VIADUCT_CHECK(
+        ConfigError,
+        architecture == family.architecture || !architecture.ends_with("ForSequenceClassification"),
+        "{}: architecture {} is not supported (expected {})", where, architecture,
+        family.architecture);
+  }
+  ModelConfig config = family.read(reader);
+  config.family = family.model_type;
+  config.end_tokens = reader.integers("eos_token_id");
+  const auto begin = reader.integers("bos_token_id");
+  config.begin_token = begin.empty() ? -1 : begin.front();
+  config.init_std = reader.number("initializer_range", 0.02);
+  if (config.windows.empty())
+    config.windows.assign(
+        static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);
+  reader.finish();
+  check_model_config(config);
+  return config;
+}
+
+std::string write_hf_config(const ModelConfig& config) {
+  const ModelFamily& family = model_family(config.family);
+  auto json = nlohmann::ordered_json::parse(family.write(config));
+  json["architectures"] = {family.architecture};
+  json["model_type"] = family.model_type;
+  json["initializer_range"] = config.init_std;
+  json["tie_word_embeddings"] = config.tied_embeddings;
+  json["vocab_size"] = config.vocabulary;
+  if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens.front();
+  if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
+  if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
+  return json.dump(2) + "\n";
+}
+
+}  // namespace viaduct

@@ -1,0 +1,39 @@
+#pragma once
+// The families, one function (and one file) each, and what the descendants of Llama share
+// (llama_like.cpp).
+
+#include "model/family.h"
+
+namespace viaduct::families {
+
+ModelFamily gemma();
+ModelFamily gemma2();
+ModelFamily gpt2();
+ModelFamily llama();
+ModelFamily mistral();
+ModelFamily qwen2();
+ModelFamily qwen3();
+
+/// Activation functions by Hugging Face's names; ConfigError naming the field.
+ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
+                                  std::string_view fallback);
+std::string activation_to_hf(ActivationKind kind);
+
+/// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as all descendants of Llama
+/// write them. `head_dim`: 0 means hidden size / heads where the configuration does not say.
+ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
+                            double default_eps = 1e-6);
+/// The same fields as JSON text.
+std::string write_llama_like(const ModelConfig& config);
+/// Names of the tensors of a descendant of Llama.
+TensorNames llama_names();
+
+/// Adds the window fields of the Qwen families to JSON text.
+std::string write_qwen_windows(const ModelConfig& config, const std::string& fields);
+
+/// Windows by layer from `layer_types` where present ("sliding_attention" / "full_attention"), else
+/// by `slides(layer)`.
+std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
+                                      bool (*slides)(int64_t layer, int64_t from), int64_t from);
+
+}  // namespace viaduct::families

@@ -1,0 +1,41 @@
+// Gemma (2024): Llama with GeGLU, norm weights stored as w − 1, and embeddings scaled by the square
+// root of the hidden size.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model = read_llama_like(config, 256);
+  model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
+  // Early configurations name "gelu" in hidden_act although the model was trained with the tanh
+  // form.
+  if (!config.has("hidden_activation") && config.text("hidden_act", "gelu") != "gelu") {
+    model.activation = activation_from_hf(config, "hidden_act", "gelu_pytorch_tanh");
+  }
+  config.ignore({"hidden_act"});
+  model.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
+  model.norm_weight_offset = 1;
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+  json["hidden_activation"] = json["hidden_act"];
+  json["attention_bias"] = model.qkv_bias;
+  return json.dump();
+}
+
+}  // namespace
+
+ModelFamily gemma() {
+  return {"gemma", "GemmaForCausalLM", read, write, llama_names()};
+}
+
+}  // namespace viaduct::families

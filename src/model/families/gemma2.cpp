@@ -1,0 +1,69 @@
+// Gemma 2 (2024): Gemma with norms before and after each branch, soft-caps on attention and logits,
+// its own query scale, and a sliding window in every other layer.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model = read_llama_like(config, 256);
+  model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
+  config.ignore({"hidden_act", "use_bidirectional_attention"});
+  model.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
+  model.norm_weight_offset = 1;
+  model.output_norms = true;
+  model.embedding_scale = std::sqrt(static_cast<double>(model.hidden));
+  const double query_scalar = config.number("query_pre_attn_scalar", 256);
+  VIADUCT_CHECK(ConfigError, query_scalar > 0,
+                "{}: query_pre_attn_scalar is {}, expected more than 0", config.where(),
+                query_scalar);
+  model.attention_scale = 1 / std::sqrt(query_scalar);
+  model.attention_softcap =
+      config.number("attn_logit_softcapping", config.mentions("attn_logit_softcapping") ? 0 : 50);
+  model.logit_softcap =
+      config.number("final_logit_softcapping", config.mentions("final_logit_softcapping") ? 0 : 30);
+  model.windows = windows_by_layer(
+      config, model.layers, config.integer("sliding_window", 4096),
+      [](int64_t layer, int64_t) { return layer % 2 == 0; }, 0);
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+  json["hidden_activation"] = json["hidden_act"];
+  json["attention_bias"] = model.qkv_bias;
+  json["query_pre_attn_scalar"] = 1 / (model.attention_scale * model.attention_scale);
+  json["attn_logit_softcapping"] = nullptr;
+  if (model.attention_softcap > 0) json["attn_logit_softcapping"] = model.attention_softcap;
+  json["final_logit_softcapping"] = nullptr;
+  if (model.logit_softcap > 0) json["final_logit_softcapping"] = model.logit_softcap;
+  auto types = nlohmann::ordered_json::array();
+  for (int64_t w : model.windows) {
+    if (w > 0) json["sliding_window"] = w;
+    types.push_back(w > 0 ? "sliding_attention" : "full_attention");
+  }
+  json["layer_types"] = types;
+  return json.dump();
+}
+
+TensorNames names() {
+  TensorNames names = llama_names();
+  names.attention_output_norm = "model.layers.{}.post_attention_layernorm";
+  names.mlp_norm = "model.layers.{}.pre_feedforward_layernorm";
+  names.mlp_output_norm = "model.layers.{}.post_feedforward_layernorm";
+  return names;
+}
+
+}  // namespace
+
+ModelFamily gemma2() {
+  return {"gemma2", "Gemma2ForCausalLM", read, write, names()};
+}
+
+}  // namespace viaduct::families

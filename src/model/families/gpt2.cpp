@@ -1,0 +1,97 @@
+// GPT-2 (Radford et al. 2019): learned positions, layer norm, GELU, biases everywhere; projections
+// stored [in, out].
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model;
+  model.layers = config.integer("n_layer", 12);
+  model.hidden = config.integer("n_embd", 768);
+  model.heads = model.kv_heads = config.integer("n_head", 12);
+  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.hidden % model.heads == 0,
+                "{}: n_head {} does not divide n_embd {}", config.where(), model.heads,
+                model.hidden);
+  model.head_dim = model.hidden / model.heads;
+  model.feed_forward = config.integer("n_inner", 4 * model.hidden);
+  model.vocabulary = config.integer("vocab_size", 50257);
+  model.max_positions = config.integer("n_positions", 1024);
+  config.ignore({"n_ctx", "reorder_and_upcast_attn"});  // the second is a matter of precision alone
+  model.norm = NormKind::layer_norm;
+  model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
+  model.activation = activation_from_hf(config, "activation_function", "gelu_new");
+  model.gated = false;
+  model.positions = PositionKind::learned;
+  model.qkv_bias = model.projection_bias = model.up_bias = model.down_bias = true;
+  model.tied_embeddings = config.boolean("tie_word_embeddings", true);
+  model.embedding_dropout = config.number("embd_pdrop", 0.1);
+  model.residual_dropout = config.number("resid_pdrop", 0.1);
+  model.attention_dropout = config.number("attn_pdrop", 0.1);
+  model.attention_scale = config.boolean("scale_attn_weights", true)
+                              ? 1 / std::sqrt(static_cast<double>(model.head_dim))
+                              : 1;
+  for (const char* field : {"scale_attn_by_inverse_layer_idx", "add_cross_attention"}) {
+    VIADUCT_CHECK(ConfigError, !config.boolean(field, false), "{}: {}=true is not supported",
+                  config.where(), field);
+  }
+  config.ignore({"summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+                 "summary_type", "summary_use_proj"});
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  VIADUCT_CHECK(ConfigError,
+                model.norm == NormKind::layer_norm && !model.gated &&
+                    model.positions == PositionKind::learned && model.kv_heads == model.heads &&
+                    model.head_dim * model.heads == model.hidden,
+                "model family gpt2 has layer norms, a plain MLP, learned positions and one "
+                "key-value head a head; the configuration "
+                "asks for others");
+  nlohmann::ordered_json json;
+  json["n_layer"] = model.layers;
+  json["n_embd"] = model.hidden;
+  json["n_head"] = model.heads;
+  json["n_inner"] = model.feed_forward;
+  json["n_positions"] = model.max_positions;
+  json["layer_norm_epsilon"] = model.norm_eps;
+  json["activation_function"] = model.activation == ActivationKind::gelu_tanh
+                                    ? "gelu_new"
+                                    : activation_to_hf(model.activation);
+  json["embd_pdrop"] = model.embedding_dropout;
+  json["resid_pdrop"] = model.residual_dropout;
+  json["attn_pdrop"] = model.attention_dropout;
+  json["scale_attn_weights"] = model.attention_scale != 1 || model.head_dim == 1;
+  return json.dump();
+}
+
+TensorNames names() {
+  TensorNames names;
+  names.token_embedding = "transformer.wte";
+  names.position_embedding = "transformer.wpe";
+  names.final_norm = "transformer.ln_f";
+  names.head = "lm_head";
+  names.input_norm = "transformer.h.{}.ln_1";
+  names.qkv = "transformer.h.{}.attn.c_attn";
+  names.projection = "transformer.h.{}.attn.c_proj";
+  names.mlp_norm = "transformer.h.{}.ln_2";
+  names.up = "transformer.h.{}.mlp.c_fc";
+  names.down = "transformer.h.{}.mlp.c_proj";
+  names.transposed = true;
+  names.optional_prefix = "transformer.";
+  names.ignored_suffixes = {".attn.bias", ".attn.masked_bias"};
+  return names;
+}
+
+}  // namespace
+
+ModelFamily gpt2() {
+  return {"gpt2", "GPT2LMHeadModel", read, write, names()};
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,32 @@
+// Llama 1 to 3.x (Touvron et al. 2023): RMS norm, SwiGLU, rotary positions, grouped key-value
+// heads.
+
+#include <nlohmann/json.hpp>
+
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model = read_llama_like(config);
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
+  model.up_bias = model.down_bias = config.boolean("mlp_bias", false);
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+  json["attention_bias"] = model.qkv_bias;
+  json["mlp_bias"] = model.up_bias;
+  return json.dump();
+}
+
+}  // namespace
+
+ModelFamily llama() {
+  return {"llama", "LlamaForCausalLM", read, write, llama_names()};
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,226 @@
+#include <cmath>
+#include <map>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+double yarn_attention_factor(HfConfig& scaling, double factor) {
+  const auto mscale = [](double by, double m) {
+    return by <= 1 ? 1.0 : 0.1 * m * std::log(by) + 1.0;
+  };
+  if (scaling.has("attention_factor")) {
+    scaling.ignore({"mscale", "mscale_all_dim"});
+    return scaling.number("attention_factor");
+  }
+  const double m = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
+  return m != 0 && all != 0 ? mscale(factor, m) / mscale(factor, all) : mscale(factor, 1);
+}
+
+/// Fills what a rope_scaling (or rope_parameters) object says.
+void read_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
+  const std::string type =
+      scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
+  scaling.ignore({"type", "rope_type"});
+  rotary.base = scaling.number("rope_theta", rotary.base);
+  if (type == "default") {
+    scaling.ignore({"factor"});
+  } else if (type == "linear") {
+    rotary.scaling = RopeScalingKind::linear;
+    rotary.factor = scaling.number("factor");
+  } else if (type == "llama3") {
+    rotary.scaling = RopeScalingKind::llama3;
+    rotary.factor = scaling.number("factor");
+    rotary.low_frequency_factor = scaling.number("low_freq_factor");
+    rotary.high_frequency_factor = scaling.number("high_freq_factor");
+    rotary.original_max_positions = scaling.integer("original_max_position_embeddings");
+  } else if (type == "yarn") {
+    rotary.scaling = RopeScalingKind::yarn;
+    const bool original = scaling.has("original_max_position_embeddings");
+    rotary.original_max_positions =
+        scaling.integer("original_max_position_embeddings", max_positions);
+    rotary.factor =
+        scaling.number("factor", original ? static_cast<double>(max_positions) /
+                                                static_cast<double>(rotary.original_max_positions)
+                                          : 1.0);
+    rotary.beta_fast = scaling.number("beta_fast", 32);
+    rotary.beta_slow = scaling.number("beta_slow", 1);
+    rotary.truncate = scaling.boolean("truncate", true);
+    rotary.attention_factor = yarn_attention_factor(scaling, rotary.factor);
+  } else {
+    fail<ConfigError>(
+        "{}: rope_type {} is not supported (supported: default, linear, llama3, yarn)",
+        scaling.where(), type);
+  }
+  scaling.finish();
+}
+
+nlohmann::ordered_json scaling_to_json(const RotarySpec& rotary) {
+  switch (rotary.scaling) {
+    case RopeScalingKind::none:
+      return nullptr;
+    case RopeScalingKind::linear:
+      return {{"rope_type", "linear"}, {"factor", rotary.factor}};
+    case RopeScalingKind::llama3:
+      return {{"rope_type", "llama3"},
+              {"factor", rotary.factor},
+              {"low_freq_factor", rotary.low_frequency_factor},
+              {"high_freq_factor", rotary.high_frequency_factor},
+              {"original_max_position_embeddings", rotary.original_max_positions}};
+    case RopeScalingKind::yarn:
+      return {{"rope_type", "yarn"},
+              {"factor", rotary.factor},
+              {"original_max_position_embeddings", rotary.original_max_positions},
+              {"beta_fast", rotary.beta_fast},
+              {"beta_slow", rotary.beta_slow},
+              {"truncate", rotary.truncate},
+              {"attention_factor", rotary.attention_factor}};
+  }
+  return nullptr;
+}
+
+const std::map<std::string, ActivationKind, std::less<>>& activations() {
+  static const std::map<std::string, ActivationKind, std::less<>> names{
+      {"gelu", ActivationKind::gelu},
+      {"gelu_new", ActivationKind::gelu_tanh},
+      {"gelu_pytorch_tanh", ActivationKind::gelu_tanh},
+      {"gelu_fast", ActivationKind::gelu_tanh},
+      {"quick_gelu", ActivationKind::quick_gelu},
+      {"silu", ActivationKind::silu},
+      {"swish", ActivationKind::silu},
+      {"relu", ActivationKind::relu},
+      {"relu2", ActivationKind::squared_relu}};
+  return names;
+}
+
+}  // namespace
+
+ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
+                                  std::string_view fallback) {
+  const std::string name = config.text(field, std::string(fallback));
+  const auto found = activations().find(name);
+  VIADUCT_CHECK(ConfigError, found != activations().end(),
+                "{}: {} {} is not supported (supported: gelu, gelu_new, gelu_pytorch_tanh, "
+                "gelu_fast, quick_gelu, silu, swish, relu, relu2)",
+                config.where(), field, name);
+  return found->second;
+}
+
+std::string activation_to_hf(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return "gelu";
+    case ActivationKind::gelu_tanh:
+      return "gelu_pytorch_tanh";
+    case ActivationKind::quick_gelu:
+      return "quick_gelu";
+    case ActivationKind::silu:
+      return "silu";
+    case ActivationKind::relu:
+      return "relu";
+    case ActivationKind::squared_relu:
+      return "relu2";
+  }
+  return "";
+}
+
+ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, double default_eps) {
+  ModelConfig model;
+  model.layers = config.integer("num_hidden_layers");
+  model.hidden = config.integer("hidden_size");
+  model.feed_forward = config.integer("intermediate_size");
+  model.heads = config.integer("num_attention_heads");
+  model.kv_heads = config.integer("num_key_value_heads", model.heads);
+  VIADUCT_CHECK(ConfigError, model.heads >= 1 && model.layers >= 1 && model.layers < (1 << 20),
+                "{}: num_attention_heads {} and num_hidden_layers {}: expected at least 1",
+                config.where(), model.heads, model.layers);
+  model.head_dim = config.integer(
+      "head_dim", default_head_dim > 0 ? default_head_dim : model.hidden / model.heads);
+  model.vocabulary = config.integer("vocab_size");
+  model.max_positions = config.integer("max_position_embeddings");
+  model.norm_eps = config.number("rms_norm_eps", default_eps);
+  model.tied_embeddings = config.boolean("tie_word_embeddings", false);
+  model.attention_dropout = config.number("attention_dropout", 0);
+  model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
+  model.rotary.base = config.number("rope_theta", 10000);
+  model.rotary.width = model.head_dim;
+  for (const char* field : {"rope_scaling", "rope_parameters"}) {
+    if (!config.has(field)) continue;
+    HfConfig scaling = config.object(field);
+    read_scaling(scaling, model.max_positions, model.rotary);
+  }
+  return model;
+}
+
+std::string write_llama_like(const ModelConfig& model) {
+  VIADUCT_CHECK(
+      ConfigError,
+      model.norm == NormKind::rms_norm && model.gated && model.positions == PositionKind::rotary,
+      "model family {} has RMS norms, a gated MLP and rotary positions; the configuration asks for "
+      "others",
+      model.family);
+  nlohmann::ordered_json json;
+  json["num_hidden_layers"] = model.layers;
+  json["hidden_size"] = model.hidden;
+  json["intermediate_size"] = model.feed_forward;
+  json["num_attention_heads"] = model.heads;
+  json["num_key_value_heads"] = model.kv_heads;
+  json["head_dim"] = model.head_dim;
+  json["max_position_embeddings"] = model.max_positions;
+  json["rms_norm_eps"] = model.norm_eps;
+  json["attention_dropout"] = model.attention_dropout;
+  json["rope_theta"] = model.rotary.base;
+  json["rope_scaling"] = scaling_to_json(model.rotary);
+  json["hidden_act"] = activation_to_hf(model.activation);
+  return json.dump();
+}
+
+TensorNames llama_names() {
+  TensorNames names;
+  names.token_embedding = "model.embed_tokens";
+  names.final_norm = "model.norm";
+  names.head = "lm_head";
+  names.input_norm = "model.layers.{}.input_layernorm";
+  names.q = "model.layers.{}.self_attn.q_proj";
+  names.k = "model.layers.{}.self_attn.k_proj";
+  names.v = "model.layers.{}.self_attn.v_proj";
+  names.q_norm = "model.layers.{}.self_attn.q_norm";
+  names.k_norm = "model.layers.{}.self_attn.k_norm";
+  names.projection = "model.layers.{}.self_attn.o_proj";
+  names.mlp_norm = "model.layers.{}.post_attention_layernorm";
+  names.gate = "model.layers.{}.mlp.gate_proj";
+  names.up = "model.layers.{}.mlp.up_proj";
+  names.down = "model.layers.{}.mlp.down_proj";
+  names.ignored_suffixes = {".rotary_emb.inv_freq"};
+  names.optional_prefix = "model.";
+  return names;
+}
+
+std::vector<int64_t> windows_by_layer(HfConfig& config, int64_t layers, int64_t window,
+                                      bool (*slides)(int64_t, int64_t), int64_t from) {
+  std::vector<int64_t> windows(static_cast<size_t>(layers), 0);
+  const auto types = config.texts("layer_types");
+  VIADUCT_CHECK(ConfigError, types.empty() || static_cast<int64_t>(types.size()) == layers,
+                "{}: layer_types has {} entries for {} layers", config.where(), types.size(),
+                layers);
+  for (int64_t i = 0; i < layers; ++i) {
+    bool sliding = slides(i, from);
+    if (!types.empty()) {
+      const std::string& type = types[static_cast<size_t>(i)];
+      VIADUCT_CHECK(
+          ConfigError, type == "sliding_attention" || type == "full_attention",
+          "{}: layer_types: {} is not supported (supported: full_attention, sliding_attention)",
+          config.where(), type);
+      sliding = type == "sliding_attention";
+    }
+    VIADUCT_CHECK(ConfigError, !sliding || window > 0,
+                  "{}: layer {} slides, but sliding_window is {}", config.where(), i, window);
+    if (sliding) windows[static_cast<size_t>(i)] = window;
+  }
+  return windows;
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,33 @@
+// Mistral (Jiang et al. 2023): Llama with a sliding window in every layer.
+
+#include <nlohmann/json.hpp>
+
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model = read_llama_like(config);
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  const int64_t window =
+      config.integer("sliding_window", config.mentions("sliding_window") ? 0 : 4096);  // null: none
+  model.windows.assign(static_cast<size_t>(model.layers), window);
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+  json["sliding_window"] = nullptr;
+  if (!model.windows.empty() && model.windows.front() > 0)
+    json["sliding_window"] = model.windows.front();
+  return json.dump();
+}
+
+}  // namespace
+
+ModelFamily mistral() {
+  return {"mistral", "MistralForCausalLM", read, write, llama_names()};
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,52 @@
+// Qwen 2 and 2.5: Llama with biases on q, k and v, and a sliding window in the upper layers where
+// asked for.
+
+#include <nlohmann/json.hpp>
+
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+ModelConfig read(HfConfig& config) {
+  ModelConfig model = read_llama_like(config);
+  model.activation = activation_from_hf(config, "hidden_act", "silu");
+  model.qkv_bias = true;
+  const bool sliding = config.boolean("use_sliding_window", false);
+  const int64_t window = sliding ? config.integer("sliding_window", 4096) : 0;
+  const int64_t from = config.integer("max_window_layers", 28);
+  config.ignore({"sliding_window"});
+  model.windows = windows_by_layer(
+      config, model.layers, window, [](int64_t layer, int64_t first) { return layer >= first; },
+      sliding ? from : model.layers);
+  return model;
+}
+
+std::string write(const ModelConfig& model) {
+  return write_qwen_windows(model, write_llama_like(model));
+}
+
+}  // namespace
+
+std::string write_qwen_windows(const ModelConfig& model, const std::string& fields) {
+  auto json = nlohmann::ordered_json::parse(fields);
+  int64_t window = 0, first = model.layers;
+  auto types = nlohmann::ordered_json::array();
+  for (int64_t i = 0; i < static_cast<int64_t>(model.windows.size()); ++i) {
+    const int64_t w = model.windows[static_cast<size_t>(i)];
+    if (w > 0 && window == 0) window = w, first = i;
+    types.push_back(w > 0 ? "sliding_attention" : "full_attention");
+  }
+  json["use_sliding_window"] = window > 0;
+  json["sliding_window"] = nullptr;
+  if (window > 0) json["sliding_window"] = window;
+  json["max_window_layers"] = first;
+  json["layer_types"] = types;
+  return json.dump();
+}
+
+ModelFamily qwen2() {
+  return {"qwen2", "Qwen2ForCausalLM", read, write, llama_names()};
+}
+
+}  // namespace viaduct::families

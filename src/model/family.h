@@ -1,0 +1,35 @@
+#pragma once
+// A model family: how its Hugging Face configuration maps to ModelConfig and what its tensors are
+// called. Adding a family is one file in model/families and one line in families.cpp.
+
+#include <string>
+#include <vector>
+
+#include "model/hf_config.h"
+#include "model/model_config.h"
+
+namespace viaduct {
+
+struct ModelFamily {
+  std::string model_type;    // "llama"
+  std::string architecture;  // "LlamaForCausalLM"
+  /// Reads every field it understands; fields left over are reported by the caller. ConfigError for
+  /// values not supported.
+  ModelConfig (*read)(HfConfig& config) = nullptr;
+  /// The fields of config.json that say what `config` is, as the text of a JSON object. ConfigError
+  /// for what the family cannot express.
+  std::string (*write)(const ModelConfig& config) = nullptr;
+  TensorNames names;
+};
+
+/// All families, in alphabetical order.
+const std::vector<ModelFamily>& model_families();
+/// By model_type; ConfigError with the nearest name otherwise.
+const ModelFamily& model_family(std::string_view model_type);
+
+/// Reads the text of a Hugging Face config.json (`where` names it in messages).
+ModelConfig read_hf_config(std::string_view text, const std::string& where);
+/// The text of a config.json that Hugging Face's code loads.
+std::string write_hf_config(const ModelConfig& config);
+
+}  // namespace viaduct

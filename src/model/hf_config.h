@@ -1,0 +1,56 @@
+#pragma once
+// A Hugging Face `config.json`, read field by field. It remembers what was read, so that a field
+// that nobody understood is an error that names it, instead of a model that is quietly another one.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+class HfConfig {
+ public:
+  /// Parses the text of a config.json; ConfigError (with `where`) if it is not a JSON object or
+  /// nests absurdly.
+  HfConfig(std::string_view text, std::string where);
+  ~HfConfig();
+  HfConfig(HfConfig&&) noexcept;
+
+  const std::string& where() const { return where_; }
+
+  /// Present and not null; `mentions`: present, maybe null (where null and absent mean different
+  /// things).
+  bool has(std::string_view name) const;
+  bool mentions(std::string_view name) const;
+  /// The field, or `fallback` where it is absent or null; without fallback an absent field is a
+  /// ConfigError. So is another type.
+  int64_t integer(std::string_view name, std::optional<int64_t> fallback = {});
+  double number(std::string_view name, std::optional<double> fallback = {});
+  bool boolean(std::string_view name, std::optional<bool> fallback = {});
+  std::string text(std::string_view name, std::optional<std::string> fallback = {});
+  /// An integer or a list of integers; empty where absent.
+  std::vector<int64_t> integers(std::string_view name);
+  std::vector<std::string> texts(std::string_view name);
+  /// An object as a reader of its own.
+  HfConfig object(std::string_view name);
+
+  /// Marks fields that change nothing here.
+  void ignore(std::initializer_list<std::string_view> names);
+  /// ConfigError naming every field that is present, not null, and was neither read nor ignored.
+  /// Fields that describe files, software versions or generation, and those of Hugging Face's base
+  /// class, count as understood.
+  void finish() const;
+
+ private:
+  struct State;
+  HfConfig(std::unique_ptr<State> state, std::string where);
+  [[noreturn]] void wrong_type(std::string_view name, std::string_view expected) const;
+
+  std::unique_ptr<State> state_;
+  std::string where_;
+};
+
+}  // namespace viaduct

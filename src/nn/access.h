@@ -1,0 +1,57 @@
+#pragma once
+// How layers reach weights and gradients. Where they live (replicated, sharded, gathered on demand)
+// is the business of `sharding`, which implements these interfaces; to a layer all look alike.
+
+#include "nn/parameter.h"
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// What a layer is going to do with a weight; derived forms (packed, transposed, quantized) are by
+/// use.
+enum class WeightUse { forward, data_gradient, lookup, elementwise };
+
+class WeightAccess {
+ public:
+  virtual ~WeightAccess() = default;
+  /// The weight in the form of `use`, valid until `release`. A stale generation is an error, never
+  /// a wrong number.
+  virtual Tensor acquire(const Parameter& parameter, WeightUse use) = 0;
+  virtual void release(const Parameter& parameter, WeightUse use) = 0;
+};
+
+/// Holds a weight for a scope.
+class AcquiredWeight {
+ public:
+  AcquiredWeight(WeightAccess& access, const Parameter& parameter, WeightUse use)
+      : access_(access),
+        parameter_(parameter),
+        use_(use),
+        tensor_(access.acquire(parameter, use)) {}
+  ~AcquiredWeight() { access_.release(parameter_, use_); }
+  AcquiredWeight(const AcquiredWeight&) = delete;
+  AcquiredWeight& operator=(const AcquiredWeight&) = delete;
+  const Tensor& tensor() const { return tensor_; }
+
+ private:
+  WeightAccess& access_;
+  const Parameter& parameter_;
+  WeightUse use_;
+  Tensor tensor_;
+};
+
+class GradientAccess {
+ public:
+  struct Destination {
+    Tensor tensor;
+    WriteMode mode = WriteMode::accumulate;
+  };
+  virtual ~GradientAccess() = default;
+  /// Where the gradient of `parameter` goes, and whether the first contribution of the step
+  /// overwrites. Parameters whose gradient does not come from backward_weight always accumulate.
+  virtual Destination gradient(const Parameter& parameter) = 0;
+  /// One contribution is complete; follows each `gradient`.
+  virtual void done(const Parameter& parameter) = 0;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,67 @@
+#pragma once
+// The self-attention segment of a transformer block: norm → QKV → (QK norm) → rotary → attention →
+// projection → (norm) → dropout → +.
+
+#include <optional>
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/residual.h"
+#include "nn/rotary_table.h"
+#include "nn/segment.h"
+#include "ops/attention.h"
+
+namespace viaduct {
+
+struct AttentionSpec {
+  int64_t layer = 0;  // global number
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  double scale = 1;
+  double softcap = 0;
+  int64_t window = 0;  // 0: unlimited
+  double dropout = 0;
+};
+
+/// The layers that an attention segment is composed of. The QKV weight has rows [heads · D |
+/// kv_heads · D | kv_heads · D].
+struct AttentionParts {
+  Norm input_norm;
+  Linear qkv;
+  std::optional<Norm> q_norm, k_norm;   // per head, before rotary
+  const RotaryTable* rotary = nullptr;  // null: positions enter elsewhere
+  Linear projection;
+  std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
+  ResidualDropout residual;
+};
+
+class AttentionSegment final : public Segment {
+ public:
+  AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path);
+
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "attention"; }
+
+ private:
+  /// The three runs of columns of [T, (N + 2K) D] as [T, heads, D].
+  struct Heads {
+    Tensor q, k, v;
+  };
+  Heads split(const Tensor& qkv) const;
+  AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+  Tensor core_attention(RankContext& context, const Batch& batch, const Heads& heads,
+                        SavedStore& saved) const;
+  /// dq, dk, dv in the statistic format, before rotary.
+  Heads core_attention_backward(RankContext& context, const Batch& batch, const Tensor& d_out,
+                                SavedStore& saved) const;
+
+  AttentionSpec spec_;
+  AttentionParts parts_;
+  uint64_t dropout_hash_;
+};
+
+}  // namespace viaduct

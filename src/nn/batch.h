@@ -1,0 +1,21 @@
+#pragma once
+// The immutable record of a micro-batch, cut to this rank: rows flattened one after the other, T
+// tokens. Made by `train` (and `probe`, `generate`); layers only read it.
+
+#include "tensor/tensor.h"
+
+namespace viaduct {
+
+struct Batch {
+  Tensor ids;        // i32 [T]
+  Tensor positions;  // i32 [T], restart with each document where documents are packed
+  Tensor targets;    // i32 [T]: the token to predict at each position, −1 where nothing is scored
+  Tensor loss_weight;        // f32 [T]: weight of each token's loss, 0 where nothing is scored
+  Tensor token_index;        // i64 [T]: global token index, the counter of random numbers
+  Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
+  int64_t max_document = 0;  // longest document, in tokens
+
+  int64_t tokens() const { return ids.dim(0); }
+};
+
+}  // namespace viaduct

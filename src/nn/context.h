@@ -1,0 +1,39 @@
+#pragma once
+// What a layer gets beside its inputs: the rank's device and ops, its place in the mesh, weights
+// and gradients, keys of random numbers, precision. Nothing of it is global: two models with two
+// contexts live in one process.
+
+#include <cstdint>
+
+#include "base/philox.h"
+#include "comm/communicator.h"
+#include "nn/access.h"
+#include "ops/dispatch.h"
+#include "precision/recipe.h"
+
+namespace viaduct {
+
+class KeyValueCache;
+
+struct RankContext {
+  OpContext ops;
+  WeightAccess& weights;
+  GradientAccess* gradients = nullptr;  // null where there is no backward
+  Communicator& tensor_parallel;
+  const PrecisionRecipe& precision;
+  uint64_t seed = 0;
+  bool training = false;           // dropout is on
+  Tensor scalars;                  // the StepScalars block, f64 [kStepScalars]
+  Tensor loss_state;               // reproducible sum of the weighted token losses of the step
+  KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens
+
+  /// An uninitialised tensor in the activation format.
+  Tensor activation(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
+    return ops.allocate(precision.activation, shape, tag);
+  }
+  Tensor statistic(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
+    return ops.allocate(precision.statistic, shape, tag);
+  }
+};
+
+}  // namespace viaduct

@@ -1,0 +1,32 @@
+#pragma once
+// The first segment: token embedding (scaled where the model says), learned positions, dropout.
+
+#include "nn/residual.h"
+#include "nn/segment.h"
+
+namespace viaduct {
+
+class EmbeddingSegment final : public Segment {
+ public:
+  /// `positions` may be null (rotary models). `scale` multiplies the token rows.
+  EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
+                   std::shared_ptr<const Parameter> positions, double scale,
+                   ResidualDropout dropout);
+
+  /// `in` is empty: the ids come with the batch.
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  /// Returns an empty set.
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "embedding"; }
+
+ private:
+  std::shared_ptr<const Parameter> tokens_, positions_;
+  double scale_;
+  ResidualDropout dropout_;
+};
+
+}  // namespace viaduct

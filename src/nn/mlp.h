@@ -1,0 +1,42 @@
+#pragma once
+// The feed-forward segment of a transformer block: norm → up (gate | up) → activation → down →
+// (norm) → dropout → +.
+
+#include <optional>
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/residual.h"
+#include "nn/segment.h"
+#include "ops/activation.h"
+
+namespace viaduct {
+
+/// The layers of the segment. With a gate, the up weight has rows [F gate | F up].
+struct MlpParts {
+  Norm input_norm;
+  Linear up;
+  ActivationKind activation = ActivationKind::silu;
+  bool gated = true;
+  Linear down;
+  std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
+  ResidualDropout residual;
+};
+
+class MlpSegment final : public Segment {
+ public:
+  explicit MlpSegment(MlpParts parts) : parts_(std::move(parts)) {}
+
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "mlp"; }
+
+ private:
+  MlpParts parts_;
+};
+
+}  // namespace viaduct

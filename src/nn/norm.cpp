@@ -1,0 +1,62 @@
+#include "nn/norm.h"
+
+namespace viaduct {
+
+Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
+           std::shared_ptr<const Parameter> bias)
+    : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) const {
+  UnitScope unit(saved, "layernorm");
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  const int64_t rows = x.elements() / x.dim(-1);
+  NormForwardArgs args;
+  args.kind = spec_.kind;
+  args.x = x;
+  args.weight = weight.tensor();
+  args.y = context.activation(x.shape());
+  args.eps = spec_.eps;
+  args.weight_offset = spec_.weight_offset;
+  if (saved.keeps()) {
+    args.rstd = context.statistic({rows});
+    if (spec_.kind == NormKind::layer_norm) args.mean = context.statistic({rows});
+  }
+  if (bias_) {
+    const AcquiredWeight bias(context.weights, *bias_, WeightUse::elementwise);
+    args.bias = bias.tensor();
+    norm_forward(context.ops, args);
+  } else {
+    norm_forward(context.ops, args);
+  }
+  saved.keep(this, "x", x);
+  saved.keep(this, "rstd", args.rstd);
+  if (args.mean) saved.keep(this, "mean", args.mean);
+  return args.y;
+}
+
+void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
+                    SavedStore& saved) const {
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  NormBackwardArgs args;
+  args.kind = spec_.kind;
+  args.dy = dy;
+  args.x = saved.take(this, "x");
+  args.weight = weight.tensor();
+  args.rstd = saved.take(this, "rstd");
+  if (spec_.kind == NormKind::layer_norm) args.mean = saved.take(this, "mean");
+  args.dx_add = dx_add;
+  args.dx = dx;
+  args.weight_offset = spec_.weight_offset;
+  args.d_weight = context.gradients->gradient(*weight_).tensor;
+  if (bias_) args.d_bias = context.gradients->gradient(*bias_).tensor;
+  norm_backward(context.ops, args);
+  context.gradients->done(*weight_);
+  if (bias_) context.gradients->done(*bias_);
+}
+
+void Norm::append_parameters(std::vector<const Parameter*>& list) const {
+  list.push_back(weight_.get());
+  if (bias_) list.push_back(bias_.get());
+}
+
+}  // namespace viaduct

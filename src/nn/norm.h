@@ -1,0 +1,39 @@
+#pragma once
+// A normalization layer over the innermost dim; keeps its input and row statistics in the saved
+// store.
+
+#include <memory>
+
+#include "nn/context.h"
+#include "nn/saved.h"
+#include "ops/norm.h"
+
+namespace viaduct {
+
+struct NormSpec {
+  NormKind kind = NormKind::rms_norm;
+  double eps = 1e-5;
+  double weight_offset = 0;  // 1 where the stored weight is w − 1 (Gemma)
+};
+
+class Norm {
+ public:
+  /// `bias` may be null.
+  Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
+       std::shared_ptr<const Parameter> bias);
+
+  /// y of x ([R, H] or [T, N, H]); y is new and contiguous.
+  Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved) const;
+  /// Writes (dx_add +) the gradient of the kept x into `dx`; weight and bias gradients accumulate.
+  /// `dx_add` may be undefined.
+  void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
+                SavedStore& saved) const;
+
+  void append_parameters(std::vector<const Parameter*>& list) const;
+
+ private:
+  NormSpec spec_;
+  std::shared_ptr<const Parameter> weight_, bias_;
+};
+
+}  // namespace viaduct

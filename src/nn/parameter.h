@@ -1,0 +1,69 @@
+#pragma once
+// A parameter's storage is made of parts. A part says which box of which logical tensor (its
+// Hugging Face name and true, unpadded shape) lies where in the storage. Initialization, reduction,
+// norm, clipping, decay, checkpoints and Hugging Face maps read parts and nothing else.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "tensor/shape.h"
+
+namespace viaduct {
+
+/// A rectangular region of a logical tensor.
+struct Box {
+  Shape begin, size;
+};
+
+/// How a parameter relates to its copies along an axis of the mesh.
+enum class Placement {
+  sharded,             // each rank holds another box
+  replicated_equal,    // the same values, and each rank computes the same gradient
+  replicated_partial,  // the same values, each rank computes a part of the gradient: sum over the
+                       // axis
+};
+
+struct AxisPlacement {
+  Axis axis;
+  Placement placement;
+};
+
+/// Where a box of a logical tensor lies in the storage: rows [storage_row, storage_row + rows of
+/// the box), all columns.
+struct Part {
+  std::string name;         // Hugging Face name of the logical tensor
+  Shape logical_shape;      // as Hugging Face stores it
+  Box box;                  // in coordinates of the logical tensor
+  bool transposed = false;  // the logical tensor is [in, out], the storage [out, in]
+  int64_t storage_row = 0;
+
+  /// Rows of the storage that the part takes.
+  int64_t rows() const { return box.size.rank() == 0 ? 1 : box.size[transposed ? 1 : 0]; }
+};
+
+/// The part that is a whole logical tensor at the start of the storage.
+Part whole_part(std::string name, const Shape& logical_shape, bool transposed = false);
+
+enum class InitKind { normal, constant };
+
+struct Initialization {
+  InitKind kind = InitKind::normal;
+  double standard_deviation = 0.02;
+  double value = 0;  // constant
+};
+
+struct Parameter {
+  std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"
+  Shape shape;       // of the storage here, [rows] or [rows, columns]
+  std::vector<Part> parts;
+  std::vector<AxisPlacement>
+      placements;  // axes not named: sharded by nothing, gradient partial over data ranks
+  Initialization init;
+  bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
+  bool weight_gradient =
+      true;  // its gradient comes from backward_weight (GEMM and embedding weights)
+};
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// The end of a block's branch: out = residual + dropout(branch), and its gradient.
+
+#include <cstdint>
+#include <string_view>
+
+#include "nn/batch.h"
+#include "nn/context.h"
+
+namespace viaduct {
+
+/// Dropout with the random stream of a module path; probability 0, or not training, draws nothing.
+class ResidualDropout {
+ public:
+  ResidualDropout(double probability, std::string_view path);
+
+  /// residual + dropout(branch); `residual` may be undefined (dropout alone).
+  Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
+                 const Tensor& residual) const;
+  /// Gradient of the branch from that of the sum.
+  Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out) const;
+
+ private:
+  bool active(const RankContext& context) const { return context.training && probability_ > 0; }
+  double probability_;
+  uint64_t path_hash_;
+};
+
+}  // namespace viaduct

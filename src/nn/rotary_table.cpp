@@ -1,0 +1,105 @@
+#include "nn/rotary_table.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+constexpr double kTwoPi = 2 * std::numbers::pi;
+
+float scale_llama3(const RotarySpec& spec, float frequency) {
+  const double wavelength = kTwoPi / frequency;
+  const double longest_kept =
+      static_cast<double>(spec.original_max_positions) / spec.high_frequency_factor;
+  const double shortest_divided =
+      static_cast<double>(spec.original_max_positions) / spec.low_frequency_factor;
+  if (wavelength < longest_kept) return frequency;
+  if (wavelength > shortest_divided) return static_cast<float>(frequency / spec.factor);
+  const double smooth =
+      (static_cast<double>(spec.original_max_positions) / wavelength - spec.low_frequency_factor) /
+      (spec.high_frequency_factor - spec.low_frequency_factor);
+  return static_cast<float>((1 - smooth) * frequency / spec.factor + smooth * frequency);
+}
+
+/// The dim whose wavelength fits `rotations` times into the original context.
+double yarn_dim(const RotarySpec& spec, double rotations) {
+  return static_cast<double>(spec.width) *
+         std::log(static_cast<double>(spec.original_max_positions) / (rotations * kTwoPi)) /
+         (2 * std::log(spec.base));
+}
+
+void scale_yarn(const RotarySpec& spec, std::vector<float>& frequencies) {
+  double low = yarn_dim(spec, spec.beta_fast), high = yarn_dim(spec, spec.beta_slow);
+  if (spec.truncate) low = std::floor(low), high = std::ceil(high);
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(spec.width - 1));
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    frequencies[i] =
+        static_cast<float>(frequencies[i] / spec.factor * ramp + frequencies[i] * (1 - ramp));
+  }
+}
+
+}  // namespace
+
+std::vector<float> rotary_frequencies(const RotarySpec& spec) {
+  VIADUCT_CHECK(ShapeError, spec.width >= 2 && spec.width % 2 == 0,
+                "rotary positions: expected an even width, got {}", spec.width);
+  std::vector<float> frequencies(static_cast<size_t>(spec.width / 2));
+  for (size_t i = 0; i < frequencies.size(); ++i) {
+    const float exponent = static_cast<float>(2 * i) / static_cast<float>(spec.width);
+    frequencies[i] = 1.0f / static_cast<float>(std::pow(spec.base, static_cast<double>(exponent)));
+  }
+  switch (spec.scaling) {
+    case RopeScalingKind::none:
+      break;
+    case RopeScalingKind::linear:
+      for (float& f : frequencies) f = static_cast<float>(f / spec.factor);
+      break;
+    case RopeScalingKind::llama3:
+      for (float& f : frequencies) f = scale_llama3(spec, f);
+      break;
+    case RopeScalingKind::yarn:
+      scale_yarn(spec, frequencies);
+      break;
+  }
+  return frequencies;
+}
+
+RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
+                              DType dtype) {
+  const std::vector<float> frequencies = rotary_frequencies(spec);
+  const auto pairs = static_cast<int64_t>(frequencies.size());
+  const DType stored = dtype == DType::f64 ? DType::f64 : DType::f32;
+  RotaryTable table{device.allocate(stored, {positions, pairs}, MemoryTag::other),
+                    device.allocate(stored, {positions, pairs}, MemoryTag::other)};
+  if (!device.executes()) return table;
+  Tensor cosines = host_tensor(stored, {positions, pairs}),
+         sines = host_tensor(stored, {positions, pairs});
+  device.pool().run((positions + 63) / 64, [&](int64_t block, int) {
+    for (int64_t p = block * 64; p < std::min(positions, block * 64 + 64); ++p) {
+      for (int64_t i = 0; i < pairs; ++i) {
+        const double angle =
+            static_cast<float>(p) * frequencies[static_cast<size_t>(i)];  // FP32 product
+        const double c = std::cos(angle) * spec.attention_factor,
+                     s = std::sin(angle) * spec.attention_factor;
+        if (stored == DType::f64) {
+          cosines.data<double>()[p * pairs + i] = c, sines.data<double>()[p * pairs + i] = s;
+        } else {
+          cosines.data<float>()[p * pairs + i] = static_cast<float>(c);
+          sines.data<float>()[p * pairs + i] = static_cast<float>(s);
+        }
+      }
+    }
+  });
+  device.copy_from_host(cosines, table.cos);
+  device.copy_from_host(sines, table.sin);
+  return table;
+}
+
+}  // namespace viaduct

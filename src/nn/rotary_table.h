@@ -1,0 +1,41 @@
+#pragma once
+// Tables of cos and sin for rotary positions, with the published scalings of the frequencies.
+
+#include <cstdint>
+#include <vector>
+
+#include "device/device.h"
+
+namespace viaduct {
+
+enum class RopeScalingKind {
+  none,
+  linear,  // positions divided by factor
+  llama3,  // by wavelength: kept, blended, divided (Llama 3.1)
+  yarn,    // by wavelength with a ramp, and attention scaled (Peng et al. 2023)
+};
+
+struct RotarySpec {
+  int64_t width = 0;  // rotated dims of a head (even)
+  double base = 10000;
+  RopeScalingKind scaling = RopeScalingKind::none;
+  double factor = 1;
+  int64_t original_max_positions = 0;
+  double low_frequency_factor = 1, high_frequency_factor = 4;  // llama3
+  double beta_fast = 32, beta_slow = 1;                        // yarn
+  double attention_factor = 1;  // multiplies cos and sin (yarn); the family computes its default
+  bool truncate = true;         // yarn: bounds of the ramp rounded outwards to whole dims
+};
+
+/// Frequencies of the width / 2 pairs, computed in FP32 as Hugging Face does, so that large
+/// positions agree with it.
+std::vector<float> rotary_frequencies(const RotarySpec& spec);
+
+/// cos and sin [positions, width / 2] on a device, f32 (or f64 for `dtype` f64).
+struct RotaryTable {
+  Tensor cos, sin;
+};
+RotaryTable make_rotary_table(Device& device, const RotarySpec& spec, int64_t positions,
+                              DType dtype);
+
+}  // namespace viaduct

@@ -1,0 +1,32 @@
+#pragma once
+// A precision recipe maps the roles that tensors play in training to number formats. Layers and the
+// optimizer ask it by role and never name a format themselves.
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tensor/dtype.h"
+
+namespace viaduct {
+
+struct PrecisionRecipe {
+  std::string name;
+  DType weight = DType::f32;         // canonical weights that the GEMMs read
+  DType activation = DType::f32;     // residual stream and everything between ops
+  DType main_gradient = DType::f32;  // what weight gradients accumulate in
+  DType master = DType::f32;         // what the optimizer updates
+  DType moment = DType::f32;         // Adam's running means
+  DType statistic = DType::f32;      // row statistics: norm, softmax, loss
+  bool loss_scaling = false;  // dynamic loss scale (the activation format has a narrow exponent)
+
+  /// True where the stored weights are themselves what the optimizer updates.
+  bool master_is_weight() const { return weight == master; }
+};
+
+/// "fp32", "bf16_mixed", "fp16_mixed", and "fp64" (for gradient checks). ConfigError with the
+/// nearest name otherwise.
+PrecisionRecipe precision_recipe(std::string_view name);
+std::vector<std::string> precision_recipe_names();
+
+}  // namespace viaduct
