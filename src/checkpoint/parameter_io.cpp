@@ -1,0 +1,147 @@
+#include "checkpoint/parameter_io.h"
+
+#include <algorithm>
+#include <set>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+/// Element (r, c) of a rank 1 or 2 tensor with its strides, read or written as double.
+double read_element(const Tensor& t, int64_t r, int64_t c) {
+  const int64_t at = r * t.stride(0) + (t.rank() > 1 ? c * t.stride(1) : 0);
+  double value = 0;
+  dispatch_floating(t.dtype(), [&](auto zero) {
+    value = static_cast<double>(static_cast<float>(t.data<decltype(zero)>()[at]));
+  });
+  if (t.dtype() == DType::f64) value = t.data<double>()[at];
+  return value;
+}
+
+void write_element(const Tensor& t, int64_t r, int64_t c, double value) {
+  const int64_t at = r * t.stride(0) + (t.rank() > 1 ? c * t.stride(1) : 0);
+  switch (t.dtype()) {
+    case DType::f64:
+      t.data<double>()[at] = value;
+      break;
+    case DType::f32:
+      t.data<float>()[at] = static_cast<float>(value);
+      break;
+    case DType::bf16:
+      t.data<bfloat16>()[at] = bfloat16(static_cast<float>(value));
+      break;
+    case DType::f16:
+      t.data<float16>()[at] = static_cast<float16>(value);
+      break;
+    default:
+      break;
+  }
+}
+
+/// to[r, c] = factor · from[r, c], or from[c, r] where transposed; any floating dtypes, blocked so
+/// that neither side is read against the grain.
+void convert_matrix(ThreadPool& pool, const Tensor& from, const Tensor& to, bool transposed,
+                    double factor) {
+  constexpr int64_t kBlock = 64;
+  const int64_t rows = to.dim(0), columns = to.rank() > 1 ? to.dim(1) : 1;
+  pool.run((rows + kBlock - 1) / kBlock, [&](int64_t block, int) {
+    for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
+      for (int64_t r = block * kBlock; r < std::min(rows, (block + 1) * kBlock); ++r) {
+        for (int64_t c = c0; c < std::min(columns, c0 + kBlock); ++c) {
+          write_element(
+              to, r, c,
+              factor * (transposed ? read_element(from, c, r) : read_element(from, r, c)));
+        }
+      }
+    }
+  });
+}
+
+std::string strip(const std::string& name, const std::string& prefix) {
+  return !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+/// The name under which `source` has a logical tensor: as it is, or without the prefix that some
+/// checkpoints leave out.
+std::string stored_name(const TensorSource& source, const std::string& name,
+                        const TensorNames& names) {
+  if (!source.contains(name) && source.contains(strip(name, names.optional_prefix)))
+    return strip(name, names.optional_prefix);
+  return name;
+}
+
+bool ignored(const std::string& name, const TensorNames& names, bool tied) {
+  if (tied && (name == names.head + ".weight")) return true;
+  return std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
+                     [&](const std::string& suffix) { return name.ends_with(suffix); });
+}
+
+}  // namespace
+
+void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
+                     const TensorNames& names, bool tied_embeddings) {
+  std::vector<std::string> problems;
+  std::set<std::string> used;
+  for (const Parameter* parameter : store.parameters()) {
+    for (const Part& part : parameter->parts) {
+      const std::string name = stored_name(source, part.name, names);
+      const TensorInfo* info = source.find(name);
+      used.insert(name);
+      if (info == nullptr) {
+        problems.push_back(fmt::format("{} is missing", part.name));
+      } else if (!is_floating(info->dtype) || !(info->shape == part.logical_shape)) {
+        problems.push_back(fmt::format("{} is {} {}, expected a floating tensor {}", part.name,
+                                       dtype_name(info->dtype), to_string(info->shape),
+                                       to_string(part.logical_shape)));
+      }
+    }
+  }
+  for (const TensorInfo& info : source.tensors()) {
+    if (!used.contains(info.name) && !ignored(info.name, names, tied_embeddings)) {
+      problems.push_back(fmt::format("{} belongs to no parameter of the model", info.name));
+    }
+  }
+  if (!problems.empty()) {
+    std::string text = fmt::format("{}: {} tensors do not fit the configuration: ", source.where(),
+                                   problems.size());
+    for (size_t i = 0; i < std::min<size_t>(problems.size(), 8); ++i)
+      text += (i > 0 ? "; " : "") + problems[i];
+    if (problems.size() > 8) text += "; …";
+    throw IoError(text);
+  }
+  for (const Parameter* parameter : store.parameters()) {
+    const Tensor& master = store.master(*parameter);
+    Tensor host = host_tensor(master.dtype(), master.shape());
+    for (const Part& part : parameter->parts) {
+      Tensor logical = source.tensor(stored_name(source, part.name, names));
+      for (int d = 0; d < logical.rank(); ++d)
+        logical = logical.slice(d, part.box.begin[d], part.box.size[d]);
+      convert_matrix(context.device.pool(), logical, host.slice(0, part.storage_row, part.rows()),
+                     part.transposed, 1);
+    }
+    context.device.copy_from_host(host, master);
+  }
+  store.publish_masters(context);
+}
+
+void for_each_logical_tensor(Device& device, const std::vector<const Parameter*>& parameters,
+                             FunctionRef<Tensor(const Parameter&)> of, double factor,
+                             FunctionRef<void(const std::string&, const Tensor&)> visit) {
+  for (const Parameter* parameter : parameters) {
+    const Tensor stored = of(*parameter);
+    Tensor host = host_tensor(stored.dtype(), stored.shape());
+    device.copy_to_host(stored, host);
+    for (const Part& part : parameter->parts) {
+      VIADUCT_CHECK(ShapeError, part.box.size == part.logical_shape,
+                    "{}: this rank holds {} of {}: not the whole tensor", part.name,
+                    to_string(part.box.size), to_string(part.logical_shape));
+      const Tensor logical = host_tensor(DType::f32, part.logical_shape);
+      convert_matrix(device.pool(), host.slice(0, part.storage_row, part.rows()), logical,
+                     part.transposed, factor);
+      visit(part.name, logical);
+    }
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// Between parameters (made of parts) and logical tensors under Hugging Face's names.
+
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
+#include "sharding/parameter_store.h"
+
+namespace viaduct {
+
+/// Reads every part of every parameter into the masters, converted to their format, and publishes
+/// the weights. IoError listing what is missing, has another shape, or belongs to no parameter
+/// (constant tables that `names` ignores and copies of a tied head aside).
+void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
+                     const TensorNames& names, bool tied_embeddings);
+
+/// Calls `visit(name, tensor)` for each logical tensor of `parameters`, in their order, where
+/// `of(parameter)` is a tensor of the parameter's storage on `device` (weight, gradient, moment).
+/// `tensor` is f32 on the host in the logical tensor's shape, values times `factor`. Parts that lie
+/// in one storage must cover their logical tensors.
+void for_each_logical_tensor(
+    Device& device, const std::vector<const Parameter*>& parameters,
+    FunctionRef<Tensor(const Parameter&)> of, double factor,
+    FunctionRef<void(const std::string& name, const Tensor& tensor)> visit);
+
+}  // namespace viaduct

@@ -1,0 +1,106 @@
+#include "train/engine.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "model/initialize.h"
+#include "ops/elementwise.h"
+#include "ops/optimizer.h"
+
+namespace viaduct {
+
+Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
+               EngineSettings settings)
+    : device_(device), ops_(ops), settings_(std::move(settings)), self_(make_self_communicator()) {
+  OpContext context{device_, ops_};
+  model_ = build_model(device_, config, settings_.precision, settings_.positions);
+  store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->parameters(),
+                                            settings_.with_optimizer);
+  if (settings_.with_optimizer) {
+    optimizer_ =
+        std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer);
+  }
+  scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
+  loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
+  host_scalars_ = host_tensor(DType::f64, {kStepScalars});
+  fill(context, {loss_state_, 0});
+}
+
+RankContext Engine::context(bool training, bool gradients) {
+  return RankContext{.ops = {device_, ops_},
+                     .weights = *store_,
+                     .gradients = gradients ? store_.get() : nullptr,
+                     .tensor_parallel = *self_,
+                     .precision = settings_.precision,
+                     .seed = settings_.seed,
+                     .training = training,
+                     .scalars = scalars_,
+                     .loss_state = loss_state_};
+}
+
+void Engine::initialize() {
+  OpContext context{device_, ops_};
+  initialize_parameters(context, *store_, settings_.seed);
+}
+
+void Engine::write_scalar(StepScalar slot, double value) {
+  const Tensor host = step_scalar(host_scalars_, slot);
+  *host.data<double>() = value;
+  device_.copy_from_host(host, step_scalar(scalars_, slot));
+}
+
+double Engine::read_scalar(StepScalar slot, std::string_view reason) {
+  return host_read(device_, step_scalar(scalars_, slot), reason, 0);
+}
+
+void Engine::begin_step(const StepInputs& inputs) {
+  loss_scale_ = inputs.loss_scale;
+  const auto t = static_cast<double>(inputs.update);
+  write_scalar(StepScalar::learning_rate, inputs.learning_rate);
+  write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
+  write_scalar(StepScalar::bias_correction1, 1 - std::pow(settings_.optimizer.beta1, t));
+  write_scalar(StepScalar::bias_correction2, 1 - std::pow(settings_.optimizer.beta2, t));
+  write_scalar(StepScalar::loss_scale, inputs.loss_scale);
+  write_scalar(StepScalar::clip_norm, settings_.clip_norm);
+  write_scalar(StepScalar::skip, 0);
+  OpContext context{device_, ops_};
+  fill(context, {loss_state_, 0});
+  store_->begin_step(context);
+}
+
+void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
+  const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
+  RankContext rank = context(dropout, true);
+  SavedStore saved;
+  model_->forward(rank, batch, saved);
+  model_->backward(rank, batch, saved);
+}
+
+StepResult Engine::finish_step(double scored_weight, bool update) {
+  VIADUCT_CHECK(ShapeError, scored_weight > 0,
+                "step: no token of the global batch is scored (all labels are masked)");
+  OpContext context{device_, ops_};
+  store_->finish_gradients(context);
+  gradient_factor_ = 1 / (scored_weight * loss_scale_);
+  write_scalar(StepScalar::gradient_factor, gradient_factor_);
+  optimizer_->compute_norm(context, scalars_);
+  if (update) optimizer_->step(context, scalars_);
+  sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
+  StepResult result;
+  result.loss = read_scalar(StepScalar::loss_sum, "loss") / scored_weight;
+  result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");
+  result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
+  return result;
+}
+
+double Engine::evaluate(const HostBatch& host) {
+  const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
+  RankContext rank = context(false, false);
+  fill(rank.ops, {loss_state_, 0});
+  SavedStore nothing(false);
+  model_->forward(rank, batch, nothing);
+  sum_value(rank.ops, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
+  return read_scalar(StepScalar::loss_sum, "validation loss");
+}
+
+}  // namespace viaduct

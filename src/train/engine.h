@@ -1,0 +1,87 @@
+#pragma once
+// One rank's training engine: model, weights, gradients and optimizer on a device, and the step
+// made of micro-batches. `train`, `probe`, `bench` and the tests all run this step; a dry run runs
+// it on the sim device.
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "model/model.h"
+#include "ops/table.h"
+#include "optim/adamw.h"
+#include "train/host_batch.h"
+
+namespace viaduct {
+
+struct EngineSettings {
+  PrecisionRecipe precision;
+  AdamWSettings optimizer;
+  double clip_norm = 1.0;  // 0: no clipping
+  uint64_t seed = 1234;
+  int64_t positions = 0;  // longest sequence that will come
+  bool with_optimizer = true;
+};
+
+/// What changes from step to step, known before it begins.
+struct StepInputs {
+  int64_t update = 1;  // number of this update, from 1: exponent of the bias corrections
+  double learning_rate = 0;
+  double weight_decay_factor = 1;
+  double loss_scale = 1;
+};
+
+struct StepResult {
+  double loss = 0;       // mean over the scored tokens of the global batch
+  double grad_norm = 0;  // before clipping
+  bool skipped = false;  // a gradient was not finite: weights and moments are as before
+};
+
+class Engine {
+ public:
+  /// Builds the model on `device` with the ops of `ops` (both outlive the engine). Weights are
+  /// uninitialised.
+  Engine(Device& device, const OpTable& ops, const ModelConfig& config, EngineSettings settings);
+
+  const Model& model() const { return *model_; }
+  ParameterStore& store() { return *store_; }
+  const ParameterStore& store() const { return *store_; }
+  AdamW* optimizer() { return optimizer_.get(); }
+  Device& device() { return device_; }
+  const EngineSettings& settings() const { return settings_; }
+  /// A context for this rank; `training` turns dropout on, `gradients` the backward.
+  RankContext context(bool training, bool gradients);
+
+  /// Random initial weights from the seed.
+  void initialize();
+
+  // A step: begin, micro-batches, finish.
+  void begin_step(const StepInputs& inputs);
+  void run_micro_batch(const HostBatch& batch, bool dropout = true);
+  /// `scored_weight`: sum over the global batch, what the loss is a mean over. Updates unless
+  /// `update` is false.
+  StepResult finish_step(double scored_weight, bool update = true);
+
+  /// Sum of the weighted token losses of a batch, without gradients.
+  double evaluate(const HostBatch& batch);
+
+  /// The main gradient times this is the gradient of the mean (after finish_step).
+  double gradient_factor() const { return gradient_factor_; }
+
+ private:
+  void write_scalar(StepScalar slot, double value);
+  double read_scalar(StepScalar slot, std::string_view reason);
+
+  Device& device_;
+  const OpTable& ops_;
+  EngineSettings settings_;
+  std::unique_ptr<Communicator> self_;
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<ParameterStore> store_;
+  std::unique_ptr<AdamW> optimizer_;
+  Tensor scalars_, loss_state_;
+  Tensor host_scalars_;  // staging of the block
+  double loss_scale_ = 1, gradient_factor_ = 1;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,30 @@
+#pragma once
+// A micro-batch on the host, row by row, and its way to the device.
+
+#include <cstdint>
+#include <vector>
+
+#include "device/device.h"
+#include "nn/batch.h"
+
+namespace viaduct {
+
+/// T tokens of rows laid one after the other, as `Batch` describes them.
+struct HostBatch {
+  std::vector<int32_t> ids, positions, targets;  // targets: −1 where nothing is scored
+  std::vector<float> loss_weight;
+  std::vector<int64_t> token_index;
+  std::vector<int32_t> document_offsets{0};
+
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  /// Sum of the loss weights: what the loss is a mean over.
+  double scored_weight() const;
+  /// Closes a document at the tokens added so far.
+  void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }
+};
+
+/// Copies to the device. ShapeError if the lists have different lengths, an id or target is outside
+/// [0, vocabulary) or a position outside [0, positions).
+Batch upload(Device& device, const HostBatch& batch, int64_t vocabulary, int64_t positions);
+
+}  // namespace viaduct

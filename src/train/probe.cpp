@@ -1,0 +1,163 @@
+#include "train/probe.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "checkpoint/parameter_io.h"
+#include "model/family.h"
+#include "train/engine.h"
+#include "train/probe_batch.h"
+
+namespace viaduct {
+namespace {
+
+using Dump = std::map<std::string, Tensor>;
+
+Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
+  Tensor tensor = host_tensor(DType::f32, shape);
+  std::transform(values.begin(), values.end(), tensor.data<float>(),
+                 [](double v) { return static_cast<float>(v); });
+  return tensor;
+}
+
+/// `device` tensor [T, W] (any floating dtype) into rows [row, row + T) of the f32 host tensor
+/// `out` [all, W].
+void copy_rows(Device& device, const Tensor& tensor, const Tensor& out, int64_t row) {
+  Tensor host = host_tensor(tensor.dtype(), tensor.shape());
+  device.copy_to_host(tensor, host);
+  float* target = out.data<float>() + row * out.dim(1);
+  dispatch_floating(tensor.dtype(), [&](auto zero) {
+    const auto* source = host.data<decltype(zero)>();
+    for (int64_t i = 0; i < tensor.elements(); ++i) target[i] = static_cast<float>(source[i]);
+  });
+}
+
+/// logits and hidden.* of one micro-batch, by a forward without backward.
+void dump_activations(Engine& engine, const HostBatch& rows, int64_t first_token, bool hidden,
+                      Dump& dump) {
+  RankContext context = engine.context(false, false);
+  const Model& model = engine.model();
+  const Batch batch =
+      upload(engine.device(), rows, model.config().vocabulary, engine.settings().positions);
+  SavedStore nothing(false);
+  const auto keep = [&](const std::string& name, const Tensor& value) {
+    if (hidden) copy_rows(engine.device(), value, dump.at("hidden." + name), first_token);
+  };
+  const Tensor stream = model.hidden(context, batch, nothing, keep);
+  const Tensor normed = model.head().final_norm(context, stream);
+  keep("final_norm", normed);
+  const Tensor out = dump.at("logits");
+  const int64_t chunk = model.head().chunk_tokens();
+  for (int64_t begin = 0; begin < batch.tokens(); begin += chunk) {
+    const int64_t count = std::min(chunk, batch.tokens() - begin);
+    copy_rows(engine.device(), model.head().logits(context, normed.slice(0, begin, count)), out,
+              first_token + begin);
+  }
+  if (const double cap = model.head().spec().softcap; cap > 0) {
+    float* values = out.data<float>() + first_token * out.dim(1);
+    for (int64_t i = 0; i < batch.tokens() * out.dim(1); ++i)
+      values[i] = static_cast<float>(cap * std::tanh(values[i] / cap));
+  }
+}
+
+/// The step over all rows of a batch; returns loss and norm.
+StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
+                    int64_t update, bool apply) {
+  const int64_t rows = settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows;
+  VIADUCT_CHECK(ConfigError, batch.rows % rows == 0,
+                "probe: the batch of {} rows does not divide into micro-batches of {}", batch.rows,
+                rows);
+  StepInputs inputs;
+  inputs.update = update;
+  inputs.learning_rate = settings.learning_rate;
+  engine.begin_step(inputs);
+  double scored = 0;
+  for (int64_t begin = 0; begin < batch.rows; begin += rows) {
+    const HostBatch micro_batch = batch.micro_batch(begin, rows);
+    scored += micro_batch.scored_weight();
+    engine.run_micro_batch(micro_batch, apply);
+  }
+  return engine.finish_step(scored, apply);
+}
+
+void dump_parameters(Engine& engine, const std::string& prefix, double factor,
+                     FunctionRef<Tensor(const Parameter&)> of, Dump& dump) {
+  for_each_logical_tensor(
+      engine.device(), engine.store().parameters(), of, factor,
+      [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
+}
+
+Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+  const ProbeBatch batch = read_probe_batch(file, "", -1);
+  const int64_t tokens = batch.rows * batch.length, hidden = engine.model().config().hidden;
+  Dump dump;
+  dump["logits"] = host_tensor(DType::f32, {tokens, engine.model().config().vocabulary});
+  if (settings.hidden) {
+    dump["hidden.embed"] = host_tensor(DType::f32, {tokens, hidden});
+    dump["hidden.final_norm"] = host_tensor(DType::f32, {tokens, hidden});
+    for (int64_t i = 0; i < engine.model().config().layers; ++i) {
+      dump["hidden.layer" + std::to_string(i)] = host_tensor(DType::f32, {tokens, hidden});
+    }
+  }
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    dump_activations(engine, batch.micro_batch(row, 1), row * batch.length, settings.hidden, dump);
+  }
+  for (auto& [name, tensor] : dump) tensor = tensor.view({batch.rows, batch.length, tensor.dim(1)});
+
+  const StepResult result = run_step(engine, batch, settings, 1, false);
+  dump["loss"] = scalars_tensor({result.loss}, {});
+  dump_parameters(
+      engine, "grad.", engine.gradient_factor(),
+      [&](const Parameter& p) { return engine.store().main_gradient(p); }, dump);
+  if (settings.weights)
+    dump_parameters(
+        engine, "weight.", 1, [&](const Parameter& p) { return engine.store().master(p); }, dump);
+  return dump;
+}
+
+Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+  const TensorInfo* info = file.find("batch.input_ids");
+  VIADUCT_CHECK(IoError, info != nullptr && info->shape.rank() == 3,
+                "{}: batch.input_ids [N, B, S] is missing", file.where());
+  const int64_t steps = info->shape[0];
+  std::vector<double> losses, norms;
+  for (int64_t step = 0; step < steps; ++step) {
+    const StepResult result =
+        run_step(engine, read_probe_batch(file, "batch.", step), settings, step + 1, true);
+    VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
+    losses.push_back(result.loss);
+    norms.push_back(result.grad_norm);
+  }
+  Dump dump;
+  dump["loss"] = scalars_tensor(losses, {steps});
+  dump["grad_norm"] = scalars_tensor(norms, {steps});
+  dump_parameters(
+      engine, "final.", 1, [&](const Parameter& p) { return engine.store().master(p); }, dump);
+  return dump;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
+                                        const ModelConfig& config, const TensorSource& weights,
+                                        const TensorSource& batch, const ProbeSettings& settings) {
+  const TensorInfo* ids = batch.find(settings.train ? "batch.input_ids" : "input_ids");
+  VIADUCT_CHECK(IoError, ids != nullptr && ids->shape.rank() >= 2, "{}: {} is missing",
+                batch.where(), settings.train ? "batch.input_ids [N, B, S]" : "input_ids [B, S]");
+  EngineSettings engine_settings;
+  engine_settings.precision = settings.precision;
+  engine_settings.optimizer = settings.optimizer;
+  engine_settings.clip_norm = settings.clip_norm;
+  engine_settings.seed = settings.seed;
+  engine_settings.positions = ids->shape.dim(-1);
+  Engine engine(device, ops, config, engine_settings);
+  OpContext context{device, ops};
+  load_parameters(context, engine.store(), weights, model_family(config.family).names,
+                  config.tied_embeddings);
+  return settings.train ? probe_train(engine, batch, settings)
+                        : probe_once(engine, batch, settings);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,38 @@
+#pragma once
+// One forward and backward, or a few optimizer steps, on a given batch, with everything dumped
+// under Hugging Face's names: how every layout, precision and device is checked against an
+// independent implementation.
+
+#include <filesystem>
+#include <map>
+#include <string>
+
+#include "checkpoint/tensor_source.h"
+#include "device/device.h"
+#include "model/model_config.h"
+#include "ops/table.h"
+#include "optim/adamw.h"
+#include "precision/recipe.h"
+
+namespace viaduct {
+
+struct ProbeSettings {
+  PrecisionRecipe precision;
+  AdamWSettings optimizer;
+  double clip_norm = 1.0;
+  double learning_rate = 1e-3;
+  uint64_t seed = 1234;
+  int64_t micro_batch_size = 0;  // rows; 0: the whole batch in one
+  bool train = false;            // `batch.*` tensors of N steps instead of one batch
+  bool hidden = false;           // dump hidden.*
+  bool weights = false;          // dump weight.*
+};
+
+/// The tensors that `probe` writes: logits [B,S,V], loss [], grad.NAME, … or loss [N], grad_norm
+/// [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S] i64 and what
+/// goes with it. Errors name the tensor, what was expected and what was found.
+std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
+                                        const ModelConfig& config, const TensorSource& weights,
+                                        const TensorSource& batch, const ProbeSettings& settings);
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// The batch file of `probe`: integer tensors [B, S] → micro-batches.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "train/host_batch.h"
+
+namespace viaduct {
+
+/// One batch of the file: B rows of S tokens, and the fields that were there (empty otherwise),
+/// row-major.
+struct ProbeBatch {
+  int64_t rows = 0, length = 0;
+  std::vector<int64_t> ids, labels, positions, attention_mask, document_ids;
+  std::vector<int64_t> cu_seqlens;  // over the flattened batch, row borders included
+
+  /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
+  /// document's first token and the row's end are not scored.
+  HostBatch micro_batch(int64_t begin, int64_t count) const;
+};
+
+/// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
+/// of steps and that one is taken. IoError naming the tensor for shapes or values that do not fit.
+ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step);
+
+}  // namespace viaduct
