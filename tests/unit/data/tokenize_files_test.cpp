@@ -1,0 +1,166 @@
+#include "data/tokenize_files.h"
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/philox.h"
+#include "data/indexed_dataset.h"
+#include "data/tokenizer/tokenizer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+
+// Stands in for a tokenizer: one id a byte.
+void encode_bytes(std::string_view text, int, std::vector<int32_t>& ids) {
+  for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+}
+
+std::vector<std::vector<int32_t>> documents_in(const std::filesystem::path& prefix) {
+  const IndexedDataset dataset(prefix);
+  std::vector<std::vector<int32_t>> documents;
+  for (int64_t i = 0; i < dataset.sequence_count(); ++i) {
+    documents.emplace_back(static_cast<size_t>(dataset.sequence_length(i)));
+    dataset.read(i, 0, std::span<int32_t>(documents.back()));
+  }
+  EXPECT_EQ(dataset.document_count(), dataset.sequence_count());
+  return documents;
+}
+
+std::vector<int32_t> ids_of(std::string_view text) {
+  std::vector<int32_t> ids;
+  encode_bytes(text, 0, ids);
+  ids.push_back(300);
+  return ids;
+}
+
+class TokenizeFiles : public ::testing::Test {
+ protected:
+  TokenizeSettings settings(std::vector<std::string> inputs) const {
+    TokenizeSettings result;
+    for (const auto& input : inputs) result.inputs.push_back(folder_ / input);
+    result.output = folder_ / "out";
+    result.type = TokenType::uint16;
+    result.eod = 300;
+    return result;
+  }
+  void write(const std::string& name, std::string_view text) {
+    write_file_atomically(folder_ / name, text);
+  }
+  std::string error_of(const TokenizeSettings& settings) {
+    try {
+      tokenize_files(settings, encode_bytes);
+    } catch (const IoError& error) {
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "out.bin"));
+      EXPECT_FALSE(std::filesystem::exists(folder_ / "out.idx"));
+      return error.what();
+    }
+    return "";
+  }
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(TokenizeFiles, ATextFileAndALineAreDocuments) {
+  write("a.txt", "two\nlines\n");
+  write("b.jsonl",
+        "{\"id\": [1, {\"text\": 5}], \"text\": \"x\\u00e9\\n\"}\n\n  \n{\"text\": \"\", "
+        "\"other\": null}\r\n{\"text\":\"last\"}");
+  write("c.txt", "");
+  const TokenizeResult result =
+      tokenize_files(settings({"a.txt", "b.jsonl", "c.txt"}), encode_bytes);
+  const std::vector<std::vector<int32_t>> expected{ids_of("two\nlines\n"), ids_of("x\xC3\xA9\n"),
+                                                   ids_of(""), ids_of("last"), ids_of("")};
+  EXPECT_EQ(documents_in(folder_ / "out"), expected);
+  EXPECT_EQ(result.documents, 5);
+  EXPECT_EQ(result.tokens, 10 + 4 + 4 + 5);
+}
+
+TEST_F(TokenizeFiles, KeyAndEndOfTextAreChosen) {
+  write("a.txt", "{\"body\": \"b\", \"text\": \"t\"}\n");
+  TokenizeSettings choice = settings({"a.txt"});
+  choice.json_key = "body";
+  choice.all_jsonl = true;
+  choice.eod.reset();
+  tokenize_files(choice, encode_bytes);
+  EXPECT_EQ(documents_in(folder_ / "out"), (std::vector<std::vector<int32_t>>{{'b'}}));
+}
+
+TEST_F(TokenizeFiles, OutputDoesNotDependOnWorkers) {
+  std::string lines;
+  for (uint64_t i = 0; i < 20000; ++i) {
+    lines +=
+        json{{"text", std::string(philox4x32(3, i, 0)[0] % 200, static_cast<char>('a' + i % 26))}}
+            .dump() +
+        "\n";
+  }
+  write("a.jsonl", lines);
+  write("b.txt", "between");
+  write("c.jsonl", lines.substr(0, lines.find('\n', 1000)));
+  std::string bin, idx;
+  int64_t seen = 0;
+  for (const int workers : {1, 2, 5}) {
+    TokenizeSettings some = settings({"a.jsonl", "b.txt", "c.jsonl"});
+    some.workers = workers;
+    tokenize_files(some, encode_bytes, [&](int64_t done, int64_t total) {
+      EXPECT_LE(done, total);
+      seen = done == total ? 1 : 0;
+    });
+    EXPECT_EQ(seen, 1);
+    if (workers == 1) {
+      bin = read_file(folder_ / "out.bin");
+      idx = read_file(folder_ / "out.idx");
+      EXPECT_GT(bin.size(), 2'000'000u);
+    }
+    EXPECT_EQ(read_file(folder_ / "out.bin"), bin);
+    EXPECT_EQ(read_file(folder_ / "out.idx"), idx);
+  }
+}
+
+TEST_F(TokenizeFiles, MalformedInputNamesFileAndLine) {
+  const std::string good = "{\"text\": \"fine\"}\n";
+  const std::pair<const char*, const char*> cases[] = {
+      {"{\"text\": \"open", "bad.jsonl:3: "},
+      {"[1]", "not a JSON object"},
+      {"{\"txt\": \"a\"}", "no 'text'"},
+      {"{\"text\": 5}", "expected a string"},
+      {"{\"text\": {\"text\": \"a\"}}", "expected a string"},
+      {"{\"text\": \"\xff\"}", "bad.jsonl:3: "},
+      {"{} {}", "bad.jsonl:3: "},
+      {"{\"a\": {\"text\": \"deep\"}}", "no 'text'"}};
+  for (const auto& [line, words] : cases) {
+    write("bad.jsonl", good + good + line + "\n" + good + "also bad\n");
+    TokenizeSettings some = settings({"bad.jsonl"});
+    some.workers = 2;
+    const std::string message = error_of(some);
+    EXPECT_NE(message.find(words), std::string::npos) << line << ": " << message;
+    EXPECT_NE(message.find("bad.jsonl:3"), std::string::npos) << line << ": " << message;
+  }
+  EXPECT_NE(error_of(settings({"absent.txt"})).find("absent.txt"), std::string::npos);
+}
+
+TEST_F(TokenizeFiles, ReproducesTheReferenceWithGpt2sTokenizer) {
+  const Tokenizer tokenizer = load_tokenizer(test::test_data("tokenizer/gpt2"));
+  const json documents = json::parse(read_file(test::test_data("indexed_dataset/docs_text.json")));
+  const json& texts = documents.is_array() ? documents : documents.at("documents");
+  std::string lines;
+  for (const json& text : texts)
+    lines += json{{"text", text.is_string() ? text : text.at("text")}}.dump() + "\n";
+  write("docs.jsonl", lines);
+  TokenizeSettings choice = settings({"docs.jsonl"});
+  choice.type = token_type_for_vocabulary(tokenizer.vocab_size());
+  choice.eod = tokenizer.special_ids().eod;
+  choice.workers = 2;
+  tokenize_files(choice, encode_function(tokenizer, 2));
+  for (const char* suffix : {".bin", ".idx"}) {
+    EXPECT_EQ(read_file((folder_ / "out").string() + suffix),
+              read_file(test::test_data("indexed_dataset/docs_uint16").string() + suffix));
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
