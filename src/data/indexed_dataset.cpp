@@ -1,11 +1,14 @@
 #include "data/indexed_dataset.h"
 
+#include <array>
 #include <bit>
 #include <cstring>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include "base/error.h"
+#include "base/file.h"
 
 namespace viaduct {
 namespace {
@@ -74,8 +77,31 @@ bool any_outside_int32(TokenType type, const std::byte* from, size_t count) {
 
 }  // namespace
 
-IndexedDataset::IndexedDataset(const std::filesystem::path& prefix)
-    : prefix_(prefix.string()), idx_(prefix_ + ".idx"), bin_(prefix_ + ".bin") {
+IndexedDataset::IndexedDataset(const std::filesystem::path& prefix) : prefix_(prefix.string()) {
+  struct Files {
+    MappedFile idx, bin;
+  };
+  const auto files = std::make_shared<const Files>(
+      Files{MappedFile(prefix_ + ".idx"), MappedFile(prefix_ + ".bin")});
+  idx_ = {files->idx.data(), files->idx.size()};
+  bin_ = {files->bin.data(), files->bin.size()};
+  owner_ = files;
+  parse();
+}
+
+IndexedDataset IndexedDataset::from_memory(std::string idx, std::string bin, std::string name) {
+  const auto texts = std::make_shared<const std::array<std::string, 2>>(
+      std::array{std::move(idx), std::move(bin)});
+  IndexedDataset dataset;
+  dataset.prefix_ = std::move(name);
+  dataset.idx_ = std::as_bytes(std::span((*texts)[0]));
+  dataset.bin_ = std::as_bytes(std::span((*texts)[1]));
+  dataset.owner_ = texts;
+  dataset.parse();
+  return dataset;
+}
+
+void IndexedDataset::parse() {
   parse_header();
   validate_sequences();
   validate_documents();

@@ -10,10 +10,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 
-#include "base/file.h"
 #include "data/token_type.h"
 
 namespace viaduct {
@@ -24,6 +24,8 @@ class IndexedDataset {
   /// against the sizes of the files before anything uses it; what does not fit is an IoError that
   /// names file, entry, found and expected.
   explicit IndexedDataset(const std::filesystem::path& prefix);
+  /// The same from the bytes of both files; `name` stands for the prefix in messages.
+  static IndexedDataset from_memory(std::string idx, std::string bin, std::string name);
 
   /// The prefix as it was given.
   const std::string& prefix() const { return prefix_; }
@@ -51,8 +53,6 @@ class IndexedDataset {
   void read(int64_t sequence, int64_t offset, std::span<double> out) const;
   /// The stored bytes of a whole sequence.
   std::span<const std::byte> bytes(int64_t sequence) const;
-  /// All of .bin.
-  std::span<const std::byte> all_bytes() const { return {bin_.data(), bin_.size()}; }
 
  private:
   // Arrays of .idx start at odd addresses, hence copies instead of pointers to integers.
@@ -62,13 +62,16 @@ class IndexedDataset {
     __builtin_memcpy(&value, array + index * static_cast<int64_t>(sizeof(T)), sizeof(T));
     return value;
   }
+  IndexedDataset() = default;
+  void parse();
   void parse_header();
   void validate_sequences();
   void validate_documents();
   const std::byte* range(int64_t sequence, int64_t offset, int64_t count) const;
 
   std::string prefix_;
-  MappedFile idx_, bin_;
+  std::shared_ptr<const void> owner_;
+  std::span<const std::byte> idx_, bin_;
   TokenType type_ = TokenType::int32;
   int64_t sequence_count_ = 0, document_entries_ = 0, total_tokens_ = 0;
   const std::byte *lengths_ = nullptr, *offsets_ = nullptr, *documents_ = nullptr,

@@ -1,0 +1,164 @@
+#include <fmt/core.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "config/load.h"
+#include "data.h"
+#include "data/blended_dataset.h"
+#include "data/dataset_builder.h"
+#include "data/gpt_dataset.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace viaduct::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+struct Arguments {
+  std::vector<std::string> config;  // at most one file, and overrides
+  std::string split, num_samples;
+  int64_t count = -1;
+  bool indices = false, json = false;
+};
+
+struct Settings {
+  DatasetConfig dataset;
+  TokenizerConfig tokenizer;
+};
+
+void read_settings(const std::vector<std::string>& words, Settings& settings) {
+  ConfigInput input;
+  for (const std::string& word : words) {
+    if (word.find('=') != std::string::npos) {
+      input.overrides.push_back(word);
+    } else {
+      VIADUCT_CHECK(ConfigError, input.file.empty(), "two configuration files: {} and {}", input.file.string(), word);
+      input.file = word;
+    }
+  }
+  std::vector<FieldGroup> groups;
+  groups.push_back(dataset_fields(settings.dataset));
+  groups.push_back(tokenizer_fields(settings.tokenizer));
+  const Schema schema(std::move(groups));
+  Problems problems;
+  read_config(schema, input, problems);
+  problems.throw_if_any();
+  if (settings.tokenizer.tokenizer_model && !settings.dataset.eod_id) {
+    settings.dataset.eod_id = load_tokenizer(*settings.tokenizer.tokenizer_model).special_ids().eod;
+  }
+}
+
+// "200,20,0": samples per split; "null" or nothing means one epoch.
+std::optional<int64_t> samples_asked(const std::string& text, Split split) {
+  std::vector<std::optional<int64_t>> sizes;
+  for (const std::string& part : CLI::detail::split(text, ',')) {
+    int64_t size = 0;
+    const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
+    const bool number = error == std::errc{} && end == part.data() + part.size() && size >= 0;
+    VIADUCT_CHECK(ConfigError, number || part.empty() || part == "null",
+                  "--num-samples {}: '{}' is not a number of samples; expected three such as 1000,50,0", text, part);
+    sizes.push_back(number ? std::optional(size) : std::nullopt);
+  }
+  VIADUCT_CHECK(ConfigError, sizes.size() <= kSplitCount, "--num-samples {}: {} numbers, expected three", text, sizes.size());
+  sizes.resize(kSplitCount);
+  return sizes[static_cast<size_t>(split)];
+}
+
+ordered_json sample_json(const SampleSource& source, int64_t index) {
+  const Sample row = source.get(index);
+  std::vector<int> mask(row.loss_mask.begin(), row.loss_mask.end());
+  return {{"index", index},
+          {"tokens", row.tokens},
+          {"labels", row.labels},
+          {"loss_mask", std::move(mask)},
+          {"position_ids", row.position_ids},
+          {"cu_seqlens", row.cu_seqlens}};
+}
+
+ordered_json dataset_json(const GptDataset& dataset) {
+  const GptIndex& index = dataset.index();
+  ordered_json starts = ordered_json::array(), shuffle = ordered_json::array();
+  for (size_t i = 0; i < index.positions.size(); ++i) starts.push_back({index.positions[i], index.offsets[i]});
+  for (int64_t i = 0; i < index.samples(); ++i) shuffle.push_back(index.shuffle_index[i]);
+  const auto asked = dataset.num_samples();
+  return {{"prefix", dataset.dataset().prefix()},
+          {"documents", {dataset.documents().first, dataset.documents().end}},
+          {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
+          {"document_index", index.document_index},
+          {"sample_index", std::move(starts)},
+          {"shuffle_index", std::move(shuffle)}};
+}
+
+void add_indices(const SampleSource& source, ordered_json& result) {
+  ordered_json datasets = ordered_json::array();
+  if (const auto* blend = dynamic_cast<const BlendedDataset*>(&source)) {
+    result["dataset_index"] = blend->index().dataset_index;
+    result["dataset_sample_index"] = blend->index().dataset_sample_index;
+    for (const auto& part : blend->sources()) datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
+  } else if (const auto* dataset = dynamic_cast<const GptDataset*>(&source)) {
+    datasets.push_back(dataset_json(*dataset));
+  }
+  result["datasets"] = std::move(datasets);
+}
+
+void print_json(const SampleSource& source, int64_t count, bool indices) {
+  ordered_json head{{"length", source.size()}};
+  if (indices) add_indices(source, head);
+  // Samples are written one by one: there may be many.
+  std::string text = head.dump();
+  text.pop_back();
+  fmt::print("{},\"samples\":[", text);
+  for (int64_t i = 0; i < count; ++i) fmt::print("{}{}", i == 0 ? "" : ",", sample_json(source, i).dump());
+  fmt::print("]}}\n");
+}
+
+void print_text(const SampleSource& source, int64_t count) {
+  fmt::print("{} samples of {} tokens\n", source.size(), source.sequence_length());
+  for (int64_t i = 0; i < count; ++i) {
+    const Sample row = source.get(i);
+    fmt::print("{}: {} -> {}\n", i, fmt::join(row.tokens, " "), row.labels.back());
+  }
+}
+
+int run(const Arguments& arguments) {
+  Settings settings;
+  read_settings(arguments.config, settings);
+  const Split split = parse_split_name(arguments.split);
+  DatasetBuilder builder(settings.dataset);
+  const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
+  VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: dataset.split is {}{}", split_name(split),
+                settings.dataset.split, settings.dataset.blend_per_split ? " and dataset.blend_per_split has null for it" : "");
+  const int64_t count = arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
+  if (arguments.json) {
+    print_json(*source, count, arguments.indices);
+  } else {
+    print_text(*source, count);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_data_samples(CLI::App& data) {
+  CLI::App* app = data.add_subcommand("samples", "The first samples of a split in the order in which training reads them");
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option("CONFIG", arguments->config, "A configuration file and overrides section.field=value");
+  app->add_option("--split", arguments->split, "train, valid or test")->required();
+  app->add_option("--num-samples", arguments->num_samples,
+                  "Samples the run needs of TRAIN,VALID,TEST; null for one epoch")
+      ->required();
+  app->add_option("--count", arguments->count, "How many to show; all if absent")->check(CLI::NonNegativeNumber);
+  app->add_flag("--indices", arguments->indices, "The index arrays too (with --json)");
+  app->add_flag("--json", arguments->json, "One JSON document");
+  app->footer(
+      "Example:\n  viaduct data samples dataset.blend=[data/shakespeare] dataset.split=99,1,0 dataset.sequence_length=256 "
+      "--split train --num-samples 1000,10,0 --count 2 --json");
+  return {app, [arguments] { return run(*arguments); }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,107 @@
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <memory>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "base/units.h"
+#include "data.h"
+#include "data/tokenize_files.h"
+#include "data/tokenizer/tokenizer.h"
+
+namespace viaduct::cli {
+namespace {
+
+struct Arguments {
+  std::vector<std::string> inputs;
+  std::string tokenizer, output, json_key = "text";
+  bool all_jsonl = false, no_append_eod = false;
+  int workers = default_pool_threads(1);
+};
+
+class Bar {
+ public:
+  void show(int64_t done, int64_t total) {
+    if (!on_terminal_ || total == 0) return;
+    constexpr int kWidth = 30;
+    const int filled = static_cast<int>(kWidth * done / total);
+    const double seconds = elapsed();
+    const double left = done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
+    fmt::print(stderr, "\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "", kWidth - filled, format_bytes(done),
+               format_bytes(total), format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
+               format_seconds(left));
+    shown_ = true;
+  }
+  ~Bar() {
+    if (shown_) fmt::print(stderr, "\r\033[K");
+  }
+  double elapsed() const {
+    return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+  }
+
+ private:
+  const bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  bool shown_ = false;
+};
+
+int run(const Arguments& arguments) {
+  const Tokenizer tokenizer = load_tokenizer(arguments.tokenizer);
+  TokenizeSettings settings;
+  settings.inputs.assign(arguments.inputs.begin(), arguments.inputs.end());
+  settings.output = arguments.output;
+  settings.json_key = arguments.json_key;
+  settings.all_jsonl = arguments.all_jsonl;
+  settings.workers = arguments.workers;
+  settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
+  if (!arguments.no_append_eod) {
+    settings.eod = tokenizer.special_ids().eod;
+    VIADUCT_CHECK(ConfigError, settings.eod, "the tokenizer {} names no end-of-text token; use --no-append-eod",
+                  arguments.tokenizer);
+  }
+  const auto folder = settings.output.parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder);
+
+  TokenizeResult result;
+  double seconds = 0;
+  {
+    Bar bar;
+    result = tokenize_files(settings, encode_function(tokenizer, settings.workers),
+                            [&](int64_t done, int64_t total) { bar.show(done, total); });
+    seconds = bar.elapsed();
+  }
+  fmt::print("{}.bin, {}.idx: {} documents, {} tokens ({}) from {} in {}\n", arguments.output, arguments.output,
+             result.documents, result.tokens, token_type_name(settings.type), format_bytes(result.bytes),
+             format_seconds(seconds));
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_data_tokenize(CLI::App& data) {
+  CLI::App* app = data.add_subcommand("tokenize", "Text or JSONL files to Megatron .bin/.idx");
+  auto arguments = std::make_shared<Arguments>();
+  app->add_option("--input", arguments->inputs,
+                  "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line)")
+      ->required();
+  app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
+  app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
+  auto* key = app->add_option("--json-key", arguments->json_key,
+                              "Member of each line's object that holds the text; given, all inputs are JSONL")
+                  ->capture_default_str();
+  app->add_option("--workers", arguments->workers, "Threads; the output does not depend on them")
+      ->check(CLI::Range(1, 4096))
+      ->capture_default_str();
+  app->add_flag("--no-append-eod", arguments->no_append_eod, "Do not close documents by the end-of-text token");
+  app->footer(
+      "Example:\n  viaduct data tokenize --input part1.jsonl part2.jsonl --tokenizer models/gpt2 --output data/web --workers 8");
+  return {app, [arguments, key] {
+            arguments->all_jsonl = key->count() > 0;
+            return run(*arguments);
+          }};
+}
+
+}  // namespace viaduct::cli
