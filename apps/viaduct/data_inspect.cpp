@@ -39,17 +39,21 @@ ordered_json describe(const IndexedDataset& dataset, bool tokens) {
                       {"document_count", dataset.document_count()},
                       {"total_tokens", dataset.total_tokens()}};
   ordered_json lengths = ordered_json::array(), documents = ordered_json::array(), modes;
-  for (int64_t i = 0; i < dataset.sequence_count(); ++i) lengths.push_back(dataset.sequence_length(i));
-  for (int64_t i = 0; i <= dataset.document_count(); ++i) documents.push_back(dataset.document_start(i));
+  for (int64_t i = 0; i < dataset.sequence_count(); ++i)
+    lengths.push_back(dataset.sequence_length(i));
+  for (int64_t i = 0; i <= dataset.document_count(); ++i)
+    documents.push_back(dataset.document_start(i));
   if (dataset.has_modes()) {
-    for (int64_t i = 0; i < dataset.sequence_count(); ++i) modes.push_back(int{dataset.sequence_mode(i)});
+    for (int64_t i = 0; i < dataset.sequence_count(); ++i)
+      modes.push_back(int{dataset.sequence_mode(i)});
   }
   result["sequence_lengths"] = std::move(lengths);
   result["document_indices"] = std::move(documents);
   result["sequence_modes"] = std::move(modes);
   if (tokens) {
     ordered_json sequences = ordered_json::array();
-    for (int64_t i = 0; i < dataset.sequence_count(); ++i) sequences.push_back(sequence_json(dataset, i));
+    for (int64_t i = 0; i < dataset.sequence_count(); ++i)
+      sequences.push_back(sequence_json(dataset, i));
     result["sequences"] = std::move(sequences);
   }
   return result;
@@ -107,7 +111,8 @@ Subcommand add_data_merge(CLI::App& data) {
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
   app->footer("Example:\n  viaduct data merge --input data/part1 data/part2 --output data/all");
   return {app, [arguments] {
-            merge_indexed_datasets({arguments->inputs.begin(), arguments->inputs.end()}, arguments->output);
+            merge_indexed_datasets({arguments->inputs.begin(), arguments->inputs.end()},
+                                   arguments->output);
             return 0;
           }};
 }

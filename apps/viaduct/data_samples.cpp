@@ -37,7 +37,8 @@ void read_settings(const std::vector<std::string>& words, Settings& settings) {
     if (word.find('=') != std::string::npos) {
       input.overrides.push_back(word);
     } else {
-      VIADUCT_CHECK(ConfigError, input.file.empty(), "two configuration files: {} and {}", input.file.string(), word);
+      VIADUCT_CHECK(ConfigError, input.file.empty(), "two configuration files: {} and {}",
+                    input.file.string(), word);
       input.file = word;
     }
   }
@@ -60,11 +61,14 @@ std::optional<int64_t> samples_asked(const std::string& text, Split split) {
     int64_t size = 0;
     const auto [end, error] = std::from_chars(part.data(), part.data() + part.size(), size);
     const bool number = error == std::errc{} && end == part.data() + part.size() && size >= 0;
-    VIADUCT_CHECK(ConfigError, number || part.empty() || part == "null",
-                  "--num-samples {}: '{}' is not a number of samples; expected three such as 1000,50,0", text, part);
+    VIADUCT_CHECK(
+        ConfigError, number || part.empty() || part == "null",
+        "--num-samples {}: '{}' is not a number of samples; expected three such as 1000,50,0", text,
+        part);
     sizes.push_back(number ? std::optional(size) : std::nullopt);
   }
-  VIADUCT_CHECK(ConfigError, sizes.size() <= kSplitCount, "--num-samples {}: {} numbers, expected three", text, sizes.size());
+  VIADUCT_CHECK(ConfigError, sizes.size() <= kSplitCount,
+                "--num-samples {}: {} numbers, expected three", text, sizes.size());
   sizes.resize(kSplitCount);
   return sizes[static_cast<size_t>(split)];
 }
@@ -83,7 +87,8 @@ ordered_json sample_json(const SampleSource& source, int64_t index) {
 ordered_json dataset_json(const GptDataset& dataset) {
   const GptIndex& index = dataset.index();
   ordered_json starts = ordered_json::array(), shuffle = ordered_json::array();
-  for (size_t i = 0; i < index.positions.size(); ++i) starts.push_back({index.positions[i], index.offsets[i]});
+  for (size_t i = 0; i < index.positions.size(); ++i)
+    starts.push_back({index.positions[i], index.offsets[i]});
   for (int64_t i = 0; i < index.samples(); ++i) shuffle.push_back(index.shuffle_index[i]);
   const auto asked = dataset.num_samples();
   return {{"prefix", dataset.dataset().prefix()},
@@ -99,7 +104,8 @@ void add_indices(const SampleSource& source, ordered_json& result) {
   if (const auto* blend = dynamic_cast<const BlendedDataset*>(&source)) {
     result["dataset_index"] = blend->index().dataset_index;
     result["dataset_sample_index"] = blend->index().dataset_sample_index;
-    for (const auto& part : blend->sources()) datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
+    for (const auto& part : blend->sources())
+      datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
   } else if (const auto* dataset = dynamic_cast<const GptDataset*>(&source)) {
     datasets.push_back(dataset_json(*dataset));
   }
@@ -113,7 +119,8 @@ void print_json(const SampleSource& source, int64_t count, bool indices) {
   std::string text = head.dump();
   text.pop_back();
   fmt::print("{},\"samples\":[", text);
-  for (int64_t i = 0; i < count; ++i) fmt::print("{}{}", i == 0 ? "" : ",", sample_json(source, i).dump());
+  for (int64_t i = 0; i < count; ++i)
+    fmt::print("{}{}", i == 0 ? "" : ",", sample_json(source, i).dump());
   fmt::print("]}}\n");
 }
 
@@ -131,9 +138,12 @@ int run(const Arguments& arguments) {
   const Split split = parse_split_name(arguments.split);
   DatasetBuilder builder(settings.dataset);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
-  VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: dataset.split is {}{}", split_name(split),
-                settings.dataset.split, settings.dataset.blend_per_split ? " and dataset.blend_per_split has null for it" : "");
-  const int64_t count = arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
+  VIADUCT_CHECK(
+      ConfigError, source != nullptr, "the {} split has no data: dataset.split is {}{}",
+      split_name(split), settings.dataset.split,
+      settings.dataset.blend_per_split ? " and dataset.blend_per_split has null for it" : "");
+  const int64_t count =
+      arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
   if (arguments.json) {
     print_json(*source, count, arguments.indices);
   } else {
@@ -145,18 +155,22 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Subcommand add_data_samples(CLI::App& data) {
-  CLI::App* app = data.add_subcommand("samples", "The first samples of a split in the order in which training reads them");
+  CLI::App* app = data.add_subcommand(
+      "samples", "The first samples of a split in the order in which training reads them");
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("CONFIG", arguments->config, "A configuration file and overrides section.field=value");
+  app->add_option("CONFIG", arguments->config,
+                  "A configuration file and overrides section.field=value");
   app->add_option("--split", arguments->split, "train, valid or test")->required();
   app->add_option("--num-samples", arguments->num_samples,
                   "Samples the run needs of TRAIN,VALID,TEST; null for one epoch")
       ->required();
-  app->add_option("--count", arguments->count, "How many to show; all if absent")->check(CLI::NonNegativeNumber);
+  app->add_option("--count", arguments->count, "How many to show; all if absent")
+      ->check(CLI::NonNegativeNumber);
   app->add_flag("--indices", arguments->indices, "The index arrays too (with --json)");
   app->add_flag("--json", arguments->json, "One JSON document");
   app->footer(
-      "Example:\n  viaduct data samples dataset.blend=[data/shakespeare] dataset.split=99,1,0 dataset.sequence_length=256 "
+      "Example:\n  viaduct data samples dataset.blend=[data/shakespeare] dataset.split=99,1,0 "
+      "dataset.sequence_length=256 "
       "--split train --num-samples 1000,10,0 --count 2 --json");
   return {app, [arguments] { return run(*arguments); }};
 }

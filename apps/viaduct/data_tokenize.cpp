@@ -29,9 +29,11 @@ class Bar {
     constexpr int kWidth = 30;
     const int filled = static_cast<int>(kWidth * done / total);
     const double seconds = elapsed();
-    const double left = done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
-    fmt::print(stderr, "\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "", kWidth - filled, format_bytes(done),
-               format_bytes(total), format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
+    const double left =
+        done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
+    fmt::print(stderr, "\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "",
+               kWidth - filled, format_bytes(done), format_bytes(total),
+               format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
                format_seconds(left));
     shown_ = true;
   }
@@ -39,7 +41,8 @@ class Bar {
     if (shown_) fmt::print(stderr, "\r\033[K");
   }
   double elapsed() const {
-    return std::max(1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
+    return std::max(
+        1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
   }
 
  private:
@@ -59,7 +62,8 @@ int run(const Arguments& arguments) {
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
   if (!arguments.no_append_eod) {
     settings.eod = tokenizer.special_ids().eod;
-    VIADUCT_CHECK(ConfigError, settings.eod, "the tokenizer {} names no end-of-text token; use --no-append-eod",
+    VIADUCT_CHECK(ConfigError, settings.eod,
+                  "the tokenizer {} names no end-of-text token; use --no-append-eod",
                   arguments.tokenizer);
   }
   const auto folder = settings.output.parent_path();
@@ -73,9 +77,9 @@ int run(const Arguments& arguments) {
                             [&](int64_t done, int64_t total) { bar.show(done, total); });
     seconds = bar.elapsed();
   }
-  fmt::print("{}.bin, {}.idx: {} documents, {} tokens ({}) from {} in {}\n", arguments.output, arguments.output,
-             result.documents, result.tokens, token_type_name(settings.type), format_bytes(result.bytes),
-             format_seconds(seconds));
+  fmt::print("{}.bin, {}.idx: {} documents, {} tokens ({}) from {} in {}\n", arguments.output,
+             arguments.output, result.documents, result.tokens, token_type_name(settings.type),
+             format_bytes(result.bytes), format_seconds(seconds));
   return 0;
 }
 
@@ -84,20 +88,25 @@ int run(const Arguments& arguments) {
 Subcommand add_data_tokenize(CLI::App& data) {
   CLI::App* app = data.add_subcommand("tokenize", "Text or JSONL files to Megatron .bin/.idx");
   auto arguments = std::make_shared<Arguments>();
-  app->add_option("--input", arguments->inputs,
-                  "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line)")
+  app->add_option(
+         "--input", arguments->inputs,
+         "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line)")
       ->required();
   app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
-  auto* key = app->add_option("--json-key", arguments->json_key,
-                              "Member of each line's object that holds the text; given, all inputs are JSONL")
-                  ->capture_default_str();
+  auto* key =
+      app->add_option(
+             "--json-key", arguments->json_key,
+             "Member of each line's object that holds the text; given, all inputs are JSONL")
+          ->capture_default_str();
   app->add_option("--workers", arguments->workers, "Threads; the output does not depend on them")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app->add_flag("--no-append-eod", arguments->no_append_eod, "Do not close documents by the end-of-text token");
+  app->add_flag("--no-append-eod", arguments->no_append_eod,
+                "Do not close documents by the end-of-text token");
   app->footer(
-      "Example:\n  viaduct data tokenize --input part1.jsonl part2.jsonl --tokenizer models/gpt2 --output data/web --workers 8");
+      "Example:\n  viaduct data tokenize --input part1.jsonl part2.jsonl --tokenizer models/gpt2 "
+      "--output data/web --workers 8");
   return {app, [arguments, key] {
             arguments->all_jsonl = key->count() > 0;
             return run(*arguments);
