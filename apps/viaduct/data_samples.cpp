@@ -138,10 +138,10 @@ int run(const Arguments& arguments) {
   const Split split = parse_split_name(arguments.split);
   DatasetBuilder builder(settings.dataset);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
-  VIADUCT_CHECK(
-      ConfigError, source != nullptr, "the {} split has no data: dataset.split is {}{}",
-      split_name(split), settings.dataset.split,
-      settings.dataset.blend_per_split ? " and dataset.blend_per_split has null for it" : "");
+  VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
+                settings.dataset.blend_per_split
+                    ? std::string("dataset.blend_per_split has null for it")
+                    : fmt::format("dataset.split is {}", settings.dataset.split));
   const int64_t count =
       arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
   if (arguments.json) {

@@ -1,0 +1,142 @@
+// `viaduct data` as scripts use it.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::json;
+
+class DataCommand : public testing::Test {
+ protected:
+  struct Result {
+    int status = -1;
+    std::string out, err;
+  };
+  Result run(const std::string& arguments) {
+    const std::string path = folder_.path().string();
+    const std::string line = std::string(VIADUCT_BINARY) + " data " + arguments + " >" + path +
+                             "/out 2>" + path + "/err";
+    const int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+  std::string path(const char* name) const { return (folder_ / name).string(); }
+  static std::string data(const std::string& name) { return test::test_data(name).string(); }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(DataCommand, InspectsAsTheReferenceSays) {
+  for (const char* name : {"docs_uint16", "lines_int32", "modes_int64", "bytes_uint8"}) {
+    const std::string prefix = data(std::string("indexed_dataset/") + name);
+    const json expected = json::parse(read_file(prefix + ".json"));
+    const json found = json::parse(run("inspect " + prefix + " --tokens --json").out);
+    for (const char* key :
+         {"dtype", "sequence_count", "document_count", "total_tokens", "sequence_lengths",
+          "document_indices", "sequence_modes", "sequences"}) {
+      EXPECT_EQ(found.at(key), expected.at(key)) << name << " " << key;
+    }
+    EXPECT_FALSE(json::parse(run("inspect " + prefix + " --json").out).contains("sequences"));
+  }
+  EXPECT_NE(run("inspect " + data("indexed_dataset/docs_uint16")).out.find("uint16"),
+            std::string::npos);
+  const Result absent = run("inspect " + path("absent"));
+  EXPECT_EQ(absent.status, 1);
+  EXPECT_EQ(absent.err.rfind("viaduct: error: ", 0), 0u);
+}
+
+TEST_F(DataCommand, ShowsSamplesAsTheReferenceSays) {
+  const json expected = json::parse(read_file(data("sample_index/blend_weights.json")));
+  const std::string arguments = "samples 'dataset.blend=[0.6," + data("sample_index/corpus_a") +
+                                ",0.3," + data("sample_index/corpus_b") + ",0.1," +
+                                data("sample_index/corpus_c") +
+                                "]' dataset.split=90,10,0 dataset.sequence_length=64 "
+                                "dataset.random_seed=1234 --num-samples 200,20,0";
+  for (const char* split : {"train", "valid"}) {
+    const json& want = expected["splits"][split];
+    const json found = json::parse(run(arguments + " --indices --json --split " + split).out);
+    EXPECT_EQ(found["length"], want["length"]);
+    EXPECT_EQ(found["dataset_index"], want["dataset_index"]);
+    EXPECT_EQ(found["dataset_sample_index"], want["dataset_sample_index"]);
+    for (size_t i = 0; i < 3; ++i) {
+      for (const char* key :
+           {"documents", "num_samples", "document_index", "sample_index", "shuffle_index"}) {
+        EXPECT_EQ(found["datasets"][i][key], want["datasets"][i][key])
+            << split << " " << i << " " << key;
+      }
+    }
+    for (const json& sample : want["samples"]) {
+      const json& row = found["samples"][sample["index"].get<size_t>()];
+      for (const auto& [key, value] : sample.items()) EXPECT_EQ(row[key], value) << key;
+    }
+  }
+  const json two = json::parse(run(arguments + " --split train --count 2 --json").out);
+  EXPECT_EQ(two["samples"].size(), 2u);
+  EXPECT_FALSE(two.contains("datasets"));
+}
+
+TEST_F(DataCommand, SaysWhatIsWrongWithTheSettings) {
+  const std::string blend = "'dataset.blend=[" + data("sample_index/corpus_c") + "]' ";
+  const std::string asked = " --split valid --num-samples 10,5,0 --json";
+  const Result empty =
+      run("samples " + blend + "dataset.split=99,1,0 dataset.sequence_length=16" + asked);
+  EXPECT_EQ(empty.status, 2);
+  EXPECT_NE(empty.err.find("corpus_c: its valid split is empty"), std::string::npos) << empty.err;
+  const Result misspelt = run("samples " + blend + "dataset.sequence_lenth=16" + asked);
+  EXPECT_EQ(misspelt.status, 2);
+  EXPECT_NE(misspelt.err.find("sequence_length"), std::string::npos) << misspelt.err;
+  const Result no_weight =
+      run("samples " + blend + "dataset.split=1 dataset.sequence_length=16" + asked);
+  EXPECT_EQ(no_weight.status, 2);
+  EXPECT_NE(no_weight.err.find("the valid split has no data"), std::string::npos) << no_weight.err;
+}
+
+TEST_F(DataCommand, TokenizesAndMerges) {
+  std::string lines;
+  for (const json& text : json::parse(read_file(data("indexed_dataset/docs_text.json")))) {
+    lines += json{{"body", text}}.dump() + "\n";
+  }
+  write_file_atomically(folder_ / "docs.jsonl", lines);
+  const Result done =
+      run("tokenize --input " + path("docs.jsonl") + " --json-key body --tokenizer " +
+          data("tokenizer/gpt2") + " --workers 2 --output " + path("new/docs"));
+  ASSERT_EQ(done.status, 0) << done.err;
+  EXPECT_TRUE(done.err.empty()) << done.err;  // no progress bar away from a terminal
+  for (const char* suffix : {".bin", ".idx"}) {
+    EXPECT_EQ(read_file(path("new/docs") + suffix),
+              read_file(data("indexed_dataset/docs_uint16") + suffix));
+  }
+  ASSERT_EQ(run("merge --input " + path("new/docs") + " " + data("indexed_dataset/part2_uint16") +
+                " --output " + path("all"))
+                .status,
+            0);
+  for (const char* suffix : {".bin", ".idx"}) {
+    EXPECT_EQ(read_file(path("all") + suffix),
+              read_file(data("indexed_dataset/merged_uint16") + suffix));
+  }
+
+  const Result open = run("tokenize --input " + path("docs.jsonl") +
+                          " --json-key body --no-append-eod --tokenizer " + data("tokenizer/gpt2") +
+                          " --output " + path("open"));
+  ASSERT_EQ(open.status, 0) << open.err;
+  const json closed = json::parse(run("inspect " + path("new/docs") + " --json").out);
+  EXPECT_EQ(json::parse(run("inspect " + path("open") + " --json").out)["total_tokens"],
+            closed["total_tokens"].get<int64_t>() - closed["document_count"].get<int64_t>());
+
+  write_file_atomically(folder_ / "bad.jsonl", lines + "{\"body\": 3}\n");
+  const Result bad = run("tokenize --input " + path("bad.jsonl") + " --json-key body --tokenizer " +
+                         data("tokenizer/gpt2") + " --output " + path("bad"));
+  EXPECT_EQ(bad.status, 1);
+  EXPECT_NE(bad.err.find("bad.jsonl:25: "), std::string::npos) << bad.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "bad.bin"));
+}
+
+}  // namespace
+}  // namespace viaduct
