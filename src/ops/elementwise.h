@@ -51,8 +51,10 @@ void dropout(OpContext& context, const DropoutArgs& args);
 /// out[r, c] = mean + std · n, n standard normal from Philox(key; element) with element =
 /// (first_row + r) · row_elements + first_column + c, the index in the logical tensor: independent
 /// of how the tensor is cut. Two elements share one counter (Box and Muller 1958): counter element
-/// / 2, first or second value by parity. `transposed`: out[r, c] is logical element (first_row + c,
-/// first_column + r). Computed in FP64, rounded to the dtype of out (rank 1 or 2).
+/// / 2 (high half 0), r cos(2π u₂) for even and r sin(2π u₂) for odd elements, r = √(−2 ln u₁),
+/// u = (upper 52 bits of two words + ½) · 2^−52, u₁ from words 0 and 1, u₂ from 2 and 3 (first word
+/// high). `transposed`: out[r, c] is logical element (first_row + c,
+/// first_column + r). Computed in FP64, rounded to FP32 and to the dtype of out (rank 1 or 2).
 struct RandomNormalArgs {
   Tensor out;
   double mean = 0, standard_deviation = 1;

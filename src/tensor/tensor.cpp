@@ -73,6 +73,15 @@ Tensor Tensor::select(int64_t index) const {
   return result;
 }
 
+Tensor Tensor::transposed(int dim_a, int dim_b) const {
+  shape_.dim(dim_a), shape_.dim(dim_b);  // checks the range
+  const int a = dim_a < 0 ? dim_a + rank() : dim_a, b = dim_b < 0 ? dim_b + rank() : dim_b;
+  Tensor result = *this;
+  std::swap(result.shape_[a], result.shape_[b]);
+  std::swap(result.strides_[static_cast<size_t>(a)], result.strides_[static_cast<size_t>(b)]);
+  return result;
+}
+
 Tensor Tensor::view(const Shape& shape) const {
   VIADUCT_CHECK(ShapeError, shape.elements() == elements(),
                 "cannot see {} as {}: {} elements against {}", describe(*this), to_string(shape),

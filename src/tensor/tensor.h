@@ -69,6 +69,8 @@ class Tensor {
   Tensor slice(int dim, int64_t begin, int64_t length) const;
   /// Element `index` along dim 0, without that dim.
   Tensor select(int64_t index) const;
+  /// The same elements with two dims exchanged.
+  Tensor transposed(int dim_a, int dim_b) const;
   /// The same elements in another shape. Dims may be split or merged where strides allow;
   /// ShapeError otherwise.
   Tensor view(const Shape& shape) const;

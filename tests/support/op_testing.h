@@ -41,6 +41,9 @@ Tensor integers(DType dtype, const std::vector<int64_t>& values);
 /// Element `index` in row-major order, any strides, floating or integer.
 double element(const Tensor& tensor, int64_t index);
 void set_element(const Tensor& tensor, int64_t index, double value);
+/// All elements in that order.
+std::vector<double> values(const Tensor& tensor);
+void set_values(const Tensor& tensor, const std::vector<double>& values);
 
 /// A contiguous f64 copy; nothing of nothing.
 Tensor to_f64(const Tensor& tensor);

@@ -29,6 +29,17 @@ TEST(Tensor, SlicesAndViewsShareStorage) {
   EXPECT_THROW(t.data<double>(), ShapeError);
 }
 
+TEST(Tensor, TransposedExchangesShapeAndStrides) {
+  const Tensor t = host_tensor(DType::f32, {2, 3, 4});
+  const Tensor turned = t.transposed(0, -1);
+  EXPECT_EQ(turned.shape(), (Shape{4, 3, 2}));
+  EXPECT_EQ(turned.stride(0), 1);
+  EXPECT_EQ(turned.stride(2), 12);
+  EXPECT_EQ(turned.raw(), t.raw());
+  EXPECT_FALSE(turned.is_contiguous());
+  EXPECT_THROW(t.transposed(0, 3), ShapeError);
+}
+
 TEST(DType, Bfloat16RoundsToNearestEven) {
   EXPECT_EQ(static_cast<float>(bfloat16(1.0f + 0x1p-8f)), 1.0f);  // tie to even
   EXPECT_EQ(static_cast<float>(bfloat16(1.0f + 0x1.8p-7f)),

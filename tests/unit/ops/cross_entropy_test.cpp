@@ -1,0 +1,187 @@
+// Softmax cross entropy against the FP64 reference: padded columns, soft cap, rows without a
+// target, extreme logits, splits of the vocabulary.
+
+#include "ops/cross_entropy.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <limits>
+
+#include "base/error.h"
+#include "ops/reference/reference.h"
+#include "support/op_testing.h"
+
+namespace viaduct {
+namespace {
+
+using test::expect_close;
+using test::expect_same_bits;
+using test::OpMachine;
+using test::random_strided;
+using test::random_tensor;
+using test::to_f64;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// Targets all over the columns; every third row has none.
+Tensor some_targets(int64_t rows, int64_t columns) {
+  std::vector<int64_t> targets;
+  for (int64_t t = 0; t < rows; ++t)
+    targets.push_back(t % 3 == 1 ? -1 : (t * 31 + columns - 1) % columns);
+  return test::integers(DType::i32, targets);
+}
+
+struct Case {
+  int64_t rows, width, columns;
+  double softcap, scale;
+};
+constexpr Case kCases[] = {{1, 1, 1, 0, 1},       {5, 7, 7, 0, 3},        {4, 65, 60, 5, 10},
+                           {3, 1024, 1024, 0, 8}, {7, 1030, 1027, 0, 40}, {3, 2500, 2111, 30, 50}};
+
+class CrossEntropyTest : public testing::TestWithParam<CpuIsa> {
+ protected:
+  OpMachine machine_{GetParam(), 2, {cpu::add_cross_entropy}};
+  OpContext context_ = machine_.context();
+};
+
+INSTANTIATE_TEST_SUITE_P(Isa, CrossEntropyTest, testing::ValuesIn(test::testable_isas()),
+                         [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
+
+TEST_P(CrossEntropyTest, ForwardMatchesTheReference) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    for (const Case& c : kCases) {
+      SCOPED_TRACE(testing::Message() << c.columns << " columns, soft cap " << c.softcap);
+      const CrossEntropyForwardArgs args{random_strided(dtype, {c.rows, c.width}, 3, 1, c.scale),
+                                         some_targets(c.rows, c.columns),
+                                         random_tensor(dtype, {c.rows}, 2),
+                                         random_tensor(dtype, {c.rows}, 3),
+                                         c.columns,
+                                         c.softcap};
+      CrossEntropyForwardArgs exact = args;
+      exact.logits = to_f64(args.logits), exact.lse = host_tensor(DType::f64, {c.rows});
+      exact.target_logit = host_tensor(DType::f64, {c.rows});
+      cross_entropy_forward(context_, args);
+      reference::cross_entropy_forward(exact);
+      // lse is a logit plus the logarithm of a sum: terms of the size of the largest logit.
+      const Tensor size = host_tensor(DType::f64, {c.rows});
+      for (int64_t t = 0; t < c.rows; ++t) test::set_element(size, t, c.scale + 1);
+      expect_close(args.lse, exact.lse, static_cast<double>(c.columns), size);
+      expect_close(args.target_logit, exact.target_logit, 1);
+    }
+  }
+}
+
+TEST_P(CrossEntropyTest, BackwardMatchesTheReference) {
+  for (const Case& c : kCases) {
+    for (DType out : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      for (bool in_place : {false, true}) {
+        SCOPED_TRACE(testing::Message() << c.columns << " columns, soft cap " << c.softcap << ", "
+                                        << dtype_name(out) << (in_place ? ", in place" : ""));
+        const DType dtype = out == DType::f64 ? DType::f64 : DType::f32;
+        if (in_place && out != dtype) continue;
+        const Tensor logits = random_strided(dtype, {c.rows, c.width}, 3, 1, c.scale);
+        const Tensor targets = some_targets(c.rows, c.columns);
+        const Tensor lse = host_tensor(DType::f64, {c.rows});
+        reference::cross_entropy_forward({to_f64(logits), targets, lse,
+                                          host_tensor(DType::f64, {c.rows}), c.columns, c.softcap});
+        Tensor weight = random_tensor(DType::f32, {c.rows}, 4);
+        test::set_element(weight, c.rows - 1, 0);
+        const Tensor factor = host_tensor(DType::f64, {1});
+        test::set_element(factor, 0, 3.5);
+        const CrossEntropyBackwardArgs args{
+            logits,    targets,  test::converted(lse, dtype),
+            weight,    factor,   in_place ? logits : random_strided(out, {c.rows, c.width}, 5, 6),
+            c.columns, c.softcap};
+        CrossEntropyBackwardArgs exact = args;
+        exact.logits = to_f64(logits), exact.lse = to_f64(args.lse);
+        exact.out = host_tensor(DType::f64, {c.rows, c.width});
+        reference::cross_entropy_backward(exact);
+        cross_entropy_backward(context_, args);
+        // A term is weight · factor · probability (or 1): its relative error is the absolute error
+        // of the exponent z − lse.
+        const Tensor terms = host_tensor(DType::f64, {c.rows, c.width});
+        for (int64_t i = 0; i < terms.elements(); ++i) {
+          const int64_t row = i / c.width;
+          const double onehot = test::element(targets, row) == static_cast<double>(i % c.width);
+          const double p = std::abs(test::element(exact.out, i)) / 3.5 + onehot;
+          test::set_element(terms, i, 3.5 * p * std::max(1.0, 2 * c.scale));
+        }
+        expect_close(args.out, exact.out, 1, terms);
+        if (HasFatalFailure()) return;
+      }
+    }
+  }
+}
+
+TEST_P(CrossEntropyTest, HalvesOfTheVocabularyMerge) {
+  const Tensor logits = random_tensor(DType::f32, {1, 100}, 1, 5);
+  const auto lse_of = [&](const Tensor& part) {
+    const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
+    cross_entropy_forward(context_,
+                          {part, test::integers(DType::i32, {-1}), lse, target, part.dim(1), 0});
+    EXPECT_EQ(test::element(target, 0), 0);
+    return test::element(lse, 0);
+  };
+  const double whole = lse_of(logits);
+  const double merged = std::log(std::exp(lse_of(logits.slice(1, 0, 37))) +
+                                 std::exp(lse_of(logits.slice(1, 37, 63))));
+  EXPECT_NEAR(merged, whole, 1e-5);
+  // A rank that holds nothing but padding adds nothing.
+  const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
+  cross_entropy_forward(context_, {logits, test::integers(DType::i32, {-1}), lse, target, 0, 0});
+  EXPECT_EQ(test::element(lse, 0), -std::numeric_limits<double>::infinity());
+}
+
+TEST_P(CrossEntropyTest, ExtremeLogits) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const auto lse_of = [&](const std::vector<double>& z) {
+    const Tensor logits = host_tensor(DType::f32, {1, static_cast<int64_t>(z.size())});
+    test::set_values(logits, z);
+    const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
+    cross_entropy_forward(context_,
+                          {logits, test::integers(DType::i32, {0}), lse, target, logits.dim(1), 0});
+    return test::element(lse, 0);
+  };
+  EXPECT_EQ(lse_of({1e30, -1e30, 5}), static_cast<float>(1e30));
+  EXPECT_EQ(lse_of({-1e30, -1e30 * 1.5}), static_cast<float>(-1e30));
+  EXPECT_EQ(lse_of({-infinity, 7, -infinity}), 7);
+  EXPECT_TRUE(std::isnan(lse_of({1, std::nan(""), 2})));
+  std::vector<double> growing;  // every block of columns moves the maximum
+  for (int i = 0; i < 5000; ++i) growing.push_back(i * 0.1);
+  EXPECT_NEAR(lse_of(growing), 499.9 - std::log(1 - std::exp(-0.1)), 1e-4);
+}
+
+TEST_P(CrossEntropyTest, BitsDoNotDependOnThreads) {
+  const Tensor logits = random_tensor(DType::f32, {50, 3000}, 1, 5);
+  const Tensor targets = some_targets(50, 3000);
+  const Tensor lse = host_tensor(DType::f32, {50}), target = host_tensor(DType::f32, {50});
+  cross_entropy_forward(context_, {logits, targets, lse, target, 3000, 0});
+  OpMachine other(GetParam(), 1, {cpu::add_cross_entropy});
+  OpContext context = other.context();
+  const Tensor again = host_tensor(DType::f32, {50});
+  cross_entropy_forward(context, {logits, targets, again, target, 3000, 0});
+  expect_same_bits(again, lse);
+}
+
+TEST_P(CrossEntropyTest, RefusesWhatDoesNotFit) {
+  const Tensor row = host_tensor(DType::f32, {2}), targets = test::integers(DType::i32, {0, 1});
+  const Tensor logits = host_tensor(DType::f32, {2, 8});
+  EXPECT_THAT(
+      [&] {
+        cross_entropy_forward(context_, {logits, targets, row, row, 9, 0});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("expected columns in [0, 8], got 9")));
+  EXPECT_THROW(
+      cross_entropy_forward(context_, {host_tensor(DType::bf16, {2, 8}), targets, row, row, 8, 0}),
+      ShapeError);
+  EXPECT_THROW(
+      cross_entropy_forward(context_, {logits, targets, host_tensor(DType::f32, {3}), row, 8, 0}),
+      ShapeError);
+  EXPECT_THROW(cross_entropy_backward(context_, {logits, targets, row, row,
+                                                 host_tensor(DType::f32, {1}), logits, 8, 0}),
+               ShapeError);
+}
+
+}  // namespace
+}  // namespace viaduct
