@@ -1,0 +1,114 @@
+#include "ops/attention.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+void check_heads(std::string_view op, std::string_view argument, const Tensor& tensor,
+                 const Shape& shape, DType dtype) {
+  check_shape(op, argument, tensor, shape);
+  check_dtype(op, argument, tensor, {dtype});
+  check_dense_rows(op, argument, tensor);
+}
+
+/// f32 (f64 for f64) [N, T], contiguous.
+void check_per_query(std::string_view op, std::string_view argument, const Tensor& tensor,
+                     const Tensor& q) {
+  check_shape(op, argument, tensor, {q.dim(1), q.dim(0)});
+  check_dtype(op, argument, tensor, {accumulator_dtype(q.dtype())});
+  check_contiguous(op, argument, tensor);
+}
+
+void check_index(std::string_view op, std::string_view argument, const Tensor& tensor,
+                 const Shape& shape, DType dtype) {
+  check_shape(op, argument, tensor, shape);
+  check_dtype(op, argument, tensor, {dtype});
+  check_contiguous(op, argument, tensor);
+}
+
+void check_inputs(std::string_view op, const AttentionProblem& problem, const Tensor& q,
+                  const Tensor& k, const Tensor& v) {
+  check_rank(op, "q", q, 3);
+  check_floating(op, "q", q);
+  check_dense_rows(op, "q", q);
+  check_rank(op, "k", k, 3);
+  check_rank(op, "v", v, 3);
+  VIADUCT_CHECK(ShapeError, k.dim(1) > 0 && q.dim(1) % k.dim(1) == 0,
+                "{}: k: expected a number of heads that divides {}, found {}", op, q.dim(1),
+                describe(k));
+  check_heads(op, "k", k, {k.dim(0), k.dim(1), q.dim(2)}, q.dtype());
+  check_heads(op, "v", v, {k.dim(0), k.dim(1), v.dim(2)}, q.dtype());
+
+  check_rank(op, "q_offsets", problem.q_offsets, 1);
+  VIADUCT_CHECK(ShapeError, problem.q_offsets.dim(0) >= 1,
+                "{}: q_offsets: expected [documents + 1], found {}", op,
+                describe(problem.q_offsets));
+  check_index(op, "q_offsets", problem.q_offsets, problem.q_offsets.shape(), DType::i32);
+  check_index(op, "kv_offsets", problem.kv_offsets, problem.q_offsets.shape(), DType::i32);
+  if (problem.diagonal) {
+    check_index(op, "diagonal", problem.diagonal, {problem.q_offsets.dim(0) - 1}, DType::i32);
+  }
+  VIADUCT_CHECK(ShapeError, problem.window >= 0, "{}: window: expected at least 0, found {}", op,
+                problem.window);
+  VIADUCT_CHECK(ShapeError, problem.softcap >= 0, "{}: softcap: expected at least 0, found {}", op,
+                problem.softcap);
+  VIADUCT_CHECK(ShapeError, problem.dropout >= 0 && problem.dropout < 1,
+                "{}: dropout: expected a probability in [0, 1), found {}", op, problem.dropout);
+  if (problem.dropout > 0) {
+    check_index(op, "query_index", problem.query_index, {q.dim(0)}, DType::i64);
+  }
+}
+
+}  // namespace
+
+void attention_forward(OpContext& context, const AttentionForwardArgs& args) {
+  constexpr std::string_view op = "attention_forward";
+  check_inputs(op, args.problem, args.q, args.k, args.v);
+  check_heads(op, "out", args.out, {args.q.dim(0), args.q.dim(1), args.v.dim(2)}, args.q.dtype());
+  check_per_query(op, "lse", args.lse, args.q);
+  dispatch(context, op, context.ops.attention_forward, args);
+}
+
+void attention_delta(OpContext& context, const AttentionDeltaArgs& args) {
+  constexpr std::string_view op = "attention_delta";
+  check_rank(op, "out", args.out, 3);
+  check_floating(op, "out", args.out);
+  check_dense_rows(op, "out", args.out);
+  check_heads(op, "d_out", args.d_out, args.out.shape(), args.out.dtype());
+  check_per_query(op, "delta", args.delta, args.out);
+  dispatch(context, op, context.ops.attention_delta, args);
+}
+
+void attention_backward(OpContext& context, const AttentionBackwardArgs& args) {
+  constexpr std::string_view op = "attention_backward";
+  check_inputs(op, args.problem, args.q, args.k, args.v);
+  check_heads(op, "d_out", args.d_out, {args.q.dim(0), args.q.dim(1), args.v.dim(2)},
+              args.q.dtype());
+  check_per_query(op, "lse", args.lse, args.q);
+  check_per_query(op, "delta", args.delta, args.q);
+  const auto check_gradient = [&](std::string_view argument, const Tensor& tensor,
+                                  const Tensor& of) {
+    check_shape(op, argument, tensor, of.shape());
+    check_dtype(op, argument, tensor, {accumulator_dtype(of.dtype())});
+    check_contiguous(op, argument, tensor);
+  };
+  check_gradient("dq", args.dq, args.q);
+  check_gradient("dk", args.dk, args.k);
+  check_gradient("dv", args.dv, args.v);
+  dispatch(context, op, context.ops.attention_backward, args);
+}
+
+void attention_merge(OpContext& context, const AttentionMergeArgs& args) {
+  constexpr std::string_view op = "attention_merge";
+  check_rank(op, "out", args.out, 3);
+  check_floating(op, "out", args.out);
+  check_dense_rows(op, "out", args.out);
+  check_heads(op, "other_out", args.other_out, args.out.shape(), args.out.dtype());
+  check_per_query(op, "lse", args.lse, args.out);
+  check_per_query(op, "other_lse", args.other_lse, args.out);
+  dispatch(context, op, context.ops.attention_merge, args);
+}
+
+}  // namespace viaduct

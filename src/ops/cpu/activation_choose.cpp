@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "ops/cpu/activation_rows.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+const ActivationKernels& kernels(const Choice& choice) {
+  return choice.variant == kAvx2Variant ? avx2::activation_kernels : avx512::activation_kernels;
+}
+
+/// Operations of one element, an exponential counted as 12.
+double flops_of(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return 36;
+    case ActivationKind::gelu_tanh:
+      return 22;
+    case ActivationKind::quick_gelu:
+    case ActivationKind::silu:
+      return 16;
+    case ActivationKind::relu:
+      return 1;
+    case ActivationKind::squared_relu:
+      return 2;
+  }
+  return 0;
+}
+
+constexpr int64_t kTaskElements = 16384;
+
+/// Runs `f(begin, end)` over runs of rows whose borders depend on the shape alone.
+template <class F>
+void for_row_runs(OpContext& context, int64_t rows, int64_t width, F&& f) {
+  const int64_t step = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, width));
+  context.device.pool().run((rows + step - 1) / step, [&](int64_t task, int) {
+    f(task * step, std::min(rows, (task + 1) * step));
+  });
+}
+
+template <CpuIsa isa>
+Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
+  Choice choice = vector_choice("activation_forward", isa, args.in.dtype());
+  const auto elements = static_cast<double>(args.out.elements());
+  count_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 1 : 0)));
+  choice.cost.bytes_read = bytes_of(args.in);
+  choice.cost.bytes_written = bytes_of(args.out);
+  return choice;
+}
+
+void launch_forward(OpContext& context, const Choice& choice, const ActivationForwardArgs& args,
+                    void*) {
+  if (choice.variant == kReferenceVariant) return reference::activation_forward(args);
+  ActivationRows rows{args.kind,         args.gated,         args.out.dim(1),
+                      row_view(args.in), row_view(args.out), {}};
+  for_row_runs(context, args.in.dim(0), args.in.dim(1),
+               [&](int64_t begin, int64_t end) { kernels(choice).forward(rows, begin, end); });
+}
+
+template <CpuIsa isa>
+Choice choose_backward(const ActivationBackwardArgs& args, const Traits&) {
+  Choice choice = vector_choice("activation_backward", isa, args.in.dtype());
+  const auto elements = static_cast<double>(args.d_out.elements());
+  count_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 8 : 6)));
+  choice.cost.bytes_read = bytes_of(args.in) + bytes_of(args.d_out);
+  choice.cost.bytes_written = bytes_of(args.d_in);
+  return choice;
+}
+
+void launch_backward(OpContext& context, const Choice& choice, const ActivationBackwardArgs& args,
+                     void*) {
+  if (choice.variant == kReferenceVariant) return reference::activation_backward(args);
+  ActivationRows rows{args.kind,         args.gated,           args.d_out.dim(1),
+                      row_view(args.in), row_view(args.d_out), row_view(args.d_in)};
+  for_row_runs(context, args.in.dim(0), args.in.dim(1),
+               [&](int64_t begin, int64_t end) { kernels(choice).backward(rows, begin, end); });
+}
+
+template <CpuIsa isa>
+void fill(OpTable& table) {
+  table.activation_forward = {choose_forward<isa>, launch_forward};
+  table.activation_backward = {choose_backward<isa>, launch_backward};
+}
+
+}  // namespace
+
+void add_activation(OpTable& table, CpuIsa isa) {
+  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,30 @@
+#pragma once
+// What the activation kernels of an instruction set take and offer.
+
+#include "ops/activation.h"
+#include "ops/cpu/vector_choice.h"
+
+namespace viaduct::cpu {
+
+struct ActivationRows {
+  ActivationKind kind = ActivationKind::silu;
+  bool gated = true;
+  int64_t width = 0;  // F
+  RowView in, out;    // backward: in = the saved input, out = d_out, d_in = what is written
+  RowView d_in;
+};
+
+/// Rows [begin, end).
+struct ActivationKernels {
+  void (*forward)(const ActivationRows& rows, int64_t begin, int64_t end);
+  void (*backward)(const ActivationRows& rows, int64_t begin, int64_t end);
+};
+
+namespace avx2 {
+extern const ActivationKernels activation_kernels;
+}
+namespace avx512 {
+extern const ActivationKernels activation_kernels;
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,1 @@
+#include "ops/cpu/attention_kernels.h"

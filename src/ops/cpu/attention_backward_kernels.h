@@ -1,0 +1,117 @@
+// Part of attention_kernels.h: the backward over a run of keys, and delta.
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+/// Scores and d_probabilities [keys][kRows] become probabilities (times dropout) and d_scores.
+inline void backward_block(const AttentionHead& head, const RowBlock& rows, const float* lse,
+                           const float* delta, int64_t begin, int64_t count, float* scores,
+                           float* gradients, const float* keep) {
+  const bool capped = head.softcap > 0, masked = !rows.sees_all(begin, begin + count);
+  const Vec cap = set1(head.softcap), inverse_cap = set1(capped ? 1.0f / head.softcap : 0.0f);
+  const Borders borders(rows, begin, count);
+  for (int64_t r = 0; r < rows.padded; r += kLanes) {
+    const Vec lse_r = load(lse + r), delta_r = load(delta + r);
+    for (int64_t j = 0; j < count; ++j) {
+      const int64_t at = j * kRows + r;
+      Vec s = load(scores + at), slope = set1(1.0f);
+      if (capped) {
+        const Vec t = tanh(mul(s, inverse_cap));
+        slope = fnma(t, t, slope);
+        s = mul(cap, t);
+      }
+      Vec p = exp(sub(s, lse_r));
+      if (masked) p = borders.choose(r, j, p, zero());
+      Vec d = load(gradients + at);
+      Vec used = p;
+      if (keep != nullptr) {
+        d = mul(d, load(keep + at));
+        used = mul(p, load(keep + at));
+      }
+      store(scores + at, used);
+      d = mul(p, sub(d, delta_r));
+      store(gradients + at, capped ? mul(d, slope) : d);
+    }
+  }
+}
+
+template <class T>
+void backward_keys(const AttentionHead& head, int64_t first_key, int64_t end_key, float* scratch) {
+  const int64_t width = head.width, value_width = head.value_width;
+  float* q_t = scratch;                          // [D][kRows]
+  float* d_out_t = q_t + kRows * width;          // [Dv][kRows]
+  float* q = d_out_t + kRows * value_width;      // [kRows][D], times scale
+  float* d_out = q + kRows * width;              // [kRows][Dv]
+  float* dq = d_out + kRows * value_width;       // [D][kRows]
+  float* keys = dq + kRows * width;              // [kKeys][D]
+  float* values = keys + kKeys * width;          // [kKeys][Dv]
+  float* scores = values + kKeys * value_width;  // [kKeys][kRows]
+  float* gradients = scores + kKeys * kRows;     // [kKeys][kRows]
+  float* keep = gradients + kKeys * kRows;       // [kKeys][kRows]
+  float lse[kRows], delta[kRows];
+  for (int64_t row = 0; row < head.rows(); row += kRows) {
+    const RowBlock rows(head, row);
+    const int64_t begin_key = larger_of(first_key, rows.begin() / kKeys * kKeys);
+    const int64_t last_key = smaller(end_key, rows.end());
+    if (begin_key >= last_key) continue;
+    pack_rows<T>(head, rows, head.q, head.q_token, head.q_head, width, head.scale, q, true, q_t);
+    pack_rows<T>(head, rows, head.d_out, head.out_token, head.out_head, value_width, 1.0f, d_out,
+                 true, d_out_t);
+    for (int64_t r = 0; r < rows.padded; ++r) {
+      // Rows that saw no key, and the padding, get probability e^−inf = 0.
+      lse[r] = __builtin_inff();
+      delta[r] = 0;
+      if (r >= rows.count) continue;
+      const int64_t at = rows.member(head, r) * head.lse_head + rows.query(head, r);
+      if (head.lse[at] != -__builtin_inff()) {
+        lse[r] = head.lse[at];
+        delta[r] = head.delta[at];
+      }
+    }
+    for (int64_t i = 0; i < kRows * width; ++i) dq[i] = 0;
+    for (int64_t begin = begin_key; begin < last_key; begin += kKeys) {
+      const int64_t count = smaller(kKeys, last_key - begin);
+      widen_keys<T>(head.k, head.k_token, begin, count, width, keys);
+      widen_keys<T>(head.v, head.v_token, begin, count, value_width, values);
+      block_product<false>(count, rows.padded, width, keys, width, q_t, kRows, scores, kRows,
+                           false);
+      block_product<false>(count, rows.padded, value_width, values, value_width, d_out_t, kRows,
+                           gradients, kRows, false);
+      if (head.dropout > 0) draw_dropout(head, rows, begin, count, keep);
+      backward_block(head, rows, lse, delta, begin, count, scores, gradients,
+                     head.dropout > 0 ? keep : nullptr);
+      block_product<false>(count, value_width, rows.count, scores, kRows, d_out, value_width,
+                           head.dv + begin * head.dv_token, head.dv_token, true);
+      block_product<false>(count, width, rows.count, gradients, kRows, q, width,
+                           head.dk + begin * head.dk_token, head.dk_token, true);
+      block_product<true>(width, rows.padded, count, keys, width, gradients, kRows, dq, kRows,
+                          true);
+    }
+    for (int64_t r = 0; r < rows.count; ++r) {
+      float* to =
+          head.dq + rows.query(head, r) * head.dq_token + rows.member(head, r) * head.dq_head;
+      for (int64_t i = 0; i < width; ++i) to[i] += head.scale * dq[i * kRows + r];
+    }
+  }
+}
+
+template <class T>
+void delta_tokens(const AttentionRows& rows, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t n = 0; n < rows.heads; ++n) {
+      const T* a = static_cast<const T*>(rows.out) + t * rows.out_token + n * rows.out_head;
+      const T* b = static_cast<const T*>(rows.other) + t * rows.other_token + n * rows.other_head;
+      Vec total = zero();
+      int64_t i = 0;
+      for (; i + kLanes <= rows.width; i += kLanes) total = fma(load(a + i), load(b + i), total);
+      if (i < rows.width) {
+        const Mask k = first(rows.width - i);
+        total = fma(load(a + i, k), load(b + i, k), total);
+      }
+      rows.per_query[n * rows.tokens + t] = sum(total);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct::cpu::VIADUCT_ISA

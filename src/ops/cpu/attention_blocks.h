@@ -1,0 +1,88 @@
+#pragma once
+// What the attention kernels of an instruction set take and offer.
+//
+// The *rows* of a key-value head are the (query, query head) pairs that share it, query by query: G
+// = N / K heads of a query lie next to each other, so grouped heads share every loaded key. Scores
+// are kept transposed, keys down and rows across the vector lanes: maxima and sums of a softmax
+// are then plain vector operations, and keys and values are read as scalars, without packing.
+
+#include "ops/cpu/vector_choice.h"
+
+namespace viaduct::cpu {
+
+inline constexpr int64_t kAttentionRows = 64;  // rows of a block
+inline constexpr int64_t kAttentionKeys = 64;  // keys of a block
+
+/// One (document, key-value head): pointers at its first query, first key and the first query head
+/// of the group; strides in elements.
+struct AttentionHead {
+  DType dtype = DType::f32;
+  int64_t queries = 0, keys = 0, group = 1;
+  int64_t width = 0, value_width = 0;  // D, Dv
+  const void* q = nullptr;
+  const void* k = nullptr;
+  const void* v = nullptr;
+  int64_t q_token = 0, q_head = 0, k_token = 0, v_token = 0;
+  bool causal = true;
+  int64_t window = 0, diagonal = 0;
+  float scale = 1, softcap = 0;
+  float dropout = 0;
+  uint64_t dropout_key = 0;
+  const int64_t* query_index = nullptr;  // at the first query
+  int64_t first_head = 0;                // global number of the group's first query head
+
+  // Outputs of the forward, inputs of the backward. lse and delta: [head of the group][query].
+  void* out = nullptr;
+  const void* d_out = nullptr;
+  int64_t out_token = 0, out_head = 0;
+  float* lse = nullptr;
+  const float* delta = nullptr;
+  int64_t lse_head = 0;
+
+  // Gradients, added to.
+  float* dq = nullptr;
+  float* dk = nullptr;
+  float* dv = nullptr;
+  int64_t dq_token = 0, dq_head = 0, dk_token = 0, dv_token = 0;
+
+  int64_t rows() const { return queries * group; }
+};
+
+/// Rows of q, d_out, out as (token, head): delta and merge.
+struct AttentionRows {
+  DType dtype = DType::f32;
+  int64_t tokens = 0, heads = 0, width = 0;
+  void* out = nullptr;
+  const void* other = nullptr;  // d_out, or the other part's output
+  int64_t out_token = 0, out_head = 0, other_token = 0, other_head = 0;
+  float* per_query = nullptr;  // [N, Tq]: delta, or the merged lse
+  const float* other_lse = nullptr;
+};
+
+struct AttentionKernels {
+  /// Rows [row, row + kAttentionRows) of a head.
+  void (*forward)(const AttentionHead& head, int64_t row, float* scratch);
+  /// All rows against the keys [begin, end).
+  void (*backward)(const AttentionHead& head, int64_t begin, int64_t end, float* scratch);
+  void (*delta)(const AttentionRows& rows, int64_t begin_token, int64_t end_token);
+  void (*merge)(const AttentionRows& rows, int64_t begin_token, int64_t end_token);
+};
+
+/// Floats of scratch that `forward` and `backward` need.
+inline int64_t attention_forward_scratch(int64_t width, int64_t value_width) {
+  return kAttentionRows * (width + value_width) + kAttentionKeys * (width + value_width) +
+         kAttentionKeys * kAttentionRows + 8 * kAttentionRows + width + value_width;
+}
+inline int64_t attention_backward_scratch(int64_t width, int64_t value_width) {
+  return kAttentionRows * (3 * width + 2 * value_width) + kAttentionKeys * (width + value_width) +
+         3 * kAttentionKeys * kAttentionRows + 8 * kAttentionRows;
+}
+
+namespace avx2 {
+extern const AttentionKernels attention_kernels;
+}
+namespace avx512 {
+extern const AttentionKernels attention_kernels;
+}
+
+}  // namespace viaduct::cpu

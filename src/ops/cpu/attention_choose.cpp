@@ -1,0 +1,335 @@
+#include <algorithm>
+#include <atomic>
+#include <vector>
+
+#include "base/error.h"
+#include "ops/cpu/attention_blocks.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+const AttentionKernels& kernels(const Choice& choice) {
+  return choice.variant == kAvx2Variant ? avx2::attention_kernels : avx512::attention_kernels;
+}
+
+Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
+  Choice choice = vector_choice(op, isa, dtype);
+  if (choice.variant == kAvx2Variant) choice.kernel = "flash_avx2";
+  if (choice.variant == kAvx512Variant) choice.kernel = "flash_avx512";
+  return choice;
+}
+
+// Scratch is per slot, not per thread: a slot takes blocks until none is left, so `choose` knows
+// the bytes without knowing the threads. More threads than this find no work.
+constexpr int64_t kSlots = 64;
+
+int64_t round_up(int64_t value, int64_t multiple) {
+  return (value + multiple - 1) / multiple * multiple;
+}
+
+int64_t documents(const AttentionProblem& problem) {
+  return problem.q_offsets.dim(0) - 1;
+}
+
+/// (Query, key) pairs of one head that see each other, estimated from the longest runs.
+double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
+  const auto tokens = static_cast<double>(q.dim(0));
+  const auto keys = static_cast<double>(problem.max_keys > 0 ? problem.max_keys : k.dim(0));
+  const auto queries =
+      static_cast<double>(problem.max_queries > 0 ? problem.max_queries : q.dim(0));
+  // Query i of the last `queries` positions sees keys − queries + i + 1 keys, on average:
+  double seen = problem.causal ? std::max(1.0, keys - (std::min(queries, keys) - 1) / 2) : keys;
+  if (problem.window > 0) seen = std::min(seen, static_cast<double>(problem.window));
+  return tokens * seen;
+}
+
+int64_t forward_slots(const AttentionForwardArgs& args) {
+  const int64_t rows = args.q.dim(0) * args.q.dim(1);
+  return std::min(kSlots, rows / kAttentionRows + documents(args.problem) * args.k.dim(1) + 1);
+}
+
+int64_t forward_floats(const AttentionForwardArgs& args) {
+  return round_up(attention_forward_scratch(args.q.dim(2), args.v.dim(2)), 16);
+}
+
+template <CpuIsa isa>
+Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
+  Choice choice = flash_choice("attention_forward", isa, args.q.dtype());
+  const double pairs =
+      visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
+  count_flops(choice, args.q.dtype(),
+              2 * pairs * static_cast<double>(args.q.dim(2) + args.v.dim(2)));
+  choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v);
+  choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
+  if (choice.variant != kReferenceVariant) {
+    choice.workspace_bytes = forward_slots(args) * forward_floats(args) * 4;
+  }
+  return choice;
+}
+
+/// Offsets of the documents, checked against the tokens that there are.
+void check_offsets(std::string_view op, std::string_view name, const Tensor& offsets,
+                   int64_t tokens) {
+  const auto* at = offsets.data<int32_t>();
+  const int64_t last = offsets.dim(0) - 1;
+  VIADUCT_CHECK(ShapeError, at[0] == 0 && at[last] == tokens,
+                "{}: {}: expected to run from 0 to {}, found {} to {}", op, name, tokens, at[0],
+                at[last]);
+  for (int64_t d = 0; d < last; ++d) {
+    VIADUCT_CHECK(ShapeError, at[d] <= at[d + 1],
+                  "{}: {}: expected ascending offsets, found {} before {} at {}", op, name, at[d],
+                  at[d + 1], d);
+  }
+}
+
+const void* at(const Tensor& x, int64_t token, int64_t head) {
+  return static_cast<const char*>(x.raw()) +
+         (token * x.stride(0) + head * x.stride(1)) * dtype_bytes(x.dtype());
+}
+
+/// The inputs of key-value head `kv_head` of document `d`.
+AttentionHead head_of(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
+                      const Tensor& v, const Tensor& lse, int64_t d, int64_t kv_head) {
+  const auto* q_offsets = problem.q_offsets.data<int32_t>();
+  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
+  AttentionHead head;
+  head.dtype = q.dtype();
+  head.queries = q_offsets[d + 1] - q_offsets[d];
+  head.keys = kv_offsets[d + 1] - kv_offsets[d];
+  head.group = q.dim(1) / k.dim(1);
+  head.width = q.dim(2);
+  head.value_width = v.dim(2);
+  const int64_t token = q_offsets[d], first = kv_head * head.group;
+  head.q = at(q, token, first);
+  head.k = at(k, kv_offsets[d], kv_head);
+  head.v = at(v, kv_offsets[d], kv_head);
+  head.q_token = q.stride(0);
+  head.q_head = q.stride(1);
+  head.k_token = k.stride(0);
+  head.v_token = v.stride(0);
+  head.causal = problem.causal;
+  head.window = problem.window;
+  head.diagonal = problem.diagonal ? problem.diagonal.data<int32_t>()[d] : 0;
+  head.scale = static_cast<float>(problem.scale);
+  head.softcap = static_cast<float>(problem.softcap);
+  head.dropout = static_cast<float>(problem.dropout);
+  if (problem.dropout > 0) {
+    head.dropout_key = philox_key(problem.dropout_key);
+    head.query_index = problem.query_index.data<int64_t>() + token;
+    head.first_head = problem.first_head + first;
+  }
+  head.lse = lse.data<float>() + first * q.dim(0) + token;
+  head.lse_head = q.dim(0);
+  return head;
+}
+
+/// Runs `f(task, scratch)` for every task on the slots of the workspace.
+template <class F>
+void run_on_slots(OpContext& context, int64_t tasks, int64_t slots, int64_t floats, void* workspace,
+                  F&& f) {
+  std::atomic<int64_t> next{0};
+  context.device.pool().run(std::min(tasks, slots), [&](int64_t slot, int) {
+    float* scratch = static_cast<float*>(workspace) + slot * floats;
+    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
+      f(task, scratch);
+    }
+  });
+}
+
+void launch_forward(OpContext& context, const Choice& choice, const AttentionForwardArgs& args,
+                    void* workspace) {
+  const AttentionProblem& problem = args.problem;
+  check_offsets("attention_forward", "q_offsets", problem.q_offsets, args.q.dim(0));
+  check_offsets("attention_forward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
+  if (choice.variant == kReferenceVariant) return reference::attention_forward(args);
+  struct Block {
+    int64_t document, row;
+  };
+  std::vector<Block> blocks;
+  const auto* offsets = problem.q_offsets.data<int32_t>();
+  const int64_t group = args.q.dim(1) / args.k.dim(1), kv_heads = args.k.dim(1);
+  for (int64_t d = documents(problem) - 1; d >= 0; --d) {
+    // The last rows see the most keys: they come first, so that no thread starts one at the end.
+    const int64_t rows = (offsets[d + 1] - offsets[d]) * group;
+    for (int64_t row = round_up(rows, kAttentionRows) - kAttentionRows; row >= 0;
+         row -= kAttentionRows) {
+      blocks.push_back({d, row});
+    }
+  }
+  run_on_slots(context, static_cast<int64_t>(blocks.size()) * kv_heads, forward_slots(args),
+               forward_floats(args), workspace, [&](int64_t task, float* scratch) {
+                 const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
+                 const int64_t kv_head = task % kv_heads;
+                 AttentionHead head =
+                     head_of(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
+                 head.out =
+                     const_cast<void*>(at(args.out, offsets[block.document], kv_head * group));
+                 head.out_token = args.out.stride(0);
+                 head.out_head = args.out.stride(1);
+                 kernels(choice).forward(head, block.row, scratch);
+               });
+}
+
+/// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
+/// with its own share of dq, so that few heads still fill the threads. From shapes alone.
+struct BackwardCut {
+  int64_t chunks, slots, floats, dq_floats;
+  explicit BackwardCut(const AttentionBackwardArgs& args) {
+    const int64_t heads = std::max<int64_t>(1, documents(args.problem) * args.k.dim(1));
+    chunks = std::clamp<int64_t>(16 / heads, 1, 4);
+    if (args.problem.max_keys > 0) {
+      chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
+    }
+    slots = std::min(kSlots, heads * chunks);
+    floats = round_up(attention_backward_scratch(args.q.dim(2), args.v.dim(2)), 16);
+    dq_floats = round_up(args.q.elements(), 16);
+  }
+};
+
+template <CpuIsa isa>
+Choice choose_backward(const AttentionBackwardArgs& args, const Traits&) {
+  Choice choice = flash_choice("attention_backward", isa, args.q.dtype());
+  const double pairs =
+      visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
+  count_flops(choice, args.q.dtype(),
+              2 * pairs * static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)));
+  choice.cost.bytes_written = bytes_of(args.dq) + bytes_of(args.dk) + bytes_of(args.dv);
+  choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) +
+                           bytes_of(args.d_out) + bytes_of(args.lse) + bytes_of(args.delta) +
+                           choice.cost.bytes_written;
+  if (choice.variant != kReferenceVariant) {
+    const BackwardCut cut(args);
+    choice.workspace_bytes = (cut.slots * cut.floats + (cut.chunks - 1) * cut.dq_floats) * 4;
+    choice.launches = cut.chunks > 1 ? 2 : 1;
+  }
+  return choice;
+}
+
+void launch_backward(OpContext& context, const Choice& choice, const AttentionBackwardArgs& args,
+                     void* workspace) {
+  const AttentionProblem& problem = args.problem;
+  check_offsets("attention_backward", "q_offsets", problem.q_offsets, args.q.dim(0));
+  check_offsets("attention_backward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
+  if (choice.variant == kReferenceVariant) return reference::attention_backward(args);
+  const BackwardCut cut(args);
+  const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
+  const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
+  const int64_t dq_token = args.q.dim(1) * width;
+  const auto* q_offsets = problem.q_offsets.data<int32_t>();
+  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
+  float* shares = static_cast<float*>(workspace) + cut.slots * cut.floats;
+  const int64_t tasks = documents(problem) * kv_heads * cut.chunks;
+  run_on_slots(context, tasks, cut.slots, cut.floats, workspace, [&](int64_t task, float* scratch) {
+    const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
+    const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
+    AttentionHead head = head_of(problem, args.q, args.k, args.v, args.lse, d, kv_head);
+    head.d_out = at(args.d_out, token, kv_head * group);
+    head.out_token = args.d_out.stride(0);
+    head.out_head = args.d_out.stride(1);
+    head.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
+    head.dq_token = dq_token;
+    head.dq_head = width;
+    head.dk_token = kv_heads * width;
+    head.dv_token = kv_heads * value_width;
+    float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
+    head.dq = dq + token * dq_token + kv_head * group * width;
+    head.dk = args.dk.data<float>() + kv_offsets[d] * head.dk_token + kv_head * width;
+    head.dv = args.dv.data<float>() + kv_offsets[d] * head.dv_token + kv_head * value_width;
+    if (chunk > 0) {
+      for (int64_t i = 0; i < head.queries; ++i) {
+        std::fill_n(head.dq + i * dq_token, group * width, 0.0f);
+      }
+    }
+    const int64_t step = round_up((head.keys + cut.chunks - 1) / cut.chunks, kAttentionKeys);
+    const int64_t begin = chunk * step, end = std::min(head.keys, begin + step);
+    if (begin < end) kernels(choice).backward(head, begin, end, scratch);
+  });
+  if (cut.chunks == 1) return;
+  constexpr int64_t kRun = 16384;
+  const int64_t elements = args.q.elements();
+  context.device.pool().run((elements + kRun - 1) / kRun, [&](int64_t run, int) {
+    float* dq = args.dq.data<float>();
+    for (int64_t i = run * kRun, end = std::min(elements, i + kRun); i < end; ++i) {
+      float sum = shares[i];
+      for (int64_t c = 1; c < cut.chunks - 1; ++c) sum += shares[c * cut.dq_floats + i];
+      dq[i] += sum;
+    }
+  });
+}
+
+AttentionRows rows_of(const Tensor& out, const Tensor& other, const Tensor& per_query) {
+  AttentionRows rows;
+  rows.dtype = out.dtype();
+  rows.tokens = out.dim(0);
+  rows.heads = out.dim(1);
+  rows.width = out.dim(2);
+  rows.out = out.raw();
+  rows.other = other.raw();
+  rows.out_token = out.stride(0);
+  rows.out_head = out.stride(1);
+  rows.other_token = other.stride(0);
+  rows.other_head = other.stride(1);
+  rows.per_query = per_query.data<float>();
+  return rows;
+}
+
+/// Runs `f(begin, end)` over runs of tokens whose borders depend on the shape alone.
+template <class F>
+void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
+  const int64_t tokens = out.dim(0);
+  const int64_t elements = std::max<int64_t>(1, out.dim(1) * out.dim(2));
+  const int64_t step = std::max<int64_t>(1, 16384 / elements);
+  context.device.pool().run((tokens + step - 1) / step, [&](int64_t task, int) {
+    f(task * step, std::min(tokens, (task + 1) * step));
+  });
+}
+
+template <CpuIsa isa>
+Choice choose_delta(const AttentionDeltaArgs& args, const Traits&) {
+  Choice choice = vector_choice("attention_delta", isa, args.out.dtype());
+  count_flops(choice, args.out.dtype(), 2.0 * static_cast<double>(args.out.elements()));
+  choice.cost.bytes_read = bytes_of(args.out) + bytes_of(args.d_out);
+  choice.cost.bytes_written = bytes_of(args.delta);
+  return choice;
+}
+
+void launch_delta(OpContext& context, const Choice& choice, const AttentionDeltaArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::attention_delta(args);
+  const AttentionRows rows = rows_of(args.out, args.d_out, args.delta);
+  for_token_runs(context, args.out,
+                 [&](int64_t begin, int64_t end) { kernels(choice).delta(rows, begin, end); });
+}
+
+template <CpuIsa isa>
+Choice choose_merge(const AttentionMergeArgs& args, const Traits&) {
+  Choice choice = vector_choice("attention_merge", isa, args.out.dtype());
+  count_flops(choice, args.out.dtype(), 3.0 * static_cast<double>(args.out.elements()));
+  choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
+  choice.cost.bytes_read = 2 * choice.cost.bytes_written;
+  return choice;
+}
+
+void launch_merge(OpContext& context, const Choice& choice, const AttentionMergeArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::attention_merge(args);
+  AttentionRows rows = rows_of(args.out, args.other_out, args.lse);
+  rows.other_lse = args.other_lse.data<float>();
+  for_token_runs(context, args.out,
+                 [&](int64_t begin, int64_t end) { kernels(choice).merge(rows, begin, end); });
+}
+
+template <CpuIsa isa>
+void fill(OpTable& table) {
+  table.attention_forward = {choose_forward<isa>, launch_forward};
+  table.attention_delta = {choose_delta<isa>, launch_delta};
+  table.attention_backward = {choose_backward<isa>, launch_backward};
+  table.attention_merge = {choose_merge<isa>, launch_merge};
+}
+
+}  // namespace
+
+void add_attention(OpTable& table, CpuIsa isa) {
+  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+}
+
+}  // namespace viaduct::cpu

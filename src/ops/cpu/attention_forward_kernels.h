@@ -1,0 +1,130 @@
+// Part of attention_kernels.h: the forward over one block of rows, and the merge of two outputs.
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+/// Running softmax of a block of rows.
+struct Running {
+  float largest[kRows], total[kRows], shrink[kRows];
+};
+
+/// Turns scores [keys][kRows] into exp(score − largest so far) and updates the running softmax:
+/// shrink is what earlier exponentials have to be multiplied by. Returns whether one is not 1.
+inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64_t begin,
+                          int64_t count, float* scores, Running& running) {
+  const Vec hidden = set1(-__builtin_inff());
+  const bool capped = head.softcap > 0, masked = !rows.sees_all(begin, begin + count);
+  const Vec cap = set1(head.softcap), inverse_cap = set1(capped ? 1.0f / head.softcap : 0.0f);
+  const Borders borders(rows, begin, count);
+  for (int64_t r = 0; r < rows.padded; r += kLanes) {
+    const Vec before = load(running.largest + r);
+    Vec most = before;
+    for (int64_t j = 0; j < count; ++j) {
+      Vec s = load(scores + j * kRows + r);
+      if (capped) s = mul(cap, tanh(mul(s, inverse_cap)));
+      if (masked) s = borders.choose(r, j, s, hidden);
+      if (capped || masked) store(scores + j * kRows + r, s);
+      most = maximum(most, s);
+    }
+    // While a row has seen no key, exponentials are taken from a finite number: e^−inf = 0.
+    const Vec base = maximum(set1(-3.0e38f), most);
+    Vec total = zero();
+    for (int64_t j = 0; j < count; ++j) {
+      const Vec p = exp(sub(load(scores + j * kRows + r), base));
+      store(scores + j * kRows + r, p);
+      total = add(total, p);
+    }
+    const Vec shrink = exp(sub(before, base));
+    store(running.total + r, fma(load(running.total + r), shrink, total));
+    store(running.largest + r, most);
+    store(running.shrink + r, shrink);
+  }
+  bool changed = false;
+  for (int64_t r = 0; r < rows.padded; ++r) changed |= running.shrink[r] != 1.0f;
+  return changed;
+}
+
+template <class T>
+void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
+  const RowBlock rows(head, row);
+  const int64_t width = head.width, value_width = head.value_width;
+  float* q = scratch;                            // [D][kRows]
+  float* out = q + kRows * width;                // [Dv][kRows]
+  float* keys = out + kRows * value_width;       // [kKeys][D]
+  float* values = keys + kKeys * width;          // [kKeys][Dv]
+  float* scores = values + kKeys * value_width;  // [kKeys][kRows]
+  float* line = scores + kKeys * kRows;          // one row of q or out
+  pack_rows<T>(head, rows, head.q, head.q_token, head.q_head, width, head.scale, line, false, q);
+  for (int64_t i = 0; i < kRows * value_width; ++i) out[i] = 0;
+  Running running;
+  for (int64_t r = 0; r < kRows; ++r) {
+    running.largest[r] = -__builtin_inff();
+    running.total[r] = 0;
+  }
+  alignas(64) float keep[kKeys * kRows];
+  for (int64_t begin = rows.begin() / kKeys * kKeys; begin < rows.end(); begin += kKeys) {
+    const int64_t count = smaller(kKeys, rows.end() - begin);
+    widen_keys<T>(head.k, head.k_token, begin, count, width, keys);
+    widen_keys<T>(head.v, head.v_token, begin, count, value_width, values);
+    block_product<false>(count, rows.padded, width, keys, width, q, kRows, scores, kRows, false);
+    if (softmax_block(head, rows, begin, count, scores, running)) {
+      for (int64_t i = 0; i < value_width; ++i) {
+        for (int64_t r = 0; r < rows.padded; r += kLanes) {
+          float* o = out + i * kRows + r;
+          store(o, mul(load(o), load(running.shrink + r)));
+        }
+      }
+    }
+    if (head.dropout > 0) {
+      draw_dropout(head, rows, begin, count, keep);
+      for (int64_t j = 0; j < count; ++j) {
+        for (int64_t r = 0; r < rows.padded; r += kLanes) {
+          float* s = scores + j * kRows + r;
+          store(s, mul(load(s), load(keep + j * kRows + r)));
+        }
+      }
+    }
+    block_product<true>(value_width, rows.padded, count, values, value_width, scores, kRows, out,
+                        kRows, true);
+  }
+  for (int64_t r = 0; r < rows.count; ++r) {
+    const int64_t query = rows.query(head, r), member = rows.member(head, r);
+    const float total = running.total[r];
+    // Not "total > 0": a NaN has to come through.
+    const float inverse = total == 0 ? 0.0f : 1.0f / total;
+    for (int64_t i = 0; i < value_width; ++i) line[i] = out[i * kRows + r] * inverse;
+    narrow(line, value_width,
+           static_cast<T*>(head.out) + query * head.out_token + member * head.out_head);
+    head.lse[member * head.lse_head + query] =
+        total == 0 ? -__builtin_inff() : running.largest[r] + ::logf(total);
+  }
+}
+
+template <class T>
+void merge_tokens(const AttentionRows& rows, int64_t begin, int64_t end) {
+  for (int64_t t = begin; t < end; ++t) {
+    for (int64_t n = 0; n < rows.heads; ++n) {
+      float& lse = rows.per_query[n * rows.tokens + t];
+      const float other = rows.other_lse[n * rows.tokens + t];
+      const float largest = lse < other ? other : lse;
+      if (largest == -__builtin_inff()) continue;
+      const float a = ::expf(lse - largest), b = ::expf(other - largest);
+      const Vec keep = set1(a / (a + b)), take = set1(b / (a + b));
+      T* out = static_cast<T*>(rows.out) + t * rows.out_token + n * rows.out_head;
+      const T* add_out =
+          static_cast<const T*>(rows.other) + t * rows.other_token + n * rows.other_head;
+      int64_t i = 0;
+      for (; i + kLanes <= rows.width; i += kLanes) {
+        store(out + i, fma(load(add_out + i), take, mul(load(out + i), keep)));
+      }
+      if (i < rows.width) {
+        const Mask k = first(rows.width - i);
+        store(out + i, fma(load(add_out + i, k), take, mul(load(out + i, k), keep)), k);
+      }
+      lse = largest + ::logf(a + b);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct::cpu::VIADUCT_ISA

@@ -1,0 +1,186 @@
+// Kernels of attention, compiled per instruction set: what forward and backward share, and the
+// table.
+
+#include <math.h>
+
+#include "base/philox.h"
+#include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/block_product.h"
+#include "ops/cpu/simd.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+constexpr int64_t kRows = kAttentionRows;
+constexpr int64_t kKeys = kAttentionKeys;
+
+inline int64_t smaller(int64_t a, int64_t b) {
+  return a < b ? a : b;
+}
+inline int64_t larger_of(int64_t a, int64_t b) {
+  return a > b ? a : b;
+}
+
+/// to[i] = factor · from[i] in f32.
+template <class T>
+inline void widen(const T* from, float factor, int64_t size, float* to) {
+  const Vec f = set1(factor);
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) store(to + i, mul(f, load(from + i)));
+  if (i < size) {
+    const Mask k = first(size - i);
+    store(to + i, mul(f, load(from + i, k)), k);
+  }
+}
+
+template <class T>
+inline void narrow(const float* from, int64_t size, T* to) {
+  int64_t i = 0;
+  for (; i + kLanes <= size; i += kLanes) store(to + i, load(from + i));
+  if (i < size) {
+    const Mask k = first(size - i);
+    store(to + i, load(from + i, k), k);
+  }
+}
+
+/// A block of rows of a head and what it may see.
+struct RowBlock {
+  int64_t row, count, padded;                // padded: whole vectors
+  int64_t first_key[kRows], end_key[kRows];  // row r sees keys [first_key, end_key)
+
+  RowBlock(const AttentionHead& head, int64_t begin)
+      : row(begin), count(smaller(kRows, head.rows() - begin)) {
+    padded = (count + kLanes - 1) / kLanes * kLanes;
+    for (int64_t r = 0; r < padded; ++r) {
+      const int64_t i = (row + smaller(r, count - 1)) / head.group;
+      const int64_t center = i + head.diagonal;
+      first_key[r] = head.window > 0 ? larger_of(0, center - head.window + 1) : 0;
+      end_key[r] = head.causal ? smaller(head.keys, center + 1) : head.keys;
+    }
+  }
+  // Both borders rise with the row.
+  int64_t begin() const { return first_key[0]; }
+  int64_t end() const { return end_key[count - 1]; }
+  /// Whether every row sees all of the keys [begin, end).
+  bool sees_all(int64_t begin, int64_t end) const {
+    return first_key[count - 1] <= begin && end <= end_key[0];
+  }
+  int64_t query(const AttentionHead& head, int64_t r) const { return (row + r) / head.group; }
+  int64_t member(const AttentionHead& head, int64_t r) const { return (row + r) % head.group; }
+};
+
+/// Borders of a block of keys for a vector of rows, counted from the block's first key.
+struct Borders {
+  float low[kRows], high[kRows];  // row r sees j iff low ≤ j < high
+
+  Borders(const RowBlock& rows, int64_t begin, int64_t count) {
+    for (int64_t r = 0; r < rows.padded; ++r) {
+      low[r] = static_cast<float>(smaller(larger_of(rows.first_key[r] - begin, 0), count));
+      high[r] = static_cast<float>(smaller(larger_of(rows.end_key[r] - begin, 0), count));
+    }
+  }
+  /// `seen` where row r + lane sees key j, else `hidden`.
+  Vec choose(int64_t r, int64_t j, Vec seen, Vec hidden) const {
+    const Vec key = set1(static_cast<float>(j));
+    return select(less(key, load(low + r)), hidden,
+                  select(less(key, load(high + r)), seen, hidden));
+  }
+};
+
+/// Rows of q or d_out, times `factor`: natural [row][width] if wanted, and transposed
+/// [width][kRows] with zeros in the padding.
+template <class T>
+void pack_rows(const AttentionHead& head, const RowBlock& rows, const void* from, int64_t token,
+               int64_t member, int64_t width, float factor, float* natural, bool keep_natural,
+               float* transposed) {
+  const T* data = static_cast<const T*>(from);
+  for (int64_t r = 0; r < rows.count; ++r) {
+    float* line = keep_natural ? natural + r * width : natural;
+    widen(data + rows.query(head, r) * token + rows.member(head, r) * member, factor, width, line);
+    for (int64_t i = 0; i < width; ++i) transposed[i * kRows + r] = line[i];
+  }
+  for (int64_t r = rows.count; r < rows.padded; ++r) {
+    for (int64_t i = 0; i < width; ++i) transposed[i * kRows + r] = 0;
+  }
+}
+
+template <class T>
+void widen_keys(const void* from, int64_t token, int64_t begin, int64_t count, int64_t width,
+                float* to) {
+  const T* data = static_cast<const T*>(from) + begin * token;
+  for (int64_t j = 0; j < count; ++j) widen(data + j * token, 1.0f, width, to + j * width);
+}
+
+/// keep[j][r] = 0 or 1 / (1 − p) for the keys from `begin`.
+void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin, int64_t count,
+                  float* keep) {
+  const float kept = 1.0f / (1.0f - head.dropout);
+  for (int64_t r = 0; r < rows.padded; ++r) {
+    const int64_t row = smaller(r, rows.count - 1);
+    const auto low = static_cast<uint64_t>(head.query_index[rows.query(head, row)]);
+    const auto high = static_cast<uint64_t>(head.first_head + rows.member(head, row)) << 32;
+    for (int64_t j = 0; j < count; ++j) {
+      const auto bits = philox4x32(head.dropout_key, low, high | static_cast<uint64_t>(begin + j));
+      keep[j * kRows + r] = uniform_open(bits[0]) >= head.dropout ? kept : 0.0f;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct::cpu::VIADUCT_ISA
+
+#include "ops/cpu/attention_backward_kernels.h"
+#include "ops/cpu/attention_forward_kernels.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+void delta(const AttentionRows& rows, int64_t begin, int64_t end) {
+  switch (rows.dtype) {
+    case DType::bf16:
+      return delta_tokens<bfloat16>(rows, begin, end);
+    case DType::f16:
+      return delta_tokens<float16>(rows, begin, end);
+    default:
+      return delta_tokens<float>(rows, begin, end);
+  }
+}
+
+void merge(const AttentionRows& rows, int64_t begin, int64_t end) {
+  switch (rows.dtype) {
+    case DType::bf16:
+      return merge_tokens<bfloat16>(rows, begin, end);
+    case DType::f16:
+      return merge_tokens<float16>(rows, begin, end);
+    default:
+      return merge_tokens<float>(rows, begin, end);
+  }
+}
+
+void forward(const AttentionHead& head, int64_t row, float* scratch) {
+  switch (head.dtype) {
+    case DType::bf16:
+      return forward_rows<bfloat16>(head, row, scratch);
+    case DType::f16:
+      return forward_rows<float16>(head, row, scratch);
+    default:
+      return forward_rows<float>(head, row, scratch);
+  }
+}
+
+void backward(const AttentionHead& head, int64_t begin, int64_t end, float* scratch) {
+  switch (head.dtype) {
+    case DType::bf16:
+      return backward_keys<bfloat16>(head, begin, end, scratch);
+    case DType::f16:
+      return backward_keys<float16>(head, begin, end, scratch);
+    default:
+      return backward_keys<float>(head, begin, end, scratch);
+  }
+}
+
+}  // namespace
+
+const AttentionKernels attention_kernels{forward, backward, delta, merge};
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

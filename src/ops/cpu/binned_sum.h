@@ -1,0 +1,42 @@
+#pragma once
+// The state of a reproducible sum (Demmel and Nguyen 2013). Fixed bins of 40 bits cover the number
+// line; every value is cut at the borders of the three bins from that of the largest value down,
+// and each bin holds the exact integer sum of its pieces, in units of its lowest bit. Which pieces
+// a value has depends on the value alone, so neither order nor grouping can change a bin.
+//
+// Slots of the state: 0: 0 for the empty sum, else number of the top bin + 1; 1–6: the sums of the
+// bins from the top down, each as (high, low) with sum = high · 2^40 + low, −2^39 ≤ low < 2^39;
+// 7: 1 if a value was not finite.
+
+#include <cstdint>
+
+namespace viaduct::cpu {
+
+inline constexpr int kBinBits = 40;
+inline constexpr int kBins = 3;
+/// Exponent of the lowest bit of bin 0.
+inline constexpr int kLowestExponent = -1000;
+
+/// Sums of up to three neighbouring bins.
+struct BinnedSum {
+  int top = -1;            // −1: empty
+  __int128 bins[kBins]{};  // from the top down
+  bool finite = true;
+
+  void add(const BinnedSum& other);
+};
+
+/// The bin whose pieces a value with largest magnitude `x` (finite, > 0) starts in: the lowest with
+/// |x| < 2^(39 + exponent of its lowest bit).
+int top_bin(double x);
+/// Exponent of the lowest bit of a bin.
+inline int bin_exponent(int bin) {
+  return kLowestExponent + bin * kBinBits;
+}
+
+BinnedSum read_sum(const double* state);
+void write_sum(const BinnedSum& sum, double* state);
+/// The value, rounded a few times in FP64; NaN if a value was not finite.
+double value_of(const BinnedSum& sum);
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,129 @@
+#include <algorithm>
+
+#include "ops/cpu/norm_rows.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+int64_t rows_of(const Tensor& x) {
+  return x.elements() / x.dim(-1);
+}
+
+const NormKernels& kernels(const Choice& choice) {
+  return choice.variant == kAvx2Variant ? avx2::norm_kernels : avx512::norm_kernels;
+}
+
+/// Rows of a task that fills about this many elements, whatever the number of threads.
+constexpr int64_t kTaskElements = 16384;
+
+/// Row blocks whose shares of d_weight are summed apart: borders depend on the shape alone.
+struct RowBlocks {
+  int64_t rows_per_block, blocks, stride;  // stride: floats between the shares of two blocks
+  explicit RowBlocks(const Tensor& x) {
+    const int64_t rows = rows_of(x);
+    rows_per_block = std::max<int64_t>({16, kTaskElements / x.dim(-1), (rows + 63) / 64});
+    blocks = (rows + rows_per_block - 1) / rows_per_block;
+    stride = (x.dim(-1) + 15) / 16 * 16;
+  }
+};
+
+template <CpuIsa isa>
+Choice choose_forward(const NormForwardArgs& args, const Traits&) {
+  Choice choice = vector_choice("norm_forward", isa, args.x.dtype());
+  const auto elements = static_cast<double>(args.x.elements());
+  count_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
+  choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.bias);
+  choice.cost.bytes_written = bytes_of(args.y) + bytes_of(args.mean) + bytes_of(args.rstd);
+  return choice;
+}
+
+void launch_forward(OpContext& context, const Choice& choice, const NormForwardArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::norm_forward(args);
+  NormRows rows;
+  rows.layer_norm = args.kind == NormKind::layer_norm;
+  rows.width = args.x.dim(-1);
+  rows.x = row_view(args.x);
+  rows.y = row_view(args.y);
+  rows.weight = args.weight.raw();
+  rows.weight_f32 = args.weight.dtype() == DType::f32;
+  rows.bias = args.bias ? args.bias.raw() : nullptr;
+  rows.bias_f32 = args.bias.dtype() == DType::f32;
+  rows.mean = args.mean ? args.mean.data<float>() : nullptr;
+  rows.rstd = args.rstd ? args.rstd.data<float>() : nullptr;
+  rows.eps = static_cast<float>(args.eps);
+  rows.weight_offset = static_cast<float>(args.weight_offset);
+  const int64_t count = rows_of(args.x);
+  const int64_t step = std::max<int64_t>(1, kTaskElements / rows.width);
+  context.device.pool().run((count + step - 1) / step, [&](int64_t task, int) {
+    kernels(choice).forward(rows, task * step, std::min(count, (task + 1) * step));
+  });
+}
+
+template <CpuIsa isa>
+Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
+  Choice choice = vector_choice("norm_backward", isa, args.x.dtype());
+  const auto elements = static_cast<double>(args.x.elements());
+  count_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 14 : 12));
+  choice.cost.bytes_read = bytes_of(args.dy) + bytes_of(args.x) + bytes_of(args.weight) +
+                           bytes_of(args.mean) + bytes_of(args.rstd) + bytes_of(args.dx_add) +
+                           bytes_of(args.d_weight) + bytes_of(args.d_bias);
+  choice.cost.bytes_written = bytes_of(args.dx) + bytes_of(args.d_weight) + bytes_of(args.d_bias);
+  if (choice.variant != kReferenceVariant) {
+    const RowBlocks blocks(args.x);
+    choice.workspace_bytes = blocks.blocks * blocks.stride * (args.d_bias ? 2 : 1) * 4;
+    choice.launches = 2;
+  }
+  return choice;
+}
+
+void launch_backward(OpContext& context, const Choice& choice, const NormBackwardArgs& args,
+                     void* workspace) {
+  if (choice.variant == kReferenceVariant) return reference::norm_backward(args);
+  NormRows rows;
+  rows.layer_norm = args.kind == NormKind::layer_norm;
+  rows.width = args.x.dim(-1);
+  rows.x = row_view(args.x);
+  rows.dy = row_view(args.dy);
+  rows.dx_add = row_view(args.dx_add);
+  rows.dx = row_view(args.dx);
+  rows.weight = args.weight.raw();
+  rows.weight_f32 = args.weight.dtype() == DType::f32;
+  rows.mean = rows.layer_norm ? args.mean.data<float>() : nullptr;
+  rows.rstd = args.rstd.data<float>();
+  rows.weight_offset = static_cast<float>(args.weight_offset);
+  const int64_t count = rows_of(args.x);
+  const RowBlocks blocks(args.x);
+  auto* d_weight = static_cast<float*>(workspace);
+  float* d_bias = args.d_bias ? d_weight + blocks.blocks * blocks.stride : nullptr;
+  ThreadPool& pool = context.device.pool();
+  pool.run(blocks.blocks, [&](int64_t b, int) {
+    kernels(choice).backward(
+        rows, b * blocks.rows_per_block, std::min(count, (b + 1) * blocks.rows_per_block),
+        d_weight + b * blocks.stride, d_bias != nullptr ? d_bias + b * blocks.stride : nullptr);
+  });
+  constexpr int64_t kColumns = 256;
+  pool.run((rows.width + kColumns - 1) / kColumns, [&](int64_t task, int) {
+    const int64_t begin = task * kColumns, end = std::min(rows.width, begin + kColumns);
+    kernels(choice).add_partials(d_weight, blocks.blocks, blocks.stride,
+                                 args.d_weight.data<float>(), begin, end);
+    if (d_bias != nullptr) {
+      kernels(choice).add_partials(d_bias, blocks.blocks, blocks.stride, args.d_bias.data<float>(),
+                                   begin, end);
+    }
+  });
+}
+
+template <CpuIsa isa>
+void fill(OpTable& table) {
+  table.norm_forward = {choose_forward<isa>, launch_forward};
+  table.norm_backward = {choose_backward<isa>, launch_backward};
+}
+
+}  // namespace
+
+void add_norm(OpTable& table, CpuIsa isa) {
+  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,203 @@
+// Kernels of layer norm and RMS norm, compiled per instruction set.
+
+#include "ops/cpu/norm_rows.h"
+#include "ops/cpu/simd.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+/// Weights of the dtype of x or f32, a vector at a time.
+template <class T>
+struct Scale {
+  const void* data;
+  bool f32;
+  Vec at(int64_t i) const {
+    return f32 ? load(static_cast<const float*>(data) + i) : load(static_cast<const T*>(data) + i);
+  }
+  Vec at(int64_t i, Mask m) const {
+    return f32 ? load(static_cast<const float*>(data) + i, m)
+               : load(static_cast<const T*>(data) + i, m);
+  }
+};
+
+/// Calls f(i, mask-or-nothing) for every vector of a row; the last, partial one gets a mask.
+template <class Full, class Partial>
+inline void for_vectors(int64_t width, Full&& full, Partial&& partial) {
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) full(i);
+  if (i < width) partial(i, first(width - i));
+}
+
+template <class T>
+float mean_of(const T* x, int64_t width) {
+  Vec a = zero(), b = zero();
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
+    a = add(a, load(x + i));
+    b = add(b, load(x + i + kLanes));
+  }
+  for (; i + kLanes <= width; i += kLanes) a = add(a, load(x + i));
+  if (i < width) b = add(b, load(x + i, first(width - i)));
+  return sum(add(a, b)) / static_cast<float>(width);
+}
+
+/// Mean of (x − mean)².
+template <class T>
+float mean_square(const T* x, int64_t width, float mean) {
+  const Vec m = set1(mean);
+  Vec a = zero(), b = zero();
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
+    const Vec u = sub(load(x + i), m), v = sub(load(x + i + kLanes), m);
+    a = fma(u, u, a);
+    b = fma(v, v, b);
+  }
+  for (; i + kLanes <= width; i += kLanes) {
+    const Vec u = sub(load(x + i), m);
+    a = fma(u, u, a);
+  }
+  if (i < width) {
+    const Mask rest = first(width - i);
+    const Vec u = select(rest, sub(load(x + i, rest), m), zero());
+    b = fma(u, u, b);
+  }
+  return sum(add(a, b)) / static_cast<float>(width);
+}
+
+template <class T>
+void forward_rows(const NormRows& rows, int64_t begin, int64_t end) {
+  const int64_t width = rows.width;
+  const Scale<T> weight{rows.weight, rows.weight_f32}, bias{rows.bias, rows.bias_f32};
+  const Vec offset = set1(rows.weight_offset);
+  for (int64_t r = begin; r < end; ++r) {
+    const T* x = reinterpret_cast<const T*>(rows.x.row(r));
+    T* y = reinterpret_cast<T*>(rows.y.row(r));
+    const float mean = rows.layer_norm ? mean_of(x, width) : 0.0f;
+    const float rstd = 1.0f / __builtin_sqrtf(mean_square(x, width, mean) + rows.eps);
+    if (rows.mean != nullptr) rows.mean[r] = mean;
+    if (rows.rstd != nullptr) rows.rstd[r] = rstd;
+    const Vec m = set1(mean), s = set1(rstd);
+    if (rows.bias != nullptr) {
+      for_vectors(
+          width,
+          [&](int64_t i) {
+            const Vec x_hat = mul(sub(load(x + i), m), s);
+            store(y + i, fma(x_hat, add(weight.at(i), offset), bias.at(i)));
+          },
+          [&](int64_t i, Mask k) {
+            const Vec x_hat = mul(sub(load(x + i, k), m), s);
+            store(y + i, fma(x_hat, add(weight.at(i, k), offset), bias.at(i, k)), k);
+          });
+    } else {
+      for_vectors(
+          width,
+          [&](int64_t i) {
+            const Vec x_hat = mul(sub(load(x + i), m), s);
+            store(y + i, mul(x_hat, add(weight.at(i), offset)));
+          },
+          [&](int64_t i, Mask k) {
+            const Vec x_hat = mul(sub(load(x + i, k), m), s);
+            store(y + i, mul(x_hat, add(weight.at(i, k), offset)), k);
+          });
+    }
+  }
+}
+
+template <class T>
+void backward_rows(const NormRows& rows, int64_t begin, int64_t end, float* d_weight,
+                   float* d_bias) {
+  const int64_t width = rows.width;
+  const Scale<T> weight{rows.weight, rows.weight_f32};
+  const Vec offset = set1(rows.weight_offset);
+  for (int64_t i = 0; i < width; ++i) d_weight[i] = 0;
+  if (d_bias != nullptr) {
+    for (int64_t i = 0; i < width; ++i) d_bias[i] = 0;
+  }
+  for (int64_t r = begin; r < end; ++r) {
+    const T* x = reinterpret_cast<const T*>(rows.x.row(r));
+    const T* dy = reinterpret_cast<const T*>(rows.dy.row(r));
+    const T* more =
+        rows.dx_add.data != nullptr ? reinterpret_cast<const T*>(rows.dx_add.row(r)) : nullptr;
+    T* dx = reinterpret_cast<T*>(rows.dx.row(r));
+    const Vec m = set1(rows.mean != nullptr ? rows.mean[r] : 0.0f), s = set1(rows.rstd[r]);
+    // g = dy · w: its mean, and its projection on x̂.
+    Vec total = zero(), along = zero();
+    const auto gather = [&](Vec x_i, Vec dy_i, Vec w_i) {
+      const Vec g = mul(dy_i, add(w_i, offset));
+      total = add(total, g);
+      along = fma(g, mul(sub(x_i, m), s), along);
+    };
+    for_vectors(
+        width, [&](int64_t i) { gather(load(x + i), load(dy + i), weight.at(i)); },
+        [&](int64_t i, Mask k) {  // lanes beyond the row have dy = 0
+          gather(load(x + i, k), load(dy + i, k), weight.at(i, k));
+        });
+    const float inverse = 1.0f / static_cast<float>(width);
+    const Vec mean_g = set1(rows.layer_norm ? sum(total) * inverse : 0.0f);
+    const Vec projection = set1(sum(along) * inverse);
+    const auto gradient = [&](Vec x_hat, Vec dy_i, Vec w_i) {
+      const Vec g = mul(dy_i, add(w_i, offset));
+      return mul(s, fnma(x_hat, projection, sub(g, mean_g)));
+    };
+    for_vectors(
+        width,
+        [&](int64_t i) {
+          const Vec dy_i = load(dy + i), x_hat = mul(sub(load(x + i), m), s);
+          store(d_weight + i, fma(dy_i, x_hat, load(d_weight + i)));
+          if (d_bias != nullptr) store(d_bias + i, add(load(d_bias + i), dy_i));
+          const Vec g = gradient(x_hat, dy_i, weight.at(i));
+          store(dx + i, more != nullptr ? add(load(more + i), g) : g);
+        },
+        [&](int64_t i, Mask k) {
+          const Vec dy_i = load(dy + i, k), x_hat = mul(sub(load(x + i, k), m), s);
+          store(d_weight + i, fma(dy_i, x_hat, load(d_weight + i, k)), k);
+          if (d_bias != nullptr) store(d_bias + i, add(load(d_bias + i, k), dy_i), k);
+          const Vec g = gradient(x_hat, dy_i, weight.at(i, k));
+          store(dx + i, more != nullptr ? add(load(more + i, k), g) : g, k);
+        });
+  }
+}
+
+void forward(const NormRows& rows, int64_t begin, int64_t end) {
+  switch (rows.x.dtype) {
+    case DType::bf16:
+      return forward_rows<bfloat16>(rows, begin, end);
+    case DType::f16:
+      return forward_rows<float16>(rows, begin, end);
+    default:
+      return forward_rows<float>(rows, begin, end);
+  }
+}
+
+void backward(const NormRows& rows, int64_t begin, int64_t end, float* d_weight, float* d_bias) {
+  switch (rows.x.dtype) {
+    case DType::bf16:
+      return backward_rows<bfloat16>(rows, begin, end, d_weight, d_bias);
+    case DType::f16:
+      return backward_rows<float16>(rows, begin, end, d_weight, d_bias);
+    default:
+      return backward_rows<float>(rows, begin, end, d_weight, d_bias);
+  }
+}
+
+void add_partials(const float* partial, int64_t blocks, int64_t stride, float* out, int64_t begin,
+                  int64_t end) {
+  for (int64_t i = begin; i < end; i += kLanes) {
+    if (i + kLanes <= end) {
+      Vec total = zero();
+      for (int64_t b = 0; b < blocks; ++b) total = add(total, load(partial + b * stride + i));
+      store(out + i, add(load(out + i), total));
+    } else {
+      const Mask k = first(end - i);
+      Vec total = zero();
+      for (int64_t b = 0; b < blocks; ++b) total = add(total, load(partial + b * stride + i, k));
+      store(out + i, add(load(out + i, k), total), k);
+    }
+  }
+}
+
+}  // namespace
+
+const NormKernels norm_kernels{forward, backward, add_partials};
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

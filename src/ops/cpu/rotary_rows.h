@@ -1,0 +1,28 @@
+#pragma once
+// What the rotary kernels of an instruction set take and offer.
+
+#include "ops/cpu/vector_choice.h"
+
+namespace viaduct::cpu {
+
+struct RotaryRows {
+  RowView x;  // rows are (token, head)
+  int64_t heads = 0, half = 0;
+  const int32_t* positions = nullptr;
+  const float* cos = nullptr;
+  const float* sin = nullptr;
+  bool inverse = false;
+};
+
+struct RotaryKernels {
+  void (*rotate)(const RotaryRows& rows, int64_t begin_token, int64_t end_token);
+};
+
+namespace avx2 {
+extern const RotaryKernels rotary_kernels;
+}
+namespace avx512 {
+extern const RotaryKernels rotary_kernels;
+}
+
+}  // namespace viaduct::cpu

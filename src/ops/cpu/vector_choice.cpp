@@ -1,0 +1,41 @@
+#include "ops/cpu/vector_choice.h"
+
+#include "base/error.h"
+
+namespace viaduct::cpu {
+
+Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype) {
+  VIADUCT_CHECK(DeviceError, is_floating(dtype),
+                "{}: the cpu has kernels for f32, bf16, f16 and f64, not for {}", op,
+                dtype_name(dtype));
+  Choice choice;
+  if (dtype == DType::f64) {
+    choice.kernel = "reference";
+    choice.variant = kReferenceVariant;
+  } else {
+    choice.variant = variant_of(isa);
+    choice.kernel = choice.variant == kAvx2Variant ? "avx2" : "avx512";
+  }
+  return choice;
+}
+
+void count_flops(Choice& choice, DType dtype, double flops) {
+  const FlopFormat format = dtype == DType::f64 ? FlopFormat::f64 : FlopFormat::f32;
+  choice.cost.flops[static_cast<size_t>(format)] += flops;
+}
+
+RowView row_view(const Tensor& tensor) {
+  RowView view;
+  if (!tensor.defined()) return view;
+  const int64_t size = dtype_bytes(tensor.dtype());
+  view.data = static_cast<char*>(tensor.raw());
+  view.dtype = tensor.dtype();
+  view.outer_stride = tensor.stride(0) * size;
+  if (tensor.rank() == 3) {
+    view.inner = tensor.dim(1);
+    view.inner_stride = tensor.stride(1) * size;
+  }
+  return view;
+}
+
+}  // namespace viaduct::cpu

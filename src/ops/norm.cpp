@@ -1,0 +1,83 @@
+#include "ops/norm.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+/// x, and what shares its shape and dtype.
+void check_rows(std::string_view op, std::string_view argument, const Tensor& tensor,
+                const Tensor& x) {
+  check_shape(op, argument, tensor, x.shape());
+  check_dtype(op, argument, tensor, {x.dtype()});
+  check_dense_rows(op, argument, tensor);
+}
+
+void check_input(std::string_view op, const Tensor& x) {
+  check_floating(op, "x", x);
+  VIADUCT_CHECK(ShapeError, x.rank() == 2 || x.rank() == 3,
+                "{}: x: expected [R, H] or [T, N, H], found {}", op, describe(x));
+  VIADUCT_CHECK(ShapeError, x.dim(-1) > 0, "{}: x: expected rows with elements, found {}", op,
+                describe(x));
+  check_dense_rows(op, "x", x);
+}
+
+void check_scale(std::string_view op, std::string_view argument, const Tensor& tensor,
+                 const Tensor& x) {
+  check_shape(op, argument, tensor, {x.dim(-1)});
+  check_dtype(op, argument, tensor, {x.dtype(), accumulator_dtype(x.dtype())});
+  check_contiguous(op, argument, tensor);
+}
+
+void check_statistic(std::string_view op, std::string_view argument, const Tensor& tensor,
+                     const Tensor& x) {
+  check_shape(op, argument, tensor, {x.elements() / x.dim(-1)});
+  check_dtype(op, argument, tensor, {accumulator_dtype(x.dtype())});
+  check_contiguous(op, argument, tensor);
+}
+
+}  // namespace
+
+void norm_forward(OpContext& context, const NormForwardArgs& args) {
+  constexpr std::string_view op = "norm_forward";
+  check_input(op, args.x);
+  check_rows(op, "y", args.y, args.x);
+  check_scale(op, "weight", args.weight, args.x);
+  const bool layer = args.kind == NormKind::layer_norm;
+  VIADUCT_CHECK(ShapeError, layer || !args.bias, "{}: bias: RMS norm has none, found {}", op,
+                describe(args.bias));
+  VIADUCT_CHECK(ShapeError, layer || !args.mean, "{}: mean: RMS norm has none, found {}", op,
+                describe(args.mean));
+  if (args.bias) check_scale(op, "bias", args.bias, args.x);
+  if (args.mean) check_statistic(op, "mean", args.mean, args.x);
+  if (args.rstd) check_statistic(op, "rstd", args.rstd, args.x);
+  dispatch(context, op, context.ops.norm_forward, args);
+}
+
+void norm_backward(OpContext& context, const NormBackwardArgs& args) {
+  constexpr std::string_view op = "norm_backward";
+  check_input(op, args.x);
+  check_rows(op, "dy", args.dy, args.x);
+  check_rows(op, "dx", args.dx, args.x);
+  if (args.dx_add) check_rows(op, "dx_add", args.dx_add, args.x);
+  check_scale(op, "weight", args.weight, args.x);
+  check_statistic(op, "rstd", args.rstd, args.x);
+  const bool layer = args.kind == NormKind::layer_norm;
+  if (layer) {
+    check_statistic(op, "mean", args.mean, args.x);
+  } else {
+    VIADUCT_CHECK(ShapeError, !args.d_bias, "{}: d_bias: RMS norm has no bias, found {}", op,
+                  describe(args.d_bias));
+  }
+  const auto check_gradient = [&](std::string_view argument, const Tensor& tensor) {
+    check_shape(op, argument, tensor, {args.x.dim(-1)});
+    check_dtype(op, argument, tensor, {accumulator_dtype(args.x.dtype())});
+    check_contiguous(op, argument, tensor);
+  };
+  check_gradient("d_weight", args.d_weight);
+  if (args.d_bias) check_gradient("d_bias", args.d_bias);
+  dispatch(context, op, context.ops.norm_backward, args);
+}
+
+}  // namespace viaduct
