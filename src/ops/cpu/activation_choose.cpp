@@ -7,7 +7,7 @@ namespace viaduct::cpu {
 namespace {
 
 const ActivationKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Variant ? avx2::activation_kernels : avx512::activation_kernels;
+  return choice.variant == kAvx2Kernel ? avx2::activation_kernels : avx512::activation_kernels;
 }
 
 /// Operations of one element, an exponential counted as 12.
@@ -43,7 +43,7 @@ template <CpuIsa isa>
 Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
   Choice choice = vector_choice("activation_forward", isa, args.in.dtype());
   const auto elements = static_cast<double>(args.out.elements());
-  count_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 1 : 0)));
+  add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 1 : 0)));
   choice.cost.bytes_read = bytes_of(args.in);
   choice.cost.bytes_written = bytes_of(args.out);
   return choice;
@@ -51,7 +51,7 @@ Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
 
 void launch_forward(OpContext& context, const Choice& choice, const ActivationForwardArgs& args,
                     void*) {
-  if (choice.variant == kReferenceVariant) return reference::activation_forward(args);
+  if (choice.variant == kReferenceKernel) return reference::activation_forward(args);
   ActivationRows rows{args.kind,         args.gated,         args.out.dim(1),
                       row_view(args.in), row_view(args.out), {}};
   for_row_runs(context, args.in.dim(0), args.in.dim(1),
@@ -62,7 +62,7 @@ template <CpuIsa isa>
 Choice choose_backward(const ActivationBackwardArgs& args, const Traits&) {
   Choice choice = vector_choice("activation_backward", isa, args.in.dtype());
   const auto elements = static_cast<double>(args.d_out.elements());
-  count_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 8 : 6)));
+  add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 8 : 6)));
   choice.cost.bytes_read = bytes_of(args.in) + bytes_of(args.d_out);
   choice.cost.bytes_written = bytes_of(args.d_in);
   return choice;
@@ -70,7 +70,7 @@ Choice choose_backward(const ActivationBackwardArgs& args, const Traits&) {
 
 void launch_backward(OpContext& context, const Choice& choice, const ActivationBackwardArgs& args,
                      void*) {
-  if (choice.variant == kReferenceVariant) return reference::activation_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::activation_backward(args);
   ActivationRows rows{args.kind,         args.gated,           args.d_out.dim(1),
                       row_view(args.in), row_view(args.d_out), row_view(args.d_in)};
   for_row_runs(context, args.in.dim(0), args.in.dim(1),

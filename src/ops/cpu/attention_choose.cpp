@@ -10,13 +10,13 @@ namespace viaduct::cpu {
 namespace {
 
 const AttentionKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Variant ? avx2::attention_kernels : avx512::attention_kernels;
+  return choice.variant == kAvx2Kernel ? avx2::attention_kernels : avx512::attention_kernels;
 }
 
 Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
   Choice choice = vector_choice(op, isa, dtype);
-  if (choice.variant == kAvx2Variant) choice.kernel = "flash_avx2";
-  if (choice.variant == kAvx512Variant) choice.kernel = "flash_avx512";
+  if (choice.variant == kAvx2Kernel) choice.kernel = "flash_avx2";
+  if (choice.variant == kAvx512Kernel) choice.kernel = "flash_avx512";
   return choice;
 }
 
@@ -58,11 +58,10 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
   Choice choice = flash_choice("attention_forward", isa, args.q.dtype());
   const double pairs =
       visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
-  count_flops(choice, args.q.dtype(),
-              2 * pairs * static_cast<double>(args.q.dim(2) + args.v.dim(2)));
+  add_flops(choice, args.q.dtype(), 2 * pairs * static_cast<double>(args.q.dim(2) + args.v.dim(2)));
   choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v);
   choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
-  if (choice.variant != kReferenceVariant) {
+  if (choice.variant != kReferenceKernel) {
     choice.workspace_bytes = forward_slots(args) * forward_floats(args) * 4;
   }
   return choice;
@@ -142,7 +141,7 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
   const AttentionProblem& problem = args.problem;
   check_offsets("attention_forward", "q_offsets", problem.q_offsets, args.q.dim(0));
   check_offsets("attention_forward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
-  if (choice.variant == kReferenceVariant) return reference::attention_forward(args);
+  if (choice.variant == kReferenceKernel) return reference::attention_forward(args);
   struct Block {
     int64_t document, row;
   };
@@ -192,13 +191,13 @@ Choice choose_backward(const AttentionBackwardArgs& args, const Traits&) {
   Choice choice = flash_choice("attention_backward", isa, args.q.dtype());
   const double pairs =
       visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
-  count_flops(choice, args.q.dtype(),
-              2 * pairs * static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)));
+  add_flops(choice, args.q.dtype(),
+            2 * pairs * static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)));
   choice.cost.bytes_written = bytes_of(args.dq) + bytes_of(args.dk) + bytes_of(args.dv);
   choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) +
                            bytes_of(args.d_out) + bytes_of(args.lse) + bytes_of(args.delta) +
                            choice.cost.bytes_written;
-  if (choice.variant != kReferenceVariant) {
+  if (choice.variant != kReferenceKernel) {
     const BackwardCut cut(args);
     choice.workspace_bytes = (cut.slots * cut.floats + (cut.chunks - 1) * cut.dq_floats) * 4;
     choice.launches = cut.chunks > 1 ? 2 : 1;
@@ -211,7 +210,7 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
   const AttentionProblem& problem = args.problem;
   check_offsets("attention_backward", "q_offsets", problem.q_offsets, args.q.dim(0));
   check_offsets("attention_backward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
-  if (choice.variant == kReferenceVariant) return reference::attention_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::attention_backward(args);
   const BackwardCut cut(args);
   const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
   const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
@@ -288,14 +287,14 @@ void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
 template <CpuIsa isa>
 Choice choose_delta(const AttentionDeltaArgs& args, const Traits&) {
   Choice choice = vector_choice("attention_delta", isa, args.out.dtype());
-  count_flops(choice, args.out.dtype(), 2.0 * static_cast<double>(args.out.elements()));
+  add_flops(choice, args.out.dtype(), 2.0 * static_cast<double>(args.out.elements()));
   choice.cost.bytes_read = bytes_of(args.out) + bytes_of(args.d_out);
   choice.cost.bytes_written = bytes_of(args.delta);
   return choice;
 }
 
 void launch_delta(OpContext& context, const Choice& choice, const AttentionDeltaArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::attention_delta(args);
+  if (choice.variant == kReferenceKernel) return reference::attention_delta(args);
   const AttentionRows rows = rows_of(args.out, args.d_out, args.delta);
   for_token_runs(context, args.out,
                  [&](int64_t begin, int64_t end) { kernels(choice).delta(rows, begin, end); });
@@ -304,14 +303,14 @@ void launch_delta(OpContext& context, const Choice& choice, const AttentionDelta
 template <CpuIsa isa>
 Choice choose_merge(const AttentionMergeArgs& args, const Traits&) {
   Choice choice = vector_choice("attention_merge", isa, args.out.dtype());
-  count_flops(choice, args.out.dtype(), 3.0 * static_cast<double>(args.out.elements()));
+  add_flops(choice, args.out.dtype(), 3.0 * static_cast<double>(args.out.elements()));
   choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
   choice.cost.bytes_read = 2 * choice.cost.bytes_written;
   return choice;
 }
 
 void launch_merge(OpContext& context, const Choice& choice, const AttentionMergeArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::attention_merge(args);
+  if (choice.variant == kReferenceKernel) return reference::attention_merge(args);
   AttentionRows rows = rows_of(args.out, args.other_out, args.lse);
   rows.other_lse = args.other_lse.data<float>();
   for_token_runs(context, args.out,

@@ -11,7 +11,7 @@ int64_t rows_of(const Tensor& x) {
 }
 
 const NormKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Variant ? avx2::norm_kernels : avx512::norm_kernels;
+  return choice.variant == kAvx2Kernel ? avx2::norm_kernels : avx512::norm_kernels;
 }
 
 /// Rows of a task that fills about this many elements, whatever the number of threads.
@@ -32,14 +32,14 @@ template <CpuIsa isa>
 Choice choose_forward(const NormForwardArgs& args, const Traits&) {
   Choice choice = vector_choice("norm_forward", isa, args.x.dtype());
   const auto elements = static_cast<double>(args.x.elements());
-  count_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
+  add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
   choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.bias);
   choice.cost.bytes_written = bytes_of(args.y) + bytes_of(args.mean) + bytes_of(args.rstd);
   return choice;
 }
 
 void launch_forward(OpContext& context, const Choice& choice, const NormForwardArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::norm_forward(args);
+  if (choice.variant == kReferenceKernel) return reference::norm_forward(args);
   NormRows rows;
   rows.layer_norm = args.kind == NormKind::layer_norm;
   rows.width = args.x.dim(-1);
@@ -64,12 +64,12 @@ template <CpuIsa isa>
 Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
   Choice choice = vector_choice("norm_backward", isa, args.x.dtype());
   const auto elements = static_cast<double>(args.x.elements());
-  count_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 14 : 12));
+  add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 14 : 12));
   choice.cost.bytes_read = bytes_of(args.dy) + bytes_of(args.x) + bytes_of(args.weight) +
                            bytes_of(args.mean) + bytes_of(args.rstd) + bytes_of(args.dx_add) +
                            bytes_of(args.d_weight) + bytes_of(args.d_bias);
   choice.cost.bytes_written = bytes_of(args.dx) + bytes_of(args.d_weight) + bytes_of(args.d_bias);
-  if (choice.variant != kReferenceVariant) {
+  if (choice.variant != kReferenceKernel) {
     const RowBlocks blocks(args.x);
     choice.workspace_bytes = blocks.blocks * blocks.stride * (args.d_bias ? 2 : 1) * 4;
     choice.launches = 2;
@@ -79,7 +79,7 @@ Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
 
 void launch_backward(OpContext& context, const Choice& choice, const NormBackwardArgs& args,
                      void* workspace) {
-  if (choice.variant == kReferenceVariant) return reference::norm_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::norm_backward(args);
   NormRows rows;
   rows.layer_norm = args.kind == NormKind::layer_norm;
   rows.width = args.x.dim(-1);

@@ -10,7 +10,7 @@ namespace viaduct::cpu {
 namespace {
 
 const OptimizerKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Variant ? avx2::optimizer_kernels : avx512::optimizer_kernels;
+  return choice.variant == kAvx2Kernel ? avx2::optimizer_kernels : avx512::optimizer_kernels;
 }
 
 constexpr int64_t kSumTask = 16 * kSumBlock;
@@ -26,7 +26,7 @@ Choice choose_sum(const ReproducibleSumArgs& args, const Traits&) {
                 "reproducible_sum: the cpu has kernels for f32 and f64, not for {}",
                 dtype_name(args.x.dtype()));
   Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
-  count_flops(choice, DType::f64, 15.0 * static_cast<double>(args.x.elements()));
+  add_flops(choice, DType::f64, 15.0 * static_cast<double>(args.x.elements()));
   choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.state);
   choice.cost.bytes_written = bytes_of(args.state);
   choice.workspace_bytes = tasks_of(args.x.elements(), kSumTask) * kReproducibleSumSize * 8;
@@ -112,9 +112,9 @@ Choice choose_adamw(const AdamWArgs& args, const Traits&) {
   Choice choice = vector_choice("adamw", isa, args.master.dtype());
   VIADUCT_CHECK(
       DeviceError,
-      choice.variant == kReferenceVariant || !args.weight || args.weight.dtype() != DType::f64,
+      choice.variant == kReferenceKernel || !args.weight || args.weight.dtype() != DType::f64,
       "adamw: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
-  count_flops(choice, args.master.dtype(), 14.0 * static_cast<double>(args.master.elements()));
+  add_flops(choice, args.master.dtype(), 14.0 * static_cast<double>(args.master.elements()));
   const int64_t state = bytes_of(args.master) + bytes_of(args.first) + bytes_of(args.second);
   choice.cost.bytes_read = state + bytes_of(args.gradient) + bytes_of(args.scalars);
   choice.cost.bytes_written = state + bytes_of(args.weight);
@@ -122,7 +122,7 @@ Choice choose_adamw(const AdamWArgs& args, const Traits&) {
 }
 
 void launch_adamw(OpContext& context, const Choice& choice, const AdamWArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::adamw(args);
+  if (choice.variant == kReferenceKernel) return reference::adamw(args);
   const auto* scalars = args.scalars.data<double>();
   const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
   if (scalar(StepScalar::skip) != 0) return;

@@ -11,7 +11,7 @@ template <CpuIsa isa>
 Choice choose(const RotaryArgs& args, const Traits&) {
   Choice choice = vector_choice("rotary", isa, args.x.dtype());
   const int64_t pairs = args.x.dim(0) * args.x.dim(1) * args.cos.dim(1);
-  count_flops(choice, args.x.dtype(), 6.0 * static_cast<double>(pairs));
+  add_flops(choice, args.x.dtype(), 6.0 * static_cast<double>(pairs));
   const int64_t rotated = 2 * pairs * dtype_bytes(args.x.dtype());
   choice.cost.bytes_read = rotated + bytes_of(args.positions) +
                            2 * args.x.dim(0) * args.cos.dim(1) * dtype_bytes(args.cos.dtype());
@@ -26,9 +26,9 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
     VIADUCT_CHECK(ShapeError, positions[t] >= 0 && positions[t] < limit,
                   "rotary: positions[{}]: expected [0, {}), found {}", t, limit, positions[t]);
   }
-  if (choice.variant == kReferenceVariant) return reference::rotary(args);
+  if (choice.variant == kReferenceKernel) return reference::rotary(args);
   const RotaryKernels& kernels =
-      choice.variant == kAvx2Variant ? avx2::rotary_kernels : avx512::rotary_kernels;
+      choice.variant == kAvx2Kernel ? avx2::rotary_kernels : avx512::rotary_kernels;
   const RotaryRows rows{row_view(args.x),       args.x.dim(1),          args.cos.dim(1), positions,
                         args.cos.data<float>(), args.sin.data<float>(), args.inverse};
   const int64_t elements = std::max<int64_t>(1, args.x.dim(1) * args.x.dim(2));

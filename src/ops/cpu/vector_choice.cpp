@@ -11,17 +11,12 @@ Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype) {
   Choice choice;
   if (dtype == DType::f64) {
     choice.kernel = "reference";
-    choice.variant = kReferenceVariant;
+    choice.variant = kReferenceKernel;
   } else {
     choice.variant = variant_of(isa);
-    choice.kernel = choice.variant == kAvx2Variant ? "avx2" : "avx512";
+    choice.kernel = choice.variant == kAvx2Kernel ? "avx2" : "avx512";
   }
   return choice;
-}
-
-void count_flops(Choice& choice, DType dtype, double flops) {
-  const FlopFormat format = dtype == DType::f64 ? FlopFormat::f64 : FlopFormat::f32;
-  choice.cost.flops[static_cast<size_t>(format)] += flops;
 }
 
 RowView row_view(const Tensor& tensor) {

@@ -1,28 +1,21 @@
 #pragma once
 // What the `choose` halves of vectorized families share: the kernel by dtype and instruction set.
 
+#include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 
 namespace viaduct::cpu {
 
 /// Choice::variant of families whose kernels are compiled once per instruction set.
-enum Variant : int { kReferenceVariant, kAvx2Variant, kAvx512Variant };
+enum Variant : int { kReferenceKernel, kAvx2Kernel, kAvx512Kernel };
 
 /// The variant of `isa`; AMX machines run the AVX-512 kernels of families without matrix products.
 inline constexpr Variant variant_of(CpuIsa isa) {
-  return isa == CpuIsa::avx2 ? kAvx2Variant : kAvx512Variant;
+  return isa == CpuIsa::avx2 ? kAvx2Kernel : kAvx512Kernel;
 }
 
 /// Kernel "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError otherwise.
 Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype);
-
-/// Adds `flops` to the cost in the format that the kernel of `dtype` computes in.
-void count_flops(Choice& choice, DType dtype, double flops);
-
-/// Bytes of the elements seen, 0 for an undefined tensor.
-inline int64_t bytes_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.bytes() : 0;
-}
 
 /// Rows of a tensor [R, H] or [T, N, H] with strided outer dims, for kernels.
 struct RowView {

@@ -1,0 +1,84 @@
+#pragma once
+// Attention problems that the tests of attention share: several documents, strided inputs, and the
+// FP64 reference beside them.
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "ops/attention.h"
+#include "ops/reference/reference.h"
+#include "support/op_testing.h"
+
+namespace viaduct::test {
+
+struct AttentionCase {
+  std::string name;
+  std::vector<int64_t> q_offsets{0, 37}, kv_offsets{0, 37};
+  std::vector<int64_t> diagonal;  // empty: none
+  int64_t heads = 2, kv_heads = 2, width = 16, value_width = 16;
+  bool causal = true;
+  int64_t window = 0;
+  double softcap = 0, dropout = 0;
+  int64_t first_head = 0;
+  int64_t gap = 0;  // unused elements after every head, so that rows are strided
+  double size = 1;  // inputs are uniform in [−size, size]
+
+  int64_t queries() const { return q_offsets.back(); }
+  int64_t keys() const { return kv_offsets.back(); }
+};
+
+/// All tensors of a case in one dtype.
+struct AttentionData {
+  AttentionProblem problem;
+  Tensor q, k, v, out, lse, d_out, delta, dq, dk, dv;
+
+  AttentionData(const AttentionCase& c, DType dtype, uint64_t seed = 1) {
+    problem.q_offsets = integers(DType::i32, c.q_offsets);
+    problem.kv_offsets = integers(DType::i32, c.kv_offsets);
+    if (!c.diagonal.empty()) problem.diagonal = integers(DType::i32, c.diagonal);
+    problem.causal = c.causal;
+    problem.window = c.window;
+    problem.scale = 1 / std::sqrt(static_cast<double>(c.width));
+    problem.softcap = c.softcap;
+    problem.dropout = c.dropout;
+    problem.dropout_key = {17, 4711};
+    problem.first_head = c.first_head;
+    if (c.dropout > 0) {
+      std::vector<int64_t> index;
+      for (int64_t t = 0; t < c.queries(); ++t) index.push_back((int64_t{1} << 33) + 3 * t);
+      problem.query_index = integers(DType::i64, index);
+    }
+    const DType sums = dtype == DType::f64 ? DType::f64 : DType::f32;
+    q = random_strided(dtype, {c.queries(), c.heads, c.width}, c.gap, seed, c.size);
+    k = random_strided(dtype, {c.keys(), c.kv_heads, c.width}, c.gap, seed + 1, c.size);
+    v = random_strided(dtype, {c.keys(), c.kv_heads, c.value_width}, c.gap, seed + 2, c.size);
+    out = strided_zeros(dtype, {c.queries(), c.heads, c.value_width}, c.gap);
+    d_out = random_strided(dtype, {c.queries(), c.heads, c.value_width}, c.gap, seed + 3, c.size);
+    lse = host_tensor(sums, {c.heads, c.queries()});
+    delta = host_tensor(sums, {c.heads, c.queries()});
+    // Not zero: gradients are added to.
+    dq = random_tensor(sums, {c.queries(), c.heads, c.width}, seed + 4);
+    dk = random_tensor(sums, {c.keys(), c.kv_heads, c.width}, seed + 5);
+    dv = random_tensor(sums, {c.keys(), c.kv_heads, c.value_width}, seed + 6);
+  }
+
+  AttentionForwardArgs forward() const { return {problem, q, k, v, out, lse}; }
+  AttentionBackwardArgs backward() const {
+    return {problem, q, k, v, d_out, lse, delta, dq, dk, dv};
+  }
+
+  /// The same values in FP64.
+  AttentionData in_f64() const {
+    AttentionData copy = *this;
+    for (Tensor AttentionData::*member :
+         {&AttentionData::q, &AttentionData::k, &AttentionData::v, &AttentionData::out,
+          &AttentionData::lse, &AttentionData::d_out, &AttentionData::delta, &AttentionData::dq,
+          &AttentionData::dk, &AttentionData::dv}) {
+      copy.*member = to_f64(this->*member);
+    }
+    return copy;
+  }
+};
+
+}  // namespace viaduct::test
