@@ -9,16 +9,20 @@
 
 namespace viaduct::test {
 
-std::map<std::string, Tensor> probe_case(const std::filesystem::path& model, const std::filesystem::path& batch,
+std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
+                                         const std::filesystem::path& batch,
                                          const ProbeSettings& settings, CpuIsa isa, int threads) {
   const auto device = make_cpu_device(threads);
   const OpTable ops = cpu_ops(isa);
-  const ModelConfig config = read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
-  return run_probe(*device, ops, config, SafetensorsFolder(model), SafetensorsFile(batch), settings);
+  const ModelConfig config =
+      read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
+  return run_probe(*device, ops, config, SafetensorsFolder(model), SafetensorsFile(batch),
+                   settings);
 }
 
 double relative_error(const Tensor& a, const Tensor& b) {
-  if (!(a.shape() == b.shape())) throw std::runtime_error("shapes differ: " + describe(a) + " and " + describe(b));
+  if (!(a.shape() == b.shape()))
+    throw std::runtime_error("shapes differ: " + describe(a) + " and " + describe(b));
   const float* x = a.data<float>();
   const float* y = b.data<float>();
   double distance = 0, size = 0;
@@ -26,7 +30,8 @@ double relative_error(const Tensor& a, const Tensor& b) {
     distance += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
     size += double{y[i]} * y[i];
   }
-  return std::sqrt(distance) / std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(a.elements())));
+  return std::sqrt(distance) /
+         std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(a.elements())));
 }
 
 ProbeSettings reference_training() {

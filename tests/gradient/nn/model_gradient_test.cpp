@@ -1,5 +1,6 @@
-// Every layer's backward against finite differences, in FP64: small models that between them contain every term that the families have.
-// For each parameter the derivative of the loss along a random direction over all its elements is compared.
+// Every layer's backward against finite differences, in FP64: small models that between them
+// contain every term that the families have. For each parameter the derivative of the loss along a
+// random direction over all its elements is compared.
 
 #include <gtest/gtest.h>
 
@@ -31,7 +32,9 @@ struct Variant {
   ModelConfig config;
 };
 
-void PrintTo(const Variant& v, std::ostream* os) { *os << v.name; }
+void PrintTo(const Variant& v, std::ostream* os) {
+  *os << v.name;
+}
 
 std::vector<Variant> variants() {
   std::vector<Variant> list;
@@ -91,7 +94,8 @@ HostBatch make_batch(int64_t vocabulary) {
       batch.ids.push_back(static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)));
       batch.positions.push_back(i);
       const bool scored = i + 1 < length && random() % 5 != 0;
-      batch.targets.push_back(scored ? static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)) : -1);
+      batch.targets.push_back(
+          scored ? static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)) : -1);
       batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
       batch.token_index.push_back(index++);
     }
@@ -150,7 +154,9 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     const double step = 1e-5;
     double side[2];
     for (int s = 0; s < 2; ++s) {
-      for (int64_t i = 0; i < n; ++i) values[i] = original[static_cast<size_t>(i)] + (s == 0 ? step : -step) * direction[static_cast<size_t>(i)];
+      for (int64_t i = 0; i < n; ++i)
+        values[i] = original[static_cast<size_t>(i)] +
+                    (s == 0 ? step : -step) * direction[static_cast<size_t>(i)];
       side[s] = loss();
     }
     std::copy(original.begin(), original.end(), values);
@@ -158,7 +164,8 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Families, ModelGradient, testing::ValuesIn(variants()), [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(Families, ModelGradient, testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
 
 }  // namespace
 }  // namespace viaduct
