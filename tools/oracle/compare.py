@@ -31,9 +31,7 @@ def load(folder):
 def run(viaduct, *arguments):
     command = [viaduct, *map(str, arguments)]
     print("$", *command, flush=True)
-    status = subprocess.run(command).returncode
-    if status != 0:
-        sys.exit(f"oracle: error: viaduct {arguments[0]} failed with status {status}")
+    subprocess.run(command, check=True)
 
 
 def random_batch(config, rows, length, seed):
