@@ -63,6 +63,8 @@ BlendIndex build_exhaustive_blend_index(const std::vector<int64_t>& sizes) {
 }
 
 int64_t blend_share(double weight, int64_t size, double surplus) {
+  VIADUCT_CHECK(ConfigError, size >= 0 && size <= int64_t{1} << 53,
+                "a blend of {} samples, expected 0 to 2^53", size);
   return static_cast<int64_t>(
       std::ceil(std::ceil(static_cast<double>(size) * weight) * (1 + surplus)));
 }

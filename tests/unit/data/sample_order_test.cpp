@@ -163,6 +163,13 @@ TEST(SampleOrderErrors, SizesThatCannotBeBuiltAreRefused) {
   EXPECT_THROW(builder.build(Split::train, INT64_MAX), ConfigError);
   EXPECT_THROW(builder.build(Split::train, int64_t{1} << 50), ConfigError);
   EXPECT_THROW(builder.build(Split::train, -1), ConfigError);
+  DatasetConfig blend = corpus("corpus_c");
+  blend.blend->insert(blend.blend->begin(), "1.0");
+  DatasetBuilder blends(blend);
+  EXPECT_THROW(blends.build(Split::train, INT64_MAX), ConfigError);
+  EXPECT_THROW(blends.build(Split::train, -1), ConfigError);
+  EXPECT_THROW(blends.build(Split::train, std::nullopt), ConfigError);
+  EXPECT_EQ(blends.build(Split::train, 7)->size(), 7);
 }
 
 TEST(SampleOrderErrors, TokensAboveTheVocabularyAreRefusedWhenRead) {
