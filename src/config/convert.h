@@ -55,7 +55,7 @@ struct TypeName<std::string> {
 };
 template <>
 struct TypeName<Value> {
-  static std::string text() { return "map"; }
+  static std::string text() { return "map or null"; }
 };
 template <class T>
 struct TypeName<std::vector<T>> {
@@ -102,7 +102,7 @@ bool read_value(const Value& value, Auto<T>& target) {
 
 template <class T>
 bool read_value(const Value& value, std::vector<T>& target) {
-  if (!value.is_list()) return false;
+  if (!value.is_list() && !value.is_null()) return false;  // null: nothing in it
   target.clear();
   for (const Value& item : value.items) {
     T inner{};

@@ -103,6 +103,18 @@ Field& Field::planned(std::string why) {
   return *this;
 }
 
+Field& Field::accepts(std::vector<std::string> values) {
+  harmless = std::move(values);
+  return *this;
+}
+
+Field& Field::planned_values(std::vector<std::string> choices, std::string why) {
+  allowed.insert(allowed.end(), choices.begin(), choices.end());
+  planned_choices = std::move(choices);
+  reason = std::move(why);
+  return *this;
+}
+
 Field& Field::planned_on(KnobDevice device, std::string why) {
   state[static_cast<size_t>(device)] = KnobState::planned;
   reason = std::move(why);

@@ -52,6 +52,9 @@ struct Field {
   std::optional<double> low, high;   // of a number, or of each number of a list; inclusive
   bool above_low = false;            // the lower bound itself is excluded
   Value default_value;
+  std::vector<std::string>
+      harmless;  // values, as text, that a planned field takes beside its default
+  std::vector<std::string> planned_choices;  // of `allowed`: known, not built yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
   bool environment = false;  // an environment variable, listed beside the knobs
 
@@ -75,6 +78,11 @@ struct Field {
   Field& constraint(std::string text);
   /// Known, not built on any device yet; `why` ends "known, not built yet: ".
   Field& planned(std::string why);
+  /// Values of a planned field that ask for nothing and are therefore accepted ("false" of an
+  /// `auto` feature).
+  Field& accepts(std::vector<std::string> values);
+  /// More choices beside `one_of`, known but not built yet.
+  Field& planned_values(std::vector<std::string> choices, std::string why);
   Field& planned_on(KnobDevice device, std::string why);
   Field& not_applicable_on(KnobDevice device, std::string why);
 };

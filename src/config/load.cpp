@@ -179,7 +179,14 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
   for (const auto& [name, value] : outcome.given) {
     const Field& field = *schema.find(name);
     const KnobState state = field.state_on(device);
-    if (state == KnobState::planned && !same_value(value, field.default_value)) {
+    const bool default_or_harmless =
+        same_value(value, field.default_value) ||
+        std::any_of(field.harmless.begin(), field.harmless.end(),
+                    [&](const std::string& text) { return value.is_plain(text); });
+    const bool planned_choice =
+        std::find(field.planned_choices.begin(), field.planned_choices.end(), value.scalar) !=
+        field.planned_choices.end();
+    if (planned_choice || (state == KnobState::planned && !default_or_harmless)) {
       problems.add("{}: {}={} is known, not built yet{}{} (its default is {})", value.source.text(),
                    name, shorten(to_flow_yaml(value)), field.reason.empty() ? "" : ": ",
                    field.reason, to_flow_yaml(field.default_value));

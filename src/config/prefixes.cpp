@@ -52,6 +52,15 @@ constexpr SectionPrefix kPrefixes[] = {
     {"DoRA", "peft"},
     {"recipe.peft", "peft"},
     {"os.environ", "env_vars"},
+    // Abbreviations.
+    {"TC", "model"},
+    {"MC", "model"},
+    {"S", "model"},
+    {"S.ddp", "ddp"},
+    {"DDP", "ddp"},
+    {"OPT", "optimizer"},
+    {"MP", "mixed_precision"},
+    {"CO", "comm_overlap"},
 };
 
 }  // namespace

@@ -1,0 +1,28 @@
+#pragma once
+// Section `checkpoint`: what is saved when, and what a run starts from.
+
+#include <optional>
+#include <string>
+
+#include "config/field.h"
+
+namespace viaduct {
+
+struct CheckpointConfig {
+  std::optional<std::string> save;
+  /// `auto`: `save`, if it holds a checkpoint.
+  Auto<std::optional<std::string>> load;
+  std::optional<std::string> pretrained_checkpoint;
+  int64_t save_interval = 500;
+  int64_t most_recent_k = -1;
+  bool async_save = false;
+  bool save_optim = true, save_rng = true, load_optim = true, load_rng = true;
+  std::optional<int64_t> ckpt_step;
+  bool exit_on_missing_checkpoint = false;
+  bool fallback_to_previous = false;
+  bool continue_on_save_failure = false;
+};
+
+FieldGroup checkpoint_fields(CheckpointConfig& config);
+
+}  // namespace viaduct

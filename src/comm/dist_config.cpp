@@ -1,0 +1,91 @@
+#include "comm/dist_config.h"
+
+namespace viaduct {
+
+FieldGroup dist_fields(DistConfig& config) {
+  FieldGroup group("dist", "Ranks and the device they run on.");
+  group
+      .field("ranks", config.ranks,
+             "World size. Without a launcher the ranks are threads of this process; under one it "
+             "is absent or equal.")
+      .range(1)
+      .alias("world_size")
+      .constraint("divisible by tp · cp · pp and by etp · ep · pp")
+      .planned("more than one rank");
+  group
+      .field("device", config.device,
+             "What ranks compute on; auto: cuda where a GPU is usable, else cpu.")
+      .one_of({"cpu"})
+      .planned_values({"cuda", "sim"}, "the cuda backend and the simulator's clock");
+  group
+      .field("cpu_isa", config.cpu_isa,
+             "Instruction set of the CPU kernels; auto: the best of this machine.")
+      .one_of({"avx2", "avx512", "amx"})
+      .constraint("supported by this machine");
+  group
+      .field("threads_per_rank", config.threads_per_rank,
+             "Threads that compute for a rank; auto: max(1, cores / ranks on this machine).")
+      .range(1, 4096);
+  group
+      .field("distributed_timeout_minutes", config.distributed_timeout_minutes,
+             "A collective that waits longer is an error naming who did not come.")
+      .positive()
+      .in("minutes")
+      .planned("more than one rank");
+  group
+      .field("use_tp_pp_dp_mapping", config.use_tp_pp_dp_mapping,
+             "Rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp (the first axis varies fastest).")
+      .planned("more than one rank");
+  return group;
+}
+
+FieldGroup parallel_fields(ParallelConfig& config) {
+  FieldGroup group("model", "");
+  group
+      .field("tensor_model_parallel_size", config.tensor_model_parallel_size,
+             "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "
+             "and fc2 by rows.")
+      .range(1)
+      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them")
+      .planned("tensor parallelism");
+  group
+      .field("pipeline_model_parallel_size", config.pipeline_model_parallel_size,
+             "pp: stages that the layers are cut into.")
+      .range(1)
+      .constraint("divides num_layers unless the split is given")
+      .planned("pipeline parallelism");
+  group
+      .field("virtual_pipeline_model_parallel_size", config.virtual_pipeline_model_parallel_size,
+             "Model chunks of a stage (interleaved 1F1B); null: one.")
+      .range(1)
+      .constraint("pp > 1; divides layers of a stage")
+      .planned("pipeline parallelism");
+  group
+      .field("context_parallel_size", config.context_parallel_size,
+             "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
+             "weights are replicated.")
+      .range(1)
+      .constraint("2 · cp divides seq_length")
+      .planned("context parallelism");
+  group
+      .field("expert_model_parallel_size", config.expert_model_parallel_size,
+             "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")
+      .range(1)
+      .constraint("divides num_moe_experts")
+      .planned("experts");
+  group
+      .field("expert_tensor_parallel_size", config.expert_tensor_parallel_size,
+             "etp: tensor parallelism inside an expert; null: tp.")
+      .range(1)
+      .planned("experts");
+  group
+      .field("sequence_parallel", config.sequence_parallel,
+             "Norms, dropout and residual work on 1/tp of the tokens; auto: if tp > 1 and the "
+             "sequence divides.")
+      .constraint("tp > 1; tp · cp divides seq_length")
+      .accepts({"false"})
+      .planned("tensor parallelism");
+  return group;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,49 @@
+#pragma once
+// The knobs of Megatron-Bridge and NeMo that are known and not built yet, and the environment
+// variables that their guides name. Data tables, one file a topic. Who builds a knob declares it in
+// a group of the owning folder and removes its row (a name with two owners is refused by Schema).
+
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "config/field.h"
+
+namespace viaduct {
+
+/// Where a knob that is not built yet will have an effect.
+enum class KnobReach {
+  everywhere,  // planned on every device
+  cuda_only,   // without effect on cpu (accepted, noted), planned on cuda and sim
+  nowhere,     // concerns the other programs' runtime: without effect on any device here
+};
+
+/// One knob as text: `default_text` is YAML, `allowed` and `aliases` are separated by spaces.
+struct KnobRow {
+  std::string_view name, type, default_text, allowed, doc, constraints, aliases;
+  KnobReach reach = KnobReach::everywhere;
+};
+
+/// Knobs of one section that wait for the same thing.
+struct KnobTable {
+  std::string_view section, doc;
+  std::string_view reason;  // ends "known, not built yet: " or "has no effect on cpu: "
+  std::span<const KnobRow> rows;
+};
+
+/// All tables as groups of unbound fields.
+std::vector<FieldGroup> catalogue();
+
+namespace catalogue_tables {
+// One function a file.
+std::vector<KnobTable> parallel();
+std::vector<KnobTable> experts();
+std::vector<KnobTable> memory();
+std::vector<KnobTable> precision();
+std::vector<KnobTable> kernels();
+std::vector<KnobTable> data();
+std::vector<KnobTable> operations();
+std::vector<KnobTable> environment();
+}  // namespace catalogue_tables
+
+}  // namespace viaduct

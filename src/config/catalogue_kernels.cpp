@@ -1,0 +1,55 @@
+// Planned switches of fusions, attention kernels and graphs. Fused is the default; the unfused path
+// gives the same numbers.
+
+#include "config/catalogue.h"
+
+namespace viaduct::catalogue_tables {
+namespace {
+
+constexpr KnobReach kCuda = KnobReach::cuda_only;
+
+constexpr KnobRow kFusions[] = {
+    {"masked_softmax_fusion", "bool", "true", "",
+     "Scale, mask and softmax in one kernel, in unfused attention.", ""},
+    {"cross_entropy_loss_fusion", "bool", "true", "",
+     "Vocabulary-parallel cross entropy with its gradient in place.", ""},
+    {"cross_entropy_fusion_impl", "string", "native", "native te", "Whose kernel that is.", ""},
+    {"gradient_accumulation_fusion", "bool", "true", "",
+     "Weight-gradient GEMMs add straight into the main gradient.",
+     "not with fully sharded weights"},
+    {"bias_activation_fusion", "bool", "true", "", "Bias and activation in one kernel.",
+     "gelu, quick_gelu, SwiGLU"},
+    {"bias_dropout_fusion", "bool", "true", "", "Bias, dropout and residual in one kernel.", ""},
+    {"apply_rope_fusion", "bool", "true", "",
+     "Rotary positions in place, packed and context-parallel forms included.", ""},
+    {"attention_softmax_in_fp32", "bool", "true", "",
+     "Softmax of attention in FP32; always so here.", ""},
+    {"fp32_residual_connection", "bool", "false", "", "Residual stream in FP32.", ""},
+    {"rotary_interleaved", "bool", "false", "", "Rotary pairs are neighbours instead of halves.",
+     ""},
+    {"multi_latent_attention", "bool", "false", "", "Multi-head latent attention.", ""},
+};
+
+constexpr KnobRow kGpu[] = {
+    {"persist_layer_norm", "bool", "true", "", "Persistent norm kernels.", "", "", kCuda},
+    {"memory_efficient_layer_norm", "bool", "false", "",
+     "Norms keep their output instead of their input.", "", "", kCuda},
+    {"cuda_graph_impl", "string", "none", "none local transformer_engine full_iteration",
+     "What is captured as a CUDA graph.", "static shapes", "enable_cuda_graph external_cuda_graph",
+     kCuda},
+    {"cuda_graph_modules", "list of string", "[]", "attn mlp moe moe_router moe_preprocess mamba",
+     "Captured modules; empty: whole layers.",
+     "moe needs dropping with padding; moe_preprocess needs moe_router", "cuda_graph_scope", kCuda},
+    {"cuda_graph_warmup_steps", "int", "3", "", "Steps before capture.", "", "", kCuda},
+    {"deterministic_mode", "bool", "false", "", "Bitwise equal runs; on cpu that is always so.", "",
+     "deterministic", kCuda},
+};
+
+}  // namespace
+
+std::vector<KnobTable> kernels() {
+  return {{"model", "", "its other setting", kFusions},
+          {"model", "", "a setting of the cuda backend", kGpu}};
+}
+
+}  // namespace viaduct::catalogue_tables

@@ -1,0 +1,91 @@
+// Planned knobs that trade memory for time: recompute, offload, optimizer state formats.
+
+#include "config/catalogue.h"
+
+namespace viaduct::catalogue_tables {
+namespace {
+
+constexpr KnobRow kRecompute[] = {
+    {"recompute_granularity", "string or null", "null", "full selective",
+     "full: only inputs of groups of layers are kept; selective: recompute_modules are recomputed.",
+     "full needs recompute_method and recompute_num_layers", "recompute_granuality"},
+    {"recompute_method", "string or null", "null", "uniform block",
+     "uniform: every group of recompute_num_layers keeps its input; block: the first "
+     "recompute_num_layers of each stage's chunk.",
+     "with full recompute"},
+    {"recompute_num_layers", "int or null", "null", "", "The number in recompute_method.",
+     "1 to layers of a chunk; null for selective"},
+    {"recompute_modules", "list of string", "[core_attn]",
+     "core_attn moe_act layernorm mla_up_proj mlp moe shared_experts",
+     "What selective recompute runs again.", "moe_act needs moe_grouped_gemm"},
+    {"distribute_saved_activations", "bool", "false", "",
+     "A saved input is cut over tp and gathered in the backward.",
+     "full recompute; not with sequence_parallel"},
+    {"num_microbatches_with_partial_activation_checkpoints", "int or null", "null", "",
+     "The first micro-batches in flight recompute fewer layers.", "needs recompute"},
+};
+
+constexpr KnobRow kOffload[] = {
+    {"cpu_offloading", "bool", "false", "",
+     "What the first cpu_offloading_num_layers save goes to host memory until the backward.",
+     "no pipeline, no recompute"},
+    {"cpu_offloading_num_layers", "int", "0", "", "Layers that offload.", "0 to num_layers - 1"},
+    {"cpu_offloading_activations", "bool", "true", "", "Activations move.", "this or weights"},
+    {"cpu_offloading_weights", "bool", "false", "", "Weights move.", "this or activations"},
+    {"cpu_offloading_double_buffering", "bool", "false", "", "Two buffers on the way back.", ""},
+    {"fine_grained_activation_offloading", "bool", "false", "",
+     "Offload by module instead of by layer, under any pipeline.", ""},
+    {"offload_modules", "list of string", "[]",
+     "attn_norm qkv_linear core_attn attn_proj mlp_norm expert_fc1 moe_act",
+     "Modules that offload.", "attn_proj with core_attn"},
+};
+
+constexpr KnobRow kOptimizer[] = {
+    {"overlap_param_gather_with_optimizer_step", "bool", "false", "",
+     "Weights of the first chunk are gathered while later ones are updated.", "virtual stages"},
+    {"optimizer_cpu_offload", "bool", "false", "",
+     "A part of the optimizer's state and update lives on the host.",
+     "needs use_precision_aware_optimizer"},
+    {"optimizer_offload_fraction", "number", "0.0", "", "That part.", "0 to 1"},
+    {"overlap_cpu_optimizer_d2h_h2d", "bool", "false", "",
+     "Copies to and from the host overlap the host's update.", ""},
+    {"use_precision_aware_optimizer", "bool", "false", "",
+     "State formats can be chosen one by one.", "Adam with the distributed optimizer"},
+    {"main_grads_dtype", "string", "fp32", "fp32 bf16", "Format of main gradients.",
+     "needs use_precision_aware_optimizer"},
+    {"main_params_dtype", "string", "fp32", "fp32 fp16", "Format of masters.",
+     "needs use_precision_aware_optimizer"},
+    {"exp_avg_dtype", "string", "fp32", "fp32 fp16 bf16 fp8", "Format of Adam's mean.",
+     "needs use_precision_aware_optimizer"},
+    {"exp_avg_sq_dtype", "string", "fp32", "fp32 fp16 bf16 fp8",
+     "Format of Adam's mean of squares.", "needs use_precision_aware_optimizer"},
+    {"store_param_remainders", "bool", "true", "",
+     "Masters of BF16 weights are kept as their low 16 bits. Effective with "
+     "use_precision_aware_optimizer.",
+     ""},
+    {"decoupled_lr", "number or null", "null", "",
+     "Own learning rate of embedding and output layer.", ""},
+    {"decoupled_min_lr", "number or null", "null", "", "Its end.", ""},
+    {"sgd_momentum", "number", "0.9", "", "Momentum of sgd.", ""},
+};
+
+constexpr KnobRow kScheduler[] = {
+    {"override_opt_param_scheduler", "bool", "false", "",
+     "On resume the configuration wins over the checkpoint's schedule.", ""},
+    {"use_checkpoint_opt_param_scheduler", "bool", "false", "",
+     "On resume the checkpoint's schedule wins.", ""},
+    {"lr_warmup_samples", "int", "0", "", "Warm-up in samples.", ""},
+    {"lr_decay_samples", "int or null", "null", "", "Decay in samples.", ""},
+};
+
+}  // namespace
+
+std::vector<KnobTable> memory() {
+  return {{"model", "", "recomputation", kRecompute},
+          {"model", "", "activation offload", kOffload},
+          {"optimizer", "", "optimizer state formats and offload", kOptimizer},
+          {"scheduler", "", "schedules counted in samples, and schedule overrides on resume",
+           kScheduler}};
+}
+
+}  // namespace viaduct::catalogue_tables

@@ -1,0 +1,126 @@
+// Planned knobs of running: loop, logging, profiling, checkpoints, resilience.
+
+#include "config/catalogue.h"
+
+namespace viaduct::catalogue_tables {
+namespace {
+
+constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
+
+constexpr KnobRow kLoop[] = {
+    {"train_samples", "int or null", "null", "", "Length of the run in rows instead of steps.",
+     "excludes train_iters"},
+    {"rampup_batch_size", "list of int or null", "null", "",
+     "Start, increment and rows of a growing global batch.", ""},
+    {"decrease_batch_size_if_needed", "bool", "false", "",
+     "A batch that does not divide is rounded down.", ""},
+    {"iterations_to_skip", "list of int", "[]", "", "Steps whose data is read and not trained on.",
+     ""},
+    {"check_weight_hash_across_dp_replicas_interval", "int or null", "null", "",
+     "Steps between comparisons of weights over data-parallel ranks.", ""},
+};
+
+constexpr KnobRow kCollector[] = {
+    {"manual_gc", "bool", "true", "", "Garbage is collected on all ranks at the same step.", "", "",
+     kNowhere},
+    {"manual_gc_interval", "int", "100", "", "Steps between collections.", "needs manual_gc",
+     "gc_interval_train", kNowhere},
+    {"manual_gc_eval", "bool or int", "true", "", "Collection around evaluation.", "",
+     "gc_interval_val", kNowhere},
+    {"empty_unused_memory_level", "int", "0", "", "When cached device memory is given back.", "",
+     "", kNowhere},
+    {"train_sync_interval", "int or null", "null", "",
+     "Steps between host and device synchronizations.", "", "", kNowhere},
+};
+
+constexpr KnobRow kLogging[] = {
+    {"timing_log_level", "int", "0", "", "How many timers are reported: 0 to 2.", ""},
+    {"log_params_norm", "bool", "false", "", "Metrics have the norm of all weights.", ""},
+    {"log_num_zeros_in_grad", "bool", "false", "",
+     "Metrics have the number of zeros in the gradient.", "",
+     "OptimizerConfig.log_num_zeros_in_grad"},
+    {"log_memory_to_tensorboard", "bool", "false", "", "TensorBoard gets memory figures.", ""},
+    {"log_energy", "bool", "false", "", "Metrics have energy.", ""},
+    {"wandb_project", "string or null", "null", "",
+     "Weights & Biases project; read metrics.jsonl instead.", ""},
+    {"wandb_exp_name", "string or null", "null", "", "Weights & Biases run.", ""},
+};
+
+constexpr KnobRow kProfiling[] = {
+    {"use_nsys_profiler", "bool", "false", "",
+     "The profiler Nsight Systems is started and stopped at the profiled steps.", "excludes trace",
+     "NsysPlugin", kCuda},
+    {"nsys_trace", "list of string", "[nvtx, cuda]", "", "What Nsight Systems records.", "", "",
+     kCuda},
+};
+
+constexpr KnobRow kMemoryPlugin[] = {
+    {"record_shapes", "bool", "false", "", "Traces have the shapes of operands.", ""},
+};
+
+constexpr KnobRow kCheckpoint[] = {
+    {"ckpt_format", "string", "viaduct", "viaduct torch_dist torch torch_dcp fsdp_dtensor",
+     "Container of checkpoints; there is one, and Hugging Face folders by `viaduct convert`.", ""},
+    {"fully_parallel_save", "bool", "true", "", "Every data-parallel rank writes a share.", ""},
+    {"fully_parallel_load", "bool", "false", "", "Every data-parallel rank reads a share.", ""},
+    {"dist_ckpt_strictness", "string", "raise_all",
+     "assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all",
+     "What a missing or additional tensor is.", ""},
+    {"non_persistent_save_interval", "int or null", "null", "", "Steps between local checkpoints.",
+     ""},
+    {"non_persistent_ckpt_type", "string or null", "null", "global local in_memory",
+     "Where local checkpoints live.", ""},
+    {"replication", "bool", "false", "", "Local checkpoints are copied to other nodes.", ""},
+};
+
+constexpr KnobRow kRng[] = {
+    {"te_rng_tracker", "bool", "false", "", "Random state of another library.", "", "", kNowhere},
+    {"inference_rng_tracker", "bool", "false", "", "Random state for inference.", "", "", kNowhere},
+    {"data_parallel_random_init", "bool", "false", "",
+     "Ranks start from different weights; never so here.", "", "", kNowhere},
+};
+
+constexpr KnobRow kValidation[] = {
+    {"multiple_validation_sets", "bool", "false", "", "Each validation set is reported by itself.",
+     ""},
+    {"full_validation", "bool", "false", "", "An evaluation reads the whole validation set.", ""},
+};
+
+constexpr KnobRow kFaults[] = {
+    {"enable_ft_package", "bool", "false", "", "Heartbeats and timeouts watched by a launcher.",
+     ""},
+};
+constexpr KnobRow kStraggler[] = {
+    {"log_straggler", "bool", "false", "", "Slow ranks are reported.", ""},
+};
+constexpr KnobRow kNvrx[] = {
+    {"enabled", "bool", "false", "", "Slow ranks are scored and reported.", ""},
+};
+constexpr KnobRow kInspect[] = {
+    {"enabled", "bool", "false", "", "Statistics of chosen tensors are recorded.", ""},
+};
+constexpr KnobRow kRestart[] = {
+    {"enabled", "bool", "false", "", "A failed rank is restarted inside its process.", ""},
+};
+
+}  // namespace
+
+std::vector<KnobTable> operations() {
+  return {
+      {"train", "", "other loops", kLoop},
+      {"train", "", "memory is managed without a collector", kCollector},
+      {"logger", "", "more metrics", kLogging},
+      {"profiling", "", "a setting of the cuda backend", kProfiling},
+      {"profiling", "", "traces of training runs", kMemoryPlugin},
+      {"checkpoint", "", "other containers, local and parallel checkpoints", kCheckpoint},
+      {"rng", "", "random numbers are counted, not tracked", kRng},
+      {"validation", "", "several validation sets", kValidation},
+      {"ft", "Fault tolerance.", "operations at scale", kFaults},
+      {"straggler", "Slow ranks.", "operations at scale", kStraggler},
+      {"nvrx_straggler", "Slow ranks, scored.", "operations at scale", kNvrx},
+      {"tensor_inspect", "Statistics of tensors.", "operations at scale", kInspect},
+      {"inprocess_restart", "Restart inside the process.", "operations at scale", kRestart},
+  };
+}
+
+}  // namespace viaduct::catalogue_tables

@@ -1,0 +1,109 @@
+// What `auto` means in section `model`, family by family (source: the configuration classes of
+// Hugging Face transformers).
+
+#include <cmath>
+
+#include "model/model_fields.h"
+
+namespace viaduct {
+namespace {
+
+int64_t gated_width(int64_t hidden) {
+  return (hidden * 8 / 3 + 63) / 64 * 64;
+}
+
+void resolve_gpt2(ModelFields& m) {
+  m.normalization.resolve("LayerNorm");
+  m.layernorm_epsilon.resolve(1e-5);
+  m.activation_func.resolve("gelu_tanh");
+  m.gated_linear_unit.resolve(false);
+  m.add_bias_linear.resolve(true);
+  m.position_embedding_type.resolve("learned_absolute");
+  m.share_embeddings_and_output_weights.resolve(true);
+}
+
+void resolve_gemma(ModelFields& m, bool second) {
+  m.layernorm_zero_centered_gamma.resolve(true);
+  m.layernorm_epsilon.resolve(1e-6);
+  m.activation_func.resolve("gelu_tanh");
+  m.share_embeddings_and_output_weights.resolve(true);
+  if (!m.hidden_size.is_auto()) {
+    m.embedding_multiplier.resolve(std::sqrt(static_cast<double>(m.hidden_size.value())));
+  }
+  if (!second) return;
+  m.post_sublayer_norm.resolve(true);
+  m.attn_logit_softcapping.resolve(50.0);
+  m.final_logit_softcapping.resolve(30.0);
+}
+
+// Llama, and what every family does that says nothing else.
+void resolve_common(ModelFields& m) {
+  m.normalization.resolve("RMSNorm");
+  m.layernorm_epsilon.resolve(1e-5);
+  m.layernorm_zero_centered_gamma.resolve(false);
+  m.post_sublayer_norm.resolve(false);
+  m.activation_func.resolve("silu");
+  m.gated_linear_unit.resolve(true);
+  m.add_bias_linear.resolve(false);
+  m.add_qkv_bias.resolve(m.add_bias_linear.value());
+  m.add_attention_output_bias.resolve(m.add_bias_linear.value());
+  m.add_mlp_bias.resolve(m.add_bias_linear.value());
+  m.qk_layernorm.resolve(false);
+  m.window_size.resolve(std::nullopt);
+  m.window_layers.resolve({});
+  m.attn_logit_softcapping.resolve(std::nullopt);
+  m.final_logit_softcapping.resolve(std::nullopt);
+  m.softmax_scale.resolve(std::nullopt);
+  m.attention_backend.resolve("flash");
+  m.position_embedding_type.resolve("rope");
+  m.rotary_base.resolve(10000.0);
+  m.rotary_percent.resolve(1.0);
+  m.rope_scaling.resolve(Value{});
+  m.share_embeddings_and_output_weights.resolve(false);
+  m.embedding_multiplier.resolve(1.0);
+  m.init_method_std.resolve(0.02);
+}
+
+void resolve_sizes(ModelFields& m) {
+  if (!m.hidden_size.is_auto()) {
+    const int64_t hidden = m.hidden_size.value();
+    m.ffn_hidden_size.resolve(m.gated_linear_unit.value() ? gated_width(hidden) : 4 * hidden);
+    if (!m.num_attention_heads.is_auto())
+      m.kv_channels.resolve(hidden / m.num_attention_heads.value());
+  }
+  if (!m.num_attention_heads.is_auto()) m.num_query_groups.resolve(m.num_attention_heads.value());
+  if (!m.max_position_embeddings.is_auto()) m.seq_length.resolve(m.max_position_embeddings.value());
+  if (!m.seq_length.is_auto()) m.max_position_embeddings.resolve(m.seq_length.value());
+}
+
+}  // namespace
+
+void ModelFields::resolve() {
+  family.resolve("llama");
+  const std::string& name = family.value();
+  if (name == "gpt2") {
+    resolve_gpt2(*this);
+  } else if (name == "gemma" || name == "gemma2") {
+    resolve_gemma(*this, name == "gemma2");
+  } else if (name == "qwen2") {
+    add_qkv_bias.resolve(true);
+    layernorm_epsilon.resolve(1e-6);
+  } else if (name == "qwen3") {
+    qk_layernorm.resolve(true);
+    layernorm_epsilon.resolve(1e-6);
+  }
+  resolve_common(*this);
+  resolve_sizes(*this);
+}
+
+std::vector<std::string> ModelFields::missing() const {
+  std::vector<std::string> names;
+  if (num_layers.is_auto()) names.push_back("model.num_layers");
+  if (hidden_size.is_auto()) names.push_back("model.hidden_size");
+  if (num_attention_heads.is_auto()) names.push_back("model.num_attention_heads");
+  if (vocab_size.is_auto()) names.push_back("model.vocab_size");
+  if (seq_length.is_auto()) names.push_back("model.seq_length");
+  return names;
+}
+
+}  // namespace viaduct

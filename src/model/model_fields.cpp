@@ -1,0 +1,160 @@
+#include "model/model_fields.h"
+
+namespace viaduct {
+namespace {
+
+void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
+  group
+      .field("family", config.family,
+             "Model family, which gives every `auto` below its default; auto: the one of hf_config "
+             "or of the checkpoint, "
+             "else llama.")
+      .one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"});
+  group.field("hf_config", config.hf_config,
+              "Hugging Face folder or config.json that the architecture is read from (no weights); "
+              "null: none.");
+  group.field("num_layers", config.num_layers, "Transformer blocks.").range(1);
+  group.field("hidden_size", config.hidden_size, "H: width of the residual stream.").range(1);
+  group
+      .field("ffn_hidden_size", config.ffn_hidden_size,
+             "F: width of the feed-forward; auto: 4 · hidden_size (gated: 8/3 · hidden_size, up to "
+             "a multiple of 64).")
+      .range(1);
+  group.field("num_attention_heads", config.num_attention_heads, "N: attention heads.").range(1);
+  group
+      .field("num_query_groups", config.num_query_groups,
+             "K: key-value heads (grouped-query attention); auto: num_attention_heads.")
+      .range(1)
+      .constraint("divides num_attention_heads");
+  group
+      .field("kv_channels", config.kv_channels,
+             "D: size of a head; auto: hidden_size / num_attention_heads.")
+      .range(1);
+  group.field("seq_length", config.seq_length, "S: tokens of a row in training.")
+      .range(1)
+      .in("tokens")
+      .alias("recipe.data.seq_length")
+      .constraint("at most max_position_embeddings with learned positions");
+  group
+      .field("max_position_embeddings", config.max_position_embeddings,
+             "Positions the model has; auto: seq_length.")
+      .range(1)
+      .in("tokens");
+  group.field("vocab_size", config.vocab_size, "V: true vocabulary; auto: the tokenizer's.")
+      .range(1);
+  group
+      .field("make_vocab_size_divisible_by", config.make_vocab_size_divisible_by,
+             "Embedding rows are padded to a multiple of this (times tp).")
+      .range(1);
+}
+
+void add_block(FieldGroup& group, ModelFields& config) {
+  group.field("normalization", config.normalization, "Kind of norm.")
+      .one_of({"LayerNorm", "RMSNorm"});
+  group.field("layernorm_epsilon", config.layernorm_epsilon, "Added to the variance in norms.")
+      .positive();
+  group.field("layernorm_zero_centered_gamma", config.layernorm_zero_centered_gamma,
+              "Norms scale by 1 + weight (Gemma).");
+  group.field("post_sublayer_norm", config.post_sublayer_norm,
+              "A second norm on the output of attention and feed-forward (Gemma 2).");
+  group
+      .field("activation_func", config.activation_func,
+             "Activation of the feed-forward; gelu_tanh is the tanh approximation.")
+      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu"});
+  group.field("gated_linear_unit", config.gated_linear_unit,
+              "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
+  group.field("add_bias_linear", config.add_bias_linear,
+              "Biases of all projections, where not said one by one.");
+  group.field("add_qkv_bias", config.add_qkv_bias,
+              "Biases of query, key and value; auto: add_bias_linear.");
+  group.field("add_attention_output_bias", config.add_attention_output_bias,
+              "Bias of the attention's output projection; auto: add_bias_linear.");
+  group.field("add_mlp_bias", config.add_mlp_bias,
+              "Biases of the feed-forward; auto: add_bias_linear.");
+}
+
+void add_attention(FieldGroup& group, ModelFields& config) {
+  group.field("qk_layernorm", config.qk_layernorm, "Norm on each head of query and key (Qwen 3).");
+  group
+      .field("window_size", config.window_size,
+             "Sliding window: keys that a query attends, itself included; null: all.")
+      .range(1)
+      .in("tokens");
+  group
+      .field(
+          "window_layers", config.window_layers,
+          "1 for a layer with the window, 0 for one without; empty: the window is on every layer.")
+      .range(0, 1)
+      .alias("window_attn_skip_freq")
+      .constraint("one entry per layer");
+  group
+      .field("attn_logit_softcapping", config.attn_logit_softcapping,
+             "c · tanh(x / c) on attention scores; null: off.")
+      .positive();
+  group
+      .field("final_logit_softcapping", config.final_logit_softcapping,
+             "c · tanh(x / c) on the logits; null: off.")
+      .positive();
+  group
+      .field("softmax_scale", config.softmax_scale,
+             "Factor on query · key; null: 1 / sqrt(kv_channels).")
+      .positive();
+  group
+      .field("attention_backend", config.attention_backend,
+             "Attention kernel; auto: flash, which keeps no score matrix.")
+      .one_of({"flash"})
+      .planned_values({"unfused", "fused", "local"},
+                      "on cpu there is one attention; fused and local belong to the cuda backend")
+      .alias("AttnBackend");
+  group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
+      .one_of({"rope", "learned_absolute", "none"});
+  group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
+  group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
+      .positive()
+      .range(0, 1);
+  group.field("rope_scaling", config.rope_scaling,
+              "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
+              "linear|llama3|yarn, factor: …}; null: "
+              "none.");
+}
+
+void add_rest(FieldGroup& group, ModelFields& config) {
+  group
+      .field("share_embeddings_and_output_weights", config.share_embeddings_and_output_weights,
+             "The output projection is the embedding table.")
+      .alias("tie_word_embeddings");
+  group
+      .field("embedding_multiplier", config.embedding_multiplier,
+             "Factor on embeddings (Gemma: sqrt(hidden_size), rounded to the activations' format).")
+      .positive();
+  group
+      .field("hidden_dropout", config.hidden_dropout,
+             "Dropout before each residual addition and on embeddings.")
+      .range(0, 1);
+  group.field("attention_dropout", config.attention_dropout, "Dropout on attention weights.")
+      .range(0, 1);
+  group
+      .field("init_method_std", config.init_method_std,
+             "Standard deviation of new weights; projections into the residual stream get it "
+             "divided by "
+             "sqrt(2 · num_layers).")
+      .range(0);
+  group
+      .field("calculate_per_token_loss", config.calculate_per_token_loss,
+             "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
+             "mean of micro-batch means.")
+      .planned("the mean of micro-batch means");
+}
+
+}  // namespace
+
+FieldGroup model_fields(ModelFields& config) {
+  FieldGroup group("model", "Architecture and its parallel layout.");
+  add_source_and_sizes(group, config);
+  add_block(group, config);
+  add_attention(group, config);
+  add_rest(group, config);
+  return group;
+}
+
+}  // namespace viaduct

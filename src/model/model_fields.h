@@ -1,0 +1,69 @@
+#pragma once
+// Section `model` as the user writes it, in Megatron's names. Everything about the architecture is
+// `auto` until a Hugging Face config, a checkpoint, the family's defaults, or the user says it;
+// ModelConfig is what the layers compute from.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace viaduct {
+
+struct ModelFields {
+  // Where the architecture comes from.
+  Auto<std::string> family;
+  std::optional<std::string> hf_config;
+
+  // Sizes.
+  Auto<int64_t> num_layers, hidden_size, ffn_hidden_size;
+  Auto<int64_t> num_attention_heads, num_query_groups, kv_channels;
+  Auto<int64_t> seq_length, max_position_embeddings;
+  Auto<int64_t> vocab_size;
+  int64_t make_vocab_size_divisible_by = 128;
+
+  // Norms and the feed-forward.
+  Auto<std::string> normalization;
+  Auto<double> layernorm_epsilon;
+  Auto<bool> layernorm_zero_centered_gamma;
+  Auto<bool> post_sublayer_norm;
+  Auto<std::string> activation_func;
+  Auto<bool> gated_linear_unit;
+
+  // Biases.
+  Auto<bool> add_bias_linear;
+  Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
+
+  // Attention.
+  Auto<bool> qk_layernorm;
+  Auto<std::optional<int64_t>> window_size;
+  Auto<std::vector<int64_t>> window_layers;
+  Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
+  Auto<std::optional<double>> softmax_scale;
+  Auto<std::string> attention_backend;
+
+  // Positions.
+  Auto<std::string> position_embedding_type;
+  Auto<double> rotary_base, rotary_percent;
+  Auto<Value> rope_scaling;
+
+  // Embeddings.
+  Auto<bool> share_embeddings_and_output_weights;
+  Auto<double> embedding_multiplier;
+
+  // Training.
+  double hidden_dropout = 0, attention_dropout = 0;
+  Auto<double> init_method_std;
+  bool calculate_per_token_loss = true;
+
+  /// Replaces every `auto` that is left by the family's default. Sizes without a default
+  /// (num_layers, hidden_size, num_attention_heads, vocab_size, seq_length) stay `auto` if nobody
+  /// gave them: `missing` names them.
+  void resolve();
+  std::vector<std::string> missing() const;
+};
+
+FieldGroup model_fields(ModelFields& config);
+
+}  // namespace viaduct

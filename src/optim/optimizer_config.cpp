@@ -1,0 +1,93 @@
+#include "optim/optimizer_config.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <string>
+
+namespace viaduct {
+
+void OptimizerConfig::resolve() {
+  min_lr.resolve(std::stod(fmt::format("{:.12g}", lr / 10)));  // 3e-05, not 2.9999999999999997e-05
+}
+
+void SchedulerConfig::resolve(int64_t train_iters, double weight_decay) {
+  if (!lr_decay_iters) lr_decay_iters = train_iters;
+  lr_warmup_iters.resolve(lr_warmup_fraction ? 0 : std::min<int64_t>(500, *lr_decay_iters / 10));
+  if (!start_weight_decay) start_weight_decay = weight_decay;
+  if (!end_weight_decay) end_weight_decay = weight_decay;
+}
+
+FieldGroup optimizer_fields(OptimizerConfig& config) {
+  FieldGroup group("optimizer", "How weights are updated.");
+  group
+      .field("optimizer", config.optimizer,
+             "The update rule: `adam` is AdamW, with decoupled decay.")
+      .one_of({"adam"})
+      .planned_values({"sgd", "muon", "lion", "soap"}, "roadmap: other optimizers");
+  group.field("lr", config.lr, "Highest learning rate.").range(0);
+  group
+      .field("min_lr", config.min_lr, "Learning rate at the end of the decay; auto: a tenth of lr.")
+      .range(0)
+      .constraint("at most lr");
+  group
+      .field("weight_decay", config.weight_decay,
+             "Decoupled weight decay; biases and one-axis parameters have none.")
+      .range(0);
+  group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").range(0, 1);
+  group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
+      .range(0, 1);
+  group.field("adam_eps", config.adam_eps, "Added to the root in Adam's denominator.").positive();
+  group
+      .field("clip_grad", config.clip_grad,
+             "Largest global gradient norm: larger gradients are scaled down to it; 0: off.")
+      .range(0);
+  return group;
+}
+
+FieldGroup scheduler_fields(SchedulerConfig& config) {
+  FieldGroup group("scheduler", "How learning rate and weight decay move over the run.");
+  group.field("lr_decay_style", config.lr_decay_style, "Shape of the fall from lr to min_lr.")
+      .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
+  group
+      .field("lr_decay_iters", config.lr_decay_iters,
+             "Step at which min_lr is reached, warm-up included; null: train.train_iters.")
+      .range(1)
+      .in("steps");
+  group
+      .field("lr_warmup_iters", config.lr_warmup_iters,
+             "Steps of linear warm-up; auto: 500, but at most a tenth of lr_decay_iters.")
+      .range(0)
+      .in("steps")
+      .constraint("below lr_decay_iters");
+  group
+      .field("lr_warmup_fraction", config.lr_warmup_fraction,
+             "Warm-up as a part of lr_decay_iters.")
+      .range(0, 1)
+      .constraint("excludes lr_warmup_iters");
+  group.field("lr_warmup_init", config.lr_warmup_init, "Learning rate at the start of the warm-up.")
+      .range(0)
+      .constraint("at most optimizer.lr");
+  group.field("lr_wsd_decay_style", config.lr_wsd_decay_style, "Shape of the last stretch of WSD.")
+      .one_of({"linear", "cosine", "exponential", "minus_sqrt"});
+  group.field("lr_wsd_decay_iters", config.lr_wsd_decay_iters, "Length of the last stretch of WSD.")
+      .range(1)
+      .in("steps")
+      .constraint("required by lr_decay_style=WSD");
+  group
+      .field("start_weight_decay", config.start_weight_decay,
+             "Weight decay at the start; null: optimizer.weight_decay.")
+      .range(0);
+  group
+      .field("end_weight_decay", config.end_weight_decay,
+             "Weight decay at the end; null: optimizer.weight_decay.")
+      .range(0)
+      .constraint("at least start_weight_decay");
+  group
+      .field("weight_decay_incr_style", config.weight_decay_incr_style,
+             "How weight decay grows over lr_decay_iters.")
+      .one_of({"constant", "linear", "cosine"});
+  return group;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,47 @@
+#pragma once
+// Sections `optimizer` and `scheduler`: AdamW, and how rate and decay move over the run. Names and
+// defaults are those of Megatron-Bridge's pre-training recipe.
+
+#include <optional>
+#include <string>
+
+#include "config/field.h"
+
+namespace viaduct {
+
+struct OptimizerConfig {
+  std::string optimizer = "adam";
+  double lr = 3e-4;
+  /// `auto`: a tenth of lr.
+  Auto<double> min_lr;
+  double weight_decay = 0.1;
+  double adam_beta1 = 0.9;
+  double adam_beta2 = 0.95;
+  double adam_eps = 1e-8;
+  double clip_grad = 1.0;
+
+  void resolve();
+};
+
+struct SchedulerConfig {
+  std::string lr_decay_style = "cosine";
+  /// Null: train.train_iters.
+  std::optional<int64_t> lr_decay_iters;
+  /// `auto`: 500, but at most a tenth of lr_decay_iters.
+  Auto<int64_t> lr_warmup_iters;
+  std::optional<double> lr_warmup_fraction;
+  double lr_warmup_init = 0;
+  std::string lr_wsd_decay_style = "exponential";
+  std::optional<int64_t> lr_wsd_decay_iters;
+  /// Null: optimizer.weight_decay.
+  std::optional<double> start_weight_decay, end_weight_decay;
+  std::string weight_decay_incr_style = "constant";
+
+  /// Replaces `auto` and nulls, given the run's length and constant decay.
+  void resolve(int64_t train_iters, double weight_decay);
+};
+
+FieldGroup optimizer_fields(OptimizerConfig& config);
+FieldGroup scheduler_fields(SchedulerConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,73 @@
+#include "sharding/ddp_config.h"
+
+#include <algorithm>
+
+namespace viaduct {
+
+void DdpConfig::resolve(int64_t data_parallel_size) {
+  overlap_param_gather.resolve(use_distributed_optimizer && overlap_grad_reduce);
+  align_param_gather.resolve(false);
+  bucket_size.resolve(std::max<int64_t>(40'000'000, 1'000'000 * data_parallel_size));
+}
+
+FieldGroup ddp_fields(DdpConfig& config) {
+  const char* parallel = "data parallelism";
+  FieldGroup group("ddp",
+                   "Gradient buffers, and gradients and weights between data-parallel ranks.");
+  group
+      .field("use_distributed_optimizer", config.use_distributed_optimizer,
+             "Each data-parallel rank keeps and updates 1/dp of the optimizer state: gradients are "
+             "reduce-scattered, "
+             "weights gathered. No effect at dp = 1.")
+      .alias("OptimizerConfig.use_distributed_optimizer")
+      .alias("optimizer.use_distributed_optimizer")
+      .alias("recipe.trainer.use_distributed_optimizer")
+      .constraint("not with fully sharded data parallel")
+      .planned(parallel);
+  group
+      .field("overlap_grad_reduce", config.overlap_grad_reduce,
+             "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
+             "beside the backward. No "
+             "effect at dp = 1.")
+      .planned(parallel);
+  group
+      .field("overlap_param_gather", config.overlap_param_gather,
+             "Weights are gathered bucket by bucket beside the next forward; auto: if "
+             "use_distributed_optimizer and "
+             "overlap_grad_reduce.")
+      .constraint("needs use_distributed_optimizer and overlap_grad_reduce")
+      .accepts({"false", "true"})
+      .planned(parallel);
+  group
+      .field("align_param_gather", config.align_param_gather,
+             "All pipeline stages start a chunk's weight gather at the same virtual micro-batch; "
+             "auto: if pp > 1 with "
+             "virtual stages.")
+      .accepts({"false"})
+      .planned("pipeline parallelism");
+  group
+      .field("bucket_size", config.bucket_size,
+             "Elements (parameters, not bytes) after which a gradient bucket closes; auto: max(40 "
+             "000 000, 1 000 000 · dp).")
+      .range(1)
+      .in("elements")
+      .constraint("excludes num_buckets")
+      .accepts({"40000000"})  // what auto is at dp = 1
+      .planned(parallel);
+  group
+      .field("grad_reduce_in_fp32", config.grad_reduce_in_fp32,
+             "Main gradients and their reduction in FP32; false: in the weights' format.")
+      .constraint("excludes param_name_patterns_for_fp32_local_accumulation")
+      .planned("main gradients in BF16");
+  group
+      .field("average_in_collective", config.average_in_collective,
+             "The reduction averages instead of scaling gradients before a sum.")
+      .constraint("not with model.calculate_per_token_loss")
+      .planned(parallel);
+  group.field("check_for_nan_in_grad", config.check_for_nan_in_grad,
+              "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
+              "is named.");
+  return group;
+}
+
+}  // namespace viaduct

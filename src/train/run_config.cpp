@@ -1,0 +1,75 @@
+#include "train/run_config.h"
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "config/catalogue.h"
+#include "ops/cpu/cpu_ops.h"
+#include "train/validate.h"
+
+namespace viaduct {
+
+Schema run_schema(RunConfig& config) {
+  std::vector<FieldGroup> groups{
+      model_fields(config.model),
+      parallel_fields(config.parallel),
+      train_fields(config.train),
+      validation_fields(config.validation),
+      optimizer_fields(config.optimizer),
+      scheduler_fields(config.scheduler),
+      ddp_fields(config.ddp),
+      dist_fields(config.dist),
+      precision_fields(config.mixed_precision),
+      dataset_fields(config.dataset),
+      tokenizer_fields(config.tokenizer),
+      checkpoint_fields(config.checkpoint),
+      logger_fields(config.logger),
+      profiling_fields(config.profiling),
+      rng_fields(config.rng),
+  };
+  for (FieldGroup& group : catalogue()) groups.push_back(std::move(group));
+  return Schema(std::move(groups));
+}
+
+LoadedRunConfig load_run_config(const std::filesystem::path& file,
+                                const std::vector<std::string>& overrides, RunConfig defaults) {
+  LoadedRunConfig loaded{std::move(defaults), {}};
+  const Schema schema = run_schema(loaded.config);
+  Problems problems;
+  loaded.outcome = read_config(schema, {file, overrides}, problems);
+  check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
+  // Rules over several fields would only repeat what is wrong with one.
+  if (problems.empty()) validate(loaded.config, loaded.outcome, problems);
+  problems.throw_if_any();
+  return loaded;
+}
+
+void resolve(RunConfig& config) {
+  config.model.resolve();
+  if (!config.model.seq_length.is_auto()) {
+    config.dataset.sequence_length.resolve(config.model.seq_length.value());
+  }
+  config.parallel.sequence_parallel.resolve(false);
+  config.optimizer.resolve();
+  config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
+  config.ddp.resolve(config.dist.ranks);
+  config.dist.device.resolve("cpu");
+  config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
+  config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));
+  config.checkpoint.load.resolve(config.checkpoint.save);
+  const auto& save = config.checkpoint.save;
+  config.logger.tensorboard_dir.resolve(save ? std::optional(*save + "/tensorboard")
+                                             : std::nullopt);
+
+  Problems problems;
+  for (const std::string& name : config.model.missing()) {
+    problems.add("{}: not given, and no model folder or tokenizer says it", name);
+  }
+  if (problems.empty()) validate(config, {}, problems);
+  problems.throw_if_any();
+}
+
+std::string to_yaml(RunConfig config) {
+  return to_yaml(run_schema(config));
+}
+
+}  // namespace viaduct

@@ -1,0 +1,118 @@
+#include "train/train_config.h"
+
+namespace viaduct {
+
+FieldGroup train_fields(TrainConfig& config) {
+  FieldGroup group("train", "The length of a run and its batch.");
+  group.field("train_iters", config.train_iters, "Optimizer steps of the run.")
+      .range(1)
+      .in("steps")
+      .alias("recipe.trainer.max_steps");
+  group
+      .field("global_batch_size", config.global_batch_size,
+             "Rows of an optimizer step, over all ranks.")
+      .range(1)
+      .in("rows")
+      .alias("recipe.data.global_batch_size")
+      .constraint("divisible by micro_batch_size · dp");
+  group
+      .field("micro_batch_size", config.micro_batch_size,
+             "Rows of one forward and backward on a rank; gradients accumulate over "
+             "global_batch_size / (micro_batch_size · "
+             "dp) of them.")
+      .range(1)
+      .in("rows")
+      .alias("recipe.data.micro_batch_size");
+  group
+      .field("exit_interval", config.exit_interval,
+             "Stop, with a checkpoint, at the next step that this divides.")
+      .range(1)
+      .in("steps");
+  group
+      .field("exit_duration_in_mins", config.exit_duration_in_mins,
+             "Stop, with a checkpoint, after this time.")
+      .positive()
+      .in("minutes");
+  group
+      .field("nan_loss_action", config.nan_loss_action,
+             "What a loss or gradient with NaN or infinity does: `stop` the run, or `skip` the "
+             "update and count it.")
+      .one_of({"stop", "skip"});
+  group.field("skip_train", config.skip_train, "Only evaluate.");
+  return group;
+}
+
+FieldGroup validation_fields(ValidationConfig& config) {
+  FieldGroup group("validation", "Evaluation during training.");
+  group.field("eval_interval", config.eval_interval, "Steps between evaluations.")
+      .range(1)
+      .in("steps")
+      .alias("TrainingConfig.eval_interval");
+  group.field("eval_iters", config.eval_iters, "Global batches of an evaluation; 0: none.")
+      .range(0)
+      .in("batches")
+      .alias("TrainingConfig.eval_iters");
+  return group;
+}
+
+FieldGroup logger_fields(LoggerConfig& config) {
+  FieldGroup group("logger", "What a run says, and where.");
+  group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
+      .range(1)
+      .in("steps");
+  group.field("log_throughput", config.log_throughput, "Metrics have tokens/s, TFLOP/s and MFU.");
+  group.field(
+      "tensorboard_dir", config.tensorboard_dir,
+      "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");
+  group
+      .field("flops", config.flops,
+             "FLOPs shown: `model` counts causal attention half, `full` adds the uncausal count "
+             "beside it.")
+      .one_of({"model", "full"});
+  return group;
+}
+
+FieldGroup profiling_fields(ProfilingConfig& config) {
+  const char* planned = "traces of training runs";
+  FieldGroup group("profiling", "Traces and memory histories.");
+  group.field("trace", config.trace, "Write a trace of streams and ops (chrome trace format).")
+      .alias("use_pytorch_profiler")
+      .alias("profile")
+      .planned(planned);
+  group.field("profile_step_start", config.profile_step_start, "First traced step.")
+      .range(0)
+      .in("steps")
+      .alias("profile_start_step")
+      .alias("start_step")
+      .planned(planned);
+  group.field("profile_step_end", config.profile_step_end, "Step at which the trace ends.")
+      .range(0)
+      .in("steps")
+      .alias("profile_end_step")
+      .alias("end_step")
+      .constraint("above profile_step_start")
+      .planned(planned);
+  group.field("profile_ranks", config.profile_ranks, "Ranks that are traced.")
+      .range(0)
+      .alias("ranks")
+      .planned(planned);
+  group
+      .field("record_memory_history", config.record_memory_history,
+             "Record every allocation with bytes, lifetime and owner; one file a rank.")
+      .planned(planned);
+  group.field("memory_snapshot_path", config.memory_snapshot_path, "Where the memory history goes.")
+      .alias("dir")
+      .planned(planned);
+  return group;
+}
+
+FieldGroup rng_fields(RngConfig& config) {
+  FieldGroup group("rng", "Random numbers of initialization and dropout.");
+  group
+      .field("seed", config.seed,
+             "Seed of every random number but the data order (dataset.random_seed).")
+      .range(0);
+  return group;
+}
+
+}  // namespace viaduct

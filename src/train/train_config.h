@@ -1,0 +1,54 @@
+#pragma once
+// Sections `train`, `validation`, `logger`, `profiling` and `rng`: the loop and what it reports.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace viaduct {
+
+struct TrainConfig {
+  int64_t train_iters = 300'000;
+  int64_t global_batch_size = 32;
+  int64_t micro_batch_size = 2;
+  std::optional<int64_t> exit_interval;
+  std::optional<double> exit_duration_in_mins;
+  std::string nan_loss_action = "stop";
+  bool skip_train = false;
+};
+
+struct ValidationConfig {
+  int64_t eval_interval = 500;
+  int64_t eval_iters = 32;
+};
+
+struct LoggerConfig {
+  int64_t log_interval = 10;
+  bool log_throughput = true;
+  /// `auto`: checkpoint.save/tensorboard, none without checkpoint.save.
+  Auto<std::optional<std::string>> tensorboard_dir;
+  std::string flops = "model";
+};
+
+struct ProfilingConfig {
+  bool trace = false;
+  int64_t profile_step_start = 10;
+  int64_t profile_step_end = 12;
+  std::vector<int> profile_ranks{0};
+  bool record_memory_history = false;
+  std::string memory_snapshot_path = "memory_snapshot.json";
+};
+
+struct RngConfig {
+  int64_t seed = 1234;
+};
+
+FieldGroup train_fields(TrainConfig& config);
+FieldGroup validation_fields(ValidationConfig& config);
+FieldGroup logger_fields(LoggerConfig& config);
+FieldGroup profiling_fields(ProfilingConfig& config);
+FieldGroup rng_fields(RngConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,116 @@
+#include "train/validate.h"
+
+#include "ops/cpu/cpu_ops.h"
+
+namespace viaduct {
+namespace {
+
+void validate_model(const ModelFields& model, Problems& problems) {
+  const auto& heads = model.num_attention_heads;
+  const auto& groups = model.num_query_groups;
+  if (!heads.is_auto() && !groups.is_auto() && heads.value() % groups.value() != 0) {
+    problems.add("model.num_query_groups: {} does not divide num_attention_heads = {}",
+                 groups.value(), heads.value());
+  }
+  if (!heads.is_auto() && !model.hidden_size.is_auto() && model.kv_channels.is_auto() &&
+      model.hidden_size.value() % heads.value() != 0) {
+    problems.add(
+        "model.num_attention_heads: {} does not divide hidden_size = {}, and kv_channels is not "
+        "given",
+        heads.value(), model.hidden_size.value());
+  }
+  if (!model.num_layers.is_auto() && !model.window_layers.is_auto() &&
+      !model.window_layers.value().empty() &&
+      static_cast<int64_t>(model.window_layers.value().size()) != model.num_layers.value()) {
+    problems.add("model.window_layers: {} entries for {} layers",
+                 model.window_layers.value().size(), model.num_layers.value());
+  }
+  const auto& positions = model.position_embedding_type;
+  const bool learned = positions.is_auto() ? model.family.value_or("llama") == "gpt2"
+                                           : positions.value() == "learned_absolute";
+  if (learned && !model.seq_length.is_auto() && !model.max_position_embeddings.is_auto() &&
+      model.seq_length.value() > model.max_position_embeddings.value()) {
+    problems.add("model.seq_length: {} is longer than the model's {} learned positions",
+                 model.seq_length.value(), model.max_position_embeddings.value());
+  }
+}
+
+void validate_optimizer(const RunConfig& config, Problems& problems) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  const SchedulerConfig& scheduler = config.scheduler;
+  if (!optimizer.min_lr.is_auto() && optimizer.min_lr.value() > optimizer.lr) {
+    problems.add("optimizer.min_lr: {} is above optimizer.lr = {}", optimizer.min_lr.value(),
+                 optimizer.lr);
+  }
+  if (scheduler.lr_warmup_init > optimizer.lr) {
+    problems.add("scheduler.lr_warmup_init: {} is above optimizer.lr = {}",
+                 scheduler.lr_warmup_init, optimizer.lr);
+  }
+  const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
+  if (!scheduler.lr_warmup_iters.is_auto()) {
+    const int64_t warmup = scheduler.lr_warmup_iters.value();
+    if (warmup > 0 && scheduler.lr_warmup_fraction) {
+      problems.add(
+          "scheduler.lr_warmup_fraction and lr_warmup_iters are both given: one of them sets the "
+          "warm-up");
+    }
+    if (warmup > 0 && warmup >= decay && scheduler.lr_decay_style != "constant") {
+      problems.add("scheduler.lr_warmup_iters: {} is not below lr_decay_iters = {}", warmup, decay);
+    }
+  }
+  if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {
+    problems.add("scheduler.lr_wsd_decay_iters: required by lr_decay_style=WSD");
+  }
+  if (scheduler.start_weight_decay && scheduler.end_weight_decay &&
+      *scheduler.start_weight_decay > *scheduler.end_weight_decay) {
+    problems.add("scheduler.end_weight_decay: {} is below start_weight_decay = {}",
+                 *scheduler.end_weight_decay, *scheduler.start_weight_decay);
+  }
+}
+
+void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  // Only what the user gave: `probe` and `bench` set the batch themselves.
+  const bool given =
+      outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
+  const int64_t data_ranks = config.dist.ranks;
+  const int64_t rows = config.train.micro_batch_size * data_ranks;
+  if (given && config.train.global_batch_size % rows != 0) {
+    problems.add(
+        "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
+        "{} · {}",
+        config.train.global_batch_size, config.train.micro_batch_size, data_ranks);
+  }
+}
+
+}  // namespace
+
+void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  validate_model(config.model, problems);
+  validate_optimizer(config, problems);
+  validate_batch(config, outcome, problems);
+  const auto& row = config.dataset.sequence_length;
+  const auto& length = config.model.seq_length;
+  if (!row.is_auto() && !length.is_auto() && row.value() != length.value()) {
+    problems.add("dataset.sequence_length: {} differs from model.seq_length = {}", row.value(),
+                 length.value());
+  }
+  if (config.checkpoint.most_recent_k == 0) {
+    problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
+  }
+  if (config.profiling.profile_step_end < config.profiling.profile_step_start) {
+    problems.add("profiling.profile_step_end: {} is before profile_step_start = {}",
+                 config.profiling.profile_step_end, config.profiling.profile_step_start);
+  }
+  if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
+    problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
+                 config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
+  }
+  for (const CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
+    if (config.dist.cpu_isa.value_or("") == cpu_isa_name(isa) && !cpu_supports(isa)) {
+      problems.add("dist.cpu_isa: this machine cannot run {}; its best is {}", cpu_isa_name(isa),
+                   cpu_isa_name(best_cpu_isa()));
+    }
+  }
+}
+
+}  // namespace viaduct
