@@ -1,5 +1,6 @@
-// viaduct: train, fine-tune, convert and sample large language models. One subcommand a file; this file parses, runs the
-// chosen one and turns errors into messages and exit statuses (0 done, 1 the run failed, 2 bad usage or configuration).
+// viaduct: train, fine-tune, convert and sample large language models. One subcommand a file; this
+// file parses, runs the chosen one and turns errors into messages and exit statuses (0 done, 1 the
+// run failed, 2 bad usage or configuration).
 
 #include <CLI/CLI.hpp>
 #include <exception>
@@ -17,7 +18,8 @@ int run(int argc, char** argv) {
   using namespace viaduct::cli;
   CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
   root.require_subcommand(1);
-  const std::vector<Subcommand> subcommands{add_data(root), add_tokenizer(root), add_version(root)};
+  const std::vector<Subcommand> subcommands{add_data(root), add_knobs(root), add_tokenizer(root),
+                                            add_version(root)};
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
@@ -37,7 +39,8 @@ int main(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const viaduct::ConfigError& error) {
-    for (const auto& problem : error.problems()) viaduct::log_line(viaduct::LogLevel::error, problem);
+    for (const auto& problem : error.problems())
+      viaduct::log_line(viaduct::LogLevel::error, problem);
     return kBadUsage;
   } catch (const std::exception& error) {
     viaduct::log_line(viaduct::LogLevel::error, error.what());

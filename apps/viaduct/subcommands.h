@@ -20,6 +20,7 @@ struct Subcommand {
 
 // One function a file, in the order that `viaduct --help` lists them.
 Subcommand add_data(CLI::App& root);
+Subcommand add_knobs(CLI::App& root);
 Subcommand add_tokenizer(CLI::App& root);
 Subcommand add_version(CLI::App& root);
 
