@@ -1,0 +1,75 @@
+// `viaduct knobs` as scripts use it, and the page that it writes.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/file.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+
+struct Result {
+  int status = -1;
+  std::string out, err;
+};
+
+Result knobs(const std::string& arguments) {
+  test::TemporaryFolder folder;
+  const std::string path = folder.path().string();
+  const std::string line =
+      std::string(VIADUCT_BINARY) + " knobs " + arguments + " >" + path + "/out 2>" + path + "/err";
+  const int status = std::system(line.c_str());
+  return {WEXITSTATUS(status), read_file(folder / "out"), read_file(folder / "err")};
+}
+
+TEST(KnobsCommand, JsonHasEveryKnobInFull) {
+  const auto document = nlohmann::json::parse(knobs("--json").out);
+  std::set<std::string> names;
+  for (const auto& knob : document["knobs"]) {
+    const std::string name = knob["name"];
+    EXPECT_TRUE(names.insert(name).second) << name << " is listed twice";
+    for (const char* key : {"aliases", "type", "default", "unit", "doc", "constraints", "state"}) {
+      EXPECT_TRUE(knob.contains(key)) << name << " has no " << key;
+    }
+    for (const char* device : {"cpu", "cuda", "sim"}) {
+      const std::string state = knob["state"][device];
+      EXPECT_TRUE(state == "built" || state == "planned" || state == "not applicable") << name;
+    }
+  }
+  EXPECT_GT(names.size(), 300u);
+  EXPECT_EQ(names.count("optimizer.lr"), 1u);
+}
+
+TEST(KnobsCommand, AnySpellingShowsTheField) {
+  EXPECT_THAT(knobs("recipe.model.config.recompute_granuality").out,
+              HasSubstr("model.recompute_granularity"));
+  EXPECT_THAT(knobs("bucket_size").out, HasSubstr("state        planned"));
+  EXPECT_THAT(knobs("lr").out, HasSubstr("state        cpu built"));
+  EXPECT_THAT(knobs("NCCL_NVLS_ENABLE").out, HasSubstr("environment variable"));
+  EXPECT_THAT(knobs("ProfilingConfig").out, HasSubstr("profiling.profile_ranks"));
+}
+
+TEST(KnobsCommand, UnknownNamesGetTheNearestOne) {
+  const Result result = knobs("micro_batchsize");
+  EXPECT_EQ(result.status, 2);
+  EXPECT_THAT(result.err, HasSubstr("did you mean 'train.micro_batch_size'?"));
+}
+
+TEST(ConfigurationPage, IsWhatTheFieldsSay) {
+  const std::string page =
+      read_file(std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "docs/configuration.md");
+  EXPECT_EQ(page, knobs("--markdown").out)
+      << "run: viaduct knobs --markdown > docs/configuration.md";
+}
+
+}  // namespace
+}  // namespace viaduct
