@@ -2,9 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
-#include <limits>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <unordered_set>
 
 #include "checkpoint/strict_json.h"
@@ -27,13 +25,6 @@ constexpr StoredType kStoredTypes[] = {
     {"I64", DType::i64}, {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},
     {"U8", DType::u8},   {"U16", DType::u16}, {"BOOL", DType::u8}};
 
-std::optional<int64_t> as_size(const Json& value) {
-  if (!value.is_number_unsigned()) return std::nullopt;
-  const auto number = value.get<uint64_t>();
-  if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
-  return static_cast<int64_t>(number);
-}
-
 DType parse_dtype(const Json& value, const std::string& where) {
   VIADUCT_CHECK(IoError, value.is_string(), "{}: \"dtype\" is not a string", where);
   const auto& name = value.get_ref<const std::string&>();
@@ -45,24 +36,6 @@ DType parse_dtype(const Json& value, const std::string& where) {
   fail<IoError>("{}: unknown dtype \"{}\" (known: {})", where, shown_name(name), known);
 }
 
-// The shape; its elements times `element_bytes` are known to fit int64.
-Shape parse_shape(const Json& value, int64_t element_bytes, const std::string& where) {
-  VIADUCT_CHECK(IoError, value.is_array(), "{}: \"shape\" is not an array", where);
-  VIADUCT_CHECK(IoError, value.size() <= Shape::kMaxRank, "{}: {} dims, at most {} are supported",
-                where, value.size(), Shape::kMaxRank);
-  Shape shape;
-  int64_t bytes = element_bytes;
-  for (const auto& dim : value) {
-    const auto size = as_size(dim);
-    VIADUCT_CHECK(IoError, size, "{}: a size in \"shape\" is not a count", where);
-    // A zero size would hide an overflow of the others, so it multiplies as one.
-    const bool overflow = __builtin_mul_overflow(bytes, std::max<int64_t>(*size, 1), &bytes);
-    VIADUCT_CHECK(IoError, !overflow, "{}: the sizes in \"shape\" overflow", where);
-    shape.append(*size);
-  }
-  return shape;
-}
-
 SafetensorsEntry parse_entry(const std::string& name, const Json& value, int64_t data_bytes,
                              const std::string& file) {
   const std::string where = fmt::format("{}: tensor \"{}\"", file, shown_name(name));
@@ -72,12 +45,12 @@ SafetensorsEntry parse_entry(const std::string& name, const Json& value, int64_t
   SafetensorsEntry entry;
   entry.info.name = name;
   entry.info.dtype = parse_dtype(value.at("dtype"), where);
-  entry.info.shape = parse_shape(value.at("shape"), dtype_bytes(entry.info.dtype), where);
+  entry.info.shape = json_shape(value.at("shape"), dtype_bytes(entry.info.dtype), "shape", where);
 
   const Json& offsets = value.at("data_offsets");
   VIADUCT_CHECK(IoError, offsets.is_array() && offsets.size() == 2,
                 "{}: \"data_offsets\" is not a pair", where);
-  const auto begin = as_size(offsets[0]), end = as_size(offsets[1]);
+  const auto begin = json_count(offsets[0]), end = json_count(offsets[1]);
   VIADUCT_CHECK(IoError, begin && end && *begin <= *end,
                 "{}: \"data_offsets\" is not a pair of rising offsets", where);
   VIADUCT_CHECK(IoError, *end <= data_bytes,

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/mapped_storage.h"
 #include "checkpoint/strict_json.h"
 
 namespace viaduct {
@@ -15,11 +16,9 @@ constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 constexpr size_t kIndexLimitBytes = size_t{256} << 20;
 
-std::shared_ptr<Storage> map_file(const std::filesystem::path& path) {
-  auto file = std::make_shared<MappedFile>(path);
-  void* data = const_cast<std::byte*>(file->data());
-  const auto bytes = static_cast<int64_t>(file->size());
-  return std::make_shared<Storage>(data, bytes, [file](Storage&) {});
+bool is_there(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::exists(path, ignored);
 }
 
 // The index's "weight_map": tensor name to file name.
@@ -50,7 +49,7 @@ void check_plain_file_name(const std::string& name, const std::string& where) {
 }
 
 SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
-    : SafetensorsFile(map_file(path), path.string()) {}
+    : SafetensorsFile(map_storage(path), path.string()) {}
 
 SafetensorsFile SafetensorsFile::from_memory(std::string content, std::string where) {
   auto text = std::make_shared<std::string>(std::move(content));
@@ -88,22 +87,22 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
 }
 
 bool has_safetensors(const std::filesystem::path& folder) {
-  return std::filesystem::exists(folder / kSingle) || std::filesystem::exists(folder / kIndex);
+  return is_there(folder / kSingle) || is_there(folder / kIndex);
 }
 
 SafetensorsFolder::SafetensorsFolder(const std::filesystem::path& folder) : folder_(folder) {
   // A complete single file wins over an index, as for Hugging Face's own reader.
-  if (std::filesystem::exists(folder / kSingle)) {
+  if (is_there(folder / kSingle)) {
     add_shard(folder / kSingle);
     return;
   }
-  VIADUCT_CHECK(IoError, std::filesystem::exists(folder / kIndex),
-                "{}: no weights: neither {} nor {} is there", folder.string(), kSingle, kIndex);
+  VIADUCT_CHECK(IoError, is_there(folder / kIndex), "{}: no weights: neither {} nor {} is there",
+                folder.string(), kSingle, kIndex);
   const auto weight_map = read_weight_map(folder / kIndex);
   std::set<std::string> files;
   for (const auto& [name, file] : weight_map) files.insert(file);
   for (const auto& file : files) {
-    VIADUCT_CHECK(IoError, std::filesystem::exists(folder / file), "{}: shard {} is missing",
+    VIADUCT_CHECK(IoError, is_there(folder / file), "{}: shard {} is missing",
                   (folder / kIndex).string(), shown_name(file));
     const size_t first = infos_.size();
     add_shard(folder / file);

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/safetensors_header.h"
+#include "checkpoint/save_folder.h"
 #include "checkpoint/strict_json.h"
 
 namespace viaduct {
@@ -86,7 +87,7 @@ void write_safetensors_folder(const std::filesystem::path& folder,
                               int64_t max_shard_bytes) {
   VIADUCT_CHECK(IoError, max_shard_bytes > 0, "{}: shards of {} bytes", folder.string(),
                 max_shard_bytes);
-  std::filesystem::create_directories(folder);
+  create_folder(folder);
   const auto shards = cut_into_shards(tensors, max_shard_bytes);
   if (shards.size() == 1) {
     write_safetensors(folder / kSingle, tensors, get);

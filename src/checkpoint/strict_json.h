@@ -2,13 +2,18 @@
 // JSON of files that nobody vouches for: parsed with limits, so that a hostile file is an IoError.
 // A template over the JSON type keeps its heavy header out of this one.
 
+#include <algorithm>
 #include <cstddef>
+#include <cstdint>
+#include <limits>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
 #include <vector>
 
 #include "base/error.h"
+#include "tensor/shape.h"
 
 namespace viaduct {
 
@@ -70,6 +75,37 @@ Json parse_strict_json(std::string_view text, const JsonLimits& limits, const st
   } catch (const typename Json::exception& error) {
     fail<IoError>("{}: not valid JSON: {}", where, shown_name(error.what()));
   }
+}
+
+/// The value as a count (0 … 2^63 − 1), nothing if it is something else.
+template <class Json>
+std::optional<int64_t> json_count(const Json& value) {
+  if (!value.is_number_unsigned()) return std::nullopt;
+  const auto number = value.template get<uint64_t>();
+  if (number > static_cast<uint64_t>(std::numeric_limits<int64_t>::max())) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
+/// An array of counts as a Shape; the product of its sizes and `element_bytes` is known to fit
+/// int64. IoError that starts with `where` and names `field` otherwise.
+template <class Json>
+Shape json_shape(const Json& value, int64_t element_bytes, const char* field,
+                 const std::string& where) {
+  VIADUCT_CHECK(IoError, value.is_array(), "{}: \"{}\" is not an array", where, field);
+  VIADUCT_CHECK(IoError, value.size() <= Shape::kMaxRank,
+                "{}: \"{}\" has {} dims, at most {} are supported", where, field, value.size(),
+                Shape::kMaxRank);
+  Shape shape;
+  int64_t bytes = element_bytes;
+  for (const auto& dim : value) {
+    const auto size = json_count(dim);
+    VIADUCT_CHECK(IoError, size, "{}: a size in \"{}\" is not a count", where, field);
+    // A zero size would hide an overflow of the others, so it multiplies as one.
+    const bool overflow = __builtin_mul_overflow(bytes, std::max<int64_t>(*size, 1), &bytes);
+    VIADUCT_CHECK(IoError, !overflow, "{}: the sizes in \"{}\" overflow", where, field);
+    shape.append(*size);
+  }
+  return shape;
 }
 
 }  // namespace viaduct

@@ -1,37 +1,24 @@
 #include <gmock/gmock.h>
 
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
 
 namespace viaduct {
 namespace {
 
+using test::bytes_of;
+using test::patterned;
 using test::TemporaryFolder;
 using test::test_data;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-Tensor ramp(DType dtype, const Shape& shape, int first) {
-  Tensor tensor = host_tensor(dtype, shape);
-  auto* bytes = static_cast<uint8_t*>(tensor.raw());
-  for (int64_t i = 0; i < tensor.bytes(); ++i) bytes[i] = static_cast<uint8_t>(first + i * 7);
-  return tensor;
-}
-
-std::string bytes_of(const Tensor& tensor) {
-  std::string text;
-  for_each_run(tensor, [&](const void* data, size_t bytes) {
-    text.append(static_cast<const char*>(data), bytes);
-  });
-  return text;
-}
 
 std::vector<std::string> names(const TensorSource& source) {
   std::vector<std::string> names;
@@ -96,11 +83,11 @@ TEST(Safetensors, EveryDtypeAndOddShapesComeBack) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32,
                       DType::i16, DType::i8, DType::u8, DType::u16}) {
     const std::string name(dtype_name(dtype));
-    tensors[name] = ramp(dtype, {3, 5, 7}, first++);
-    tensors[name + ".scalar"] = ramp(dtype, {}, first++);
-    tensors[name + ".empty"] = ramp(dtype, {4, 0}, first++);
+    tensors[name] = patterned(dtype, {3, 5, 7}, first++);
+    tensors[name + ".scalar"] = patterned(dtype, {}, first++);
+    tensors[name + ".empty"] = patterned(dtype, {4, 0}, first++);
   }
-  tensors["\"quoted\" \xC3\xA9"] = ramp(DType::u8, {3}, 9);
+  tensors["\"quoted\" \xC3\xA9"] = patterned(DType::u8, {3}, 9);
   write_safetensors(folder / "all.safetensors", tensors);
   const SafetensorsFile file(folder / "all.safetensors");
   EXPECT_EQ(file.tensors().size(), tensors.size());
@@ -115,18 +102,18 @@ TEST(Safetensors, EveryDtypeAndOddShapesComeBack) {
 
 TEST(Safetensors, StridedTensorsAreWrittenRowMajor) {
   TemporaryFolder folder;
-  const Tensor columns = ramp(DType::i32, {4, 6, 2}, 3).slice(1, 2, 3);
+  const Tensor columns = patterned(DType::i32, {4, 6, 2}, 3).slice(1, 2, 3);
   write_safetensors(folder / "a", {{"x", columns}});
   EXPECT_EQ(bytes_of(SafetensorsFile(folder / "a").tensor("x")), bytes_of(columns));
-  const Tensor row = ramp(DType::i32, {4, 6, 2}, 3).select(1).slice(0, 2, 3);
+  const Tensor row = patterned(DType::i32, {4, 6, 2}, 3).select(1).slice(0, 2, 3);
   EXPECT_EQ(bytes_of(columns.select(1)), bytes_of(row));
 }
 
 TEST(Safetensors, TheFileDependsOnTheSetOfTensorsOnly) {
   TemporaryFolder folder;
-  const std::map<std::string, Tensor> tensors{{"a", ramp(DType::u8, {3}, 1)},
-                                              {"b", ramp(DType::f32, {2}, 2)},
-                                              {"c", ramp(DType::bf16, {5}, 3)}};
+  const std::map<std::string, Tensor> tensors{{"a", patterned(DType::u8, {3}, 1)},
+                                              {"b", patterned(DType::f32, {2}, 2)},
+                                              {"c", patterned(DType::bf16, {5}, 3)}};
   std::vector<TensorInfo> infos;
   for (const char* name : {"c", "a", "b"})
     infos.push_back({name, tensors.at(name).dtype(), tensors.at(name).shape()});
@@ -238,9 +225,9 @@ TEST(SafetensorsFolder, IsWrittenInShardsAsHuggingFaceCuts) {
 
 TEST(SafetensorsFolder, ATensorLargerThanAShardHasItsOwn) {
   TemporaryFolder folder;
-  const std::map<std::string, Tensor> tensors{{"a", ramp(DType::u8, {10}, 1)},
-                                              {"b", ramp(DType::u8, {100}, 2)},
-                                              {"c", ramp(DType::u8, {10}, 3)}};
+  const std::map<std::string, Tensor> tensors{{"a", patterned(DType::u8, {10}, 1)},
+                                              {"b", patterned(DType::u8, {100}, 2)},
+                                              {"c", patterned(DType::u8, {10}, 3)}};
   std::vector<TensorInfo> infos;
   for (const auto& [name, tensor] : tensors) infos.push_back({name, DType::u8, tensor.shape()});
   write_safetensors_folder(
@@ -257,11 +244,11 @@ TEST(SafetensorsFolder, DamagedFoldersAreRefused) {
     write_file_atomically(folder / "model.safetensors.index.json", "{\"weight_map\":" + map + "}");
   };
   index(R"({"a":"s1","b":"s2"})");
-  write_safetensors(folder / "s1", {{"a", ramp(DType::u8, {2}, 1)}});
+  write_safetensors(folder / "s1", {{"a", patterned(DType::u8, {2}, 1)}});
   EXPECT_THAT(open, ThrowsMessage<IoError>(HasSubstr("shard s2 is missing")));
-  write_safetensors(folder / "s2", {{"c", ramp(DType::u8, {2}, 1)}});
+  write_safetensors(folder / "s2", {{"c", patterned(DType::u8, {2}, 1)}});
   EXPECT_THAT(open, ThrowsMessage<IoError>(HasSubstr("\"c\" of shard s2 is not listed")));
-  write_safetensors(folder / "s2", {{"a", ramp(DType::u8, {2}, 1)}});
+  write_safetensors(folder / "s2", {{"a", patterned(DType::u8, {2}, 1)}});
   EXPECT_THAT(open, ThrowsMessage<IoError>(HasSubstr("in an earlier shard")));
   write_safetensors(folder / "s2", std::map<std::string, Tensor>{});
   EXPECT_THAT(open, ThrowsMessage<IoError>(HasSubstr("\"b\" is not in its shard s2")));
@@ -275,7 +262,7 @@ TEST(SafetensorsFolder, DamagedFoldersAreRefused) {
 
 TEST(SafetensorsWriter, WrongTensorsAndNamesLeaveNothingBehind) {
   TemporaryFolder folder;
-  const Tensor tensor = ramp(DType::u8, {2}, 1);
+  const Tensor tensor = patterned(DType::u8, {2}, 1);
   const auto get = [&](const std::string&) { return tensor; };
   EXPECT_THAT(
       [&] {

@@ -1,0 +1,120 @@
+#include "checkpoint/box.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+
+namespace viaduct {
+namespace {
+
+using Index = std::array<int64_t, Shape::kMaxRank>;
+
+// The run of elements at `index` (of the logical tensor) in row-major order of a box.
+int64_t place_in(const Box& box, const Index& index) {
+  int64_t place = 0;
+  for (int dim = 0; dim < box.size.rank(); ++dim)
+    place = place * box.size[dim] + index[static_cast<size_t>(dim)] - box.begin[dim];
+  return place;
+}
+
+// Shrinks [low, high) of the outermost dim to the rows that the range of the piece touches.
+void clip_rows(const Piece& piece, int64_t& low, int64_t& high) {
+  const int64_t row = piece.box.size.without_first().elements();
+  low = std::max(low, piece.box.begin[0] + piece.begin / row);
+  high = std::min(high, piece.box.begin[0] + (piece.end + row - 1) / row);
+}
+
+}  // namespace
+
+Box whole_box(const Shape& shape) {
+  Box box{shape, shape};
+  for (int dim = 0; dim < shape.rank(); ++dim) box.begin[dim] = 0;
+  return box;
+}
+
+bool is_inside(const Box& box, const Shape& shape) {
+  if (box.begin.rank() != shape.rank() || box.size.rank() != shape.rank()) return false;
+  for (int dim = 0; dim < shape.rank(); ++dim) {
+    if (box.size[dim] > shape[dim] || box.begin[dim] > shape[dim] - box.size[dim]) return false;
+  }
+  return true;
+}
+
+bool overlaps(const Box& a, const Box& b) {
+  for (int dim = 0; dim < a.size.rank(); ++dim) {
+    const int64_t low = std::max(a.begin[dim], b.begin[dim]);
+    const int64_t high = std::min(a.begin[dim] + a.size[dim], b.begin[dim] + b.size[dim]);
+    if (low >= high) return false;
+  }
+  return true;
+}
+
+Piece whole_piece(const Box& box) {
+  return {box, 0, box.size.elements()};
+}
+
+int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& to,
+                    std::byte* to_data, int64_t element_bytes) {
+  const int rank = from.box.size.rank();
+  if (from.elements() == 0 || to.elements() == 0 || !overlaps(from.box, to.box)) return 0;
+  Index low{}, high{};
+  for (int dim = 0; dim < rank; ++dim) {
+    const auto d = static_cast<size_t>(dim);
+    low[d] = std::max(from.box.begin[dim], to.box.begin[dim]);
+    high[d] =
+        std::min(from.box.begin[dim] + from.box.size[dim], to.box.begin[dim] + to.box.size[dim]);
+  }
+  // Runs: the inner dims [run_dim, rank), dense in both boxes.
+  int run_dim = rank;
+  int64_t run = 1;
+  bool dense = true;
+  while (run_dim > 0 && dense) {
+    --run_dim;
+    const auto d = static_cast<size_t>(run_dim);
+    run *= high[d] - low[d];
+    dense =
+        from.box.size[run_dim] == to.box.size[run_dim] && high[d] - low[d] == to.box.size[run_dim];
+  }
+  if (run_dim > 0) {
+    clip_rows(from, low[0], high[0]);
+    clip_rows(to, low[0], high[0]);
+    if (low[0] >= high[0]) return 0;
+  }
+
+  int64_t copied = 0;
+  for (Index index = low;;) {
+    const int64_t source = place_in(from.box, index), target = place_in(to.box, index);
+    const int64_t first = std::max({int64_t{0}, from.begin - source, to.begin - target});
+    const int64_t last = std::min({run, from.end - source, to.end - target});
+    if (first < last) {
+      std::memcpy(to_data + (target + first - to.begin) * element_bytes,
+                  from_data + (source + first - from.begin) * element_bytes,
+                  static_cast<size_t>((last - first) * element_bytes));
+      copied += last - first;
+    }
+    int dim = run_dim - 1;
+    for (; dim >= 0; --dim) {
+      const auto d = static_cast<size_t>(dim);
+      if (++index[d] < high[d]) break;
+      index[d] = low[d];
+    }
+    if (dim < 0) return copied;
+  }
+}
+
+std::string to_string(const Box& box) {
+  std::string text = "[";
+  for (int dim = 0; dim < box.size.rank(); ++dim)
+    text +=
+        fmt::format("{}{}:{}", dim > 0 ? ", " : "", box.begin[dim], box.begin[dim] + box.size[dim]);
+  return text + "]";
+}
+
+std::string to_string(const Piece& piece) {
+  if (piece.begin == 0 && piece.end == piece.box.size.elements()) return to_string(piece.box);
+  return fmt::format("{}[{}:{}]", to_string(piece.box), piece.begin, piece.end);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,68 @@
+#pragma once
+// What a checkpoint folder holds, as index.json says it: logical tensors, the pieces of them that
+// are stored, where, and the checksums of everything. docs/checkpoint-format.md describes the file.
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/box.h"
+#include "checkpoint/tensor_source.h"
+
+namespace viaduct {
+
+inline constexpr int64_t kCheckpointVersion = 1;
+/// Every stored piece starts at a multiple of this in its shard.
+inline constexpr int64_t kCheckpointAlignment = 64;
+inline constexpr const char* kCheckpointIndexFile = "index.json";
+
+/// A piece of a logical tensor and where its bytes are.
+struct StoredPiece {
+  Piece piece;
+  size_t shard = 0;    // of CheckpointIndex::shards
+  int64_t offset = 0;  // bytes from the start of the shard
+  uint64_t checksum = 0;
+};
+
+struct StoredTensor {
+  DType dtype = DType::f32;
+  Shape shape;  // of the whole logical tensor
+  std::vector<StoredPiece> pieces;
+};
+
+/// A file of the folder, with its hash64.
+struct StoredFile {
+  std::string name;
+  int64_t bytes = 0;
+  uint64_t checksum = 0;
+};
+
+struct CheckpointIndex {
+  int64_t step = 0;
+  std::map<std::string, StoredTensor> tensors;  // by logical name
+  std::vector<StoredFile> shards;               // of tensor bytes
+  std::vector<StoredFile> files;                // that the caller added (config.json …)
+  std::string state = "{}";                     // JSON of the trainer
+};
+
+/// The text of index.json: one line a tensor, keys in alphabetical order, with a checksum of
+/// itself.
+std::string format_checkpoint_index(const CheckpointIndex& index);
+
+/// Reads the text of index.json (or of one rank's part of it). IoError that starts with `where`
+/// unless its checksum fits, every field is there, every piece lies inside its tensor and its
+/// shard, and no two share bytes of a shard.
+CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
+
+/// IoError unless the pieces of each tensor hold each of its elements exactly once. Boxes of one
+/// tensor must be equal or disjoint.
+void check_complete(const CheckpointIndex& index, const std::string& where);
+
+/// Adds the tensors and shards of another rank's index; IoError if they disagree about a tensor's
+/// dtype or shape.
+void merge_checkpoint_index(CheckpointIndex& index, CheckpointIndex&& other,
+                            const std::string& where);
+
+}  // namespace viaduct

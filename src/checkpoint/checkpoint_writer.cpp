@@ -1,0 +1,166 @@
+#include "checkpoint/checkpoint_writer.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
+#include "checkpoint/save_folder.h"
+#include "checkpoint/strict_json.h"
+
+namespace viaduct {
+namespace {
+
+constexpr size_t kSideFileLimitBytes = size_t{1} << 30;
+
+std::string shard_name(int rank) {
+  return fmt::format("rank_{:05}.bin", rank);
+}
+
+std::string part_name(int rank) {
+  return fmt::format("rank_{:05}.json", rank);
+}
+
+}  // namespace
+
+std::filesystem::path checkpoint_temporary_folder(const std::filesystem::path& save, int64_t step) {
+  return save / (step_folder_name(step) + ".tmp-new");
+}
+
+CheckpointEntry whole_entry(const TensorInfo& tensor) {
+  return {tensor, whole_piece(whole_box(tensor.shape))};
+}
+
+struct ShardWriter::Sum {
+  Hasher64 hasher;
+};
+
+ShardWriter::ShardWriter(const std::filesystem::path& folder, int rank)
+    : folder_(folder), rank_(rank), sum_(std::make_unique<Sum>()) {
+  const std::string name = shard_name(rank);
+  file_ = std::make_unique<AtomicFile>(folder / name);
+  index_.shards.push_back({name, 0, 0});
+}
+
+ShardWriter::~ShardWriter() = default;
+
+void ShardWriter::append(const void* data, size_t bytes) {
+  VIADUCT_CHECK(IoError, file_ != nullptr, "{}: written to after finish", shard_name(rank_));
+  file_->write(data, bytes);
+  sum_->hasher.update(data, bytes);
+  index_.shards[0].bytes += static_cast<int64_t>(bytes);
+}
+
+void ShardWriter::align() {
+  static constexpr char kZeros[kCheckpointAlignment] = {};
+  const int64_t over = index_.shards[0].bytes % kCheckpointAlignment;
+  if (over > 0) append(kZeros, static_cast<size_t>(kCheckpointAlignment - over));
+}
+
+void ShardWriter::add(const CheckpointEntry& entry, const Tensor& data) {
+  const auto& [name, dtype, shape] = entry.tensor;
+  const Piece& piece = entry.piece;
+  VIADUCT_CHECK(ShapeError, is_inside(piece.box, shape), "checkpoint: box {} of \"{}\" {}",
+                to_string(piece.box), name, to_string(shape));
+  VIADUCT_CHECK(
+      ShapeError,
+      piece.begin >= 0 && piece.begin <= piece.end && piece.end <= piece.box.size.elements(),
+      "checkpoint: range [{}, {}) of box {} of \"{}\"", piece.begin, piece.end,
+      to_string(piece.box), name);
+  VIADUCT_CHECK(ShapeError,
+                data.defined() && data.dtype() == dtype && data.elements() == piece.elements(),
+                "checkpoint: \"{}\" given as {}, expected {} elements of {}", name, describe(data),
+                piece.elements(), dtype_name(dtype));
+  StoredTensor& tensor =
+      index_.tensors.try_emplace(name, StoredTensor{dtype, shape, {}}).first->second;
+  VIADUCT_CHECK(ShapeError, tensor.dtype == dtype && tensor.shape == shape,
+                "checkpoint: \"{}\" is {} {} and {} {}", name, dtype_name(tensor.dtype),
+                to_string(tensor.shape), dtype_name(dtype), to_string(shape));
+  align();
+  const int64_t offset = index_.shards[0].bytes;
+  Hasher64 hasher;
+  for_each_run(data, [&](const void* run, size_t bytes) {
+    append(run, bytes);
+    hasher.update(run, bytes);
+  });
+  tensor.pieces.push_back({piece, 0, offset, hasher.digest()});
+}
+
+void ShardWriter::add(const std::string& name, const Tensor& data) {
+  add(whole_entry({name, data.dtype(), data.shape()}), data);
+}
+
+void ShardWriter::finish() {
+  VIADUCT_CHECK(IoError, file_ != nullptr, "{}: finished twice", shard_name(rank_));
+  file_->commit();
+  file_.reset();
+  index_.shards[0].checksum = sum_->hasher.digest();
+  write_file_atomically(folder_ / part_name(rank_), format_checkpoint_index(index_));
+}
+
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks)
+    : save_(save), folder_(checkpoint_temporary_folder(save, step)), ranks_(ranks) {
+  create_folder(save);
+  remove_leftovers(save);
+  create_folder(folder_);
+  index_.step = step;
+}
+
+CheckpointWriter::~CheckpointWriter() {
+  if (published_) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(folder_, ignored);
+}
+
+void CheckpointWriter::set_state(std::string json) {
+  parse_strict_json<nlohmann::json>(json, {.depth = 64}, "checkpoint state");
+  index_.state = std::move(json);
+}
+
+void CheckpointWriter::add_file(const std::string& name, std::string_view content) {
+  check_plain_file_name(name, "checkpoint file");
+  VIADUCT_CHECK(IoError, name != kCheckpointIndexFile && !name.starts_with("rank_"),
+                "checkpoint file: the name {} is taken", name);
+  for (const auto& file : index_.files)
+    VIADUCT_CHECK(IoError, file.name != name, "checkpoint file: {} is there twice", name);
+  write_file_atomically(folder_ / name, content);
+  index_.files.push_back({name, static_cast<int64_t>(content.size()), hash64(content)});
+}
+
+void CheckpointWriter::copy_file(const std::filesystem::path& file) {
+  add_file(file.filename().string(), read_file(file, kSideFileLimitBytes));
+}
+
+void CheckpointWriter::commit(int64_t keep_last) {
+  VIADUCT_CHECK(IoError, !published_, "{}: committed twice", folder_.string());
+  CheckpointIndex index = index_;
+  for (int rank = 0; rank < ranks_; ++rank) {
+    const auto part = folder_ / part_name(rank);
+    VIADUCT_CHECK(IoError, std::filesystem::exists(part),
+                  "{}: the shard of rank {} of {} is missing", folder_.string(), rank, ranks_);
+    merge_checkpoint_index(index, parse_checkpoint_index(read_file(part), part.string()),
+                           part.string());
+  }
+  check_complete(index, folder_.string());
+  const std::string text = format_checkpoint_index(index);
+  write_file_atomically(folder_ / kCheckpointIndexFile, text);
+  for (int rank = 0; rank < ranks_; ++rank) {
+    std::error_code ignored;
+    std::filesystem::remove(folder_ / part_name(rank), ignored);
+  }
+  sync_folder(folder_);
+
+  publish_step(folder_, save_, index.step);
+  published_ = true;
+  write_latest(save_, index.step);
+  try {
+    remove_old_steps(save_, keep_last);
+  } catch (const IoError& error) {
+    // The checkpoint is complete; an old one that stays costs only space.
+    log_warning("old checkpoints stay: {}", error.what());
+  }
+}
+
+}  // namespace viaduct

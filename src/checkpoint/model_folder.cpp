@@ -1,0 +1,106 @@
+#include "checkpoint/model_folder.h"
+
+#include <unordered_map>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/save_folder.h"
+
+namespace viaduct {
+namespace {
+
+bool has(const std::filesystem::path& folder, const char* name) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / name, ignored);
+}
+
+// The tensors of a checkpoint that are weights.
+class CheckpointWeights : public TensorSource {
+ public:
+  explicit CheckpointWeights(const std::filesystem::path& folder) : checkpoint_(folder) {
+    for (const auto& info : checkpoint_.tensors())
+      if (is_weight_name(info.name)) infos_.push_back(info);
+  }
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  const TensorInfo* find(const std::string& name) const override {
+    return is_weight_name(name) ? checkpoint_.find(name) : nullptr;
+  }
+  Tensor tensor(const std::string& name) const override {
+    if (!is_weight_name(name)) fail_missing(name);
+    return checkpoint_.tensor(name);
+  }
+  std::string where() const override { return checkpoint_.where(); }
+
+ private:
+  CheckpointReader checkpoint_;
+  std::vector<TensorInfo> infos_;
+};
+
+}  // namespace
+
+ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
+  const std::string name = folder.string();
+  std::error_code error;
+  const auto status = std::filesystem::status(folder, error);
+  VIADUCT_CHECK(IoError, std::filesystem::exists(status), "{}: no such folder", name);
+  VIADUCT_CHECK(IoError, std::filesystem::is_directory(status),
+                "{}: not a folder (expected a Hugging Face folder, a checkpoint or a save folder)",
+                name);
+  if (has(folder, kCheckpointIndexFile)) return {ModelFolderKind::checkpoint, folder};
+  if (has_latest(folder))
+    return {ModelFolderKind::checkpoint, folder / step_folder_name(latest_step(folder))};
+  // A step that lost its index is no Hugging Face folder, although it holds config.json.
+  const bool step_name = parse_step_folder_name(folder.filename().string()).has_value();
+  VIADUCT_CHECK(IoError, !step_name || has_safetensors(folder),
+                "{}: a checkpoint without {}: it is damaged", name, kCheckpointIndexFile);
+  if (has(folder, "config.json")) return {ModelFolderKind::hugging_face, folder};
+
+  VIADUCT_CHECK(IoError, name.find(".tmp-") == std::string::npos,
+                "{}: an unfinished checkpoint: its save was interrupted", name);
+  VIADUCT_CHECK(IoError, !has_safetensors(folder), "{}: safetensors weights without config.json",
+                name);
+  VIADUCT_CHECK(IoError, saved_steps(folder).empty(),
+                "{}: holds steps, but no file \"latest\" that names the newest complete one; name "
+                "a step folder",
+                name);
+  fail<IoError>(
+      "{}: not a model: neither config.json (Hugging Face folder), nor {} (checkpoint), nor "
+      "\"latest\" (save folder) is there",
+      name, kCheckpointIndexFile);
+}
+
+std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
+  if (folder.kind == ModelFolderKind::checkpoint)
+    return std::make_unique<CheckpointWeights>(folder.path);
+  if (!has_safetensors(folder.path)) {
+    for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.gguf"})
+      VIADUCT_CHECK(IoError, !has(folder.path, other),
+                    "{}: weights as {} are not supported, only safetensors", folder.path.string(),
+                    other);
+  }
+  return std::make_unique<SafetensorsFolder>(folder.path);
+}
+
+const std::vector<std::string>& model_side_file_names() {
+  static const std::vector<std::string> names{
+      "tokenizer.json",      "tokenizer.model",         "tokenizer_config.json", "vocab.json",
+      "merges.txt",          "special_tokens_map.json", "added_tokens.json",     "spiece.model",
+      "chat_template.jinja", "chat_template.json",      "generation_config.json"};
+  return names;
+}
+
+std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& name : model_side_file_names())
+    if (has(folder, name.c_str())) files.push_back(folder / name);
+  return files;
+}
+
+void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to) {
+  create_folder(to);
+  for (const auto& file : model_side_files(from))
+    write_file_atomically(to / file.filename(), read_file(file));
+}
+
+}  // namespace viaduct

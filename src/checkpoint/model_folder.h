@@ -1,0 +1,40 @@
+#pragma once
+// DIR of the command line: a Hugging Face folder, a checkpoint step folder, or a save folder (= its
+// latest step). And the files that belong to a model beside its weights.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/tensor_source.h"
+
+namespace viaduct {
+
+enum class ModelFolderKind { hugging_face, checkpoint };
+
+struct ModelFolder {
+  ModelFolderKind kind = ModelFolderKind::hugging_face;
+  /// The folder that holds config.json, tokenizer files and weights: DIR, or the step folder in it.
+  std::filesystem::path path;
+};
+
+/// Says what `folder` is. IoError if it is none of the three: missing, not a folder, a save folder
+/// without a complete step, or a folder of something else (the message says what is missing). Only
+/// looks for files; does not read them.
+ModelFolder resolve_model_folder(const std::filesystem::path& folder);
+
+/// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
+/// tensors, of a checkpoint those that are weights (is_weight_name).
+std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
+
+/// Names that tokenizer and generation settings have in Hugging Face folders.
+const std::vector<std::string>& model_side_file_names();
+/// Those of model_side_file_names that are in `folder`, as paths.
+std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder);
+/// Copies model_side_files of one folder into another (created if need be), each whole or not at
+/// all. Files of the target that `from` lacks are left alone.
+void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
+
+}  // namespace viaduct

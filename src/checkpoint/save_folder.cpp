@@ -1,0 +1,164 @@
+#include "checkpoint/save_folder.h"
+
+#include <fcntl.h>
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <cstring>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/strict_json.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::string_view kStep = "step_";
+constexpr const char* kLatest = "latest";
+
+void rename_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
+  std::error_code error;
+  std::filesystem::rename(from, to, error);
+  VIADUCT_CHECK(IoError, !error, "cannot rename {} to {}: {}", from.string(), to.string(),
+                error.message());
+}
+
+void remove_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::remove_all(folder, error);
+  VIADUCT_CHECK(IoError, !error, "cannot remove {}: {}", folder.string(), error.message());
+}
+
+std::vector<std::string> names_in(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::vector<std::string> names;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error))
+    names.push_back(at->path().filename().string());
+  VIADUCT_CHECK(IoError, !error, "cannot list {}: {}", folder.string(), error.message());
+  return names;
+}
+
+// Moves a complete step out of sight before its files go, so that half a folder is never met under
+// the name of a step.
+void remove_step(const std::filesystem::path& save, int64_t step) {
+  const auto folder = save / step_folder_name(step);
+  const std::filesystem::path hidden = folder.string() + ".tmp-old";
+  remove_folder(hidden);
+  rename_folder(folder, hidden);
+  remove_folder(hidden);
+}
+
+}  // namespace
+
+std::string step_folder_name(int64_t step) {
+  return fmt::format("{}{:08}", kStep, step);
+}
+
+std::optional<int64_t> parse_step_folder_name(std::string_view name) {
+  if (!name.starts_with(kStep)) return std::nullopt;
+  const std::string_view digits = name.substr(kStep.size());
+  int64_t step = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
+  // Only the one spelling that step_folder_name gives.
+  if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
+  if (step < 0 || step_folder_name(step) != name) return std::nullopt;
+  return step;
+}
+
+std::vector<int64_t> saved_steps(const std::filesystem::path& save) {
+  std::vector<int64_t> steps;
+  for (const auto& name : names_in(save))
+    if (const auto step = parse_step_folder_name(name)) steps.push_back(*step);
+  std::sort(steps.begin(), steps.end());
+  return steps;
+}
+
+bool has_latest(const std::filesystem::path& save) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(save / kLatest, ignored);
+}
+
+int64_t latest_step(const std::filesystem::path& save) {
+  const auto path = save / kLatest;
+  const auto there = [&] {
+    std::string list;
+    for (const int64_t step : saved_steps(save)) list += " " + step_folder_name(step);
+    return list.empty() ? std::string(" none") : list;
+  };
+  VIADUCT_CHECK(IoError, has_latest(save),
+                "{}: no file \"latest\", so no checkpoint was completed (steps there:{})",
+                save.string(), there());
+  std::string name = read_file(path, 4096);
+  while (!name.empty() && (name.back() == '\n' || name.back() == '\r')) name.pop_back();
+  const auto step = parse_step_folder_name(name);
+  VIADUCT_CHECK(IoError, step, "{}: \"{}\" is not the name of a step (steps there:{})",
+                path.string(), shown_name(name), there());
+  std::error_code ignored;
+  VIADUCT_CHECK(IoError, std::filesystem::is_directory(save / name, ignored),
+                "{}: names {}, which is missing (steps there:{})", path.string(), name, there());
+  return *step;
+}
+
+void write_latest(const std::filesystem::path& save, int64_t step) {
+  write_file_atomically(save / kLatest, step_folder_name(step) + "\n");
+}
+
+void publish_step(const std::filesystem::path& temporary, const std::filesystem::path& save,
+                  int64_t step) {
+  const auto target = save / step_folder_name(step);
+  std::error_code ignored;
+  if (!std::filesystem::exists(target, ignored)) {
+    rename_folder(temporary, target);
+    sync_folder(save);
+    return;
+  }
+  // The two change places at once; a file system without that gets two renames, and a crash between
+  // them leaves the new one under its temporary name.
+  const bool exchanged =
+      ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
+  if (exchanged) {
+    sync_folder(save);
+    remove_folder(temporary);
+    return;
+  }
+  VIADUCT_CHECK(IoError, errno == EINVAL || errno == ENOSYS, "cannot replace {}: {}",
+                target.string(), std::strerror(errno));
+  const std::filesystem::path hidden = target.string() + ".tmp-old";
+  remove_folder(hidden);
+  rename_folder(target, hidden);
+  rename_folder(temporary, target);
+  sync_folder(save);
+  remove_folder(hidden);
+}
+
+void remove_old_steps(const std::filesystem::path& save, int64_t keep_last) {
+  if (keep_last <= 0) return;
+  const int64_t latest = latest_step(save);
+  std::vector<int64_t> steps = saved_steps(save);
+  steps.erase(std::upper_bound(steps.begin(), steps.end(), latest), steps.end());
+  while (static_cast<int64_t>(steps.size()) > keep_last) {
+    remove_step(save, steps.front());
+    steps.erase(steps.begin());
+  }
+}
+
+void remove_leftovers(const std::filesystem::path& save) {
+  for (const auto& name : names_in(save)) {
+    const size_t cut = name.find(".tmp-");
+    if (cut == std::string::npos) continue;
+    const std::string base = name.substr(0, cut);
+    if (base == kLatest || parse_step_folder_name(base)) remove_folder(save / name);
+  }
+}
+
+void create_folder(const std::filesystem::path& folder) {
+  std::error_code error;
+  std::filesystem::create_directories(folder, error);
+  VIADUCT_CHECK(IoError, !error, "cannot create folder {}: {}", folder.string(), error.message());
+}
+
+}  // namespace viaduct

@@ -1,0 +1,46 @@
+#pragma once
+// The folder that a run saves into: SAVE/step_00000010/ … and SAVE/latest, which names the newest
+// complete step. A step appears under its name only when it is complete: until then it is called
+// step_00000010.tmp-new. One run at a time writes into a save folder.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+/// "step_00000010".
+std::string step_folder_name(int64_t step);
+/// The step in a name like that; nothing if it is another name.
+std::optional<int64_t> parse_step_folder_name(std::string_view name);
+
+/// Steps whose folders are there, ascending; IoError if `save` cannot be listed.
+std::vector<int64_t> saved_steps(const std::filesystem::path& save);
+
+/// True if SAVE/latest is there: some checkpoint was completed.
+bool has_latest(const std::filesystem::path& save);
+/// The step that SAVE/latest names; IoError if it is missing, names nothing, or its folder is
+/// missing (saying which steps are there).
+int64_t latest_step(const std::filesystem::path& save);
+void write_latest(const std::filesystem::path& save, int64_t step);
+
+/// Makes the complete folder `temporary` the folder of `step`, in one step also where one is there
+/// already; the old one is then removed.
+void publish_step(const std::filesystem::path& temporary, const std::filesystem::path& save,
+                  int64_t step);
+
+/// Removes the newest-but-`keep_last` steps up to the latest one (0 keeps all). Steps beyond the
+/// latest (of a run that was taken back) are left alone. IoError if one cannot be removed.
+void remove_old_steps(const std::filesystem::path& save, int64_t keep_last);
+
+/// Removes what interrupted saves left: folders and files with ".tmp-" in their names that belong
+/// to a step or to `latest`.
+void remove_leftovers(const std::filesystem::path& save);
+
+/// Creates the folder and its parents; IoError with the reason.
+void create_folder(const std::filesystem::path& folder);
+
+}  // namespace viaduct

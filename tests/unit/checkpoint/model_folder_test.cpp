@@ -1,0 +1,103 @@
+#include "checkpoint/model_folder.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
+
+namespace viaduct {
+namespace {
+
+using test::bytes_of;
+using test::patterned;
+using test::TemporaryFolder;
+using test::test_data;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+void write_step(const std::filesystem::path& save, int64_t step) {
+  CheckpointWriter writer(save, step);
+  ShardWriter shard(writer.folder(), 0);
+  shard.add("model.weight", patterned(DType::f32, {3}, 1));
+  shard.add("optimizer.exp_avg/model.weight", patterned(DType::f32, {3}, 2));
+  shard.finish();
+  writer.add_file("config.json", "{}");
+  writer.commit();
+}
+
+TEST(ModelFolder, KnowsTheThreeKinds) {
+  TemporaryFolder save;
+  write_step(save.path(), 10);
+  write_step(save.path(), 20);
+  const auto folder = resolve_model_folder(save.path());
+  EXPECT_EQ(folder.kind, ModelFolderKind::checkpoint);
+  EXPECT_EQ(folder.path, save / "step_00000020");
+  EXPECT_EQ(resolve_model_folder(save / "step_00000010").path, save / "step_00000010");
+  EXPECT_EQ(resolve_model_folder(save / "step_00000010").kind, ModelFolderKind::checkpoint);
+  const auto hugging_face = test_data("golden/llama_tied/model_sharded_bf16");
+  EXPECT_EQ(resolve_model_folder(hugging_face).kind, ModelFolderKind::hugging_face);
+  EXPECT_EQ(resolve_model_folder(hugging_face).path, hugging_face);
+}
+
+TEST(ModelFolder, WeightsOfACheckpointAreItsWeightsOnly) {
+  TemporaryFolder save;
+  write_step(save.path(), 10);
+  const auto weights = open_weights(resolve_model_folder(save.path()));
+  ASSERT_EQ(weights->tensors().size(), 1u);
+  EXPECT_EQ(bytes_of(weights->tensor("model.weight")), bytes_of(patterned(DType::f32, {3}, 1)));
+  EXPECT_FALSE(weights->contains("optimizer.exp_avg/model.weight"));
+  EXPECT_THROW(weights->tensor("optimizer.exp_avg/model.weight"), IoError);
+}
+
+TEST(ModelFolder, WeightsOfAHuggingFaceFolder) {
+  const auto weights = open_weights(resolve_model_folder(test_data("golden/llama_tied/model")));
+  EXPECT_TRUE(weights->contains("model.norm.weight"));
+}
+
+TEST(ModelFolder, OthersAreRefusedWithTheReason) {
+  TemporaryFolder folder;
+  const auto expect = [](const std::filesystem::path& path, const char* reason) {
+    EXPECT_THAT([&] { resolve_model_folder(path); }, ThrowsMessage<IoError>(HasSubstr(reason)));
+  };
+  expect(folder / "missing", "no such folder");
+  write_file_atomically(folder / "file", "");
+  expect(folder / "file", "not a folder");
+  expect(folder.path(), "not a model");
+  std::filesystem::create_directory(folder / "step_00000010.tmp-new");
+  expect(folder / "step_00000010.tmp-new", "interrupted");
+  std::filesystem::create_directory(folder / "step_00000010");
+  expect(folder.path(), "no file \"latest\"");
+  write_file_atomically(folder / "step_00000010/config.json", "{}");
+  expect(folder / "step_00000010", "without index.json");
+  write_file_atomically(folder / "latest", "step_00000020\n");
+  expect(folder.path(), "step_00000020, which is missing (steps there: step_00000010)");
+  write_file_atomically(folder / "latest", "../elsewhere\n");
+  expect(folder.path(), "not the name of a step");
+
+  TemporaryFolder other;
+  write_file_atomically(other / "model.safetensors", "");
+  expect(other.path(), "without config.json");
+  TemporaryFolder torch;
+  write_file_atomically(torch / "config.json", "{}");
+  write_file_atomically(torch / "pytorch_model.bin", "x");
+  EXPECT_THAT([&] { open_weights(resolve_model_folder(torch.path())); },
+              ThrowsMessage<IoError>(HasSubstr("only safetensors")));
+}
+
+TEST(ModelFolder, SideFilesAreCopied) {
+  TemporaryFolder from, to;
+  for (const char* name : {"tokenizer.json", "merges.txt", "generation_config.json", "config.json"})
+    write_file_atomically(from / name, name);
+  write_file_atomically(to / "vocab.json", "kept");
+  copy_model_side_files(from.path(), to / "new");
+  EXPECT_EQ(read_file(to / "new/merges.txt"), "merges.txt");
+  EXPECT_EQ(model_side_files(to / "new").size(), 3u);
+  EXPECT_FALSE(std::filesystem::exists(to / "new/config.json"));
+  EXPECT_EQ(read_file(to / "vocab.json"), "kept");
+}
+
+}  // namespace
+}  // namespace viaduct
