@@ -1,6 +1,7 @@
 #include "model/flops.h"
 
 #include "base/error.h"
+#include "model/model_config.h"
 
 namespace viaduct {
 namespace {
@@ -49,6 +50,18 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
 }
 
 }  // namespace
+
+FlopSizes flop_sizes(const ModelConfig& config) {
+  return {.layers = config.layers,
+          .hidden = config.hidden,
+          .feed_forward = config.feed_forward,
+          .heads = config.heads,
+          .key_value_heads = config.kv_heads,
+          .head_dim = config.head_dim,
+          .vocabulary = config.vocabulary,
+          .gated_mlp = config.gated,
+          .sliding_windows = config.windows};
+}
 
 double matmul_parameters(const FlopSizes& s) {
   check(s);

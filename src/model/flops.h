@@ -24,6 +24,8 @@
 
 namespace viaduct {
 
+struct ModelConfig;
+
 /// The sizes that decide the count. A model configuration maps to it.
 struct FlopSizes {
   int64_t layers = 0;
@@ -38,6 +40,9 @@ struct FlopSizes {
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
 };
+
+/// The sizes of a model (model/model_config.h).
+FlopSizes flop_sizes(const ModelConfig& config);
 
 /// A count in its parts. Doubles: exact up to 2^53 and far beyond that precise enough.
 struct FlopCount {

@@ -8,6 +8,7 @@
 #include <array>
 
 #include "base/error.h"
+#include "model/model_config.h"
 
 namespace viaduct {
 namespace {
@@ -146,6 +147,19 @@ TEST(Flops, HeadSizeNeedNotBeHiddenOverHeads) {
   sizes.head_dim = 128;  // q = 1536
   EXPECT_EQ(matmul_parameters(sizes), 123532032.0 + 12.0 * 4 * 768 * 768);
   EXPECT_EQ(training_flops(sizes, 1, 1024).attention_part, 2 * 56623104.0 * 1024);
+}
+
+TEST(Flops, SizesComeFromTheModel) {
+  ModelConfig config;
+  config.layers = 32, config.hidden = 4096, config.feed_forward = 14336;
+  config.heads = 32, config.kv_heads = 8, config.head_dim = 128, config.vocabulary = 128256;
+  config.gated = true;
+  EXPECT_EQ(matmul_parameters(flop_sizes(config)), matmul_parameters(llama3_8b()));
+  config.windows.assign(32, 4096);
+  EXPECT_EQ(training_flops(flop_sizes(config), 1, 8192).attention_part,
+            12.0 * 4096 * 32 * 25165824);
+  config.gated = false;
+  EXPECT_LT(matmul_parameters(flop_sizes(config)), matmul_parameters(llama3_8b()));
 }
 
 TEST(Flops, Rates) {
