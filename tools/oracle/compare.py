@@ -31,7 +31,9 @@ def load(folder):
 def run(viaduct, *arguments):
     command = [viaduct, *map(str, arguments)]
     print("$", *command, flush=True)
-    subprocess.run(command, check=True)
+    status = subprocess.run(command).returncode
+    if status != 0:
+        sys.exit(f"oracle: error: viaduct {arguments[0]} failed with status {status}")
 
 
 def random_batch(config, rows, length, seed):

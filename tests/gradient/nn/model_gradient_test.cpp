@@ -1,0 +1,171 @@
+// Every layer's backward against finite differences, in FP64: small models that between them
+// contain every term that the families have. For each parameter the derivative of the loss along a
+// random direction over all its elements is compared.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "model/initialize.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
+#include "ops/optimizer.h"
+#include "train/engine.h"
+
+namespace viaduct {
+namespace {
+
+ModelConfig tiny_llama() {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = 2, c.hidden = 12, c.feed_forward = 10, c.heads = 4, c.kv_heads = 2, c.head_dim = 6;
+  c.vocabulary = 13, c.max_positions = 32;
+  c.rotary.width = 6;
+  c.attention_scale = 0.4;
+  c.init_std = 0.3;
+  return c;
+}
+
+struct Variant {
+  std::string name;
+  ModelConfig config;
+};
+
+void PrintTo(const Variant& v, std::ostream* os) {
+  *os << v.name;
+}
+
+std::vector<Variant> variants() {
+  std::vector<Variant> list;
+  list.push_back({"llama", tiny_llama()});
+  {
+    ModelConfig c = tiny_llama();
+    c.family = "qwen2";
+    c.qkv_bias = c.projection_bias = c.up_bias = c.down_bias = true;
+    c.tied_embeddings = true;
+    c.windows = {0, 3};
+    list.push_back({"biases_tied_window", c});
+  }
+  {
+    ModelConfig c = tiny_llama();
+    c.family = "qwen3";
+    c.qk_norm = true;
+    c.rotary.width = 4;  // partly rotated heads
+    c.activation = ActivationKind::gelu;
+    list.push_back({"qk_norm_geglu", c});
+  }
+  {
+    ModelConfig c = tiny_llama();
+    c.family = "gemma2";
+    c.output_norms = true;
+    c.norm_weight_offset = 1;
+    c.attention_softcap = 1.5, c.logit_softcap = 2.0;
+    c.embedding_scale = std::sqrt(12.0);
+    c.windows = {4, 0};
+    c.activation = ActivationKind::gelu_tanh;
+    list.push_back({"gemma2", c});
+  }
+  {
+    ModelConfig c = tiny_llama();
+    c.family = "gpt2";
+    c.norm = NormKind::layer_norm;
+    c.gated = false;
+    c.kv_heads = 4, c.head_dim = 3;
+    c.positions = PositionKind::learned;
+    c.qkv_bias = c.projection_bias = c.up_bias = c.down_bias = true;
+    c.tied_embeddings = true;
+    c.activation = ActivationKind::gelu_tanh;
+    list.push_back({"gpt2", c});
+    c.embedding_dropout = c.residual_dropout = 0.2;
+    c.attention_dropout = 0.3;
+    list.push_back({"gpt2_dropout", c});
+  }
+  return list;
+}
+
+/// Two rows, the first packed from two documents; some tokens weigh nothing.
+HostBatch make_batch(int64_t vocabulary) {
+  HostBatch batch;
+  std::mt19937 random(7);
+  int64_t index = 100;
+  for (const int length : {5, 3, 8}) {
+    for (int i = 0; i < length; ++i) {
+      batch.ids.push_back(static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)));
+      batch.positions.push_back(i);
+      const bool scored = i + 1 < length && random() % 5 != 0;
+      batch.targets.push_back(
+          scored ? static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)) : -1);
+      batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
+      batch.token_index.push_back(index++);
+    }
+    batch.end_document();
+  }
+  return batch;
+}
+
+class ModelGradient : public testing::TestWithParam<Variant> {};
+
+TEST_P(ModelGradient, EqualsFiniteDifferences) {
+  const auto device = make_cpu_device(2);
+  const OpTable ops = cpu_ops(best_cpu_isa());
+  EngineSettings settings;
+  settings.precision = precision_recipe("fp64");
+  settings.positions = 16;
+  Engine engine(*device, ops, GetParam().config, settings);
+  engine.initialize();
+  OpContext context{*device, ops};
+  // Norm weights and biases away from 1 and 0, so that no term hides.
+  std::mt19937 random(11);
+  std::normal_distribution<double> normal;
+  for (const Parameter* p : engine.store().parameters()) {
+    if (p->weight_gradient) continue;
+    double* values = engine.store().master(*p).data<double>();
+    for (int64_t i = 0; i < p->shape.elements(); ++i) values[i] += 0.2 * normal(random);
+  }
+  engine.store().publish_masters(context);
+
+  const HostBatch batch = make_batch(GetParam().config.vocabulary);
+  const auto loss = [&] {  // sum of the token losses, dropout on as in the step
+    RankContext rank = engine.context(true, false);
+    fill(rank.ops, {rank.loss_state, 0});
+    SavedStore nothing(false);
+    engine.model().forward(rank, upload(*device, batch, GetParam().config.vocabulary, 16), nothing);
+    const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
+    sum_value(rank.ops, {rank.loss_state, value});
+    return *value.data<double>();
+  };
+  engine.begin_step({});
+  engine.run_micro_batch(batch);
+  engine.finish_step(1, false);
+
+  for (const Parameter* p : engine.store().parameters()) {
+    const int64_t n = p->shape.elements();
+    double* values = engine.store().master(*p).data<double>();
+    const double* gradient = engine.store().main_gradient(*p).data<double>();
+    const std::vector<double> original(values, values + n);
+    std::vector<double> direction(static_cast<size_t>(n));
+    double expected = 0, size = 0;
+    for (int64_t i = 0; i < n; ++i) {
+      direction[static_cast<size_t>(i)] = normal(random);
+      expected += gradient[i] * direction[static_cast<size_t>(i)];
+      size += std::abs(gradient[i] * direction[static_cast<size_t>(i)]);
+    }
+    const double step = 1e-5;
+    double side[2];
+    for (int s = 0; s < 2; ++s) {
+      for (int64_t i = 0; i < n; ++i)
+        values[i] = original[static_cast<size_t>(i)] +
+                    (s == 0 ? step : -step) * direction[static_cast<size_t>(i)];
+      side[s] = loss();
+    }
+    std::copy(original.begin(), original.end(), values);
+    EXPECT_NEAR((side[0] - side[1]) / (2 * step), expected, 1e-6 * (1 + size)) << p->path;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Families, ModelGradient, testing::ValuesIn(variants()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,47 @@
+#include "support/golden.h"
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include "base/file.h"
+#include "model/family.h"
+
+namespace viaduct::test {
+
+std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
+                                         const std::filesystem::path& batch,
+                                         const ProbeSettings& settings, CpuIsa isa, int threads) {
+  const auto device = make_cpu_device(threads);
+  const OpTable ops = cpu_ops(isa);
+  const ModelConfig config =
+      read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
+  return run_probe(*device, ops, config, SafetensorsFolder(model), SafetensorsFile(batch),
+                   settings);
+}
+
+double relative_error(const Tensor& a, const Tensor& b) {
+  if (!(a.shape() == b.shape()))
+    throw std::runtime_error("shapes differ: " + describe(a) + " and " + describe(b));
+  const float* x = a.data<float>();
+  const float* y = b.data<float>();
+  double distance = 0, size = 0;
+  for (int64_t i = 0; i < a.elements(); ++i) {
+    distance += (double{x[i]} - y[i]) * (double{x[i]} - y[i]);
+    size += double{y[i]} * y[i];
+  }
+  return std::sqrt(distance) /
+         std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(a.elements())));
+}
+
+ProbeSettings reference_training() {
+  ProbeSettings settings;
+  settings.precision = precision_recipe("fp32");
+  settings.train = true;
+  settings.learning_rate = 1e-3;
+  settings.clip_norm = 1.0;
+  settings.optimizer = {0.9, 0.95, 1e-8, 0.1};
+  return settings;
+}
+
+}  // namespace viaduct::test

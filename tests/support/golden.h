@@ -1,0 +1,29 @@
+#pragma once
+// The reference cases under tests/data/golden (Hugging Face's numbers) and the distance that the
+// parity suites bound.
+
+#include <map>
+#include <memory>
+#include <string>
+
+#include "checkpoint/safetensors_reader.h"
+#include "device/device.h"
+#include "ops/cpu/cpu_ops.h"
+#include "train/probe.h"
+
+namespace viaduct::test {
+
+/// Runs `probe` on a model folder and a batch file.
+std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
+                                         const std::filesystem::path& batch,
+                                         const ProbeSettings& settings, CpuIsa isa = best_cpu_isa(),
+                                         int threads = 2);
+
+/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): the relative L2 error against a reference, where a
+/// reference that is zero counts as small.
+double relative_error(const Tensor& a, const Tensor& b);
+
+/// Settings of the reference's ten AdamW steps (constant learning rate 1e-3, decay 0.1, clip 1).
+ProbeSettings reference_training();
+
+}  // namespace viaduct::test
