@@ -85,7 +85,7 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
       .constraint("at least start_weight_decay");
   group
       .field("weight_decay_incr_style", config.weight_decay_incr_style,
-             "How weight decay grows over lr_decay_iters.")
+             "How weight decay grows over train.train_iters.")
       .one_of({"constant", "linear", "cosine"});
   return group;
 }
