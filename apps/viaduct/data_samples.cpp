@@ -13,6 +13,7 @@
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "train/run_config.h"
 
 namespace viaduct::cli {
 namespace {
@@ -26,12 +27,9 @@ struct Arguments {
   bool indices = false, json = false;
 };
 
-struct Settings {
-  DatasetConfig dataset;
-  TokenizerConfig tokenizer;
-};
-
-void read_settings(const std::vector<std::string>& words, Settings& settings) {
+// The dataset section of a training configuration: the other sections are read too, and refused
+// where they are wrong, but only the row length and the tokenizer matter here.
+DatasetConfig read_settings(const std::vector<std::string>& words) {
   ConfigInput input;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
@@ -42,16 +40,19 @@ void read_settings(const std::vector<std::string>& words, Settings& settings) {
       input.file = word;
     }
   }
-  std::vector<FieldGroup> groups;
-  groups.push_back(dataset_fields(settings.dataset));
-  groups.push_back(tokenizer_fields(settings.tokenizer));
-  const Schema schema(std::move(groups));
+  RunConfig config;
+  const Schema schema = run_schema(config);
   Problems problems;
-  read_config(schema, input, problems);
+  ConfigOutcome outcome = read_config(schema, input, problems);
+  check_states(schema, KnobDevice::cpu, outcome, problems);
   problems.throw_if_any();
-  if (settings.tokenizer.tokenizer_model && !settings.dataset.eod_id) {
-    settings.dataset.eod_id = load_tokenizer(*settings.tokenizer.tokenizer_model).special_ids().eod;
+  if (!config.model.seq_length.is_auto()) {
+    config.dataset.sequence_length.resolve(config.model.seq_length.value());
   }
+  if (config.tokenizer.tokenizer_model && !config.dataset.eod_id) {
+    config.dataset.eod_id = load_tokenizer(*config.tokenizer.tokenizer_model).special_ids().eod;
+  }
+  return config.dataset;
 }
 
 // "200,20,0": samples per split; "null" or nothing means one epoch.
@@ -80,8 +81,7 @@ ordered_json sample_json(const SampleSource& source, int64_t index) {
           {"tokens", row.tokens},
           {"labels", row.labels},
           {"loss_mask", std::move(mask)},
-          {"position_ids", row.position_ids},
-          {"cu_seqlens", row.cu_seqlens}};
+          {"position_ids", row.position_ids}};
 }
 
 ordered_json dataset_json(const GptDataset& dataset) {
@@ -133,15 +133,13 @@ void print_text(const SampleSource& source, int64_t count) {
 }
 
 int run(const Arguments& arguments) {
-  Settings settings;
-  read_settings(arguments.config, settings);
+  const DatasetConfig dataset = read_settings(arguments.config);
   const Split split = parse_split_name(arguments.split);
-  DatasetBuilder builder(settings.dataset);
+  DatasetBuilder builder(dataset);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
-                settings.dataset.blend_per_split
-                    ? std::string("dataset.blend_per_split has null for it")
-                    : fmt::format("dataset.split is {}", settings.dataset.split));
+                dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")
+                                        : fmt::format("dataset.split is {}", dataset.split));
   const int64_t count =
       arguments.count < 0 ? source->size() : std::min(arguments.count, source->size());
   if (arguments.json) {

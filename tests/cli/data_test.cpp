@@ -74,12 +74,33 @@ TEST_F(DataCommand, ShowsSamplesAsTheReferenceSays) {
     }
     for (const json& sample : want["samples"]) {
       const json& row = found["samples"][sample["index"].get<size_t>()];
-      for (const auto& [key, value] : sample.items()) EXPECT_EQ(row[key], value) << key;
+      EXPECT_EQ(row, sample);
     }
   }
   const json two = json::parse(run(arguments + " --split train --count 2 --json").out);
   EXPECT_EQ(two["samples"].size(), 2u);
   EXPECT_FALSE(two.contains("datasets"));
+}
+
+TEST_F(DataCommand, TakesTheConfigurationOfARun) {
+  write_file_atomically(folder_ / "run.yaml",
+                        "model: {seq_length: 16, num_layers: 2}\ntrain: {global_batch_size: 8}\n"
+                        "dataset:\n  blend: [" +
+                            data("sample_index/corpus_c") +
+                            "]\n  split: 100,0,0\n  random_seed: 1\n");
+  const json want =
+      json::parse(read_file(data("sample_index/last_epoch_apart.json")))["splits"]["train"];
+  const json found =
+      json::parse(run("samples " + path("run.yaml") +
+                      " dataset.random_seed=42 --split train --num-samples 40,0,0 --json")
+                      .out);
+  EXPECT_EQ(found["length"], want["length"]);
+  for (const json& sample : want["samples"])
+    EXPECT_EQ(found["samples"][sample["index"].get<size_t>()], sample);
+  const Result wrong = run("samples " + path("run.yaml") +
+                           " model.num_layer=3 --split train --num-samples 40,0,0 --json");
+  EXPECT_EQ(wrong.status, 2);
+  EXPECT_NE(wrong.err.find("num_layers"), std::string::npos) << wrong.err;
 }
 
 TEST_F(DataCommand, SaysWhatIsWrongWithTheSettings) {
