@@ -1,5 +1,7 @@
 #include "data/gpt_index.h"
 
+#include <unistd.h>
+
 #include <limits>
 #include <numeric>
 
@@ -9,8 +11,10 @@
 namespace viaduct {
 namespace {
 
-// Above this the index alone would take terabytes: a typing error in the configuration, not a run.
-constexpr int64_t kMaxEntries = int64_t{1} << 38;
+double physical_memory_bytes() {
+  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
+         static_cast<double>(::sysconf(_SC_PAGESIZE));
+}
 
 struct Epochs {
   int64_t count = 1;
@@ -119,18 +123,23 @@ GptIndex build_gpt_index(const IndexedDataset& dataset, Split split, DocumentRan
 
   const Epochs epochs = count_epochs(index.tokens_per_epoch, num_samples, sequence_length);
   const int64_t samples = (epochs.count * index.tokens_per_epoch - 1) / sequence_length;
-  VIADUCT_CHECK(ConfigError, epochs.count <= kMaxEntries / range.size() && samples <= kMaxEntries,
-                "dataset {}: its {} split would repeat {} sequences for {} epochs ({} samples): "
-                "more than an index of {} "
-                "entries can hold",
+  const bool wide = samples >= static_cast<int64_t>(std::numeric_limits<uint32_t>::max()) - 1;
+  // Said now: a number of samples with three zeros too many would otherwise be killed for memory.
+  const double index_bytes =
+      static_cast<double>(epochs.count) * static_cast<double>(range.size()) * sizeof(int32_t) +
+      static_cast<double>(samples) *
+          static_cast<double>(sizeof(int64_t) + sizeof(int32_t) +
+                              (wide ? sizeof(int64_t) : sizeof(uint32_t)));
+  VIADUCT_CHECK(ConfigError, index_bytes < physical_memory_bytes(),
+                "dataset {}: the order of its {} split ({} sequences for {} epochs, {} samples) "
+                "would take {:.0f} GiB, more than this machine's memory",
                 dataset.prefix(), split_name(split), range.size(), epochs.count, samples,
-                kMaxEntries);
+                index_bytes / (1 << 30));
   index.epochs = epochs.count;
   NumpyRandomState random(random_seed);
   index.document_index = build_document_index(range, epochs, random);
   build_sample_index(dataset, samples, sequence_length, index);
   const int64_t together = epochs.last_apart ? epochs.samples_before_last : samples;
-  const bool wide = samples >= static_cast<int64_t>(std::numeric_limits<uint32_t>::max()) - 1;
   index.shuffle_index = wide ? shuffled<int64_t>(together, samples, random)
                              : shuffled<uint32_t>(together, samples, random);
   return index;

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/thread_pool.h"
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
@@ -185,6 +186,21 @@ TEST(SampleOrderErrors, TokensAboveTheVocabularyAreRefusedWhenRead) {
   }
   EXPECT_GT(refused, 0);
   EXPECT_THROW(source->get(source->size()), ShapeError);
+}
+
+TEST(SampleOrderThreads, RowsAreReadFromSeveralThreadsAtOnce) {
+  DatasetConfig config = corpus("corpus_a");
+  config.blend->insert(config.blend->begin(), "1");
+  config.blend->push_back("2");
+  config.blend->push_back(test::test_data("sample_index/corpus_b").string());
+  DatasetBuilder builder(config);
+  const auto source = builder.build(Split::train, 500);
+  ThreadPool pool(4);
+  std::vector<Sample> rows(static_cast<size_t>(source->size()));
+  pool.run(source->size(), [&](int64_t i, int) { source->get(i, rows[static_cast<size_t>(i)]); });
+  for (int64_t i = 0; i < source->size(); ++i) {
+    EXPECT_EQ(rows[static_cast<size_t>(i)].tokens, source->get(i).tokens);
+  }
 }
 
 // One epoch cut into samples gives every token of the stream once (labels overlap by one).
