@@ -61,6 +61,9 @@ void resolve_common(ModelFields& m) {
   m.rope_scaling.resolve(Value{});
   m.share_embeddings_and_output_weights.resolve(false);
   m.embedding_multiplier.resolve(1.0);
+  m.hidden_dropout.resolve(0.0);
+  m.embedding_dropout.resolve(m.hidden_dropout.value());
+  m.attention_dropout.resolve(0.0);
   m.init_method_std.resolve(0.02);
 }
 

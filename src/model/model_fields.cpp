@@ -60,7 +60,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group
       .field("activation_func", config.activation_func,
              "Activation of the feed-forward; gelu_tanh is the tanh approximation.")
-      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu"});
+      .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu"});
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
   group.field("add_bias_linear", config.add_bias_linear,
@@ -107,7 +107,7 @@ void add_attention(FieldGroup& group, ModelFields& config) {
                       "on cpu there is one attention; fused and local belong to the cuda backend")
       .alias("AttnBackend");
   group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
-      .one_of({"rope", "learned_absolute", "none"});
+      .one_of({"rope", "learned_absolute"});
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()
@@ -129,9 +129,15 @@ void add_rest(FieldGroup& group, ModelFields& config) {
       .positive();
   group
       .field("hidden_dropout", config.hidden_dropout,
-             "Dropout before each residual addition and on embeddings.")
+             "Dropout before each residual addition; auto: the model folder's, else 0.")
       .range(0, 1);
-  group.field("attention_dropout", config.attention_dropout, "Dropout on attention weights.")
+  group
+      .field("embedding_dropout", config.embedding_dropout,
+             "Dropout on embeddings; auto: the model folder's, else hidden_dropout.")
+      .range(0, 1);
+  group
+      .field("attention_dropout", config.attention_dropout,
+             "Dropout on attention weights; auto: the model folder's, else 0.")
       .range(0, 1);
   group
       .field("init_method_std", config.init_method_std,

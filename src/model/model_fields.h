@@ -53,7 +53,7 @@ struct ModelFields {
   Auto<double> embedding_multiplier;
 
   // Training.
-  double hidden_dropout = 0, attention_dropout = 0;
+  Auto<double> hidden_dropout, embedding_dropout, attention_dropout;
   Auto<double> init_method_std;
   bool calculate_per_token_loss = true;
 

@@ -25,6 +25,10 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
                             double default_eps = 1e-6);
 /// The same fields as JSON text.
 std::string write_llama_like(const ModelConfig& config);
+/// Fills what a rope_scaling (or rope_parameters) object says; ConfigError for kinds not supported.
+void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
+/// The same as JSON text ("null" without scaling).
+std::string write_rope_scaling(const RotarySpec& rotary);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
 

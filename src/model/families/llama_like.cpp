@@ -20,8 +20,9 @@ double yarn_attention_factor(HfConfig& scaling, double factor) {
   return m != 0 && all != 0 ? mscale(factor, m) / mscale(factor, all) : mscale(factor, 1);
 }
 
-/// Fills what a rope_scaling (or rope_parameters) object says.
-void read_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
+}  // namespace
+
+void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
   const std::string type =
       scaling.has("rope_type") ? scaling.text("rope_type") : scaling.text("type", "default");
   scaling.ignore({"type", "rope_type"});
@@ -57,6 +58,8 @@ void read_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) 
   }
   scaling.finish();
 }
+
+namespace {
 
 nlohmann::ordered_json scaling_to_json(const RotarySpec& rotary) {
   switch (rotary.scaling) {
@@ -97,6 +100,10 @@ const std::map<std::string, ActivationKind, std::less<>>& activations() {
 }
 
 }  // namespace
+
+std::string write_rope_scaling(const RotarySpec& rotary) {
+  return scaling_to_json(rotary).dump();
+}
 
 ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
                                   std::string_view fallback) {
@@ -150,7 +157,7 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, double d
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(field)) continue;
     HfConfig scaling = config.object(field);
-    read_scaling(scaling, model.max_positions, model.rotary);
+    read_rope_scaling(scaling, model.max_positions, model.rotary);
   }
   return model;
 }

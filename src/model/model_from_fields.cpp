@@ -1,0 +1,192 @@
+#include "model/model_from_fields.h"
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/families/families.h"
+
+namespace viaduct {
+namespace {
+
+struct ActivationName {
+  const char* name;
+  ActivationKind kind;
+};
+constexpr ActivationName kActivations[] = {
+    {"gelu", ActivationKind::gelu}, {"gelu_tanh", ActivationKind::gelu_tanh},
+    {"silu", ActivationKind::silu}, {"quick_gelu", ActivationKind::quick_gelu},
+    {"relu", ActivationKind::relu}, {"squared_relu", ActivationKind::squared_relu},
+};
+
+std::string activation_name(ActivationKind kind) {
+  for (const auto& known : kActivations) {
+    if (known.kind == kind) return known.name;
+  }
+  return "";
+}
+
+ActivationKind activation_kind(const std::string& name) {
+  for (const auto& known : kActivations) {
+    if (name == known.name) return known.kind;
+  }
+  fail<ConfigError>("model.activation_func: '{}' is not known", name);
+}
+
+nlohmann::json to_json(const Value& value) {
+  bool flag = false;
+  int64_t whole = 0;
+  double number = 0;
+  if (value.is_null()) return nullptr;
+  if (value.kind == Value::Kind::scalar) {
+    if (read_value(value, flag)) return flag;
+    if (read_value(value, whole)) return whole;
+    if (read_value(value, number)) return number;
+    return value.scalar;
+  }
+  nlohmann::json out = value.is_map() ? nlohmann::json::object() : nlohmann::json::array();
+  for (const Value& item : value.items) out.push_back(to_json(item));
+  for (const auto& [key, entry] : value.entries) out[key] = to_json(entry);
+  return out;
+}
+
+RotarySpec rotary_of(const ModelFields& fields) {
+  RotarySpec rotary;
+  // A whole number of pairs.
+  rotary.width = std::llround(fields.rotary_percent.value() *
+                              static_cast<double>(fields.kv_channels.value()) / 2) *
+                 2;
+  rotary.base = fields.rotary_base.value();
+  if (fields.rope_scaling.value().is_map()) {
+    HfConfig scaling(to_json(fields.rope_scaling.value()).dump(), "model.rope_scaling");
+    families::read_rope_scaling(scaling, fields.max_position_embeddings.value(), rotary);
+  }
+  return rotary;
+}
+
+std::optional<double> positive_or_none(double value) {
+  return value > 0 ? std::optional(value) : std::nullopt;
+}
+
+void take_windows(ModelFields& fields, const std::vector<int64_t>& windows) {
+  int64_t window = 0;
+  std::vector<int64_t> layers;
+  for (const int64_t w : windows) {
+    VIADUCT_CHECK(ConfigError, w == 0 || window == 0 || w == window,
+                  "the model has sliding windows of {} and of {} tokens; fields can say one size",
+                  window, w);
+    window = std::max(window, w);
+    layers.push_back(w > 0);
+  }
+  if (window == 0 || std::find(layers.begin(), layers.end(), 0) == layers.end()) layers.clear();
+  fields.window_size.resolve(window > 0 ? std::optional(window) : std::nullopt);
+  fields.window_layers.resolve(layers);
+}
+
+std::vector<int64_t> windows_of(const ModelFields& fields) {
+  const auto& window = fields.window_size.value();
+  const auto& chosen = fields.window_layers.value();
+  std::vector<int64_t> windows(static_cast<size_t>(fields.num_layers.value()), window.value_or(0));
+  VIADUCT_CHECK(ConfigError, chosen.empty() || chosen.size() == windows.size(),
+                "model.window_layers: {} entries for {} layers", chosen.size(), windows.size());
+  for (size_t i = 0; i < chosen.size(); ++i) windows[i] *= chosen[i];
+  return windows;
+}
+
+}  // namespace
+
+void take_architecture(ModelFields& fields, const ModelConfig& model) {
+  fields.family.resolve(model.family);
+  fields.num_layers.resolve(model.layers);
+  fields.hidden_size.resolve(model.hidden);
+  fields.ffn_hidden_size.resolve(model.feed_forward);
+  fields.num_attention_heads.resolve(model.heads);
+  fields.num_query_groups.resolve(model.kv_heads);
+  fields.kv_channels.resolve(model.head_dim);
+  fields.vocab_size.resolve(model.vocabulary);
+  fields.max_position_embeddings.resolve(model.max_positions);
+  fields.normalization.resolve(model.norm == NormKind::layer_norm ? "LayerNorm" : "RMSNorm");
+  fields.layernorm_epsilon.resolve(model.norm_eps);
+  fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
+  fields.post_sublayer_norm.resolve(model.output_norms);
+  fields.qk_layernorm.resolve(model.qk_norm);
+  fields.activation_func.resolve(activation_name(model.activation));
+  fields.gated_linear_unit.resolve(model.gated);
+  const bool learned = model.positions == PositionKind::learned;
+  fields.position_embedding_type.resolve(learned ? "learned_absolute" : "rope");
+  if (!learned) {
+    fields.rotary_base.resolve(model.rotary.base);
+    fields.rotary_percent.resolve(static_cast<double>(model.rotary.width) /
+                                  static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
+    fields.rope_scaling.resolve(
+        parse_yaml(families::write_rope_scaling(model.rotary), "rope_scaling"));
+  }
+  // A user's `add_bias_linear` speaks for the biases that were not said one by one.
+  if (fields.add_bias_linear.is_auto()) {
+    fields.add_qkv_bias.resolve(model.qkv_bias);
+    fields.add_attention_output_bias.resolve(model.projection_bias);
+    fields.add_mlp_bias.resolve(model.up_bias);
+  }
+  fields.share_embeddings_and_output_weights.resolve(model.tied_embeddings);
+  take_windows(fields, model.windows);
+  fields.softmax_scale.resolve(positive_or_none(model.attention_scale));
+  fields.attn_logit_softcapping.resolve(positive_or_none(model.attention_softcap));
+  fields.final_logit_softcapping.resolve(positive_or_none(model.logit_softcap));
+  fields.embedding_multiplier.resolve(model.embedding_scale);
+  fields.hidden_dropout.resolve(model.residual_dropout);
+  fields.embedding_dropout.resolve(model.embedding_dropout);
+  fields.attention_dropout.resolve(model.attention_dropout);
+  fields.init_method_std.resolve(model.init_std);
+}
+
+void take_hf_config(ModelFields& fields) {
+  if (!fields.hf_config) return;
+  std::filesystem::path path = *fields.hf_config;
+  if (std::filesystem::is_directory(path)) path /= "config.json";
+  constexpr size_t kMostBytes = size_t{16} << 20;
+  take_architecture(fields, read_hf_config(read_file(path, kMostBytes), path.string()));
+}
+
+ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) {
+  ModelConfig model = base;
+  model.family = fields.family.value();
+  model.layers = fields.num_layers.value();
+  model.hidden = fields.hidden_size.value();
+  model.feed_forward = fields.ffn_hidden_size.value();
+  model.heads = fields.num_attention_heads.value();
+  model.kv_heads = fields.num_query_groups.value();
+  model.head_dim = fields.kv_channels.value();
+  model.vocabulary = fields.vocab_size.value();
+  model.max_positions = fields.max_position_embeddings.value();
+  model.norm =
+      fields.normalization.value() == "LayerNorm" ? NormKind::layer_norm : NormKind::rms_norm;
+  model.norm_eps = fields.layernorm_epsilon.value();
+  model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
+  model.output_norms = fields.post_sublayer_norm.value();
+  model.qk_norm = fields.qk_layernorm.value();
+  model.activation = activation_kind(fields.activation_func.value());
+  model.gated = fields.gated_linear_unit.value();
+  const bool learned = fields.position_embedding_type.value() == "learned_absolute";
+  model.positions = learned ? PositionKind::learned : PositionKind::rotary;
+  model.rotary = learned ? RotarySpec{} : rotary_of(fields);
+  model.qkv_bias = fields.add_qkv_bias.value();
+  model.projection_bias = fields.add_attention_output_bias.value();
+  model.up_bias = model.down_bias = fields.add_mlp_bias.value();
+  model.tied_embeddings = fields.share_embeddings_and_output_weights.value();
+  model.windows = windows_of(fields);
+  const double head_dim = static_cast<double>(model.head_dim);
+  model.attention_scale = fields.softmax_scale.value().value_or(1 / std::sqrt(head_dim));
+  model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
+  model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
+  model.embedding_scale = fields.embedding_multiplier.value();
+  model.residual_dropout = fields.hidden_dropout.value();
+  model.embedding_dropout = fields.embedding_dropout.value();
+  model.attention_dropout = fields.attention_dropout.value();
+  model.init_std = fields.init_method_std.value();
+  check_model_config(model);
+  return model;
+}
+
+}  // namespace viaduct
