@@ -71,7 +71,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
     VIADUCT_CHECK(ConfigError, token.content.size() <= kMaxContentBytes,
                   "added token {} has {} bytes, at most {} are supported", token.id,
                   token.content.size(), kMaxContentBytes);
-    VIADUCT_CHECK(ConfigError, is_valid_utf8(token.content), "added token {} is not UTF-8",
+    VIADUCT_CHECK(IoError, is_valid_utf8(token.content), "added token {} is not UTF-8",
                   token.id);
     const auto [found, fresh] = by_content_.try_emplace(token.content, tokens_.size());
     if (fresh) {

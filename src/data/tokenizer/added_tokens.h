@@ -30,7 +30,7 @@ class AddedTokens {
  public:
   AddedTokens() = default;
   /// Later tokens of the same content replace earlier ones. ConfigError for empty contents and
-  /// contents of more than 4096 bytes.
+  /// contents of more than 4096 bytes, IoError for contents that are not UTF-8.
   explicit AddedTokens(std::vector<AddedToken> tokens);
 
   const std::vector<AddedToken>& tokens() const { return tokens_; }
