@@ -21,7 +21,7 @@ void BinnedSum::add(const BinnedSum& other) {
 int top_bin(double x) {
   const int exponent = std::ilogb(x) + 1;  // |x| < 2^exponent
   // |x| < 2^(exponent of the bin + 39); values below the lowest three bins start there all the same
-  // and lose what lies under 2^-1000.
+  // and lose what lies under 2^-1070.
   const int above = exponent - (kBinBits - 1) - kLowestExponent;
   const int bin = above <= 0 ? 0 : (above + kBinBits - 1) / kBinBits;
   return std::max(bin, kBins - 1);

@@ -15,7 +15,7 @@ namespace viaduct::cpu {
 inline constexpr int kBinBits = 40;
 inline constexpr int kBins = 3;
 /// Exponent of the lowest bit of bin 0.
-inline constexpr int kLowestExponent = -1000;
+inline constexpr int kLowestExponent = -1070;
 
 /// Sums of up to three neighbouring bins.
 struct BinnedSum {
