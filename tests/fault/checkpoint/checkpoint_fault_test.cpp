@@ -3,6 +3,8 @@
 
 #include <gmock/gmock.h>
 #include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <fstream>
@@ -226,6 +228,31 @@ TEST_F(CheckpointFault, LeftoversOfKilledSavesAreIgnoredAndRemoved) {
   EXPECT_THAT(names_in(save.path()), ElementsAre("config.yaml", "latest", "step_00000010",
                                                  "step_00000020", "step_00000030"));
   expect_step(30);
+}
+
+TEST_F(CheckpointFault, AProcessKilledWhileSavingLeavesThePreviousCheckpoint) {
+  // 0: in the middle of a shard, 1: the shard is finished, 2: its files, too.
+  for (int point = 0; point < 3; ++point) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      CheckpointWriter writer(save.path(), 30);
+      ShardWriter shard(writer.folder(), 0);
+      shard.add("w", weight_of(30));
+      if (point >= 1) shard.finish();
+      if (point >= 2) writer.add_file("config.json", "{}");
+      std::raise(SIGKILL);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    EXPECT_TRUE(std::filesystem::exists(save / "step_00000030.tmp-new"));
+    EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 20));
+    expect_step(20);
+  }
+  save_checkpoint(staged(save.path(), 40));
+  EXPECT_THAT(names_in(save.path()),
+              ElementsAre("latest", "step_00000010", "step_00000020", "step_00000040"));
 }
 
 TEST_F(CheckpointFault, KilledBetweenRenameAndLatest) {
