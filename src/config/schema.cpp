@@ -150,8 +150,13 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
     const auto found = names_.find(*near);
     return found == names_.end() ? *near : found->second->full_name();
   }
+  // Any section: only names long enough that likeness means something.
+  constexpr size_t kShortest = 5;
+  if (last.size() < kShortest) return std::nullopt;
   candidates.clear();
-  for (const auto& entry : bare_names_) candidates.push_back(entry.first);
+  for (const auto& entry : bare_names_) {
+    if (entry.first.size() >= kShortest) candidates.push_back(entry.first);
+  }
   if (const auto near = nearest_name(last, candidates)) {
     return bare_names_.find(*near)->second.front()->full_name();
   }

@@ -182,6 +182,27 @@ TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {
               ElementsAre(HasSubstr("unknown field 'optimizer.learning_rate'")));
 }
 
+TEST(RunConfig, UnknownNamesGetTheNearestOne) {
+  EXPECT_THAT(problems_of({"train.micro_batch=3"}),
+              ElementsAre(HasSubstr("did you mean 'train.micro_batch_size'?")));
+  EXPECT_THAT(problems_of({"lr=3"}), ElementsAre(HasSubstr("did you mean 'optimizer.lr'?")));
+  EXPECT_THAT(problems_of({"train.hiden_size=3"}),
+              ElementsAre(HasSubstr("did you mean 'model.hidden_size'?")));
+  EXPECT_THAT(problems_of({"foo.bar=3"}),
+              ElementsAre(testing::EndsWith("unknown field 'foo.bar'")));
+}
+
+TEST(RunConfig, TheConfigurationsOfTheRepositoryLoad) {
+  int files = 0;
+  const std::filesystem::path configs = std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "configs";
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    EXPECT_NO_THROW(load_run_config(entry.path(), {})) << entry.path();
+  }
+  EXPECT_GT(files, 0);
+}
+
 TEST(RunConfig, MissingSizesAreNamed) {
   RunConfig config = load_run_config({}, {"model.num_layers=2"}).config;
   try {
