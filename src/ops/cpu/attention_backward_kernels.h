@@ -6,7 +6,7 @@ namespace {
 /// Scores and d_probabilities [keys][kRows] become probabilities (times dropout) and d_scores.
 inline void backward_block(const AttentionHead& head, const RowBlock& rows, const float* lse,
                            const float* delta, int64_t begin, int64_t count, float* scores,
-                           float* gradients, const float* keep) {
+                           float* gradients, const float* factors) {
   const bool capped = head.softcap > 0, masked = !rows.sees_all(begin, begin + count);
   const Vec cap = set1(head.softcap), inverse_cap = set1(capped ? 1.0f / head.softcap : 0.0f);
   const Borders borders(rows, begin, count);
@@ -24,9 +24,9 @@ inline void backward_block(const AttentionHead& head, const RowBlock& rows, cons
       if (masked) p = borders.choose(r, j, p, zero());
       Vec d = load(gradients + at);
       Vec used = p;
-      if (keep != nullptr) {
-        d = mul(d, load(keep + at));
-        used = mul(p, load(keep + at));
+      if (factors != nullptr) {
+        d = mul(d, load(factors + at));
+        used = mul(p, load(factors + at));
       }
       store(scores + at, used);
       d = mul(p, sub(d, delta_r));
@@ -47,7 +47,7 @@ void backward_keys(const AttentionHead& head, int64_t first_key, int64_t end_key
   float* values = keys + kKeys * width;          // [kKeys][Dv]
   float* scores = values + kKeys * value_width;  // [kKeys][kRows]
   float* gradients = scores + kKeys * kRows;     // [kKeys][kRows]
-  float* keep = gradients + kKeys * kRows;       // [kKeys][kRows]
+  float* factors = gradients + kKeys * kRows;    // [kKeys][kRows]
   float lse[kRows], delta[kRows];
   for (int64_t row = 0; row < head.rows(); row += kRows) {
     const RowBlock rows(head, row);
@@ -77,9 +77,9 @@ void backward_keys(const AttentionHead& head, int64_t first_key, int64_t end_key
                            false);
       block_product<false>(count, rows.padded, value_width, values, value_width, d_out_t, kRows,
                            gradients, kRows, false);
-      if (head.dropout > 0) draw_dropout(head, rows, begin, count, keep);
+      if (head.dropout) draw_dropout(head, rows, begin, count, factors);
       backward_block(head, rows, lse, delta, begin, count, scores, gradients,
-                     head.dropout > 0 ? keep : nullptr);
+                     head.dropout ? factors : nullptr);
       block_product<false>(count, value_width, rows.count, scores, kRows, d_out, value_width,
                            head.dv + begin * head.dv_token, head.dv_token, true);
       block_product<false>(count, width, rows.count, gradients, kRows, q, width,

@@ -26,7 +26,10 @@ struct AttentionHead {
   bool causal = true;
   int64_t window = 0, diagonal = 0;
   float scale = 1, softcap = 0;
-  float dropout = 0;
+  // A probability is kept iff the upper 23 bits of its random word are ≥ the threshold.
+  bool dropout = false;
+  int32_t dropout_threshold = 0;
+  float dropout_factor = 1;  // of what is kept
   uint64_t dropout_key = 0;
   const int64_t* query_index = nullptr;  // at the first query
   int64_t first_head = 0;                // global number of the group's first query head
@@ -77,6 +80,9 @@ inline int64_t attention_backward_scratch(int64_t width, int64_t value_width) {
   return kAttentionRows * (3 * width + 2 * value_width) + kAttentionKeys * (width + value_width) +
          3 * kAttentionKeys * kAttentionRows + 8 * kAttentionRows;
 }
+
+/// Fills the entries of delta and merge.
+void add_attention_rows(OpTable& table, CpuIsa isa);
 
 namespace avx2 {
 extern const AttentionKernels attention_kernels;

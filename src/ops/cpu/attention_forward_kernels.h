@@ -61,7 +61,7 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
     running.largest[r] = -__builtin_inff();
     running.total[r] = 0;
   }
-  alignas(64) float keep[kKeys * kRows];
+  alignas(64) float factors[kKeys * kRows];
   for (int64_t begin = rows.begin() / kKeys * kKeys; begin < rows.end(); begin += kKeys) {
     const int64_t count = smaller(kKeys, rows.end() - begin);
     widen_keys<T>(head.k, head.k_token, begin, count, width, keys);
@@ -75,12 +75,12 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
         }
       }
     }
-    if (head.dropout > 0) {
-      draw_dropout(head, rows, begin, count, keep);
+    if (head.dropout) {
+      draw_dropout(head, rows, begin, count, factors);
       for (int64_t j = 0; j < count; ++j) {
         for (int64_t r = 0; r < rows.padded; r += kLanes) {
           float* s = scores + j * kRows + r;
-          store(s, mul(load(s), load(keep + j * kRows + r)));
+          store(s, mul(load(s), load(factors + j * kRows + r)));
         }
       }
     }

@@ -3,10 +3,10 @@
 
 #include <math.h>
 
-#include "base/philox.h"
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/block_product.h"
 #include "ops/cpu/simd.h"
+#include "ops/cpu/simd_philox.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
@@ -111,17 +111,39 @@ void widen_keys(const void* from, int64_t token, int64_t begin, int64_t count, i
   for (int64_t j = 0; j < count; ++j) widen(data + j * token, 1.0f, width, to + j * width);
 }
 
-/// keep[j][r] = 0 or 1 / (1 − p) for the keys from `begin`.
+/// factors[j][r] = 0 or 1 / (1 − p) for the keys from `begin`: Philox4x32-10 of base/philox.h with
+/// one counter a lane, its first word deciding.
 void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin, int64_t count,
-                  float* keep) {
-  const float kept = 1.0f / (1.0f - head.dropout);
+                  float* factors) {
+  uint32_t low[kRows], high[kRows], heads[kRows];
   for (int64_t r = 0; r < rows.padded; ++r) {
     const int64_t row = smaller(r, rows.count - 1);
-    const auto low = static_cast<uint64_t>(head.query_index[rows.query(head, row)]);
-    const auto high = static_cast<uint64_t>(head.first_head + rows.member(head, row)) << 32;
+    const auto token = static_cast<uint64_t>(head.query_index[rows.query(head, row)]);
+    low[r] = static_cast<uint32_t>(token);
+    high[r] = static_cast<uint32_t>(token >> 32);
+    heads[r] = static_cast<uint32_t>(head.first_head + rows.member(head, row));
+  }
+  const Words threshold = words(static_cast<uint32_t>(head.dropout_threshold));
+  const Words m0 = words(0xD2511F53u), m1 = words(0xCD9E8D57u);
+  const Vec factor = set1(head.dropout_factor);
+  for (int64_t r = 0; r < rows.padded; r += kLanes) {
     for (int64_t j = 0; j < count; ++j) {
-      const auto bits = philox4x32(head.dropout_key, low, high | static_cast<uint64_t>(begin + j));
-      keep[j * kRows + r] = uniform_open(bits[0]) >= head.dropout ? kept : 0.0f;
+      Words c0 = load_words(low + r), c1 = load_words(high + r), c3 = load_words(heads + r);
+      Words c2 = words(static_cast<uint32_t>(begin + j));
+      uint32_t k0 = static_cast<uint32_t>(head.dropout_key);
+      uint32_t k1 = static_cast<uint32_t>(head.dropout_key >> 32);
+      for (int round = 0; round < 10; ++round) {
+        Words high0, low0, high1, low1;
+        multiply(c0, m0, high0, low0);
+        multiply(c2, m1, high1, low1);
+        c0 = exclusive_or(exclusive_or(high1, c1), words(k0));
+        c2 = exclusive_or(exclusive_or(high0, c3), words(k1));
+        c1 = low1;
+        c3 = low0;
+        k0 += 0x9E3779B9u;
+        k1 += 0xBB67AE85u;
+      }
+      store(factors + j * kRows + r, keep(c0, threshold, factor));
     }
   }
 }
