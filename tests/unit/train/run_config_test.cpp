@@ -192,17 +192,6 @@ TEST(RunConfig, UnknownNamesGetTheNearestOne) {
               ElementsAre(testing::EndsWith("unknown field 'foo.bar'")));
 }
 
-TEST(RunConfig, TheConfigurationsOfTheRepositoryLoad) {
-  int files = 0;
-  const std::filesystem::path configs = std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "configs";
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(configs)) {
-    if (entry.path().extension() != ".yaml") continue;
-    ++files;
-    EXPECT_NO_THROW(load_run_config(entry.path(), {})) << entry.path();
-  }
-  EXPECT_GT(files, 0);
-}
-
 TEST(RunConfig, MissingSizesAreNamed) {
   RunConfig config = load_run_config({}, {"model.num_layers=2"}).config;
   try {
