@@ -1,0 +1,20 @@
+// Any bytes as a model's config.json: a configuration that can be written and read again, or an
+// error.
+
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "base/error.h"
+#include "model/family.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  viaduct::ModelConfig config;
+  try {
+    config = viaduct::read_hf_config({reinterpret_cast<const char*>(data), size}, "config.json");
+  } catch (const viaduct::Error&) {
+    return 0;
+  }
+  viaduct::read_hf_config(viaduct::write_hf_config(config), "again");  // must not throw
+  return 0;
+}
