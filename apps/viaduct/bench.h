@@ -1,0 +1,10 @@
+#pragma once
+// The subcommands below `viaduct bench`, one file each.
+
+#include "subcommands.h"
+
+namespace viaduct::cli {
+
+Subcommand add_bench_attention(CLI::App& bench);
+
+}  // namespace viaduct::cli

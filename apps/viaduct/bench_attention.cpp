@@ -1,0 +1,186 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "bench.h"
+#include "device/device.h"
+#include "hardware/cpu_features.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/peak.h"
+
+namespace viaduct::cli {
+namespace {
+
+struct Arguments {
+  int64_t sequence = 1024, batch = 4, heads = 12, kv_heads = 0, head_dim = 64, window = 0;
+  std::string dtype = "bf16";
+  bool full = false, json = false;
+  int threads = 0, rounds = 9;
+};
+
+/// An op timed in every round.
+struct Timed {
+  std::string name, kernel;
+  double flops = 0;
+  std::vector<double> seconds;
+
+  double median() const {
+    std::vector<double> sorted = seconds;
+    std::sort(sorted.begin(), sorted.end());
+    return sorted[sorted.size() / 2];
+  }
+  double tflops() const { return flops / median() * 1e-12; }
+};
+
+DType dtype_of_name(const std::string& name) {
+  return name == "bf16" ? DType::bf16 : name == "fp16" ? DType::f16 : DType::f32;
+}
+
+/// Random tensors of one layer's attention.
+struct Tensors {
+  Tensor q, k, v, out, lse, d_out, delta, dq, dk, dv;
+};
+
+Tensors make_tensors(OpContext& context, const Arguments& a) {
+  const int64_t tokens = a.batch * a.sequence;
+  const auto random = [&](DType dtype, int64_t heads, uint64_t stream) {
+    const Tensor x = context.allocate(dtype, {tokens, heads, a.head_dim}, MemoryTag::activations);
+    random_normal(
+        context,
+        {x.view({tokens, heads * a.head_dim}), 0, 1, {1, stream}, 0, 0, heads * a.head_dim});
+    return x;
+  };
+  const DType dtype = dtype_of_name(a.dtype);
+  const auto per_query = [&] {
+    return context.allocate(DType::f32, {a.heads, tokens}, MemoryTag::activations);
+  };
+  return {random(dtype, a.heads, 1),
+          random(dtype, a.kv_heads, 2),
+          random(dtype, a.kv_heads, 3),
+          random(dtype, a.heads, 4),
+          per_query(),
+          random(dtype, a.heads, 5),
+          per_query(),
+          random(DType::f32, a.heads, 6),
+          random(DType::f32, a.kv_heads, 7),
+          random(DType::f32, a.kv_heads, 8)};
+}
+
+AttentionProblem make_problem(const Arguments& a) {
+  AttentionProblem problem;
+  problem.q_offsets = host_tensor(DType::i32, {a.batch + 1});
+  for (int64_t d = 0; d <= a.batch; ++d)
+    problem.q_offsets.data<int32_t>()[d] = static_cast<int32_t>(d * a.sequence);
+  problem.kv_offsets = problem.q_offsets;
+  problem.causal = !a.full;
+  problem.window = a.window;
+  problem.scale = 1 / std::sqrt(static_cast<double>(a.head_dim));
+  problem.max_queries = problem.max_keys = a.sequence;
+  return problem;
+}
+
+/// Runs `op` once, with its cost from the record.
+template <class F>
+void time_once(OpContext& context, Timed& timed, F&& op) {
+  StepRecord record;
+  context.device.set_record(&record);
+  const auto begin = std::chrono::steady_clock::now();
+  op();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  context.device.set_record(nullptr);
+  timed.kernel = record.ops().front().kernel;
+  timed.flops = record.total_cost().total_flops();
+  timed.seconds.push_back(seconds.count());
+}
+
+int run(Arguments a) {
+  if (a.kv_heads == 0) a.kv_heads = a.heads;
+  if (a.heads % a.kv_heads != 0) {
+    throw ConfigError(
+        fmt::format("--kv-heads {}: expected a divisor of --heads {}", a.kv_heads, a.heads));
+  }
+  if (a.batch * a.sequence > INT32_MAX) {
+    throw ConfigError(fmt::format("--batch {} × --sequence {}: expected at most {} tokens", a.batch,
+                                  a.sequence, INT32_MAX));
+  }
+  const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
+  const OpTable ops = cpu_ops(best_cpu_isa());
+  OpContext context{*device, ops};
+  const MatmulPeak peak = measure_matmul_peak(device->pool(), DType::f32, detect_cpu_features());
+  const Tensors x = make_tensors(context, a);
+  const AttentionProblem problem = make_problem(a);
+  Timed forward{"forward", "", 0, {}}, backward{"backward", "", 0, {}};
+  for (int round = 0; round <= a.rounds; ++round) {  // the first warms up
+    time_once(context, forward, [&] {
+      attention_forward(context, {problem, x.q, x.k, x.v, x.out, x.lse});
+    });
+    attention_delta(context, {x.out, x.d_out, x.delta});
+    time_once(context, backward, [&] {
+      attention_backward(context,
+                         {problem, x.q, x.k, x.v, x.d_out, x.lse, x.delta, x.dq, x.dk, x.dv});
+    });
+    if (round == 0) forward.seconds.clear(), backward.seconds.clear();
+  }
+  if (a.json) {
+    nlohmann::ordered_json document{{"sequence", a.sequence}, {"batch", a.batch},
+                                    {"heads", a.heads},       {"kv_heads", a.kv_heads},
+                                    {"head_dim", a.head_dim}, {"window", a.window},
+                                    {"causal", !a.full},      {"dtype", a.dtype}};
+    for (const Timed* timed : {&forward, &backward}) {
+      document[timed->name] = {{"kernel", timed->kernel},
+                               {"seconds", timed->median()},
+                               {"tflops", timed->tflops()},
+                               {"peak_fraction", timed->tflops() / peak.tflops}};
+    }
+    document["peak_tflops"] = peak.tflops;
+    document["peak"] = peak.name;
+    fmt::print("{}\n", document.dump());
+    return 0;
+  }
+  fmt::print("peak: {}\n", peak.describe());
+  fmt::print("{:<10} {:<14} {:>12} {:>10} {:>10}\n", "", "kernel", "ms", "TFLOP/s", "of peak");
+  for (const Timed* timed : {&forward, &backward}) {
+    fmt::print("{:<10} {:<14} {:>12.3f} {:>10.4f} {:>9.1f}%\n", timed->name, timed->kernel,
+               timed->median() * 1e3, timed->tflops(), 100 * timed->tflops() / peak.tflops);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_bench_attention(CLI::App& bench) {
+  CLI::App* app = bench.add_subcommand(
+      "attention",
+      "Attention of one layer, forward and backward; causal FLOPs count visible pairs");
+  auto a = std::make_shared<Arguments>();
+  const auto count = [&](const char* name, int64_t& value, const char* text, int64_t least) {
+    app->add_option(name, value, text)
+        ->capture_default_str()
+        ->check(CLI::Range(least, int64_t{1} << 30));
+  };
+  count("--sequence", a->sequence, "Tokens of a document", 1);
+  count("--batch", a->batch, "Documents", 1);
+  count("--heads", a->heads, "Query heads", 1);
+  count("--kv-heads", a->kv_heads, "Key-value heads (0: as many as query heads)", 0);
+  count("--head-dim", a->head_dim, "Size of a head", 1);
+  count("--window", a->window, "Sliding window in tokens (0: none)", 0);
+  app->add_option("--dtype", a->dtype, "Format of the tensors")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  app->add_flag("--full", a->full, "Every query sees every key, not causal");
+  app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
+  app->add_option("--rounds", a->rounds, "Measured rounds; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app->add_flag("--json", a->json, "One JSON document");
+  app->footer(
+      "Example:\n  viaduct bench attention --sequence 1024 --batch 4 --heads 12 --head-dim 64");
+  return {app, [a] { return run(*a); }};
+}
+
+}  // namespace viaduct::cli
