@@ -6,17 +6,9 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "tensor/shape.h"
+#include "tensor/box.h"
 
 namespace viaduct {
-
-/// A box of a logical tensor: first index and size per dim, in elements.
-struct Box {
-  Shape begin;
-  Shape size;
-
-  bool operator==(const Box& other) const = default;
-};
 
 /// The box that is all of a tensor.
 Box whole_box(const Shape& shape);

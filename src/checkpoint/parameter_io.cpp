@@ -110,19 +110,29 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
     if (problems.size() > 8) text += "; …";
     throw IoError(text);
   }
-  for (const Parameter* parameter : store.parameters()) {
-    const Tensor& master = store.master(*parameter);
-    Tensor host = host_tensor(master.dtype(), master.shape());
+  fill_from_logical(
+      context.device, store.parameters(), [&](const Parameter& p) { return store.master(p); },
+      [&](const std::string& name) { return source.tensor(stored_name(source, name, names)); });
+  store.publish_masters(context);
+}
+
+void fill_from_logical(Device& device, const std::vector<const Parameter*>& parameters,
+                       FunctionRef<Tensor(const Parameter&)> of,
+                       FunctionRef<Tensor(const std::string& name)> get) {
+  for (const Parameter* parameter : parameters) {
+    const Tensor target = of(*parameter);
+    Tensor host = host_tensor(target.dtype(), target.shape());
     for (const Part& part : parameter->parts) {
-      Tensor logical = source.tensor(stored_name(source, part.name, names));
+      Tensor logical = get(part.name);
+      VIADUCT_CHECK(ShapeError, logical.shape() == part.logical_shape, "{} is {}, expected {}",
+                    part.name, describe(logical), to_string(part.logical_shape));
       for (int d = 0; d < logical.rank(); ++d)
         logical = logical.slice(d, part.box.begin[d], part.box.size[d]);
-      convert_matrix(context.device.pool(), logical, host.slice(0, part.storage_row, part.rows()),
+      convert_matrix(device.pool(), logical, host.slice(0, part.storage_row, part.rows()),
                      part.transposed, 1);
     }
-    context.device.copy_from_host(host, master);
+    device.copy_from_host(host, target);
   }
-  store.publish_masters(context);
 }
 
 void for_each_logical_tensor(Device& device, const std::vector<const Parameter*>& parameters,

@@ -17,6 +17,12 @@ namespace viaduct {
 void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
                      const TensorNames& names, bool tied_embeddings);
 
+/// Fills the tensors of the parameters' storage, `of(parameter)` on `device`, from logical tensors
+/// `get(name)`, converted to their format. ShapeError if one has another shape.
+void fill_from_logical(Device& device, const std::vector<const Parameter*>& parameters,
+                       FunctionRef<Tensor(const Parameter&)> of,
+                       FunctionRef<Tensor(const std::string& name)> get);
+
 /// Calls `visit(name, tensor)` for each logical tensor of `parameters`, in their order, where
 /// `of(parameter)` is a tensor of the parameter's storage on `device` (weight, gradient, moment).
 /// `tensor` is f32 on the host in the logical tensor's shape, values times `factor`. Parts that lie

@@ -8,14 +8,9 @@
 #include <vector>
 
 #include "comm/mesh.h"
-#include "tensor/shape.h"
+#include "tensor/box.h"
 
 namespace viaduct {
-
-/// A rectangular region of a logical tensor.
-struct Box {
-  Shape begin, size;
-};
 
 /// How a parameter relates to its copies along an axis of the mesh.
 enum class Placement {

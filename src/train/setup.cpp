@@ -1,0 +1,84 @@
+#include "train/setup.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "model/architecture.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+// A model may allow more positions than anybody trains on by default.
+constexpr int64_t kDefaultSequenceLength = 2048;
+
+/// The text of a config.json, given as a file or as the folder that holds it.
+std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
+  if (std::filesystem::is_directory(path)) path /= "config.json";
+  return {read_file(path, 1 << 20), path};
+}
+
+void open_tokenizer(RunSetup& setup) {
+  const auto& named = setup.config.tokenizer.tokenizer_model;
+  if (named) {
+    setup.tokenizer_folder = *named;
+  } else if (setup.pretrained && !tokenizer_files(setup.pretrained->path).empty()) {
+    setup.tokenizer_folder = setup.pretrained->path;
+  } else {
+    return;
+  }
+  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
+}
+
+}  // namespace
+
+RunSetup prepare_run(LoadedRunConfig loaded) {
+  RunSetup setup{.config = std::move(loaded.config), .notes = std::move(loaded.outcome.notes)};
+  RunConfig& config = setup.config;
+  std::optional<ModelConfig> base;
+  std::string base_text;
+  if (config.checkpoint.pretrained_checkpoint) {
+    setup.pretrained = resolve_model_folder(*config.checkpoint.pretrained_checkpoint);
+    const auto [text, path] = read_config_json(setup.pretrained->path);
+    base = read_hf_config(text, path.string());
+    base_text = text;
+  } else if (config.model.hf_config) {
+    const auto [text, path] = read_config_json(*config.model.hf_config);
+    base = read_hf_config(text, path.string());
+    base_text = text;
+  }
+  open_tokenizer(setup);
+
+  if (!config.dataset.sequence_length.is_auto())
+    config.model.seq_length.resolve(config.dataset.sequence_length.value());
+  if (base) {
+    fill_from(config.model, *base);
+    config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
+  }
+  if (setup.tokenizer) {
+    config.model.vocab_size.resolve(setup.tokenizer->vocab_size());
+    const auto& eod = setup.tokenizer->special_ids().eod;
+    if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
+  }
+  resolve(config);
+  setup.model = model_config(config.model, base ? &*base : nullptr);
+  if (!base && setup.tokenizer) {
+    const SpecialIds& special = setup.tokenizer->special_ids();
+    setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());
+    if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
+    setup.model.begin_token = special.bos.value_or(-1);
+  }
+  VIADUCT_CHECK(ConfigError, config.model.seq_length.value() <= setup.model.max_positions,
+                "model.seq_length: {} is longer than the {} positions that the model allows",
+                config.model.seq_length.value(), setup.model.max_positions);
+  VIADUCT_CHECK(ConfigError,
+                !setup.tokenizer || setup.tokenizer->vocab_size() <= setup.model.vocabulary,
+                "tokenizer {}: its vocabulary of {} is larger than the model's of {}",
+                setup.tokenizer_folder.string(),
+                setup.tokenizer ? setup.tokenizer->vocab_size() : 0, setup.model.vocabulary);
+  setup.hf_config = base ? base_text : write_hf_config(setup.model);
+  return setup;
+}
+
+}  // namespace viaduct

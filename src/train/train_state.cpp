@@ -1,0 +1,47 @@
+#include "train/train_state.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace viaduct {
+
+std::string to_json(const TrainState& s) {
+  return nlohmann::ordered_json{{"step", s.step},
+                                {"updates", s.updates},
+                                {"consumed_samples", s.consumed_samples},
+                                {"consumed_tokens", s.consumed_tokens},
+                                {"schedule_samples", s.schedule_samples},
+                                {"skipped", s.skipped},
+                                {"loss_scale", s.scaler.scale},
+                                {"scaler_clean_steps", s.scaler.clean_steps},
+                                {"scaler_overflows_left", s.scaler.overflows_left},
+                                {"seed", s.seed}}
+      .dump();
+}
+
+TrainState train_state_from_json(const std::string& text, const std::string& where) {
+  try {
+    const auto json = nlohmann::json::parse(text);
+    TrainState s;
+    s.step = json.at("step").get<int64_t>();
+    s.updates = json.at("updates").get<int64_t>();
+    s.consumed_samples = json.at("consumed_samples").get<int64_t>();
+    s.consumed_tokens = json.at("consumed_tokens").get<int64_t>();
+    s.schedule_samples = json.at("schedule_samples").get<int64_t>();
+    s.skipped = json.at("skipped").get<int64_t>();
+    s.scaler.scale = json.at("loss_scale").get<double>();
+    s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
+    s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
+    s.seed = json.at("seed").get<uint64_t>();
+    VIADUCT_CHECK(IoError,
+                  s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
+                      s.schedule_samples >= 0,
+                  "{}: counters of the training state do not fit each other", where);
+    return s;
+  } catch (const nlohmann::json::exception& error) {
+    fail<IoError>("{}: the training state is damaged: {}", where, error.what());
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,30 @@
+#pragma once
+// What survives a step beside weights and moments: small numbers, stored as JSON in each
+// checkpoint.
+
+#include <cstdint>
+#include <string>
+
+#include "optim/loss_scaler.h"
+
+namespace viaduct {
+
+struct TrainState {
+  int64_t step = 0;              // iterations done, skipped ones included
+  int64_t updates = 0;           // optimizer updates done: exponent of Adam's bias corrections
+  int64_t consumed_samples = 0;  // place in the data
+  int64_t consumed_tokens = 0;
+  int64_t schedule_samples =
+      0;  // samples of successful updates: place in the learning-rate schedule
+  int64_t skipped = 0;
+  LossScalerState scaler;
+  uint64_t seed = 0;  // of the run: dropout masks continue only under the same one
+
+  bool operator==(const TrainState&) const = default;
+};
+
+std::string to_json(const TrainState& state);
+/// IoError naming `where` for text that is not such a state.
+TrainState train_state_from_json(const std::string& text, const std::string& where);
+
+}  // namespace viaduct
