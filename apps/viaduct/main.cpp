@@ -18,8 +18,15 @@ int run(int argc, char** argv) {
   using namespace viaduct::cli;
   CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
   root.require_subcommand(1);
-  const std::vector<Subcommand> subcommands{add_bench(root), add_data(root), add_knobs(root), add_tokenizer(root),
-                                            add_version(root)};
+  // One line each, so that changes to the list merge.
+  const std::vector<Subcommand> subcommands{
+      add_bench(root),      //
+      add_data(root),       //
+      add_knobs(root),      //
+      add_tokenizer(root),  //
+      add_train(root),      //
+      add_version(root),    //
+  };
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -23,6 +23,7 @@ Subcommand add_bench(CLI::App& root);
 Subcommand add_data(CLI::App& root);
 Subcommand add_knobs(CLI::App& root);
 Subcommand add_tokenizer(CLI::App& root);
+Subcommand add_train(CLI::App& root);
 Subcommand add_version(CLI::App& root);
 
 }  // namespace viaduct::cli

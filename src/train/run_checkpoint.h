@@ -15,8 +15,8 @@
 namespace viaduct {
 
 /// Names of the moments of a logical tensor.
-inline constexpr const char* kFirstMoment = "exp_avg/";
-inline constexpr const char* kSecondMoment = "exp_avg_sq/";
+inline constexpr const char* kFirstMoment = "optimizer.exp_avg/";
+inline constexpr const char* kSecondMoment = "optimizer.exp_avg_sq/";
 
 /// Everything of a checkpoint in host memory. `files`: name → content of the further files.
 StagedCheckpoint stage_run(Engine& engine, const TrainState& state,

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "model/architecture.h"
 #include "model/family.h"
+#include "model/model_from_fields.h"
 
 namespace viaduct {
 namespace {
@@ -53,7 +53,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   if (!config.dataset.sequence_length.is_auto())
     config.model.seq_length.resolve(config.dataset.sequence_length.value());
   if (base) {
-    fill_from(config.model, *base);
+    take_architecture(config.model, *base);
     config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
   }
   if (setup.tokenizer) {
@@ -62,7 +62,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
   }
   resolve(config);
-  setup.model = model_config(config.model, base ? &*base : nullptr);
+  setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());

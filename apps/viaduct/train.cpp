@@ -1,0 +1,123 @@
+// viaduct train: pretrain, or fine-tune with checkpoint.pretrained_checkpoint.
+
+#include <fmt/core.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/log.h"
+#include "base/units.h"
+#include "model/flops.h"
+#include "subcommands.h"
+#include "train/dry_run.h"
+#include "train/rank_device.h"
+#include "train/signals.h"
+#include "train/trainer.h"
+
+namespace viaduct::cli {
+namespace {
+
+struct Options {
+  std::string config;
+  std::vector<std::string> overrides;
+  bool dry_run = false, json = false;
+};
+
+void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
+                  std::FILE* out) {
+  fmt::print(out, "memory of a step at its fullest, by owner:\n");
+  for (const auto& [owner, bytes] : bytes_by_owner) {
+    if (bytes > 0) fmt::print(out, "  {:<20} {:>12}\n", owner, format_bytes(bytes));
+  }
+  fmt::print(out, "  {:<20} {:>12}\n", "sum", format_bytes(total));
+}
+
+int print_dry_run(const RunSetup& setup, bool json) {
+  const DryRun run = dry_run(setup);
+  if (json) {
+    nlohmann::ordered_json document{
+        {"config", to_yaml(setup.config)},
+        {"parameters", run.parameters},
+        {"groups", {{"tp", {0}}, {"cp", {0}}, {"dp", {0}}, {"pp", {0}}}},
+        {"layers", {{"stage", 0}, {"first", 0}, {"count", setup.model.layers}}},
+        {"peak_memory_bytes", run.peak.bytes},
+        {"memory_by_owner", run.peak.bytes_by_tag},
+        {"model_flops_per_step", run.model_flops},
+        {"flop_convention", kFlopConvention},
+        {"launches_per_step", run.launches},
+        {"host_reads_per_step", run.host_reads},
+        {"notes", setup.notes}};
+    fmt::print("{}\n", document.dump(2));
+    return 0;
+  }
+  fmt::print("{}\n", to_yaml(setup.config));
+  fmt::print("groups: 1 rank; tp, cp, dp and pp are {{0}}\n");
+  fmt::print("layer map: rank 0 has the embedding, blocks 0 to {}, and the head\n",
+             setup.model.layers - 1);
+  fmt::print("parameters: {}\n", format_count(static_cast<double>(run.parameters)));
+  fmt::print("model FLOPs of a step ({}): {}\n", kFlopConvention, format_count(run.model_flops));
+  print_memory(run.peak.bytes_by_tag, run.peak.bytes, stdout);
+  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+  fmt::print("nothing was started\n");
+  return 0;
+}
+
+int run_training(const RunSetup& setup) {
+  const RankDevice rank = make_rank_device(setup.config.dist);
+  for (const std::string& note : setup.notes) log_info("{}", note);
+  const StopSignals signals;
+  TrainerHooks hooks;
+  hooks.display = stderr;
+  hooks.display_is_terminal = ::isatty(STDERR_FILENO) == 1;
+  hooks.stop_requested = [&] { return signals.received() != 0; };
+  Trainer trainer(setup, *rank.device, rank.ops, hooks);
+  trainer.run();
+
+  std::map<std::string, int64_t> owners;
+  const MemoryStatistics& memory = rank.device->memory();
+  for (int tag = 0; tag < kMemoryTags; ++tag) {
+    owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
+        memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
+  }
+  print_memory(owners, memory.peak_bytes, stderr);
+  if (trainer.validations().size() > 1) {
+    const auto& [first_step, first] = trainer.validations().front();
+    const auto& [last_step, last] = trainer.validations().back();
+    fmt::print("validation loss: {:.4f} at step {}, {:.4f} at step {}\n", first, first_step, last,
+               last_step);
+  }
+  if (setup.config.checkpoint.save)
+    fmt::print("checkpoints, metrics and config.yaml are in {}\n", *setup.config.checkpoint.save);
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_train(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand(
+      "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
+  app->add_option("CONFIG", options->config, "YAML file")->required();
+  app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
+  app->add_flag("--dry-run", options->dry_run,
+                "Resolve and print configuration, layer map and memory; start nothing");
+  app->add_flag("--json", options->json, "With --dry-run: one JSON document");
+  app->footer(
+      "Example:\n  viaduct train configs/quickstart.yaml dataset.mock=true model.vocab_size=256 "
+      "checkpoint.save=runs/try train.train_iters=20");
+  return {app, [options] {
+            // A first argument that is an override means there is no file.
+            std::string file = options->config;
+            std::vector<std::string> overrides = options->overrides;
+            if (file.find('=') != std::string::npos) {
+              overrides.insert(overrides.begin(), file);
+              file.clear();
+            }
+            const RunSetup setup = prepare_run(load_run_config(file, overrides));
+            return options->dry_run ? print_dry_run(setup, options->json) : run_training(setup);
+          }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,17 @@
+#include "train/engine_settings.h"
+
+namespace viaduct {
+
+EngineSettings engine_settings(const RunSetup& setup) {
+  const RunConfig& c = setup.config;
+  EngineSettings s;
+  s.precision = precision_recipe(c.mixed_precision.recipe);
+  s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps,
+                 c.optimizer.weight_decay};
+  s.clip_norm = c.optimizer.clip_grad;
+  s.seed = static_cast<uint64_t>(c.rng.seed);
+  s.positions = c.model.seq_length.value();
+  return s;
+}
+
+}  // namespace viaduct

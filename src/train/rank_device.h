@@ -1,0 +1,23 @@
+#pragma once
+// The device of a rank and the table of ops on it, from section `dist`.
+
+#include <memory>
+
+#include "comm/dist_config.h"
+#include "device/device.h"
+#include "ops/table.h"
+
+namespace viaduct {
+
+struct RankDevice {
+  std::unique_ptr<Device> device;
+  OpTable ops;
+};
+
+/// The cpu device with `threads_per_rank` threads and the ops of `cpu_isa` (`auto` values are
+/// resolved here). ConfigError for devices that are not built yet.
+RankDevice make_rank_device(const DistConfig& config);
+/// The sim device with the ops that `make_rank_device` would use, for dry runs.
+RankDevice make_dry_run_device(const DistConfig& config);
+
+}  // namespace viaduct

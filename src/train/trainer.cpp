@@ -1,0 +1,245 @@
+#include "train/trainer.h"
+
+#include <chrono>
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "checkpoint/parameter_io.h"
+#include "checkpoint/save_folder.h"
+#include "model/family.h"
+#include "ops/cpu/peak.h"
+#include "train/engine_settings.h"
+#include "train/nan_report.h"
+#include "train/run_checkpoint.h"
+
+namespace viaduct {
+namespace {
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int64_t steps_done) {
+  MetricsLogOptions o;
+  o.folder = c.checkpoint.save.value_or("");
+  o.tensorboard_folder = c.logger.tensorboard_dir.value().value_or("");
+  o.display = hooks.display;
+  o.display_is_terminal = hooks.display_is_terminal;
+  o.steps_done = steps_done;
+  o.total_steps = c.train.train_iters;
+  o.log_interval = c.logger.log_interval;
+  return o;
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks)
+    : setup_(setup),
+      config_(setup.config),
+      device_(device),
+      hooks_(std::move(hooks)),
+      schedules_(schedules(config_.optimizer, config_.scheduler, config_.train.train_iters,
+                           config_.train.global_batch_size)),
+      scaler_(loss_scaler_settings(config_.mixed_precision)),
+      saver_(config_.checkpoint.continue_on_save_failure) {
+  data_ = std::make_unique<TrainingData>(setup, device.pool());
+  engine_ = std::make_unique<Engine>(device, ops, setup.model, engine_settings(setup));
+  state_.seed = engine_->settings().seed;
+  state_.scaler.scale = 1;
+  if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
+  load_weights();
+  peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
+                              detect_cpu_features());
+  if (config_.checkpoint.save) std::filesystem::create_directories(*config_.checkpoint.save);
+  log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step));
+  if (config_.checkpoint.save) {
+    write_file_atomically(std::filesystem::path(*config_.checkpoint.save) / "config.yaml",
+                          to_yaml(config_));
+  }
+}
+
+void Trainer::load_weights() {
+  const CheckpointConfig& c = config_.checkpoint;
+  const auto& load = c.load.value();
+  // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest.
+  if (load && (c.ckpt_step || has_latest(*load))) {
+    const std::filesystem::path folder =
+        c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
+                    : std::filesystem::path(*load);
+    const auto checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
+    const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
+    if (c.load_optim) state_ = stored;
+    VIADUCT_CHECK(ConfigError, !c.load_optim || stored.seed == engine_->settings().seed,
+                  "{}: the run began with rng.seed={}; resuming with {} would not continue it",
+                  checkpoint->where(), stored.seed, engine_->settings().seed);
+    log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
+    saved_step_ = state_.step;
+    return;
+  }
+  VIADUCT_CHECK(ConfigError, !load || !c.exit_on_missing_checkpoint,
+                "checkpoint.load: no checkpoint in {}", load.value_or(""));
+  if (setup_.pretrained) {
+    OpContext context = engine_->context(false, false).ops;
+    const auto weights = open_weights(*setup_.pretrained);
+    load_parameters(context, engine_->store(), *weights, model_family(setup_.model.family).names,
+                    setup_.model.tied_embeddings);
+    log_info("fine-tuning from {}", setup_.pretrained->path.string());
+  } else {
+    engine_->initialize();
+  }
+}
+
+void Trainer::run() {
+  const double begin = now();
+  if (data_->has_validation()) evaluate();
+  std::string reason;
+  while (state_.step < config_.train.train_iters && !config_.train.skip_train && reason.empty()) {
+    step();
+    if (hooks_.stop_requested && hooks_.stop_requested()) reason = "signal";
+    if (reason.empty() && should_exit(now() - begin)) reason = "exit condition";
+    const bool last = state_.step >= config_.train.train_iters || !reason.empty();
+    if (data_->has_validation() && !last && state_.step % config_.validation.eval_interval == 0)
+      evaluate();
+    if (config_.checkpoint.save && !last && state_.step % config_.checkpoint.save_interval == 0)
+      save(false);
+  }
+  if (reason.empty() && data_->has_validation()) evaluate();
+  if (config_.checkpoint.save && !config_.train.skip_train) save(true);
+  if (!reason.empty()) log_->stopped(state_.step, reason);
+}
+
+void Trainer::step() {
+  const double begin = now();
+  const bool fp16 = engine_->settings().precision.loss_scaling;
+  const double decay = schedules_.weight_decay.decay(state_.schedule_samples);
+  StepInputs inputs;
+  inputs.update = state_.updates + 1;
+  inputs.learning_rate = schedules_.learning_rate.rate(state_.schedule_samples);
+  inputs.weight_decay_factor =
+      config_.optimizer.weight_decay > 0 ? decay / config_.optimizer.weight_decay : 1;
+  inputs.loss_scale = state_.scaler.scale;
+  engine_->begin_step(inputs);
+
+  double scored = 0, data_seconds = 0;
+  int64_t tokens = 0;
+  std::vector<int64_t> document_lengths;
+  HostBatch batch;
+  for (int64_t i = 0; i < data_->micro_batches(); ++i) {
+    const double read = now();
+    batch = data_->train(state_.consumed_samples, i);
+    data_seconds += now() - read;
+    scored += batch.scored_weight();
+    tokens += batch.tokens();
+    for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
+      document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
+    }
+    engine_->run_micro_batch(batch);
+  }
+  const StepResult result = engine_->finish_step(scored);
+  if (result.skipped && !fp16) after_nan(result, batch);
+  if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
+
+  state_.step += 1;
+  state_.consumed_samples += config_.train.global_batch_size;
+  state_.consumed_tokens += tokens;
+  state_.skipped += result.skipped;
+  if (!result.skipped) {
+    state_.updates += 1;
+    state_.schedule_samples += config_.train.global_batch_size;
+  }
+
+  StepMetrics metrics;
+  metrics.step = state_.step;
+  metrics.samples = state_.consumed_samples;
+  metrics.tokens = state_.consumed_tokens;
+  metrics.loss = result.loss;
+  metrics.grad_norm = result.grad_norm;
+  metrics.learning_rate = inputs.learning_rate;
+  metrics.data_seconds = data_seconds;
+  metrics.skipped = result.skipped;
+  if (fp16) metrics.loss_scale = inputs.loss_scale;
+  metrics.flop_convention = kFlopConvention;
+  const FlopCount flops = training_flops(flop_sizes(setup_.model), document_lengths);
+  metrics.set_rates(now() - begin, config_.train.global_batch_size, tokens, flops, 1, peak_,
+                    config_.logger.flops == "full");
+  metrics.peak_memory_bytes_per_rank = {device_.memory().peak_bytes};
+  log_->step(metrics);
+}
+
+void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
+  const std::string first = first_nonfinite(*engine_, batch);
+  const std::string what = fmt::format(
+      "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,
+      result.loss, result.grad_norm, first.empty() ? "none in the last micro-batch" : first);
+  if (config_.train.nan_loss_action != "skip")
+    throw Error(what + " (train.nan_loss_action=skip goes on without such updates)");
+  log_->note("warning: " + what + "; update skipped");
+}
+
+void Trainer::evaluate() {
+  if (evaluated_step_ == state_.step) return;
+  const double begin = now();
+  double loss = 0, scored = 0;
+  for (int64_t i = 0; i < data_->validation_micro_batches(); ++i) {
+    const HostBatch batch = data_->validation(i);
+    loss += engine_->evaluate(batch);
+    scored += batch.scored_weight();
+  }
+  evaluated_step_ = state_.step;
+  if (scored == 0) return;
+  ValidationMetrics metrics;
+  metrics.step = state_.step;
+  metrics.samples = state_.consumed_samples;
+  metrics.tokens = state_.consumed_tokens;
+  metrics.validation_loss = loss / scored;
+  metrics.validation_tokens = static_cast<int64_t>(scored);
+  metrics.validation_seconds = now() - begin;
+  log_->validation(metrics);
+  validations_.emplace_back(state_.step, metrics.validation_loss);
+}
+
+std::map<std::string, std::string> Trainer::checkpoint_files() const {
+  std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
+                                           {"config.yaml", to_yaml(config_)}};
+  if (!setup_.tokenizer_folder.empty()) {
+    for (const auto& file : tokenizer_files(setup_.tokenizer_folder))
+      files[file.filename().string()] = read_file(file);
+    for (const auto& file : model_side_files(setup_.tokenizer_folder))
+      files[file.filename().string()] = read_file(file);
+  }
+  return files;
+}
+
+void Trainer::save(bool wait) {
+  const CheckpointConfig& c = config_.checkpoint;
+  if (saved_step_ != state_.step) {
+    StagedCheckpoint staged =
+        stage_run(*engine_, state_, checkpoint_files(), *c.save, c.most_recent_k, c.save_optim);
+    const std::string what = fmt::format("checkpoint of step {}", state_.step);
+    if (c.async_save) {
+      saver_.save(std::move(staged));
+    } else {
+      try {
+        save_checkpoint(staged);
+      } catch (const IoError& error) {
+        if (!c.continue_on_save_failure) throw;
+        log_->note(fmt::format("warning: {} failed, going on without it: {}", what, error.what()));
+        return;
+      }
+    }
+    saved_step_ = state_.step;
+    log_->note(fmt::format("saved {} to {}", what, *c.save));
+  }
+  if (wait && c.async_save) saver_.join();
+}
+
+bool Trainer::should_exit(double seconds) const {
+  const TrainConfig& t = config_.train;
+  return (t.exit_interval && state_.step % *t.exit_interval == 0) ||
+         (t.exit_duration_in_mins && seconds > *t.exit_duration_in_mins * 60);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,68 @@
+#pragma once
+// The training loop of one rank: step after step, with evaluation, metrics, checkpoints, and an
+// orderly stop.
+
+#include <functional>
+#include <memory>
+
+#include "checkpoint/async_saver.h"
+#include "hardware/matmul_peak.h"
+#include "model/flops.h"
+#include "optim/schedules.h"
+#include "train/engine.h"
+#include "train/metrics_log.h"
+#include "train/setup.h"
+#include "train/train_state.h"
+#include "train/training_data.h"
+
+namespace viaduct {
+
+/// What the application passes in: where lines for people go, and whether it wants the run to stop.
+struct TrainerHooks {
+  std::FILE* display = nullptr;
+  bool display_is_terminal = false;
+  /// Asked after every step; true saves and ends the run ("stopped": "signal").
+  std::function<bool()> stop_requested;
+};
+
+class Trainer {
+ public:
+  /// Builds everything, loads or initializes weights. `device` and `ops` outlive the trainer.
+  Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks);
+
+  /// Trains to the end, or until asked to stop. Throws Error if the run failed (NaN with
+  /// nan_loss_action=stop, a failed save, …).
+  void run();
+
+  Engine& engine() { return *engine_; }
+  const TrainState& state() const { return state_; }
+  /// The evaluations so far: (step, mean loss).
+  const std::vector<std::pair<int64_t, double>>& validations() const { return validations_; }
+
+ private:
+  void load_weights();
+  /// One global batch: forward, backward, update, metrics.
+  void step();
+  void evaluate();
+  void save(bool wait);
+  void after_nan(const StepResult& result, const HostBatch& batch);
+  bool should_exit(double seconds) const;
+  std::map<std::string, std::string> checkpoint_files() const;
+
+  const RunSetup& setup_;
+  const RunConfig& config_;
+  Device& device_;
+  TrainerHooks hooks_;
+  std::unique_ptr<Engine> engine_;
+  std::unique_ptr<TrainingData> data_;
+  Schedules schedules_;
+  LossScaler scaler_;
+  AsyncSaver saver_;
+  std::unique_ptr<MetricsLog> log_;
+  MatmulPeak peak_;
+  TrainState state_;
+  int64_t saved_step_ = -1, evaluated_step_ = -1;
+  std::vector<std::pair<int64_t, double>> validations_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,38 @@
+#include "train/training_data.h"
+
+#include "base/error.h"
+#include "data/dataset_builder.h"
+#include "data/vocabulary_check.h"
+#include "train/sample_batch.h"
+
+namespace viaduct {
+
+TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool) {
+  const RunConfig& config = setup.config;
+  const int64_t global = config.train.global_batch_size;
+  micro_batch_size_ = config.train.micro_batch_size;
+  micro_batches_ = micro_batch_count(global, {micro_batch_size_, 1, 0});
+  DatasetBuilder builder(config.dataset, setup.model.vocabulary);
+  check_vocabulary(builder, setup.model.vocabulary, pool);
+  training_ = builder.build(Split::train, config.train.train_iters * global);
+  VIADUCT_CHECK(
+      ConfigError, training_ != nullptr || config.train.skip_train,
+      "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
+  if (config.validation.eval_iters > 0) {
+    validation_ = builder.build(Split::valid, config.validation.eval_iters * global);
+    validation_micro_batches_ = config.validation.eval_iters * micro_batches_;
+  }
+}
+
+HostBatch TrainingData::train(int64_t consumed, int64_t index) const {
+  const Sampler sampler(training_->size());
+  return read_batch(*training_,
+                    micro_batch_rows(sampler, consumed, index, {micro_batch_size_, 1, 0}));
+}
+
+HostBatch TrainingData::validation(int64_t index) const {
+  const Sampler sampler(validation_->size(), Sampler::AtEnd::wrap);
+  return read_batch(*validation_, micro_batch_rows(sampler, 0, index, {micro_batch_size_, 1, 0}));
+}
+
+}  // namespace viaduct
