@@ -23,6 +23,7 @@ int run(int argc, char** argv) {
       add_bench(root),      //
       add_data(root),       //
       add_knobs(root),      //
+      add_probe(root),      //
       add_tokenizer(root),  //
       add_train(root),      //
       add_version(root),    //

@@ -22,6 +22,7 @@ struct Subcommand {
 Subcommand add_bench(CLI::App& root);
 Subcommand add_data(CLI::App& root);
 Subcommand add_knobs(CLI::App& root);
+Subcommand add_probe(CLI::App& root);
 Subcommand add_tokenizer(CLI::App& root);
 Subcommand add_train(CLI::App& root);
 Subcommand add_version(CLI::App& root);

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -80,6 +81,15 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
                     other);
   }
   return std::make_unique<SafetensorsFolder>(folder.path);
+}
+
+std::string read_config_text(const ModelFolder& folder) {
+  constexpr size_t kLargestConfig = size_t{1} << 20;
+  return read_file(folder.path / "config.json", kLargestConfig);
+}
+
+ModelConfig read_model_config(const ModelFolder& folder) {
+  return read_hf_config(read_config_text(folder), (folder.path / "config.json").string());
 }
 
 const std::vector<std::string>& model_side_file_names() {

@@ -9,6 +9,7 @@
 
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
 
 namespace viaduct {
 
@@ -28,6 +29,11 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
 /// tensors, of a checkpoint those that are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
+
+/// The text of the folder's config.json; IoError if it is missing or absurdly large.
+std::string read_config_text(const ModelFolder& folder);
+/// The architecture that it describes.
+ModelConfig read_model_config(const ModelFolder& folder);
 
 /// Names that tokenizer and generation settings have in Hugging Face folders.
 const std::vector<std::string>& model_side_file_names();

@@ -64,14 +64,11 @@ void dump_activations(Engine& engine, const HostBatch& rows, int64_t first_token
 
 /// The step over all rows of a batch; returns loss and norm.
 StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
-                    int64_t update, bool apply) {
+                    const StepInputs& inputs, bool apply) {
   const int64_t rows = settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows;
   VIADUCT_CHECK(ConfigError, batch.rows % rows == 0,
                 "probe: the batch of {} rows does not divide into micro-batches of {}", batch.rows,
                 rows);
-  StepInputs inputs;
-  inputs.update = update;
-  inputs.learning_rate = settings.learning_rate;
   engine.begin_step(inputs);
   double scored = 0;
   for (int64_t begin = 0; begin < batch.rows; begin += rows) {
@@ -80,6 +77,28 @@ StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings
     engine.run_micro_batch(micro_batch, apply);
   }
   return engine.finish_step(scored, apply);
+}
+
+/// run_step with a loss scale that does not overflow, from `scale` down; leaves it there. An
+/// overflowing attempt changes neither weights nor moments.
+StepResult run_scaled_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
+                           StepInputs inputs, bool apply, double& scale) {
+  const bool scaling = settings.precision.loss_scaling;
+  const LossScalerSettings& scaler = settings.loss_scaler;
+  for (;;) {
+    inputs.loss_scale = scaling ? scale : 1;
+    const StepResult result = run_step(engine, batch, settings, inputs, apply);
+    if (!result.skipped || !scaling) return result;
+    VIADUCT_CHECK(Error, scaler.constant_scale == 0,
+                  "probe: a gradient is not finite at the constant loss scale {}", scale);
+    VIADUCT_CHECK(Error, scale > scaler.minimum_scale,
+                  "probe: a gradient is not finite at the smallest loss scale {}", scale);
+    scale = std::max(scale / 2, scaler.minimum_scale);
+  }
+}
+
+double initial_scale(const ProbeSettings& settings) {
+  return LossScaler(settings.loss_scaler).initial_state().scale;
 }
 
 void dump_parameters(Engine& engine, const std::string& prefix, double factor,
@@ -106,7 +125,8 @@ Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& s
   }
   for (auto& [name, tensor] : dump) tensor = tensor.view({batch.rows, batch.length, tensor.dim(1)});
 
-  const StepResult result = run_step(engine, batch, settings, 1, false);
+  double scale = initial_scale(settings);
+  const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
   dump["loss"] = scalars_tensor({result.loss}, {});
   dump_parameters(
       engine, "grad.", engine.gradient_factor(),
@@ -123,9 +143,20 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
                 "{}: batch.input_ids [N, B, S] is missing", file.where());
   const int64_t steps = info->shape[0];
   std::vector<double> losses, norms;
+  double scale = initial_scale(settings);
   for (int64_t step = 0; step < steps; ++step) {
-    const StepResult result =
-        run_step(engine, read_probe_batch(file, "batch.", step), settings, step + 1, true);
+    const int64_t samples = step * info->shape[1];
+    StepInputs inputs;
+    inputs.update = step + 1;
+    inputs.learning_rate = settings.learning_rate;
+    if (settings.schedules) {
+      inputs.learning_rate = settings.schedules->learning_rate.rate(samples);
+      if (settings.optimizer.weight_decay > 0)
+        inputs.weight_decay_factor =
+            settings.schedules->weight_decay.decay(samples) / settings.optimizer.weight_decay;
+    }
+    const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
+                                              settings, inputs, true, scale);
     VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
     losses.push_back(result.loss);
     norms.push_back(result.grad_norm);

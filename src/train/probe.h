@@ -5,6 +5,7 @@
 
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "checkpoint/tensor_source.h"
@@ -12,6 +13,7 @@
 #include "model/model_config.h"
 #include "ops/table.h"
 #include "optim/adamw.h"
+#include "optim/schedules.h"
 #include "precision/recipe.h"
 
 namespace viaduct {
@@ -21,6 +23,12 @@ struct ProbeSettings {
   AdamWSettings optimizer;
   double clip_norm = 1.0;
   double learning_rate = 1e-3;
+  /// With `train`, instead of a constant learning rate and decay.
+  std::optional<Schedules> schedules;
+  /// Of recipes with loss scaling. A step whose gradients overflow is repeated with a smaller scale
+  /// until they do not (and later steps stay there), so that every step updates; a constant scale
+  /// that overflows is an error.
+  LossScalerSettings loss_scaler;
   uint64_t seed = 1234;
   int64_t micro_batch_size = 0;  // rows; 0: the whole batch in one
   bool train = false;            // `batch.*` tensors of N steps instead of one batch

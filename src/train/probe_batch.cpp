@@ -43,6 +43,7 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
   ProbeBatch batch;
   batch.rows = info->shape[rank - 2];
   batch.length = info->shape[rank - 1];
+  batch.first_token = std::max<int64_t>(step, 0) * batch.rows * batch.length;
   batch.ids = integers(file, ids_name, step);
   const auto companion = [&](const char* field) {
     const std::string name = prefix + field;
@@ -98,7 +99,7 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
       out.ids.push_back(static_cast<int32_t>(ids[at]));
       out.positions.push_back(static_cast<int32_t>(positions.empty() ? position : positions[at]));
       ++position;
-      out.token_index.push_back(static_cast<int64_t>(at));
+      out.token_index.push_back(first_token + static_cast<int64_t>(at));
       const bool last = t + 1 == length;
       const int64_t label = last || (packed && begins(at + 1)) ? -100
                             : labels.empty()                   ? ids[at + 1]

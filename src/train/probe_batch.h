@@ -16,6 +16,7 @@ struct ProbeBatch {
   int64_t rows = 0, length = 0;
   std::vector<int64_t> ids, labels, positions, attention_mask, document_ids;
   std::vector<int64_t> cu_seqlens;  // over the flattened batch, row borders included
+  int64_t first_token = 0;          // global index of the batch's first token
 
   /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
   /// document's first token and the row's end are not scored.
@@ -23,7 +24,8 @@ struct ProbeBatch {
 };
 
 /// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
-/// of steps and that one is taken. IoError naming the tensor for shapes or values that do not fit.
+/// of steps and that one is taken; its tokens are counted on from those of earlier steps. IoError
+/// naming the tensor for shapes or values that do not fit.
 ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step);
 
 }  // namespace viaduct

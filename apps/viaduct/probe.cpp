@@ -1,0 +1,79 @@
+// viaduct probe: one forward and backward (or N optimizer steps) on a given batch, everything
+// dumped under Hugging Face's names.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/error.h"
+#include "checkpoint/safetensors_writer.h"
+#include "subcommands.h"
+#include "train/probe_setup.h"
+#include "train/rank_device.h"
+
+namespace viaduct::cli {
+namespace {
+
+/// Before the work, not after it.
+void check_output(const std::filesystem::path& file) {
+  std::error_code error;
+  const std::filesystem::path folder =
+      file.has_parent_path() ? file.parent_path() : std::filesystem::path(".");
+  VIADUCT_CHECK(IoError, std::filesystem::is_directory(folder, error),
+                "--out {}: there is no folder {}", file.string(), folder.string());
+  VIADUCT_CHECK(IoError, !std::filesystem::is_directory(file, error),
+                "--out {}: is a folder, expected the name of a file", file.string());
+}
+
+int run(const ProbeRequest& request, const std::filesystem::path& out) {
+  check_output(out);
+  const ProbeSetup setup = prepare_probe(request);
+  const RankDevice rank = make_rank_device(setup.config.dist);
+  const auto dump =
+      run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch, setup.settings);
+  write_safetensors(out, dump);
+  const Tensor& loss = dump.at("loss");
+  if (request.train) {
+    fmt::print("loss {:.6f} at step 1, {:.6f} at step {}; {} tensors in {}\n",
+               loss.data<float>()[0], loss.data<float>()[loss.elements() - 1], loss.elements(),
+               dump.size(), out.string());
+  } else {
+    fmt::print("loss {:.6f}; {} tensors in {}\n", *loss.data<float>(), dump.size(), out.string());
+  }
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_probe(CLI::App& root) {
+  auto request = std::make_shared<ProbeRequest>();
+  auto out = std::make_shared<std::string>();
+  CLI::App* app = root.add_subcommand(
+      "probe",
+      "One forward and backward on a given batch: logits, loss and all gradients under Hugging "
+      "Face names");
+  app->add_option("--model", request->model, "Hugging Face folder, checkpoint or save folder")
+      ->required();
+  app->add_option("--batch", request->batch,
+                  "Safetensors file with input_ids [B,S] and optionally labels (not shifted; -100 "
+                  "is ignored), position_ids, attention_mask, document_ids or cu_seqlens; with "
+                  "--train batch.input_ids [N,B,S] and the like")
+      ->required();
+  app->add_option("--out", *out, "Safetensors file to write")->required();
+  app->add_flag("--train", request->train,
+                "N optimizer steps instead: loss [N], grad_norm [N] and final.NAME");
+  app->add_flag("--hidden", request->hidden, "Also hidden.*: the residual stream of each layer");
+  app->add_flag("--weights", request->weights, "Also weight.NAME: the weights as read");
+  app->add_option("OVERRIDES", request->overrides,
+                  "section.field=value. FP32, a constant learning rate without warm-up, and the "
+                  "whole batch at once unless they say otherwise");
+  app->footer(
+      "With mixed_precision=fp16_mixed a loss scale that overflows is halved and the step repeated,"
+      "\nfrom mixed_precision.initial_loss_scale down, so that every step counts.\n\n"
+      "Example:\n  viaduct probe --model models/gpt2 --batch batch.safetensors --out "
+      "dump.safetensors mixed_precision=bf16_mixed train.micro_batch_size=1");
+  return {app, [request, out] { return run(*request, *out); }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,35 @@
+#pragma once
+// From the command line of `probe` to what run_probe takes.
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "checkpoint/model_folder.h"
+#include "checkpoint/safetensors_reader.h"
+#include "train/probe.h"
+#include "train/run_config.h"
+
+namespace viaduct {
+
+struct ProbeSetup {
+  RunConfig config;
+  ModelConfig model;
+  std::unique_ptr<TensorSource> weights;
+  std::unique_ptr<SafetensorsFile> batch;
+  ProbeSettings settings;
+};
+
+struct ProbeRequest {
+  std::filesystem::path model, batch;
+  std::vector<std::string> overrides;
+  bool train = false, hidden = false, weights = false;
+};
+
+/// Opens model and batch, and reads the overrides over the defaults of a probe: FP32, constant
+/// learning rate without warm-up, a global batch that is the given one, as many steps as the file
+/// has. ConfigError or IoError with all that is known.
+ProbeSetup prepare_probe(const ProbeRequest& request);
+
+}  // namespace viaduct
