@@ -20,6 +20,9 @@ namespace {
 constexpr int64_t kBlockRows = 64;
 constexpr int64_t kBlockColumns = 128;
 constexpr int64_t kDepth = 512;
+// Distance of widened rows: not a power of two, or all of them would fall into the same few sets of
+// the first-level cache.
+constexpr int64_t kDepthStride = kDepth + 16;
 
 /// An operand seen by a block: `blocked` is the dim that blocks cut, the other one is contracted.
 struct Operand {
@@ -68,14 +71,15 @@ Piece piece_of(const Operand& operand, const GemmKernels& kernels, int64_t begin
                   padded);
     return {scratch, padded};
   }
-  kernels.widen(from, operand.dtype, operand.stride, count, depth, scratch, kDepth, padded, depth);
-  return {scratch, kDepth};
+  kernels.widen(from, operand.dtype, operand.stride, count, depth, scratch, kDepthStride, padded,
+                depth);
+  return {scratch, kDepthStride};
 }
 
 void compute_block(const GemmArgs& args, const Problem& problem, const GemmKernels& kernels,
                    int64_t row, int64_t column, int64_t padded_columns) {
-  alignas(64) float scratch_a[kBlockRows * kDepth];
-  alignas(64) float scratch_b[kBlockColumns * kDepth];
+  alignas(64) float scratch_a[kBlockRows * kDepthStride];
+  alignas(64) float scratch_b[kBlockColumns * kDepthStride];
   alignas(64) float scratch_c[kBlockRows * kBlockColumns];
   const int64_t rows = std::min(kBlockRows, problem.rows - row);
   const int64_t columns = std::min(padded_columns, problem.columns - column);
