@@ -18,7 +18,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   mutate [NAME…]        change one line of the code at a time and show that a test fails for each (tests/mutations.toml);
                         a run of all of them writes docs/mutations.md
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
-                        (large download; tools/oracle/README.md)
+                        (large download; tools/oracle/README.md); `oracle families` does so for random models of
+                        every family and writes docs/parity.md
   clean                 remove build/ (runs/ stays)
 
 environment:

@@ -207,7 +207,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   layers.front().path = "embedding";
   layers.front().segments.push_back(std::make_unique<EmbeddingSegment>(
       tokens, position_table, config.embedding_scale,
-      ResidualDropout(config.embedding_dropout, "embedding.dropout")));
+      ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token));
   for (int64_t i = 0; i < config.layers; ++i) {
     Layer& layer = layers[static_cast<size_t>(i) + 1];
     layer.path = "blocks." + std::to_string(i);

@@ -68,6 +68,8 @@ std::string write_hf_config(const ModelConfig& config) {
   if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens.front();
   if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
   if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
+  json["pad_token_id"] = nullptr;  // said, since families differ in what its absence means
+  if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
   return json.dump(2) + "\n";
 }
 

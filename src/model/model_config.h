@@ -53,6 +53,8 @@ struct ModelConfig {
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
   int64_t begin_token = -1;         // −1: none
+  // The row of this token is not trained by looking it up, as Hugging Face has it; −1: none.
+  int64_t padding_token = -1;
 };
 
 /// ConfigError listing every size that does not fit (heads that key-value heads do not divide, no

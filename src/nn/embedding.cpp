@@ -6,11 +6,12 @@ namespace viaduct {
 
 EmbeddingSegment::EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
                                    std::shared_ptr<const Parameter> positions, double scale,
-                                   ResidualDropout dropout)
+                                   ResidualDropout dropout, int64_t padding)
     : tokens_(std::move(tokens)),
       positions_(std::move(positions)),
       scale_(scale),
-      dropout_(dropout) {}
+      dropout_(dropout),
+      padding_(padding) {}
 
 TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,
                                     SavedStore&) {
@@ -37,7 +38,8 @@ void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                        SavedStore& saved) {
   const Tensor d_out = saved.take(this, "d_out");
   const auto tokens = context.gradients->gradient(*tokens_);
-  embedding_backward(context.ops, {batch.ids, d_out, tokens.tensor, 0, scale_, tokens.mode});
+  embedding_backward(context.ops,
+                     {batch.ids, d_out, tokens.tensor, 0, scale_, tokens.mode, padding_});
   context.gradients->done(*tokens_);
   if (!positions_) return;
   const auto positions = context.gradients->gradient(*positions_);

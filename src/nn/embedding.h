@@ -8,10 +8,11 @@ namespace viaduct {
 
 class EmbeddingSegment final : public Segment {
  public:
-  /// `positions` may be null (rotary models). `scale` multiplies the token rows.
+  /// `positions` may be null (rotary models). `scale` multiplies the token rows. Looking up
+  /// `padding` (-1: none) gives no gradient.
   EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
                    std::shared_ptr<const Parameter> positions, double scale,
-                   ResidualDropout dropout);
+                   ResidualDropout dropout, int64_t padding = -1);
 
   /// `in` is empty: the ids come with the batch.
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
@@ -27,6 +28,7 @@ class EmbeddingSegment final : public Segment {
   std::shared_ptr<const Parameter> tokens_, positions_;
   double scale_;
   ResidualDropout dropout_;
+  int64_t padding_;
 };
 
 }  // namespace viaduct

@@ -20,7 +20,8 @@ struct EmbeddingForwardArgs {
 void embedding_forward(OpContext& context, const EmbeddingForwardArgs& args);
 
 /// d_weight [R, H] f32 (f64 for f64) += scale · d_out, row by row in order of the tokens:
-/// deterministic, without atomics. With `mode` = assign, rows without a token become zero.
+/// deterministic, without atomics. With `mode` = assign, rows without a token become zero. Tokens
+/// whose id is `padding_id` give nothing.
 struct EmbeddingBackwardArgs {
   Tensor ids;
   Tensor d_out;
@@ -28,6 +29,7 @@ struct EmbeddingBackwardArgs {
   int64_t first_row = 0;
   double scale = 1;
   WriteMode mode = WriteMode::accumulate;
+  int64_t padding_id = -1;  // -1: none
 };
 
 void embedding_backward(OpContext& context, const EmbeddingBackwardArgs& args);

@@ -20,15 +20,19 @@ ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
 std::string activation_to_hf(ActivationKind kind);
 
 /// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as all descendants of Llama
-/// write them. `head_dim`: 0 means hidden size / heads where the configuration does not say.
+/// write them. `default_head_dim`: 0 means hidden size / heads where the configuration does not
+/// say; `default_padding`: the padding token where it does not (null says that there is none).
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
-                            double default_eps = 1e-6);
+                            int64_t default_padding = -1);
 /// The same fields as JSON text.
 std::string write_llama_like(const ModelConfig& config);
 /// Fills what a rope_scaling (or rope_parameters) object says; ConfigError for kinds not supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
 /// The same as JSON text ("null" without scaling).
 std::string write_rope_scaling(const RotarySpec& rotary);
+/// ConfigError if the model attends forwards too (`use_bidirectional_attention` of the Gemma
+/// families).
+void refuse_bidirectional(HfConfig& config);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
 

@@ -4,13 +4,14 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {
 namespace {
 
 ModelConfig read(HfConfig& config) {
-  ModelConfig model = read_llama_like(config, 256);
+  ModelConfig model = read_llama_like(config, 256, 0);
   model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
   // Early configurations name "gelu" in hidden_act although the model was trained with the tanh
   // form.
@@ -18,6 +19,7 @@ ModelConfig read(HfConfig& config) {
     model.activation = activation_from_hf(config, "hidden_act", "gelu_pytorch_tanh");
   }
   config.ignore({"hidden_act"});
+  refuse_bidirectional(config);
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   model.norm_weight_offset = 1;
@@ -33,6 +35,11 @@ std::string write(const ModelConfig& model) {
 }
 
 }  // namespace
+
+void refuse_bidirectional(HfConfig& config) {
+  VIADUCT_CHECK(ConfigError, !config.boolean("use_bidirectional_attention", false),
+                "{}: use_bidirectional_attention=true is not supported", config.where());
+}
 
 ModelFamily gemma() {
   return {"gemma", "GemmaForCausalLM", read, write, llama_names()};

@@ -11,9 +11,10 @@ namespace viaduct::families {
 namespace {
 
 ModelConfig read(HfConfig& config) {
-  ModelConfig model = read_llama_like(config, 256);
+  ModelConfig model = read_llama_like(config, 256, 0);
   model.activation = activation_from_hf(config, "hidden_activation", "gelu_pytorch_tanh");
-  config.ignore({"hidden_act", "use_bidirectional_attention"});
+  config.ignore({"hidden_act"});
+  refuse_bidirectional(config);
   model.tied_embeddings = config.boolean("tie_word_embeddings", true);
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
   model.norm_weight_offset = 1;

@@ -65,7 +65,7 @@ void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBa
     const int64_t n = std::min(kSliceFeatures, width - begin);
     for (int64_t t = 0; t < tokens; ++t) {
       const int64_t row = ids[t] - args.first_row;
-      if (row < 0 || row >= rows || row % parts != part) continue;
+      if (row < 0 || row >= rows || row % parts != part || ids[t] == args.padding_id) continue;
       kKernels().scatter(row_of(args.d_out, t, begin), args.d_out.dtype(), n,
                          static_cast<float>(args.scale), d_weight + row * width + begin);
     }

@@ -28,7 +28,7 @@ void embedding_backward(const EmbeddingBackwardArgs& args) {
   for (int64_t t = 0; t < args.ids.dim(0); ++t) {
     const double* d_out = args.d_out.data<double>() + t * args.d_out.stride(0);
     const int64_t row = ids[t] - args.first_row;
-    if (row < 0 || row >= rows) continue;
+    if (row < 0 || row >= rows || ids[t] == args.padding_id) continue;
     for (int64_t h = 0; h < width; ++h) d_weight[row * width + h] += args.scale * d_out[h];
   }
 }

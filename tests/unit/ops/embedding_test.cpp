@@ -107,6 +107,22 @@ TEST_P(EmbeddingTest, GradientBitsDoNotDependOnThreads) {
   }
 }
 
+TEST_P(EmbeddingTest, PaddingTakesNoGradient) {
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor ids = some_ids(60, 0, 11), without = host_tensor(DType::i32, {60});
+    for (int64_t t = 0; t < 60; ++t) {
+      const int32_t id = ids.data<int32_t>()[t];
+      without.data<int32_t>()[t] = id == 4 ? -1 : id;
+    }
+    const Tensor d_out = random_tensor(dtype, {60, 20}, 1);
+    const Tensor got = random_tensor(dtype, {11, 20}, 2),
+                 expected = random_tensor(dtype, {11, 20}, 3);
+    embedding_backward(context_, {ids, d_out, got, 0, 1, WriteMode::assign, 4});
+    embedding_backward(context_, {without, d_out, expected, 0, 1, WriteMode::assign});
+    expect_same_bits(got, expected);
+  }
+}
+
 TEST_P(EmbeddingTest, NoTokensAndNoRows) {
   const Tensor none = host_tensor(DType::i32, {0});
   const Tensor d_weight = random_tensor(DType::f32, {5, 8}, 1);

@@ -1,0 +1,107 @@
+// config.json: both spellings of what newer versions of Hugging Face's code renamed, and the
+// refusal by name of what would change the computation.
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+
+/// A config.json of `family` with `fields` added, later ones before earlier ones.
+std::string config(const std::string& family, const std::string& fields) {
+  return R"({"model_type": ")" + family + R"(", "vocab_size": 30, "hidden_size": 16,
+    "intermediate_size": 20, "num_hidden_layers": 3, "num_attention_heads": 2,
+    "max_position_embeddings": 64)" +
+         (fields.empty() ? "" : ", ") + fields + "}";
+}
+
+ModelConfig read(const std::string& family, const std::string& fields) {
+  return read_hf_config(config(family, fields), "config.json");
+}
+
+std::string refusal(const std::string& family, const std::string& fields) {
+  try {
+    read(family, fields);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(HfConfig, OldAndNewSpellingsSayTheSame) {
+  const std::string yarn = R"("factor": 4.0, "original_max_position_embeddings": 16)";
+  const std::vector<std::pair<std::string, std::string>> pairs{
+      {R"("rope_theta": 500.0, "torch_dtype": "float32")",
+       R"("rope_parameters": {"rope_type": "default", "rope_theta": 500.0}, "dtype": "float32")"},
+      {R"("rope_theta": 500.0, "rope_scaling": {"type": "linear", "factor": 2.0})",
+       R"("rope_parameters": {"rope_type": "linear", "factor": 2.0, "rope_theta": 500.0})"},
+      {R"("rope_theta": 500.0, "rope_scaling": {"rope_type": "yarn", )" + yarn + "}",
+       R"("rope_parameters": {"rope_type": "yarn", "rope_theta": 500.0, )" + yarn + "}"}};
+  for (const auto& [before, now] : pairs) {
+    EXPECT_EQ(write_hf_config(read("llama", before)), write_hf_config(read("llama", now))) << now;
+    EXPECT_EQ(read("llama", now).rotary.base, 500) << now;
+  }
+  EXPECT_NE(write_hf_config(read("llama", pairs[1].first)),
+            write_hf_config(read("llama", pairs[0].first)));
+}
+
+TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
+  const std::vector<std::pair<std::string, std::string>> cases{
+      {"llama", R"("partial_rotary_factor": 0.5)"},
+      {"llama", R"("rope_scaling": {"rope_type": "dynamic", "factor": 2.0})"},
+      {"llama", R"("rope_scaling": {"rope_type": "longrope", "factor": 2.0})"},
+      {"llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"},
+      {"llama", R"("hidden_act": "mish")"},
+      {"llama", R"("use_mup": true)"},
+      {"mistral", R"("num_experts_per_tok": 2)"},
+      {"qwen2", R"("layer_types": ["chunked_attention", "full_attention", "full_attention"])"},
+      {"qwen2", R"("layer_types": ["full_attention"])"},
+      {"qwen3", R"("quantization_config": {"bits": 4})"},
+      {"gemma", R"("use_bidirectional_attention": true)"},
+      {"gemma2", R"("use_bidirectional_attention": true)"},
+      {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
+  for (const auto& [family, fields] : cases) {
+    const std::string field = fields.substr(1, fields.find('"', 1) - 1);
+    const std::string fields_of =
+        family == "gpt2" ? R"({"model_type": "gpt2", )" + fields + "}" : config(family, fields);
+    try {
+      read_hf_config(fields_of, "config.json");
+      ADD_FAILURE() << fields << " was read";
+    } catch (const ConfigError& error) {
+      const std::string message = error.what();
+      EXPECT_TRUE(message.find(field) != std::string::npos ||
+                  message.find("rope_type") != std::string::npos)
+          << message;
+    }
+  }
+  EXPECT_THAT(
+      refusal("llama", R"("rope_scaling": {"rope_type": "linear", "factor": 2.0, "ramp": 3})"),
+      HasSubstr("ramp"));
+  EXPECT_THAT(refusal("phi3", ""), HasSubstr("phi3"));
+}
+
+TEST(HfConfig, ReadsWhatIsOff) {
+  EXPECT_NO_THROW(read("gemma", R"("use_bidirectional_attention": false)"));
+  EXPECT_NO_THROW(read("gemma2", R"("use_bidirectional_attention": null)"));
+  EXPECT_NO_THROW(read("mistral", R"("sliding_window": null)"));
+}
+
+TEST(HfConfig, PaddingTokenIsThatOfTheFamily) {
+  EXPECT_EQ(read("llama", "").padding_token, -1);
+  EXPECT_EQ(read("llama", R"("pad_token_id": 7)").padding_token, 7);
+  EXPECT_EQ(read("llama", R"("pad_token_id": -1)").padding_token, 29);
+  EXPECT_EQ(read("gemma", "").padding_token, 0);
+  EXPECT_EQ(read("gemma2", R"("pad_token_id": null)").padding_token, -1);
+  for (const char* fields : {"", R"("pad_token_id": null)", R"("pad_token_id": 5)"}) {
+    const ModelConfig before = read("gemma2", fields);
+    EXPECT_EQ(read_hf_config(write_hf_config(before), "config.json").padding_token,
+              before.padding_token);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct

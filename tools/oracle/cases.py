@@ -1,0 +1,101 @@
+"""The cases of families.py: small models that between them have every feature that Viaduct reads from a config.json.
+
+Each case is a config.json as a person would write it, in the spelling that every version of transformers reads, and the length of the rows.
+Sizes are small and odd on purpose: heads that do not fill the hidden size, windows shorter than the rows, rows longer than the context that
+rotary scalings extend.
+"""
+
+
+def decoder(model_type, **fields):
+    """A descendant of Llama; `fields` replace or add, None removes."""
+    config = {
+        "model_type": model_type, "vocab_size": 300, "hidden_size": 64, "intermediate_size": 112, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 256, "rms_norm_eps": 1e-5, "rope_theta": 10000.0,
+        "tie_word_embeddings": False, "bos_token_id": 1, "eos_token_id": 2, "pad_token_id": 0,
+    }
+    config.update(fields)
+    return config
+
+
+def gpt2(**fields):
+    config = {
+        "model_type": "gpt2", "vocab_size": 300, "n_embd": 60, "n_layer": 3, "n_head": 4, "n_positions": 256, "bos_token_id": 0,
+        "eos_token_id": 0, "embd_pdrop": 0.0, "resid_pdrop": 0.0, "attn_pdrop": 0.0,
+    }
+    config.update(fields)
+    return config
+
+
+def rope(kind, **fields):
+    return {"rope_scaling": {"rope_type": kind, **fields}}
+
+
+SLIDING, FULL = "sliding_attention", "full_attention"
+
+# name: (config.json, length of the rows)
+CASES = {
+    "gpt2": (gpt2(), 64),
+    "gpt2_untied_inner": (gpt2(tie_word_embeddings=False, n_inner=100, n_embd=48, n_head=3, layer_norm_epsilon=1e-4), 200),
+    "gpt2_gelu": (gpt2(activation_function="gelu"), 64),
+    "gpt2_relu": (gpt2(activation_function="relu"), 64),
+    "gpt2_quick_gelu": (gpt2(activation_function="quick_gelu"), 64),
+    "gpt2_silu_unscaled": (gpt2(activation_function="silu", scale_attn_weights=False), 64),
+    "llama": (decoder("llama"), 64),
+    "llama_tied_long": (decoder("llama", tie_word_embeddings=True, num_hidden_layers=3), 200),
+    "llama_biases": (decoder("llama", attention_bias=True, mlp_bias=True), 64),
+    "llama_wide_heads": (decoder("llama", hidden_size=48, head_dim=20, num_attention_heads=6, num_key_value_heads=3), 200),
+    "llama_narrow_heads": (decoder("llama", hidden_size=90, head_dim=10, num_attention_heads=5, num_key_value_heads=1), 64),
+    "llama_every_head": (decoder("llama", num_key_value_heads=4, hidden_act="gelu", rms_norm_eps=1e-3), 64),
+    "llama_relu2": (decoder("llama", hidden_act="relu2"), 64),
+    "llama_rope_linear": (decoder("llama", **rope("linear", factor=3.5)), 200),
+    "llama_rope_llama3": (decoder("llama", rope_theta=500000.0, **rope(
+        "llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=64)), 200),
+    "llama_rope_yarn": (decoder("llama", **rope("yarn", factor=4.0, original_max_position_embeddings=64)), 200),
+    "llama_rope_yarn_alone": (decoder("llama", **rope("yarn", factor=2.5)), 200),
+    "llama_rope_yarn_attention": (decoder("llama", **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64, attention_factor=1.3, beta_fast=16.0, beta_slow=2.0)), 200),
+    "llama_rope_yarn_mscale": (decoder("llama", **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.2, mscale_all_dim=0.7)), 200),
+    "llama_rope_yarn_not_truncated": (decoder("llama", rope_theta=1000.0, head_dim=24, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64, truncate=False)), 200),
+    "mistral": (decoder("mistral", sliding_window=None), 64),
+    "mistral_window": (decoder("mistral", sliding_window=17, head_dim=12), 200),
+    "qwen2": (decoder("qwen2", tie_word_embeddings=True), 64),
+    "qwen2_window": (decoder("qwen2", num_hidden_layers=4, use_sliding_window=True, sliding_window=23, max_window_layers=2), 200),
+    "qwen2_layer_types": (decoder("qwen2", num_hidden_layers=3, use_sliding_window=True, sliding_window=9, max_window_layers=3,
+                                  layer_types=[SLIDING, FULL, SLIDING]), 64),
+    "qwen2_yarn": (decoder("qwen2", **rope("yarn", factor=4.0, original_max_position_embeddings=64)), 200),
+    "qwen3": (decoder("qwen3", head_dim=36), 64),
+    "qwen3_head_128": (decoder("qwen3", hidden_size=48, num_attention_heads=2, num_key_value_heads=1, head_dim=128), 200),
+    "qwen3_bias_window": (decoder("qwen3", head_dim=18, attention_bias=True, num_hidden_layers=3, use_sliding_window=True,
+                                  sliding_window=31, max_window_layers=1, tie_word_embeddings=True), 200),
+    "gemma": (decoder("gemma", tie_word_embeddings=True, head_dim=24, num_key_value_heads=1), 64),
+    "gemma_bias": (decoder("gemma", tie_word_embeddings=True, head_dim=16, attention_bias=True), 200),
+    "gemma_untied": (decoder("gemma", tie_word_embeddings=False, head_dim=20, hidden_act="gelu_pytorch_tanh"), 64),
+    "gemma2": (decoder("gemma2", tie_word_embeddings=True, head_dim=24, num_hidden_layers=4, sliding_window=13,
+                       query_pre_attn_scalar=40, attn_logit_softcapping=2.0, final_logit_softcapping=3.0), 200),
+    "gemma2_short": (decoder("gemma2", tie_word_embeddings=True, head_dim=16, sliding_window=100, query_pre_attn_scalar=16), 64),
+    "gemma2_no_caps": (decoder("gemma2", tie_word_embeddings=True, head_dim=14, sliding_window=20, query_pre_attn_scalar=14,
+                               attn_logit_softcapping=None, final_logit_softcapping=None, attention_bias=True), 64),
+    "gemma2_layer_types": (decoder("gemma2", tie_word_embeddings=True, head_dim=16, num_hidden_layers=3, sliding_window=7,
+                                   layer_types=[FULL, SLIDING, SLIDING], query_pre_attn_scalar=24), 64),
+}
+
+
+def small(config, **fields):
+    """A model that is small enough to be stored with its gradients."""
+    return {**config, "vocab_size": 59, "hidden_size": 24, "intermediate_size": 28, "num_hidden_layers": 2, "max_position_embeddings": 64,
+            **fields}
+
+
+# Those that tests/parity stores: name of the folder: (config.json, length of the rows)
+STORED = {
+    "mistral": (small(decoder("mistral", sliding_window=7, num_attention_heads=3, num_key_value_heads=1, head_dim=6)), 24),
+    "qwen3": (small(decoder("qwen3", head_dim=10, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)), 24),
+    "gemma": (small(decoder("gemma", head_dim=8, num_attention_heads=4, num_key_value_heads=1, tie_word_embeddings=True)), 24),
+    "gemma2": (small(decoder("gemma2", head_dim=6, num_attention_heads=4, sliding_window=5, query_pre_attn_scalar=10,
+                             attn_logit_softcapping=2.0, final_logit_softcapping=3.0, tie_word_embeddings=True)), 24),
+    "yarn": (small(decoder("llama", head_dim=12, num_attention_heads=2, num_key_value_heads=2, attention_bias=True, mlp_bias=True,
+                           **rope("yarn", factor=4.0, original_max_position_embeddings=16))), 24),
+    "linear_rope": (small(decoder("llama", head_dim=6, **rope("linear", factor=2.5))), 24),
+}

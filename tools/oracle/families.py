@@ -1,0 +1,175 @@
+"""Compares Viaduct with Hugging Face's transformers on random models of every family and feature (cases.py).
+
+    ./viaduct.sh oracle families [CASE…]        compare; without names all cases, and the table of docs/parity.md is written
+    ./viaduct.sh oracle families --store DIR    write the small cases that tests/parity reads
+
+A case: transformers makes the model of a config.json, every weight is drawn anew (norms and biases too), and the folder is saved. Then
+logits, loss and every gradient of one batch are compared:
+
+- FP32 against transformers' FP32, its plain attention path: relative L2 distance of each tensor at most 2e-5;
+- bf16_mixed against the same: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that transformers' own BF16 is farther
+  off (ReLU, whose slope jumps), gradients 1.5 times as far as that;
+- fp16_mixed against the same: logits 5e-3, gradients 3e-2, loss 1e-3;
+- the config.json as written by hand and as transformers saves it must give the same numbers to the bit.
+"""
+
+import argparse
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file, save_file
+
+from cases import CASES, STORED
+from compare import distance, load, reference
+
+ROWS = 2
+LIMITS = {"fp32": (2e-5, 2e-5, 1.2e-4), "bf16_mixed": (3e-2, 6e-2, 5e-3), "fp16_mixed": (5e-3, 3e-2, 1e-3)}  # logits, gradients, loss (absolute)
+TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "parity.md"
+
+
+def randomize(model, generator):
+    """Every weight anew, of a size at which no term of the gradient hides."""
+    scaled_embedding = "gemma" in model.config.model_type
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if parameter.dim() == 1:
+            centre = 1.0 if "norm" in name or ".ln_" in name else 0.0
+            if name.endswith("bias") or scaled_embedding:
+                centre = 0.0  # Gemma stores w − 1
+            value = centre + 0.2 * noise
+        elif "embed" in name or "wte" in name or "wpe" in name:  # also the head where tied: logits of about 1
+            value = noise * parameter.shape[1] ** -0.5 * (1.0 if scaled_embedding else 1.5)
+        else:
+            value = noise * (0.8 * min(parameter.shape) ** -0.5)
+        parameter.data.copy_(value)
+
+
+def make(folder, config, length, seed, dtype=torch.float32):
+    """Writes the model of a case, in several shards unless it is F32; its batch and the reference tensors."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config))
+    generator = torch.Generator().manual_seed(seed)
+    model = transformers.AutoModelForCausalLM.from_config(transformers.AutoConfig.from_pretrained(folder))
+    randomize(model.float(), generator)
+    model.to(dtype).save_pretrained(folder, max_shard_size="5GB" if dtype == torch.float32 else "100KB")
+    ids = torch.randint(config["vocab_size"], (ROWS, length), generator=generator)
+    ids[:, 3] = 0  # the padding token, where the model has one: looked up, but without gradient
+    batch = {"input_ids": ids, "labels": ids.clone()}
+    return batch, reference(load(folder), batch)
+
+
+def probe(viaduct, folder, batch, out, *overrides):
+    command = [viaduct, "probe", "--model", folder, "--batch", batch, "--out", out, *overrides]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
+    if done.returncode != 0:
+        raise RuntimeError(f"viaduct probe: {done.stderr.strip() or done.stdout.strip()}")
+    return load_file(out)
+
+
+def judge(found, expected, recipe, gradient_limit):
+    """(distance of the logits, largest of a gradient, problems)."""
+    limits, problems, worst = LIMITS[recipe], [], 0.0
+    logits = distance(found["logits"], expected["logits"])
+    if not logits <= limits[0]:
+        problems.append(f"logits {logits:.1e}")
+    loss = (found["loss"] - expected["loss"]).abs().item()
+    if not loss <= limits[2]:
+        problems.append(f"loss {loss:.1e}")
+    names = {name for name in expected if name.startswith("grad.")}
+    if names != {name for name in found if name.startswith("grad.")}:
+        problems.append(f"gradients of {sorted(names.symmetric_difference(n for n in found if n.startswith('grad.')))}")
+    for name in sorted(names & set(found)):
+        error = distance(found[name], expected[name])
+        worst = max(worst, error)
+        if not error <= gradient_limit:
+            problems.append(f"{name} {error:.1e}")
+    return logits, worst, problems
+
+
+def check(viaduct, name, config, length, dtype):
+    """A row of the table, and the problems."""
+    with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as work:
+        work = pathlib.Path(work)
+        batch, expected = make(work / "model", config, length, len(name), dtype)
+        half = reference(load(work / "model").bfloat16(), batch)
+        own = max(distance(half[tensor], expected[tensor]) for tensor in expected if tensor.startswith("grad."))
+        save_file(batch, work / "batch.safetensors")
+        row, problems = [name, str(length), str(dtype).removeprefix("torch.")], []
+        for recipe in LIMITS:
+            found = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors", f"mixed_precision={recipe}")
+            limit = LIMITS[recipe][1]
+            logits, gradient, wrong = judge(found, expected, recipe, max(limit, 1.5 * own) if recipe == "bf16_mixed" else limit)
+            row += [f"{logits:.1e}", f"{gradient:.1e}"]
+            problems += [f"{recipe}: {problem}" for problem in wrong]
+        saved = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")
+        (work / "model" / "config.json").write_text(json.dumps(config))
+        given = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")
+        problems += [f"{tensor} depends on the spelling of config.json" for tensor in saved if not torch.equal(saved[tensor], given[tensor])]
+        return row, problems
+
+
+def table(rows):
+    lines = [
+        "# Parity with Hugging Face",
+        "",
+        "Random models of every family and feature, against `transformers` "
+        f"{transformers.__version__} with `torch` {torch.__version__.split('+')[0]}: the largest relative L2 distance of",
+        "the logits and of any gradient. Written by `./viaduct.sh oracle families` (`tools/oracle/cases.py` has the models). Limits: FP32 2e-5 for",
+        "both; against the same FP32 reference, BF16 3e-2 and 6e-2 (where `transformers`' own BF16 is farther off, gradients 1.5 times as far as that:",
+        "ReLU), FP16 5e-3 and 3e-2. Weights stored in 16 bits come in several files.",
+        "",
+        "| case | row length | stored as | FP32 logits | FP32 gradients | BF16 logits | BF16 gradients | FP16 logits | FP16 gradients |",
+        "|---|---|---|---|---|---|---|---|---|",
+    ]
+    lines += ["| " + " | ".join(row) + " |" for row in rows]
+    return "\n".join(lines) + "\n"
+
+
+def store(folder):
+    for name, (config, length) in STORED.items():
+        batch, expected = make(folder / name / "model", config, length, seed=len(name))
+        (folder / name / "model" / "generation_config.json").unlink(missing_ok=True)
+        for path in (folder / name / "model").iterdir():
+            path.chmod(0o644)
+        save_file({**batch, **{key: value.contiguous() for key, value in expected.items()}}, folder / name / "golden.safetensors")
+        print(f"{name}: {sum(path.stat().st_size for path in (folder / name).rglob('*') if path.is_file())} bytes")
+
+
+def main():
+    parser = argparse.ArgumentParser(prog="oracle families", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="CASE", help="cases whose name contains one of these")
+    parser.add_argument("--viaduct", required=True, help=argparse.SUPPRESS)
+    parser.add_argument("--store", type=pathlib.Path, metavar="DIR", help="write the small cases of tests/parity into this folder")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    transformers.utils.logging.disable_progress_bar()
+    transformers.utils.logging.set_verbosity_error()
+    if arguments.store:
+        store(arguments.store)
+        return 0
+    rows, failed = [], 0
+    for index, (name, (config, length)) in enumerate(CASES.items()):
+        if arguments.names and not any(part in name for part in arguments.names):
+            continue
+        try:
+            row, problems = check(arguments.viaduct, name, config, length, (torch.float32, torch.bfloat16, torch.float16)[index % 3])
+        except Exception as error:  # the other cases are still worth running
+            row, problems = [name], [f"{type(error).__name__}: {error}"]
+        rows.append(row)
+        failed += bool(problems)
+        print(f"{'WRONG' if problems else 'ok':6}", *(f"{cell:>8}" for cell in row), flush=True)
+        for problem in problems[:8]:
+            print(f"       {problem}")
+    print(f"{len(rows)} cases, {failed} wrong (transformers {transformers.__version__}, torch {torch.__version__})")
+    if not arguments.names and not failed:
+        TABLE.write_text(table(rows))
+    return 1 if failed or not rows else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
