@@ -7,5 +7,6 @@ namespace viaduct::cli {
 
 Subcommand add_bench_attention(CLI::App& bench);
 Subcommand add_bench_gemm(CLI::App& bench);
+Subcommand add_bench_step(CLI::App& bench);
 
 }  // namespace viaduct::cli

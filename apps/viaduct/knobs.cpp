@@ -10,6 +10,7 @@
 #include "config/describe.h"
 #include "subcommands.h"
 #include "train/run_config.h"
+#include "value_json.h"
 
 namespace viaduct::cli {
 namespace {
@@ -22,33 +23,7 @@ struct Options {
   bool json = false, markdown = false;
 };
 
-Json to_json(const Value& value) {
-  bool flag = false;
-  int64_t whole = 0;
-  double number = 0;
-  switch (value.kind) {
-    case Value::Kind::null:
-      return nullptr;
-    case Value::Kind::scalar:
-      if (read_value(value, flag)) return flag;
-      if (read_value(value, whole)) return whole;
-      if (read_value(value, number)) return number;
-      return value.scalar;
-    case Value::Kind::list: {
-      Json list = Json::array();
-      for (const Value& item : value.items) list.push_back(to_json(item));
-      return list;
-    }
-    case Value::Kind::map: {
-      Json map = Json::object();
-      for (const auto& [key, entry] : value.entries) map[key] = to_json(entry);
-      return map;
-    }
-  }
-  return nullptr;
-}
-
-Json to_json(const Field& field) {
+Json describe_field(const Field& field) {
   Json knob{{"name", field.environment ? field.name : field.full_name()},
             {"kind", field.environment ? "environment variable" : "field"},
             {"section", field.section},
@@ -106,7 +81,7 @@ int run(const Options& options) {
   const auto fields = choose(schema, options.name);
   if (options.json) {
     Json knobs = Json::array();
-    for (const Field* field : fields) knobs.push_back(to_json(*field));
+    for (const Field* field : fields) knobs.push_back(describe_field(*field));
     fmt::print("{}\n", Json{{"knobs", knobs}}.dump(2));
   } else if (options.name.empty() || !schema.section_of(options.name).empty()) {
     print_table(fields);

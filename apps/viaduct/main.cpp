@@ -3,16 +3,29 @@
 // run failed, 2 bad usage or configuration).
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <exception>
 #include <vector>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "base/nearest.h"
 #include "subcommands.h"
 
 namespace {
 
 constexpr int kRunFailed = 1, kBadUsage = 2;
+
+/// ConfigError, with the nearest name, for a subcommand that does not exist.
+void check_known(const std::string& name,
+                 const std::vector<viaduct::cli::Subcommand>& subcommands) {
+  std::vector<std::string> names;
+  for (const auto& subcommand : subcommands) names.push_back(subcommand.app->get_name());
+  if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  const auto near = viaduct::nearest_name(name, names);
+  viaduct::fail<viaduct::ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
+                                      near ? "; did you mean " + *near + "?" : "");
+}
 
 int run(int argc, char** argv) {
   using namespace viaduct::cli;
@@ -28,6 +41,7 @@ int run(int argc, char** argv) {
       add_train(root),      //
       add_version(root),    //
   };
+  if (argc > 1 && argv[1][0] != '-') check_known(argv[1], subcommands);
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

@@ -1,6 +1,7 @@
 #pragma once
-// The subcommands of the binary. Each lives in a file of its own: it adds itself to the parser and returns what to run when
-// it was chosen. What `run` returns is the exit status; it reports trouble by throwing (main.cpp says it and picks the status).
+// The subcommands of the binary. Each lives in a file of its own: it adds itself to the parser and
+// returns what to run when it was chosen. What `run` returns is the exit status; it reports trouble
+// by throwing (main.cpp says it and picks the status).
 
 #include <functional>
 #include <string>

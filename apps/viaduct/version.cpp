@@ -3,14 +3,34 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "hardware/cpu_features.h"
+#include "ops/cpu/cpu_ops.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
 
+namespace {
+
+/// What is built in, and what of it this machine can use.
+std::string version_text() {
+  std::string isas;
+  for (const CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
+    if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
+  }
+  return fmt::format(
+      "viaduct {} ({})\n"
+      "cpu: built in; usable here: {} ({})\n"
+      "cuda: not built\nmpi: not built\nnccl: not built",
+      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()));
+}
+
+}  // namespace
+
 Subcommand add_version(CLI::App& root) {
+  root.set_version_flag("--version", version_text);
   CLI::App* app = root.add_subcommand("version", "Version, build type and backends");
   return {app, [] {
-            fmt::print("viaduct {} ({})\n", VIADUCT_VERSION, VIADUCT_BUILD_TYPE);
+            fmt::print("{}\n", version_text());
             return 0;
           }};
 }

@@ -8,6 +8,20 @@
 #include "ops/optimizer.h"
 
 namespace viaduct {
+namespace {
+
+/// Adds the time of a scope to a sum.
+class PhaseTimer {
+ public:
+  explicit PhaseTimer(double& sum) : sum_(sum), begin_(detail::seconds_now()) {}
+  ~PhaseTimer() { sum_ += detail::seconds_now() - begin_; }
+
+ private:
+  double& sum_;
+  double begin_;
+};
+
+}  // namespace
 
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                EngineSettings settings)
@@ -72,13 +86,18 @@ void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
   const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
   RankContext rank = context(dropout, true);
   SavedStore saved;
-  model_->forward(rank, batch, saved);
+  {
+    const PhaseTimer timer(phases_.forward);
+    model_->forward(rank, batch, saved);
+  }
+  const PhaseTimer timer(phases_.backward);
   model_->backward(rank, batch, saved);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
   VIADUCT_CHECK(ShapeError, scored_weight > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
+  const PhaseTimer timer(phases_.optimizer);
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
   gradient_factor_ = 1 / (scored_weight * loss_scale_);

@@ -37,6 +37,11 @@ struct StepResult {
   bool skipped = false;  // a gradient was not finite: weights and moments are as before
 };
 
+/// Wall-clock seconds of the phases, summed since the last reset.
+struct PhaseSeconds {
+  double forward = 0, backward = 0, optimizer = 0;
+};
+
 class Engine {
  public:
   /// Builds the model on `device` with the ops of `ops` (both outlive the engine). Weights are
@@ -62,6 +67,9 @@ class Engine {
   /// `update` is false.
   StepResult finish_step(double scored_weight, bool update = true);
 
+  const PhaseSeconds& phases() const { return phases_; }
+  void reset_phases() { phases_ = {}; }
+
   /// Sum of the weighted token losses of a batch, without gradients.
   double evaluate(const HostBatch& batch);
 
@@ -82,6 +90,7 @@ class Engine {
   Tensor scalars_, loss_state_;
   Tensor host_scalars_;  // staging of the block
   double loss_scale_ = 1, gradient_factor_ = 1;
+  PhaseSeconds phases_;
 };
 
 }  // namespace viaduct

@@ -44,11 +44,43 @@ TEST(BenchCommand, AttentionMeasuresForwardAndBackward) {
   }
 }
 
+TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {
+  for (const char* form : {"forward", "data_gradient", "weight_gradient"}) {
+    const Result result =
+        bench(std::string("gemm --m 64 --n 48 --k 32 --dtype bf16 --json --form ") + form);
+    ASSERT_EQ(result.status, 0) << result.err;
+    const auto document = nlohmann::json::parse(result.out);
+    EXPECT_GT(document["tflops"], 0);
+    EXPECT_NEAR(document["peak_fraction"].get<double>(),
+                document["tflops"].get<double>() / document["peak_tflops"].get<double>(), 1e-9);
+  }
+  EXPECT_EQ(bench("gemm --m 64 --n 48 --k 32 --form sideways").status, 2);
+}
+
+TEST(BenchCommand, StepMeasuresWholeSteps) {
+  const Result result = bench(
+      "step --config " VIADUCT_SOURCE_FOLDER
+      "/configs/bench/llama_10m.yaml model.num_layers=1 model.seq_length=16 "
+      "train.global_batch_size=2 train.micro_batch_size=1 --steps 2 --warmup 1 --profile --json");
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  EXPECT_EQ(document["config"]["model"]["num_layers"], 1);
+  EXPECT_NEAR(document["tokens_per_second"].get<double>() *
+                  document["step_seconds"]["median"].get<double>(),
+              32, 1e-6);
+  EXPECT_GT(document["mfu"], 0);
+  EXPECT_GT(document["peak_memory_bytes"], 0);
+  for (const char* phase : {"forward", "backward", "optimizer"})
+    EXPECT_GT(document["phases"][phase], 0) << phase;
+  EXPECT_GT(document["ops"]["gemm (openblas)"]["flops"], 0);
+}
+
 TEST(BenchCommand, RefusesWhatCannotBe) {
   EXPECT_EQ(bench("attention --heads 4 --kv-heads 3").status, 2);
   EXPECT_EQ(bench("attention --sequence 0").status, 2);
   EXPECT_EQ(bench("attention --dtype int8").status, 2);
   EXPECT_EQ(bench("attention --sequence 1000000000 --batch 1000").status, 2);
+  EXPECT_EQ(bench("step --config /no/such/file.yaml").status, 2);
 }
 
 }  // namespace
