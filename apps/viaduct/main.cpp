@@ -35,6 +35,7 @@ int run(int argc, char** argv) {
   const std::vector<Subcommand> subcommands{
       add_bench(root),      //
       add_data(root),       //
+      add_generate(root),   //
       add_knobs(root),      //
       add_probe(root),      //
       add_tokenizer(root),  //
