@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -12,6 +13,7 @@
 #include "model/flops.h"
 #include "subcommands.h"
 #include "train/dry_run.h"
+#include "train/launch.h"
 #include "train/rank_device.h"
 #include "train/signals.h"
 #include "train/trainer.h"
@@ -101,9 +103,10 @@ Subcommand add_train(CLI::App& root) {
       "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
   app->add_option("CONFIG", options->config, "YAML file")->required();
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
-  app->add_flag("--dry-run", options->dry_run,
-                "Resolve and print configuration, layer map and memory; start nothing");
-  app->add_flag("--json", options->json, "With --dry-run: one JSON document");
+  CLI::Option* dry_run =
+      app->add_flag("--dry-run", options->dry_run,
+                    "Resolve and print configuration, layer map and memory; start nothing");
+  app->add_flag("--json", options->json, "With --dry-run: one JSON document")->needs(dry_run);
   app->footer(
       "Example:\n  viaduct train configs/quickstart.yaml dataset.mock=true model.vocab_size=256 "
       "checkpoint.save=runs/try train.train_iters=20");
@@ -115,6 +118,8 @@ Subcommand add_train(CLI::App& root) {
               overrides.insert(overrides.begin(), file);
               file.clear();
             }
+            if (!options->dry_run)
+              check_launch({[](const char* name) { return std::getenv(name); }});
             const RunSetup setup = prepare_run(load_run_config(file, overrides));
             return options->dry_run ? print_dry_run(setup, options->json) : run_training(setup);
           }};

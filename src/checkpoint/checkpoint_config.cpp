@@ -28,9 +28,17 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
   group.field("async_save", config.async_save,
               "Training goes on while a copy of the state is written.");
   group.field("save_optim", config.save_optim, "Save the optimizer's state.");
-  group.field("save_rng", config.save_rng, "Save the state of random numbers.");
-  group.field("load_optim", config.load_optim, "Resume the optimizer's state.");
-  group.field("load_rng", config.load_rng, "Resume the state of random numbers.");
+  group
+      .field("save_rng", config.save_rng,
+             "Save the state of random numbers: here the seed alone, the rest follows from the "
+             "step.")
+      .planned("checkpoints without the seed");
+  group.field("load_optim", config.load_optim,
+              "Resume the optimizer's state; false: moments and loss scale start anew; step, data "
+              "and schedule go on.");
+  group.field("load_rng", config.load_rng,
+              "Resume random numbers: rng.seed must be the checkpoint's; false: go on with another "
+              "seed.");
   group.field("ckpt_step", config.ckpt_step, "Step to resume from; null: the latest.")
       .range(0)
       .in("steps");

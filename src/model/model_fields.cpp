@@ -44,8 +44,10 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
       .range(1);
   group
       .field("make_vocab_size_divisible_by", config.make_vocab_size_divisible_by,
-             "Embedding rows are padded to a multiple of this (times tp).")
-      .range(1);
+             "Embedding rows are padded to a multiple of this (times tp); on one rank they are not "
+             "padded.")
+      .range(1)
+      .planned("tensor parallelism");
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {

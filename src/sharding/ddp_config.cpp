@@ -64,9 +64,11 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "The reduction averages instead of scaling gradients before a sum.")
       .constraint("not with model.calculate_per_token_loss")
       .planned(parallel);
-  group.field("check_for_nan_in_grad", config.check_for_nan_in_grad,
-              "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
-              "is named.");
+  group
+      .field("check_for_nan_in_grad", config.check_for_nan_in_grad,
+             "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
+             "is named, and train.nan_loss_action says what follows.")
+      .planned("updates without the test, which costs nothing here");
   return group;
 }
 

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/problems.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
 
@@ -29,6 +30,27 @@ void open_tokenizer(RunSetup& setup) {
     return;
   }
   setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
+}
+
+/// What model, tokenizer and data set must agree on, all problems at once.
+void check_fit(const RunSetup& setup) {
+  const RunConfig& config = setup.config;
+  Problems problems;
+  if (config.model.seq_length.value() > setup.model.max_positions) {
+    problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
+                 config.model.seq_length.value(), setup.model.max_positions);
+  }
+  if (setup.tokenizer && setup.tokenizer->vocab_size() > setup.model.vocabulary) {
+    problems.add("tokenizer {}: its vocabulary of {} is larger than the model's of {}",
+                 setup.tokenizer_folder.string(), setup.tokenizer->vocab_size(),
+                 setup.model.vocabulary);
+  }
+  // A dry run needs no data set; what is said about one must be right.
+  const DatasetConfig& data = config.dataset;
+  if (data.mock || data.blend || data.blend_per_split) {
+    for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
+  }
+  problems.throw_if_any();
 }
 
 }  // namespace
@@ -69,14 +91,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
     setup.model.begin_token = special.bos.value_or(-1);
   }
-  VIADUCT_CHECK(ConfigError, config.model.seq_length.value() <= setup.model.max_positions,
-                "model.seq_length: {} is longer than the {} positions that the model allows",
-                config.model.seq_length.value(), setup.model.max_positions);
-  VIADUCT_CHECK(ConfigError,
-                !setup.tokenizer || setup.tokenizer->vocab_size() <= setup.model.vocabulary,
-                "tokenizer {}: its vocabulary of {} is larger than the model's of {}",
-                setup.tokenizer_folder.string(),
-                setup.tokenizer ? setup.tokenizer->vocab_size() : 0, setup.model.vocabulary);
+  check_fit(setup);
   setup.hf_config = base ? base_text : write_hf_config(setup.model);
   return setup;
 }

@@ -60,7 +60,8 @@ FieldGroup logger_fields(LoggerConfig& config) {
   group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
       .range(1)
       .in("steps");
-  group.field("log_throughput", config.log_throughput, "Metrics have tokens/s, TFLOP/s and MFU.");
+  group.field("log_throughput", config.log_throughput, "Metrics have tokens/s, TFLOP/s and MFU.")
+      .planned("metrics without them");
   group.field(
       "tensorboard_dir", config.tensorboard_dir,
       "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");

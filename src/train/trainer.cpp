@@ -22,6 +22,10 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
+bool has_checkpoints(const std::filesystem::path& save) {
+  return has_latest(save) || (std::filesystem::is_directory(save) && !saved_steps(save).empty());
+}
+
 MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int64_t steps_done) {
   MetricsLogOptions o;
   o.folder = c.checkpoint.save.value_or("");
@@ -64,23 +68,27 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
 void Trainer::load_weights() {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
-  // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest.
-  if (load && (c.ckpt_step || has_latest(*load))) {
+  // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
+  // without a `latest` are checkpoints too: opening them says what is wrong.
+  if (load && (c.ckpt_step || has_checkpoints(*load))) {
     const std::filesystem::path folder =
         c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
                     : std::filesystem::path(*load);
     const auto checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
     const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
-    if (c.load_optim) state_ = stored;
-    VIADUCT_CHECK(ConfigError, !c.load_optim || stored.seed == engine_->settings().seed,
-                  "{}: the run began with rng.seed={}; resuming with {} would not continue it",
+    VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
+                  "{}: the run began with rng.seed={}; resuming with {} would not continue it "
+                  "(checkpoint.load_rng=false does it all the same)",
                   checkpoint->where(), stored.seed, engine_->settings().seed);
+    resume_state(stored);
     log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
     saved_step_ = state_.step;
     return;
   }
   VIADUCT_CHECK(ConfigError, !load || !c.exit_on_missing_checkpoint,
                 "checkpoint.load: no checkpoint in {}", load.value_or(""));
+  if (load && load != c.save)
+    log_warning("checkpoint.load: no checkpoint in {}; starting anew", *load);
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
     const auto weights = open_weights(*setup_.pretrained);
@@ -92,6 +100,20 @@ void Trainer::load_weights() {
   }
 }
 
+void Trainer::resume_state(const TrainState& stored) {
+  const TrainState fresh = state_;
+  state_ = stored;
+  state_.seed = fresh.seed;
+  if (!config_.checkpoint.load_optim) state_.updates = 0;  // moments of zero: bias corrections anew
+  const bool scaling = engine_->settings().precision.loss_scaling;
+  const bool stored_scaling = stored.scaler != LossScalerState{};
+  if (!scaling || !stored_scaling || !config_.checkpoint.load_optim) {
+    state_.scaler = fresh.scaler;
+  } else {
+    scaler_.check(state_.scaler);
+  }
+}
+
 void Trainer::run() {
   const double begin = now();
   if (data_->has_validation()) evaluate();
@@ -99,11 +121,13 @@ void Trainer::run() {
   while (state_.step < config_.train.train_iters && !config_.train.skip_train && reason.empty()) {
     step();
     if (hooks_.stop_requested && hooks_.stop_requested()) reason = "signal";
-    if (reason.empty() && should_exit(now() - begin)) reason = "exit condition";
-    const bool last = state_.step >= config_.train.train_iters || !reason.empty();
+    const bool done = state_.step >= config_.train.train_iters;
+    if (reason.empty() && !done && should_exit(now() - begin)) reason = "exit condition";
+    const bool last = done || !reason.empty();
     if (data_->has_validation() && !last && state_.step % config_.validation.eval_interval == 0)
       evaluate();
-    if (config_.checkpoint.save && !last && state_.step % config_.checkpoint.save_interval == 0)
+    const int64_t interval = config_.checkpoint.save_interval;
+    if (config_.checkpoint.save && !last && interval > 0 && state_.step % interval == 0)
       save(false);
   }
   if (reason.empty() && data_->has_validation()) evaluate();
@@ -139,7 +163,8 @@ void Trainer::step() {
     engine_->run_micro_batch(batch);
   }
   const StepResult result = engine_->finish_step(scored);
-  if (result.skipped && !fp16) after_nan(result, batch);
+  // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
+  if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
   state_.step += 1;
@@ -225,13 +250,14 @@ void Trainer::save(bool wait) {
       try {
         save_checkpoint(staged);
       } catch (const IoError& error) {
-        if (!c.continue_on_save_failure) throw;
+        // The last save is all that stays of the run.
+        if (wait || !c.continue_on_save_failure) throw;
         log_->note(fmt::format("warning: {} failed, going on without it: {}", what, error.what()));
         return;
       }
     }
     saved_step_ = state_.step;
-    log_->note(fmt::format("saved {} to {}", what, *c.save));
+    log_->note(fmt::format("{} {} to {}", c.async_save ? "saving" : "saved", what, *c.save));
   }
   if (wait && c.async_save) saver_.join();
 }

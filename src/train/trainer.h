@@ -41,6 +41,8 @@ class Trainer {
 
  private:
   void load_weights();
+  /// Takes over what a checkpoint says of the run, as far as the configuration wants it.
+  void resume_state(const TrainState& stored);
   /// One global batch: forward, backward, update, metrics.
   void step();
   void evaluate();
