@@ -1,0 +1,50 @@
+#pragma once
+// A few steps of training on random rows, and everything that is left of them: what the exactness
+// suites compare.
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "ops/cpu/cpu_ops.h"
+#include "train/engine.h"
+
+namespace viaduct::test {
+
+struct TrainingRun {
+  ModelConfig model;
+  std::string recipe = "fp32";
+  int threads = 2;
+  CpuIsa isa = best_cpu_isa();
+  uint64_t seed = 1234;
+  int64_t rows = 4, length = 40, rows_per_batch = 4;
+  double loss_scale = 1;
+};
+
+/// Trains step by step, so that several can be interleaved.
+class Trainer {
+ public:
+  explicit Trainer(const TrainingRun& run);
+
+  /// One step over rows that depend on the step's number alone; `update` false: gradients only.
+  StepResult step(bool update = true);
+  Engine& engine() { return *engine_; }
+  /// Bytes of weights, masters, gradients and moments of every parameter, and of the losses and
+  /// norms so far.
+  std::string state() const;
+  /// The main gradients as doubles, parameter by parameter.
+  std::vector<std::vector<double>> gradients() const;
+
+ private:
+  TrainingRun run_;
+  std::unique_ptr<Device> device_;
+  OpTable ops_;
+  std::unique_ptr<Engine> engine_;
+  std::vector<StepResult> results_;
+};
+
+/// ‖a − b‖ / ‖b‖ of the parameter that is farthest off.
+double worst_distance(const std::vector<std::vector<double>>& a,
+                      const std::vector<std::vector<double>>& b);
+
+}  // namespace viaduct::test
