@@ -183,6 +183,13 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   engine_settings.clip_norm = settings.clip_norm;
   engine_settings.seed = settings.seed;
   engine_settings.positions = ids->shape.dim(-1);
+  if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {
+    for (int64_t step = 0; step < (settings.train ? ids->shape[0] : 1); ++step) {
+      const ProbeBatch one = settings.train ? read_probe_batch(batch, "batch.", step)
+                                            : read_probe_batch(batch, "", -1);
+      engine_settings.positions = std::max(engine_settings.positions, one.position_limit());
+    }
+  }
   Engine engine(device, ops, config, engine_settings);
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, model_family(config.family).names,

@@ -72,7 +72,35 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
                     row * batch.length);
     }
   }
+  batch.check_mask();
   return batch;
+}
+
+bool ProbeBatch::document_begins(int64_t token) const {
+  const auto at = static_cast<size_t>(token);
+  return token % length == 0 ||
+         (!document_ids.empty() && document_ids[at] != document_ids[at - 1]) ||
+         (!cu_seqlens.empty() && std::binary_search(cu_seqlens.begin(), cu_seqlens.end(), token));
+}
+
+void ProbeBatch::check_mask() const {
+  bool seen = false, ended = false;  // in this document: a visible token, one hidden behind it
+  for (int64_t token = 0; token < rows * length && !attention_mask.empty(); ++token) {
+    if (document_begins(token)) seen = ended = false;
+    const bool visible = attention_mask[static_cast<size_t>(token)] != 0;
+    VIADUCT_CHECK(ConfigError, !(visible && ended),
+                  "probe batch: attention_mask hides tokens in the middle of row {}, before token "
+                  "{}; hidden tokens at the ends of a document are supported",
+                  token / length, token % length);
+    ended = ended || (seen && !visible);
+    seen = seen || visible;
+  }
+}
+
+int64_t ProbeBatch::position_limit() const {
+  int64_t limit = length;
+  for (int64_t p : positions) limit = std::max(limit, std::min<int64_t>(p, INT32_MAX) + 1);
+  return limit;
 }
 
 HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
@@ -83,11 +111,9 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
       const auto at = static_cast<size_t>(row * length + t);
       // A document begins here if its id changes, a border lies here, or padding begins or ends.
       const auto begins = [&](size_t i) {
-        return (!document_ids.empty() && document_ids[i] != document_ids[i - 1]) ||
+        return document_begins(static_cast<int64_t>(i)) ||
                (!attention_mask.empty() &&
-                (attention_mask[i] != 0) != (attention_mask[i - 1] != 0)) ||
-               (!cu_seqlens.empty() &&
-                std::binary_search(cu_seqlens.begin(), cu_seqlens.end(), static_cast<int64_t>(i)));
+                (attention_mask[i] != 0) != (attention_mask[i - 1] != 0));
       };
       const bool packed = !document_ids.empty() || !cu_seqlens.empty();
       if (t == 0 || begins(at)) {
@@ -111,6 +137,10 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
                     "probe batch: token {} is hidden by attention_mask, but its label {} is scored "
                     "(expected −100)",
                     at + 1, label);
+      VIADUCT_CHECK(ConfigError, !scored || attention_mask.empty() || attention_mask[at] != 0,
+                    "probe batch: token {} is hidden by attention_mask, but the label {} behind it "
+                    "is scored (expected −100)",
+                    at, label);
       out.targets.push_back(scored ? static_cast<int32_t>(label) : -1);
       out.loss_weight.push_back(scored ? 1.0f : 0.0f);
     }

@@ -21,6 +21,15 @@ struct ProbeBatch {
   /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
   /// document's first token and the row's end are not scored.
   HostBatch micro_batch(int64_t begin, int64_t count) const;
+
+  /// The number of positions that a model needs for this batch: its length, or more where
+  /// position_ids say so.
+  int64_t position_limit() const;
+  /// ConfigError if attention_mask hides a token between visible ones of its document.
+  void check_mask() const;
+
+ private:
+  bool document_begins(int64_t token) const;
 };
 
 /// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
