@@ -34,6 +34,7 @@ int run(int argc, char** argv) {
   // One line each, so that changes to the list merge.
   const std::vector<Subcommand> subcommands{
       add_bench(root),      //
+      add_convert(root),    //
       add_data(root),       //
       add_generate(root),   //
       add_knobs(root),      //

@@ -21,6 +21,7 @@ struct Subcommand {
 
 // One function a file, in the order that `viaduct --help` lists them.
 Subcommand add_bench(CLI::App& root);
+Subcommand add_convert(CLI::App& root);
 Subcommand add_data(CLI::App& root);
 Subcommand add_generate(CLI::App& root);
 Subcommand add_knobs(CLI::App& root);

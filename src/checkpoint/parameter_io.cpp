@@ -79,11 +79,11 @@ bool ignored(const std::string& name, const TensorNames& names, bool tied) {
 
 }  // namespace
 
-void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
-                     const TensorNames& names, bool tied_embeddings) {
+void check_tensors_fit(const std::vector<const Parameter*>& parameters, const TensorSource& source,
+                       const TensorNames& names, bool tied_embeddings) {
   std::vector<std::string> problems;
   std::set<std::string> used;
-  for (const Parameter* parameter : store.parameters()) {
+  for (const Parameter* parameter : parameters) {
     for (const Part& part : parameter->parts) {
       const std::string name = stored_name(source, part.name, names);
       const TensorInfo* info = source.find(name);
@@ -110,6 +110,11 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
     if (problems.size() > 8) text += "; …";
     throw IoError(text);
   }
+}
+
+void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
+                     const TensorNames& names, bool tied_embeddings) {
+  check_tensors_fit(store.parameters(), source, names, tied_embeddings);
   fill_from_logical(
       context.device, store.parameters(), [&](const Parameter& p) { return store.master(p); },
       [&](const std::string& name) { return source.tensor(stored_name(source, name, names)); });

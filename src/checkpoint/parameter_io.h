@@ -11,9 +11,14 @@
 
 namespace viaduct {
 
+/// Checks that `source` holds each part of each parameter in its shape, and nothing that belongs to
+/// no parameter (constant tables that `names` ignores and copies of a tied head aside). IoError
+/// that lists what does not fit.
+void check_tensors_fit(const std::vector<const Parameter*>& parameters, const TensorSource& source,
+                       const TensorNames& names, bool tied_embeddings);
+
 /// Reads every part of every parameter into the masters, converted to their format, and publishes
-/// the weights. IoError listing what is missing, has another shape, or belongs to no parameter
-/// (constant tables that `names` ignores and copies of a tied head aside).
+/// the weights, after check_tensors_fit.
 void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
                      const TensorNames& names, bool tied_embeddings);
 

@@ -1,0 +1,64 @@
+// viaduct convert: Hugging Face folder to Viaduct checkpoint and back.
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+
+#include "base/units.h"
+#include "checkpoint/convert.h"
+#include "subcommands.h"
+#include "train/run_config.h"
+
+namespace viaduct::cli {
+namespace {
+
+struct Arguments {
+  ConvertSettings settings;
+  std::string format;
+  std::vector<std::string> overrides;
+};
+
+int run(Arguments& arguments) {
+  load_run_config({}, arguments.overrides);  // one rank today; what is not built yet is refused
+  if (!arguments.format.empty())
+    arguments.settings.format =
+        arguments.format == "hf" ? ModelFolderKind::hugging_face : ModelFolderKind::checkpoint;
+  const Converted result = convert_model(arguments.settings);
+  fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
+             result.folder.path.string());
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_convert(CLI::App& root) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app =
+      root.add_subcommand("convert", "Hugging Face folder to Viaduct checkpoint and back");
+  app->add_option("--from", arguments->settings.from,
+                  "Hugging Face folder, checkpoint or save folder")
+      ->required();
+  app->add_option("--to", arguments->settings.to,
+                  "Folder to write, new or empty: a Hugging Face folder, or a save folder that "
+                  "gets a step and latest")
+      ->required();
+  app->add_option("--to-format", arguments->format,
+                  "hf or viaduct; if absent, the one that --from is not")
+      ->check(CLI::IsMember({"hf", "viaduct"}));
+  app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
+                  "Weights of a Hugging Face folder are cut into files of at most so much")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app->add_option("OVERRIDES", arguments->overrides, "section.field=value");
+  app->footer(
+      "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
+      "its FP32 masters,\nwhatever config.json calls the model's type. config.json, tokenizer and "
+      "generation files are copied as they are.\nOptimizer state stays in a checkpoint and is left "
+      "out of a Hugging Face folder.\n\n"
+      "Example:\n  viaduct convert --from models/llama --to runs/llama\n  viaduct convert --from "
+      "runs/llama --to models/llama-tuned");
+  return {app, [arguments] { return run(*arguments); }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,126 @@
+#include "checkpoint/convert.h"
+
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/parameter_io.h"
+#include "checkpoint/save_folder.h"
+#include "model/family.h"
+#include "model/model.h"
+
+namespace viaduct {
+namespace {
+
+bool is_absent_or_empty(const std::filesystem::path& folder) {
+  if (!std::filesystem::exists(std::filesystem::symlink_status(folder))) return true;
+  return std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder);
+}
+
+void check_fits(const ModelFolder& folder, const TensorSource& weights) {
+  const ModelConfig config = read_model_config(folder);
+  const auto device = make_sim_device();  // structure alone: no memory
+  const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
+  check_tensors_fit(model->parameters(), weights, model_family(config.family).names,
+                    config.tied_embeddings);
+}
+
+/// A folder beside `to` that becomes it when everything is there, and is removed otherwise.
+class UnfinishedFolder {
+ public:
+  explicit UnfinishedFolder(const std::filesystem::path& to)
+      : to_(to), path_(to.string() + ".tmp-" + std::to_string(::getpid())) {
+    std::filesystem::remove_all(path_);
+    create_folder(path_);
+  }
+  ~UnfinishedFolder() {
+    std::error_code ignored;
+    if (!finished_) std::filesystem::remove_all(path_, ignored);
+  }
+  const std::filesystem::path& path() const { return path_; }
+  void finish() {
+    std::error_code error;
+    sync_folder(path_);
+    std::filesystem::rename(path_, to_, error);
+    VIADUCT_CHECK(IoError, !error, "{}: cannot be put in place: {}", to_.string(), error.message());
+    finished_ = true;
+    sync_folder(to_.parent_path());
+  }
+
+ private:
+  std::filesystem::path to_, path_;
+  bool finished_ = false;
+};
+
+void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
+                        const std::filesystem::path& to, int64_t max_shard_bytes) {
+  VIADUCT_CHECK(IoError, is_absent_or_empty(to),
+                "{}: is there already and not empty; name a new folder", to.string());
+  UnfinishedFolder unfinished(to);
+  write_safetensors_folder(
+      unfinished.path(), weights.tensors(),
+      [&](const std::string& name) { return weights.tensor(name); }, max_shard_bytes);
+  write_file_atomically(unfinished.path() / "config.json", read_config_text(from));
+  copy_model_side_files(from.path, unfinished.path());
+  unfinished.finish();
+}
+
+void check_save_folder(const std::filesystem::path& save, int64_t step) {
+  if (is_absent_or_empty(save)) return;
+  VIADUCT_CHECK(IoError, std::filesystem::is_directory(save) && has_latest(save),
+                "{}: is there already, and neither empty nor a save folder; name a new folder",
+                save.string());
+  VIADUCT_CHECK(IoError, latest_step(save) < step,
+                "{}: holds step {}; the converted model would be step {}; name a new folder",
+                save.string(), latest_step(save), step);
+}
+
+void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int64_t step,
+                      const std::string& state, const std::filesystem::path& save) {
+  check_save_folder(save, step);
+  CheckpointWriter writer(save, step);
+  ShardWriter shard(writer.folder(), 0);
+  for (const TensorInfo& info : tensors.tensors()) shard.add(info.name, tensors.tensor(info.name));
+  shard.finish();
+  writer.set_state(state);
+  writer.add_file("config.json", read_config_text(from));
+  for (const auto& file : model_side_files(from.path)) writer.copy_file(file);
+  const std::filesystem::path run = from.path / "config.yaml";
+  if (from.kind == ModelFolderKind::checkpoint && std::filesystem::exists(run))
+    writer.copy_file(run);
+  writer.commit();
+}
+
+}  // namespace
+
+Converted convert_model(const ConvertSettings& settings) {
+  const ModelFolder from = resolve_model_folder(settings.from);
+  const auto weights = open_weights(from);
+  check_fits(from, *weights);
+  const bool to_checkpoint =
+      settings.format.value_or(from.kind == ModelFolderKind::checkpoint
+                                   ? ModelFolderKind::hugging_face
+                                   : ModelFolderKind::checkpoint) == ModelFolderKind::checkpoint;
+  // "models/x/" is models/x.
+  std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
+  if (!to.has_filename()) to = to.parent_path();
+
+  Converted result;
+  for (const TensorInfo& info : weights->tensors()) {
+    ++result.tensors;
+    result.bytes += info.bytes();
+  }
+  if (!to_checkpoint) {
+    write_hugging_face(from, *weights, to, settings.max_shard_bytes);
+  } else if (from.kind == ModelFolderKind::checkpoint) {
+    const CheckpointReader checkpoint(from.path);  // optimizer state too
+    write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to);
+  } else {
+    write_checkpoint(from, *weights, 0, "{}", to);
+  }
+  result.folder = resolve_model_folder(to);
+  return result;
+}
+
+}  // namespace viaduct

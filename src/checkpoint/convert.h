@@ -1,0 +1,33 @@
+#pragma once
+// From a Hugging Face folder to a checkpoint and back. Tensors go through one at a time, each in
+// its stored format and under its stored name; config.json and the files of model_side_file_names
+// are copied as they are.
+
+#include <filesystem>
+#include <optional>
+
+#include "checkpoint/model_folder.h"
+#include "checkpoint/safetensors_writer.h"
+
+namespace viaduct {
+
+struct ConvertSettings {
+  std::filesystem::path from, to;
+  /// Absent: the other one than that of `from`.
+  std::optional<ModelFolderKind> format;
+  int64_t max_shard_bytes = kDefaultShardBytes;  // of a Hugging Face folder's files
+};
+
+struct Converted {
+  ModelFolder folder;  // what was written
+  int64_t tensors = 0, bytes = 0;
+};
+
+/// Writes `to`: a Hugging Face folder (weights only), or a save folder with one step (that of the
+/// checkpoint it comes from, with all its state; 0 for a Hugging Face folder). ConfigError for
+/// architectures that are not supported; IoError if the tensors do not fit config.json, or if `to`
+/// holds something that is not an older step of a save folder. Nothing is seen under the final name
+/// before it is complete.
+Converted convert_model(const ConvertSettings& settings);
+
+}  // namespace viaduct

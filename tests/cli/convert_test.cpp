@@ -1,0 +1,144 @@
+// `viaduct convert`: round trips bit by bit, and what is refused.
+
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <cstring>
+
+#include "base/file.h"
+#include "checkpoint/async_saver.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using test::test_data;
+
+class ConvertCommand : public testing::Test {
+ protected:
+  struct Result {
+    int status = -1;
+    std::string out, err;
+  };
+  Result run(const std::filesystem::path& from, const std::string& to,
+             const std::string& arguments = "") {
+    const std::string path = folder_.path().string();
+    const std::string line = std::string(VIADUCT_BINARY) + " convert --from " + from.string() +
+                             " --to " + path + "/" + to + " " + arguments + " >" + path +
+                             "/out 2>" + path + "/err";
+    const int status = std::system(line.c_str());
+    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+  }
+  static std::filesystem::path golden(const std::string& name) {
+    return test_data("golden") / name;
+  }
+  static void expect_same(const TensorSource& a, const TensorSource& b) {
+    ASSERT_EQ(a.tensors().size(), b.tensors().size());
+    for (const TensorInfo& info : a.tensors()) {
+      const Tensor x = a.tensor(info.name), y = b.tensor(info.name);
+      ASSERT_EQ(x.dtype(), y.dtype()) << info.name;
+      ASSERT_EQ(x.shape(), y.shape()) << info.name;
+      EXPECT_EQ(std::memcmp(x.raw(), y.raw(), static_cast<size_t>(x.bytes())), 0) << info.name;
+    }
+  }
+  void expect_refused(const Result& result, int status, const char* text) {
+    EXPECT_EQ(result.status, status) << result.err;
+    EXPECT_NE(result.err.find(text), std::string::npos) << result.err;
+  }
+
+  test::TemporaryFolder folder_;
+};
+
+TEST_F(ConvertCommand, RoundTripsAreBitIdentical) {
+  for (const char* name : {"llama_tied/model_sharded_bf16", "gpt2/model_bare", "qwen2/model"}) {
+    SCOPED_TRACE(name);
+    const std::filesystem::path from = golden(name);
+    const Result in = run(from, "save");
+    ASSERT_EQ(in.status, 0) << in.err;
+    EXPECT_EQ(read_file(folder_ / "save/latest").substr(0, 13), "step_00000000");
+    const auto checkpoint = open_checkpoint(folder_ / "save");
+    expect_same(SafetensorsFolder(from), *checkpoint);
+    checkpoint->verify();
+    const Result out = run(folder_ / "save", "hf", "--max-shard-bytes 200000");
+    ASSERT_EQ(out.status, 0) << out.err;
+    EXPECT_TRUE(std::filesystem::exists(folder_ / "hf/model.safetensors.index.json"));
+    expect_same(SafetensorsFolder(from), SafetensorsFolder(folder_ / "hf"));
+    EXPECT_EQ(read_file(folder_ / "hf/config.json"), read_file(from / "config.json"));
+    std::filesystem::remove_all(folder_ / "save");
+    std::filesystem::remove_all(folder_ / "hf");
+  }
+}
+
+TEST_F(ConvertCommand, HalfPrecisionAndSideFiles) {
+  const SafetensorsFolder source(golden("llama/model"));
+  std::map<std::string, Tensor> halves;
+  for (const TensorInfo& info : source.tensors()) {
+    const Tensor from = source.tensor(info.name), half = host_tensor(DType::f16, info.shape);
+    for (int64_t i = 0; i < half.elements(); ++i)
+      half.data<float16>()[i] = static_cast<float16>(from.data<float>()[i]);
+    halves[info.name] = half;
+  }
+  std::filesystem::create_directory(folder_ / "model");
+  write_safetensors(folder_ / "model/model.safetensors", halves);
+  write_file_atomically(folder_ / "model/config.json",
+                        read_file(golden("llama/model/config.json")));
+  write_file_atomically(folder_ / "model/generation_config.json", "{\"eos_token_id\": 3}");
+  ASSERT_EQ(run(folder_ / "model", "save").status, 0);
+  ASSERT_EQ(run(folder_ / "save/step_00000000", "back/").status, 0);
+  expect_same(SafetensorsFolder(folder_ / "model"), SafetensorsFolder(folder_ / "back"));
+  EXPECT_EQ(read_file(folder_ / "back/generation_config.json"), "{\"eos_token_id\": 3}");
+}
+
+TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
+  StagedCheckpoint staged;
+  staged.save = folder_ / "run";
+  staged.step = 7;
+  staged.state = "{\"samples\":56}";
+  staged.files["config.json"] = read_file(golden("llama/model/config.json"));
+  const SafetensorsFolder source(golden("llama/model"));
+  for (const TensorInfo& info : source.tensors()) {
+    staged.entries.push_back({whole_entry(info), source.tensor(info.name)});
+    const TensorInfo moment{"optimizer.exp_avg/" + info.name, info.dtype, info.shape};
+    staged.entries.push_back({whole_entry(moment), source.tensor(info.name)});
+  }
+  save_checkpoint(staged);
+  ASSERT_EQ(run(folder_ / "run", "hf").status, 0);
+  expect_same(source, SafetensorsFolder(folder_ / "hf"));
+  ASSERT_EQ(run(folder_ / "run", "copy", "--to-format viaduct").status, 0);
+  const auto original = open_checkpoint(folder_ / "run"), copy = open_checkpoint(folder_ / "copy");
+  expect_same(*original, *copy);
+  EXPECT_EQ(copy->step(), 7);
+  EXPECT_EQ(copy->state(), original->state());
+}
+
+TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
+  const auto good = golden("llama/model");
+  std::filesystem::create_directory(folder_ / "full");
+  write_file_atomically(folder_ / "full/file", "x");
+  expect_refused(run(good, "full"), 1, "neither empty");
+  expect_refused(run(good, "full", "--to-format viaduct"), 1, "neither empty nor a save folder");
+  expect_refused(run(good, "full", "--to-format hf"), 1, "not empty");
+  ASSERT_EQ(run(good, "save").status, 0);
+  expect_refused(run(good, "save"), 1, "holds step 0");
+  expect_refused(run(good, "new", "--to-format onnx"), 2, "onnx");
+  expect_refused(run(good, "new", "dist.rank=2"), 2, "dist.ranks");
+  expect_refused(run(golden("llama"), "new"), 1, "not a model");
+
+  std::filesystem::create_directory(folder_ / "other");
+  std::filesystem::copy_file(golden("llama/model/model.safetensors"),
+                             folder_ / "other/model.safetensors");
+  write_file_atomically(folder_ / "other/config.json",
+                        read_file(golden("qwen2/model/config.json")));
+  expect_refused(run(folder_ / "other", "new"), 1, "do not fit the configuration");
+  write_file_atomically(folder_ / "other/config.json", "{\"model_type\": \"mamba\"}");
+  expect_refused(run(folder_ / "other", "new"), 2, "mamba");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    EXPECT_EQ(entry.path().filename().string().find("new"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace viaduct
