@@ -1,10 +1,52 @@
-// How much work is it to train Llama 3 8B on one row of 8,192 tokens? A program that links the installed library.
+// The loss of a sentence under a model, as a program that links the installed library:
+//   link_library MODEL_DIR 'a sentence'      MODEL_DIR: a Hugging Face folder or a checkpoint
 #include <cstdio>
+#include <exception>
 
-#include "model/flops.h"
+#include "base/thread_pool.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/parameter_io.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/family.h"
+#include "ops/cpu/cpu_ops.h"
+#include "train/engine.h"
 
-int main() {
-  const viaduct::FlopSizes sizes{.layers = 32, .hidden = 4096, .feed_forward = 14336, .heads = 32, .key_value_heads = 8,
-                                 .head_dim = 128, .vocabulary = 128256, .gated_mlp = true};
-  std::printf("%.1f TFLOP\n", viaduct::training_flops(sizes, 1, 8192).model() / 1e12);
+using namespace viaduct;
+
+double loss_of(const char* model_folder, const char* sentence) {
+  const ModelFolder folder = resolve_model_folder(model_folder);
+  const ModelConfig model = read_model_config(folder);
+  const std::vector<int32_t> ids = load_tokenizer(folder.path).encode(sentence);
+
+  // A rank is a device and a table of ops; the engine holds the model and its weights on it.
+  const auto device = make_cpu_device(default_pool_threads(1));
+  const OpTable ops = cpu_ops(best_cpu_isa());
+  EngineSettings settings;
+  settings.positions = static_cast<int64_t>(ids.size());
+  settings.with_optimizer = false;
+  Engine engine(*device, ops, model, settings);
+  OpContext context{*device, ops};
+  load_parameters(context, engine.store(), *open_weights(folder), model_family(model.family).names,
+                  model.tied_embeddings);
+
+  HostBatch batch;  // one row, one document; each token is scored against the next
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const bool scored = i + 1 < ids.size();
+    batch.ids.push_back(ids[i]);
+    batch.positions.push_back(static_cast<int32_t>(i));
+    batch.targets.push_back(scored ? ids[i + 1] : -1);
+    batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
+    batch.token_index.push_back(static_cast<int64_t>(i));
+  }
+  batch.end_document();
+  return engine.evaluate(batch) / batch.scored_weight();
+}
+
+int main(int argc, char** argv) {
+  if (argc != 3) return std::fprintf(stderr, "usage: link_library MODEL_DIR SENTENCE\n"), 2;
+  try {
+    std::printf("loss %.4f\n", loss_of(argv[1], argv[2]));
+  } catch (const std::exception& error) {
+    return std::fprintf(stderr, "link_library: error: %s\n", error.what()), 1;
+  }
 }
