@@ -92,7 +92,9 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   check_fit(setup);
-  setup.hf_config = base ? base_text : write_hf_config(setup.model);
+  // The file as it was, unless overrides made another model of it.
+  setup.hf_config = write_hf_config(setup.model);
+  if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;
   return setup;
 }
 

@@ -1,0 +1,241 @@
+// `viaduct train` as people and scripts use it: what it prints, what it refuses, how it stops.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <csignal>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+struct Result {
+  int status = -1;
+  std::string out, err;
+};
+
+Result train(const Overrides& arguments, const Overrides& environment = {}) {
+  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + arguments, environment);
+  const int status = process.finish();
+  return {status, process.out(), process.err()};
+}
+
+/// Refused as bad usage, before anything is written.
+void expect_refused(const Overrides& arguments, const testing::Matcher<std::string>& message,
+                    const Overrides& environment = {}) {
+  TemporaryFolder folder;
+  const auto save = folder / "run";
+  const Result result =
+      train(arguments + Overrides{"checkpoint.save=" + save.string()}, environment);
+  EXPECT_EQ(result.status, 2) << result.err;
+  EXPECT_THAT(result.err, message);
+  EXPECT_THAT(result.err, HasSubstr("viaduct: error: "));
+  EXPECT_EQ(result.out, "");
+  EXPECT_FALSE(std::filesystem::exists(save));
+}
+
+std::string data(const std::string& name) {
+  return test_data(name).string();
+}
+
+TEST(TrainCommand, TrainsAndWritesItsFolder) {
+  TemporaryFolder folder;
+  const Result result =
+      train(tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(),
+                                   "validation.eval_iters=1", "validation.eval_interval=8"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, AllOf(HasSubstr("step 20/20"), HasSubstr("memory of a step")));
+  EXPECT_THAT(result.out, HasSubstr("validation loss: "));
+  for (const char* name : {"latest", "config.yaml", "tensorboard", "step_00000020/config.json",
+                           "step_00000020/config.yaml", "step_00000020/index.json"})
+    EXPECT_TRUE(std::filesystem::exists(folder / name)) << name;
+  EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 20u);
+  EXPECT_EQ(metric(folder / "metrics.jsonl", "validation_loss").size(), 4u);
+  // The resolved configuration is a run of its own: it resumes at the end and does nothing more.
+  const Result again = train({(folder / "config.yaml").string()});
+  EXPECT_EQ(again.status, 0) << again.err;
+  EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 20u);
+}
+
+TEST(TrainCommand, OnlyEvaluates) {
+  TemporaryFolder folder;
+  const Result result =
+      train(tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(),
+                                   "validation.eval_iters=1", "train.skip_train=true"});
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_THAT(result.err, HasSubstr("step 0 | validation loss"));
+  EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 0u);
+  EXPECT_FALSE(std::filesystem::exists(folder / "latest"));
+}
+
+TEST(TrainCommand, ExitsAfterAnIntervalOrATime) {
+  for (const char* how : {"train.exit_interval=3", "train.exit_duration_in_mins=1e-9"}) {
+    TemporaryFolder folder;
+    const Overrides run = tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(), how};
+    EXPECT_EQ(train(run).status, 0);
+    EXPECT_THAT(last_line(folder / "metrics.jsonl"), HasSubstr("\"stopped\":\"exit condition\""));
+    const auto steps = metric(folder / "metrics.jsonl", "loss").size();
+    EXPECT_EQ(steps, how == std::string("train.exit_interval=3") ? 3u : 1u);
+    EXPECT_TRUE(std::filesystem::exists(folder / "latest"));
+    // The next session goes on from there.
+    EXPECT_EQ(train(run).status, 0);
+    EXPECT_EQ(metric(folder / "metrics.jsonl", "loss").size(), 2 * steps);
+  }
+}
+
+class TrainCommandSignal : public testing::TestWithParam<int> {};
+
+TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
+  TemporaryFolder stopped, whole;
+  const Overrides run =
+      tiny_run() + Overrides{"model.hidden_dropout=0.1", "scheduler.lr_decay_style=constant"};
+  const auto into = [](const TemporaryFolder& folder) {
+    return Overrides{"checkpoint.save=" + folder.path().string()};
+  };
+  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + run + into(stopped) +
+                                         Overrides{"train.train_iters=1000000"});
+  ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
+  process.send(GetParam());
+  EXPECT_EQ(process.finish(), 0) << process.err();
+  const auto line = nlohmann::json::parse(last_line(stopped / "metrics.jsonl"));
+  EXPECT_EQ(line["stopped"], "signal");
+  const int64_t step = line["step"];
+  EXPECT_GE(step, 4);
+  EXPECT_EQ(static_cast<size_t>(step), metric(stopped / "metrics.jsonl", "loss").size());
+
+  const Overrides end{"train.train_iters=" + std::to_string(step + 3)};
+  ASSERT_EQ(train(run + into(stopped) + end).status, 0);
+  ASSERT_EQ(train(run + into(whole) + end).status, 0);
+  const std::string last = read_file(whole / "latest");
+  EXPECT_EQ(read_file(stopped / "latest"), last);
+  const std::string shard = last.substr(0, last.find('\n')) + "/rank_00000.bin";
+  EXPECT_TRUE(read_file(stopped / shard) == read_file(whole / shard));
+  EXPECT_EQ(metric(stopped / "metrics.jsonl", "loss"), metric(whole / "metrics.jsonl", "loss"));
+}
+
+TEST_P(TrainCommandSignal, ASecondOneEndsAtOnce) {
+  TemporaryFolder folder;
+  // A step of many rows, which would last minutes.
+  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + tiny_run() +
+                                         Overrides{"checkpoint.save=" + folder.path().string(),
+                                                   "train.global_batch_size=1000000"});
+  process.wait_until_caught(GetParam());
+  process.send(GetParam());
+  process.wait_until_delivered();
+  process.send(GetParam());
+  EXPECT_EQ(process.finish(), 128 + GetParam()) << process.err();
+  EXPECT_FALSE(std::filesystem::exists(folder / "latest"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, TrainCommandSignal, testing::Values(SIGTERM, SIGINT),
+                         [](const auto& info) {
+                           return std::string(info.param == SIGTERM ? "Term" : "Int");
+                         });
+
+TEST(TrainCommand, DryRunPrintsAndWritesNothing) {
+  TemporaryFolder folder;
+  const auto save = folder / "run";
+  const Overrides run = tiny_run() + Overrides{"checkpoint.save=" + save.string(), "--dry-run"};
+  const Result text = train(run);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out,
+              AllOf(HasSubstr("num_query_groups: 4"), HasSubstr("layer map"), HasSubstr("groups"),
+                    HasSubstr("main gradients"), HasSubstr("nothing was started")));
+  const Result json = train(run + Overrides{"--json"});
+  EXPECT_EQ(json.status, 0) << json.err;
+  const auto document = nlohmann::json::parse(json.out);
+  // Attention, gated feed-forward and two norms a block; embedding, head and the last norm.
+  const int64_t block = 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32;
+  EXPECT_EQ(document["parameters"], 2 * 64 * 32 + 2 * block + 32);
+  EXPECT_EQ(document["host_reads_per_step"], 3);
+  int64_t sum = 0;
+  for (const auto& [owner, bytes] : document["memory_by_owner"].items())
+    sum += bytes.get<int64_t>();
+  EXPECT_EQ(document["peak_memory_bytes"], sum);
+  EXPECT_GE(document["memory_by_owner"]["moments"], 8 * document["parameters"].get<int64_t>());
+  EXPECT_GT(document["model_flops_per_step"], 0);
+  EXPECT_THAT(document["config"].get<std::string>(), Not(HasSubstr("family: auto")));
+  EXPECT_FALSE(std::filesystem::exists(save));
+}
+
+TEST(TrainCommand, JsonWithoutDryRunIsBadUsage) {
+  EXPECT_EQ(train(tiny_run() + Overrides{"--json"}).status, 2);
+}
+
+TEST(TrainCommand, UnknownNamesGiveTheNearest) {
+  expect_refused(tiny_run() + Overrides{"train.train_itres=3"}, HasSubstr("train_iters"));
+  expect_refused(tiny_run() + Overrides{"chekpoint.save_interval=3"}, HasSubstr("checkpoint"));
+}
+
+TEST(TrainCommand, AllProblemsAtOnce) {
+  expect_refused(tiny_run() + Overrides{"train.train_itres=3", "optimizer.lr=fast", "dist.ranks=2",
+                                        "model.num_layers=0"},
+                 AllOf(HasSubstr("train_itres"), HasSubstr("optimizer.lr"), HasSubstr("dist.ranks"),
+                       HasSubstr("model.num_layers")));
+  expect_refused(tiny_run() + Overrides{"model.num_query_groups=3", "train.global_batch_size=5",
+                                        "optimizer.min_lr=1"},
+                 AllOf(HasSubstr("num_query_groups"), HasSubstr("train.global_batch_size: 5"),
+                       HasSubstr("min_lr")));
+  expect_refused(tiny_run() + Overrides{"model.hf_config=" + data("golden/llama/model"),
+                                        "model.seq_length=200", "dataset.blend=[a]"},
+                 AllOf(HasSubstr("200 is longer than"), HasSubstr("dataset.mock=true")));
+}
+
+TEST(TrainCommand, AVocabularyTooSmallForTheData) {
+  expect_refused(tiny_run() + Overrides{"dataset.mock=false",
+                                        "dataset.blend=[" + data("sample_index/corpus_a") + "]",
+                                        "model.vocab_size=20"},
+                 AllOf(HasSubstr("corpus_a"), HasSubstr("20")));
+  expect_refused(tiny_run() + Overrides{"tokenizer.tokenizer_model=" + data("tokenizer/gpt2")},
+                 AllOf(HasSubstr("vocabulary of "), HasSubstr("64")));
+}
+
+TEST(TrainCommand, ARowLongerThanThePositions) {
+  expect_refused(tiny_run("gpt2") + Overrides{"model.max_position_embeddings=16"},
+                 AllOf(HasSubstr("32"), HasSubstr("16")));
+  expect_refused({"checkpoint.pretrained_checkpoint=" + data("golden/llama/model"),
+                  "dataset.mock=true", "model.seq_length=129"},
+                 AllOf(HasSubstr("129"), HasSubstr("128")));
+}
+
+TEST(TrainCommand, BatchesThatDoNotDivide) {
+  expect_refused(tiny_run() + Overrides{"train.global_batch_size=5"},
+                 AllOf(HasSubstr("5 is not divisible"), HasSubstr("2")));
+}
+
+TEST(TrainCommand, DataThatAreMissing) {
+  expect_refused(tiny_run() + Overrides{"dataset.mock=false"}, HasSubstr("dataset.blend"));
+  const Result result =
+      train(tiny_run() + Overrides{"dataset.mock=false", "dataset.blend=[/nowhere/text]"});
+  EXPECT_EQ(result.status, 1);
+  EXPECT_THAT(result.err, HasSubstr("/nowhere/text.idx"));
+}
+
+TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
+  for (const char* setting :
+       {"dist.ranks=2", "model.tensor_model_parallel_size=2", "dist.device=sim", "dist.device=cuda",
+        "model.recompute_granularity=full", "ddp.check_for_nan_in_grad=false",
+        "logger.log_throughput=false", "model.make_vocab_size_divisible_by=64"}) {
+    const std::string name(setting, std::string_view(setting).find('='));
+    expect_refused(tiny_run() + Overrides{setting},
+                   AllOf(HasSubstr(name), HasSubstr("not built yet")));
+  }
+}
+
+TEST(TrainCommand, LaunchersAreRefused) {
+  expect_refused(tiny_run(), HasSubstr("mpirun -n 4 viaduct train"),
+                 {"RANK=0", "WORLD_SIZE=4", "LOCAL_RANK=0", "MASTER_ADDR=localhost"});
+  expect_refused(tiny_run(), HasSubstr("not built yet"), {"OMPI_COMM_WORLD_SIZE=2"});
+}
+
+}  // namespace
+}  // namespace viaduct
