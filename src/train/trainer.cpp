@@ -114,24 +114,33 @@ void Trainer::resume_state(const TrainState& stored) {
   }
 }
 
+bool Trainer::stop_requested() const {
+  return hooks_.stop_requested && hooks_.stop_requested();
+}
+
 void Trainer::run() {
   const double begin = now();
-  if (data_->has_validation()) evaluate();
-  std::string reason;
-  while (state_.step < config_.train.train_iters && !config_.train.skip_train && reason.empty()) {
+  const TrainConfig& train = config_.train;
+  const CheckpointConfig& checkpoint = config_.checkpoint;
+  evaluate();
+  std::string reason = stop_requested() ? "signal" : "";
+  while (reason.empty() && !train.skip_train && state_.step < train.train_iters) {
     step();
-    if (hooks_.stop_requested && hooks_.stop_requested()) reason = "signal";
-    const bool done = state_.step >= config_.train.train_iters;
-    if (reason.empty() && !done && should_exit(now() - begin)) reason = "exit condition";
-    const bool last = done || !reason.empty();
-    if (data_->has_validation() && !last && state_.step % config_.validation.eval_interval == 0)
-      evaluate();
-    const int64_t interval = config_.checkpoint.save_interval;
-    if (config_.checkpoint.save && !last && interval > 0 && state_.step % interval == 0)
-      save(false);
+    const bool done = state_.step >= train.train_iters;
+    if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
+    if (stop_requested()) {
+      reason = "signal";
+    } else if (!done && should_exit(now() - begin)) {
+      reason = "exit condition";
+    }
+    const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
+    if (checkpoint.save && due && !done && reason.empty()) save(false);
   }
-  if (reason.empty() && data_->has_validation()) evaluate();
-  if (config_.checkpoint.save && !config_.train.skip_train) save(true);
+  if (reason.empty()) {
+    evaluate();
+    if (stop_requested()) reason = "signal";
+  }
+  if (checkpoint.save && !train.skip_train) save(true);
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
 
@@ -205,10 +214,11 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
 }
 
 void Trainer::evaluate() {
-  if (evaluated_step_ == state_.step) return;
+  if (!data_->has_validation() || evaluated_step_ == state_.step) return;
   const double begin = now();
   double loss = 0, scored = 0;
   for (int64_t i = 0; i < data_->validation_micro_batches(); ++i) {
+    if (stop_requested()) return;
     const HostBatch batch = data_->validation(i);
     loss += engine_->evaluate(batch);
     scored += batch.scored_weight();

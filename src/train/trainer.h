@@ -21,7 +21,8 @@ namespace viaduct {
 struct TrainerHooks {
   std::FILE* display = nullptr;
   bool display_is_terminal = false;
-  /// Asked after every step; true saves and ends the run ("stopped": "signal").
+  /// Asked between steps and between micro-batches of an evaluation; true saves and ends the run
+  /// ("stopped": "signal").
   std::function<bool()> stop_requested;
 };
 
@@ -45,9 +46,11 @@ class Trainer {
   void resume_state(const TrainState& stored);
   /// One global batch: forward, backward, update, metrics.
   void step();
+  /// On the validation samples, where there are some; gives up when asked to stop.
   void evaluate();
   void save(bool wait);
   void after_nan(const StepResult& result, const HostBatch& batch);
+  bool stop_requested() const;
   bool should_exit(double seconds) const;
   std::map<std::string, std::string> checkpoint_files() const;
 

@@ -7,7 +7,11 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/model_folder.h"
+#include "checkpoint/safetensors_reader.h"
 #include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -92,6 +96,49 @@ TEST(TrainCommand, ExitsAfterAnIntervalOrATime) {
   }
 }
 
+// Fine-tune a Hugging Face folder, export the result, read it back.
+TEST(TrainCommand, FineTunesAndExports) {
+  TemporaryFolder folder;
+  const auto save = folder / "run", exported = folder / "exported", again = folder / "again";
+  const std::filesystem::path model = data("golden/llama/model");
+  const auto convert = [](const std::filesystem::path& from, const std::filesystem::path& to,
+                          const std::string& format) {
+    RunProcess process(VIADUCT_BINARY, {"convert", "--from", from.string(), "--to", to.string(),
+                                        "--to-format", format});
+    const int status = process.finish();
+    EXPECT_EQ(status, 0) << process.err();
+  };
+  const Overrides tune{"checkpoint.pretrained_checkpoint=" + model.string(),
+                       "dataset.blend=[" + data("indexed_dataset/bytes_uint8") + "]",
+                       "dataset.split=1,0,0",
+                       "model.seq_length=16",
+                       "train.train_iters=5",
+                       "train.global_batch_size=4",
+                       "train.micro_batch_size=4",
+                       "scheduler.lr_warmup_iters=0",
+                       "validation.eval_iters=0",
+                       "checkpoint.save=" + save.string()};
+  ASSERT_EQ(train(tune).status, 0);
+  convert(save, exported, "hf");
+  const SafetensorsFolder before(model), after(exported);
+  const auto checkpoint = open_checkpoint(save);
+  EXPECT_EQ(after.tensors().size(), before.tensors().size());
+  for (const TensorInfo& info : before.tensors()) {
+    ASSERT_NE(after.find(info.name), nullptr) << info.name;
+    EXPECT_EQ(after.find(info.name)->shape, info.shape) << info.name;
+    EXPECT_FALSE(bytes_of(after.tensor(info.name)) == bytes_of(before.tensor(info.name)))
+        << info.name << " was not trained";
+    EXPECT_TRUE(bytes_of(after.tensor(info.name)) == bytes_of(checkpoint->tensor(info.name)))
+        << info.name;
+  }
+  EXPECT_EQ(read_file(exported / "config.json"), read_file(model / "config.json"));
+  convert(exported, again, "viaduct");
+  const auto back = open_weights(resolve_model_folder(again));
+  for (const TensorInfo& info : after.tensors())
+    EXPECT_TRUE(bytes_of(back->tensor(info.name)) == bytes_of(after.tensor(info.name)))
+        << info.name;
+}
+
 class TrainCommandSignal : public testing::TestWithParam<int> {};
 
 TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
@@ -120,6 +167,20 @@ TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
   const std::string shard = last.substr(0, last.find('\n')) + "/rank_00000.bin";
   EXPECT_TRUE(read_file(stopped / shard) == read_file(whole / shard));
   EXPECT_EQ(metric(stopped / "metrics.jsonl", "loss"), metric(whole / "metrics.jsonl", "loss"));
+}
+
+TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
+  TemporaryFolder folder;
+  // An evaluation that would last hours, before the first step.
+  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + tiny_run() +
+                                         Overrides{"checkpoint.save=" + folder.path().string(),
+                                                   "validation.eval_iters=10000000"});
+  process.wait_until_caught(GetParam());
+  process.send(GetParam());
+  EXPECT_EQ(process.finish(), 0) << process.err();
+  EXPECT_THAT(last_line(folder / "metrics.jsonl"),
+              AllOf(HasSubstr("\"step\":0"), HasSubstr("\"stopped\":\"signal\"")));
+  EXPECT_TRUE(std::filesystem::exists(folder / "step_00000000/index.json"));
 }
 
 TEST_P(TrainCommandSignal, ASecondOneEndsAtOnce) {

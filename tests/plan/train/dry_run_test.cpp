@@ -115,8 +115,9 @@ TEST_P(DryRunTest, ItsNumbersAreThoseOfATrainingRun) {
     system_allocations.push_back(memory.system_allocations);
     reserved.push_back(memory.reserved_bytes);
     in_use.push_back(memory.bytes_in_use);
-    rank.device->set_record(system_allocations.size() == 1 ? &second : nullptr);
-    return system_allocations.size() == 8;
+    // Asked once before the first step, then after each.
+    rank.device->set_record(system_allocations.size() == 2 ? &second : nullptr);
+    return system_allocations.size() == 9;
   };
   Trainer trainer(setup, *rank.device, rank.ops, hooks);
   trainer.run();
@@ -129,12 +130,13 @@ TEST_P(DryRunTest, ItsNumbersAreThoseOfATrainingRun) {
   for (const OpEntryRecord& op : second.ops()) launches += op.launches;
   EXPECT_EQ(launches, predicted.launches);
 
-  ASSERT_EQ(system_allocations.size(), 8u);
-  EXPECT_GT(system_allocations[1], 0);
-  EXPECT_THAT(std::vector(system_allocations.begin() + 1, system_allocations.end()),
-              Each(system_allocations[1]));
-  EXPECT_THAT(std::vector(reserved.begin() + 1, reserved.end()), Each(reserved[1]));
-  EXPECT_THAT(std::vector(in_use.begin() + 1, in_use.end()), Each(in_use[1]));
+  ASSERT_EQ(system_allocations.size(), 9u);
+  EXPECT_EQ(trainer.state().step, 8);
+  EXPECT_GT(system_allocations[2], 0);
+  EXPECT_THAT(std::vector(system_allocations.begin() + 2, system_allocations.end()),
+              Each(system_allocations[2]));
+  EXPECT_THAT(std::vector(reserved.begin() + 2, reserved.end()), Each(reserved[2]));
+  EXPECT_THAT(std::vector(in_use.begin() + 2, in_use.end()), Each(in_use[2]));
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, DryRunTest,
