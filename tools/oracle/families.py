@@ -10,6 +10,7 @@ logits, loss and every gradient of one batch are compared:
 - bf16_mixed against the same: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that transformers' own BF16 is farther
   off (ReLU, whose slope jumps), gradients 1.5 times as far as that;
 - fp16_mixed against the same: logits 5e-3, gradients 3e-2, loss 1e-3;
+- converted to a checkpoint and back, transformers computes the same to the bit;
 - the config.json as written by hand and as transformers saves it must give the same numbers to the bit.
 """
 
@@ -63,12 +64,23 @@ def make(folder, config, length, seed, dtype=torch.float32):
     return batch, reference(load(folder), batch)
 
 
-def probe(viaduct, folder, batch, out, *overrides):
-    command = [viaduct, "probe", "--model", folder, "--batch", batch, "--out", out, *overrides]
+def run(*command):
     done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
     if done.returncode != 0:
-        raise RuntimeError(f"viaduct probe: {done.stderr.strip() or done.stdout.strip()}")
+        raise RuntimeError(f"viaduct {command[1]}: {done.stderr.strip() or done.stdout.strip()}")
+
+
+def probe(viaduct, folder, batch, out, *overrides):
+    run(viaduct, "probe", "--model", folder, "--batch", batch, "--out", out, *overrides)
     return load_file(out)
+
+
+def convert_there_and_back(viaduct, work, batch, expected):
+    """The tensors that transformers computes differently from what was exported."""
+    run(viaduct, "convert", "--from", work / "model", "--to", work / "checkpoint", "--to-format", "viaduct")
+    run(viaduct, "convert", "--from", work / "checkpoint", "--to", work / "exported", "--to-format", "hf")
+    found = reference(load(work / "exported"), batch)
+    return [name for name in expected if not torch.equal(found[name], expected[name])]
 
 
 def judge(found, expected, recipe, gradient_limit):
@@ -106,6 +118,7 @@ def check(viaduct, name, config, length, dtype):
             logits, gradient, wrong = judge(found, expected, recipe, max(limit, 1.5 * own) if recipe == "bf16_mixed" else limit)
             row += [f"{logits:.1e}", f"{gradient:.1e}"]
             problems += [f"{recipe}: {problem}" for problem in wrong]
+        problems += [f"converted: {tensor} differs" for tensor in convert_there_and_back(viaduct, work, batch, expected)]
         saved = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")
         (work / "model" / "config.json").write_text(json.dumps(config))
         given = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")

@@ -88,6 +88,16 @@ TEST(HfConfig, ReadsWhatIsOff) {
   EXPECT_NO_THROW(read("gemma", R"("use_bidirectional_attention": false)"));
   EXPECT_NO_THROW(read("gemma2", R"("use_bidirectional_attention": null)"));
   EXPECT_NO_THROW(read("mistral", R"("sliding_window": null)"));
+  for (const char* family : {"qwen2", "qwen3"}) {
+    const std::string on = R"("use_sliding_window": true, "max_window_layers": 1)";
+    EXPECT_EQ(read(family, on + R"(, "sliding_window": null)").windows,
+              (std::vector<int64_t>{0, 0, 0}));
+    EXPECT_EQ(read(family, on + R"(, "sliding_window": 8)").windows,
+              (std::vector<int64_t>{0, 8, 8}));
+    EXPECT_EQ(read(family, on).windows, (std::vector<int64_t>{0, 4096, 4096}));
+    EXPECT_EQ(read(family, R"("use_sliding_window": false, "sliding_window": 8)").windows,
+              (std::vector<int64_t>{0, 0, 0}));
+  }
 }
 
 TEST(HfConfig, PaddingTokenIsThatOfTheFamily) {
