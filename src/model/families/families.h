@@ -36,6 +36,9 @@ void refuse_bidirectional(HfConfig& config);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
 
+/// Windows by layer as the Qwen families say them: the layers from max_window_layers on, where
+/// asked for.
+std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
 /// Adds the window fields of the Qwen families to JSON text.
 std::string write_qwen_windows(const ModelConfig& config, const std::string& fields);
 

@@ -39,7 +39,10 @@ std::string write(const ModelConfig& model) {
   auto json = nlohmann::ordered_json::parse(write_llama_like(model));
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
-  json["query_pre_attn_scalar"] = 1 / (model.attention_scale * model.attention_scale);
+  // The scale is 1 / sqrt of what was a whole number: give that back, not its rounded inverse.
+  const double scalar = 1 / (model.attention_scale * model.attention_scale);
+  const bool whole = std::abs(scalar - std::round(scalar)) < 1e-9 * scalar;
+  json["query_pre_attn_scalar"] = whole ? std::round(scalar) : scalar;
   json["attn_logit_softcapping"] = nullptr;
   if (model.attention_softcap > 0) json["attn_logit_softcapping"] = model.attention_softcap;
   json["final_logit_softcapping"] = nullptr;

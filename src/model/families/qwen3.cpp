@@ -12,14 +12,7 @@ ModelConfig read(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   model.qk_norm = true;
   model.qkv_bias = model.projection_bias = config.boolean("attention_bias", false);
-  const bool sliding = config.boolean("use_sliding_window", false);
-  const int64_t unsaid = config.mentions("sliding_window") ? 0 : 4096;  // null: none
-  const int64_t window = sliding ? config.integer("sliding_window", unsaid) : 0;
-  const int64_t from = config.integer("max_window_layers", 28);
-  config.ignore({"sliding_window"});
-  model.windows = windows_by_layer(
-      config, model.layers, window, [](int64_t layer, int64_t first) { return layer >= first; },
-      window > 0 ? from : model.layers);
+  model.windows = read_qwen_windows(config, model.layers);
   return model;
 }
 
