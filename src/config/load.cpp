@@ -46,12 +46,22 @@ class Reader {
       problems_.add("override '{}': expected section.field=value", shorten(text));
       return;
     }
+    const std::string path = text.substr(0, equals);
+    if (path.front() == '.' || path.back() == '.' || path.find("..") != std::string::npos) {
+      problems_.add("override '{}': an empty name between dots", shorten(text));
+      return;
+    }
     try {
       Value value =
           parse_yaml(text.substr(equals + 1), fmt::format("override '{}'", shorten(text)));
       value.source = {
           std::make_shared<const std::string>(fmt::format("override '{}'", shorten(text))), 0};
-      read_at(text.substr(0, equals), value);
+      // As deep as a file may nest, so that what is read can be printed and read again.
+      if (std::count(path.begin(), path.end(), '.') + 1 + depth(value) > kMaxYamlDepth) {
+        problems_.add("override '{}': nested deeper than {} levels", shorten(text), kMaxYamlDepth);
+        return;
+      }
+      read_at(path, value);
     } catch (const ConfigError& error) {
       for (const auto& problem : error.problems()) problems_.add_text(problem);
     }
@@ -83,6 +93,14 @@ class Reader {
     std::string spelling;
     bool from_override = false;
   };
+
+  /// Levels of maps and lists; 0 for a scalar.
+  static int64_t depth(const Value& value) {
+    int64_t below = -1;
+    for (const Value& item : value.items) below = std::max(below, depth(item));
+    for (const auto& [key, entry] : value.entries) below = std::max(below, depth(entry));
+    return value.is_list() || value.is_map() ? std::max<int64_t>(below, 0) + 1 : 0;
+  }
 
   static std::string label(const Field& field, const Setting& setting) {
     if (setting.spelling == field.full_name()) return setting.spelling;

@@ -129,6 +129,17 @@ TEST(ReadConfig, AllProblemsAtOnce) {
   EXPECT_THROW(l.problems.throw_if_any(), ConfigError);
 }
 
+TEST(ReadConfig, OverridesNestNoDeeperThanFiles) {
+  Loaded l;
+  load(l, "",
+       {"train..seed=1", ".train.seed=1", "model.map." + std::string(40, '[') + "=1",
+        "model.map=" + std::string(31, '[') + "1" + std::string(31, ']')});
+  EXPECT_THAT(l.problems.all(),
+              AllOf(Contains(HasSubstr("override 'train..seed=1': an empty name between dots")),
+                    Contains(HasSubstr("override '.train.seed=1': an empty name between dots")),
+                    Contains(HasSubstr("nested deeper than 32 levels"))));
+}
+
 TEST(ReadConfig, TheSameFieldTwiceInAFileIsAnError) {
   Loaded l;
   load(l, "train: {steps: 3, iters: 4}\n");
