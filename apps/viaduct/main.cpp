@@ -22,6 +22,9 @@ void check_known(const std::string& name,
   std::vector<std::string> names;
   for (const auto& subcommand : subcommands) names.push_back(subcommand.app->get_name());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
+  for (const char* later : {"plan", "report", "schedule"}) {
+    VIADUCT_CHECK(viaduct::ConfigError, name != later, "viaduct {}: known, not built yet", name);
+  }
   const auto near = viaduct::nearest_name(name, names);
   viaduct::fail<viaduct::ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
                                       near ? "; did you mean " + *near + "?" : "");

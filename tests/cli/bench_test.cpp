@@ -1,29 +1,18 @@
 // `viaduct bench` on a tiny problem: the document has what scripts read.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "base/file.h"
-#include "support/temporary_folder.h"
+#include "support/command.h"
 
 namespace viaduct {
 namespace {
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
+using Result = test::CommandResult;
 
 Result bench(const std::string& arguments) {
-  test::TemporaryFolder folder;
-  const std::string path = folder.path().string();
-  const std::string line =
-      std::string(VIADUCT_BINARY) + " bench " + arguments + " >" + path + "/out 2>" + path + "/err";
-  const int status = std::system(line.c_str());
-  return {WEXITSTATUS(status), read_file(folder / "out"), read_file(folder / "err")};
+  return test::run_viaduct("bench " + arguments);
 }
 
 TEST(BenchCommand, AttentionMeasuresForwardAndBackward) {

@@ -1,7 +1,6 @@
 // `viaduct convert`: round trips bit by bit, and what is refused.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <cstring>
@@ -11,6 +10,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -20,18 +20,11 @@ using test::test_data;
 
 class ConvertCommand : public testing::Test {
  protected:
-  struct Result {
-    int status = -1;
-    std::string out, err;
-  };
+  using Result = test::CommandResult;
   Result run(const std::filesystem::path& from, const std::string& to,
              const std::string& arguments = "") {
-    const std::string path = folder_.path().string();
-    const std::string line = std::string(VIADUCT_BINARY) + " convert --from " + from.string() +
-                             " --to " + path + "/" + to + " " + arguments + " >" + path +
-                             "/out 2>" + path + "/err";
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+    return test::run_viaduct("convert --from " + from.string() + " --to " +
+                             (folder_ / to).string() + " " + arguments);
   }
   static std::filesystem::path golden(const std::string& name) {
     return test_data("golden") / name;

@@ -1,12 +1,12 @@
 // `viaduct data` as scripts use it.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -16,17 +16,8 @@ using nlohmann::json;
 
 class DataCommand : public testing::Test {
  protected:
-  struct Result {
-    int status = -1;
-    std::string out, err;
-  };
-  Result run(const std::string& arguments) {
-    const std::string path = folder_.path().string();
-    const std::string line = std::string(VIADUCT_BINARY) + " data " + arguments + " >" + path +
-                             "/out 2>" + path + "/err";
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
-  }
+  using Result = test::CommandResult;
+  Result run(const std::string& arguments) { return test::run_viaduct("data " + arguments); }
   std::string path(const char* name) const { return (folder_ / name).string(); }
   static std::string data(const std::string& name) { return test::test_data(name).string(); }
 

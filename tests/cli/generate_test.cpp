@@ -1,12 +1,12 @@
 // `viaduct generate` as scripts use it, on a model with random weights.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -17,28 +17,19 @@ using test::test_data;
 
 class GenerateCommand : public testing::Test {
  protected:
-  struct Result {
-    int status = -1;
-    std::string out, err;
-  };
+  using Result = test::CommandResult;
   void SetUp() override {
     for (const char* file : {"config.json", "model.safetensors"})
       std::filesystem::copy_file(test_data("golden/gpt2/model") / file, folder_ / file);
     const std::string path = folder_.path().string();
     write_file_atomically(folder_ / "text", "the cat and the hat and the rat");
-    ASSERT_EQ(
-        std::system((std::string(VIADUCT_BINARY) + " tokenizer train --vocab-size 262 --input " +
-                     path + "/text --output " + path + " >" + path + "/out")
-                        .c_str()),
-        0);
+    const Result trained = test::run_viaduct("tokenizer train --vocab-size 262 --input " + path +
+                                             "/text --output " + path);
+    ASSERT_EQ(trained.status, 0) << trained.err;
   }
   Result run(const std::string& arguments) {
-    const std::string path = folder_.path().string();
-    const std::string line = std::string(VIADUCT_BINARY) + " generate --model " + path +
-                             " dist.threads_per_rank=2 " + arguments + " >" + path + "/out 2>" +
-                             path + "/err";
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+    return test::run_viaduct("generate --model " + folder_.path().string() +
+                             " dist.threads_per_rank=2 " + arguments);
   }
 
   test::TemporaryFolder folder_;

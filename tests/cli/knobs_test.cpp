@@ -2,7 +2,6 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <fstream>
@@ -10,6 +9,7 @@
 #include <set>
 
 #include "base/file.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -17,18 +17,10 @@ namespace {
 
 using testing::HasSubstr;
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
+using Result = test::CommandResult;
 
 Result knobs(const std::string& arguments) {
-  test::TemporaryFolder folder;
-  const std::string path = folder.path().string();
-  const std::string line =
-      std::string(VIADUCT_BINARY) + " knobs " + arguments + " >" + path + "/out 2>" + path + "/err";
-  const int status = std::system(line.c_str());
-  return {WEXITSTATUS(status), read_file(folder / "out"), read_file(folder / "err")};
+  return test::run_viaduct("knobs " + arguments);
 }
 
 TEST(KnobsCommand, JsonHasEveryKnobInFull) {

@@ -1,13 +1,13 @@
 // `viaduct probe` against the reference's numbers, as scripts use it.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 
 #include "base/file.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
+#include "support/command.h"
 #include "support/golden.h"
 #include "support/temporary_folder.h"
 
@@ -19,19 +19,13 @@ using test::test_data;
 
 class ProbeCommand : public testing::Test {
  protected:
-  struct Result {
-    int status = -1;
-    std::string out, err;
-  };
+  using Result = test::CommandResult;
   Result run(const std::string& model, const std::filesystem::path& batch,
              const std::string& arguments = "") {
-    const std::string path = folder_.path().string();
-    const std::string line = std::string(VIADUCT_BINARY) + " probe --model " +
-                             (test_data("golden") / model).string() + " --batch " + batch.string() +
-                             " --out " + path + "/out.safetensors dist.threads_per_rank=2 " +
-                             arguments + " >" + path + "/out 2>" + path + "/err";
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+    return test::run_viaduct("probe --model " + (test_data("golden") / model).string() +
+                             " --batch " + batch.string() + " --out " +
+                             (folder_ / "out.safetensors").string() + " dist.threads_per_rank=2 " +
+                             arguments);
   }
   SafetensorsFile output() const { return SafetensorsFile(folder_ / "out.safetensors"); }
   static std::filesystem::path golden(const std::string& name) {
@@ -190,11 +184,10 @@ TEST_F(ProbeCommand, SaysWhatIsWrong) {
 }
 
 TEST_F(ProbeCommand, AFolderThatIsMissingIsSaidBeforeTheWork) {
-  const std::string line = std::string(VIADUCT_BINARY) + " probe --model x --batch y --out " +
-                           (folder_ / "no/out.safetensors").string() + " 2>" +
-                           (folder_ / "err").string();
-  EXPECT_EQ(WEXITSTATUS(std::system(line.c_str())), 1);
-  EXPECT_NE(read_file(folder_ / "err").find("there is no folder"), std::string::npos);
+  const Result result = test::run_viaduct("probe --model x --batch y --out " +
+                                          (folder_ / "no/out.safetensors").string());
+  EXPECT_EQ(result.status, 1);
+  EXPECT_NE(result.err.find("there is no folder"), std::string::npos);
 }
 
 }  // namespace

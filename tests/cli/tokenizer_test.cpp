@@ -1,12 +1,12 @@
 // `viaduct tokenizer` as scripts use it.
 
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -16,18 +16,10 @@ using nlohmann::json;
 
 class TokenizerCommand : public testing::Test {
  protected:
-  struct Result {
-    int status = -1;
-    std::string out, err;
-  };
+  using Result = test::CommandResult;
   /// Runs `viaduct tokenizer ARGUMENTS` with `input` on standard input.
   Result run(const std::string& arguments, std::string_view input = "") {
-    write_file_atomically(folder_ / "in", input);
-    const std::string path = folder_.path().string();
-    const std::string line = std::string(VIADUCT_BINARY) + " tokenizer " + arguments + " <" + path +
-                             "/in >" + path + "/out 2>" + path + "/err";
-    const int status = std::system(line.c_str());
-    return {WEXITSTATUS(status), read_file(folder_ / "out"), read_file(folder_ / "err")};
+    return test::run_viaduct("tokenizer " + arguments, input);
   }
   static std::string folder_of(const char* name) {
     return " --tokenizer " + test::test_data(std::filesystem::path("tokenizer") / name).string() +

@@ -10,6 +10,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_reader.h"
+#include "support/command.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
@@ -22,10 +23,7 @@ using testing::AllOf;
 using testing::HasSubstr;
 using testing::Not;
 
-struct Result {
-  int status = -1;
-  std::string out, err;
-};
+using Result = test::CommandResult;
 
 Result train(const Overrides& arguments, const Overrides& environment = {}) {
   RunProcess process(VIADUCT_BINARY, Overrides{"train"} + arguments, environment);
