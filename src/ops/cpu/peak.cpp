@@ -13,8 +13,8 @@ namespace viaduct {
 namespace {
 
 // A round hands each thread some pieces, so that one that wakes late does less instead of holding
-// up the rest.
-constexpr int kRounds = 8, kPiecesPerThread = 8;
+// up the rest; many rounds, since both threads of a young process may share a core for a while.
+constexpr int kRounds = 24, kPiecesPerThread = 8;
 constexpr double kPieceSeconds = 1.2e-3;
 
 double seconds_of(FunctionRef<void()> work) {
