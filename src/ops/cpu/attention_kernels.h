@@ -124,25 +124,12 @@ void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin
     heads[r] = static_cast<uint32_t>(head.first_head + rows.member(head, row));
   }
   const Words threshold = words(static_cast<uint32_t>(head.dropout_threshold));
-  const Words m0 = words(0xD2511F53u), m1 = words(0xCD9E8D57u);
   const Vec factor = set1(head.dropout_factor);
   for (int64_t r = 0; r < rows.padded; r += kLanes) {
     for (int64_t j = 0; j < count; ++j) {
       Words c0 = load_words(low + r), c1 = load_words(high + r), c3 = load_words(heads + r);
       Words c2 = words(static_cast<uint32_t>(begin + j));
-      uint32_t k0 = static_cast<uint32_t>(head.dropout_key);
-      uint32_t k1 = static_cast<uint32_t>(head.dropout_key >> 32);
-      for (int round = 0; round < 10; ++round) {
-        Words high0, low0, high1, low1;
-        multiply(c0, m0, high0, low0);
-        multiply(c2, m1, high1, low1);
-        c0 = exclusive_or(exclusive_or(high1, c1), words(k0));
-        c2 = exclusive_or(exclusive_or(high0, c3), words(k1));
-        c1 = low1;
-        c3 = low0;
-        k0 += 0x9E3779B9u;
-        k1 += 0xBB67AE85u;
-      }
+      philox_rounds(head.dropout_key, c0, c1, c2, c3);
       store(factors + j * kRows + r, keep(c0, threshold, factor));
     }
   }

@@ -76,19 +76,8 @@ inline Vec keep(Words bits, Words threshold, Vec factor) {
 }
 #endif
 
-/// The words of kLanes counters with equal low half and consecutive high halves `high` …: w[0] has
-/// the first kLanes words in order (word 0 to 3 of the first counter, …), w[1] the next, to w[3].
-inline void philox_words(uint64_t key, uint64_t low, uint64_t high, Words w[4]) {
-  // Lane 4b + j takes counter high + j · kLanes / 4 + b, so that interleaving within 128-bit parts
-  // puts the words in order.
-  uint32_t high_low[kLanes], high_high[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t counter = high + static_cast<uint64_t>(lane % 4 * (kLanes / 4) + lane / 4);
-    high_low[lane] = static_cast<uint32_t>(counter);
-    high_high[lane] = static_cast<uint32_t>(counter >> 32);
-  }
-  Words c0 = words(static_cast<uint32_t>(low)), c1 = words(static_cast<uint32_t>(low >> 32));
-  Words c2 = load_words(high_low), c3 = load_words(high_high);
+/// Philox4x32-10 of base/philox.h, one counter (c0 … c3) a lane, in place.
+inline void philox_rounds(uint64_t key, Words& c0, Words& c1, Words& c2, Words& c3) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   const Words m0 = words(0xD2511F53u), m1 = words(0xCD9E8D57u);
   for (int round = 0; round < 10; ++round) {
@@ -102,6 +91,22 @@ inline void philox_words(uint64_t key, uint64_t low, uint64_t high, Words w[4]) 
     k0 += 0x9E3779B9u;
     k1 += 0xBB67AE85u;
   }
+}
+
+/// The words of kLanes counters with equal low half and consecutive high halves `high` …: w[0] has
+/// the first kLanes words in order (word 0 to 3 of the first counter, …), w[1] the next, to w[3].
+inline void philox_words(uint64_t key, uint64_t low, uint64_t high, Words w[4]) {
+  // Lane 4b + j takes counter high + j · kLanes / 4 + b, so that interleaving within 128-bit parts
+  // puts the words in order.
+  uint32_t high_low[kLanes], high_high[kLanes];
+  for (int lane = 0; lane < kLanes; ++lane) {
+    const uint64_t counter = high + static_cast<uint64_t>(lane % 4 * (kLanes / 4) + lane / 4);
+    high_low[lane] = static_cast<uint32_t>(counter);
+    high_high[lane] = static_cast<uint32_t>(counter >> 32);
+  }
+  Words c0 = words(static_cast<uint32_t>(low)), c1 = words(static_cast<uint32_t>(low >> 32));
+  Words c2 = load_words(high_low), c3 = load_words(high_high);
+  philox_rounds(key, c0, c1, c2, c3);
   const Words a = pairs_low(c0, c1), b = pairs_low(c2, c3);
   const Words c = pairs_high(c0, c1), d = pairs_high(c2, c3);
   w[0] = halves_low(a, b);
