@@ -2,59 +2,54 @@
 
 #include <algorithm>
 #include <set>
+#include <type_traits>
 
 #include "base/error.h"
 
 namespace viaduct {
 namespace {
 
-/// Element (r, c) of a rank 1 or 2 tensor with its strides, read or written as double.
-double read_element(const Tensor& t, int64_t r, int64_t c) {
-  const int64_t at = r * t.stride(0) + (t.rank() > 1 ? c * t.stride(1) : 0);
-  double value = 0;
-  dispatch_floating(t.dtype(), [&](auto zero) {
-    value = static_cast<double>(static_cast<float>(t.data<decltype(zero)>()[at]));
-  });
-  if (t.dtype() == DType::f64) value = t.data<double>()[at];
-  return value;
+template <class T>
+double widen(T value) {
+  if constexpr (std::is_same_v<T, double>) return value;
+  return static_cast<float>(value);
 }
 
-void write_element(const Tensor& t, int64_t r, int64_t c, double value) {
-  const int64_t at = r * t.stride(0) + (t.rank() > 1 ? c * t.stride(1) : 0);
-  switch (t.dtype()) {
-    case DType::f64:
-      t.data<double>()[at] = value;
-      break;
-    case DType::f32:
-      t.data<float>()[at] = static_cast<float>(value);
-      break;
-    case DType::bf16:
-      t.data<bfloat16>()[at] = bfloat16(static_cast<float>(value));
-      break;
-    case DType::f16:
-      t.data<float16>()[at] = static_cast<float16>(value);
-      break;
-    default:
-      break;
-  }
+template <class T>
+T narrow(double value) {
+  if constexpr (std::is_same_v<T, double>) return value;
+  return static_cast<T>(static_cast<float>(value));
 }
 
-/// to[r, c] = factor · from[r, c], or from[c, r] where transposed; any floating dtypes, blocked so
-/// that neither side is read against the grain.
-void convert_matrix(ThreadPool& pool, const Tensor& from, const Tensor& to, bool transposed,
-                    double factor) {
-  constexpr int64_t kBlock = 64;
-  const int64_t rows = to.dim(0), columns = to.rank() > 1 ? to.dim(1) : 1;
+template <class From, class To>
+void convert_typed(ThreadPool& pool, const Tensor& from, const Tensor& to, double factor) {
+  constexpr int64_t kBlock = 64;  // neither side is read against the grain for long
+  const From* source = from.data<From>();
+  To* target = to.data<To>();
+  const int64_t rows = to.dim(0), columns = to.dim(1);
+  const int64_t from_row = from.stride(0), from_column = from.stride(1);
+  const int64_t to_row = to.stride(0), to_column = to.stride(1);
   pool.run((rows + kBlock - 1) / kBlock, [&](int64_t block, int) {
     for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
       for (int64_t r = block * kBlock; r < std::min(rows, (block + 1) * kBlock); ++r) {
         for (int64_t c = c0; c < std::min(columns, c0 + kBlock); ++c) {
-          write_element(
-              to, r, c,
-              factor * (transposed ? read_element(from, c, r) : read_element(from, r, c)));
+          target[r * to_row + c * to_column] =
+              narrow<To>(factor * widen(source[r * from_row + c * from_column]));
         }
       }
     }
+  });
+}
+
+/// to[r, c] = factor · from[r, c], or from[c, r] where transposed; rank 1 or 2, any strides, any
+/// floating dtypes, on the host.
+void convert_matrix(ThreadPool& pool, Tensor from, Tensor to, bool transposed, double factor) {
+  if (transposed) from = from.transposed(0, 1);
+  if (to.rank() == 1) from = from.view({from.dim(0), 1}), to = to.view({to.dim(0), 1});
+  dispatch_floating(from.dtype(), [&](auto source) {
+    dispatch_floating(to.dtype(), [&](auto target) {
+      convert_typed<decltype(source), decltype(target)>(pool, from, to, factor);
+    });
   });
 }
 

@@ -18,7 +18,7 @@ class SavedStore {
   explicit SavedStore(bool keeps = true) : keeps_(keeps) {}
 
   bool keeps() const { return keeps_; }
-  /// Stores `value` under (owner, name). The unit is the one that runs (`run_unit`).
+  /// Stores `value` under (owner, name). The unit is the one that a `UnitScope` names.
   void keep(const void* owner, std::string_view name, const Tensor& value);
   /// The value; ShapeError if it is not there (a layer read what its forward did not keep).
   const Tensor& get(const void* owner, std::string_view name) const;
@@ -42,7 +42,8 @@ class SavedStore {
   bool keeps_;
 };
 
-/// Names the unit of everything kept while it lives.
+/// Names the unit of everything kept while it lives, in a knob's words (`core_attn`, `layernorm`,
+/// `mlp`, …).
 class UnitScope {
  public:
   UnitScope(SavedStore& store, std::string_view unit)
@@ -57,12 +58,5 @@ class UnitScope {
   SavedStore& store_;
   std::string outer_;
 };
-
-/// Runs `forward` as a unit with a knob's name (`core_attn`, `layernorm`, `mlp`, …).
-template <class F>
-auto run_unit(SavedStore& saved, std::string_view unit, F&& forward) {
-  UnitScope scope(saved, unit);
-  return forward();
-}
 
 }  // namespace viaduct
