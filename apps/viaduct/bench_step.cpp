@@ -71,11 +71,11 @@ Measured measure(const RunSetup& setup, const Options& options) {
     inputs.learning_rate = config.optimizer.lr;
     engine.begin_step(inputs);
     double scored = 0;
-    for (int64_t i = 0; i < data.micro_batches(); ++i) {
-      const HostBatch batch = data.train(step * config.train.global_batch_size, i);
+    engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
+      HostBatch batch = data.train(step * config.train.global_batch_size, i);
       scored += batch.scored_weight();
-      engine.run_micro_batch(batch);
-    }
+      return batch;
+    });
     engine.finish_step(scored);
     if (counted) m.seconds.push_back(now() - begin);
   }

@@ -1,32 +1,145 @@
 #pragma once
-// `Communicator`: collectives over a group of ranks. The group of one rank (the self communicator)
-// is the only backend so far; layers call collectives without asking for the size, so that a layer
-// of degree 1 is the same layer.
+// `Communicator`: collectives and messages over a group of ranks. All of them are asynchronous:
+// they return a handle, and the tensors belong to the operation until the handle is waited for.
+// Layers call collectives without asking for the size: in a group of one rank nothing moves, so a
+// layer of degree 1 is the same layer.
+//
+// What a network would have to move is counted in the record of the rank's device, whatever the
+// backend. Sums go element by element in rank order, in FP32 (FP64 for FP64), rounded once.
 
+#include <cstdint>
 #include <memory>
+#include <string>
+#include <vector>
 
+#include "device/device.h"
 #include "tensor/tensor.h"
 
 namespace viaduct {
 
-enum class ReduceOp { sum, max };
+enum class ReduceOp { sum, average, max };
+
+/// Channels of messages between a pair of ranks; each is first in, first out.
+enum class Flow { activations, gradients };
+
+enum class Collective {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  all_to_all,
+  broadcast,
+  send,
+  receive,
+  barrier,
+};
+std::string_view collective_name(Collective collective);
+
+/// What a backend is asked to do; checked already.
+struct CommRequest {
+  Collective collective = Collective::barrier;
+  Tensor in, out;  // contiguous; equal for operations in place
+  ReduceOp op = ReduceOp::sum;
+  std::vector<int64_t> send_rows, receive_rows;  // all_to_all: rows of dim 0 for and from each rank
+  int peer = -1;                                 // root of broadcast, other end of a message
+  Flow flow = Flow::activations;
+};
+
+/// An operation that a backend has under way. Used by the rank's host thread alone.
+class CommOperation {
+ public:
+  virtual ~CommOperation();
+  /// True once the result is here and no other rank reads the input. Never blocks. CommError as
+  /// `wait`.
+  virtual bool ready() = 0;
+  /// Blocks until `ready`. CommError that names operation, group, bytes and the ranks that did not
+  /// come after the timeout, or the first cause where a rank failed.
+  virtual void wait() = 0;
+  /// Seconds in which data moved, for the metrics; 0 where unknown.
+  virtual double busy_seconds() const { return 0; }
+};
+
+/// What the caller holds of an operation. Default constructed: nothing under way.
+class CommHandle {
+ public:
+  CommHandle() = default;
+  CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record_index);
+
+  bool pending() const { return operation_ != nullptr; }
+  bool ready() { return operation_ == nullptr || operation_->ready(); }
+  /// Returns when the operation is complete on this rank; waiting twice is allowed.
+  void wait();
+
+ private:
+  std::unique_ptr<CommOperation> operation_;
+  Device* device_ = nullptr;
+  int64_t record_index_ = -1;
+};
 
 class Communicator {
  public:
+  explicit Communicator(std::string name) : name_(std::move(name)) {}
   virtual ~Communicator();
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  /// What messages and records call the group: "world", "tp", "dp.inner" …
+  const std::string& name() const { return name_; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
 
+  // Tensors are contiguous (ShapeError otherwise), equal in dtype and shape on all ranks but for
+  // all_to_all. Payloads: any dtype where nothing is summed; f32, bf16, f16, f64 and i64 where it
+  // is. All ranks of a group call the same collectives in the same order.
+
   /// In place over all ranks of the group.
-  virtual void all_reduce(const Tensor& tensor, ReduceOp op) = 0;
-  /// `out` = the ranks' `in` one after the other along dim 0; `out` may be the same storage as `in`
-  /// in a group of one.
-  virtual void all_gather(const Tensor& in, const Tensor& out) = 0;
-  /// `out` = this rank's run along dim 0 of the sum of the ranks' `in`.
-  virtual void reduce_scatter(const Tensor& in, const Tensor& out) = 0;
+  CommHandle all_reduce(const Tensor& tensor, ReduceOp op);
+  /// `out` = the ranks' `in` one after the other along dim 0. `in` may be this rank's run of `out`.
+  CommHandle all_gather(const Tensor& in, const Tensor& out);
+  /// `out` = this rank's run along dim 0 of the reduction of the ranks' `in`; may be that run of
+  /// `in`.
+  CommHandle reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op = ReduceOp::sum);
+  /// Rows of dim 0: send_rows[r] of `in` go to rank r, receive_rows[r] of `out` come from it, in
+  /// rank order.
+  CommHandle all_to_all(const Tensor& in, const Tensor& out, std::vector<int64_t> send_rows,
+                        std::vector<int64_t> receive_rows);
+  CommHandle broadcast(const Tensor& tensor, int root);
+  CommHandle send(const Tensor& tensor, int to, Flow flow);
+  CommHandle receive(const Tensor& tensor, int from, Flow flow);
+  void barrier();
+
+  /// The communicator of a part of the group: `members` are ranks of this one, ascending, with this
+  /// rank among them. Exactly the members call it, all in the same order of splits. A group of one
+  /// is the self communicator.
+  std::shared_ptr<Communicator> split(const std::vector<int>& members, std::string name);
+
+  /// Operations of this communicator and of later splits are recorded on `device` (not owned).
+  void record_on(Device* device) { device_ = device; }
+  Device* device() const { return device_; }
+
+  /// This rank failed: all others of the run leave their operations with CommError and `cause`.
+  virtual void abort(std::string_view cause) = 0;
+
+ protected:
+  virtual std::unique_ptr<CommOperation> start(const CommRequest& request) = 0;
+  virtual std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
+                                                      std::string name) = 0;
+
+ private:
+  CommHandle launch(const CommRequest& request);
+
+  std::string name_;
+  Device* device_ = nullptr;
 };
 
+/// Bytes that one rank hands to a network for `request` in a group of `size`: all-reduce
+/// 2 (n − 1) / n, all-gather and reduce-scatter (n − 1) / n of the whole, all-to-all what goes to
+/// others.
+int64_t wire_bytes(const CommRequest& request, int rank, int size);
+
 /// The group of one rank: nothing moves.
-std::unique_ptr<Communicator> make_self_communicator();
+std::shared_ptr<Communicator> make_self_communicator(std::string name = "self");
+/// Rank `rank` of a group of `size` that is only thought of: operations are recorded and return at
+/// once (sim).
+std::shared_ptr<Communicator> make_sim_communicator(int rank, int size, std::string name);
 
 }  // namespace viaduct

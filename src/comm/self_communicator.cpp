@@ -6,34 +6,35 @@
 namespace viaduct {
 namespace {
 
+class Complete final : public CommOperation {
+ public:
+  bool ready() override { return true; }
+  void wait() override {}
+};
+
 class SelfCommunicator final : public Communicator {
  public:
+  using Communicator::Communicator;
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void all_reduce(const Tensor&, ReduceOp) override {}
-  void all_gather(const Tensor& in, const Tensor& out) override { copy("all_gather", in, out); }
-  void reduce_scatter(const Tensor& in, const Tensor& out) override {
-    copy("reduce_scatter", in, out);
-  }
+  void abort(std::string_view) override {}
 
  private:
-  static void copy(const char* operation, const Tensor& in, const Tensor& out) {
-    VIADUCT_CHECK(CommError,
-                  in.dtype() == out.dtype() && in.shape() == out.shape() && in.is_contiguous() &&
-                      out.is_contiguous(),
-                  "{} over 1 rank: expected equal contiguous tensors, got {} and {}", operation,
-                  describe(in), describe(out));
-    if (in.raw() != out.raw() && in.raw() != nullptr)
-      std::memmove(out.raw(), in.raw(), static_cast<size_t>(in.bytes()));
+  std::unique_ptr<CommOperation> start(const CommRequest& r) override {
+    const bool moves = r.in.defined() && r.out.defined() && r.in.raw() != nullptr;
+    if (moves && r.in.raw() != r.out.raw())
+      std::memmove(r.out.raw(), r.in.raw(), static_cast<size_t>(r.in.bytes()));
+    return std::make_unique<Complete>();
+  }
+  std::shared_ptr<Communicator> split_members(const std::vector<int>&, std::string name) override {
+    return make_self_communicator(std::move(name));
   }
 };
 
 }  // namespace
 
-Communicator::~Communicator() = default;
-
-std::unique_ptr<Communicator> make_self_communicator() {
-  return std::make_unique<SelfCommunicator>();
+std::shared_ptr<Communicator> make_self_communicator(std::string name) {
+  return std::make_shared<SelfCommunicator>(std::move(name));
 }
 
 }  // namespace viaduct

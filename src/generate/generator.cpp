@@ -27,7 +27,7 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       ops_(ops),
       recipe_(recipe),
       capacity_(capacity),
-      self_(make_self_communicator()),
+      groups_(self_groups()),
       model_(build_model(device, config, recipe_, capacity)),
       store_(std::make_unique<ParameterStore>(device, recipe_, model_->parameters(), false)) {
   restart();
@@ -71,14 +71,14 @@ std::vector<float> Generator::feed(std::span<const int32_t> ids) {
   const Batch batch = batch_of(ids);
   RankContext context{.ops = {device_, ops_},
                       .weights = *store_,
-                      .tensor_parallel = *self_,
+                      .groups = groups_,
                       .precision = recipe_,
                       .cache = cache_.get()};
   SavedStore nothing(false);
-  const Tensor stream = model_->hidden(context, batch, nothing);
+  const Tensor stream = model_->hidden(context, 0, batch, {}, nothing).get(kHidden);
   cache_->advance(batch.tokens());
 
-  const HeadSegment& head = model_->head();
+  const HeadSegment& head = *model_->head();
   const Tensor last = stream.slice(0, batch.tokens() - 1, 1);
   const Tensor logits = head.logits(context, head.final_norm(context, last));
   const Tensor host = host_tensor(logits.dtype(), logits.shape());

@@ -46,7 +46,7 @@ class Generator {
   const OpTable& ops_;
   PrecisionRecipe recipe_;
   int64_t capacity_;
-  std::unique_ptr<Communicator> self_;
+  ParallelGroups groups_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<KeyValueCache> cache_;

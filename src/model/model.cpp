@@ -5,53 +5,93 @@
 #include "base/error.h"
 
 namespace viaduct {
+namespace {
 
-Model::Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary, std::vector<Layer> layers,
-             HeadSegment* head)
-    : config_(std::move(config)),
-      rotary_(std::move(rotary)),
-      layers_(std::move(layers)),
-      head_(head) {}
+void append_new(std::vector<const Parameter*>& list, const std::vector<const Parameter*>& more) {
+  for (const Parameter* parameter : more) {
+    if (std::find(list.begin(), list.end(), parameter) == list.end()) list.push_back(parameter);
+  }
+}
 
-std::vector<const Parameter*> Model::parameters() const {
+void check_all_read(const SavedStore& saved) {
+  VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
+                saved.entries());
+}
+
+/// Calls f with the segments of a chunk, last first.
+template <class F>
+void for_each_backwards(const ModelChunk& chunk, F&& f) {
+  for (auto layer = chunk.layers.rbegin(); layer != chunk.layers.rend(); ++layer) {
+    for (auto segment = layer->segments.rbegin(); segment != layer->segments.rend(); ++segment)
+      f(**segment);
+  }
+}
+
+}  // namespace
+
+std::vector<const Parameter*> ModelChunk::parameters() const {
   std::vector<const Parameter*> list;
-  for (const Layer& layer : layers_) {
-    for (const auto& segment : layer.segments) {
-      for (const Parameter* parameter : segment->parameters()) {
-        if (std::find(list.begin(), list.end(), parameter) == list.end()) list.push_back(parameter);
-      }
-    }
+  for (const Layer& layer : layers) {
+    for (const auto& segment : layer.segments) append_new(list, segment->parameters());
   }
   return list;
 }
 
-Tensor Model::hidden(RankContext& context, const Batch& batch, SavedStore& saved,
-                     const Observer& observer) const {
-  TensorSet set;
-  for (size_t i = 0; i + 1 < layers_.size(); ++i) {
-    for (const auto& segment : layers_[i].segments)
-      set = segment->forward(context, batch, set, saved);
-    if (observer) observer(i == 0 ? "embed" : "layer" + std::to_string(i - 1), set.get(kHidden));
-  }
-  return set.get(kHidden);
+Model::Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary,
+             std::vector<ModelChunk> chunks)
+    : config_(std::move(config)), rotary_(std::move(rotary)), chunks_(std::move(chunks)) {}
+
+std::vector<const Parameter*> Model::parameters() const {
+  std::vector<const Parameter*> list;
+  for (const ModelChunk& chunk : chunks_) append_new(list, chunk.parameters());
+  return list;
 }
 
-void Model::forward(RankContext& context, const Batch& batch, SavedStore& saved,
-                    const Observer& observer) const {
-  head_->forward(context, batch, TensorSet(kHidden, hidden(context, batch, saved, observer)),
-                 saved);
+TensorSet Model::hidden(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
+                        SavedStore& saved, const Observer& observer) const {
+  const ModelChunk& held = chunks_[chunk];
+  TensorSet set = in;
+  int64_t block = held.holds.first_block;
+  for (const Layer& layer : held.layers) {
+    if (held.head != nullptr && &layer == &held.layers.back()) break;
+    for (const auto& segment : layer.segments) set = segment->forward(context, batch, set, saved);
+    const bool embedding = held.holds.embedding && &layer == &held.layers.front();
+    if (observer) observer(embedding ? "embed" : "layer" + std::to_string(block), set.get(kHidden));
+    if (!embedding) ++block;
+  }
+  return set;
 }
 
-void Model::backward(RankContext& context, const Batch& batch, SavedStore& saved) const {
-  TensorSet gradient;
-  for (auto layer = layers_.rbegin(); layer != layers_.rend(); ++layer) {
-    for (auto segment = layer->segments.rbegin(); segment != layer->segments.rend(); ++segment) {
-      gradient = (*segment)->backward_input(context, batch, gradient, saved);
-      (*segment)->backward_weight(context, batch, saved);
-    }
-  }
-  VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
-                saved.entries());
+TensorSet Model::forward(RankContext& context, size_t chunk, const Batch& batch,
+                         const TensorSet& in, SavedStore& saved, const Observer& observer) const {
+  const TensorSet out = hidden(context, chunk, batch, in, saved, observer);
+  HeadSegment* head = chunks_[chunk].head;
+  return head != nullptr ? head->forward(context, batch, out, saved) : out;
+}
+
+TensorSet Model::backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
+                          SavedStore& saved) const {
+  for_each_backwards(chunks_[chunk], [&](Segment& segment) {
+    d_out = segment.backward_input(context, batch, d_out, saved);
+    segment.backward_weight(context, batch, saved);
+  });
+  check_all_read(saved);
+  return d_out;
+}
+
+TensorSet Model::backward_input(RankContext& context, size_t chunk, const Batch& batch,
+                                TensorSet d_out, SavedStore& saved) const {
+  for_each_backwards(chunks_[chunk], [&](Segment& segment) {
+    d_out = segment.backward_input(context, batch, d_out, saved);
+  });
+  return d_out;
+}
+
+void Model::backward_weight(RankContext& context, size_t chunk, const Batch& batch,
+                            SavedStore& saved) const {
+  for_each_backwards(chunks_[chunk],
+                     [&](Segment& segment) { segment.backward_weight(context, batch, saved); });
+  check_all_read(saved);
 }
 
 }  // namespace viaduct

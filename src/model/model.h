@@ -1,51 +1,73 @@
 #pragma once
-// A model on one rank: its layers (each a list of segments), their parameters, and the walk through
-// them.
+// The part of a model that a rank holds: chunks of layers (each layer a list of segments), their
+// parameters, and the walk through a chunk.
 
 #include <functional>
 #include <memory>
 #include <vector>
 
 #include "model/family.h"
+#include "model/model_place.h"
 #include "nn/head.h"
 #include "nn/segment.h"
 
 namespace viaduct {
+
+/// Consecutive layers of the model: what a pipeline schedule's action runs.
+struct ModelChunk {
+  ChunkLayers holds;
+  std::vector<Layer> layers;
+  HeadSegment* head = nullptr;  // the last layer's segment, where the chunk has it
+
+  /// Every parameter once, in order of first use in the forward.
+  std::vector<const Parameter*> parameters() const;
+};
 
 class Model {
  public:
   /// Called with "embed", "layer0", … and the residual stream [T, H] that leaves it.
   using Observer = std::function<void(const std::string& name, const Tensor& hidden)>;
 
-  Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary, std::vector<Layer> layers,
-        HeadSegment* head);
+  Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary, std::vector<ModelChunk> chunks);
 
   const ModelConfig& config() const { return config_; }
-  const std::vector<Layer>& layers() const { return layers_; }
-  const HeadSegment& head() const { return *head_; }
-  /// Every parameter once, in order of first use in the forward.
+  const std::vector<ModelChunk>& chunks() const { return chunks_; }
+  /// The head if this rank holds it, else null.
+  const HeadSegment* head() const { return chunks_.back().head; }
+  /// Every parameter of all chunks once, in order of first use in the forward.
   std::vector<const Parameter*> parameters() const;
 
-  /// The whole forward of a micro-batch; adds its losses to context.loss_state.
-  void forward(RankContext& context, const Batch& batch, SavedStore& saved,
-               const Observer& observer = {}) const;
-  /// The backward of what `forward` kept; gradients go to context.gradients.
-  void backward(RankContext& context, const Batch& batch, SavedStore& saved) const;
-  /// The residual stream [T, H] behind the last block, without loss (generation, logits of
-  /// `probe`).
-  Tensor hidden(RankContext& context, const Batch& batch, SavedStore& saved,
-                const Observer& observer = {}) const;
+  /// The forward of a micro-batch through a chunk. `in` is empty where the chunk begins with the
+  /// embedding; the result is empty where it ends with the head, which adds the micro-batch's
+  /// losses to context.loss_state.
+  TensorSet forward(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved, const Observer& observer = {}) const;
+  /// The forward through a chunk's layers without the head, to the residual stream (generation,
+  /// logits of `probe`).
+  TensorSet hidden(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
+                   SavedStore& saved, const Observer& observer = {}) const;
+
+  /// The backward of what `forward` kept, weight gradients at once: `d_out` is the gradient of what
+  /// the forward returned, the result that of its input. ShapeError if something kept was not read.
+  TensorSet backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
+                     SavedStore& saved) const;
+  /// The same in two steps, so that weight gradients may come later.
+  TensorSet backward_input(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
+                           SavedStore& saved) const;
+  void backward_weight(RankContext& context, size_t chunk, const Batch& batch,
+                       SavedStore& saved) const;
 
  private:
   ModelConfig config_;
   std::unique_ptr<RotaryTable> rotary_;  // segments point to it
-  std::vector<Layer> layers_;
-  HeadSegment* head_;
+  std::vector<ModelChunk> chunks_;
 };
 
-/// Builds the model for sequences of up to `positions` tokens (ConfigError if the model does not
-/// allow them). Weights live elsewhere (sharding); this makes structure alone.
+/// Builds the part of the model that `place` names, for sequences of up to `positions` tokens
+/// (ConfigError if the model does not allow them). Weights live elsewhere (sharding); this makes
+/// structure alone.
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
-                                   const PrecisionRecipe& recipe, int64_t positions);
+                                   const PrecisionRecipe& recipe, int64_t positions,
+                                   const ModelPlace& place = {});
 
 }  // namespace viaduct

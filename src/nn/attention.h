@@ -4,23 +4,14 @@
 
 #include <optional>
 
+#include "nn/core_attention.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
 #include "nn/rotary_table.h"
 #include "nn/segment.h"
-#include "ops/attention.h"
 
 namespace viaduct {
-
-struct AttentionSpec {
-  int64_t layer = 0;  // global number
-  int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  double scale = 1;
-  double softcap = 0;
-  int64_t window = 0;  // 0: unlimited
-  double dropout = 0;
-};
 
 /// The layers that an attention segment is composed of. The QKV weight has rows [heads · D |
 /// kv_heads · D | kv_heads · D].
@@ -48,20 +39,10 @@ class AttentionSegment final : public Segment {
 
  private:
   /// The three runs of columns of [T, (N + 2K) D] as [T, heads, D].
-  struct Heads {
-    Tensor q, k, v;
-  };
-  Heads split(const Tensor& qkv) const;
-  AttentionProblem problem(const RankContext& context, const Batch& batch) const;
-  Tensor core_attention(RankContext& context, const Batch& batch, const Heads& heads,
-                        SavedStore& saved) const;
-  /// dq, dk, dv in the statistic format, before rotary.
-  Heads core_attention_backward(RankContext& context, const Batch& batch, const Tensor& d_out,
-                                SavedStore& saved) const;
+  AttentionHeads split(const Tensor& qkv) const;
 
-  AttentionSpec spec_;
+  CoreAttention core_;
   AttentionParts parts_;
-  uint64_t dropout_hash_;
 };
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
-// The immutable record of a micro-batch, cut to this rank: rows flattened one after the other, T
-// tokens. Made by `train` (and `probe`, `generate`); layers only read it.
+// The immutable record of a micro-batch, cut to this rank's context: rows flattened one after the
+// other, T tokens. Made by `train` (and `probe`, `generate`); layers only read it.
 
 #include "tensor/tensor.h"
 
@@ -15,7 +15,15 @@ struct Batch {
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
 
+  /// The run of tokens whose rows of the residual stream are here: all, or under sequence parallel
+  /// this tensor rank's part of them.
+  int64_t stream_begin = 0, stream_tokens = 0;
+
   int64_t tokens() const { return ids.dim(0); }
+  /// The rows of a per-token tensor [T, …] that belong to the stream here.
+  Tensor stream_rows(const Tensor& per_token) const {
+    return per_token.slice(0, stream_begin, stream_tokens);
+  }
 };
 
 }  // namespace viaduct

@@ -6,7 +6,7 @@
 #include <cstdint>
 
 #include "base/philox.h"
-#include "comm/communicator.h"
+#include "comm/parallel_groups.h"
 #include "nn/access.h"
 #include "ops/dispatch.h"
 #include "precision/recipe.h"
@@ -19,8 +19,10 @@ struct RankContext {
   OpContext ops;
   WeightAccess& weights;
   GradientAccess* gradients = nullptr;  // null where there is no backward
-  Communicator& tensor_parallel;
+  const ParallelGroups& groups;
   const PrecisionRecipe& precision;
+  /// The residual stream, norms and dropout hold this tensor rank's run of tokens alone.
+  bool sequence_parallel = false;
   uint64_t seed = 0;
   bool training = false;           // dropout is on
   Tensor scalars;                  // the StepScalars block, f64 [kStepScalars]

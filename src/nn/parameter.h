@@ -7,22 +7,22 @@
 #include <string>
 #include <vector>
 
-#include "comm/mesh.h"
 #include "tensor/box.h"
 
 namespace viaduct {
 
-/// How a parameter relates to its copies along an axis of the mesh.
-enum class Placement {
-  sharded,             // each rank holds another box
-  replicated_equal,    // the same values, and each rank computes the same gradient
-  replicated_partial,  // the same values, each rank computes a part of the gradient: sum over the
-                       // axis
+/// Which ranks of the tensor axis hold the same box of a part.
+enum class Replicas {
+  none,   // each rank another box
+  tp_kv,  // those that share key-value heads (fewer heads than ranks)
+  tp,     // all
 };
 
-struct AxisPlacement {
-  Axis axis;
-  Placement placement;
+/// What the gradients that the replicas of a part compute are to each other. Over data-parallel and
+/// context ranks a dense parameter's gradient is always partial.
+enum class ReplicaGradient {
+  equal,    // each computes the whole gradient
+  partial,  // each computes a part of it: summed over the replicas after the backward
 };
 
 /// Where a box of a logical tensor lies in the storage: rows [storage_row, storage_row + rows of
@@ -33,6 +33,11 @@ struct Part {
   Box box;                  // in coordinates of the logical tensor
   bool transposed = false;  // the logical tensor is [in, out], the storage [out, in]
   int64_t storage_row = 0;
+  Replicas replicas = Replicas::none;
+  ReplicaGradient replica_gradient = ReplicaGradient::equal;
+  /// This rank's copy is the one of its replicas (and of other stages that hold it) that counts in
+  /// norms and is saved.
+  bool owned = true;
 
   /// Rows of the storage that the part takes.
   int64_t rows() const { return box.size.rank() == 0 ? 1 : box.size[transposed ? 1 : 0]; }
@@ -52,9 +57,9 @@ struct Initialization {
 struct Parameter {
   std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"
   Shape shape;       // of the storage here, [rows] or [rows, columns]
-  std::vector<Part> parts;
-  std::vector<AxisPlacement>
-      placements;  // axes not named: sharded by nothing, gradient partial over data ranks
+  std::vector<Part> parts;  // rows of the storage in no part are padding: always 0
+  /// Pipeline stages that hold this parameter too (a tied head): gradients are summed over them.
+  std::vector<int> holders;
   Initialization init;
   bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
   bool weight_gradient =

@@ -13,7 +13,7 @@ Cost& Cost::operator+=(const Cost& other) {
 }
 
 void StepRecord::op(OpEntryRecord entry) {
-  ++position_;
+  entry.at = position_++;
   ops_.push_back(std::move(entry));
 }
 
@@ -31,6 +31,22 @@ void StepRecord::release(int64_t id) {
 
 void StepRecord::host_read(std::string reason) {
   host_reads_.push_back({std::move(reason), position_++});
+}
+
+int64_t StepRecord::launch(CollectiveRecord entry) {
+  entry.launched_at = position_++;
+  collectives_.push_back(std::move(entry));
+  return static_cast<int64_t>(collectives_.size()) - 1;
+}
+
+void StepRecord::complete(int64_t index, double wait_begin_seconds, double complete_seconds,
+                          double busy_seconds) {
+  if (index >= static_cast<int64_t>(collectives_.size())) return;  // launched before this record
+  CollectiveRecord& entry = collectives_[static_cast<size_t>(index)];
+  entry.completed_at = position_++;
+  entry.wait_begin_seconds = wait_begin_seconds;
+  entry.complete_seconds = complete_seconds;
+  entry.busy_seconds = busy_seconds;
 }
 
 Cost StepRecord::total_cost() const {

@@ -37,7 +37,8 @@ struct OpEntryRecord {
   int launches = 1;
   Cost cost;
   int64_t workspace_bytes = 0;
-  double begin_seconds = 0, end_seconds = 0;  // wall clock since the record began; 0 on sim
+  double begin_seconds = 0, end_seconds = 0;  // wall clock of this process; equal on sim
+  int64_t at = 0;  // position in the sequence of all events of the record
 };
 
 /// One allocation; times are positions in the sequence of all events of the record.
@@ -47,6 +48,23 @@ struct AllocationRecord {
   std::string tag;
   int64_t allocated_at = 0;
   int64_t released_at = -1;  // −1: still held when the record ended
+};
+
+/// A collective or message of this rank; positions are in the sequence of all events of the record,
+/// so that what ran between launch and completion can be read off.
+struct CollectiveRecord {
+  std::string operation;   // "all_reduce", "send", …
+  std::string group;       // "tp", "dp.inner", …
+  int ranks = 1;           // of the group
+  int64_t bytes = 0;       // of the larger operand
+  int64_t wire_bytes = 0;  // that this rank hands to a network
+  int peer = -1;           // of messages: rank in the group
+  int64_t launched_at = 0;
+  int64_t completed_at = -1;      // when the host waited for it; −1: not in this record
+  double launch_seconds = 0;      // wall clock of this process
+  double wait_begin_seconds = 0;  // when the host began to wait for it
+  double complete_seconds = 0;    // when it had waited: the difference is exposed
+  double busy_seconds = 0;        // in which data moved, where the backend knows
 };
 
 /// A value that went from device to host, with the reason that the code gave.
@@ -62,10 +80,17 @@ class StepRecord {
   void allocate(int64_t id, int64_t bytes, std::string tag);
   void release(int64_t id);
   void host_read(std::string reason);
+  /// A collective begins; returns its index. `complete` says that the host has waited for it.
+  int64_t launch(CollectiveRecord entry);
+  void complete(int64_t index, double wait_begin_seconds, double complete_seconds,
+                double busy_seconds);
 
   const std::vector<OpEntryRecord>& ops() const { return ops_; }
   const std::vector<AllocationRecord>& allocations() const { return allocations_; }
   const std::vector<HostReadRecord>& host_reads() const { return host_reads_; }
+  const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
+  /// Position of the next event.
+  int64_t position() const { return position_; }
   Cost total_cost() const;
 
   /// The largest number of bytes held at once, and what each tag held at that moment.
@@ -81,6 +106,7 @@ class StepRecord {
   std::vector<AllocationRecord> allocations_;
   std::map<int64_t, size_t> open_;  // id → index into allocations_
   std::vector<HostReadRecord> host_reads_;
+  std::vector<CollectiveRecord> collectives_;
 };
 
 }  // namespace viaduct

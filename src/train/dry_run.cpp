@@ -41,10 +41,9 @@ DryRun dry_run(const RunSetup& setup) {
     const size_t first_op = record.ops().size();
     const int64_t length = config.model.seq_length.value();
     engine.begin_step({});
-    for (int64_t done = 0; done < config.train.global_batch_size;
-         done += config.train.micro_batch_size) {
-      engine.run_micro_batch(blank_batch(config.train.micro_batch_size, length));
-    }
+    engine.run_micro_batches(
+        config.train.global_batch_size / config.train.micro_batch_size,
+        [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
     engine.finish_step(1);
     for (size_t i = first_op; i < record.ops().size(); ++i) {
       result.cost += record.ops()[i].cost;

@@ -24,8 +24,8 @@ class PhaseTimer {
 }  // namespace
 
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
-               EngineSettings settings)
-    : device_(device), ops_(ops), settings_(std::move(settings)), self_(make_self_communicator()) {
+               EngineSettings settings, ParallelGroups groups)
+    : device_(device), ops_(ops), settings_(std::move(settings)), groups_(std::move(groups)) {
   OpContext context{device_, ops_};
   model_ = build_model(device_, config, settings_.precision, settings_.positions);
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->parameters(),
@@ -44,7 +44,7 @@ RankContext Engine::context(bool training, bool gradients) {
   return RankContext{.ops = {device_, ops_},
                      .weights = *store_,
                      .gradients = gradients ? store_.get() : nullptr,
-                     .tensor_parallel = *self_,
+                     .groups = groups_,
                      .precision = settings_.precision,
                      .seed = settings_.seed,
                      .training = training,
@@ -82,16 +82,21 @@ void Engine::begin_step(const StepInputs& inputs) {
   store_->begin_step(context);
 }
 
+void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                               bool dropout) {
+  for (int64_t i = 0; i < count; ++i) run_micro_batch(batch_at(i), dropout);
+}
+
 void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
   const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
   RankContext rank = context(dropout, true);
   SavedStore saved;
   {
     const PhaseTimer timer(phases_.forward);
-    model_->forward(rank, batch, saved);
+    model_->forward(rank, 0, batch, {}, saved);
   }
   const PhaseTimer timer(phases_.backward);
-  model_->backward(rank, batch, saved);
+  model_->backward(rank, 0, batch, {}, saved);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
@@ -117,7 +122,7 @@ double Engine::evaluate(const HostBatch& host) {
   RankContext rank = context(false, false);
   fill(rank.ops, {loss_state_, 0});
   SavedStore nothing(false);
-  model_->forward(rank, batch, nothing);
+  model_->forward(rank, 0, batch, {}, nothing);
   sum_value(rank.ops, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   return read_scalar(StepScalar::loss_sum, "validation loss");
 }

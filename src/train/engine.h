@@ -6,7 +6,8 @@
 #include <memory>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "base/function_ref.h"
+#include "comm/parallel_groups.h"
 #include "model/model.h"
 #include "ops/table.h"
 #include "optim/adamw.h"
@@ -45,8 +46,10 @@ struct PhaseSeconds {
 class Engine {
  public:
   /// Builds the model on `device` with the ops of `ops` (both outlive the engine). Weights are
-  /// uninitialised.
-  Engine(Device& device, const OpTable& ops, const ModelConfig& config, EngineSettings settings);
+  /// uninitialised. `groups`: this rank's communicators; all ranks of a run build their engines
+  /// alike.
+  Engine(Device& device, const OpTable& ops, const ModelConfig& config, EngineSettings settings,
+         ParallelGroups groups = self_groups());
 
   const Model& model() const { return *model_; }
   ParameterStore& store() { return *store_; }
@@ -54,6 +57,7 @@ class Engine {
   AdamW* optimizer() { return optimizer_.get(); }
   Device& device() { return device_; }
   const EngineSettings& settings() const { return settings_; }
+  const ParallelGroups& groups() const { return groups_; }
   /// A context for this rank; `training` turns dropout on, `gradients` the backward.
   RankContext context(bool training, bool gradients);
 
@@ -62,7 +66,10 @@ class Engine {
 
   // A step: begin, micro-batches, finish.
   void begin_step(const StepInputs& inputs);
-  void run_micro_batch(const HostBatch& batch, bool dropout = true);
+  /// Forward and backward of the rank's micro-batches 0 … count − 1 in the order of the pipeline
+  /// schedule; `batch_at(i)` is called once for each, in ascending order.
+  void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                         bool dropout = true);
   /// `scored_weight`: sum over the global batch, what the loss is a mean over. Updates unless
   /// `update` is false.
   StepResult finish_step(double scored_weight, bool update = true);
@@ -77,13 +84,14 @@ class Engine {
   double gradient_factor() const { return gradient_factor_; }
 
  private:
+  void run_micro_batch(const HostBatch& batch, bool dropout);
   void write_scalar(StepScalar slot, double value);
   double read_scalar(StepScalar slot, std::string_view reason);
 
   Device& device_;
   const OpTable& ops_;
   EngineSettings settings_;
-  std::unique_ptr<Communicator> self_;
+  ParallelGroups groups_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;

@@ -51,6 +51,7 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   batch.loss_weight = to_device(device, host.loss_weight);
   batch.token_index = to_device(device, host.token_index);
   batch.document_offsets = to_device(device, host.document_offsets);
+  batch.stream_tokens = host.tokens();
   for (size_t d = 1; d < host.document_offsets.size(); ++d) {
     batch.max_document = std::max<int64_t>(batch.max_document,
                                            host.document_offsets[d] - host.document_offsets[d - 1]);

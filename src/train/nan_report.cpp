@@ -30,7 +30,7 @@ std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
       upload(device, rows, engine.model().config().vocabulary, engine.settings().positions);
   SavedStore nothing(false);
   std::string found;
-  engine.model().hidden(context, batch, nothing,
+  engine.model().hidden(context, 0, batch, {}, nothing,
                         [&](const std::string& name, const Tensor& hidden) {
                           if (found.empty() && !finite(device, hidden)) found = "output of " + name;
                         });

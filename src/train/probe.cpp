@@ -45,17 +45,17 @@ void dump_activations(Engine& engine, const HostBatch& rows, int64_t first_token
   const auto keep = [&](const std::string& name, const Tensor& value) {
     if (hidden) copy_rows(engine.device(), value, dump.at("hidden." + name), first_token);
   };
-  const Tensor stream = model.hidden(context, batch, nothing, keep);
-  const Tensor normed = model.head().final_norm(context, stream);
+  const Tensor stream = model.hidden(context, 0, batch, {}, nothing, keep).get(kHidden);
+  const Tensor normed = model.head()->final_norm(context, stream);
   keep("final_norm", normed);
   const Tensor out = dump.at("logits");
-  const int64_t chunk = model.head().chunk_tokens();
+  const int64_t chunk = model.head()->chunk_tokens();
   for (int64_t begin = 0; begin < batch.tokens(); begin += chunk) {
     const int64_t count = std::min(chunk, batch.tokens() - begin);
-    copy_rows(engine.device(), model.head().logits(context, normed.slice(0, begin, count)), out,
+    copy_rows(engine.device(), model.head()->logits(context, normed.slice(0, begin, count)), out,
               first_token + begin);
   }
-  if (const double cap = model.head().spec().softcap; cap > 0) {
+  if (const double cap = model.head()->spec().softcap; cap > 0) {
     float* values = out.data<float>() + first_token * out.dim(1);
     for (int64_t i = 0; i < batch.tokens() * out.dim(1); ++i)
       values[i] = static_cast<float>(cap * std::tanh(values[i] / cap));
@@ -71,11 +71,12 @@ StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings
                 rows);
   engine.begin_step(inputs);
   double scored = 0;
-  for (int64_t begin = 0; begin < batch.rows; begin += rows) {
-    const HostBatch micro_batch = batch.micro_batch(begin, rows);
+  const auto batch_at = [&](int64_t i) {
+    HostBatch micro_batch = batch.micro_batch(i * rows, rows);
     scored += micro_batch.scored_weight();
-    engine.run_micro_batch(micro_batch, apply);
-  }
+    return micro_batch;
+  };
+  engine.run_micro_batches(batch.rows / rows, batch_at, apply);
   return engine.finish_step(scored, apply);
 }
 

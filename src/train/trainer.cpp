@@ -159,8 +159,8 @@ void Trainer::step() {
   double scored = 0, data_seconds = 0;
   int64_t tokens = 0;
   std::vector<int64_t> document_lengths;
-  HostBatch batch;
-  for (int64_t i = 0; i < data_->micro_batches(); ++i) {
+  HostBatch batch;  // the last one, for a report on values that are not finite
+  const auto batch_at = [&](int64_t i) {
     const double read = now();
     batch = data_->train(state_.consumed_samples, i);
     data_seconds += now() - read;
@@ -169,8 +169,9 @@ void Trainer::step() {
     for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
       document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
     }
-    engine_->run_micro_batch(batch);
-  }
+    return batch;
+  };
+  engine_->run_micro_batches(data_->micro_batches(), batch_at);
   const StepResult result = engine_->finish_step(scored);
   // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);

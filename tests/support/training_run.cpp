@@ -54,11 +54,11 @@ StepResult Trainer::step(bool update) {
   inputs.loss_scale = run_.loss_scale;
   engine_->begin_step(inputs);
   double scored = 0;
-  for (int64_t row = 0; row < run_.rows; row += run_.rows_per_batch) {
-    const HostBatch batch = make_rows(run_, inputs.update, row, run_.rows_per_batch);
+  engine_->run_micro_batches(run_.rows / run_.rows_per_batch, [&](int64_t i) {
+    HostBatch batch = make_rows(run_, inputs.update, i * run_.rows_per_batch, run_.rows_per_batch);
     scored += batch.scored_weight();
-    engine_->run_micro_batch(batch);
-  }
+    return batch;
+  });
   results_.push_back(engine_->finish_step(scored, update));
   return results_.back();
 }

@@ -57,11 +57,11 @@ std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const TrainingData data(setup, rank.device->pool());
   engine.begin_step({});
   double scored = 0;
-  for (int64_t i = 0; i < data.micro_batches(); ++i) {
-    const HostBatch batch = data.train(0, i);
+  engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
+    HostBatch batch = data.train(0, i);
     scored += batch.scored_weight();
-    engine.run_micro_batch(batch);
-  }
+    return batch;
+  });
   const StepResult result = engine.finish_step(scored, false);
   std::map<std::string, Tensor> values{{"loss", host_tensor(DType::f32, {1})}};
   *values.at("loss").data<float>() = static_cast<float>(result.loss);

@@ -50,7 +50,7 @@ std::vector<std::vector<double>> gradients(int documents, int per_batch) {
     }
     batch.end_document();
     if ((document + 1) % per_batch != 0 && document + 1 != documents) continue;
-    engine.run_micro_batch(batch);
+    engine.run_micro_batches(1, [&](int64_t) { return batch; });
     batch = HostBatch();
   }
   engine.finish_step(1, false);

@@ -130,13 +130,14 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, upload(*device, batch, GetParam().config.vocabulary, 16), nothing);
+    engine.model().forward(rank, 0, upload(*device, batch, GetParam().config.vocabulary, 16), {},
+                           nothing);
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();
   };
   engine.begin_step({});
-  engine.run_micro_batch(batch);
+  engine.run_micro_batches(1, [&](int64_t) { return batch; });
   engine.finish_step(1, false);
 
   for (const Parameter* p : engine.store().parameters()) {

@@ -50,11 +50,11 @@ void record_step(const RunSetup& setup, const RankDevice& rank, Recorded& result
     result.reads_before = result.record.host_reads().size();
     engine.begin_step({});
     double scored = 0;
-    for (int64_t i = 0; i < data.micro_batches(); ++i) {
-      const HostBatch batch = data.train(0, i);
+    engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
+      HostBatch batch = data.train(0, i);
       scored += batch.scored_weight();
-      engine.run_micro_batch(batch);
-    }
+      return batch;
+    });
     EXPECT_EQ(result.record.host_reads().size(), result.reads_before)
         << "a host read before the end of the step";
     engine.finish_step(scored);

@@ -1,0 +1,182 @@
+#include "comm/communicator.h"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <numeric>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::array<std::string_view, 8> kNames{"all_reduce", "all_gather", "reduce_scatter",
+                                                 "all_to_all", "broadcast",  "send",
+                                                 "receive",    "barrier"};
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+bool reducible(DType dtype) {
+  return is_floating(dtype) || dtype == DType::i64;
+}
+
+}  // namespace
+
+std::string_view collective_name(Collective collective) {
+  return kNames[static_cast<size_t>(collective)];
+}
+
+CommOperation::~CommOperation() = default;
+Communicator::~Communicator() = default;
+
+CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
+                       int64_t record_index)
+    : operation_(std::move(operation)), device_(device), record_index_(record_index) {}
+
+void CommHandle::wait() {
+  if (operation_ == nullptr) return;
+  const auto operation = std::move(operation_);
+  const double begin = now();
+  operation->wait();
+  StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
+  if (record != nullptr && record_index_ >= 0)
+    record->complete(record_index_, begin, now(), operation->busy_seconds());
+}
+
+int64_t wire_bytes(const CommRequest& request, int rank, int size) {
+  const int64_t others = size - 1;
+  switch (request.collective) {
+    case Collective::all_reduce:
+      return 2 * others * request.in.bytes() / size;
+    case Collective::all_gather:
+      return others * request.in.bytes();
+    case Collective::reduce_scatter:
+      return others * request.out.bytes();
+    case Collective::all_to_all: {
+      if (request.in.dim(0) == 0) return 0;
+      const int64_t row = request.in.bytes() / request.in.dim(0);
+      return row * (request.in.dim(0) - request.send_rows[static_cast<size_t>(rank)]);
+    }
+    case Collective::broadcast:
+      return rank == request.peer ? others * request.in.bytes() : 0;
+    case Collective::send:
+      return request.in.bytes();
+    case Collective::receive:
+    case Collective::barrier:
+      return 0;
+  }
+  return 0;
+}
+
+CommHandle Communicator::launch(const CommRequest& request) {
+  const bool reduces = request.collective == Collective::all_reduce ||
+                       request.collective == Collective::reduce_scatter;
+  for (const Tensor* tensor : {&request.in, &request.out}) {
+    if (!tensor->defined()) continue;
+    VIADUCT_CHECK(ShapeError, tensor->is_contiguous() && (!reduces || reducible(tensor->dtype())),
+                  "{} over {}: expected a contiguous tensor{}, got {}",
+                  collective_name(request.collective), name_,
+                  reduces ? " of a floating dtype or i64" : "", describe(*tensor));
+  }
+  int64_t index = -1;
+  if (StepRecord* record = device_ != nullptr ? device_->record() : nullptr; record != nullptr) {
+    CollectiveRecord entry;
+    entry.operation = collective_name(request.collective);
+    entry.group = name_;
+    entry.ranks = size();
+    entry.bytes = std::max(request.in.defined() ? request.in.bytes() : 0,
+                           request.out.defined() ? request.out.bytes() : 0);
+    entry.wire_bytes = wire_bytes(request, rank(), size());
+    entry.peer = request.peer;
+    entry.launch_seconds = now();
+    index = record->launch(std::move(entry));
+  }
+  return {start(request), device_, index};
+}
+
+CommHandle Communicator::all_reduce(const Tensor& tensor, ReduceOp op) {
+  return launch({Collective::all_reduce, tensor, tensor, op});
+}
+
+CommHandle Communicator::all_gather(const Tensor& in, const Tensor& out) {
+  VIADUCT_CHECK(ShapeError, in.dtype() == out.dtype() && in.elements() * size() == out.elements(),
+                "all_gather over {} ({} ranks): {} does not gather to {}", name_, size(),
+                describe(in), describe(out));
+  return launch({Collective::all_gather, in, out});
+}
+
+CommHandle Communicator::reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op) {
+  VIADUCT_CHECK(ShapeError, in.dtype() == out.dtype() && out.elements() * size() == in.elements(),
+                "reduce_scatter over {} ({} ranks): {} does not scatter to {}", name_, size(),
+                describe(in), describe(out));
+  return launch({Collective::reduce_scatter, in, out, op});
+}
+
+CommHandle Communicator::all_to_all(const Tensor& in, const Tensor& out,
+                                    std::vector<int64_t> send_rows,
+                                    std::vector<int64_t> receive_rows) {
+  const auto sums_to = [&](const std::vector<int64_t>& rows, const Tensor& tensor) {
+    return rows.size() == static_cast<size_t>(size()) && tensor.rank() > 0 &&
+           std::all_of(rows.begin(), rows.end(), [](int64_t r) { return r >= 0; }) &&
+           std::accumulate(rows.begin(), rows.end(), int64_t{0}) == tensor.dim(0);
+  };
+  VIADUCT_CHECK(ShapeError,
+                in.dtype() == out.dtype() && sums_to(send_rows, in) && sums_to(receive_rows, out),
+                "all_to_all over {} ({} ranks): the rows to send or to receive do not add up to {} "
+                "and {}",
+                name_, size(), describe(in), describe(out));
+  CommRequest request{Collective::all_to_all, in, out};
+  request.send_rows = std::move(send_rows);
+  request.receive_rows = std::move(receive_rows);
+  return launch(request);
+}
+
+CommHandle Communicator::broadcast(const Tensor& tensor, int root) {
+  CommRequest request{Collective::broadcast, tensor, tensor};
+  request.peer = root;
+  return launch(request);
+}
+
+CommHandle Communicator::send(const Tensor& tensor, int to, Flow flow) {
+  VIADUCT_CHECK(CommError, to >= 0 && to < size() && to != rank(),
+                "send over {} ({} ranks): rank {} cannot send to rank {}", name_, size(), rank(),
+                to);
+  CommRequest request{Collective::send, tensor, Tensor()};
+  request.peer = to;
+  request.flow = flow;
+  return launch(request);
+}
+
+CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
+  VIADUCT_CHECK(CommError, from >= 0 && from < size() && from != rank(),
+                "receive over {} ({} ranks): rank {} cannot receive from rank {}", name_, size(),
+                rank(), from);
+  CommRequest request{Collective::receive, Tensor(), tensor};
+  request.peer = from;
+  request.flow = flow;
+  return launch(request);
+}
+
+void Communicator::barrier() {
+  launch({Collective::barrier}).wait();
+}
+
+std::shared_ptr<Communicator> Communicator::split(const std::vector<int>& members,
+                                                  std::string name) {
+  const bool inside = !members.empty() && std::is_sorted(members.begin(), members.end()) &&
+                      std::adjacent_find(members.begin(), members.end()) == members.end() &&
+                      members.front() >= 0 && members.back() < size() &&
+                      std::binary_search(members.begin(), members.end(), rank());
+  VIADUCT_CHECK(CommError, inside,
+                "split of {} ({} ranks) into {}: expected ascending ranks of the group with rank "
+                "{} among them",
+                name_, size(), name, rank());
+  auto part = members.size() == 1 ? make_self_communicator(std::move(name))
+                                  : split_members(members, std::move(name));
+  part->record_on(device_);
+  return part;
+}
+
+}  // namespace viaduct

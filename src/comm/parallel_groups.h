@@ -1,0 +1,48 @@
+#pragma once
+// The communicators of one rank: one for each group that a run needs, all created before the first
+// step, in one order on all ranks. Layers, sharding, pipeline and train take their group from here;
+// a group of one rank is the self communicator, so nobody asks for sizes.
+
+#include <memory>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/mesh.h"
+
+namespace viaduct {
+
+struct ParallelGroups {
+  using Group = std::shared_ptr<Communicator>;
+
+  Group world;
+  Group tp;
+  Group tp_kv;  // the tensor ranks that hold the same key-value heads (fewer heads than tp)
+  Group cp;
+  Group cp_inner;  // hierarchical context parallel: level 0 (all-to-all), contiguous cp ranks
+  Group cp_outer;  // and level 1 (ring)
+  Group dp;
+  Group dp_cp;        // gradients of dense weights are summed over it
+  Group dp_cp_inner;  // ranks of dp_cp in one instance of the distributed optimizer
+  Group dp_cp_outer;  // the ranks with the same shard in all instances
+  Group pp;
+  Group embedding;   // first and last stage of a pipeline; alone on stages between them
+  Group statistics;  // all ranks of one instance of the distributed optimizer: gradient norm
+};
+
+struct GroupSizes {
+  int optimizer_instances = 1;
+  /// {inner, outer} with inner · outer = cp; empty: {1, cp}.
+  std::vector<int> hierarchical_context_parallel;
+  /// Tensor ranks that share a key-value head: max(1, tp / kv heads).
+  int kv_replicas = 1;
+};
+
+/// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it. CommError
+/// if the sizes do not fit the mesh.
+ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world,
+                                    const GroupSizes& sizes = {});
+
+/// Groups of a run of one rank.
+ParallelGroups self_groups();
+
+}  // namespace viaduct

@@ -1,0 +1,44 @@
+// Communicators of ranks that are only thought of: a dry run of one rank of many. Operations are
+// recorded by the base class and complete at once; nothing moves, since tensors of the sim device
+// have no bytes.
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+namespace {
+
+class Complete final : public CommOperation {
+ public:
+  bool ready() override { return true; }
+  void wait() override {}
+};
+
+class SimCommunicator final : public Communicator {
+ public:
+  SimCommunicator(int rank, int size, std::string name)
+      : Communicator(std::move(name)), rank_(rank), size_(size) {}
+  int rank() const override { return rank_; }
+  int size() const override { return size_; }
+  void abort(std::string_view) override {}
+
+ private:
+  std::unique_ptr<CommOperation> start(const CommRequest&) override {
+    return std::make_unique<Complete>();
+  }
+  std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
+                                              std::string name) override {
+    int rank = 0;
+    while (members[static_cast<size_t>(rank)] != rank_) ++rank;
+    return make_sim_communicator(rank, static_cast<int>(members.size()), std::move(name));
+  }
+
+  int rank_, size_;
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_sim_communicator(int rank, int size, std::string name) {
+  return std::make_shared<SimCommunicator>(rank, size, std::move(name));
+}
+
+}  // namespace viaduct

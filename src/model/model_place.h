@@ -1,0 +1,20 @@
+#pragma once
+// Which part of a model a rank holds: its place along the tensor axis, and its chunks of layers.
+
+#include <vector>
+
+#include "pipeline/chunk_layers.h"
+
+namespace viaduct {
+
+struct ModelPlace {
+  int tp = 1, tp_rank = 0;
+  bool sequence_parallel = false;
+  /// Rows of the vocabulary tables are padded to a multiple of this times tp.
+  int64_t vocabulary_multiple = 1;
+  int pp = 1, pp_rank = 0;
+  /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
+  std::vector<ChunkLayers> chunks;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,52 @@
+#pragma once
+// Attention itself, between the rotary positions and the projection: heads of queries, keys and
+// values in, heads out. What context parallelism does to attention is in here; the layers around it
+// do not know.
+
+#include <string_view>
+
+#include "nn/batch.h"
+#include "nn/context.h"
+#include "nn/saved.h"
+#include "ops/attention.h"
+
+namespace viaduct {
+
+struct AttentionSpec {
+  int64_t layer = 0;                              // global number
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;  // held by this tensor rank
+  int64_t first_head = 0;                         // global number of its head 0
+  double scale = 1;
+  double softcap = 0;
+  int64_t window = 0;  // 0: unlimited
+  double dropout = 0;
+};
+
+/// q [T, N, D], k and v [T, K, D].
+struct AttentionHeads {
+  Tensor q, k, v;
+};
+
+class CoreAttention {
+ public:
+  CoreAttention(AttentionSpec spec, std::string_view path);
+
+  /// Attended values [T, N, D]; keeps q, k, v, the output and its log-sum-exp.
+  Tensor forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
+                 SavedStore& saved) const;
+  /// dq, dk, dv in the statistic format from the gradient of the output.
+  AttentionHeads backward(RankContext& context, const Batch& batch, const Tensor& d_out,
+                          SavedStore& saved) const;
+  /// The kept output, for its last reader.
+  Tensor take_output(SavedStore& saved) const { return saved.take(this, "out"); }
+
+  const AttentionSpec& spec() const { return spec_; }
+
+ private:
+  AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+
+  AttentionSpec spec_;
+  uint64_t dropout_hash_;
+};
+
+}  // namespace viaduct
