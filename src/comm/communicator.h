@@ -117,7 +117,7 @@ class Communicator {
   Device* device() const { return device_; }
 
   /// This rank failed: all others of the run leave their operations with CommError and `cause`.
-  virtual void abort(std::string_view cause) = 0;
+  virtual void fail_all(std::string_view cause) = 0;
 
  protected:
   virtual std::unique_ptr<CommOperation> start(const CommRequest& request) = 0;

@@ -17,7 +17,7 @@ class SelfCommunicator final : public Communicator {
   using Communicator::Communicator;
   int rank() const override { return 0; }
   int size() const override { return 1; }
-  void abort(std::string_view) override {}
+  void fail_all(std::string_view) override {}
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& r) override {

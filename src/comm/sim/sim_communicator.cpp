@@ -19,7 +19,7 @@ class SimCommunicator final : public Communicator {
       : Communicator(std::move(name)), rank_(rank), size_(size) {}
   int rank() const override { return rank_; }
   int size() const override { return size_; }
-  void abort(std::string_view) override {}
+  void fail_all(std::string_view) override {}
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest&) override {
