@@ -1,0 +1,20 @@
+#pragma once
+// The reduction that communicators which compute share: element by element, in rank order, so that
+// a result does not depend on how ranks are started, how data moves or how it is cut into pieces.
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+
+/// out[i] = sources[0][i] ⊕ sources[1][i] ⊕ … for `elements` elements of `dtype`. Floating types
+/// are summed in FP32 (f64 in FP64), divided by the number of sources for `average`, and rounded
+/// once; i64 in i64, its average towards zero. The maximum of anything and NaN is NaN. `out` may be
+/// one of the sources; otherwise they do not overlap. CommError for other dtypes.
+void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
+                          std::byte* out, int64_t elements);
+
+}  // namespace viaduct
