@@ -6,6 +6,9 @@
 #include "model/initialize.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "sharding/reproducible_all_reduce.h"
+#include "train/host_values.h"
+#include "train/stage_chain.h"
 
 namespace viaduct {
 namespace {
@@ -27,7 +30,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                EngineSettings settings, ParallelGroups groups)
     : device_(device), ops_(ops), settings_(std::move(settings)), groups_(std::move(groups)) {
   OpContext context{device_, ops_};
-  model_ = build_model(device_, config, settings_.precision, settings_.positions);
+  model_ = build_model(device_, config, settings_.precision, settings_.positions, settings_.place);
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->parameters(),
                                             settings_.with_optimizer);
   if (settings_.with_optimizer) {
@@ -46,6 +49,7 @@ RankContext Engine::context(bool training, bool gradients) {
                      .gradients = gradients ? store_.get() : nullptr,
                      .groups = groups_,
                      .precision = settings_.precision,
+                     .sequence_parallel = settings_.place.sequence_parallel,
                      .seed = settings_.seed,
                      .training = training,
                      .scalars = scalars_,
@@ -88,7 +92,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
 }
 
 void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
-  const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
+  const Batch batch = upload_part(host);
   RankContext rank = context(dropout, true);
   SavedStore saved;
   {
@@ -99,32 +103,57 @@ void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
   model_->backward(rank, 0, batch, {}, saved);
 }
 
+Batch Engine::upload_part(const HostBatch& rows) {
+  return upload(device_, rows, model_->config().vocabulary, settings_.positions);
+}
+
+void Engine::forward_stages(const Batch& batch,
+                            FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward) {
+  const Shape stream{batch.stream_tokens, model_->config().hidden};
+  forward_through_stages(
+      *groups_.pp, model_->chunks().size(),
+      [&] {
+        return device_.allocate(settings_.precision.activation, stream, MemoryTag::activations);
+      },
+      forward);
+}
+
 StepResult Engine::finish_step(double scored_weight, bool update) {
-  VIADUCT_CHECK(ShapeError, scored_weight > 0,
+  const double scored = all_reduce_value(*groups_.dp, scored_weight, ReduceOp::sum);
+  VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   const PhaseTimer timer(phases_.optimizer);
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
-  gradient_factor_ = 1 / (scored_weight * loss_scale_);
+  gradient_factor_ = 1 / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
   optimizer_->compute_norm(context, scalars_);
   if (update) optimizer_->step(context, scalars_);
-  sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   StepResult result;
-  result.loss = read_scalar(StepScalar::loss_sum, "loss") / scored_weight;
+  result.loss = total_loss("loss") / scored;
   result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");
   result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
   return result;
 }
 
+double Engine::total_loss(std::string_view reason) {
+  OpContext context{device_, ops_};
+  // Tensor ranks have the same sum each; only the last stage has one.
+  reproducible_all_reduce(context, *groups_.dp_cp, loss_state_);
+  groups_.pp->broadcast(loss_state_, groups_.pp->size() - 1).wait();
+  sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
+  return read_scalar(StepScalar::loss_sum, reason);
+}
+
 double Engine::evaluate(const HostBatch& host) {
-  const Batch batch = upload(device_, host, model_->config().vocabulary, settings_.positions);
+  const Batch batch = upload_part(host);
   RankContext rank = context(false, false);
   fill(rank.ops, {loss_state_, 0});
   SavedStore nothing(false);
-  model_->forward(rank, 0, batch, {}, nothing);
-  sum_value(rank.ops, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
-  return read_scalar(StepScalar::loss_sum, "validation loss");
+  forward_stages(batch, [&](size_t chunk, const TensorSet& in) {
+    return model_->forward(rank, chunk, batch, in, nothing);
+  });
+  return total_loss("validation loss");
 }
 
 }  // namespace viaduct

@@ -22,6 +22,7 @@ struct EngineSettings {
   uint64_t seed = 1234;
   int64_t positions = 0;  // longest sequence that will come
   bool with_optimizer = true;
+  ModelPlace place;  // what of the model this rank holds
 };
 
 /// What changes from step to step, known before it begins.
@@ -70,21 +71,30 @@ class Engine {
   /// schedule; `batch_at(i)` is called once for each, in ascending order.
   void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                          bool dropout = true);
-  /// `scored_weight`: sum over the global batch, what the loss is a mean over. Updates unless
-  /// `update` is false.
+  /// `scored_weight`: sum over the rows of this data-parallel rank, as given to it; the loss is a
+  /// mean over the sum of all. Updates unless `update` is false. The result is the same on all
+  /// ranks.
   StepResult finish_step(double scored_weight, bool update = true);
 
   const PhaseSeconds& phases() const { return phases_; }
   void reset_phases() { phases_ = {}; }
 
-  /// Sum of the weighted token losses of a batch, without gradients.
+  /// Sum of the weighted token losses of all ranks' batches, without gradients.
   double evaluate(const HostBatch& batch);
+
+  /// The part of this data-parallel rank's rows that this rank computes on, on the device.
+  Batch upload_part(const HostBatch& rows);
+  /// Calls `forward(chunk, in)` for this rank's chunks, with what comes from the stage before.
+  void forward_stages(const Batch& batch,
+                      FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward);
 
   /// The main gradient times this is the gradient of the mean (after finish_step).
   double gradient_factor() const { return gradient_factor_; }
 
  private:
   void run_micro_batch(const HostBatch& batch, bool dropout);
+  /// The merged loss sum of all ranks; resets nothing.
+  double total_loss(std::string_view reason);
   void write_scalar(StepScalar slot, double value);
   double read_scalar(StepScalar slot, std::string_view reason);
 

@@ -2,7 +2,7 @@
 
 namespace viaduct {
 
-EngineSettings engine_settings(const RunSetup& setup) {
+EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {
   const RunConfig& c = setup.config;
   EngineSettings s;
   s.precision = precision_recipe(c.mixed_precision.recipe);
@@ -11,7 +11,12 @@ EngineSettings engine_settings(const RunSetup& setup) {
   s.clip_norm = c.optimizer.clip_grad;
   s.seed = static_cast<uint64_t>(c.rng.seed);
   s.positions = c.model.seq_length.value();
+  s.place = model_place(layout, rank);
   return s;
+}
+
+EngineSettings engine_settings(const RunSetup& setup) {
+  return engine_settings(setup, single_rank_layout(setup.model), {0});
 }
 
 }  // namespace viaduct

@@ -1,0 +1,33 @@
+#pragma once
+// How a run's ranks share the work: the mesh, which layers a stage has, how large the groups are.
+// One value for the whole run; `model_place` is one rank's view of it.
+
+#include "comm/parallel_groups.h"
+#include "model/model_config.h"
+#include "model/model_place.h"
+#include "train/run_config.h"
+
+namespace viaduct {
+
+struct Layout {
+  Mesh mesh;
+  GroupSizes group_sizes;
+  std::vector<ChunkLayers> layer_map;  // pp · virtual stages, in model order
+  bool sequence_parallel = false;
+  int64_t vocabulary_multiple = 1;
+
+  int size(Axis axis) const { return mesh.size(axis); }
+  int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }
+};
+
+/// The layout that a resolved configuration asks for. ConfigError, naming the numbers, if the sizes
+/// do not fit each other or the model.
+Layout make_layout(const RunConfig& config, const ModelConfig& model);
+
+/// The layout of a run of one rank.
+Layout single_rank_layout(const ModelConfig& model);
+
+/// The part of the model that `rank` holds.
+ModelPlace model_place(const Layout& layout, GlobalRank rank);
+
+}  // namespace viaduct
