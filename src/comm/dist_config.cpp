@@ -35,6 +35,13 @@ FieldGroup dist_fields(DistConfig& config) {
   group
       .field("use_tp_pp_dp_mapping", config.use_tp_pp_dp_mapping,
              "Rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp (the first axis varies fastest).")
+      .constraint("with pp > 1: expert dp = dp")
+      .planned("more than one rank");
+  group
+      .field("nvlink_domain_size", config.nvlink_domain_size,
+             "Devices that share a fast domain (72 or 8 with NVLink): groups of heavy traffic that "
+             "straddle two domains are said before the run starts; null: not looked at.")
+      .range(1)
       .planned("more than one rank");
   return group;
 }
@@ -53,12 +60,6 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "pp: stages that the layers are cut into.")
       .range(1)
       .constraint("divides num_layers unless the split is given")
-      .planned("pipeline parallelism");
-  group
-      .field("virtual_pipeline_model_parallel_size", config.virtual_pipeline_model_parallel_size,
-             "Model chunks of a stage (interleaved 1F1B); null: one.")
-      .range(1)
-      .constraint("pp > 1; divides layers of a stage")
       .planned("pipeline parallelism");
   group
       .field("context_parallel_size", config.context_parallel_size,

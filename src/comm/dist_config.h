@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "config/field.h"
 
@@ -18,18 +19,33 @@ struct DistConfig {
   Auto<int> threads_per_rank;
   double distributed_timeout_minutes = 10;
   bool use_tp_pp_dp_mapping = false;
+  /// Devices that share a fast domain; null: not looked at.
+  std::optional<int> nvlink_domain_size;
+
+  /// The order of axes for `Mesh`, leftmost varies fastest.
+  std::string_view mesh_order() const {
+    return use_tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp";
+  }
 };
 
-/// tp, pp, cp, ep and what belongs to them.
+/// The sizes of the mesh's axes, and sequence parallelism, which shares the tensor axis.
 struct ParallelConfig {
   int tensor_model_parallel_size = 1;
   int pipeline_model_parallel_size = 1;
-  std::optional<int> virtual_pipeline_model_parallel_size;
   int context_parallel_size = 1;
   int expert_model_parallel_size = 1;
   std::optional<int> expert_tensor_parallel_size;
   /// `auto`: tp > 1 and the sequence divides by it.
   Auto<bool> sequence_parallel;
+
+  /// Ranks that hold one replica of the model and share one sequence: tp · cp · pp.
+  int64_t model_ranks() const {
+    return int64_t{1} * tensor_model_parallel_size * context_parallel_size *
+           pipeline_model_parallel_size;
+  }
+  int expert_tensor() const {
+    return expert_tensor_parallel_size.value_or(tensor_model_parallel_size);
+  }
 };
 
 FieldGroup dist_fields(DistConfig& config);

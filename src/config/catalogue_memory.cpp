@@ -41,8 +41,6 @@ constexpr KnobRow kOffload[] = {
 };
 
 constexpr KnobRow kOptimizer[] = {
-    {"overlap_param_gather_with_optimizer_step", "bool", "false", "",
-     "Weights of the first chunk are gathered while later ones are updated.", "virtual stages"},
     {"optimizer_cpu_offload", "bool", "false", "",
      "A part of the optimizer's state and update lives on the host.",
      "needs use_precision_aware_optimizer"},

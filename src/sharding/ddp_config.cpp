@@ -4,10 +4,10 @@
 
 namespace viaduct {
 
-void DdpConfig::resolve(int64_t data_parallel_size) {
+void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stages) {
   overlap_param_gather.resolve(use_distributed_optimizer && overlap_grad_reduce);
-  align_param_gather.resolve(false);
-  bucket_size.resolve(std::max<int64_t>(40'000'000, 1'000'000 * data_parallel_size));
+  align_param_gather.resolve(several_chunks_of_several_stages && overlap_param_gather.value());
+  bucket_size.resolve(num_buckets ? 0 : std::max<int64_t>(40'000'000, 1'000'000 * data_ranks));
 }
 
 FieldGroup ddp_fields(DdpConfig& config) {
@@ -48,17 +48,42 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field("bucket_size", config.bucket_size,
              "Elements (parameters, not bytes) after which a gradient bucket closes; auto: max(40 "
-             "000 000, 1 000 000 · dp).")
-      .range(1)
+             "000 000, 1 000 000 · dp · cp), or 0 where num_buckets says.")
+      .range(0)
       .in("elements")
       .constraint("excludes num_buckets")
       .accepts({"40000000"})  // what auto is at dp = 1
+      .planned(parallel);
+  group
+      .field("num_buckets", config.num_buckets,
+             "Number of gradient buckets instead of their size; null: bucket_size says.")
+      .range(1)
+      .constraint("excludes bucket_size")
+      .planned(parallel);
+  group
+      .field("pad_buckets_for_high_nccl_busbw", config.pad_buckets_for_high_nccl_busbw,
+             "Buckets end on multiples of 65536 elements.")
+      .constraint("needs use_distributed_optimizer")
+      .planned(parallel);
+  group
+      .field("num_distributed_optimizer_instances", config.num_distributed_optimizer_instances,
+             "Optimizer shards are kept this many times: reduce-scatter inside an instance, "
+             "all-reduce of the shard across them.")
+      .range(1)
+      .constraint(
+          "needs use_distributed_optimizer; divides dp · cp and expert dp; not with "
+          "reduce_scatter_with_fp32_accumulation")
       .planned(parallel);
   group
       .field("grad_reduce_in_fp32", config.grad_reduce_in_fp32,
              "Main gradients and their reduction in FP32; false: in the weights' format.")
       .constraint("excludes param_name_patterns_for_fp32_local_accumulation")
       .planned("main gradients in BF16");
+  group
+      .field("reduce_scatter_with_fp32_accumulation", config.reduce_scatter_with_fp32_accumulation,
+             "Shards travel in low precision and are summed in FP32.")
+      .constraint("needs use_distributed_optimizer and grad_reduce_in_fp32=false; one instance")
+      .planned(parallel);
   group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")
@@ -69,6 +94,27 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
              "is named, and train.nan_loss_action says what follows.")
       .planned("updates without the test, which costs nothing here");
+  return group;
+}
+
+FieldGroup ddp_dist_fields(DdpConfig& config) {
+  FieldGroup group("dist", "");
+  group
+      .field("align_grad_reduce", config.align_grad_reduce,
+             "Pipeline stages start gradient reductions at aligned virtual steps.")
+      .planned("pipeline parallelism");
+  return group;
+}
+
+FieldGroup ddp_optimizer_fields(DdpConfig& config) {
+  FieldGroup group("optimizer", "");
+  group
+      .field("overlap_param_gather_with_optimizer_step",
+             config.overlap_param_gather_with_optimizer_step,
+             "Weights of the first chunk are gathered while the others are updated.")
+      .constraint("virtual stages; overlap_param_gather")
+      .alias("comm_overlap.overlap_param_gather_with_optimizer_step")
+      .planned("pipeline parallelism");
   return group;
 }
 

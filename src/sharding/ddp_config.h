@@ -1,6 +1,8 @@
 #pragma once
 // Section `ddp`: gradient buffers and their reduction over data-parallel ranks.
 
+#include <optional>
+
 #include "config/field.h"
 
 namespace viaduct {
@@ -12,15 +14,28 @@ struct DdpConfig {
   Auto<bool> overlap_param_gather;
   /// `auto`: pp > 1 with virtual stages.
   Auto<bool> align_param_gather;
-  /// Elements; `auto`: max(40 000 000, 1 000 000 · data-parallel size).
+  /// Elements; `auto`: max(40 000 000, 1 000 000 · dp · cp), or 0 where num_buckets is given.
   Auto<int64_t> bucket_size;
+  std::optional<int> num_buckets;
+  bool pad_buckets_for_high_nccl_busbw = false;
+  /// Copies of the sharded optimizer state.
+  int num_distributed_optimizer_instances = 1;
   bool grad_reduce_in_fp32 = true;
+  bool reduce_scatter_with_fp32_accumulation = false;
   bool average_in_collective = false;
   bool check_for_nan_in_grad = true;
+  /// Pipeline stages start gradient reductions at the same virtual micro-batch (section `dist`).
+  bool align_grad_reduce = true;
+  /// Section `optimizer`.
+  bool overlap_param_gather_with_optimizer_step = false;
 
-  void resolve(int64_t data_parallel_size);
+  /// Replaces each `auto`. `data_ranks`: dp · cp, over which gradients are reduced.
+  void resolve(int64_t data_ranks, bool several_chunks_of_several_stages);
 };
 
 FieldGroup ddp_fields(DdpConfig& config);
+/// The fields that Megatron keeps in `dist` and in `optimizer`.
+FieldGroup ddp_dist_fields(DdpConfig& config);
+FieldGroup ddp_optimizer_fields(DdpConfig& config);
 
 }  // namespace viaduct

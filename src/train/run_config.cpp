@@ -4,6 +4,7 @@
 #include "base/thread_pool.h"
 #include "config/catalogue.h"
 #include "ops/cpu/cpu_ops.h"
+#include "train/parallel_settings.h"
 #include "train/validate.h"
 
 namespace viaduct {
@@ -12,12 +13,19 @@ Schema run_schema(RunConfig& config) {
   std::vector<FieldGroup> groups{
       model_fields(config.model),
       parallel_fields(config.parallel),
+      context_parallel_fields(config.context_parallel),
+      tensor_switch_fields(config.tensor_overlap),
+      pipeline_fields(config.pipeline),
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
       scheduler_fields(config.scheduler),
+      ddp_optimizer_fields(config.ddp),
       ddp_fields(config.ddp),
+      tensor_overlap_fields(config.tensor_overlap),
+      pipeline_overlap_fields(config.pipeline),
       dist_fields(config.dist),
+      ddp_dist_fields(config.ddp),
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),
       tokenizer_fields(config.tokenizer),
@@ -48,10 +56,9 @@ void resolve(RunConfig& config) {
   if (!config.model.seq_length.is_auto()) {
     config.dataset.sequence_length.resolve(config.model.seq_length.value());
   }
-  config.parallel.sequence_parallel.resolve(false);
   config.optimizer.resolve();
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
-  config.ddp.resolve(config.dist.ranks);
+  resolve_parallel(config);
   config.dist.device.resolve("cpu");
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));

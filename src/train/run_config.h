@@ -12,7 +12,10 @@
 #include "config/load.h"
 #include "data/dataset_config.h"
 #include "model/model_fields.h"
+#include "nn/context_parallel_config.h"
+#include "nn/tensor_parallel_config.h"
 #include "optim/optimizer_config.h"
+#include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
 #include "sharding/ddp_config.h"
 #include "train/train_config.h"
@@ -21,7 +24,11 @@ namespace viaduct {
 
 struct RunConfig {
   ModelFields model;
-  ParallelConfig parallel;  // in section `model`, as in Megatron
+  // In sections `model` and `comm_overlap`, as in Megatron.
+  ParallelConfig parallel;
+  TensorOverlapConfig tensor_overlap;
+  ContextParallelConfig context_parallel;
+  PipelineConfig pipeline;
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;

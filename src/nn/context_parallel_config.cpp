@@ -1,0 +1,56 @@
+#include "nn/context_parallel_config.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+constexpr ContextExchange kExchanges[] = {ContextExchange::p2p, ContextExchange::all_gather,
+                                          ContextExchange::a2a, ContextExchange::a2a_p2p};
+
+}  // namespace
+
+std::string_view context_exchange_name(ContextExchange exchange) {
+  switch (exchange) {
+    case ContextExchange::p2p:
+      return "p2p";
+    case ContextExchange::all_gather:
+      return "all_gather";
+    case ContextExchange::a2a:
+      return "a2a";
+    case ContextExchange::a2a_p2p:
+      return "a2a+p2p";
+  }
+  return "";
+}
+
+ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
+  const std::string& name = cp_comm_type.at(static_cast<size_t>(layer));
+  for (const ContextExchange exchange : kExchanges) {
+    if (context_exchange_name(exchange) == name) return exchange;
+  }
+  fail<ConfigError>("model.cp_comm_type: unknown way '{}'", name);
+}
+
+FieldGroup context_parallel_fields(ContextParallelConfig& config) {
+  const char* context = "context parallelism";
+  FieldGroup group("model", "");
+  group
+      .field("cp_comm_type", config.cp_comm_type,
+             "How key and value meet all queries: rings, gathers, exchange of sequence for heads, "
+             "or both in two levels; one for all layers or a list of one per layer.")
+      .one_of({"p2p", "all_gather", "a2a", "a2a+p2p"})
+      .constraint(
+          "list of num_layers; sliding windows need a2a or all_gather; a2a needs heads / tp and "
+          "key-value heads / tp divisible by cp")
+      .planned(context);
+  group
+      .field("hierarchical_context_parallel_sizes", config.hierarchical_context_parallel_sizes,
+             "Sizes of the two levels of a2a+p2p, inner first.")
+      .range(1)
+      .constraint("their product is cp; required by a2a+p2p")
+      .planned(context);
+  return group;
+}
+
+}  // namespace viaduct

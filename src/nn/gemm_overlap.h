@@ -1,0 +1,48 @@
+#pragma once
+// The table of GEMMs whose tensor-parallel communication can be hidden: what is done for each.
+// Plain types for the layers; the settings behind it are in nn/tensor_parallel_config.h.
+
+#include <array>
+#include <string_view>
+
+namespace viaduct {
+
+/// bulk: one operation beside a GEMM that does not need it. ring_exchange: chunks go round a ring
+/// between chunks of the GEMM. pipeline: the GEMM is cut over output features, and the
+/// reduce-scatter of a chunk runs under the next.
+enum class OverlapMethod { none, bulk, ring_exchange, pipeline };
+std::string_view overlap_method_name(OverlapMethod method);
+
+enum class OverlapGemm {
+  qkv_fprop,   // gathers its input
+  qkv_dgrad,   // beside it the saved input is gathered for qkv_wgrad (bulk)
+  qkv_wgrad,   // beside it the input gradient is reduce-scattered (bulk)
+  proj_fprop,  // reduce-scatters its output
+  proj_dgrad,  // gathers the output gradient
+  fc1_fprop,
+  fc1_dgrad,
+  fc1_wgrad,
+  fc2_fprop,
+  fc2_dgrad,
+};
+inline constexpr int kOverlapGemms = 10;
+/// "qkv_fprop", …: the names in tp_comm_overlap_cfg.
+std::string_view overlap_gemm_name(OverlapGemm gemm);
+
+struct GemmOverlap {
+  OverlapMethod method = OverlapMethod::none;
+  int num_splits = 1;      // chunks: of pipeline over output features, of ring_exchange over ranks
+  bool aggregate = false;  // ring steps move chunks in pairs
+  bool operator==(const GemmOverlap&) const = default;
+};
+
+/// One row for each GEMM; default: nothing overlaps.
+struct GemmOverlapTable {
+  std::array<GemmOverlap, kOverlapGemms> rows{};
+
+  GemmOverlap& operator[](OverlapGemm gemm) { return rows[static_cast<size_t>(gemm)]; }
+  const GemmOverlap& operator[](OverlapGemm gemm) const { return rows[static_cast<size_t>(gemm)]; }
+  bool operator==(const GemmOverlapTable&) const = default;
+};
+
+}  // namespace viaduct

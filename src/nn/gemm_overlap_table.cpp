@@ -1,0 +1,265 @@
+// The ten rows from switches, defaults and the table that the user wrote.
+
+#include <algorithm>
+#include <optional>
+
+#include "base/nearest.h"
+#include "nn/tensor_parallel_config.h"
+
+namespace viaduct {
+namespace {
+
+constexpr unsigned bit(OverlapMethod method) {
+  return 1u << static_cast<unsigned>(method);
+}
+
+/// What a GEMM may do, and what it does if nobody says otherwise.
+struct GemmRule {
+  OverlapMethod by_default;
+  unsigned allowed;
+};
+
+GemmRule rule_of(OverlapGemm gemm) {
+  constexpr unsigned kRing = bit(OverlapMethod::ring_exchange);
+  constexpr unsigned kPipeline = bit(OverlapMethod::pipeline);
+  constexpr unsigned kBulk = bit(OverlapMethod::bulk);
+  switch (gemm) {
+    case OverlapGemm::qkv_fprop:
+    case OverlapGemm::fc1_fprop:
+    case OverlapGemm::proj_dgrad:
+    case OverlapGemm::fc2_dgrad:
+      return {OverlapMethod::ring_exchange, kRing};
+    case OverlapGemm::proj_fprop:
+    case OverlapGemm::fc2_fprop:
+      return {OverlapMethod::pipeline, kPipeline | kRing};
+    case OverlapGemm::qkv_dgrad:
+    case OverlapGemm::fc1_dgrad:
+      return {OverlapMethod::bulk, kBulk | kPipeline | kRing};
+    case OverlapGemm::qkv_wgrad:
+    case OverlapGemm::fc1_wgrad:
+      return {OverlapMethod::bulk, kBulk};
+  }
+  return {};
+}
+
+std::string allowed_text(const GemmRule& rule) {
+  std::string text;
+  for (const OverlapMethod method :
+       {OverlapMethod::bulk, OverlapMethod::ring_exchange, OverlapMethod::pipeline}) {
+    if ((rule.allowed & bit(method)) == 0) continue;
+    text += fmt::format("{}{}", text.empty() ? "" : " or ", overlap_method_name(method));
+  }
+  return text;
+}
+
+std::optional<OverlapMethod> method_named(std::string_view name) {
+  for (const OverlapMethod method :
+       {OverlapMethod::bulk, OverlapMethod::ring_exchange, OverlapMethod::pipeline}) {
+    if (overlap_method_name(method) == name) return method;
+  }
+  return std::nullopt;
+}
+
+bool is_rs_of_output(OverlapGemm gemm) {
+  return gemm == OverlapGemm::proj_fprop || gemm == OverlapGemm::fc2_fprop;
+}
+bool is_bulk_dgrad(OverlapGemm gemm) {
+  return gemm == OverlapGemm::qkv_dgrad || gemm == OverlapGemm::fc1_dgrad;
+}
+bool is_bulk_wgrad(OverlapGemm gemm) {
+  return gemm == OverlapGemm::qkv_wgrad || gemm == OverlapGemm::fc1_wgrad;
+}
+
+constexpr const char* kGpuKeys[] = {"num_sm", "cga_size", "set_sm_margin", "atomic_gemm", "use_ce"};
+constexpr int kSplits = 4;
+
+/// Reads tp_comm_overlap_cfg and works out the rows.
+class TableMaker {
+ public:
+  TableMaker(const TensorOverlapConfig& config, const GemmSizes& sizes, Problems& problems,
+             std::vector<std::string>* notes)
+      : config_(config), sizes_(sizes), problems_(problems), notes_(notes) {}
+
+  GemmOverlapTable make() {
+    check_names();
+    GemmOverlapTable table;
+    for (int i = 0; i < kOverlapGemms; ++i) {
+      const auto gemm = static_cast<OverlapGemm>(i);
+      table[gemm] = row(gemm);
+    }
+    check_backward(table, OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad);
+    check_backward(table, OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad);
+    return table;
+  }
+
+ private:
+  template <class... Args>
+  void problem(OverlapGemm gemm, fmt::format_string<Args...> format, Args&&... args) {
+    problems_.add("comm_overlap.tp_comm_overlap_cfg.{}{}", overlap_gemm_name(gemm),
+                  fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  void check_names() {
+    std::vector<std::string> names;
+    for (int i = 0; i < kOverlapGemms; ++i)
+      names.emplace_back(overlap_gemm_name(static_cast<OverlapGemm>(i)));
+    for (const auto& [name, value] : config_.tp_comm_overlap_cfg.entries) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) {
+        if (!value.is_map() && !value.is_null()) {
+          problems_.add("comm_overlap.tp_comm_overlap_cfg.{}: expected a map, found {}", name,
+                        to_flow_yaml(value));
+        }
+        continue;
+      }
+      const auto near = nearest_name(name, names);
+      const bool external = name == "proj_wgrad" || name == "fc2_wgrad";
+      problems_.add("comm_overlap.tp_comm_overlap_cfg: unknown GEMM '{}'{}", name.substr(0, 60),
+                    external ? " (it reuses the gathered output gradient and communicates nothing)"
+                    : near   ? fmt::format(", did you mean '{}'?", *near)
+                             : "");
+    }
+  }
+
+  /// Why the switches of section `model` turn a GEMM's overlap off, or null.
+  const char* switched_off(OverlapGemm gemm) const {
+    const std::string_view name = overlap_gemm_name(gemm);
+    const bool qkv = name.starts_with("qkv"), fc1 = name.starts_with("fc1");
+    if (qkv && config_.tp_comm_overlap_disable_qkv) return "tp_comm_overlap_disable_qkv=true";
+    if (fc1 && config_.tp_comm_overlap_disable_fc1) return "tp_comm_overlap_disable_fc1=true";
+    if (is_bulk_dgrad(gemm)) {
+      const bool off = !config_.tp_comm_bulk_dgrad && !config_.tp_comm_overlap_rs_dgrad;
+      return off ? "tp_comm_bulk_dgrad=false" : nullptr;
+    }
+    if (is_bulk_wgrad(gemm)) {
+      if (config_.tp_comm_overlap_rs_dgrad) return "tp_comm_overlap_rs_dgrad=true";
+      return config_.tp_comm_bulk_wgrad ? nullptr : "tp_comm_bulk_wgrad=false";
+    }
+    if (is_rs_of_output(gemm))
+      return config_.tp_comm_overlap_rs ? nullptr : "tp_comm_overlap_rs=false";
+    return config_.tp_comm_overlap_ag ? nullptr : "tp_comm_overlap_ag=false";
+  }
+
+  GemmOverlap row(OverlapGemm gemm) {
+    const Value* own = config_.tp_comm_overlap_cfg.find(overlap_gemm_name(gemm));
+    if (own != nullptr && !own->is_map()) own = nullptr;
+    const GemmRule rule = rule_of(gemm);
+    GemmOverlap row;
+    row.method = method_without_table(gemm, rule);
+    row.aggregate = config_.aggregate;
+    std::optional<int> splits = config_.num_splits;
+    const char* off = switched_off(gemm);
+    if (own != nullptr) {
+      if (off != nullptr && own->find("method") != nullptr)
+        problem(gemm, ": a method is given, but model.{} turns this overlap off", off);
+      read_row(gemm, rule, *own, row, splits);
+    }
+    if (off != nullptr) return {};
+    if (row.method == OverlapMethod::bulk) return {OverlapMethod::bulk};
+    if (row.method == OverlapMethod::ring_exchange) {
+      if (row.aggregate && sizes_.tp % 2 != 0)
+        problem(gemm, ".aggregate: chunks move in pairs, and tp = {} is odd", sizes_.tp);
+      if (own != nullptr && own->find("num_splits") != nullptr && *splits != sizes_.tp) {
+        problem(gemm, ".num_splits: a ring has as many chunks as ranks: tp = {}, found {}",
+                sizes_.tp, *splits);
+      }
+      row.num_splits = sizes_.tp;
+      return row;
+    }
+    row.aggregate = false;
+    row.num_splits = pipeline_splits(gemm, splits);
+    return row;
+  }
+
+  OverlapMethod method_without_table(OverlapGemm gemm, const GemmRule& rule) const {
+    if (is_bulk_dgrad(gemm) && config_.tp_comm_overlap_rs_dgrad) return OverlapMethod::pipeline;
+    const auto wanted = method_named(config_.method.value_or(""));
+    // Leaving bulk in the input gradient gives up the weight gradient's overlap: only on request.
+    const bool fits = wanted && (rule.allowed & bit(*wanted)) != 0 && !is_bulk_dgrad(gemm);
+    return fits ? *wanted : rule.by_default;
+  }
+
+  void read_row(OverlapGemm gemm, const GemmRule& rule, const Value& own, GemmOverlap& row,
+                std::optional<int>& splits) {
+    for (const auto& [key, value] : own.entries) {
+      if (key == "method") {
+        const auto method = method_named(value.scalar);
+        if (!method || (rule.allowed & bit(*method)) == 0) {
+          problem(gemm, ".method: expected {}, found {}", allowed_text(rule), to_flow_yaml(value));
+        } else {
+          row.method = *method;
+        }
+      } else if (key == "num_splits" || key == "num_split") {
+        int count = 0;
+        if (!read_value(value, count) || count < 1) {
+          problem(gemm, ".num_splits: expected at least 1, found {}", to_flow_yaml(value));
+        } else {
+          splits = count;
+        }
+      } else if (key == "aggregate") {
+        if (!read_value(value, row.aggregate))
+          problem(gemm, ".aggregate: expected bool, found {}", to_flow_yaml(value));
+      } else if (key == "fp8_buf") {
+        bool on = false;
+        if (!read_value(value, on) || on)
+          problem(gemm, ".fp8_buf: known, not built yet: FP8 recipes");
+      } else if (std::find(std::begin(kGpuKeys), std::end(kGpuKeys), key) != std::end(kGpuKeys)) {
+        if (notes_ != nullptr) {
+          notes_->push_back(fmt::format(
+              "comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect on cpu: a setting of the cuda "
+              "backend",
+              overlap_gemm_name(gemm), key));
+        }
+      } else {
+        const auto near =
+            nearest_name(key, {"method", "num_splits", "aggregate", "fp8_buf", "num_sm", "cga_size",
+                               "set_sm_margin", "atomic_gemm", "use_ce"});
+        problem(gemm, ": unknown field '{}'{}", key.substr(0, 60),
+                near ? fmt::format(", did you mean '{}'?", *near) : "");
+      }
+    }
+  }
+
+  /// Chunks of the output features, of which all pipelined GEMMs have H.
+  int pipeline_splits(OverlapGemm gemm, std::optional<int> given) {
+    const int64_t features = sizes_.hidden;
+    const int splits = given.value_or(kSplits);
+    if (features == 0 || features % splits == 0) return splits;
+    int below = splits, above = splits;
+    while (features % below != 0) --below;
+    while (above < features && features % above != 0) ++above;
+    if (given) {
+      problem(gemm, ".num_splits: {} does not divide the {} output features; nearest: {} or {}",
+              splits, features, below, above);
+    }
+    return below;
+  }
+
+  /// An input gradient that is not bulk reduce-scatters its own output, so that nothing is left for
+  /// the weight gradient to hide.
+  void check_backward(GemmOverlapTable& table, OverlapGemm dgrad, OverlapGemm wgrad) {
+    const OverlapMethod method = table[dgrad].method;
+    if (method == OverlapMethod::bulk || method == OverlapMethod::none) return;
+    const Value* own = config_.tp_comm_overlap_cfg.find(overlap_gemm_name(wgrad));
+    if (own != nullptr && own->find("method") != nullptr) {
+      problem(wgrad,
+              ".method: {} of {} already reduce-scatters the input gradient; leave one of them out",
+              overlap_method_name(method), overlap_gemm_name(dgrad));
+    }
+    table[wgrad] = {};
+  }
+
+  const TensorOverlapConfig& config_;
+  const GemmSizes sizes_;
+  Problems& problems_;
+  std::vector<std::string>* notes_;
+};
+
+}  // namespace
+
+GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config, const GemmSizes& sizes,
+                                      Problems& problems, std::vector<std::string>* notes) {
+  const GemmOverlapTable table = TableMaker(config, sizes, problems, notes).make();
+  return config.tp_comm_overlap.value_or(false) && sizes.tp > 1 ? table : GemmOverlapTable{};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,72 @@
+#include "nn/tensor_parallel_config.h"
+
+namespace viaduct {
+
+FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
+  const char* overlapped = "overlapped tensor-parallel communication";
+  FieldGroup group("comm_overlap", "Communication hidden under computation.");
+  group
+      .field("tp_comm_overlap", config.tp_comm_overlap,
+             "Tensor-parallel communication is hidden under the GEMMs it feeds; auto: where tp > "
+             "1, sequence parallel and static shapes allow it.")
+      .constraint("tp > 1, sequence_parallel, not with variable_seq_lengths")
+      .accepts({"false"})
+      .planned(overlapped);
+  group
+      .field("tp_comm_overlap_cfg", config.tp_comm_overlap_cfg,
+             "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
+             "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits and "
+             "aggregate, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, which mean "
+             "something on a GPU alone; null: built-in choices.")
+      .constraint(
+          "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
+          "reduce-scattered")
+      .planned(overlapped);
+  group
+      .field("method", config.method,
+             "Overlap method of the GEMMs that allow it and have no own in tp_comm_overlap_cfg; "
+             "null: ring_exchange for gathers, pipeline for proj_fprop and fc2_fprop, bulk for qkv "
+             "and fc1 dgrad and wgrad.")
+      .one_of({"bulk", "ring_exchange", "pipeline"})
+      .planned(overlapped);
+  group
+      .field("num_splits", config.num_splits,
+             "Chunks of a pipelined GEMM; null: 4, or the most below that divides. Rings have tp "
+             "chunks.")
+      .range(1)
+      .constraint("divides the output features")
+      .alias("num_split")
+      .planned(overlapped);
+  group.field("aggregate", config.aggregate, "Ring steps move chunks in pairs.")
+      .constraint("tp is even")
+      .planned(overlapped);
+  return group;
+}
+
+FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
+  const char* overlapped = "overlapped tensor-parallel communication";
+  FieldGroup group("model", "");
+  const auto add = [&](const char* name, bool& member, const char* doc) -> Field& {
+    return group.field(name, member, doc)
+        .alias(std::string("comm_overlap.") + name)
+        .planned(overlapped);
+  };
+  add("tp_comm_bulk_dgrad", config.tp_comm_bulk_dgrad,
+      "The gather of saved inputs runs beside the input-gradient GEMM (qkv, fc1).")
+      .constraint("excludes tp_comm_overlap_rs_dgrad");
+  add("tp_comm_bulk_wgrad", config.tp_comm_bulk_wgrad,
+      "The reduce-scatter of input gradients runs beside the weight-gradient GEMM (qkv, fc1).")
+      .constraint("excludes tp_comm_overlap_rs_dgrad");
+  add("tp_comm_overlap_ag", config.tp_comm_overlap_ag,
+      "Gathers are cut into ring steps between GEMM chunks.");
+  add("tp_comm_overlap_rs", config.tp_comm_overlap_rs,
+      "Reduce-scatters are cut into chunks behind GEMM chunks.");
+  add("tp_comm_overlap_rs_dgrad", config.tp_comm_overlap_rs_dgrad,
+      "The reduce-scatter of input gradients overlaps the GEMM that makes them.")
+      .constraint("replaces both bulk modes");
+  add("tp_comm_overlap_disable_qkv", config.tp_comm_overlap_disable_qkv, "No overlap on qkv.");
+  add("tp_comm_overlap_disable_fc1", config.tp_comm_overlap_disable_fc1, "No overlap on fc1.");
+  return group;
+}
+
+}  // namespace viaduct

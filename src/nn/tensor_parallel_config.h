@@ -1,0 +1,53 @@
+#pragma once
+// Communication of tensor parallelism hidden under GEMMs: the switches of section `model`, the
+// table and its defaults of section `comm_overlap`.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+#include "config/problems.h"
+#include "nn/gemm_overlap.h"
+
+namespace viaduct {
+
+struct TensorOverlapConfig {
+  // Section `comm_overlap`.
+  /// `auto`: tp > 1, sequence parallel and static shapes.
+  Auto<bool> tp_comm_overlap;
+  /// GEMM name → {method, num_splits, aggregate, and what means something on a GPU alone}.
+  Value tp_comm_overlap_cfg;
+  // Of every GEMM that has no own word in the table.
+  std::optional<std::string> method;  // where the GEMM allows it
+  std::optional<int> num_splits;      // of pipelined GEMMs
+  bool aggregate = false;             // of rings
+
+  // Section `model`.
+  bool tp_comm_bulk_dgrad = true;
+  bool tp_comm_bulk_wgrad = true;
+  bool tp_comm_overlap_ag = true;
+  bool tp_comm_overlap_rs = true;
+  bool tp_comm_overlap_rs_dgrad = false;
+  bool tp_comm_overlap_disable_qkv = false;
+  bool tp_comm_overlap_disable_fc1 = false;
+};
+
+/// Fields of section `comm_overlap`.
+FieldGroup tensor_overlap_fields(TensorOverlapConfig& config);
+/// Fields of section `model`.
+FieldGroup tensor_switch_fields(TensorOverlapConfig& config);
+
+struct GemmSizes {
+  int tp = 1;
+  int64_t hidden = 0;  // output features of the pipelined GEMMs; 0: not known yet
+};
+
+/// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,
+/// method that the GEMM does not have, chunks that do not divide, both halves of a contradiction)
+/// to `problems`, and to `notes` what has no effect on cpu.
+GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config, const GemmSizes& sizes,
+                                      Problems& problems,
+                                      std::vector<std::string>* notes = nullptr);
+
+}  // namespace viaduct

@@ -1,0 +1,141 @@
+#include "pipeline/pipeline_config.h"
+
+namespace viaduct {
+namespace {
+
+constexpr const char* kPipeline = "pipeline parallelism";
+
+void add_split(FieldGroup& group, PipelineConfig& config) {
+  group
+      .field("virtual_pipeline_model_parallel_size", config.virtual_pipeline_model_parallel_size,
+             "Model chunks of a stage (interleaved 1F1B); null: one, or what "
+             "pipeline_model_parallel_layout says.")
+      .range(1)
+      .constraint("pp > 1; divides layers of a stage")
+      .planned(kPipeline);
+  group
+      .field("account_for_embedding_in_pipeline_split",
+             config.account_for_embedding_in_pipeline_split,
+             "The embedding counts as one layer when layers are cut into stages.")
+      .constraint(
+          "layers + 1 (with loss: + 2) divisible by pp · virtual stages; excludes explicit first "
+          "and last stages")
+      .planned(kPipeline);
+  group
+      .field("account_for_loss_in_pipeline_split", config.account_for_loss_in_pipeline_split,
+             "The loss layer counts as one layer when layers are cut into stages.")
+      .constraint("as account_for_embedding_in_pipeline_split")
+      .planned(kPipeline);
+  group
+      .field("num_layers_in_first_pipeline_stage", config.num_layers_in_first_pipeline_stage,
+             "Layers of the first stage; the stages without an own number share the rest evenly.")
+      .range(1)
+      .constraint("divisible by virtual stages")
+      .planned(kPipeline);
+  group
+      .field("num_layers_in_last_pipeline_stage", config.num_layers_in_last_pipeline_stage,
+             "Layers of the last stage; the stages without an own number share the rest evenly.")
+      .range(1)
+      .constraint("divisible by virtual stages")
+      .planned(kPipeline);
+  group
+      .field("pipeline_model_parallel_layout", config.pipeline_model_parallel_layout,
+             "Stages written out: E embedding, t layer, L loss, `|` ends a stage, `(x)*n` and "
+             "`x*n` repeat, commas and spaces are ignored; or a list with one text a stage. Stage "
+             "i of the text is chunk i / pp of rank i % pp.")
+      .constraint(
+          "one E first, one L last, as many t as layers; number of stages divisible by pp; "
+          "excludes the other ways to cut")
+      .planned(kPipeline);
+}
+
+void add_order(FieldGroup& group, PipelineConfig& config) {
+  group
+      .field("pipeline_schedule", config.pipeline_schedule,
+             "Order of a stage's forwards and backwards: 1f1b (one forward, one backward; "
+             "interleaved where a stage has several chunks), gpipe (all forwards, then all "
+             "backwards), zero_bubble (ZB-H1: 1f1b whose weight gradients fill the bubble).")
+      .one_of({"1f1b", "gpipe", "zero_bubble"})
+      .constraint("gpipe and zero_bubble have one chunk a stage")
+      .planned(kPipeline);
+  group
+      .field("microbatch_group_size_per_vp_stage", config.microbatch_group_size_per_vp_stage,
+             "Micro-batches that a virtual stage runs before the next chunk; null: pp.")
+      .range(1)
+      .constraint("pp <= value <= micro-batches; divides them or leaves at least pp")
+      .planned(kPipeline);
+  group
+      .field("deallocate_pipeline_outputs", config.deallocate_pipeline_outputs,
+             "A sent activation is freed; its place in the graph stays.")
+      .planned(kPipeline);
+}
+
+void add_messages(FieldGroup& group, PipelineConfig& config) {
+  group
+      .field("pipeline_dtype", config.pipeline_dtype,
+             "Format of messages between stages; null: activations'.")
+      .one_of({"fp32", "bf16", "fp16"})
+      .planned(kPipeline);
+  group
+      .field("variable_seq_lengths", config.variable_seq_lengths,
+             "Stages send shapes before activations.")
+      .constraint("excludes comm_overlap.tp_comm_overlap and moe_token_dispatcher_type=allgather")
+      .planned(kPipeline);
+  group
+      .field("batch_p2p_comm", config.batch_p2p_comm,
+             "A stage's send and receive are started as one group; auto: not where "
+             "comm_overlap.overlap_p2p_comm is on.")
+      .constraint("excludes comm_overlap.overlap_p2p_comm")
+      .alias("comm_overlap.batch_p2p_comm")
+      .accepts({"true"})
+      .planned(kPipeline);
+  group
+      .field("overlap_p2p_comm_warmup_flush", config.overlap_p2p_comm_warmup_flush,
+             "Sends and receives overlap in warm-up and drain too.")
+      .constraint("needs comm_overlap.overlap_p2p_comm")
+      .alias("comm_overlap.overlap_p2p_comm_warmup_flush")
+      .planned(kPipeline);
+}
+
+}  // namespace
+
+void PipelineConfig::resolve(int pp) {
+  overlap_p2p_comm.resolve(pp > 1 && virtual_stages() > 1 && !batch_p2p_comm.value_or(false));
+  batch_p2p_comm.resolve(!overlap_p2p_comm.value());
+}
+
+FieldGroup pipeline_fields(PipelineConfig& config) {
+  FieldGroup group("model", "");
+  add_split(group, config);
+  add_order(group, config);
+  add_messages(group, config);
+  return group;
+}
+
+FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
+  FieldGroup group("comm_overlap", "");
+  group
+      .field("overlap_p2p_comm", config.overlap_p2p_comm,
+             "Sends and receives between stages are posted early and waited for just before use; "
+             "auto: if pp > 1 with virtual stages.")
+      .constraint("excludes model.batch_p2p_comm")
+      .alias("model.overlap_p2p_comm")
+      .accepts({"false"})
+      .planned(kPipeline);
+  group
+      .field("defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
+             "Weight gradients of the output layer wait until the pipeline drains.")
+      .constraint("pp > 1; wgrad_deferral_limit >= 0")
+      .alias("model.defer_embedding_wgrad_compute")
+      .planned(kPipeline);
+  group
+      .field("wgrad_deferral_limit", config.wgrad_deferral_limit,
+             "Micro-batches whose output-layer weight gradient may wait; 0: all; -1: not said.")
+      .range(-1)
+      .in("micro-batches")
+      .alias("model.wgrad_deferral_limit")
+      .planned(kPipeline);
+  return group;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,56 @@
+#pragma once
+// How layers are cut into stages, how micro-batches go through them, and how stages talk (sections
+// `model` and `comm_overlap`; the number of stages is a size of the mesh, comm/dist_config.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/field.h"
+#include "config/one_or_list.h"
+
+namespace viaduct {
+
+struct PipelineConfig {
+  // Which stage has which layers.
+  /// Model chunks of a stage; null: one, or what the layout says.
+  std::optional<int> virtual_pipeline_model_parallel_size;
+  bool account_for_embedding_in_pipeline_split = false;
+  bool account_for_loss_in_pipeline_split = false;
+  std::optional<int> num_layers_in_first_pipeline_stage;
+  std::optional<int> num_layers_in_last_pipeline_stage;
+  /// Text with `|` between stages, or a list with one text a stage.
+  std::optional<OneOrList<std::string>> pipeline_model_parallel_layout;
+
+  // The order of work.
+  /// "1f1b" (interleaved where a stage has several chunks), "gpipe" or "zero_bubble".
+  std::string pipeline_schedule = "1f1b";
+  /// Micro-batches that a stage runs on a chunk before the next one; null: pp.
+  std::optional<int> microbatch_group_size_per_vp_stage;
+  bool deallocate_pipeline_outputs = true;
+
+  // Messages between stages.
+  std::optional<std::string> pipeline_dtype;  // null: the activations'
+  bool variable_seq_lengths = false;
+  /// `auto`: not where sends and receives overlap.
+  Auto<bool> batch_p2p_comm;
+  /// `auto`: pp > 1 with virtual stages.
+  Auto<bool> overlap_p2p_comm;
+  bool overlap_p2p_comm_warmup_flush = false;
+
+  // Weight gradients of the output layer after the drain.
+  bool defer_embedding_wgrad_compute = false;
+  int wgrad_deferral_limit = -1;  // micro-batches; 0: all
+
+  int virtual_stages() const { return virtual_pipeline_model_parallel_size.value_or(1); }
+  int group_size(int pp) const { return microbatch_group_size_per_vp_stage.value_or(pp); }
+  /// Replaces each `auto` for `pp` stages.
+  void resolve(int pp);
+};
+
+/// Fields of section `model`.
+FieldGroup pipeline_fields(PipelineConfig& config);
+/// Fields of section `comm_overlap`.
+FieldGroup pipeline_overlap_fields(PipelineConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,31 @@
+#include "train/parallel_settings.h"
+
+namespace viaduct {
+
+int64_t data_parallel_size(const RunConfig& config) {
+  const int64_t replica = config.parallel.model_ranks();
+  return config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
+}
+
+int64_t micro_batches(const RunConfig& config) {
+  const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
+  if (rows == 0 || config.train.global_batch_size % rows != 0) return 0;
+  return config.train.global_batch_size / rows;
+}
+
+void resolve_parallel(RunConfig& config) {
+  ParallelConfig& sizes = config.parallel;
+  const int tp = sizes.tensor_model_parallel_size, cp = sizes.context_parallel_size,
+            pp = sizes.pipeline_model_parallel_size;
+  const auto& length = config.model.seq_length;
+  const bool divides = !length.is_auto() && length.value() % cp == 0 &&
+                       length.value() / cp * config.train.micro_batch_size % tp == 0;
+  sizes.sequence_parallel.resolve(tp > 1 && divides);
+  // Off until the overlapped GEMMs are built.
+  config.tensor_overlap.tp_comm_overlap.resolve(false);
+  config.pipeline.resolve(pp);
+  const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
+  config.ddp.resolve(data_parallel_size(config) * cp, chunks);
+}
+
+}  // namespace viaduct

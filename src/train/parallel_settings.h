@@ -1,0 +1,19 @@
+#pragma once
+// What the parallel settings of a run amount to: degrees, groups and the values of `auto`.
+
+#include <cstdint>
+
+#include "train/run_config.h"
+
+namespace viaduct {
+
+/// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
+int64_t data_parallel_size(const RunConfig& config);
+
+/// Micro-batches of a step on a data-parallel rank; 0 if the batch does not divide.
+int64_t micro_batches(const RunConfig& config);
+
+/// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
+void resolve_parallel(RunConfig& config);
+
+}  // namespace viaduct
