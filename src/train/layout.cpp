@@ -14,12 +14,12 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   VIADUCT_CHECK(ConfigError, ranks % (tp * cp * pp) == 0,
                 "dist.ranks: {} is not divisible by tp · cp · pp = {} · {} · {}", ranks, tp, cp,
                 pp);
-  Layout layout{.mesh =
-                    Mesh({tp, cp, 1, ranks / (tp * cp * pp), pp},
-                         config.dist.use_tp_pp_dp_mapping ? "tp-cp-ep-pp-dp" : "tp-cp-ep-dp-pp")};
+  Layout layout{.mesh = Mesh({tp, cp, 1, ranks / (tp * cp * pp), pp}, config.dist.mesh_order())};
+  layout.group_sizes.optimizer_instances = config.ddp.num_distributed_optimizer_instances;
+  layout.group_sizes.hierarchical_context_parallel =
+      config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{});
   layout.group_sizes.kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads));
-  layout.layer_map =
-      layer_map({model.layers, pp, parallel.virtual_pipeline_model_parallel_size.value_or(1)});
+  layout.layer_map = layer_map({model.layers, pp, config.pipeline.virtual_stages()});
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
   return layout;
