@@ -1,6 +1,6 @@
 #pragma once
-// Which virtual stage has which layers. Virtual stage i is chunk i / pp of pipeline rank i % pp, and
-// virtual stages hold the model's layers in order.
+// Which virtual stage has which layers. Virtual stage i is chunk i / pp of pipeline rank i % pp,
+// and virtual stages hold the model's layers in order.
 
 #include <cstdint>
 #include <vector>

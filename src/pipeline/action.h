@@ -1,0 +1,52 @@
+#pragma once
+// What a pipeline stage does, one entry after the other: schedules are lists of these. A schedule
+// is made by a pure function, checked, drawn and run without knowing what a model is.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+
+enum class ActionKind {
+  forward,
+  backward,         // both halves at once, segment by segment: what they keep is freed on the way
+  backward_input,   // d_in alone: what the stage before waits for
+  backward_weight,  // the rest, at any later time
+  post_send,        // these two return at once
+  post_receive,
+  wait,  // for a message posted before: it has arrived, or nobody reads it any more
+};
+std::string_view action_name(ActionKind kind);
+/// True where the model runs; false for what moves messages.
+constexpr bool computes(ActionKind kind) {
+  return kind <= ActionKind::backward_weight;
+}
+
+/// A message between neighbouring stages: the n-th of its channel, which is first in, first out.
+struct Message {
+  bool outgoing = false;
+  Flow flow = Flow::activations;
+  int peer = -1;         // pipeline rank of the other end
+  int64_t sequence = 0;  // from 0, in each direction and flow between the two
+};
+
+struct Action {
+  ActionKind kind = ActionKind::forward;
+  int64_t micro_batch = 0;
+  /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages, the chunk here that made
+  /// or takes it.
+  int chunk = 0;
+  Message message;             // of post_send, post_receive and wait
+  bool first_use = false;      // the first forward of the chunk
+  bool last_gradient = false;  // after it no action of the chunk adds to weight gradients
+};
+
+using ActionList = std::vector<Action>;
+
+/// "forward of micro-batch 3, chunk 0", "post_send of activations 2 to stage 1 (…)": for messages.
+std::string describe(const Action& action);
+
+}  // namespace viaduct

@@ -1,0 +1,39 @@
+#pragma once
+// In what order a stage computes, before any message is placed: the part of a schedule that its
+// kind decides. Formulas: Narayanan et al. 2021 (1F1B, interleaved), Qi et al. 2023 (ZB-H1), and
+// Megatron-Core's warm-up counts.
+
+#include <vector>
+
+#include "pipeline/schedule.h"
+
+namespace viaduct {
+
+/// One computation. `due` is the step boundary at which the stage that sends its input hands it
+/// over, where all stages advance step by step: the step itself, or earlier where the first and the
+/// last stage meet (virtual stages), which are pp − 1 steps apart.
+struct Compute {
+  ActionKind kind = ActionKind::forward;
+  int64_t micro_batch = 0;
+  int chunk = 0;
+  int64_t due = 0;
+};
+
+/// What runs between two exchanges of messages.
+struct Step {
+  std::vector<Compute> work;
+  bool steady = false;  // neither warm-up nor drain
+};
+
+std::vector<Step> compute_order(const ScheduleSettings& settings, int stage);
+
+/// The order in which every stage runs its forwards (chunk and micro-batch) under virtual stages:
+/// groups of `group` micro-batches, within a group chunk after chunk.
+struct ForwardNumber {
+  int64_t micro_batch = 0;
+  int chunk = 0;
+};
+std::vector<ForwardNumber> interleaved_order(int virtual_stages, int64_t micro_batches,
+                                             int64_t group);
+
+}  // namespace viaduct

@@ -1,0 +1,21 @@
+#pragma once
+// Runs a stage's part of a schedule, on any device and communicator.
+
+#include "pipeline/action.h"
+#include "pipeline/stage_program.h"
+
+namespace viaduct {
+
+struct ExecutorSettings {
+  /// An activation is freed once it is sent; otherwise it is held until its backward
+  /// (deallocate_pipeline_outputs).
+  bool deallocate_outputs = true;
+};
+
+/// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of
+/// an edge with several tensors are that many sends. CommError if an action needs what is not there
+/// (a schedule that validate_schedule rejects), or as communicators throw.
+void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
+                  const ExecutorSettings& settings = {});
+
+}  // namespace viaduct

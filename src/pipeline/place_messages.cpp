@@ -1,0 +1,185 @@
+#include "pipeline/place_messages.h"
+
+#include <array>
+#include <deque>
+#include <map>
+
+namespace viaduct {
+namespace {
+
+/// Writes the actions of one stage.
+class Writer {
+ public:
+  Writer(const ScheduleSettings& settings, int stage, const std::vector<Step>& steps)
+      : settings_(settings), stage_(stage), steps_(steps) {}
+
+  ActionList write() {
+    collect_receives();
+    const auto count = static_cast<int64_t>(steps_.size());
+    for (int64_t i = 0; i <= count; ++i) {
+      exchange(i);
+      if (i == count) break;
+      for (const Compute& work : steps_[static_cast<size_t>(i)].work) {
+        wait_for_input(work);
+        actions_.push_back({work.kind, work.micro_batch, work.chunk, {}, false, false});
+        if (!sends_output(work)) continue;
+        const Action send = send_of(work);
+        if (overlapped_at(i + 1)) {
+          post(send);
+        } else {
+          ready_to_send_.push_back(send);
+        }
+      }
+    }
+    wait_for_sends();
+    return std::move(actions_);
+  }
+
+ private:
+  using Channel = std::array<int, 3>;  // outgoing, flow, peer
+  static Channel channel(const Message& m) {
+    return {m.outgoing ? 1 : 0, static_cast<int>(m.flow), m.peer};
+  }
+
+  int64_t virtual_stage(const Compute& work) const {
+    return int64_t{work.chunk} * settings_.pp + stage_;
+  }
+  int64_t last_virtual_stage() const {
+    return int64_t{settings_.pp} * settings_.virtual_stages - 1;
+  }
+  int next() const { return (stage_ + 1) % settings_.pp; }
+  int previous() const { return (stage_ + settings_.pp - 1) % settings_.pp; }
+  static bool is_forward(const Compute& work) { return work.kind == ActionKind::forward; }
+
+  bool receives_input(const Compute& work) const {
+    if (work.kind == ActionKind::backward_weight) return false;
+    return virtual_stage(work) != (is_forward(work) ? 0 : last_virtual_stage());
+  }
+  bool sends_output(const Compute& work) const {
+    if (work.kind == ActionKind::backward_weight) return false;
+    return virtual_stage(work) != (is_forward(work) ? last_virtual_stage() : 0);
+  }
+  Action send_of(const Compute& work) const {
+    const bool forward = is_forward(work);
+    return {ActionKind::post_send,
+            work.micro_batch,
+            work.chunk,
+            {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0},
+            false,
+            false};
+  }
+  Action receive_of(const Compute& work) const {
+    const bool forward = is_forward(work);
+    return {
+        ActionKind::post_receive,
+        work.micro_batch,
+        work.chunk,
+        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0},
+        false,
+        false};
+  }
+
+  /// All receives of the step, by the exchange that they are due at.
+  void collect_receives() {
+    for (const Step& step : steps_) {
+      for (const Compute& work : step.work) {
+        if (receives_input(work)) due_[work.due].push_back(receive_of(work));
+      }
+    }
+  }
+
+  /// Whether exchange i (before step i) leaves its messages under way.
+  bool overlapped_at(int64_t i) const {
+    if (settings_.messages != PointToPoint::overlapped) return false;
+    if (settings_.overlap_warmup_flush) return true;
+    const auto at = static_cast<size_t>(i);
+    return i > 0 && at < steps_.size() && steps_[at - 1].steady && steps_[at].steady;
+  }
+
+  void exchange(int64_t i) {
+    const bool overlapped = overlapped_at(i);
+    std::deque<Action> receives;
+    while (!due_.empty() && due_.begin()->first <= i + (overlapped ? 1 : 0)) {
+      for (const Action& receive : due_.begin()->second) receives.push_back(receive);
+      due_.erase(due_.begin());
+    }
+    if (overlapped) {
+      for (const Action& receive : receives) post(receive);
+    } else if (settings_.messages == PointToPoint::ordered) {
+      exchange_one_by_one(receives);
+    } else {
+      wait_for_sends();
+      for (const Action& send : ready_to_send_) post(send);
+      for (Action& receive : receives) receive = post(receive);
+      for (const Action& receive : receives) wait_for(receive);
+      wait_for_sends();
+      ready_to_send_.clear();
+    }
+  }
+
+  void exchange_one_by_one(const std::deque<Action>& receives) {
+    wait_for_sends();
+    for (const Flow flow : {Flow::activations, Flow::gradients}) {
+      for (const bool sends : {stage_ % 2 == 0, stage_ % 2 != 0}) {
+        if (sends) {
+          for (const Action& send : ready_to_send_)
+            if (send.message.flow == flow) post(send), wait_for_sends();
+        } else {
+          for (const Action& receive : receives)
+            if (receive.message.flow == flow) wait_for(post(receive));
+        }
+      }
+    }
+    ready_to_send_.clear();
+  }
+
+  /// Posts a message. One send of a channel is under way at a time.
+  Action post(Action action) {
+    if (action.message.outgoing) {
+      const auto before = sends_.find(key(action));
+      if (before != sends_.end()) wait_for(Action(before->second));
+    }
+    action.message.sequence = posted_[channel(action.message)]++;
+    actions_.push_back(action);
+    (action.message.outgoing ? sends_ : receives_).insert({key(action), action});
+    return action;
+  }
+  void wait_for(Action action) {
+    (action.message.outgoing ? sends_ : receives_).erase(key(action));
+    action.kind = ActionKind::wait;
+    actions_.push_back(action);
+  }
+  void wait_for_sends() {
+    while (!sends_.empty()) wait_for(Action(sends_.begin()->second));
+  }
+  void wait_for_input(const Compute& work) {
+    if (!receives_input(work)) return;
+    const auto found = receives_.find(key(receive_of(work)));
+    if (found != receives_.end()) wait_for(Action(found->second));
+  }
+
+  /// Of a send its channel, of a receive what takes it.
+  static std::array<int64_t, 3> key(const Action& action) {
+    const auto flow = static_cast<int64_t>(action.message.flow);
+    if (action.message.outgoing) return {1, flow, action.message.peer};
+    return {flow, action.micro_batch, action.chunk};
+  }
+
+  const ScheduleSettings& settings_;
+  int stage_;
+  const std::vector<Step>& steps_;
+  ActionList actions_;
+  std::map<int64_t, std::vector<Action>> due_;  // receives not posted yet, by exchange
+  std::vector<Action> ready_to_send_;
+  std::map<std::array<int64_t, 3>, Action> sends_, receives_;  // posted, not waited for
+  std::map<Channel, int64_t> posted_;
+};
+
+}  // namespace
+
+ActionList place_messages(const ScheduleSettings& settings, int stage,
+                          const std::vector<Step>& steps) {
+  return Writer(settings, stage, steps).write();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,138 @@
+#include "pipeline/schedule.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <set>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "pipeline/place_messages.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::array kKinds{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                            ScheduleKind::gpipe, ScheduleKind::zb_h1};
+
+void set_flags(ActionList& actions) {
+  std::set<int> begun, ended;
+  for (Action& action : actions) {
+    if (action.kind == ActionKind::forward) action.first_use = begun.insert(action.chunk).second;
+  }
+  for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
+    if (computes(action->kind) && action->kind != ActionKind::forward)
+      action->last_gradient = ended.insert(action->chunk).second;
+  }
+}
+
+void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
+  const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
+  if (s.micro_batches < s.pp) {
+    problems.push_back(fmt::format(
+        "interleaved schedule: {} micro-batches are fewer than pipeline_model_parallel_size {}; "
+        "take at least {}",
+        s.micro_batches, s.pp, s.pp));
+  } else if (group < s.pp || group > s.micro_batches) {
+    problems.push_back(fmt::format(
+        "microbatch_group_size_per_vp_stage {} is outside [pipeline_model_parallel_size {}, "
+        "micro-batches {}]; nearest: {}",
+        group, s.pp, s.micro_batches, group < s.pp ? s.pp : s.micro_batches));
+  } else if (rest != 0 && rest < s.pp) {
+    problems.push_back(fmt::format(
+        "microbatch_group_size_per_vp_stage {} leaves {} of {} micro-batches, fewer than "
+        "pipeline_model_parallel_size {}; {} or {} micro-batches would do",
+        group, rest, s.micro_batches, s.pp, s.micro_batches - rest, s.micro_batches - rest + s.pp));
+  }
+}
+
+}  // namespace
+
+std::string_view schedule_kind_name(ScheduleKind kind) {
+  switch (kind) {
+    case ScheduleKind::gpipe:
+      return "gpipe";
+    case ScheduleKind::one_f_one_b:
+      return "1f1b";
+    case ScheduleKind::interleaved:
+      return "interleaved";
+    case ScheduleKind::zb_h1:
+      return "zb-h1";
+  }
+  return "?";
+}
+
+ScheduleKind parse_schedule_kind(const std::string& name) {
+  std::vector<std::string> names;
+  for (const ScheduleKind kind : kKinds) {
+    if (name == schedule_kind_name(kind)) return kind;
+    names.emplace_back(schedule_kind_name(kind));
+  }
+  const auto near = nearest_name(name, names);
+  fail<ConfigError>("no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe and zb-h1",
+                    name, near ? fmt::format("; did you mean {}?", *near) : "");
+}
+
+void check_schedule_settings(const ScheduleSettings& s) {
+  std::vector<std::string> problems;
+  const auto positive = [&](const char* name, int64_t value) {
+    if (value < 1) problems.push_back(fmt::format("{}: {} is below 1", name, value));
+  };
+  positive("pipeline_model_parallel_size", s.pp);
+  positive("virtual_pipeline_model_parallel_size", s.virtual_stages);
+  positive("micro-batches", s.micro_batches);
+  if (s.group < 0) positive("microbatch_group_size_per_vp_stage", s.group);
+  if (!problems.empty()) throw ConfigError(problems);
+
+  const std::string_view kind = schedule_kind_name(s.kind);
+  if (s.kind == ScheduleKind::interleaved) {
+    if (s.pp == 1) {
+      problems.push_back(
+          fmt::format("{} virtual stages need pipeline_model_parallel_size above 1, which is {}",
+                      s.virtual_stages, s.pp));
+    } else if (s.virtual_stages == 1) {
+      problems.push_back(
+          "interleaved schedule: virtual_pipeline_model_parallel_size is 1; take 2 or more, or the "
+          "schedule 1f1b");
+    } else {
+      check_group(s, problems);
+    }
+  } else {
+    if (s.virtual_stages > 1) {
+      problems.push_back(
+          fmt::format("schedule {} has one virtual stage, {} are asked for; take the schedule "
+                      "interleaved",
+                      kind, s.virtual_stages));
+    }
+    if (s.group > 0) {
+      problems.push_back(fmt::format(
+          "microbatch_group_size_per_vp_stage {} is of the schedule interleaved, not of {}",
+          s.group, kind));
+    }
+  }
+  // Its stages are not in step, so neighbours would both send first.
+  if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {
+    problems.push_back(
+        "schedule zb-h1 needs overlapped or batched messages; one after the other they deadlock");
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+}
+
+ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
+  check_schedule_settings(settings);
+  VIADUCT_CHECK(ConfigError, stage >= 0 && stage < settings.pp, "schedule: no stage {} of {}",
+                stage, settings.pp);
+  ActionList actions = place_messages(settings, stage, compute_order(settings, stage));
+  set_flags(actions);
+  return actions;
+}
+
+Schedule make_schedule(const ScheduleSettings& settings) {
+  check_schedule_settings(settings);
+  Schedule schedule{settings.virtual_stages, settings.micro_batches, {}};
+  for (int stage = 0; stage < settings.pp; ++stage)
+    schedule.stages.push_back(stage_schedule(settings, stage));
+  return schedule;
+}
+
+}  // namespace viaduct

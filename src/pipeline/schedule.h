@@ -1,0 +1,59 @@
+#pragma once
+// Pipeline schedules as data: a pure function from settings to what each stage does.
+
+#include <string>
+#include <string_view>
+
+#include "pipeline/action.h"
+
+namespace viaduct {
+
+enum class ScheduleKind {
+  gpipe,        // all forwards, then all backwards (Huang et al. 2019)
+  one_f_one_b,  // a backward as soon as there is one (Narayanan et al. 2021, PipeDream-Flush)
+  interleaved,  // 1F1B over several chunks of layers a stage (Narayanan et al. 2021, section 2.2)
+  zb_h1,        // 1F1B whose weight gradients fill the bubble (Qi et al. 2023, ZB-H1)
+};
+std::string_view schedule_kind_name(ScheduleKind kind);
+/// "1f1b", "interleaved", "gpipe", "zb-h1". ConfigError, with the nearest name, otherwise.
+ScheduleKind parse_schedule_kind(const std::string& name);
+
+/// How messages are posted and waited for.
+enum class PointToPoint {
+  overlapped,  // receives posted one step ahead and waited for just before use, sends waited late
+  batched,     // all messages between two steps are posted together, then waited for
+  ordered,     // one at a time: even stages send first, odd stages receive first
+};
+
+struct ScheduleSettings {
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  int pp = 1;
+  int virtual_stages = 1;  // chunks of a stage
+  int64_t micro_batches = 1;
+  /// Interleaved: micro-batches that a chunk runs before the next one; 0: pp.
+  int64_t group = 0;
+  PointToPoint messages = PointToPoint::overlapped;
+  /// Overlapped: warm-up and drain, too. Otherwise messages are batched there.
+  bool overlap_warmup_flush = true;
+  /// false: forwards alone (evaluation).
+  bool backward = true;
+};
+
+/// ConfigError with all that does not fit: numbers below 1, virtual stages that the kind does not
+/// have, a group outside [pp, micro-batches] or with a remainder below pp.
+void check_schedule_settings(const ScheduleSettings& settings);
+
+/// What pipeline rank `stage` does in a step. ConfigError as check_schedule_settings.
+ActionList stage_schedule(const ScheduleSettings& settings, int stage);
+
+/// What all stages do.
+struct Schedule {
+  int virtual_stages = 1;
+  int64_t micro_batches = 1;
+  std::vector<ActionList> stages;
+
+  int pp() const { return static_cast<int>(stages.size()); }
+};
+Schedule make_schedule(const ScheduleSettings& settings);
+
+}  // namespace viaduct

@@ -1,0 +1,44 @@
+#pragma once
+// What an executor of schedules asks of the thing that it runs: the model's part of a stage, or a
+// test's toy.
+
+#include <vector>
+
+#include "nn/segment.h"
+
+namespace viaduct {
+
+/// A tensor of a message.
+struct EdgeTensor {
+  std::string name;  // in the TensorSet
+  DType dtype = DType::f32;
+  Shape shape;
+};
+
+class StageProgram {
+ public:
+  virtual ~StageProgram() = default;
+
+  /// `in` is empty on the first virtual stage, the result on the last one.
+  virtual TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) = 0;
+  /// d_in of d_out, all gradients. `d_out` is empty on the last virtual stage, the result on the
+  /// first one.
+  virtual TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
+  /// The same in two halves.
+  virtual TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
+  virtual void backward_weight(int64_t micro_batch, int chunk) = 0;
+
+  /// Called right before the action after which the chunk's weight gradients are complete:
+  /// reductions may start from inside it.
+  virtual void last_gradient(int chunk) = 0;
+  /// Called right before the chunk's first forward of the step.
+  virtual void first_use(int chunk) = 0;
+
+  /// The tensors that go over every edge for a micro-batch, activations and their gradients alike.
+  /// All stages give the same list.
+  virtual std::vector<EdgeTensor> edge(int64_t micro_batch) = 0;
+  /// A buffer for what is received.
+  virtual Tensor allocate(const EdgeTensor& tensor, Flow flow) = 0;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,194 @@
+#include "pipeline/validate_schedule.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "pipeline/replay_schedule.h"
+
+namespace viaduct {
+namespace {
+
+/// What a message carries: the micro-batch, and the virtual stage that made it.
+struct Payload {
+  int64_t micro_batch = 0, from = 0;
+  bool operator==(const Payload&) const = default;
+};
+using ChannelKey = std::tuple<int, int, Flow>;  // sender, receiver, flow
+
+/// One end of every channel: payloads in the order of posting.
+using Posts = std::map<ChannelKey, std::vector<Payload>>;
+
+/// Walks through the actions of one stage.
+class StageCheck {
+ public:
+  StageCheck(const Schedule& schedule, int stage, Posts& sends, Posts& receives)
+      : schedule_(schedule), stage_(stage), sends_(sends), receives_(receives) {}
+
+  StageHolds run() {
+    for (const Action& action : schedule_.stages[static_cast<size_t>(stage_)]) {
+      require(action.chunk >= 0 && action.chunk < schedule_.virtual_stages &&
+                  action.micro_batch >= 0 && action.micro_batch < schedule_.micro_batches,
+              action, "there is no such micro-batch or chunk");
+      if (computes(action.kind)) {
+        compute(action);
+      } else {
+        message(action);
+      }
+      holds_.stores = std::max(holds_.stores, stores_);
+      holds_.buffers =
+          std::max(holds_.buffers, static_cast<int64_t>(open_.size() + received_.size()));
+    }
+    at_the_end();
+    return holds_;
+  }
+
+ private:
+  enum class Progress { none, forward, input, done };
+  using Key = std::tuple<int64_t, int, Flow>;  // micro-batch, chunk, flow
+
+  void require(bool condition, const Action& action, const char* why) const {
+    VIADUCT_CHECK(CommError, condition, "pipeline schedule: stage {}: {}: {}", stage_,
+                  describe(action), why);
+  }
+  int64_t virtual_stage(const Action& action) const {
+    return int64_t{action.chunk} * schedule_.pp() + stage_;
+  }
+  int64_t last_virtual_stage() const {
+    return int64_t{schedule_.pp()} * schedule_.virtual_stages - 1;
+  }
+
+  void compute(const Action& action) {
+    Progress& progress = progress_[{action.micro_batch, action.chunk}];
+    const bool forward = action.kind == ActionKind::forward;
+    const bool weight = action.kind == ActionKind::backward_weight;
+    const Progress needed = forward ? Progress::none : weight ? Progress::input : Progress::forward;
+    require(progress == needed, action,
+            forward ? "comes twice"
+                    : "comes twice, or before its forward or the other half of the backward");
+    if (!weight) take_input(action);
+    if (forward) {
+      require(action.first_use == begun_.insert(action.chunk).second, action,
+              "first_use does not mark the chunk's first forward");
+      ++stores_;
+      progress = Progress::forward;
+      return;
+    }
+    require(!ended_.contains(action.chunk), action, "comes after the chunk's last_gradient");
+    if (action.last_gradient) ended_.insert(action.chunk);
+    has_backward_ = true;
+    progress = action.kind == ActionKind::backward_input ? Progress::input : Progress::done;
+    if (progress == Progress::done) --stores_;
+  }
+
+  void take_input(const Action& action) {
+    const bool forward = action.kind == ActionKind::forward;
+    if (virtual_stage(action) == (forward ? 0 : last_virtual_stage())) return;
+    const Flow flow = forward ? Flow::activations : Flow::gradients;
+    require(received_.erase({action.micro_batch, action.chunk, flow}) == 1, action,
+            "its input was not received, or not waited for");
+  }
+
+  void message(const Action& action) {
+    const Message& m = action.message;
+    const bool activations = m.flow == Flow::activations;
+    const bool to_next = activations == m.outgoing;
+    const int peer = (stage_ + (to_next ? 1 : schedule_.pp() - 1)) % schedule_.pp();
+    require(m.peer == peer, action, "the other end of this edge is another stage");
+    const Key key{action.micro_batch, action.chunk, m.flow};
+    if (action.kind == ActionKind::wait) {
+      require(open_.erase({m.outgoing, m.flow, m.peer, m.sequence}) == 1, action,
+              "the message was not posted, or is waited for twice");
+      if (!m.outgoing) require(received_.insert(key).second, action, "received twice");
+      return;
+    }
+    require(m.outgoing == (action.kind == ActionKind::post_send), action, "wrong direction");
+    const int64_t step = activations ? 1 : -1, here = virtual_stage(action);
+    const int64_t from = m.outgoing ? here : here - step, to = m.outgoing ? here + step : here;
+    require(std::min(from, to) >= 0 && std::max(from, to) <= last_virtual_stage(), action,
+            "the model ends here");
+    auto& posts =
+        m.outgoing ? sends_[{stage_, m.peer, m.flow}] : receives_[{m.peer, stage_, m.flow}];
+    require(m.sequence == static_cast<int64_t>(posts.size()), action,
+            "sequence numbers of a channel do not count up");
+    posts.push_back({action.micro_batch, from});
+    open_.insert({m.outgoing, m.flow, m.peer, m.sequence});
+    if (m.outgoing) {
+      const Progress progress = progress_[{action.micro_batch, action.chunk}];
+      require(activations ? progress == Progress::forward : progress >= Progress::input, action,
+              "what it sends is not computed yet");
+    }
+  }
+
+  void at_the_end() const {
+    const auto fail_end = [&](const char* what) {
+      fail<CommError>("pipeline schedule: stage {}: {}", stage_, what);
+    };
+    if (!open_.empty()) fail_end("a message is posted and never waited for");
+    if (!received_.empty()) fail_end("a message is received and never used");
+    for (int64_t i = 0; i < schedule_.micro_batches; ++i) {
+      for (int chunk = 0; chunk < schedule_.virtual_stages; ++chunk) {
+        const auto found = progress_.find({i, chunk});
+        const Progress end = has_backward_ ? Progress::done : Progress::forward;
+        VIADUCT_CHECK(CommError, found != progress_.end() && found->second == end,
+                      "pipeline schedule: stage {}: micro-batch {} of chunk {} is not finished",
+                      stage_, i, chunk);
+      }
+    }
+    if (has_backward_ && ended_.size() != static_cast<size_t>(schedule_.virtual_stages))
+      fail_end("a chunk has no last_gradient");
+  }
+
+  const Schedule& schedule_;
+  int stage_;
+  Posts &sends_, &receives_;
+  std::map<std::pair<int64_t, int>, Progress> progress_;
+  std::set<Key> received_;                               // arrived and not used yet
+  std::set<std::tuple<bool, Flow, int, int64_t>> open_;  // posted, not waited for
+  std::set<int> begun_, ended_;
+  int64_t stores_ = 0;
+  bool has_backward_ = false;
+  StageHolds holds_;
+};
+
+void check_ends_match(const Posts& sends, const Posts& receives) {
+  std::set<ChannelKey> channels;
+  for (const Posts* ends : {&sends, &receives}) {
+    for (const auto& [channel, payloads] : *ends) channels.insert(channel);
+  }
+  static const std::vector<Payload> kNone;
+  for (const ChannelKey& channel : channels) {
+    const auto found_send = sends.find(channel), found_receive = receives.find(channel);
+    const auto& sent = found_send == sends.end() ? kNone : found_send->second;
+    const auto& received = found_receive == receives.end() ? kNone : found_receive->second;
+    const auto& [from, to, flow] = channel;
+    const char* what = flow == Flow::activations ? "activations" : "gradients";
+    for (size_t i = 0; i < std::min(sent.size(), received.size()); ++i) {
+      VIADUCT_CHECK(CommError, sent[i] == received[i],
+                    "pipeline schedule: message {} of {} from stage {} to {}: micro-batch {} of "
+                    "virtual stage {} is sent, micro-batch {} of virtual stage {} expected",
+                    i, what, from, to, sent[i].micro_batch, sent[i].from, received[i].micro_batch,
+                    received[i].from);
+    }
+    VIADUCT_CHECK(CommError, sent.size() == received.size(),
+                  "pipeline schedule: {} from stage {} to {}: {} messages are sent and {} received",
+                  what, from, to, sent.size(), received.size());
+  }
+}
+
+}  // namespace
+
+std::vector<StageHolds> validate_schedule(const Schedule& schedule) {
+  Posts sends, receives;
+  std::vector<StageHolds> holds;
+  for (int stage = 0; stage < schedule.pp(); ++stage)
+    holds.push_back(StageCheck(schedule, stage, sends, receives).run());
+  check_ends_match(sends, receives);
+  replay_schedule(schedule);
+  return holds;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,309 @@
+// Schedules of small cases written out, and what must hold for all of them.
+
+#include "pipeline/schedule.h"
+
+#include <fmt/format.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "pipeline/compute_order.h"
+#include "pipeline/replay_schedule.h"
+#include "pipeline/validate_schedule.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+
+// "F0 F1 B0": what a stage computes, chunks after a dot where there are several; backward halves
+// are I and W.
+std::string computations(const ScheduleSettings& settings, int stage) {
+  std::string text;
+  for (const Action& action : stage_schedule(settings, stage)) {
+    if (!computes(action.kind)) continue;
+    const char* letter = action.kind == ActionKind::forward          ? "F"
+                         : action.kind == ActionKind::backward       ? "B"
+                         : action.kind == ActionKind::backward_input ? "I"
+                                                                     : "W";
+    text += (text.empty() ? "" : " ") + std::string(letter) + std::to_string(action.micro_batch);
+    if (settings.virtual_stages > 1) text += "." + std::to_string(action.chunk);
+  }
+  return text;
+}
+
+// ">A0:1" posts activations 0 to stage 1, "<G2:0" receives gradients 2 from stage 0, "." waits.
+std::string all_actions(const ActionList& actions) {
+  std::string text;
+  for (const Action& action : actions) {
+    if (!text.empty()) text += " ";
+    const Message& m = action.message;
+    if (computes(action.kind)) {
+      text += (action.kind == ActionKind::forward ? "F" : "B") + std::to_string(action.micro_batch);
+      continue;
+    }
+    text += std::string(action.kind == ActionKind::wait ? "." : "") + (m.outgoing ? ">" : "<") +
+            (m.flow == Flow::activations ? "A" : "G") + std::to_string(m.sequence) + ":" +
+            std::to_string(m.peer);
+  }
+  return text;
+}
+
+ScheduleSettings settings(ScheduleKind kind, int pp, int virtual_stages, int64_t micro_batches,
+                          int64_t group = 0) {
+  ScheduleSettings s;
+  s.kind = kind, s.pp = pp, s.virtual_stages = virtual_stages, s.micro_batches = micro_batches;
+  s.group = group;
+  return s;
+}
+
+TEST(Schedule, OneForwardOneBackwardIsWrittenOut) {
+  const auto s = settings(ScheduleKind::one_f_one_b, 3, 1, 4);
+  EXPECT_EQ(computations(s, 0), "F0 F1 F2 B0 F3 B1 B2 B3");
+  EXPECT_EQ(computations(s, 1), "F0 F1 B0 F2 B1 F3 B2 B3");
+  EXPECT_EQ(computations(s, 2), "F0 B0 F1 B1 F2 B2 F3 B3");
+}
+
+TEST(Schedule, GpipeIsWrittenOut) {
+  const auto s = settings(ScheduleKind::gpipe, 2, 1, 3);
+  EXPECT_EQ(computations(s, 0), "F0 F1 F2 B0 B1 B2");
+  EXPECT_EQ(computations(s, 1), "F0 F1 F2 B0 B1 B2");
+}
+
+TEST(Schedule, ZeroBubbleIsWrittenOut) {
+  const auto s = settings(ScheduleKind::zb_h1, 3, 1, 4);
+  EXPECT_EQ(computations(s, 0), "F0 F1 F2 I0 W0 F3 I1 W1 I2 W2 I3 W3");
+  EXPECT_EQ(computations(s, 1), "F0 F1 I0 F2 I1 W0 F3 I2 W1 I3 W2 W3");
+  EXPECT_EQ(computations(s, 2), "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3");
+}
+
+// Two stages of two chunks, groups of two: warm-up 2 (pp − p − 1) + (V − 1) g = 4 and 2.
+TEST(Schedule, InterleavedIsWrittenOut) {
+  const auto s = settings(ScheduleKind::interleaved, 2, 2, 4);
+  EXPECT_EQ(computations(s, 0),
+            "F0.0 F1.0 F0.1 F1.1 F2.0 B0.1 F3.0 B1.1 F2.1 B0.0 F3.1 B1.0 B2.1 B3.1 B2.0 B3.0");
+  EXPECT_EQ(computations(s, 1),
+            "F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0");
+}
+
+// Warm-up counts of Megatron-Core: 2 (pp − p − 1) + (V − 1) g, at most all.
+TEST(Schedule, InterleavedWarmsUpByTheFormula) {
+  for (const int64_t group : {4, 5, 8}) {
+    for (int stage = 0; stage < 4; ++stage) {
+      const auto steps =
+          compute_order(settings(ScheduleKind::interleaved, 4, 3, 8 * group, group), stage);
+      int64_t warmup = 0;
+      while (!steps[static_cast<size_t>(warmup)].steady) ++warmup;
+      EXPECT_EQ(warmup, 2 * (4 - stage - 1) + 2 * group);
+    }
+  }
+  const auto all = compute_order(settings(ScheduleKind::interleaved, 4, 2, 4), 0);
+  for (const Step& step : all) EXPECT_FALSE(step.steady) << "8 forwards, a warm-up of 10";
+}
+
+TEST(Schedule, GroupsMayEndShort) {
+  std::string text;
+  for (const ForwardNumber& n : interleaved_order(2, 5, 3))
+    text += std::to_string(n.micro_batch) + "." + std::to_string(n.chunk) + " ";
+  EXPECT_EQ(text, "0.0 1.0 2.0 0.1 1.1 2.1 3.0 4.0 3.1 4.1 ");
+}
+
+TEST(Schedule, OverlappedMessagesArePostedAheadAndWaitedForJustBefore) {
+  const auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 2);
+  EXPECT_EQ(all_actions(stage_schedule(s, 0)),
+            "F0 >A0:1 <G0:1 F1 .>A0:1 >A1:1 <G1:1 .<G0:1 B0 .<G1:1 B1 .>A1:1");
+  EXPECT_EQ(all_actions(stage_schedule(s, 1)),
+            "<A0:0 .<A0:0 F0 <A1:0 B0 >G0:0 .<A1:0 F1 B1 .>G0:0 >G1:0 .>G1:0");
+}
+
+TEST(Schedule, BatchedMessagesArePostedAndWaitedForTogether) {
+  auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 2);
+  s.messages = PointToPoint::batched;
+  EXPECT_EQ(all_actions(stage_schedule(s, 0)),
+            "F0 >A0:1 .>A0:1 F1 >A1:1 <G0:1 .<G0:1 .>A1:1 B0 <G1:1 .<G1:1 B1");
+  EXPECT_EQ(all_actions(stage_schedule(s, 1)),
+            "<A0:0 .<A0:0 F0 B0 >G0:0 <A1:0 .<A1:0 .>G0:0 F1 B1 >G1:0 .>G1:0");
+}
+
+TEST(Schedule, OddStagesReceiveFirstWhereMessagesGoOneByOne) {
+  auto s = settings(ScheduleKind::one_f_one_b, 3, 1, 4);
+  s.messages = PointToPoint::ordered;
+  EXPECT_THAT(all_actions(stage_schedule(s, 0)), HasSubstr("F2 >A2:1 .>A2:1 <G0:1 .<G0:1 B0"));
+  EXPECT_THAT(all_actions(stage_schedule(s, 1)), HasSubstr("F0 <A1:0 .<A1:0 >A0:2 .>A0:2 F1"));
+}
+
+TEST(Schedule, WithoutWarmupOverlapOnlySteadyMessagesStayUnderWay) {
+  auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 3);
+  s.overlap_warmup_flush = false;
+  EXPECT_EQ(all_actions(stage_schedule(s, 0)),
+            "F0 >A0:1 .>A0:1 F1 >A1:1 <G0:1 .<G0:1 B0 <G1:1 F2 .>A1:1 >A2:1 <G2:1 .<G1:1 B1 "
+            ".>A2:1 .<G2:1 B2");
+}
+
+TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {
+  const auto actions = stage_schedule(settings(ScheduleKind::zb_h1, 2, 1, 3), 1);
+  for (const Action& action : actions) {
+    EXPECT_EQ(action.first_use, action.kind == ActionKind::forward && action.micro_batch == 0);
+    EXPECT_EQ(action.last_gradient,
+              action.kind == ActionKind::backward_weight && action.micro_batch == 2);
+  }
+}
+
+TEST(Schedule, OneStageIsThePlainLoopWithoutMessages) {
+  const auto actions = stage_schedule(settings(ScheduleKind::one_f_one_b, 1, 1, 3), 0);
+  EXPECT_EQ(all_actions(actions), "F0 B0 F1 B1 F2 B2");
+}
+
+TEST(Schedule, BubbleIsThatOfTheFormula) {
+  const ComputeTimes times{1, 1, 1};
+  for (const int pp : {1, 2, 4, 8}) {
+    for (const int64_t micro_batches : {8, 16, 24}) {
+      const auto bubble = [&](ScheduleKind kind, int virtual_stages) {
+        return replay_schedule(make_schedule(settings(kind, pp, virtual_stages, micro_batches)),
+                               times)
+            .bubble_fraction();
+      };
+      const double expected = double(pp - 1) / double(micro_batches);
+      EXPECT_DOUBLE_EQ(bubble(ScheduleKind::one_f_one_b, 1), expected) << pp;
+      EXPECT_DOUBLE_EQ(bubble(ScheduleKind::gpipe, 1), expected) << pp;
+      // Qi et al. 2023, table 2: (pp − 1) (F + B − W) of (F + B + W) a micro-batch.
+      EXPECT_DOUBLE_EQ(bubble(ScheduleKind::zb_h1, 1), expected / 3) << pp;
+      for (const int v : {2, 3}) {
+        if (pp > 1) {
+          EXPECT_DOUBLE_EQ(bubble(ScheduleKind::interleaved, v), expected / v) << pp << " " << v;
+        }
+      }
+    }
+  }
+}
+
+TEST(Schedule, StagesHoldWhatThePapersSay) {
+  const auto stores = [](ScheduleKind kind, int pp, int64_t micro_batches) {
+    std::vector<int64_t> list;
+    for (const auto& holds : validate_schedule(make_schedule(settings(kind, pp, 1, micro_batches))))
+      list.push_back(holds.stores);
+    return list;
+  };
+  EXPECT_THAT(stores(ScheduleKind::one_f_one_b, 4, 8), testing::ElementsAre(4, 3, 2, 1));
+  EXPECT_THAT(stores(ScheduleKind::gpipe, 4, 8), testing::Each(8));
+  EXPECT_THAT(stores(ScheduleKind::zb_h1, 4, 8), testing::Each(4)) << "the peak of 1F1B";
+  EXPECT_THAT(stores(ScheduleKind::one_f_one_b, 4, 2), testing::ElementsAre(2, 2, 2, 1));
+}
+
+struct Case {
+  ScheduleSettings settings;
+  std::string name;
+};
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  const auto add = [&](ScheduleSettings s) {
+    for (const PointToPoint messages :
+         {PointToPoint::overlapped, PointToPoint::batched, PointToPoint::ordered}) {
+      for (const bool flush : {true, false}) {
+        for (const bool backward : {true, false}) {
+          if (messages != PointToPoint::overlapped && !flush) continue;
+          if (messages == PointToPoint::ordered && s.kind == ScheduleKind::zb_h1) continue;
+          s.messages = messages, s.overlap_warmup_flush = flush, s.backward = backward;
+          cases.push_back(
+              {s, fmt::format("{} pp {} V {} M {} g {} messages {} flush {} backward {}",
+                              schedule_kind_name(s.kind), s.pp, s.virtual_stages, s.micro_batches,
+                              s.group, int(messages), flush, backward)});
+        }
+      }
+    }
+  };
+  for (const int pp : {1, 2, 3, 4, 5, 8}) {
+    for (const int64_t m : {1, 2, 3, 4, 7, 8, 12}) {
+      for (const ScheduleKind kind :
+           {ScheduleKind::gpipe, ScheduleKind::one_f_one_b, ScheduleKind::zb_h1})
+        add(settings(kind, pp, 1, m));
+      if (pp == 1 || m < pp) continue;
+      for (const int v : {2, 3, 4}) {
+        for (int64_t g = pp; g <= m; ++g) {
+          if (m % g == 0 || m % g >= pp) add(settings(ScheduleKind::interleaved, pp, v, m, g));
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+TEST(Schedule, AllCanBeRun) {
+  size_t count = 0;
+  for (const Case& c : all_cases()) {
+    try {
+      const auto holds = validate_schedule(make_schedule(c.settings));
+      EXPECT_EQ(holds.size(), size_t(c.settings.pp));
+    } catch (const CommError& error) {
+      ADD_FAILURE() << c.name << ": " << error.what();
+    }
+    ++count;
+  }
+  EXPECT_GT(count, 1000u);
+}
+
+TEST(Schedule, WeightGradientsAddUpInTheOrderOfMicroBatches) {
+  for (const Case& c : all_cases()) {
+    for (int stage = 0; stage < c.settings.pp; ++stage) {
+      std::vector<int64_t> next(size_t(c.settings.virtual_stages));
+      for (const Action& action : stage_schedule(c.settings, stage)) {
+        if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_weight) {
+          ASSERT_EQ(action.micro_batch, next[size_t(action.chunk)]++) << c.name;
+        }
+      }
+    }
+  }
+}
+
+// Overlap brings nothing later than batching does.
+TEST(Schedule, MessagesUnderWayCostNoTime) {
+  for (const int pp : {2, 4}) {
+    auto s = settings(ScheduleKind::interleaved, pp, 2, 8);
+    const double overlapped = replay_schedule(make_schedule(s)).end;
+    s.messages = PointToPoint::batched;
+    EXPECT_LE(overlapped, replay_schedule(make_schedule(s)).end);
+  }
+}
+
+std::string problem(const ScheduleSettings& s) {
+  try {
+    make_schedule(s);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Schedule, SettingsThatDoNotFitNameBothNumbers) {
+  EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 4, 2, 3)),
+              HasSubstr("3 micro-batches are fewer than pipeline_model_parallel_size 4"));
+  EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 4, 2, 8, 3)),
+              HasSubstr("group_size_per_vp_stage 3 is outside [pipeline_model_parallel_size 4, "
+                        "micro-batches 8]; nearest: 4"));
+  EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 4, 2, 10, 8)),
+              HasSubstr("8 leaves 2 of 10 micro-batches, fewer than "
+                        "pipeline_model_parallel_size 4; 8 or 12 micro-batches would do"));
+  EXPECT_THAT(problem(settings(ScheduleKind::interleaved, 1, 2, 8)),
+              HasSubstr("2 virtual stages need pipeline_model_parallel_size above 1"));
+  EXPECT_THAT(problem(settings(ScheduleKind::one_f_one_b, 2, 2, 8)),
+              HasSubstr("schedule 1f1b has one virtual stage, 2 are asked for"));
+  auto zero_bubble = settings(ScheduleKind::zb_h1, 2, 1, 4);
+  zero_bubble.messages = PointToPoint::ordered;
+  EXPECT_THAT(problem(zero_bubble), HasSubstr("zb-h1 needs overlapped or batched messages"));
+  EXPECT_THAT(problem(settings(ScheduleKind::one_f_one_b, 2, 1, 0)),
+              HasSubstr("micro-batches: 0 is below 1"));
+  EXPECT_THAT(
+      [] {
+        try {
+          parse_schedule_kind("interleavd");
+        } catch (const ConfigError& error) {
+          return std::string(error.what());
+        }
+        return std::string();
+      }(),
+      HasSubstr("did you mean interleaved?"));
+}
+
+}  // namespace
+}  // namespace viaduct

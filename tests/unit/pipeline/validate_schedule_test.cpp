@@ -1,0 +1,154 @@
+// Broken schedules are caught, each by the rule that it breaks.
+
+#include "pipeline/validate_schedule.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+
+Schedule schedule(ScheduleKind kind = ScheduleKind::one_f_one_b, int pp = 3, int virtual_stages = 1,
+                  int64_t micro_batches = 4) {
+  ScheduleSettings s;
+  s.kind = kind, s.pp = pp, s.virtual_stages = virtual_stages, s.micro_batches = micro_batches;
+  return make_schedule(s);
+}
+
+std::string problem(const Schedule& schedule) {
+  try {
+    validate_schedule(schedule);
+  } catch (const CommError& error) {
+    return error.what();
+  }
+  return "valid";
+}
+
+ActionList::iterator find(ActionList& list, ActionKind kind, int64_t micro_batch,
+                          Flow flow = Flow::activations, bool outgoing = false) {
+  return std::find_if(list.begin(), list.end(), [&](const Action& a) {
+    return a.kind == kind && a.micro_batch == micro_batch &&
+           (computes(kind) || (a.message.flow == flow && a.message.outgoing == outgoing));
+  });
+}
+
+TEST(ValidateSchedule, GoodOnesPass) {
+  EXPECT_EQ(problem(schedule()), "valid");
+}
+
+TEST(ValidateSchedule, ADroppedReceiveIsCaught) {
+  Schedule s = schedule();
+  ActionList& list = s.stages[1];
+  list.erase(find(list, ActionKind::post_receive, 2));
+  EXPECT_THAT(problem(s), HasSubstr("stage 1"));
+  // Its wait dropped, too: the input is missing.
+  s = schedule();
+  ActionList& again = s.stages[1];
+  again.erase(find(again, ActionKind::wait, 3));
+  again.erase(find(again, ActionKind::post_receive, 3));
+  EXPECT_THAT(problem(s), HasSubstr("stage 1: forward of micro-batch 3, chunk 0: its input was not "
+                                    "received"));
+}
+
+TEST(ValidateSchedule, ADroppedSendIsCaught) {
+  Schedule s = schedule();
+  ActionList& list = s.stages[0];
+  list.erase(find(list, ActionKind::wait, 3, Flow::activations, true));
+  list.erase(find(list, ActionKind::post_send, 3, Flow::activations, true));
+  EXPECT_THAT(problem(s), HasSubstr("activations from stage 0 to 1: 3 messages are sent and 4 "
+                                    "received"));
+}
+
+TEST(ValidateSchedule, SwappedMessagesAreCaught) {
+  Schedule s = schedule(ScheduleKind::gpipe);
+  // Both ends are well formed by themselves: stage 1 takes micro-batches 0 and 1 in the other
+  // order.
+  for (Action& action : s.stages[1]) {
+    const bool incoming =
+        action.kind == ActionKind::forward || (!computes(action.kind) && !action.message.outgoing &&
+                                               action.message.flow == Flow::activations);
+    if (incoming && action.micro_batch <= 1) {
+      action.micro_batch = 1 - action.micro_batch;
+      action.first_use = action.kind == ActionKind::forward && action.micro_batch == 1;
+    }
+  }
+  for (Action& action : s.stages[1]) {
+    if (!computes(action.kind) && action.message.outgoing &&
+        action.message.flow == Flow::activations && action.micro_batch <= 1)
+      action.micro_batch = 1 - action.micro_batch;
+  }
+  EXPECT_THAT(problem(s), HasSubstr("message 0 of activations from stage 0 to 1: micro-batch 0 of "
+                                    "virtual stage 0 is sent, micro-batch 1 of virtual stage 0 "
+                                    "expected"));
+}
+
+TEST(ValidateSchedule, ABackwardBeforeItsForwardIsCaught) {
+  Schedule s = schedule(ScheduleKind::one_f_one_b, 1);
+  std::swap(*find(s.stages[0], ActionKind::forward, 2),
+            *find(s.stages[0], ActionKind::backward, 2));
+  EXPECT_THAT(problem(s), HasSubstr("backward of micro-batch 2, chunk 0: comes twice, or before"));
+}
+
+TEST(ValidateSchedule, AWeightHalfBeforeItsInputHalfIsCaught) {
+  Schedule s = schedule(ScheduleKind::zb_h1, 1);
+  std::swap(*find(s.stages[0], ActionKind::backward_input, 1),
+            *find(s.stages[0], ActionKind::backward_weight, 1));
+  EXPECT_THAT(problem(s), HasSubstr("backward_weight of micro-batch 1"));
+}
+
+TEST(ValidateSchedule, MissingAndRepeatedWorkIsCaught) {
+  Schedule s = schedule(ScheduleKind::zb_h1, 1);
+  s.stages[0].erase(find(s.stages[0], ActionKind::backward_weight, 1));
+  EXPECT_THAT(problem(s), HasSubstr("micro-batch 1 of chunk 0 is not finished"));
+  s = schedule(ScheduleKind::one_f_one_b, 1);
+  s.stages[0].insert(s.stages[0].begin() + 1, s.stages[0][0]);
+  EXPECT_THAT(problem(s), HasSubstr("forward of micro-batch 0, chunk 0: comes twice"));
+}
+
+TEST(ValidateSchedule, WrongFlagsAreCaught) {
+  Schedule s = schedule(ScheduleKind::one_f_one_b, 1);
+  find(s.stages[0], ActionKind::backward, 1)->last_gradient = true;
+  EXPECT_THAT(problem(s), HasSubstr("comes after the chunk's last_gradient"));
+  s = schedule(ScheduleKind::one_f_one_b, 1);
+  find(s.stages[0], ActionKind::backward, 3)->last_gradient = false;
+  EXPECT_THAT(problem(s), HasSubstr("a chunk has no last_gradient"));
+  s = schedule(ScheduleKind::one_f_one_b, 1);
+  find(s.stages[0], ActionKind::forward, 0)->first_use = false;
+  EXPECT_THAT(problem(s), HasSubstr("first_use does not mark"));
+}
+
+TEST(ValidateSchedule, ADeadlockNamesWhatEachStageWaitsFor) {
+  // Send, wait, receive, wait on both sides: with buffered sends it would pass.
+  ScheduleSettings settings;
+  settings.pp = 2, settings.micro_batches = 3, settings.messages = PointToPoint::ordered;
+  Schedule s = make_schedule(settings);
+  // Stage 1 is odd and receives first; turn one of its exchanges round.
+  ActionList& list = s.stages[1];
+  for (size_t i = 0; i + 3 < list.size(); ++i) {
+    if (list[i].kind == ActionKind::post_receive && list[i + 2].kind == ActionKind::post_send) {
+      std::swap(list[i], list[i + 2]);
+      std::swap(list[i + 1], list[i + 3]);
+      break;
+    }
+  }
+  EXPECT_THAT(problem(s), HasSubstr("deadlock: stage 0 at wait of activations 1 to stage 1 "
+                                    "(micro-batch 1, chunk 0); stage 1 at wait of gradients 0 to "
+                                    "stage 0 (micro-batch 0, chunk 0)"));
+}
+
+TEST(ValidateSchedule, CountsBuffersOfMessages) {
+  // The middle stage of three with overlap: the next input and gradient posted ahead, one received
+  // and in use, one sent.
+  const auto holds = validate_schedule(schedule());
+  EXPECT_EQ(holds[2].stores, 1);
+  EXPECT_EQ(holds[0].buffers, 3) << "two gradients, one activation on its way";
+}
+
+}  // namespace
+}  // namespace viaduct
