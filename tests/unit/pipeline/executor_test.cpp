@@ -2,10 +2,12 @@
 
 #include "pipeline/executor.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "pipeline/schedule.h"
-#include "toy_stage.h"
+#include "unit/pipeline/toy_stage.h"
 
 namespace viaduct {
 namespace {
@@ -18,11 +20,23 @@ TEST(Executor, OneStageRunsThePlainLoop) {
     const auto self = make_self_communicator();
     test::ToyStage toy(*self, settings);
     run_schedule(stage_schedule(settings, 0), toy, *self);
-    EXPECT_EQ(toy.weight_gradients(), test::toy_gradients(settings));
+    const auto expected = test::toy_result(1, 4);
+    EXPECT_EQ(toy.weight_gradients(), expected.gradients);
+    EXPECT_EQ(toy.loss(), expected.loss);
     EXPECT_TRUE(toy.all_read());
     EXPECT_EQ(toy.first_uses(), 1);
     EXPECT_EQ(toy.last_gradients(), 1);
   }
+}
+
+// A list that validate_schedule rejects is an error here, too, not a wrong number.
+TEST(Executor, WaitingForWhatWasNotPostedIsAnError) {
+  ScheduleSettings settings;
+  const auto self = make_self_communicator();
+  test::ToyStage toy(*self, settings);
+  ActionList actions = stage_schedule(settings, 0);
+  actions.insert(actions.begin(), Action{ActionKind::wait});
+  EXPECT_THROW(run_schedule(actions, toy, *self), CommError);
 }
 
 }  // namespace

@@ -1,0 +1,137 @@
+#pragma once
+// A model that fits on a page: virtual stage v makes y = (v + 2) · x + micro-batch of rows whose
+// number differs by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers,
+// so every order of summation is exact. Messages have two tensors.
+
+#include <map>
+#include <vector>
+
+#include "pipeline/schedule.h"
+#include "pipeline/stage_program.h"
+
+namespace viaduct::test {
+
+class ToyStage final : public StageProgram {
+ public:
+  ToyStage(const Communicator& pp, const ScheduleSettings& settings)
+      : stages_(pp.size()), stage_(pp.rank()), gradients_(size_t(settings.virtual_stages)) {
+    last_ = int64_t{stages_} * settings.virtual_stages - 1;
+  }
+
+  TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override {
+    const int64_t v = virtual_stage(chunk);
+    const Tensor x =
+        v == 0 ? rows(micro_batch, [&](int64_t i) { return double(i + 1); }) : in.get("x");
+    if (v > 0) log_number(in, micro_batch);
+    saved_[{micro_batch, chunk}] = x;
+    const Tensor y = rows(micro_batch, [&](int64_t i) {
+      return double(v + 2) * x.data<double>()[i] + double(micro_batch);
+    });
+    if (v == last_) {
+      loss_ += sum(y);
+      return {};
+    }
+    return message(y, micro_batch);
+  }
+  TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override {
+    TensorSet d_in = backward_input(micro_batch, chunk, std::move(d_out));
+    backward_weight(micro_batch, chunk);
+    return d_in;
+  }
+  TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override {
+    const int64_t v = virtual_stage(chunk);
+    const Tensor dy =
+        v == last_ ? rows(micro_batch, [&](int64_t i) { return double(i + 1); }) : d_out.get("x");
+    if (v < last_) log_number(d_out, micro_batch);
+    d_saved_[{micro_batch, chunk}] = dy;
+    if (v == 0) return {};
+    return message(
+        rows(micro_batch, [&](int64_t i) { return double(v + 2) * dy.data<double>()[i]; }),
+        micro_batch);
+  }
+  void backward_weight(int64_t micro_batch, int chunk) override {
+    const Tensor x = take(saved_, micro_batch, chunk), dy = take(d_saved_, micro_batch, chunk);
+    for (int64_t i = 0; i < x.elements(); ++i)
+      gradients_[size_t(chunk)] += x.data<double>()[i] * dy.data<double>()[i];
+  }
+  void last_gradient(int) override { ++last_gradients_; }
+  void first_use(int) override { ++first_uses_; }
+  std::vector<EdgeTensor> edge(int64_t micro_batch) override {
+    return {{"x", DType::f64, {micro_batch + 1}}, {"number", DType::f64, {1}}};
+  }
+  Tensor allocate(const EdgeTensor& tensor, Flow) override {
+    return host_tensor(tensor.dtype, tensor.shape);
+  }
+
+  /// By chunk.
+  const std::vector<double>& weight_gradients() const { return gradients_; }
+  double loss() const { return loss_; }
+  /// Nothing is kept any more, and every message was that of its micro-batch.
+  bool all_read() const { return saved_.empty() && d_saved_.empty() && numbers_fit_; }
+  int first_uses() const { return first_uses_; }
+  int last_gradients() const { return last_gradients_; }
+
+ private:
+  using Kept = std::map<std::pair<int64_t, int>, Tensor>;
+
+  int64_t virtual_stage(int chunk) const { return int64_t{chunk} * stages_ + stage_; }
+  template <class F>
+  static Tensor rows(int64_t micro_batch, F&& value) {
+    Tensor tensor = host_tensor(DType::f64, {micro_batch + 1});
+    for (int64_t i = 0; i <= micro_batch; ++i) tensor.data<double>()[i] = value(i);
+    return tensor;
+  }
+  static double sum(const Tensor& tensor) {
+    double total = 0;
+    for (int64_t i = 0; i < tensor.elements(); ++i) total += tensor.data<double>()[i];
+    return total;
+  }
+  static TensorSet message(const Tensor& x, int64_t micro_batch) {
+    TensorSet set("x", x);
+    Tensor number = host_tensor(DType::f64, {1});
+    *number.data<double>() = double(micro_batch);
+    set.set("number", number);
+    return set;
+  }
+  void log_number(const TensorSet& set, int64_t micro_batch) {
+    numbers_fit_ = numbers_fit_ && *set.get("number").data<double>() == double(micro_batch);
+  }
+  static Tensor take(Kept& kept, int64_t micro_batch, int chunk) {
+    Tensor tensor = kept.at({micro_batch, chunk});
+    kept.erase({micro_batch, chunk});
+    return tensor;
+  }
+
+  int stages_, stage_;
+  int64_t last_ = 0;
+  std::vector<double> gradients_;
+  Kept saved_, d_saved_;
+  double loss_ = 0;
+  bool numbers_fit_ = true;
+  int first_uses_ = 0, last_gradients_ = 0;
+};
+
+/// What one rank computes for virtual stages 0 … count − 1, one after the other.
+struct ToyResult {
+  std::vector<double> gradients;  // by virtual stage
+  double loss = 0;
+};
+inline ToyResult toy_result(int64_t stages, int64_t micro_batches) {
+  ToyResult result;
+  result.gradients.resize(size_t(stages));
+  for (int64_t m = 0; m < micro_batches; ++m) {
+    for (int64_t i = 0; i <= m; ++i) {
+      std::vector<double> x{double(i + 1)};
+      for (int64_t v = 0; v < stages; ++v) x.push_back(double(v + 2) * x.back() + double(m));
+      result.loss += x.back();
+      double d = double(i + 1);
+      for (int64_t v = stages - 1; v >= 0; --v) {
+        result.gradients[size_t(v)] += x[size_t(v)] * d;
+        d *= double(v + 2);
+      }
+    }
+  }
+  return result;
+}
+
+}  // namespace viaduct::test
