@@ -12,6 +12,9 @@ namespace viaduct {
 struct WorldOptions {
   /// An operation that waits longer for a rank is a CommError that names who did not come.
   double timeout_seconds = 600;
+  /// Threads that a rank computes with. Where all ranks' together are more than the cores, a rank
+  /// that waits gives its core away at once.
+  int threads_per_rank = 1;
 };
 
 using RankMain = FunctionRef<void(std::shared_ptr<Communicator> world)>;

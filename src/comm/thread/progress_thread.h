@@ -1,0 +1,36 @@
+#pragma once
+// The progress thread of a rank: does pieces of operations that no rank is waiting for, of all
+// communicators. It waits for nothing but work, and starts with the first of it.
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "comm/thread/shared_operation.h"
+
+namespace viaduct {
+
+class ProgressThread {
+ public:
+  ProgressThread() = default;
+  ~ProgressThread();
+
+  void serve(std::shared_ptr<SharedOperation> operation, int party);
+
+ private:
+  void loop();
+
+  struct Job {
+    std::shared_ptr<SharedOperation> operation;
+    int party = 0;
+  };
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<Job> jobs_;
+  bool stop_ = false;
+  std::thread thread_;
+};
+
+}  // namespace viaduct

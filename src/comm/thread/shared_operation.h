@@ -1,0 +1,72 @@
+#pragma once
+// One operation as all its ranks see it: what each asked for, how far it is, and the work that is
+// left. The last rank to come starts it; then every thread that has time takes pieces.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+
+class ThreadWorld;
+
+class SharedOperation {
+ public:
+  enum class State {
+    collecting,  // not all ranks are here
+    running,     // pieces are being done
+    done,
+    mismatched,  // the ranks ask for different things: `error`
+    left,        // a rank has left before all were here: it will never run
+  };
+
+  /// `members`: the ranks in the world, in the order of the parties.
+  SharedOperation(ThreadWorld& world, std::shared_ptr<const std::vector<int>> members);
+
+  State state() const { return state_.load(); }
+  const std::string& error() const { return error_; }
+  double busy_seconds() const { return busy_seconds_; }
+  /// The rank in the world of a party.
+  int member(int party) const { return (*members_)[static_cast<size_t>(party)]; }
+
+  // Under the lock of the lane.
+  /// `request` stays valid until the operation is done, mismatched or left. True for the last to
+  /// come.
+  bool post(int party, const CommRequest& request);
+  /// The party will not wait any longer. False if all are here: then it has to, for its buffers are
+  /// being read.
+  bool leave();
+  bool is_here(int party) const { return requests_[static_cast<size_t>(party)] != nullptr; }
+
+  /// Called once, by the last party to come: checks that all want the same and lets the work begin.
+  /// Small work is done right away; else the threads that wait for it are woken, and if there are
+  /// none, the progress threads of all ranks.
+  void begin(const std::shared_ptr<SharedOperation>& self, int party);
+  /// Does pieces until none is left to take; starts with those of `party`.
+  void help(int party);
+  /// A host thread waits, and so serves it.
+  void begin_wait() { waiting_.fetch_add(1); }
+
+ private:
+  void finish(State state);
+  void ring_all();
+
+  ThreadWorld& world_;
+  std::shared_ptr<const std::vector<int>> members_;
+  std::vector<const CommRequest*> requests_;  // by party
+  int here_ = 0;
+  std::atomic<State> state_{State::collecting};
+  std::atomic<int> waiting_{0};
+  std::string error_;
+
+  int64_t units_ = 0, piece_units_ = 0;
+  int pieces_ = 0;
+  std::atomic<uint64_t> taken_{0};  // bit per piece
+  std::atomic<int> finished_{0};
+  double begin_seconds_ = 0, busy_seconds_ = 0;
+};
+
+}  // namespace viaduct

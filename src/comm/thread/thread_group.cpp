@@ -1,0 +1,39 @@
+#include "comm/thread/thread_group.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+
+ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members,
+                         std::string name)
+    : world_(std::move(world)),
+      members_(std::move(members)),
+      name_(std::move(name)),
+      collectives_(*world_, members_) {}
+
+Lane& ThreadGroup::channel(int from, int to, Flow flow) {
+  const std::lock_guard guard(mutex_);
+  auto& channel = channels_[{from, to, flow}];
+  if (channel == nullptr)
+    channel = std::make_unique<Lane>(*world_, std::vector<int>{world_rank(from), world_rank(to)});
+  return *channel;
+}
+
+std::shared_ptr<ThreadGroup> ThreadGroup::split(const std::vector<int>& members, int64_t time,
+                                                const std::string& name) {
+  const std::lock_guard guard(mutex_);
+  Split& split = splits_[{members, time}];
+  if (split.group == nullptr) {
+    std::vector<int> ranks;
+    for (const int member : members) ranks.push_back(world_rank(member));
+    split.group = std::make_shared<ThreadGroup>(world_, std::move(ranks), name);
+  }
+  const auto group = split.group;
+  if (++split.fetched == members.size()) splits_.erase({members, time});
+  VIADUCT_CHECK(CommError, group->name() == name,
+                "split of {}: one rank calls the new group {}, another {}", name_, group->name(),
+                name);
+  return group;
+}
+
+}  // namespace viaduct

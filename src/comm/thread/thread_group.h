@@ -1,0 +1,51 @@
+#pragma once
+// A group of ranks of one process: the lanes of its collectives and messages, and the groups that
+// were split from it and not yet fetched by all their members.
+
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "comm/thread/lane.h"
+#include "comm/thread/thread_world.h"
+
+namespace viaduct {
+
+class ThreadGroup {
+ public:
+  /// `members`: ranks in the world, in the order of the group.
+  ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> members, std::string name);
+
+  ThreadWorld& world() const { return *world_; }
+  const std::string& name() const { return name_; }
+  int size() const { return static_cast<int>(members_.size()); }
+  /// The rank in the world.
+  int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
+
+  Lane& collectives() { return collectives_; }
+  /// Party 0 sends, party 1 receives.
+  Lane& channel(int from, int to, Flow flow);
+
+  /// The group of `members` (ranks of this one) that each of them gets at its `time`-th call.
+  std::shared_ptr<ThreadGroup> split(const std::vector<int>& members, int64_t time,
+                                     const std::string& name);
+
+ private:
+  struct Split {
+    std::shared_ptr<ThreadGroup> group;
+    size_t fetched = 0;
+  };
+
+  std::shared_ptr<ThreadWorld> world_;
+  std::vector<int> members_;
+  std::string name_;
+  Lane collectives_;
+  std::mutex mutex_;  // of what follows
+  std::map<std::tuple<int, int, Flow>, std::unique_ptr<Lane>> channels_;
+  std::map<std::pair<std::vector<int>, int64_t>, Split> splits_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,45 @@
+#pragma once
+// A rank's side of an operation between threads. It owns the rank's tensors until no other thread
+// can touch them, so they are released on the rank's host thread, whichever way it ends.
+
+#include <memory>
+
+#include "comm/communicator.h"
+#include "comm/thread/thread_group.h"
+
+namespace viaduct {
+
+class ThreadOperation final : public CommOperation {
+ public:
+  /// Posts the request on `lane` (of `group`) as `party`.
+  ThreadOperation(std::shared_ptr<ThreadGroup> group, int rank, Lane& lane, int party,
+                  const CommRequest& request);
+  /// Waits, unless an exception is on its way: then it leaves what has not begun.
+  ~ThreadOperation() override;
+
+  bool ready() override;
+  void wait() override;
+  double busy_seconds() const override { return operation_->busy_seconds(); }
+
+ private:
+  void pause_until_change(SharedOperation::State seen, uint32_t events, double pause_since,
+                          double limit);
+  /// Throws if a rank has failed or will never come, or the time is over, and all may still leave.
+  void check_others(double begin);
+  [[noreturn]] void give_up(const std::string& why);
+  bool leave();
+  void drain();
+  std::string title() const;
+  std::string names_of_missing() const;
+
+  std::shared_ptr<ThreadGroup> group_;
+  int rank_;
+  Lane& lane_;
+  int party_;
+  CommRequest request_;
+  int exceptions_;  // on their way when it was made
+  bool over_ = false;
+  std::shared_ptr<SharedOperation> operation_;
+};
+
+}  // namespace viaduct
