@@ -31,7 +31,10 @@ void ThreadWorld::fail(int rank, std::string_view cause, std::exception_ptr exce
       failed_rank_ = rank;
       cause_ = cause;
     }
-    if (failed_rank_ == rank && exception_ == nullptr) exception_ = std::move(exception);
+    // What it throws after having called this is better, unless it only repeats it.
+    const bool repeats = cause.find(cause_) != cause.npos && cause.size() > cause_.size();
+    if (failed_rank_ == rank && exception_ == nullptr && !repeats)
+      exception_ = std::move(exception);
   }
   failed_.store(true);
   tell_all();
