@@ -1,5 +1,7 @@
 #include "pipeline/pipeline_config.h"
 
+#include "pipeline/stage_layout.h"
+
 namespace viaduct {
 namespace {
 
@@ -100,6 +102,12 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
 }  // namespace
 
 void PipelineConfig::resolve(int pp) {
+  if (pipeline_model_parallel_layout && !virtual_pipeline_model_parallel_size) {
+    Problems ignored;  // validation says them
+    const auto stages = parse_stage_layout(*pipeline_model_parallel_layout, 0, pp, ignored);
+    if (ignored.empty())
+      virtual_pipeline_model_parallel_size = static_cast<int>(stages.size()) / pp;
+  }
   overlap_p2p_comm.resolve(pp > 1 && virtual_stages() > 1 && !batch_p2p_comm.value_or(false));
   batch_p2p_comm.resolve(!overlap_p2p_comm.value());
 }

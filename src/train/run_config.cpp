@@ -46,7 +46,11 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   loaded.outcome = read_config(schema, {file, overrides}, problems);
   check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
   // Rules over several fields would only repeat what is wrong with one.
-  if (problems.empty()) validate(loaded.config, loaded.outcome, problems);
+  if (problems.empty()) {
+    validate(loaded.config, loaded.outcome, problems);
+    Problems said;  // by validate
+    resolve_gemm_overlap(loaded.config.tensor_overlap, {}, said, &loaded.outcome.notes);
+  }
   problems.throw_if_any();
   return loaded;
 }

@@ -1,6 +1,7 @@
 #include "train/validate.h"
 
 #include "ops/cpu/cpu_ops.h"
+#include "train/validate_parallel.h"
 
 namespace viaduct {
 namespace {
@@ -68,26 +69,12 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
-  // Only what the user gave: `probe` and `bench` set the batch themselves.
-  const bool given =
-      outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
-  const int64_t data_ranks = config.dist.ranks;
-  const int64_t rows = config.train.micro_batch_size * data_ranks;
-  if (given && config.train.global_batch_size % rows != 0) {
-    problems.add(
-        "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
-        "{} · {}",
-        config.train.global_batch_size, config.train.micro_batch_size, data_ranks);
-  }
-}
-
 }  // namespace
 
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   validate_model(config.model, problems);
   validate_optimizer(config, problems);
-  validate_batch(config, outcome, problems);
+  validate_parallel(config, outcome, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;
   if (!row.is_auto() && !length.is_auto() && row.value() != length.value()) {

@@ -1,0 +1,24 @@
+#pragma once
+// Stages written out as text (model.pipeline_model_parallel_layout): `Et*3|(tt|)*2tL`. E is the
+// embedding, t a transformer block, L the loss; `|` ends a stage, `(x)*n` and `x*n` repeat, commas
+// and spaces are ignored.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/one_or_list.h"
+#include "config/problems.h"
+#include "pipeline/chunk_layers.h"
+
+namespace viaduct {
+
+/// The virtual stages in model order: stage i is chunk i / pp of rank i % pp. Adds to `problems`
+/// what is wrong with the text (a letter that is none, brackets, an E that is not first, an L that
+/// is not last, another number of blocks than `layers`, a number of stages that pp does not
+/// divide); the result is complete if nothing was added. `layers` 0: the model's number is not
+/// known yet.
+std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout, int64_t layers,
+                                            int pp, Problems& problems);
+
+}  // namespace viaduct

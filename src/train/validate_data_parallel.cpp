@@ -1,0 +1,110 @@
+#include <algorithm>
+
+#include "config/nearest_valid.h"
+#include "train/parallel_settings.h"
+#include "train/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+void validate_gather(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const bool possible = ddp.use_distributed_optimizer && ddp.overlap_grad_reduce;
+  if (ddp.overlap_param_gather.value_or(false) && !possible) {
+    problems.add(
+        "ddp.overlap_param_gather: true needs use_distributed_optimizer and overlap_grad_reduce, "
+        "found {} and {}; `auto` follows them",
+        ddp.use_distributed_optimizer, ddp.overlap_grad_reduce);
+  }
+  const bool overlapped = ddp.overlap_param_gather.value_or(possible);
+  if (ddp.align_param_gather.value_or(false) && !overlapped) {
+    problems.add("ddp.align_param_gather: true needs overlap_param_gather, which is off");
+  }
+  if (!ddp.overlap_param_gather_with_optimizer_step) return;
+  if (!overlapped) {
+    problems.add(
+        "optimizer.overlap_param_gather_with_optimizer_step: true needs ddp.overlap_param_gather, "
+        "which is off");
+  }
+  if (config.pipeline.virtual_stages() < 2 && !config.pipeline.pipeline_model_parallel_layout) {
+    problems.add(
+        "optimizer.overlap_param_gather_with_optimizer_step: true needs "
+        "virtual_pipeline_model_parallel_size of at least 2, found {}",
+        config.pipeline.virtual_stages());
+  }
+}
+
+void validate_instances(const RunConfig& config, Problems& problems) {
+  const int copies = config.ddp.num_distributed_optimizer_instances;
+  if (copies == 1) return;
+  if (!config.ddp.use_distributed_optimizer) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} needs use_distributed_optimizer, which is "
+        "false",
+        copies);
+  }
+  const ParallelConfig& sizes = config.parallel;
+  const int64_t data_ranks = data_parallel_size(config) * sizes.context_parallel_size;
+  if (data_ranks == 0) return;  // said elsewhere
+  if (data_ranks % copies != 0) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} does not divide data-parallel ranks · "
+        "context_parallel_size = {} · {} = {}; nearest: {}",
+        copies, data_parallel_size(config), sizes.context_parallel_size, data_ranks,
+        nearest_divisor(copies, data_ranks));
+  }
+  const int64_t expert_ranks = int64_t{1} * sizes.expert_tensor() *
+                               sizes.expert_model_parallel_size *
+                               sizes.pipeline_model_parallel_size;
+  const int64_t expert_data = config.dist.ranks / expert_ranks;
+  if (sizes.expert_model_parallel_size > 1 && config.dist.ranks % expert_ranks == 0 &&
+      expert_data % copies != 0) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} does not divide the expert data-parallel "
+        "ranks = {}; nearest: {}",
+        copies, expert_data, nearest_divisor(copies, expert_data));
+  }
+}
+
+void validate_wire(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  if (ddp.average_in_collective && config.model.calculate_per_token_loss) {
+    problems.add(
+        "ddp.average_in_collective: true excludes model.calculate_per_token_loss = true: a mean "
+        "over ranks is none over tokens");
+  }
+  if (ddp.reduce_scatter_with_fp32_accumulation) {
+    const char* name = "ddp.reduce_scatter_with_fp32_accumulation: true";
+    if (!ddp.use_distributed_optimizer)
+      problems.add("{} needs use_distributed_optimizer, which is false", name);
+    if (ddp.grad_reduce_in_fp32)
+      problems.add("{} is for low precision on the wire, and grad_reduce_in_fp32 is true", name);
+    if (ddp.num_distributed_optimizer_instances > 1) {
+      problems.add("{} needs num_distributed_optimizer_instances = 1, found {}", name,
+                   ddp.num_distributed_optimizer_instances);
+    }
+  }
+}
+
+}  // namespace
+
+void validate_data_parallel(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const int64_t bucket_size = ddp.bucket_size.value_or(1);
+  if (ddp.num_buckets && !ddp.bucket_size.is_auto() && bucket_size > 0) {
+    problems.add("ddp.bucket_size: {} and num_buckets = {} are both given: one of them says it",
+                 bucket_size, *ddp.num_buckets);
+  }
+  if (!ddp.num_buckets && bucket_size == 0)
+    problems.add("ddp.bucket_size: 0 means that num_buckets says it, which is null");
+  if (ddp.pad_buckets_for_high_nccl_busbw && !ddp.use_distributed_optimizer) {
+    problems.add(
+        "ddp.pad_buckets_for_high_nccl_busbw: true needs use_distributed_optimizer, which is "
+        "false: without it nothing is padded");
+  }
+  validate_gather(config, problems);
+  validate_instances(config, problems);
+  validate_wire(config, problems);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,21 @@
+#pragma once
+// Rules over the sizes of the mesh, model and batch, and over the knobs of each axis. Each names
+// the two numbers and the nearest valid choice. Values that are still `auto` are left out: the
+// rules are asked again when all are resolved.
+
+#include "config/problems.h"
+#include "train/run_config.h"
+
+namespace viaduct {
+
+/// All of them, each axis where it applies.
+void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems);
+
+// One file an axis.
+void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outcome,
+                              Problems& problems);
+void validate_context_parallel(const RunConfig& config, Problems& problems);
+void validate_pipeline_parallel(const RunConfig& config, Problems& problems);
+void validate_data_parallel(const RunConfig& config, Problems& problems);
+
+}  // namespace viaduct

@@ -1,0 +1,155 @@
+// The ten rows of overlapped GEMMs: defaults, switches, the user's table, and what it may not say.
+
+#include "nn/gemm_overlap.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "nn/tensor_parallel_config.h"
+
+namespace viaduct {
+namespace {
+
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+constexpr auto kNone = OverlapMethod::none, kBulk = OverlapMethod::bulk,
+               kRing = OverlapMethod::ring_exchange, kPipeline = OverlapMethod::pipeline;
+
+struct Outcome {
+  GemmOverlapTable table;
+  std::vector<std::string> problems, notes;
+};
+
+TensorOverlapConfig overlapped(const std::string& table = "") {
+  TensorOverlapConfig config;
+  config.tp_comm_overlap = true;
+  if (!table.empty()) config.tp_comm_overlap_cfg = parse_yaml(table, "test");
+  return config;
+}
+
+Outcome outcome_of(const TensorOverlapConfig& config, GemmSizes sizes = {4, 64}) {
+  Outcome outcome;
+  Problems problems;
+  outcome.table = resolve_gemm_overlap(config, sizes, problems, &outcome.notes);
+  outcome.problems = problems.all();
+  return outcome;
+}
+
+std::vector<OverlapMethod> methods_of(const Outcome& outcome) {
+  std::vector<OverlapMethod> methods;
+  for (const GemmOverlap& row : outcome.table.rows) methods.push_back(row.method);
+  return methods;
+}
+
+// Order: qkv f d w, proj f d, fc1 f d w, fc2 f d.
+TEST(GemmOverlap, BuiltInMethods) {
+  const Outcome built_in = outcome_of(overlapped());
+  EXPECT_THAT(methods_of(built_in), ElementsAre(kRing, kBulk, kBulk, kPipeline, kRing, kRing, kBulk,
+                                                kBulk, kPipeline, kRing));
+  EXPECT_EQ(built_in.table[OverlapGemm::proj_fprop].num_splits, 4);
+  EXPECT_EQ(built_in.table[OverlapGemm::qkv_fprop].num_splits, 4) << "as many as ranks";
+  EXPECT_EQ(outcome_of(overlapped(), {8, 64}).table[OverlapGemm::qkv_fprop].num_splits, 8);
+  EXPECT_EQ(outcome_of(overlapped(), {4, 66}).table[OverlapGemm::proj_fprop].num_splits, 3)
+      << "4 does not divide 66";
+  EXPECT_THAT(built_in.problems, IsEmpty());
+}
+
+TEST(GemmOverlap, OffMeansNoRow) {
+  TensorOverlapConfig off = overlapped();
+  off.tp_comm_overlap = false;
+  EXPECT_EQ(outcome_of(off).table, GemmOverlapTable{});
+  EXPECT_EQ(outcome_of(overlapped(), {1, 64}).table, GemmOverlapTable{});
+}
+
+TEST(GemmOverlap, SwitchesTurnRowsOff) {
+  const auto with = [](bool TensorOverlapConfig::*member, bool value) {
+    TensorOverlapConfig config = overlapped();
+    config.*member = value;
+    return methods_of(outcome_of(config));
+  };
+  EXPECT_THAT(
+      with(&TensorOverlapConfig::tp_comm_overlap_ag, false),
+      ElementsAre(kNone, kBulk, kBulk, kPipeline, kNone, kNone, kBulk, kBulk, kPipeline, kNone));
+  EXPECT_THAT(with(&TensorOverlapConfig::tp_comm_overlap_rs, false),
+              ElementsAre(kRing, kBulk, kBulk, kNone, kRing, kRing, kBulk, kBulk, kNone, kRing));
+  EXPECT_THAT(
+      with(&TensorOverlapConfig::tp_comm_bulk_dgrad, false),
+      ElementsAre(kRing, kNone, kBulk, kPipeline, kRing, kRing, kNone, kBulk, kPipeline, kRing));
+  EXPECT_THAT(
+      with(&TensorOverlapConfig::tp_comm_bulk_wgrad, false),
+      ElementsAre(kRing, kBulk, kNone, kPipeline, kRing, kRing, kBulk, kNone, kPipeline, kRing));
+  EXPECT_THAT(with(&TensorOverlapConfig::tp_comm_overlap_rs_dgrad, true),
+              ElementsAre(kRing, kPipeline, kNone, kPipeline, kRing, kRing, kPipeline, kNone,
+                          kPipeline, kRing));
+  EXPECT_THAT(
+      with(&TensorOverlapConfig::tp_comm_overlap_disable_qkv, true),
+      ElementsAre(kNone, kNone, kNone, kPipeline, kRing, kRing, kBulk, kBulk, kPipeline, kRing));
+  EXPECT_THAT(
+      with(&TensorOverlapConfig::tp_comm_overlap_disable_fc1, true),
+      ElementsAre(kRing, kBulk, kBulk, kPipeline, kRing, kNone, kNone, kNone, kPipeline, kRing));
+}
+
+TEST(GemmOverlap, TheTableWins) {
+  TensorOverlapConfig config = overlapped(
+      "{proj_fprop: {num_splits: 8}, fc2_fprop: {method: ring_exchange, aggregate: true}, "
+      "fc1_dgrad: {method: pipeline, num_split: 2}}");
+  config.num_splits = 16;
+  const Outcome outcome = outcome_of(config);
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  EXPECT_EQ(outcome.table[OverlapGemm::proj_fprop], (GemmOverlap{kPipeline, 8, false}));
+  EXPECT_EQ(outcome.table[OverlapGemm::fc2_fprop], (GemmOverlap{kRing, 4, true}));
+  EXPECT_EQ(outcome.table[OverlapGemm::fc1_dgrad], (GemmOverlap{kPipeline, 2, false}));
+  EXPECT_EQ(outcome.table[OverlapGemm::fc1_wgrad].method, kNone)
+      << "the input gradient is reduce-scattered by its own GEMM";
+  EXPECT_EQ(outcome.table[OverlapGemm::qkv_wgrad].method, kBulk);
+}
+
+TEST(GemmOverlap, DefaultsForAllRows) {
+  TensorOverlapConfig config = overlapped();
+  config.method = "ring_exchange";
+  config.aggregate = true;
+  EXPECT_THAT(methods_of(outcome_of(config)),
+              ElementsAre(kRing, kBulk, kBulk, kRing, kRing, kRing, kBulk, kBulk, kRing, kRing));
+  EXPECT_TRUE(outcome_of(config).table[OverlapGemm::qkv_fprop].aggregate);
+  EXPECT_THAT(outcome_of(config, {3, 66}).problems, Contains(HasSubstr("tp = 3 is odd")));
+}
+
+TEST(GemmOverlap, WhatATableMayNotSay) {
+  const auto problems = [](const std::string& table) {
+    return outcome_of(overlapped(table)).problems;
+  };
+  EXPECT_THAT(problems("{qkv_fprop: {method: bulk}}"),
+              ElementsAre(HasSubstr("qkv_fprop.method: expected ring_exchange, found bulk")));
+  EXPECT_THAT(problems("{proj_fprop: {num_splits: 5}}"),
+              ElementsAre(HasSubstr("5 does not divide the 64 output features; nearest: 4 or 8")));
+  EXPECT_THAT(problems("{qkv_fprop: {num_splits: 3}}"),
+              ElementsAre(HasSubstr("as many chunks as ranks: tp = 4, found 3")));
+  EXPECT_THAT(problems("{qkv_dgrad: {method: pipeline}, qkv_wgrad: {method: bulk}}"),
+              ElementsAre(HasSubstr("pipeline of qkv_dgrad already reduce-scatters")));
+  EXPECT_THAT(problems("{qvk_fprop: {}}"), ElementsAre(HasSubstr("did you mean 'qkv_fprop'?")));
+  EXPECT_THAT(problems("{proj_wgrad: {}}"), ElementsAre(HasSubstr("communicates nothing")));
+  EXPECT_THAT(problems("{qkv_fprop: {metod: bulk}}"),
+              ElementsAre(HasSubstr("did you mean 'method'?")));
+  EXPECT_THAT(problems("{qkv_fprop: 3}"), ElementsAre(HasSubstr("expected a map, found 3")));
+  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"), ElementsAre(HasSubstr("not built yet")));
+  EXPECT_THAT(problems("{fc2_fprop: {num_splits: 0}}"), ElementsAre(HasSubstr("at least 1")));
+  TensorOverlapConfig off = overlapped("{proj_fprop: {method: pipeline}}");
+  off.tp_comm_overlap_rs = false;
+  EXPECT_THAT(outcome_of(off).problems,
+              ElementsAre(HasSubstr("model.tp_comm_overlap_rs=false turns this overlap off")));
+}
+
+TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {
+  const Outcome outcome = outcome_of(
+      overlapped("{fc2_fprop: {num_sm: 8, cga_size: 2, set_sm_margin: true, atomic_gemm: false, "
+                 "use_ce: true}}"));
+  EXPECT_THAT(outcome.problems, IsEmpty());
+  EXPECT_EQ(outcome.notes.size(), 5u);
+  EXPECT_THAT(outcome.notes, Contains(HasSubstr("fc2_fprop.num_sm has no effect on cpu")));
+}
+
+}  // namespace
+}  // namespace viaduct
