@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "comm/world.h"
 #include "hardware/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 #include "subcommands.h"
@@ -20,8 +21,9 @@ std::string version_text() {
   return fmt::format(
       "viaduct {} ({})\n"
       "cpu: built in; usable here: {} ({})\n"
-      "cuda: not built\nmpi: not built\nnccl: not built",
-      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()));
+      "mpi: built in; usable here: {}\n"
+      "cuda: not built\nnccl: not built",
+      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), mpi_library());
 }
 
 }  // namespace

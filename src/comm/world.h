@@ -3,6 +3,7 @@
 // Either way a rank's program is one function of its world communicator.
 
 #include <memory>
+#include <string>
 
 #include "base/function_ref.h"
 #include "comm/communicator.h"
@@ -23,5 +24,16 @@ using RankMain = FunctionRef<void(std::shared_ptr<Communicator> world)>;
 /// calling one), and returns when all have ended. If a rank throws, all others leave their
 /// operations, and the first cause is thrown here.
 void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main);
+
+/// Runs `rank_main` as this process's rank of the world that mpirun or srun started: MPI begins and
+/// ends here, once in a process. Returns when all ranks have ended. If a rank throws, all others
+/// leave their operations; the first cause is thrown in the process where it arose, which must end
+/// with a failing status, and no other returns: the launcher ends them, or after ten seconds
+/// MPI_Abort. So one process reports one cause. CommError if MPI sees another number of ranks than
+/// the launcher's variables say.
+void run_mpi_rank(const WorldOptions& options, RankMain rank_main);
+
+/// The MPI library, "Open MPI v4.1.4". Does not start MPI.
+std::string mpi_library();
 
 }  // namespace viaduct

@@ -1,0 +1,72 @@
+#include "comm/launcher.h"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <string_view>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+// Sizes of the world and of its part on this machine, as Open MPI, MPICH and its kin, and steps of
+// Slurm give them to their processes.
+struct Names {
+  const char *ranks, *local_ranks;
+};
+constexpr std::array<Names, 3> kMpi{{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
+                                     {"PMI_SIZE", "MPI_LOCALNRANKS"},
+                                     {"SLURM_STEP_NUM_TASKS", nullptr}}};
+
+/// The first number in `text`; 0 if it does not begin with one.
+int number(std::string_view text) {
+  int value = 0;
+  std::from_chars(text.data(), text.data() + text.size(), value);
+  return value;
+}
+
+int ranks_of(const char* name, const char* value) {
+  const int ranks = number(value);
+  VIADUCT_CHECK(ConfigError, ranks >= 1, "{}={}: expected a number of ranks", name, value);
+  return ranks;
+}
+
+/// Slurm's tasks per node are written "4(x2),3": two nodes of 4, then one of 3.
+int slurm_local_ranks(const EnvironmentLookup& environment) {
+  const char* all = environment("SLURM_STEP_TASKS_PER_NODE");
+  const char* node = environment("SLURM_NODEID");
+  if (all == nullptr) return 1;
+  int left = node != nullptr ? number(node) : 0;
+  for (std::string_view rest = all; !rest.empty();) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    const size_t times = item.find("(x");
+    left -= times == std::string_view::npos ? 1 : number(item.substr(times + 2));
+    if (left < 0) return std::max(1, number(item));
+  }
+  return 1;
+}
+
+}  // namespace
+
+Launch detect_launch(const EnvironmentLookup& environment) {
+  for (const Names& names : kMpi) {
+    const char* ranks = environment(names.ranks);
+    if (ranks == nullptr) continue;
+    Launch launch{Launcher::mpi, ranks_of(names.ranks, ranks), 1, names.ranks};
+    if (names.local_ranks == nullptr)
+      launch.local_ranks = slurm_local_ranks(environment);
+    else if (const char* local = environment(names.local_ranks); local != nullptr)
+      launch.local_ranks = ranks_of(names.local_ranks, local);
+    return launch;
+  }
+  const char* world = environment("WORLD_SIZE");
+  if (world == nullptr || environment("RANK") == nullptr) return {};
+  Launch launch{Launcher::torchrun, ranks_of("WORLD_SIZE", world), 1, "WORLD_SIZE"};
+  if (const char* local = environment("LOCAL_WORLD_SIZE"); local != nullptr)
+    launch.local_ranks = ranks_of("LOCAL_WORLD_SIZE", local);
+  return launch;
+}
+
+}  // namespace viaduct

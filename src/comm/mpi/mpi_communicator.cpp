@@ -1,0 +1,97 @@
+#include "comm/mpi/mpi_communicator.h"
+
+namespace viaduct {
+namespace {
+
+// Tags: messages by flow, meetings before a split, then two for each collective of the group in
+// turn. The kind of collective is part of its tag, so that ranks that call different ones wait for
+// each other (and say so in the end) instead of taking one for the other. MPI grants 32767.
+constexpr int kMeetingTag = 2, kFirstTag = 16, kKinds = 8;
+constexpr uint32_t kTurns = 1024;
+// A collective that is waited for later than this after its launch overlaps with something.
+constexpr double kAtOnceSeconds = 10e-6;
+
+int tag_of(const CommRequest& request, uint32_t launched) {
+  return kFirstTag + static_cast<int>(launched % kTurns) * 2 * kKinds +
+         2 * static_cast<int>(request.collective);
+}
+
+class Pending final : public CommOperation {
+ public:
+  Pending(std::shared_ptr<MpiEngine> engine, std::shared_ptr<const MpiGroup> group,
+          std::shared_ptr<MpiOperation> operation, std::shared_ptr<MpiQueue> queue, Tensor in,
+          Tensor out)
+      : engine_(std::move(engine)),
+        group_(std::move(group)),
+        queue_(std::move(queue)),
+        operation_(std::move(operation)),
+        in_(std::move(in)),
+        out_(std::move(out)) {}
+  ~Pending() override { engine_->forget(*operation_); }
+
+  bool ready() override {
+    if (asked_seconds_ == 0) asked_seconds_ = steady_seconds();
+    return engine_->ready(*operation_, queue_.get(), asked_seconds_);
+  }
+  void wait() override {
+    if (queue_ != nullptr) queue_->overlaps = steady_seconds() - launched_seconds_ > kAtOnceSeconds;
+    engine_->wait(*operation_, queue_.get());
+  }
+  double busy_seconds() const override { return operation_->busy_seconds(); }
+
+ private:
+  std::shared_ptr<MpiEngine> engine_;
+  std::shared_ptr<const MpiGroup> group_;
+  std::shared_ptr<MpiQueue> queue_;
+  std::shared_ptr<MpiOperation> operation_;
+  Tensor in_, out_;  // held until the operation lets go of them
+  const double launched_seconds_ = steady_seconds();
+  double asked_seconds_ = 0;
+};
+
+class MpiCommunicator final : public Communicator {
+ public:
+  MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_ptr<const MpiGroup> group)
+      : Communicator(group->name()), engine_(std::move(engine)), group_(std::move(group)) {}
+
+  int rank() const override { return group_->rank(); }
+  int size() const override { return group_->size(); }
+  void fail_all(std::string_view cause) override { engine_->fail_all(cause); }
+
+ private:
+  std::unique_ptr<CommOperation> start(const CommRequest& request) override {
+    const bool message =
+        request.collective == Collective::send || request.collective == Collective::receive;
+    const int tag = message ? static_cast<int>(request.flow) : tag_of(request, queue_->launched++);
+    const std::shared_ptr<MpiQueue> queue = message ? nullptr : queue_;
+    auto operation = make_mpi_operation(*group_, request, tag, queue_->scratch);
+    engine_->start(operation, queue);
+    return std::make_unique<Pending>(engine_, group_, std::move(operation), queue, request.in,
+                                     request.out);
+  }
+
+  std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
+                                              std::string name) override {
+    // Making a group blocks inside MPI, so that it is entered only when all are here.
+    const auto meeting = make_mpi_meeting(*group_, members, kMeetingTag, "split");
+    engine_->start(meeting, nullptr);
+    engine_->wait(*meeting, nullptr);
+    std::shared_ptr<const MpiGroup> group;
+    engine_->with_network(
+        [&](MpiNetwork& network) { group = network.make_group(*group_, members, name); });
+    return make_mpi_communicator(engine_, std::move(group));
+  }
+
+  std::shared_ptr<MpiEngine> engine_;
+  std::shared_ptr<const MpiGroup> group_;
+  std::shared_ptr<MpiQueue> queue_ = std::make_shared<MpiQueue>();
+};
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> engine,
+                                                    std::shared_ptr<const MpiGroup> group) {
+  return std::make_shared<MpiCommunicator>(std::move(engine), std::move(group));
+}
+
+}  // namespace viaduct

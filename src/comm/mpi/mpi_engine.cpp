@@ -1,0 +1,257 @@
+#include "comm/mpi/mpi_engine.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "base/cpu_pause.h"
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using std::chrono::microseconds;
+
+// The progress thread: how often it looks while nothing is under way, and while something is but
+// nothing comes.
+constexpr microseconds kIdle{1000}, kShortest{10}, kLongest{200};
+// How often news of failures are looked for, in polls.
+constexpr unsigned kPollsPerWatch = 64;
+// A failing rank waits so long for rank 0's decision and for its news to leave.
+constexpr double kSettleSeconds = 2;
+// A handle that is dropped while its operation is under way waits so long for it.
+constexpr double kForgetSeconds = 1;
+// In the group of failures, beside their tags.
+constexpr int kMeetingTag = 0;
+
+/// What a waiting thread does between polls: spins for some microseconds, then lets others run,
+/// then sleeps.
+class Patience {
+ public:
+  explicit Patience(bool crowded) : crowded_(crowded) {}
+  void operator()() {
+    ++rounds_;
+    if (rounds_ < (crowded_ ? 4 : 256)) return cpu_pause();
+    if (rounds_ < 4096) return std::this_thread::yield();
+    std::this_thread::sleep_for(microseconds(50));
+  }
+
+ private:
+  bool crowded_;
+  int rounds_ = 0;
+};
+
+}  // namespace
+
+MpiEngine::MpiEngine(MpiNetwork& network, double timeout_seconds)
+    : network_(network),
+      timeout_seconds_(timeout_seconds),
+      crowded_(network.local_ranks() > static_cast<int>(std::thread::hardware_concurrency())),
+      watch_(network.control()),
+      progress_([this] { serve(); }) {}
+
+MpiEngine::~MpiEngine() {
+  stop();
+}
+
+void MpiEngine::stop() noexcept {
+  {
+    const Lock lock(mutex_);
+    if (stopping_) return;
+    stopping_ = true;
+    woken_.notify_all();
+  }
+  progress_.join();
+  const Lock lock(mutex_);
+  for (const Running& running : running_) running.operation->give_up();
+  running_.clear();
+  if (!failed_) failed_ = "MPI has ended";
+  watch_.give_up();
+}
+
+void MpiEngine::start(std::shared_ptr<MpiOperation> operation,
+                      const std::shared_ptr<MpiQueue>& queue) {
+  const Lock lock(mutex_);
+  throw_if_failed();
+  if (queue != nullptr) {
+    queue->operations.push_back(operation);
+    if (queue->operations.size() > 1) return;
+  }
+  try {
+    operation->begin();
+  } catch (const std::exception& error) {
+    fail_here(error.what());
+    throw;
+  }
+  running_.push_back({std::move(operation), queue});
+  if (queue != nullptr && queue->overlaps) woken_.notify_one();
+}
+
+bool MpiEngine::poll() {
+  if (++polls_ % kPollsPerWatch == 0) look_for_failures();
+  if (failed_) return false;
+  bool moved = false;
+  try {
+    for (size_t i = 0; i < running_.size();) {
+      MpiOperation& operation = *running_[i].operation;
+      moved |= operation.advance();
+      if (!operation.done()) {
+        ++i;
+        continue;
+      }
+      moved = true;
+      if (MpiQueue* queue = running_[i].queue.get();
+          queue != nullptr && (queue->operations.pop_front(), !queue->operations.empty())) {
+        running_[i].operation = queue->operations.front();
+        running_[i].operation->begin();
+        ++i;
+      } else {
+        running_.erase(running_.begin() + static_cast<std::ptrdiff_t>(i));
+      }
+    }
+  } catch (const std::exception& error) {
+    fail_here(error.what());
+  }
+  return moved;
+}
+
+void MpiEngine::look_for_failures() {
+  watch_.poll();
+  if (!failed_ && watch_.first())
+    fail_here(fmt::format("rank {} failed: {}", watch_.first()->rank, watch_.first()->cause));
+}
+
+void MpiEngine::fail_here(std::string cause) {
+  if (failed_) return;
+  failed_ = std::move(cause);
+  for (const Running& running : running_) running.operation->give_up();
+  running_.clear();
+}
+
+void MpiEngine::throw_if_failed() const {
+  if (failed_) throw CommError(*failed_);
+}
+
+void MpiEngine::check_time(const MpiOperation& operation, const MpiQueue* queue,
+                           double asked_seconds) {
+  const MpiOperation& late =
+      !operation.begun() && queue != nullptr ? *queue->operations.front() : operation;
+  if (steady_seconds() < std::max(asked_seconds, late.moved_seconds()) + timeout_seconds_) return;
+  fail_here(fmt::format("{}: nothing came for {:g} s; did not come: {}", late.name(),
+                        timeout_seconds_, late.missing_ranks()));
+}
+
+bool MpiEngine::ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds) {
+  if (operation.done()) return true;
+  const Lock lock(mutex_, std::try_to_lock);
+  if (!lock.owns_lock()) return false;  // somebody moves it on right now
+  poll();
+  if (operation.done()) return true;
+  throw_if_failed();
+  check_time(operation, queue, asked_seconds);
+  throw_if_failed();
+  return false;
+}
+
+void MpiEngine::wait(MpiOperation& operation, const MpiQueue* queue) {
+  if (operation.done()) return;
+  const double asked = steady_seconds();
+  Patience patience(crowded_);
+  Lock lock(mutex_);
+  ++waiting_;
+  for (int round = 1;; ++round) {
+    poll();
+    if (operation.done() || failed_) break;
+    if (round % 64 == 0) check_time(operation, queue, asked);
+    lock.unlock();
+    patience();
+    lock.lock();
+  }
+  --waiting_;
+  if (!running_.empty()) woken_.notify_one();
+  if (!operation.done()) throw_if_failed();
+}
+
+void MpiEngine::forget(MpiOperation& operation) noexcept {
+  if (operation.done()) return;
+  const double until = steady_seconds() + kForgetSeconds;
+  Patience patience(true);
+  Lock lock(mutex_);
+  while (!operation.done() && !failed_ && steady_seconds() < until) {
+    poll();
+    lock.unlock();
+    patience();
+    lock.lock();
+  }
+  if (!operation.done()) fail_here(operation.name() + ": was given up before it was complete");
+}
+
+void MpiEngine::with_network(const std::function<void(MpiNetwork&)>& f) {
+  const Lock lock(mutex_);
+  throw_if_failed();
+  f(network_);
+}
+
+void MpiEngine::fail_all(std::string_view cause) {
+  const Lock lock(mutex_);
+  if (stopping_) return;
+  look_for_failures();
+  watch_.report(cause);
+  fail_here(std::string(cause));
+}
+
+MpiFailure MpiEngine::settle(std::string_view cause) {
+  fail_all(cause);
+  const double until = steady_seconds() + kSettleSeconds;
+  Patience patience(true);
+  Lock lock(mutex_);
+  while ((!watch_.first() || !watch_.told()) && steady_seconds() < until) {
+    watch_.poll();
+    lock.unlock();
+    patience();
+    lock.lock();
+  }
+  if (!watch_.first()) watch_.proclaim(cause);
+  return *watch_.first();
+}
+
+void MpiEngine::end_together() {
+  std::vector<int> all;
+  for (int rank = 0; rank < network_.world().size(); ++rank) all.push_back(rank);
+  const auto meeting = make_mpi_meeting(network_.control(), all, kMeetingTag, "the end of the run");
+  start(meeting, nullptr);
+  for (;;) {
+    {
+      const Lock lock(mutex_);
+      poll();
+      if (meeting->done()) return;
+      throw_if_failed();
+    }
+    std::this_thread::sleep_for(microseconds(100));
+  }
+}
+
+void MpiEngine::serve() {
+  Lock lock(mutex_);
+  microseconds pause = kShortest;
+  while (!stopping_) {
+    if (waiting_ > 0 || running_.empty()) {
+      if (waiting_ == 0) look_for_failures();
+      woken_.wait_for(lock, kIdle);
+      pause = kShortest;
+      continue;
+    }
+    const bool moved = poll();
+    pause = moved ? kShortest : std::min(2 * pause, kLongest);
+    if (!moved) {
+      woken_.wait_for(lock, pause);
+      continue;
+    }
+    lock.unlock();
+    std::this_thread::yield();
+    lock.lock();
+  }
+}
+
+}  // namespace viaduct

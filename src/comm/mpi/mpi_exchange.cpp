@@ -1,0 +1,198 @@
+// Operations whose messages can all be posted at once: everything but large reductions.
+
+#include <algorithm>
+#include <cstring>
+
+#include "comm/mpi/mpi_operation.h"
+#include "comm/rank_order_sum.h"
+
+namespace viaduct {
+namespace {
+
+// All-reduces up to this size send everything to everybody: one message less on the way.
+constexpr int64_t kSmallBytes = 16 << 10;
+
+struct Message {
+  std::byte* data;
+  int64_t bytes;
+  int peer;
+  bool sending;
+};
+
+/// What is to be moved, in the order of posting.
+class Plan {
+ public:
+  explicit Plan(const MpiGroup& group) : rank_(group.rank()), size_(group.size()) {}
+
+  void send(const std::byte* data, int64_t bytes, int to) {
+    messages_.push_back({const_cast<std::byte*>(data), bytes, to, true});  // only read
+  }
+  void receive(std::byte* data, int64_t bytes, int from) {
+    messages_.push_back({data, bytes, from, false});
+  }
+  void copy_own(const std::byte* from, std::byte* to, int64_t bytes) {
+    from_ = from, to_ = to, own_bytes_ = bytes;
+  }
+  /// The ranks behind this one first, so that not all send to rank 0 first.
+  template <class F>
+  void for_others(F f) const {
+    for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
+  }
+
+  void post(Transfers& transfers, int tag) const {
+    for (const Message& message : messages_) {
+      if (message.sending)
+        transfers.send(message.data, message.bytes, message.peer, tag);
+      else
+        transfers.receive(message.data, message.bytes, message.peer, tag);
+    }
+    if (from_ != to_ && own_bytes_ > 0) std::memmove(to_, from_, static_cast<size_t>(own_bytes_));
+  }
+
+ private:
+  int rank_, size_;
+  std::vector<Message> messages_;
+  const std::byte* from_ = nullptr;
+  std::byte* to_ = nullptr;
+  int64_t own_bytes_ = 0;
+};
+
+class Exchange final : public MpiOperation {
+ public:
+  Exchange(const MpiGroup& group, Plan plan, int tag, std::string_view what, int64_t bytes)
+      : MpiOperation(group, what, bytes), plan_(std::move(plan)), tag_(tag) {}
+
+ private:
+  void post() override { plan_.post(transfers_, tag_); }
+
+  const Plan plan_;
+  const int tag_;
+};
+
+/// Everybody sends everything to everybody and sums.
+class SmallAllReduce final : public MpiOperation {
+ public:
+  SmallAllReduce(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag,
+                 Scratch& scratch)
+      : MpiOperation(group, collective_name(Collective::all_reduce), tensor.bytes()),
+        data_(static_cast<std::byte*>(tensor.raw())),
+        bytes_(tensor.bytes()),
+        elements_(tensor.elements()),
+        dtype_(tensor.dtype()),
+        op_(op),
+        tag_(tag),
+        scratch_(scratch) {}
+
+ private:
+  void post() override {
+    const auto size = static_cast<size_t>(group_.size() * bytes_);
+    if (scratch_.size() < size) scratch_.resize(size);
+    Plan plan(group_);
+    plan.for_others([&](int rank) { plan.receive(&scratch_[0] + rank * bytes_, bytes_, rank); });
+    plan.for_others([&](int rank) { plan.send(data_, bytes_, rank); });
+    plan.post(transfers_, tag_);
+  }
+  bool finish() override {
+    std::vector<const std::byte*> sources;
+    for (int rank = 0; rank < group_.size(); ++rank)
+      sources.push_back(rank == group_.rank() ? data_ : scratch_.data() + rank * bytes_);
+    reduce_in_rank_order(dtype_, op_, sources, data_, elements_);
+    return true;
+  }
+
+  std::byte* const data_;
+  const int64_t bytes_, elements_;
+  const DType dtype_;
+  const ReduceOp op_;
+  const int tag_;
+  Scratch& scratch_;
+};
+
+/// Byte offsets of the ranks' runs of rows, and the end.
+std::vector<int64_t> starts(const std::vector<int64_t>& rows, const Tensor& tensor) {
+  const int64_t row = tensor.dim(0) == 0 ? 0 : tensor.bytes() / tensor.dim(0);
+  std::vector<int64_t> at{0};
+  for (const int64_t count : rows) at.push_back(at.back() + count * row);
+  return at;
+}
+
+Plan plan_of(const MpiGroup& group, const CommRequest& request) {
+  Plan plan(group);
+  const Tensor &in = request.in, &out = request.out;
+  const auto* from = in.defined() ? static_cast<const std::byte*>(in.raw()) : nullptr;
+  auto* to = out.defined() ? static_cast<std::byte*>(out.raw()) : nullptr;
+  const int own = group.rank();
+  switch (request.collective) {
+    case Collective::all_gather: {
+      const int64_t bytes = in.bytes();
+      plan.for_others([&](int rank) { plan.receive(to + rank * bytes, bytes, rank); });
+      plan.for_others([&](int rank) { plan.send(from, bytes, rank); });
+      plan.copy_own(from, to + own * bytes, bytes);
+      break;
+    }
+    case Collective::all_to_all: {
+      const auto sent = starts(request.send_rows, in), received = starts(request.receive_rows, out);
+      const auto run = [](const std::vector<int64_t>& at, size_t rank) {
+        return at[rank + 1] - at[rank];
+      };
+      plan.for_others([&](int peer) {
+        const auto rank = static_cast<size_t>(peer);
+        plan.receive(to + received[rank], run(received, rank), peer);
+      });
+      plan.for_others([&](int peer) {
+        const auto rank = static_cast<size_t>(peer);
+        plan.send(from + sent[rank], run(sent, rank), peer);
+      });
+      const auto rank = static_cast<size_t>(own);
+      plan.copy_own(from + sent[rank], to + received[rank],
+                    std::min(run(sent, rank), run(received, rank)));
+      break;
+    }
+    case Collective::broadcast:
+      if (own != request.peer)
+        plan.receive(to, out.bytes(), request.peer);
+      else
+        plan.for_others([&](int rank) { plan.send(from, in.bytes(), rank); });
+      break;
+    case Collective::send:
+      plan.send(from, in.bytes(), request.peer);
+      break;
+    case Collective::receive:
+      plan.receive(to, out.bytes(), request.peer);
+      break;
+    default:  // barrier: word from everybody
+      plan.for_others([&](int rank) { plan.receive(nullptr, 0, rank); });
+      plan.for_others([&](int rank) { plan.send(nullptr, 0, rank); });
+  }
+  return plan;
+}
+
+}  // namespace
+
+std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const CommRequest& request,
+                                                 int tag, Scratch& scratch) {
+  const bool reduces = request.collective == Collective::all_reduce;
+  if (reduces && request.in.bytes() <= kSmallBytes)
+    return std::make_shared<SmallAllReduce>(group, request.in, request.op, tag, scratch);
+  if (reduces || request.collective == Collective::reduce_scatter)
+    return make_mpi_reduction(group, request, tag, scratch);
+  const Tensor& tensor = request.in.defined() ? request.in : request.out;
+  return std::make_shared<Exchange>(group, plan_of(group, request), tag,
+                                    collective_name(request.collective),
+                                    tensor.defined() ? tensor.bytes() : 0);
+}
+
+std::shared_ptr<MpiOperation> make_mpi_meeting(const MpiGroup& group,
+                                               const std::vector<int>& members, int tag,
+                                               std::string_view what) {
+  Plan plan(group);
+  for (const int member : members) {
+    if (member != group.rank()) plan.receive(nullptr, 0, member);
+  }
+  for (const int member : members) {
+    if (member != group.rank()) plan.send(nullptr, 0, member);
+  }
+  return std::make_shared<Exchange>(group, std::move(plan), tag, what, 0);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,224 @@
+#include "comm/mpi/mpi_network.h"
+
+#define OMPI_SKIP_MPICXX 1
+#define MPICH_SKIP_MPICXX 1
+#include <mpi.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <numeric>
+
+#include "base/error.h"
+#include "comm/world.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kMostBytes = int64_t{1} << 30;
+
+void check(int code, const char* call) {
+  if (code == MPI_SUCCESS) return;
+  std::array<char, MPI_MAX_ERROR_STRING> text{};
+  int length = 0;
+  MPI_Error_string(code, text.data(), &length);
+  fail<CommError>("{}: {}", call, std::string_view(text.data(), static_cast<size_t>(length)));
+}
+
+}  // namespace
+
+struct MpiGroup::Handle {
+  MPI_Comm comm;
+};
+
+MpiGroup::MpiGroup(std::unique_ptr<Handle> handle, std::string name, int rank,
+                   std::vector<int> world_ranks)
+    : handle_(std::move(handle)),
+      name_(std::move(name)),
+      rank_(rank),
+      world_ranks_(std::move(world_ranks)) {}
+
+// The MPI communicator stays until MPI ends: freeing one is collective, and groups end at times of
+// their own on each rank.
+MpiGroup::~MpiGroup() = default;
+
+struct Transfers::Requests {
+  std::vector<MPI_Request> all;
+  std::vector<MPI_Status> statuses;
+  std::vector<int> indices;
+  std::vector<bool> from_any;  // of all, one for one
+  std::vector<Transfer> done;
+};
+
+Transfers::Transfers(const MpiGroup& group)
+    : group_(group), requests_(std::make_unique<Requests>()) {}
+
+Transfers::~Transfers() {
+  give_up();
+}
+
+void Transfers::give_up() {
+  for (size_t i = 0; i < transfers_.size(); ++i) {
+    MPI_Request& request = requests_->all[i];
+    if (!transfers_[i].sending) MPI_Cancel(&request);
+    MPI_Request_free(&request);
+  }
+  transfers_.clear();
+  requests_->all.clear();
+  requests_->from_any.clear();
+}
+
+void Transfers::add(const Transfer& transfer, bool from_any) {
+  transfers_.push_back(transfer);
+  requests_->all.push_back(MPI_REQUEST_NULL);
+  requests_->from_any.push_back(from_any);
+}
+
+void Transfers::send(const void* data, int64_t bytes, int to, int tag, int64_t label) {
+  const auto* at = static_cast<const std::byte*>(data);
+  do {
+    const int64_t piece = std::min(bytes, kMostBytes);
+    add({to, piece, true, label}, false);
+    check(MPI_Isend(at, static_cast<int>(piece), MPI_BYTE, to, tag, group_.handle().comm,
+                    &requests_->all.back()),
+          "MPI_Isend");
+    at += piece;
+    bytes -= piece;
+  } while (bytes > 0);
+}
+
+void Transfers::receive(void* data, int64_t bytes, int from, int tag, int64_t label) {
+  auto* at = static_cast<std::byte*>(data);
+  do {
+    const int64_t piece = std::min(bytes, kMostBytes);
+    add({from, piece, false, label}, false);
+    check(MPI_Irecv(at, static_cast<int>(piece), MPI_BYTE, from, tag, group_.handle().comm,
+                    &requests_->all.back()),
+          "MPI_Irecv");
+    at += piece;
+    bytes -= piece;
+  } while (bytes > 0);
+}
+
+void Transfers::receive_from_any(void* data, int64_t bytes, int tag, int64_t label) {
+  add({-1, bytes, false, label}, true);
+  check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, MPI_ANY_SOURCE, tag,
+                  group_.handle().comm, &requests_->all.back()),
+        "MPI_Irecv");
+}
+
+bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
+  if (transfers_.empty()) return false;
+  Requests& r = *requests_;
+  r.statuses.resize(transfers_.size());
+  r.indices.resize(transfers_.size());
+  int count = 0;
+  const int code = MPI_Testsome(static_cast<int>(transfers_.size()), r.all.data(), &count,
+                                r.indices.data(), r.statuses.data());
+  if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+  if (count == MPI_UNDEFINED || count == 0) return false;
+  r.done.clear();
+  for (int i = 0; i < count; ++i) {
+    const auto index = static_cast<size_t>(r.indices[static_cast<size_t>(i)]);
+    const MPI_Status& status = r.statuses[static_cast<size_t>(i)];
+    Transfer transfer = transfers_[index];
+    if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) {
+      VIADUCT_CHECK(CommError, status.MPI_ERROR != MPI_ERR_TRUNCATE,
+                    "rank {} of the group sent more than the {} bytes expected", transfer.peer,
+                    transfer.bytes);
+      check(status.MPI_ERROR, transfer.sending ? "MPI_Isend" : "MPI_Irecv");
+    }
+    if (!transfer.sending) {
+      int bytes = 0;
+      MPI_Get_count(&status, MPI_BYTE, &bytes);
+      VIADUCT_CHECK(CommError, r.from_any[index] || bytes == transfer.bytes,
+                    "rank {} of the group sent {} bytes where {} were expected", transfer.peer,
+                    bytes, transfer.bytes);
+      transfer.bytes = bytes;
+      transfer.peer = status.MPI_SOURCE;
+    }
+    r.done.push_back(transfer);
+  }
+  // MPI has set the requests that are complete to null.
+  size_t kept = 0;
+  for (size_t i = 0; i < transfers_.size(); ++i) {
+    if (r.all[i] == MPI_REQUEST_NULL) continue;
+    transfers_[kept] = transfers_[i];
+    r.all[kept] = r.all[i];
+    r.from_any[kept] = r.from_any[i];
+    ++kept;
+  }
+  transfers_.resize(kept);
+  r.all.resize(kept);
+  r.from_any.resize(kept);
+  for (const Transfer& transfer : r.done) done(transfer);
+  return true;
+}
+
+MpiNetwork::MpiNetwork() {
+  int before = 0;
+  MPI_Initialized(&before);
+  VIADUCT_CHECK(CommError, before == 0, "MPI was started before in this process");
+  int level = 0;
+  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+  VIADUCT_CHECK(CommError, level >= MPI_THREAD_SERIALIZED,
+                "this MPI library cannot be called by more than one thread");
+  MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+  int rank = 0, size = 1;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  std::vector<int> ranks(static_cast<size_t>(size));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  MPI_Comm control = MPI_COMM_NULL, local = MPI_COMM_NULL;
+  check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
+  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
+        "MPI_Comm_split_type");
+  MPI_Comm_size(local, &local_ranks_);
+  MPI_Comm_free(&local);
+  const auto group = [&](MPI_Comm comm) {
+    return std::make_unique<MpiGroup>(std::make_unique<MpiGroup::Handle>(comm), "world", rank,
+                                      ranks);
+  };
+  world_ = group(MPI_COMM_WORLD);
+  control_ = group(control);
+}
+
+MpiNetwork::~MpiNetwork() = default;
+
+std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
+                                                 std::span<const int> members, std::string name) {
+  MPI_Group of_parent = MPI_GROUP_NULL, of_members = MPI_GROUP_NULL;
+  MPI_Comm comm = MPI_COMM_NULL;
+  check(MPI_Comm_group(parent.handle().comm, &of_parent), "MPI_Comm_group");
+  check(MPI_Group_incl(of_parent, static_cast<int>(members.size()), members.data(), &of_members),
+        "MPI_Group_incl");
+  check(MPI_Comm_create_group(parent.handle().comm, of_members, 0, &comm), "MPI_Comm_create_group");
+  MPI_Group_free(&of_members);
+  MPI_Group_free(&of_parent);
+  MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+  int rank = 0;
+  MPI_Comm_rank(comm, &rank);
+  std::vector<int> world_ranks;
+  for (const int member : members) world_ranks.push_back(parent.world_rank(member));
+  return std::make_unique<MpiGroup>(std::make_unique<MpiGroup::Handle>(comm), std::move(name), rank,
+                                    std::move(world_ranks));
+}
+
+void MpiNetwork::finish() {
+  check(MPI_Finalize(), "MPI_Finalize");
+}
+
+void MpiNetwork::end_all() {
+  MPI_Abort(MPI_COMM_WORLD, 1);
+  std::terminate();  // not reached
+}
+
+std::string mpi_library() {
+  std::array<char, MPI_MAX_LIBRARY_VERSION_STRING> text{};
+  int length = 0;
+  MPI_Get_library_version(text.data(), &length);
+  const std::string_view all(text.data(), static_cast<size_t>(length));
+  return std::string(all.substr(0, all.find_first_of(",\n")));
+}
+
+}  // namespace viaduct

@@ -1,0 +1,106 @@
+#pragma once
+// The calls to MPI that the backend makes, behind types that do not need mpi.h: groups of ranks and
+// non-blocking messages between them. Nothing here blocks but starting, making a group and ending.
+//
+// MPI is asked for MPI_THREAD_SERIALIZED: calls come from the host thread and the progress thread,
+// one at a time, under the lock of `MpiEngine`.
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+
+namespace viaduct {
+
+/// An MPI communicator: some ranks of the world, numbered from 0.
+class MpiGroup {
+ public:
+  struct Handle;
+  MpiGroup(std::unique_ptr<Handle> handle, std::string name, int rank,
+           std::vector<int> world_ranks);
+  ~MpiGroup();
+
+  /// What messages call it.
+  const std::string& name() const { return name_; }
+  int rank() const { return rank_; }
+  int size() const { return static_cast<int>(world_ranks_.size()); }
+  /// The rank in the world of a rank of the group.
+  int world_rank(int rank) const { return world_ranks_[static_cast<size_t>(rank)]; }
+  const Handle& handle() const { return *handle_; }
+
+ private:
+  std::unique_ptr<Handle> handle_;
+  std::string name_;
+  int rank_;
+  std::vector<int> world_ranks_;
+};
+
+/// A message under way.
+struct Transfer {
+  int peer = -1;      // rank of the group
+  int64_t bytes = 0;  // of a message from anybody: what came, once it has
+  bool sending = false;
+  int64_t label = 0;  // the caller's
+};
+
+/// Messages of one operation. Messages of a pair of ranks with equal tags arrive in order; those
+/// above 1 GiB are sent in pieces (MPI counts are int).
+class Transfers {
+ public:
+  explicit Transfers(const MpiGroup& group);
+  /// Gives up what is under way: a receive that has no message yet gets none.
+  ~Transfers();
+  Transfers(const Transfers&) = delete;
+  Transfers& operator=(const Transfers&) = delete;
+
+  void send(const void* data, int64_t bytes, int to, int tag, int64_t label = 0);
+  void receive(void* data, int64_t bytes, int from, int tag, int64_t label = 0);
+  /// A message of at most `bytes` (below 1 GiB) from whoever sends one.
+  void receive_from_any(void* data, int64_t bytes, int tag, int64_t label = 0);
+
+  /// Calls `done` for each message that has arrived or left since; it may post others. False if
+  /// there was none. CommError where MPI says so or a message has not the bytes expected.
+  bool poll(FunctionRef<void(const Transfer&)> done);
+  const std::vector<Transfer>& under_way() const { return transfers_; }
+  void give_up();
+
+ private:
+  struct Requests;
+  void add(const Transfer& transfer, bool from_any);
+
+  const MpiGroup& group_;
+  std::vector<Transfer> transfers_;
+  std::unique_ptr<Requests> requests_;  // of transfers_, one for one
+};
+
+/// MPI from its start to its end, once in a process.
+class MpiNetwork {
+ public:
+  /// CommError if MPI was started before in this process or cannot be called by two threads.
+  MpiNetwork();
+  /// Leaves MPI running where `finish` was not called: the launcher then ends all ranks.
+  ~MpiNetwork();
+
+  const MpiGroup& world() const { return *world_; }
+  /// All ranks, apart from everything else: for news of failures.
+  const MpiGroup& control() const { return *control_; }
+  /// Ranks on this machine.
+  int local_ranks() const { return local_ranks_; }
+
+  /// Collective over `members` (ranks of `parent`, ascending) alone; blocks until they are here.
+  std::unique_ptr<MpiGroup> make_group(const MpiGroup& parent, std::span<const int> members,
+                                       std::string name);
+  /// MPI_Finalize: waits for all ranks.
+  void finish();
+  /// MPI_Abort: ends all processes of the run.
+  [[noreturn]] void end_all();
+
+ private:
+  std::unique_ptr<MpiGroup> world_, control_;
+  int local_ranks_ = 1;
+};
+
+}  // namespace viaduct

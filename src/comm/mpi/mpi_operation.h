@@ -1,0 +1,79 @@
+#pragma once
+// Collectives and messages as small machines: `begin` posts what it can, `advance` goes on with
+// what has arrived, nothing blocks. They own no memory of the caller: the caller's tensors outlive
+// them.
+
+#include <atomic>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.h"
+#include "comm/mpi/mpi_network.h"
+
+namespace viaduct {
+
+/// Seconds of the steady clock.
+double steady_seconds();
+
+class MpiOperation {
+ public:
+  /// `what` is a literal: "all_reduce"; both are for messages.
+  MpiOperation(const MpiGroup& group, std::string_view what, int64_t bytes);
+  virtual ~MpiOperation();
+
+  void begin();
+  /// Goes on; true if something came or left. Sets `done` at the end.
+  bool advance();
+  /// The result is here and nobody reads the input.
+  bool done() const { return done_.load(std::memory_order_acquire); }
+
+  /// "all_reduce over tp (4 ranks, 4096 bytes)".
+  std::string name() const;
+  bool begun() const { return begun_; }
+  /// When it began or something last came or left.
+  double moved_seconds() const { return moved_seconds_; }
+  /// From the first message to the end.
+  double busy_seconds() const {
+    return done() && first_seconds_ > 0 ? moved_seconds_ - first_seconds_ : 0;
+  }
+  /// "rank 2 (rank 6 of the world)", …: from whom nothing came; those still awaited if all came.
+  std::string missing_ranks() const;
+  /// Gives up: buffers may go. It is never done then.
+  void give_up() { transfers_.give_up(); }
+
+ protected:
+  /// Posts the first messages.
+  virtual void post() = 0;
+  virtual void arrived(const Transfer&) {}
+  /// Called when no message is under way; false if it posted more.
+  virtual bool finish() { return true; }
+
+  const MpiGroup& group_;
+  Transfers transfers_;
+
+ private:
+  const std::string_view what_;
+  const int64_t bytes_;
+  std::vector<bool> came_;  // by rank: a message from it has arrived
+  double moved_seconds_ = 0, first_seconds_ = 0;
+  bool begun_ = false;
+  std::atomic<bool> done_{false};
+};
+
+/// Memory for what others send to be summed, kept from one operation to the next.
+using Scratch = std::vector<std::byte>;
+
+/// `request` among the ranks of `group`. `tag` and `tag + 1` are its own for as long as it can meet
+/// another of the same group.
+std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const CommRequest& request,
+                                                 int tag, Scratch& scratch);
+/// All-reduce of more than a few kilobytes, and reduce-scatter (mpi_reduction.cpp).
+std::shared_ptr<MpiOperation> make_mpi_reduction(const MpiGroup& group, const CommRequest& request,
+                                                 int tag, Scratch& scratch);
+/// Ends when all of `members` have begun it.
+std::shared_ptr<MpiOperation> make_mpi_meeting(const MpiGroup& group,
+                                               const std::vector<int>& members, int tag,
+                                               std::string_view what);
+
+}  // namespace viaduct

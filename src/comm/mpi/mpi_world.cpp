@@ -1,0 +1,62 @@
+#include <cstdlib>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/launcher.h"
+#include "comm/mpi/mpi_communicator.h"
+#include "comm/world.h"
+
+namespace viaduct {
+namespace {
+
+// The launcher ends a run when one of its processes has failed; where it does not, this process
+// ends the run after so long.
+constexpr std::chrono::seconds kLauncherTime{10};
+
+std::string current_message() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  } catch (...) {
+    return "an exception of unknown type";
+  }
+}
+
+void check_world_size(MpiNetwork& network) {
+  const Launch launch = detect_launch([](const char* name) { return std::getenv(name); });
+  const int size = network.world().size();
+  if (launch.launcher != Launcher::mpi || launch.ranks == size) return;
+  network.finish();
+  fail<CommError>(
+      "{}={}, but MPI sees {} rank(s): this launcher and {} do not know each other; use the mpirun "
+      "of that library, or `srun --mpi=pmix`",
+      launch.variable, launch.ranks, size, mpi_library());
+}
+
+}  // namespace
+
+void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
+  MpiNetwork network;
+  check_world_size(network);
+  const auto engine = std::make_shared<MpiEngine>(network, options.timeout_seconds);
+  try {
+    // Communicators share the group; this one is the network's.
+    rank_main(make_mpi_communicator(
+        engine, std::shared_ptr<const MpiGroup>(std::shared_ptr<void>(), &network.world())));
+    engine->end_together();
+  } catch (...) {
+    const MpiFailure first = engine->settle(current_message());
+    if (first.rank == network.world().rank()) {
+      engine->stop();
+      throw;
+    }
+    // The rank that failed reports it; this one waits to be ended.
+    std::this_thread::sleep_for(kLauncherTime);
+    network.end_all();
+  }
+  engine->stop();
+  network.finish();
+}
+
+}  // namespace viaduct
