@@ -8,24 +8,10 @@
 #include "ops/optimizer.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "train/host_values.h"
+#include "train/model_stage.h"
 #include "train/stage_chain.h"
 
 namespace viaduct {
-namespace {
-
-/// Adds the time of a scope to a sum.
-class PhaseTimer {
- public:
-  explicit PhaseTimer(double& sum) : sum_(sum), begin_(detail::seconds_now()) {}
-  ~PhaseTimer() { sum_ += detail::seconds_now() - begin_; }
-
- private:
-  double& sum_;
-  double begin_;
-};
-
-}  // namespace
-
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                EngineSettings settings, ParallelGroups groups)
     : device_(device), ops_(ops), settings_(std::move(settings)), groups_(std::move(groups)) {
@@ -86,21 +72,22 @@ void Engine::begin_step(const StepInputs& inputs) {
   store_->begin_step(context);
 }
 
-void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
-                               bool dropout) {
-  for (int64_t i = 0; i < count; ++i) run_micro_batch(batch_at(i), dropout);
+ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
+  ScheduleSettings schedule = settings_.schedule;
+  schedule.pp = groups_.pp->size();
+  schedule.virtual_stages = static_cast<int>(model_->chunks().size());
+  schedule.micro_batches = micro_batches;
+  return schedule;
 }
 
-void Engine::run_micro_batch(const HostBatch& host, bool dropout) {
-  const Batch batch = upload_part(host);
+void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                               bool dropout) {
+  const ActionList actions = stage_schedule(schedule_of(count), groups_.pp->rank());
   RankContext rank = context(dropout, true);
-  SavedStore saved;
-  {
-    const PhaseTimer timer(phases_.forward);
-    model_->forward(rank, 0, batch, {}, saved);
-  }
-  const PhaseTimer timer(phases_.backward);
-  model_->backward(rank, 0, batch, {}, saved);
+  const auto upload_at = [&](int64_t i) { return upload_part(batch_at(i)); };
+  const auto last_backward = [](int) {};
+  ModelStage stage(*model_, rank, upload_at, last_backward, phases_);
+  run_schedule(actions, stage, *groups_.pp, settings_.executor);
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {

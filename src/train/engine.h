@@ -11,7 +11,10 @@
 #include "model/model.h"
 #include "ops/table.h"
 #include "optim/adamw.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
 #include "train/host_batch.h"
+#include "train/phase_timer.h"
 
 namespace viaduct {
 
@@ -23,6 +26,9 @@ struct EngineSettings {
   int64_t positions = 0;  // longest sequence that will come
   bool with_optimizer = true;
   ModelPlace place;  // what of the model this rank holds
+  /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
+  ScheduleSettings schedule;
+  ExecutorSettings executor;
 };
 
 /// What changes from step to step, known before it begins.
@@ -37,11 +43,6 @@ struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // a gradient was not finite: weights and moments are as before
-};
-
-/// Wall-clock seconds of the phases, summed since the last reset.
-struct PhaseSeconds {
-  double forward = 0, backward = 0, optimizer = 0;
 };
 
 class Engine {
@@ -92,7 +93,7 @@ class Engine {
   double gradient_factor() const { return gradient_factor_; }
 
  private:
-  void run_micro_batch(const HostBatch& batch, bool dropout);
+  ScheduleSettings schedule_of(int64_t micro_batches) const;
   /// The merged loss sum of all ranks; resets nothing.
   double total_loss(std::string_view reason);
   void write_scalar(StepScalar slot, double value);

@@ -1,0 +1,71 @@
+#include "train/model_stage.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+
+ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_at,
+                       ChunkCall last_backward, PhaseSeconds& phases)
+    : model_(model),
+      context_(context),
+      batch_at_(batch_at),
+      last_backward_(last_backward),
+      phases_(phases) {}
+
+ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
+  for (; uploaded_ <= micro_batch; ++uploaded_)
+    open_[uploaded_] = {batch_at_(uploaded_), model_.chunks().size()};
+  const auto found = open_.find(micro_batch);
+  VIADUCT_CHECK(ShapeError, found != open_.end(), "pipeline: micro-batch {} is finished already",
+                micro_batch);
+  return found->second;
+}
+
+void ModelStage::finish(int64_t micro_batch, int chunk) {
+  MicroBatch& at_hand = at(micro_batch);
+  at_hand.saved.erase(chunk);
+  if (--at_hand.unfinished == 0) open_.erase(micro_batch);
+}
+
+TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {
+  MicroBatch& at_hand = at(micro_batch);
+  const PhaseTimer timer(phases_.forward);
+  return model_.forward(context_, static_cast<size_t>(chunk), at_hand.batch, in,
+                        at_hand.saved[chunk]);
+}
+
+TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out) {
+  const PhaseTimer timer(phases_.backward);
+  MicroBatch& at_hand = at(micro_batch);
+  TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), at_hand.batch,
+                                   std::move(d_out), at_hand.saved[chunk]);
+  finish(micro_batch, chunk);
+  return d_in;
+}
+
+TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, TensorSet d_out) {
+  const PhaseTimer timer(phases_.backward);
+  MicroBatch& at_hand = at(micro_batch);
+  return model_.backward_input(context_, static_cast<size_t>(chunk), at_hand.batch,
+                               std::move(d_out), at_hand.saved[chunk]);
+}
+
+void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
+  const PhaseTimer timer(phases_.backward);
+  MicroBatch& at_hand = at(micro_batch);
+  model_.backward_weight(context_, static_cast<size_t>(chunk), at_hand.batch, at_hand.saved[chunk]);
+  finish(micro_batch, chunk);
+}
+
+std::vector<EdgeTensor> ModelStage::edge(int64_t micro_batch) {
+  return {{std::string(kHidden), context_.precision.activation,
+           Shape{at(micro_batch).batch.stream_tokens, model_.config().hidden}}};
+}
+
+Tensor ModelStage::allocate(const EdgeTensor& tensor, Flow flow) {
+  // What is received is the input of the chunk's first layer, which is kept for its backward.
+  const MemoryTag tag = flow == Flow::activations ? MemoryTag::saved : MemoryTag::activations;
+  return context_.ops.allocate(tensor.dtype, tensor.shape, tag);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,54 @@
+#pragma once
+// A rank's part of the model as what a pipeline schedule runs: micro-batches of one step through
+// the chunks of layers held here, each with a saved store of its own until its backward.
+
+#include <map>
+
+#include "base/function_ref.h"
+#include "model/model.h"
+#include "pipeline/stage_program.h"
+#include "train/phase_timer.h"
+
+namespace viaduct {
+
+class ModelStage final : public StageProgram {
+ public:
+  /// Micro-batch `i`, on the device; asked for once each, in ascending order, when it is first
+  /// needed.
+  using BatchAt = FunctionRef<Batch(int64_t i)>;
+  using ChunkCall = FunctionRef<void(int chunk)>;
+
+  /// All references outlive the stage, which lives for a step. `last_backward` is called where the
+  /// executor says last_gradient.
+  ModelStage(const Model& model, RankContext& context, BatchAt batch_at, ChunkCall last_backward,
+             PhaseSeconds& phases);
+
+  TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
+  TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
+  TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override;
+  void backward_weight(int64_t micro_batch, int chunk) override;
+  void last_gradient(int chunk) override { last_backward_(chunk); }
+  void first_use(int) override {}  // weights are gathered when layers acquire them
+  /// The residual stream [stream tokens, H].
+  std::vector<EdgeTensor> edge(int64_t micro_batch) override;
+  Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
+
+ private:
+  struct MicroBatch {
+    Batch batch;
+    size_t unfinished = 0;                 // chunks whose backward is to come
+    std::map<int, SavedStore> saved = {};  // by chunk
+  };
+  MicroBatch& at(int64_t micro_batch);
+  void finish(int64_t micro_batch, int chunk);
+
+  const Model& model_;
+  RankContext& context_;
+  BatchAt batch_at_;
+  ChunkCall last_backward_;
+  PhaseSeconds& phases_;
+  int64_t uploaded_ = 0;
+  std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last backward
+};
+
+}  // namespace viaduct
