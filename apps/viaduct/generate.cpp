@@ -14,7 +14,6 @@
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/tokenizer.h"
 #include "generate/generator.h"
-#include "model/family.h"
 #include "subcommands.h"
 #include "train/rank_device.h"
 #include "train/run_config.h"
@@ -98,8 +97,7 @@ int run(const Arguments& arguments) {
                       precision_recipe(config.mixed_precision.recipe),
                       static_cast<int64_t>(prompt.size()) + options.max_new_tokens);
   OpContext context = generator.context();
-  load_parameters(context, generator.store(), *open_weights(folder),
-                  model_family(model.family).names, model.tied_embeddings);
+  load_parameters(context, generator.store(), *open_weights(folder), model);
 
   if (!arguments.json) print_now(arguments.prompt);
   DecodeStream stream(tokenizer);

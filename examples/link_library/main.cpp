@@ -7,7 +7,6 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/tokenizer.h"
-#include "model/family.h"
 #include "ops/cpu/cpu_ops.h"
 #include "train/engine.h"
 
@@ -26,8 +25,7 @@ double loss_of(const char* model_folder, const char* sentence) {
   settings.with_optimizer = false;
   Engine engine(*device, ops, model, settings);
   OpContext context{*device, ops};
-  load_parameters(context, engine.store(), *open_weights(folder), model_family(model.family).names,
-                  model.tied_embeddings);
+  load_parameters(context, engine.store(), *open_weights(folder), model);
 
   HostBatch batch;  // one row, one document; each token is scored against the next
   for (size_t i = 0; i < ids.size(); ++i) {

@@ -1,25 +1,24 @@
 #include "checkpoint/async_saver.h"
 
 #include <condition_variable>
-#include <cstring>
 #include <mutex>
 #include <thread>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/safetensors_writer.h"
 
 namespace viaduct {
 
-Tensor stage_copy(const Tensor& tensor) {
-  Tensor copy = host_tensor(tensor.dtype(), tensor.shape());
-  auto* next = static_cast<std::byte*>(copy.raw());
-  for_each_run(tensor, [&](const void* run, size_t bytes) {
-    std::memcpy(next, run, bytes);
-    next += bytes;
-  });
-  return copy;
+void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
+                StagedCheckpoint& staged) {
+  for (const StoredRun& stored : runs) {
+    for (const LogicalPiece& piece : logical_pieces(stored.run)) {
+      if (!piece.part->owned) continue;
+      const TensorInfo tensor{prefix + piece.part->name, DType::f32, piece.part->logical_shape};
+      staged.entries.push_back({{tensor, piece.piece}, read_logical(device, stored, piece)});
+    }
+  }
 }
 
 void save_checkpoint(const StagedCheckpoint& checkpoint) {

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/logical_values.h"
 
 namespace viaduct {
 
@@ -28,8 +29,10 @@ struct StagedCheckpoint {
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
 };
 
-/// A dense copy of a host tensor, for staging.
-Tensor stage_copy(const Tensor& tensor);
+/// Adds what the runs hold of logical tensors of owned parts, in FP32, under `prefix` + their
+/// names. Of runs that several ranks hold copies of, one of them stages them.
+void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
+                StagedCheckpoint& staged);
 
 /// Writes and publishes a checkpoint of one rank. IoError if it cannot; what was saved before is
 /// untouched then.

@@ -142,10 +142,7 @@ Tensor CheckpointReader::read(const std::string& name, const Box& box) const {
 void CheckpointReader::read_into(const std::string& name, const Piece& piece,
                                  std::byte* destination) const {
   const StoredTensor& tensor = stored(name);
-  const bool inside = is_inside(piece.box, tensor.shape) && piece.begin >= 0 &&
-                      piece.begin <= piece.end && piece.end <= piece.box.size.elements();
-  VIADUCT_CHECK(ShapeError, inside, "{}: piece {} of tensor \"{}\" {}", where(), to_string(piece),
-                shown_name(name), to_string(tensor.shape));
+  check_inside(name, tensor.shape, piece);
   int64_t copied = 0;
   for (size_t i = 0; i < tensor.pieces.size() && copied < piece.elements(); ++i) {
     const StoredPiece& stored = tensor.pieces[i];
@@ -180,6 +177,26 @@ void CheckpointReader::verify() const {
 
 bool is_weight_name(const std::string& name) {
   return name.find('/') == std::string::npos;
+}
+
+CheckpointWeights::CheckpointWeights(const CheckpointReader& checkpoint) : checkpoint_(checkpoint) {
+  for (const auto& info : checkpoint.tensors())
+    if (is_weight_name(info.name)) infos_.push_back(info);
+}
+
+const TensorInfo* CheckpointWeights::find(const std::string& name) const {
+  return is_weight_name(name) ? checkpoint_.find(name) : nullptr;
+}
+
+Tensor CheckpointWeights::tensor(const std::string& name) const {
+  if (!is_weight_name(name)) fail_missing(name);
+  return checkpoint_.tensor(name);
+}
+
+void CheckpointWeights::read_into(const std::string& name, const Piece& piece,
+                                  std::byte* destination) const {
+  if (!is_weight_name(name)) fail_missing(name);
+  checkpoint_.read_into(name, piece, destination);
 }
 
 std::unique_ptr<CheckpointReader> open_checkpoint(const std::filesystem::path& folder,

@@ -35,8 +35,8 @@ class CheckpointReader : public TensorSource {
 
   /// A box of a tensor, in its own memory. ShapeError if the box is not inside the tensor.
   Tensor read(const std::string& name, const Box& box) const;
-  /// The elements of a piece, densely, to `destination` (piece.elements() × element size bytes).
-  void read_into(const std::string& name, const Piece& piece, std::byte* destination) const;
+  void read_into(const std::string& name, const Piece& piece,
+                 std::byte* destination) const override;
 
   /// Reads every byte and compares all checksums.
   void verify() const;
@@ -57,6 +57,23 @@ class CheckpointReader : public TensorSource {
 
 /// True for names of tensors that are weights: optimizer and trainer state have a '/' in theirs.
 bool is_weight_name(const std::string& name);
+
+/// The tensors of a checkpoint that are weights.
+class CheckpointWeights : public TensorSource {
+ public:
+  /// `checkpoint` outlives it.
+  explicit CheckpointWeights(const CheckpointReader& checkpoint);
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  const TensorInfo* find(const std::string& name) const override;
+  Tensor tensor(const std::string& name) const override;
+  void read_into(const std::string& name, const Piece& piece,
+                 std::byte* destination) const override;
+  std::string where() const override { return checkpoint_.where(); }
+
+ private:
+  const CheckpointReader& checkpoint_;
+  std::vector<TensorInfo> infos_;
+};
 
 struct OpenCheckpointOptions {
   /// If the latest checkpoint of a save folder is damaged or missing, take the newest one before it

@@ -7,8 +7,6 @@
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
-#include "model/family.h"
-#include "model/model.h"
 
 namespace viaduct {
 namespace {
@@ -16,14 +14,6 @@ namespace {
 bool is_absent_or_empty(const std::filesystem::path& folder) {
   if (!std::filesystem::exists(std::filesystem::symlink_status(folder))) return true;
   return std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder);
-}
-
-void check_fits(const ModelFolder& folder, const TensorSource& weights) {
-  const ModelConfig config = read_model_config(folder);
-  const auto device = make_sim_device();  // structure alone: no memory
-  const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
-  check_tensors_fit(model->parameters(), weights, model_family(config.family).names,
-                    config.tied_embeddings);
 }
 
 /// A folder beside `to` that becomes it when everything is there, and is removed otherwise.
@@ -97,7 +87,7 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
 Converted convert_model(const ConvertSettings& settings) {
   const ModelFolder from = resolve_model_folder(settings.from);
   const auto weights = open_weights(from);
-  check_fits(from, *weights);
+  check_tensors_fit(read_model_config(from), *weights);
   const bool to_checkpoint =
       settings.format.value_or(from.kind == ModelFolderKind::checkpoint
                                    ? ModelFolderKind::hugging_face

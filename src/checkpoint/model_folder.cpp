@@ -16,26 +16,15 @@ bool has(const std::filesystem::path& folder, const char* name) {
   return std::filesystem::exists(folder / name, ignored);
 }
 
-// The tensors of a checkpoint that are weights.
-class CheckpointWeights : public TensorSource {
- public:
-  explicit CheckpointWeights(const std::filesystem::path& folder) : checkpoint_(folder) {
-    for (const auto& info : checkpoint_.tensors())
-      if (is_weight_name(info.name)) infos_.push_back(info);
-  }
-  const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  const TensorInfo* find(const std::string& name) const override {
-    return is_weight_name(name) ? checkpoint_.find(name) : nullptr;
-  }
-  Tensor tensor(const std::string& name) const override {
-    if (!is_weight_name(name)) fail_missing(name);
-    return checkpoint_.tensor(name);
-  }
-  std::string where() const override { return checkpoint_.where(); }
+struct OwnedCheckpoint {
+  const CheckpointReader checkpoint;
+};
 
- private:
-  CheckpointReader checkpoint_;
-  std::vector<TensorInfo> infos_;
+// The weights of a checkpoint that lives with them.
+class OpenedWeights : private OwnedCheckpoint, public CheckpointWeights {
+ public:
+  explicit OpenedWeights(const std::filesystem::path& folder)
+      : OwnedCheckpoint{CheckpointReader(folder)}, CheckpointWeights(checkpoint) {}
 };
 
 }  // namespace
@@ -73,7 +62,7 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
 
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::checkpoint)
-    return std::make_unique<CheckpointWeights>(folder.path);
+    return std::make_unique<OpenedWeights>(folder.path);
   if (!has_safetensors(folder.path)) {
     for (const char* other : {"pytorch_model.bin", "pytorch_model.bin.index.json", "model.gguf"})
       VIADUCT_CHECK(IoError, !has(folder.path, other),

@@ -6,6 +6,22 @@
 
 namespace viaduct {
 
+void TensorSource::read_into(const std::string& name, const Piece& piece,
+                             std::byte* destination) const {
+  const Tensor whole = tensor(name);  // a view where the source maps its files
+  check_inside(name, whole.shape(), piece);
+  copy_shared(whole_piece(whole_box(whole.shape())), static_cast<const std::byte*>(whole.raw()),
+              piece, destination, dtype_bytes(whole.dtype()));
+}
+
+void TensorSource::check_inside(const std::string& name, const Shape& shape,
+                                const Piece& piece) const {
+  const bool inside = is_inside(piece.box, shape) && piece.begin >= 0 && piece.begin <= piece.end &&
+                      piece.end <= piece.box.size.elements();
+  VIADUCT_CHECK(ShapeError, inside, "{}: piece {} of tensor \"{}\" {}", where(), to_string(piece),
+                shown_name(name), to_string(shape));
+}
+
 void TensorSource::fail_missing(const std::string& name) const {
   std::vector<std::string> known;
   for (const auto& info : tensors()) known.push_back(info.name);

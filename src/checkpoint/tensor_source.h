@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/box.h"
 #include "tensor/tensor.h"
 
 namespace viaduct {
@@ -30,6 +31,9 @@ class TensorSource {
   /// written to. It lives on its own, also after the source. IoError if there is no such tensor or
   /// its bytes are damaged.
   virtual Tensor tensor(const std::string& name) const = 0;
+  /// The elements of a piece of `name`, densely and as they are stored, to `destination`; reads no
+  /// more than it must. ShapeError if the piece is not inside the tensor, IoError as `tensor`.
+  virtual void read_into(const std::string& name, const Piece& piece, std::byte* destination) const;
   /// For messages: path of the file or folder.
   virtual std::string where() const = 0;
 
@@ -38,6 +42,8 @@ class TensorSource {
   bool contains(const std::string& name) const { return find(name) != nullptr; }
 
  protected:
+  /// ShapeError unless the piece is inside a tensor `name` of `shape`.
+  void check_inside(const std::string& name, const Shape& shape, const Piece& piece) const;
   /// Throws IoError: no tensor `name` here, with the nearest name there is.
   [[noreturn]] void fail_missing(const std::string& name) const;
 };

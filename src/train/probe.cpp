@@ -5,8 +5,8 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
-#include "model/family.h"
 #include "train/engine.h"
 #include "train/probe_batch.h"
 
@@ -104,8 +104,8 @@ double initial_scale(const ProbeSettings& settings) {
 
 void dump_parameters(Engine& engine, const std::string& prefix, double factor,
                      FunctionRef<Tensor(const Parameter&)> of, Dump& dump) {
-  for_each_logical_tensor(
-      engine.device(), engine.store().parameters(), of, factor,
+  gather_logical(
+      *engine.groups().world, engine.device(), whole_runs(engine.store().parameters(), of), factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
 
@@ -193,8 +193,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   }
   Engine engine(device, ops, config, engine_settings);
   OpContext context{device, ops};
-  load_parameters(context, engine.store(), weights, model_family(config.family).names,
-                  config.tied_embeddings);
+  load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)
                         : probe_once(engine, batch, settings);
 }

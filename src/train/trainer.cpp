@@ -9,7 +9,6 @@
 #include "base/units.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
-#include "model/family.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
 #include "train/nan_report.h"
@@ -92,8 +91,7 @@ void Trainer::load_weights() {
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
     const auto weights = open_weights(*setup_.pretrained);
-    load_parameters(context, engine_->store(), *weights, model_family(setup_.model.family).names,
-                    setup_.model.tied_embeddings);
+    load_parameters(context, engine_->store(), *weights, setup_.model);
     log_info("fine-tuning from {}", setup_.pretrained->path.string());
   } else {
     engine_->initialize();

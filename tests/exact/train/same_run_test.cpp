@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "checkpoint/parameter_io.h"
+#include "checkpoint/logical_gather.h"
 #include "support/golden.h"
 #include "support/training.h"
 #include "train/engine_settings.h"
@@ -65,10 +65,12 @@ std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const StepResult result = engine.finish_step(scored, false);
   std::map<std::string, Tensor> values{{"loss", host_tensor(DType::f32, {1})}};
   *values.at("loss").data<float>() = static_cast<float>(result.loss);
-  for_each_logical_tensor(
-      *rank.device, engine.store().parameters(),
-      [&](const Parameter& p) { return engine.store().main_gradient(p); }, engine.gradient_factor(),
-      [&](const std::string& name, const Tensor& tensor) { values.emplace(name, tensor); });
+  gather_logical(*engine.groups().world, *rank.device,
+                 whole_runs(engine.store().parameters(),
+                            [&](const Parameter& p) { return engine.store().main_gradient(p); }),
+                 engine.gradient_factor(), [&](const std::string& name, const Tensor& tensor) {
+                   values.emplace(name, tensor);
+                 });
   return values;
 }
 

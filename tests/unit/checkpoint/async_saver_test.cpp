@@ -117,15 +117,5 @@ TEST(AsyncSaver, TheDestructorFinishesTheJob) {
   EXPECT_TRUE(ran);
 }
 
-TEST(StageCopy, IsDenseAndItsOwn) {
-  Tensor tensor = patterned(DType::i16, {4, 6}, 1);
-  const Tensor part = tensor.slice(1, 1, 3);
-  const std::string before = bytes_of(part);
-  const Tensor copy = stage_copy(part);
-  *static_cast<uint8_t*>(part.raw()) ^= 0xff;
-  EXPECT_EQ(bytes_of(copy), before);
-  EXPECT_TRUE(copy.is_contiguous());
-}
-
 }  // namespace
 }  // namespace viaduct

@@ -51,8 +51,7 @@ struct Maker {
     Generator generator(*device, ops, config, precision_recipe(recipe), capacity);
     OpContext context = generator.context();
     if (folder.filename() == "model") {
-      load_parameters(context, generator.store(), SafetensorsFolder(folder),
-                      model_family(config.family).names, config.tied_embeddings);
+      load_parameters(context, generator.store(), SafetensorsFolder(folder), config);
     } else {
       initialize_parameters(context, generator.store(), 5);
     }

@@ -1,0 +1,140 @@
+#include "checkpoint/logical_values.h"
+
+#include <algorithm>
+#include <type_traits>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+/// Elements that are staged in host memory at a time.
+constexpr int64_t kStagedElements = int64_t{1} << 22;
+
+template <class T>
+double widen(T value) {
+  if constexpr (std::is_same_v<T, double>) return value;
+  return static_cast<float>(value);
+}
+
+template <class T>
+T narrow(double value) {
+  if constexpr (std::is_same_v<T, double>) return value;
+  return static_cast<T>(static_cast<float>(value));
+}
+
+template <class From, class To>
+void convert_dense(ThreadPool& pool, const Tensor& from, const Tensor& to, double factor) {
+  constexpr int64_t kBlock = 1 << 14;
+  const From* source = from.data<From>();
+  To* target = to.data<To>();
+  const int64_t elements = from.elements();
+  pool.run((elements + kBlock - 1) / kBlock, [&](int64_t block, int) {
+    const int64_t end = std::min(elements, (block + 1) * kBlock);
+    for (int64_t i = block * kBlock; i < end; ++i)
+      target[i] = narrow<To>(factor * widen(source[i]));
+  });
+}
+
+/// to[c, r] = factor · from[r, c], both dense.
+template <class From, class To>
+void convert_transposed(ThreadPool& pool, const Tensor& from, const Tensor& to, double factor) {
+  constexpr int64_t kBlock = 64;  // neither side is read against the grain for long
+  const From* source = from.data<From>();
+  To* target = to.data<To>();
+  const int64_t rows = from.dim(0), columns = from.dim(1);
+  pool.run((rows + kBlock - 1) / kBlock, [&](int64_t block, int) {
+    for (int64_t c0 = 0; c0 < columns; c0 += kBlock) {
+      for (int64_t r = block * kBlock; r < std::min(rows, (block + 1) * kBlock); ++r) {
+        for (int64_t c = c0; c < std::min(columns, c0 + kBlock); ++c)
+          target[c * rows + r] = narrow<To>(factor * widen(source[r * columns + c]));
+      }
+    }
+  });
+}
+
+/// Converts dense host elements; as the transposed of a matrix where `from` is seen as [rows, …] of
+/// `rows` > 0.
+void convert(ThreadPool& pool, const Tensor& from, const Tensor& to, int64_t rows, double factor) {
+  dispatch_floating(from.dtype(), [&](auto source) {
+    dispatch_floating(to.dtype(), [&](auto target) {
+      using From = decltype(source);
+      using To = decltype(target);
+      if (rows > 0) {
+        convert_transposed<From, To>(pool, from.view({rows, from.elements() / rows}), to, factor);
+      } else {
+        convert_dense<From, To>(pool, from, to, factor);
+      }
+    });
+  });
+}
+
+Tensor flat(const StoredRun& stored) {
+  const Tensor& values = stored.values;
+  VIADUCT_CHECK(
+      ShapeError,
+      values.defined() && values.is_contiguous() && values.elements() == stored.run.elements(),
+      "{}: {} for {} elements", stored.run.parameter->path, describe(values),
+      stored.run.elements());
+  return values.view({values.elements()});
+}
+
+/// Fills `host`, the values of a run, dense and zero.
+void fill_host(ThreadPool& pool, const ParameterRun& run, const Tensor& host,
+               const TensorSource& source, FunctionRef<std::string(const std::string&)> name_of) {
+  for (const LogicalPiece& piece : logical_pieces(run)) {
+    const std::string name = name_of(piece.part->name);
+    const TensorInfo* info = source.find(name);
+    VIADUCT_CHECK(IoError, info != nullptr, "{}: {} is missing", source.where(), name);
+    VIADUCT_CHECK(IoError, is_floating(info->dtype) && info->shape == piece.part->logical_shape,
+                  "{}: {} is {} {}, expected a floating tensor {}", source.where(), name,
+                  dtype_name(info->dtype), to_string(info->shape),
+                  to_string(piece.part->logical_shape));
+    const Tensor target = host.slice(0, piece.place, piece.piece.elements());
+    const bool as_stored = info->dtype == target.dtype() && !piece.by_columns;
+    const Tensor staged = as_stored ? target : host_tensor(info->dtype, {piece.piece.elements()});
+    source.read_into(name, piece.piece, static_cast<std::byte*>(staged.raw()));
+    if (!as_stored)
+      convert(pool, staged, target, piece.by_columns ? piece.piece.box.size[0] : 0, 1);
+  }
+}
+
+}  // namespace
+
+std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameters,
+                                  FunctionRef<Tensor(const Parameter&)> of) {
+  std::vector<StoredRun> runs;
+  for (const Parameter* parameter : parameters)
+    runs.push_back({whole_run(*parameter), of(*parameter)});
+  return runs;
+}
+
+Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
+                    double factor) {
+  const int64_t elements = piece.piece.elements();
+  const Tensor values = flat(stored).slice(0, piece.place, elements);
+  const Tensor host = host_tensor(values.dtype(), {elements});
+  device.copy_to_host(values, host);
+  if (!piece.by_columns && host.dtype() == DType::f32 && factor == 1) return host;
+  const Tensor logical = host_tensor(DType::f32, {elements});
+  convert(device.pool(), host, logical, piece.by_columns ? piece.piece.box.size[1] : 0, factor);
+  return logical;
+}
+
+void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
+               FunctionRef<std::string(const std::string& name)> name_of) {
+  for (const StoredRun& stored : runs) {
+    const Tensor values = flat(stored);
+    const Shape& shape = stored.run.parameter->shape;
+    const int64_t columns = shape.rank() > 1 ? std::max<int64_t>(1, shape[1]) : 1;
+    const int64_t step = std::max<int64_t>(1, kStagedElements / columns) * columns;
+    for (int64_t begin = stored.run.begin, end = 0; begin < stored.run.end; begin = end) {
+      end = std::min(stored.run.end, (begin / columns) * columns + step);  // whole storage rows
+      const Tensor host = host_tensor(values.dtype(), {end - begin});
+      fill_host(device.pool(), {stored.run.parameter, begin, end}, host, source, name_of);
+      device.copy_from_host(host, values.slice(0, begin - stored.run.begin, end - begin));
+    }
+  }
+}
+
+}  // namespace viaduct

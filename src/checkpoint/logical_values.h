@@ -1,0 +1,36 @@
+#pragma once
+// Values of parameters, as runs of their storage on a device, to and from logical tensors.
+
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "checkpoint/logical_runs.h"
+#include "checkpoint/tensor_source.h"
+#include "device/device.h"
+
+namespace viaduct {
+
+/// A run of a parameter's storage with its values on a device: contiguous, in any shape. Weights,
+/// masters, moments or gradients.
+struct StoredRun {
+  ParameterRun run;
+  Tensor values;
+};
+
+/// The whole storage of each parameter, with the values `of(parameter)`.
+std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameters,
+                                  FunctionRef<Tensor(const Parameter&)> of);
+
+/// factor · the values of a piece of `stored` (logical_pieces of its run), FP32 [elements] in host
+/// memory, row-major in the piece.
+Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
+                    double factor = 1);
+
+/// Fills the runs from the logical tensors that `source` has under `name_of(part name)`, converted
+/// to the runs' format; padding becomes 0. Reads only what the runs hold, a bounded number of
+/// elements at a time. IoError if a tensor is missing or damaged or has another shape.
+void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
+               FunctionRef<std::string(const std::string& name)> name_of);
+
+}  // namespace viaduct
