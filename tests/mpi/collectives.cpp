@@ -1,11 +1,11 @@
-// collectives: a rank of a world under mpirun goes through all collectives (exercise.h).
+// collectives: a rank of a world under mpirun goes through all collectives (collective_exercise.h).
 
 #include <fmt/format.h>
 
 #include <exception>
 
 #include "comm/world.h"
-#include "mpi/exercise.h"
+#include "support/collective_exercise.h"
 
 int main() {
   using namespace viaduct;

@@ -3,6 +3,6 @@
 set -euo pipefail
 mpirun=$1
 shift
-[[ -x $mpirun ]] || { echo "skipped: there is no mpirun (package openmpi-bin)"; exit 0; }
+[[ -x $mpirun ]] || { echo "skipped: there is no mpirun (package openmpi-bin)" | tee /dev/stderr; exit 0; }
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 exec "$mpirun" --oversubscribe --bind-to none "$@"

@@ -1,5 +1,7 @@
 #include "comm/mpi/mpi_communicator.h"
 
+#include "base/error.h"
+
 namespace viaduct {
 namespace {
 
@@ -60,6 +62,10 @@ class MpiCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {
+    VIADUCT_CHECK(
+        CommError,
+        request.collective != Collective::broadcast || (request.peer >= 0 && request.peer < size()),
+        "broadcast over {} ({} ranks): there is no rank {}", name(), size(), request.peer);
     const bool message =
         request.collective == Collective::send || request.collective == Collective::receive;
     const int tag = message ? static_cast<int>(request.flow) : tag_of(request, queue_->launched++);

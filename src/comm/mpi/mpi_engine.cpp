@@ -44,10 +44,11 @@ class Patience {
 
 }  // namespace
 
-MpiEngine::MpiEngine(MpiNetwork& network, double timeout_seconds)
+MpiEngine::MpiEngine(MpiNetwork& network, const WorldOptions& options)
     : network_(network),
-      timeout_seconds_(timeout_seconds),
-      crowded_(network.local_ranks() > static_cast<int>(std::thread::hardware_concurrency())),
+      timeout_seconds_(options.timeout_seconds),
+      crowded_(network.local_ranks() * std::max(1, options.threads_per_rank) >
+               static_cast<int>(std::thread::hardware_concurrency())),
       watch_(network.control()),
       progress_([this] { serve(); }) {}
 
@@ -81,8 +82,8 @@ void MpiEngine::start(std::shared_ptr<MpiOperation> operation,
   try {
     operation->begin();
   } catch (const std::exception& error) {
-    fail_here(error.what());
-    throw;
+    fail_here(operation->name() + ": " + error.what());
+    throw_if_failed();
   }
   running_.push_back({std::move(operation), queue});
   if (queue != nullptr && queue->overlaps) woken_.notify_one();
@@ -92,9 +93,11 @@ bool MpiEngine::poll() {
   if (++polls_ % kPollsPerWatch == 0) look_for_failures();
   if (failed_) return false;
   bool moved = false;
+  const MpiOperation* moving = nullptr;
   try {
     for (size_t i = 0; i < running_.size();) {
       MpiOperation& operation = *running_[i].operation;
+      moving = &operation;
       moved |= operation.advance();
       if (!operation.done()) {
         ++i;
@@ -104,6 +107,7 @@ bool MpiEngine::poll() {
       if (MpiQueue* queue = running_[i].queue.get();
           queue != nullptr && (queue->operations.pop_front(), !queue->operations.empty())) {
         running_[i].operation = queue->operations.front();
+        moving = running_[i].operation.get();
         running_[i].operation->begin();
         ++i;
       } else {
@@ -111,7 +115,7 @@ bool MpiEngine::poll() {
       }
     }
   } catch (const std::exception& error) {
-    fail_here(error.what());
+    fail_here(moving->name() + ": " + error.what());
   }
   return moved;
 }
@@ -119,7 +123,7 @@ bool MpiEngine::poll() {
 void MpiEngine::look_for_failures() {
   watch_.poll();
   if (!failed_ && watch_.first())
-    fail_here(fmt::format("rank {} failed: {}", watch_.first()->rank, watch_.first()->cause));
+    fail_here(fmt::format("rank {}: {}", watch_.first()->rank, watch_.first()->cause));
 }
 
 void MpiEngine::fail_here(std::string cause) {
@@ -138,8 +142,8 @@ void MpiEngine::check_time(const MpiOperation& operation, const MpiQueue* queue,
   const MpiOperation& late =
       !operation.begun() && queue != nullptr ? *queue->operations.front() : operation;
   if (steady_seconds() < std::max(asked_seconds, late.moved_seconds()) + timeout_seconds_) return;
-  fail_here(fmt::format("{}: nothing came for {:g} s; did not come: {}", late.name(),
-                        timeout_seconds_, late.missing_ranks()));
+  fail_here(fmt::format("{}: after {} s {} did not come", late.name(), timeout_seconds_,
+                        late.missing_ranks()));
 }
 
 bool MpiEngine::ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds) {

@@ -14,6 +14,7 @@
 
 #include "comm/mpi/mpi_failure.h"
 #include "comm/mpi/mpi_operation.h"
+#include "comm/world.h"
 
 namespace viaduct {
 
@@ -29,7 +30,7 @@ struct MpiQueue {
 
 class MpiEngine {
  public:
-  MpiEngine(MpiNetwork& network, double timeout_seconds);
+  MpiEngine(MpiNetwork& network, const WorldOptions& options);
   ~MpiEngine();
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
@@ -67,7 +68,7 @@ class MpiEngine {
 
   MpiNetwork& network_;
   const double timeout_seconds_;
-  const bool crowded_;  // more ranks than cores on this machine: do not spin
+  const bool crowded_;  // more threads than cores on this machine: do not spin
   std::mutex mutex_;
   std::condition_variable woken_;
   MpiFailureWatch watch_;

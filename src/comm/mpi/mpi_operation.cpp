@@ -41,8 +41,8 @@ bool MpiOperation::advance() {
 }
 
 std::string MpiOperation::name() const {
-  return fmt::format("{} over {} ({} ranks, {} bytes)", what_, group_.name(), group_.size(),
-                     bytes_);
+  return fmt::format("{} over {} ({} ranks, {} bytes) on rank {}", what_, group_.name(),
+                     group_.size(), bytes_, group_.rank());
 }
 
 std::string MpiOperation::missing_ranks() const {
@@ -59,8 +59,7 @@ std::string MpiOperation::missing_ranks() const {
     if (!(any_never ? never : awaited)[rank]) continue;
     const int world_rank = group_.world_rank(static_cast<int>(rank));
     text += fmt::format("{}rank {}", text.empty() ? "" : ", ", rank);
-    if (world_rank != static_cast<int>(rank))
-      text += fmt::format(" (rank {} of the world)", world_rank);
+    if (world_rank != static_cast<int>(rank)) text += fmt::format(" (world rank {})", world_rank);
   }
   return text;
 }

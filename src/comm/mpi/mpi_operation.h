@@ -28,7 +28,7 @@ class MpiOperation {
   /// The result is here and nobody reads the input.
   bool done() const { return done_.load(std::memory_order_acquire); }
 
-  /// "all_reduce over tp (4 ranks, 4096 bytes)".
+  /// "all_reduce over tp (4 ranks, 4096 bytes) on rank 0".
   std::string name() const;
   bool begun() const { return begun_; }
   /// When it began or something last came or left.
@@ -37,7 +37,7 @@ class MpiOperation {
   double busy_seconds() const {
     return done() && first_seconds_ > 0 ? moved_seconds_ - first_seconds_ : 0;
   }
-  /// "rank 2 (rank 6 of the world)", …: from whom nothing came; those still awaited if all came.
+  /// "rank 2 (world rank 6)", …: from whom nothing came; those still awaited if all came.
   std::string missing_ranks() const;
   /// Gives up: buffers may go. It is never done then.
   void give_up() { transfers_.give_up(); }

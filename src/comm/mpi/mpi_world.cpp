@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "comm/failed_rank.h"
 #include "comm/launcher.h"
 #include "comm/mpi/mpi_communicator.h"
 #include "comm/world.h"
@@ -39,7 +40,7 @@ void check_world_size(MpiNetwork& network) {
 void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
   MpiNetwork network;
   check_world_size(network);
-  const auto engine = std::make_shared<MpiEngine>(network, options.timeout_seconds);
+  const auto engine = std::make_shared<MpiEngine>(network, options);
   try {
     // Communicators share the group; this one is the network's.
     rank_main(make_mpi_communicator(
@@ -49,7 +50,8 @@ void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
     const MpiFailure first = engine->settle(current_message());
     if (first.rank == network.world().rank()) {
       engine->stop();
-      throw;
+      if (network.world().size() == 1) throw;
+      rethrow_of_rank(first.rank, std::current_exception());
     }
     // The rank that failed reports it; this one waits to be ended.
     std::this_thread::sleep_for(kLauncherTime);

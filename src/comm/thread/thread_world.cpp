@@ -2,20 +2,11 @@
 
 #include <algorithm>
 #include <thread>
-#include <typeinfo>
 
 #include "base/error.h"
+#include "comm/failed_rank.h"
 
 namespace viaduct {
-namespace {
-
-/// Throws the same with `prefix` in front if `error` is exactly an `E`.
-template <class E>
-void rethrow_as(const std::exception& error, const std::string& prefix) {
-  if (typeid(error) == typeid(E)) throw E(prefix + error.what());
-}
-
-}  // namespace
 
 ThreadWorld::ThreadWorld(int ranks, const WorldOptions& options)
     : options_(options),
@@ -48,22 +39,7 @@ std::string ThreadWorld::cause() const {
 void ThreadWorld::rethrow() const {
   if (failed_rank_ < 0) return;
   if (exception_ == nullptr) throw CommError(cause());
-  const std::string prefix = fmt::format("rank {}: ", failed_rank_);
-  try {
-    std::rethrow_exception(exception_);
-  } catch (const ConfigError& error) {
-    std::vector<std::string> problems = error.problems();
-    for (std::string& problem : problems) problem.insert(0, prefix);
-    throw ConfigError(std::move(problems));
-  } catch (const std::exception& error) {
-    rethrow_as<ShapeError>(error, prefix);
-    rethrow_as<DeviceError>(error, prefix);
-    rethrow_as<CommError>(error, prefix);
-    rethrow_as<IoError>(error, prefix);
-    rethrow_as<Error>(error, prefix);
-    rethrow_as<std::runtime_error>(error, prefix);
-    throw;  // of a type that cannot be made anew
-  }
+  rethrow_of_rank(failed_rank_, exception_);
 }
 
 void ThreadWorld::end(int rank) {

@@ -1,0 +1,85 @@
+// faults KIND: one rank of a world under mpirun fails in a way; the others must not stay.
+
+#include <fmt/format.h>
+
+#include <atomic>
+#include <csignal>
+#include <exception>
+#include <string>
+#include <thread>
+
+#include "base/error.h"
+#include "comm/world.h"
+
+namespace viaduct {
+namespace {
+
+Tensor f32(int64_t elements) {
+  return host_tensor(DType::f32, {elements});
+}
+
+[[noreturn]] void never_come() {
+  for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
+}
+
+void sum_for_ever(Communicator& group) {
+  const Tensor tensor = f32(100000);
+  for (;;) group.all_reduce(tensor, ReduceOp::average).wait();
+}
+
+void fail_as(const std::string& kind, Communicator& world) {
+  const int rank = world.rank();
+  const auto pair = rank == 0 ? nullptr : world.split({1, 2}, "pair");
+  world.all_reduce(f32(100000), ReduceOp::sum).wait();
+  if (kind == "throw") {  // while the others are in a collective, and one is under way here
+    const Tensor tensor = f32(100000);
+    CommHandle handle;
+    if (rank == 1) {
+      handle = pair->all_reduce(tensor, ReduceOp::sum);
+      fail<IoError>("the disk of rank 1 is full");
+    }
+    sum_for_ever(world);
+  } else if (kind == "throw_all") {
+    throw ConfigError(std::vector<std::string>{"one problem", "another problem"});
+  } else if (kind == "kill") {
+    if (rank == 1) std::raise(SIGKILL);
+    sum_for_ever(world);
+  } else if (kind == "absent") {  // from a group in which ranks have other numbers
+    if (rank == 1) pair->all_reduce(f32(100000), ReduceOp::sum).wait();
+    never_come();
+  } else if (kind == "other") {  // ranks call different collectives
+    if (rank == 0) world.barrier();
+    world.all_reduce(f32(8), ReduceOp::sum).wait();
+  } else if (kind == "size") {
+    if (rank == 0) never_come();
+    pair->all_gather(f32(8 * rank), f32(16 * rank)).wait();
+    never_come();
+  } else if (kind == "message") {
+    if (rank != 0) never_come();
+    const Tensor tensor = f32(8);
+    CommHandle handle = world.receive(tensor, 2, Flow::activations);
+    while (!handle.ready()) {
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
+
+int main(int count, char** arguments) {
+  const std::string kind = count > 1 ? arguments[1] : "";
+  const double timeout_seconds = count > 2 ? std::stod(arguments[2]) : 60;
+  try {
+    viaduct::run_mpi_rank(
+        {.timeout_seconds = timeout_seconds},
+        [&](std::shared_ptr<viaduct::Communicator> world) { viaduct::fail_as(kind, *world); });
+  } catch (const viaduct::ConfigError& error) {
+    for (const std::string& problem : error.problems())
+      fmt::print(stderr, "faults: error: {}\n", problem);
+    return 2;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "faults: error: {}\n", error.what());
+    return 1;
+  }
+  return 0;
+}

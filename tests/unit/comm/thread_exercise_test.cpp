@@ -1,0 +1,17 @@
+// Ranks that are threads go through the collectives that ranks under mpirun go through (tests/mpi).
+
+#include <gtest/gtest.h>
+
+#include "comm/world.h"
+#include "support/collective_exercise.h"
+
+namespace viaduct::test {
+namespace {
+
+TEST(ThreadExercise, AgreesWithPlainLoops) {
+  run_thread_ranks(3, {.timeout_seconds = 60},
+                   [](const std::shared_ptr<Communicator>& world) { exercise(world); });
+}
+
+}  // namespace
+}  // namespace viaduct::test
