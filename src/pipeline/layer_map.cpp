@@ -1,19 +1,105 @@
 #include "pipeline/layer_map.h"
 
 #include "base/error.h"
+#include "config/nearest_valid.h"
+#include "pipeline/stage_layout.h"
 
 namespace viaduct {
+namespace {
 
-std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings) {
-  const int64_t stages = int64_t{settings.pp} * settings.virtual_stages;
-  VIADUCT_CHECK(ConfigError, settings.layers % stages == 0,
-                "model.num_layers: {} is not divisible by pipeline_model_parallel_size · virtual "
-                "stages = {} · {}",
-                settings.layers, settings.pp, settings.virtual_stages);
+/// Chunks in model order of these sizes.
+std::vector<ChunkLayers> chunks_of(const std::vector<int64_t>& sizes) {
   std::vector<ChunkLayers> map;
-  const int64_t blocks = settings.layers / stages;
-  for (int64_t i = 0; i < stages; ++i) map.push_back({i == 0, i * blocks, blocks, i + 1 == stages});
+  int64_t block = 0;
+  for (size_t i = 0; i < sizes.size(); ++i) {
+    map.push_back({i == 0, block, sizes[i], i + 1 == sizes.size()});
+    block += sizes[i];
+  }
   return map;
+}
+
+std::vector<int64_t> even_sizes(const LayerMapSettings& s) {
+  const int64_t stages = int64_t{s.pp} * s.virtual_stages;
+  const int64_t extra = (s.account_for_embedding ? 1 : 0) + (s.account_for_loss ? 1 : 0);
+  const auto divides = [&](int64_t layers) {
+    return (layers + extra) % stages == 0 && layers + extra >= stages;
+  };
+  VIADUCT_CHECK(ConfigError, divides(s.layers),
+                "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · virtual "
+                "stages = {} · {}; nearest: {} layers",
+                s.layers, extra == 0 ? "" : fmt::format(" + {} (embedding, loss)", extra), s.pp,
+                s.virtual_stages, nearest_valid(s.layers, divides));
+  std::vector<int64_t> sizes(static_cast<size_t>(stages), (s.layers + extra) / stages);
+  if (s.account_for_embedding) --sizes.front();
+  if (s.account_for_loss) --sizes.back();
+  return sizes;
+}
+
+/// Layers of one end of the pipeline for each chunk.
+int64_t end_chunk(const char* name, int64_t layers, int virtual_stages) {
+  VIADUCT_CHECK(ConfigError, layers > 0 && layers % virtual_stages == 0,
+                "model.{}: {} is not a positive multiple of the virtual stages {}; nearest: {}",
+                name, layers, virtual_stages, nearest_multiple(layers, virtual_stages));
+  return layers / virtual_stages;
+}
+
+std::vector<int64_t> sizes_with_ends(const LayerMapSettings& s) {
+  VIADUCT_CHECK(ConfigError, !s.account_for_embedding && !s.account_for_loss,
+                "model.account_for_embedding/loss_in_pipeline_split: not together with "
+                "num_layers_in_first/last_pipeline_stage");
+  const int64_t given = s.first_stage.value_or(0) + s.last_stage.value_or(0);
+  const int64_t others = s.pp - (s.first_stage ? 1 : 0) - (s.last_stage ? 1 : 0);
+  VIADUCT_CHECK(ConfigError, s.pp >= 2,
+                "model.num_layers_in_first/last_pipeline_stage: needs pipeline_model_parallel_size "
+                "of at least 2, found {}",
+                s.pp);
+  const int64_t step = others * s.virtual_stages, rest = s.layers - given;
+  const auto fits = [&](int64_t layers) {
+    return others == 0 ? layers == given : layers > given && (layers - given) % step == 0;
+  };
+  VIADUCT_CHECK(ConfigError, fits(s.layers),
+                "model.num_layers: {} − {} layers of the given stages = {} for the other {} stages "
+                "of {} chunks; nearest: {} layers",
+                s.layers, given, rest, others, s.virtual_stages, nearest_valid(s.layers, fits));
+  std::vector<int64_t> sizes;
+  for (int chunk = 0; chunk < s.virtual_stages; ++chunk) {
+    for (int stage = 0; stage < s.pp; ++stage) {
+      if (stage == 0 && s.first_stage) {
+        sizes.push_back(
+            end_chunk("num_layers_in_first_pipeline_stage", *s.first_stage, s.virtual_stages));
+      } else if (stage == s.pp - 1 && s.last_stage) {
+        sizes.push_back(
+            end_chunk("num_layers_in_last_pipeline_stage", *s.last_stage, s.virtual_stages));
+      } else {
+        sizes.push_back(rest / step);
+      }
+    }
+  }
+  return sizes;
+}
+
+}  // namespace
+
+std::vector<ChunkLayers> layer_map(const LayerMapSettings& s) {
+  const bool ends = s.first_stage || s.last_stage;
+  return chunks_of(ends ? sizes_with_ends(s) : even_sizes(s));
+}
+
+std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp) {
+  if (config.pipeline_model_parallel_layout) {
+    Problems problems;
+    auto map = parse_stage_layout(*config.pipeline_model_parallel_layout, layers, pp, problems);
+    problems.throw_if_any();
+    return map;
+  }
+  LayerMapSettings s{layers, pp, config.virtual_stages()};
+  s.account_for_embedding = config.account_for_embedding_in_pipeline_split;
+  s.account_for_loss = config.account_for_loss_in_pipeline_split;
+  if (config.num_layers_in_first_pipeline_stage)
+    s.first_stage = *config.num_layers_in_first_pipeline_stage;
+  if (config.num_layers_in_last_pipeline_stage)
+    s.last_stage = *config.num_layers_in_last_pipeline_stage;
+  return layer_map(s);
 }
 
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank) {

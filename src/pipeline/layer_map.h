@@ -3,9 +3,11 @@
 // and virtual stages hold the model's layers in order.
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "pipeline/chunk_layers.h"
+#include "pipeline/pipeline_config.h"
 
 namespace viaduct {
 
@@ -13,11 +15,19 @@ struct LayerMapSettings {
   int64_t layers = 0;  // transformer blocks
   int pp = 1;
   int virtual_stages = 1;  // chunks of a rank
+  /// The embedding (the loss) counts as a layer of the first (last) virtual stage.
+  bool account_for_embedding = false, account_for_loss = false;
+  /// Layers of the first and last rank, all chunks together; the other ranks share the rest evenly.
+  std::optional<int64_t> first_stage, last_stage;
 };
 
-/// pp · virtual_stages chunks in model order. ConfigError, naming the numbers, if the layers do not
-/// divide.
+/// pp · virtual_stages chunks in model order. ConfigError, naming the numbers and the nearest valid
+/// one, if the layers do not divide, or if ends are given twice over.
 std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings);
+
+/// The layer map that a configuration asks for: as its layout text says, or by the numbers above.
+/// ConfigError with all problems.
+std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp);
 
 /// The chunks of one pipeline rank, in model order.
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank);

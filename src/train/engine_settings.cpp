@@ -1,5 +1,7 @@
 #include "train/engine_settings.h"
 
+#include "pipeline/pipeline_settings.h"
+
 namespace viaduct {
 
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {
@@ -12,6 +14,8 @@ EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, Glob
   s.seed = static_cast<uint64_t>(c.rng.seed);
   s.positions = c.model.seq_length.value();
   s.place = model_place(layout, rank);
+  s.schedule = schedule_settings(c.pipeline, layout.virtual_stages());
+  s.executor = executor_settings(c.pipeline);
   return s;
 }
 

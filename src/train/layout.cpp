@@ -19,14 +19,14 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   layout.group_sizes.hierarchical_context_parallel =
       config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{});
   layout.group_sizes.kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads));
-  layout.layer_map = layer_map({model.layers, pp, config.pipeline.virtual_stages()});
+  layout.layer_map = layer_map(config.pipeline, model.layers, pp);
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
   return layout;
 }
 
 Layout single_rank_layout(const ModelConfig& model) {
-  return {.mesh = Mesh({1, 1, 1, 1, 1}), .layer_map = layer_map({model.layers, 1, 1})};
+  return {.mesh = Mesh({1, 1, 1, 1, 1}), .layer_map = layer_map(LayerMapSettings{model.layers})};
 }
 
 ModelPlace model_place(const Layout& layout, GlobalRank rank) {

@@ -180,6 +180,12 @@ class PipelineRules {
           "model.overlap_p2p_comm_warmup_flush: true needs comm_overlap.overlap_p2p_comm, which is "
           "off");
     }
+    if (pp_ > 1 && pipeline_.pipeline_schedule == "zero_bubble" && !overlap &&
+        !pipeline_.batch_p2p_comm.value_or(true)) {
+      problems_.add(
+          "model.batch_p2p_comm: false needs comm_overlap.overlap_p2p_comm where "
+          "pipeline_schedule = zero_bubble: its messages deadlock one after the other");
+    }
   }
 
   void check_deferral() {

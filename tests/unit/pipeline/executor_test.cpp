@@ -2,10 +2,12 @@
 
 #include "pipeline/executor.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "comm/world.h"
 #include "pipeline/schedule.h"
 #include "unit/pipeline/toy_stage.h"
 
@@ -26,6 +28,87 @@ TEST(Executor, OneStageRunsThePlainLoop) {
     EXPECT_TRUE(toy.all_read());
     EXPECT_EQ(toy.first_uses(), 1);
     EXPECT_EQ(toy.last_gradients(), 1);
+  }
+}
+
+struct Case {
+  ScheduleKind kind;
+  int virtual_stages = 1;
+  int64_t group = 0;
+};
+
+// Every stage has the weight gradients that one rank has for its layers, whatever the order of work
+// and of messages; micro-batches differ in size, and there may be fewer than stages.
+TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
+  for (const Case& c :
+       {Case{ScheduleKind::one_f_one_b}, Case{ScheduleKind::gpipe}, Case{ScheduleKind::zb_h1},
+        Case{ScheduleKind::interleaved, 2}, Case{ScheduleKind::interleaved, 3, 5}}) {
+    for (const int pp : {2, 3}) {
+      for (const int64_t micro_batches : {1, 2, 5, 8}) {
+        if (c.kind == ScheduleKind::interleaved) {
+          const int64_t group = c.group > 0 ? c.group : pp, rest = micro_batches % group;
+          if (micro_batches < group || (rest != 0 && rest < pp)) continue;
+        }
+        for (const PointToPoint messages :
+             {PointToPoint::overlapped, PointToPoint::batched, PointToPoint::ordered}) {
+          if (messages == PointToPoint::ordered && c.kind == ScheduleKind::zb_h1) continue;
+          ScheduleSettings settings{c.kind, pp, c.virtual_stages, micro_batches, c.group, messages};
+          settings.overlap_warmup_flush = micro_batches % 2 == 0;
+          SCOPED_TRACE(fmt::format("{} pp {} V {} M {} messages {}", schedule_kind_name(c.kind), pp,
+                                   c.virtual_stages, micro_batches, int(messages)));
+          const auto expected = test::toy_result(int64_t{pp} * c.virtual_stages, micro_batches);
+          run_thread_ranks(pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+            test::ToyStage toy(*world, settings);
+            run_schedule(stage_schedule(settings, world->rank()), toy, *world,
+                         {.deallocate_outputs = micro_batches > 2});
+            for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
+              EXPECT_EQ(toy.weight_gradients()[size_t(chunk)],
+                        expected.gradients[size_t(chunk * pp + world->rank())]);
+            }
+            if (world->rank() == pp - 1) {
+              EXPECT_EQ(toy.loss(), expected.loss);
+            }
+            EXPECT_TRUE(toy.all_read());
+            EXPECT_EQ(toy.first_uses(), c.virtual_stages);
+            EXPECT_EQ(toy.last_gradients(), c.virtual_stages);
+          });
+        }
+      }
+    }
+  }
+}
+
+// A stage that fails ends the others, which wait for its messages.
+TEST(Executor, AFailingStageEndsAll) {
+  ScheduleSettings settings;
+  settings.pp = 3, settings.micro_batches = 4;
+  try {
+    run_thread_ranks(3, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+      test::ToyStage toy(*world, settings);
+      ActionList actions = stage_schedule(settings, world->rank());
+      if (world->rank() == 1) actions.resize(8);
+      run_schedule(actions, toy, *world);
+      if (world->rank() == 1) fail<DeviceError>("out of memory");
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const Error& error) {
+    EXPECT_THAT(error.what(), testing::HasSubstr("out of memory"));
+  }
+}
+
+// Where outputs are not freed they live until their backward.
+TEST(Executor, OutputsAreFreedOnceSent) {
+  ScheduleSettings settings;
+  settings.kind = ScheduleKind::gpipe, settings.pp = 2, settings.micro_batches = 6;
+  for (const bool deallocate : {true, false}) {
+    run_thread_ranks(2, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+      test::ToyStage toy(*world, settings);
+      run_schedule(stage_schedule(settings, world->rank()), toy, *world,
+                   {.deallocate_outputs = deallocate});
+      if (world->rank() == 0) {
+        EXPECT_EQ(toy.peak_messages(), deallocate ? 2 : 6);
+      }
+    });
   }
 }
 

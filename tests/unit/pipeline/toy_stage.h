@@ -3,7 +3,9 @@
 // number differs by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers,
 // so every order of summation is exact. Messages have two tensors.
 
+#include <algorithm>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "pipeline/schedule.h"
@@ -68,6 +70,8 @@ class ToyStage final : public StageProgram {
   double loss() const { return loss_; }
   /// Nothing is kept any more, and every message was that of its micro-batch.
   bool all_read() const { return saved_.empty() && d_saved_.empty() && numbers_fit_; }
+  /// The most outputs of this stage that lived at one time.
+  int64_t peak_messages() const { return peak_messages_; }
   int first_uses() const { return first_uses_; }
   int last_gradients() const { return last_gradients_; }
 
@@ -86,7 +90,10 @@ class ToyStage final : public StageProgram {
     for (int64_t i = 0; i < tensor.elements(); ++i) total += tensor.data<double>()[i];
     return total;
   }
-  static TensorSet message(const Tensor& x, int64_t micro_batch) {
+  TensorSet message(const Tensor& x, int64_t micro_batch) {
+    made_.push_back(x.storage());
+    const auto alive = [](const std::weak_ptr<Storage>& made) { return !made.expired(); };
+    peak_messages_ = std::max(peak_messages_, std::count_if(made_.begin(), made_.end(), alive));
     TensorSet set("x", x);
     Tensor number = host_tensor(DType::f64, {1});
     *number.data<double>() = double(micro_batch);
@@ -106,6 +113,8 @@ class ToyStage final : public StageProgram {
   int64_t last_ = 0;
   std::vector<double> gradients_;
   Kept saved_, d_saved_;
+  std::vector<std::weak_ptr<Storage>> made_;
+  int64_t peak_messages_ = 0;
   double loss_ = 0;
   bool numbers_fit_ = true;
   int first_uses_ = 0, last_gradients_ = 0;

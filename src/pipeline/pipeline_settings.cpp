@@ -1,0 +1,33 @@
+#include "pipeline/pipeline_settings.h"
+
+namespace viaduct {
+namespace {
+
+ScheduleKind kind_of(const PipelineConfig& config, int virtual_stages) {
+  if (config.pipeline_schedule == "gpipe") return ScheduleKind::gpipe;
+  if (config.pipeline_schedule == "zero_bubble") return ScheduleKind::zb_h1;
+  return virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+}
+
+PointToPoint messages_of(const PipelineConfig& config) {
+  if (config.overlap_p2p_comm.value()) return PointToPoint::overlapped;
+  return config.batch_p2p_comm.value() ? PointToPoint::batched : PointToPoint::ordered;
+}
+
+}  // namespace
+
+ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages) {
+  ScheduleSettings s;
+  s.kind = kind_of(config, virtual_stages);
+  s.virtual_stages = virtual_stages;
+  s.group = config.microbatch_group_size_per_vp_stage.value_or(0);
+  s.messages = messages_of(config);
+  s.overlap_warmup_flush = config.overlap_p2p_comm_warmup_flush;
+  return s;
+}
+
+ExecutorSettings executor_settings(const PipelineConfig& config) {
+  return {config.deallocate_pipeline_outputs};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,15 @@
+#pragma once
+// What the pipeline room's functions take, as a configuration says it.
+
+#include "pipeline/executor.h"
+#include "pipeline/pipeline_config.h"
+#include "pipeline/schedule.h"
+
+namespace viaduct {
+
+/// The schedule of a resolved configuration, for stages of `virtual_stages` chunks; number of
+/// stages and micro-batches are for the caller to set.
+ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages);
+ExecutorSettings executor_settings(const PipelineConfig& config);
+
+}  // namespace viaduct
