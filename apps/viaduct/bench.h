@@ -6,6 +6,7 @@
 namespace viaduct::cli {
 
 Subcommand add_bench_attention(CLI::App& bench);
+Subcommand add_bench_collective(CLI::App& bench);
 Subcommand add_bench_gemm(CLI::App& bench);
 Subcommand add_bench_step(CLI::App& bench);
 

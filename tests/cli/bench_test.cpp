@@ -33,6 +33,25 @@ TEST(BenchCommand, AttentionMeasuresForwardAndBackward) {
   }
 }
 
+TEST(BenchCommand, CollectivesCountWhatABusWouldCarry) {
+  const auto measure = [](const std::string& op, int ranks) {
+    const Result result = bench("collective --bytes 12000 --rounds 1 --json --op " + op +
+                                " --ranks " + std::to_string(ranks));
+    EXPECT_EQ(result.status, 0) << result.err;
+    const auto document = nlohmann::json::parse(result.out);
+    EXPECT_GT(document["copy_gbytes_per_second"], 0) << op;
+    return document["microseconds"].get<double>() *
+           document["bus_gbytes_per_second"].get<double>() / 12;  // bytes / 1000 moved on the bus
+  };
+  EXPECT_NEAR(measure("all_reduce", 3), 4.0 / 3, 1e-9);
+  for (const char* part : {"all_gather", "reduce_scatter", "all_to_all"})
+    EXPECT_NEAR(measure(part, 3), 2.0 / 3, 1e-9) << part;
+  EXPECT_NEAR(measure("broadcast", 2), 1, 1e-9);
+  EXPECT_NEAR(measure("send", 2), 1, 1e-9);
+  EXPECT_EQ(measure("barrier", 2), 0);
+  EXPECT_EQ(bench("collective --op all_reduce --ranks 1").status, 2);
+}
+
 TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {
   for (const char* form : {"forward", "data_gradient", "weight_gradient"}) {
     const Result result =

@@ -1,0 +1,83 @@
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "bench.h"
+#include "collective_timing.h"
+#include "comm/world.h"
+
+namespace viaduct::cli {
+namespace {
+
+struct Arguments {
+  CollectiveProblem problem;
+  std::string dtype = "fp32", backend = "thread";
+  int ranks = 2;
+  bool json = false;
+};
+
+void print(const Arguments& a, int ranks, const CollectiveTiming& timing) {
+  if (a.json) {
+    const nlohmann::ordered_json document{
+        {"op", a.problem.op},
+        {"bytes", a.problem.bytes},
+        {"ranks", ranks},
+        {"backend", a.backend},
+        {"dtype", a.dtype},
+        {"microseconds", timing.microseconds},
+        {"bus_gbytes_per_second", timing.bus_gbytes_per_second},
+        {"copy_gbytes_per_second", timing.copy_gbytes_per_second}};
+    fmt::print("{}\n", document.dump());
+    return;
+  }
+  fmt::print("{:<15} {:>12} {:>6} {:>8} {:>12} {:>10} {:>12}\n", "", "bytes", "ranks", "backend",
+             "µs", "bus GB/s", "copy GB/s");
+  fmt::print("{:<15} {:>12} {:>6} {:>8} {:>12.2f} {:>10.2f} {:>12.2f}\n", a.problem.op,
+             a.problem.bytes, ranks, a.backend, timing.microseconds, timing.bus_gbytes_per_second,
+             timing.copy_gbytes_per_second);
+}
+
+int run(Arguments a) {
+  a.problem.dtype = a.dtype == "bf16" ? DType::bf16 : a.dtype == "fp16" ? DType::f16 : DType::f32;
+  const auto measure = [&](std::shared_ptr<Communicator> world) {
+    const CollectiveTiming timing = time_collective(*world, a.problem);
+    if (world->rank() == 0) print(a, world->size(), timing);
+  };
+  run_thread_ranks(a.ranks, {}, measure);
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_bench_collective(CLI::App& bench) {
+  CLI::App* app = bench.add_subcommand(
+      "collective", "One collective or ring of messages between ranks of this machine");
+  auto a = std::make_shared<Arguments>();
+  app->add_option("--op", a->problem.op, "Operation")
+      ->capture_default_str()
+      ->check(CLI::IsMember(collective_operations()));
+  a->problem.bytes = 1 << 20;
+  app->add_option("--bytes", a->problem.bytes, "Bytes of the whole, cut over the ranks")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
+  app->add_option("--ranks", a->ranks, "Ranks")->capture_default_str()->check(CLI::Range(2, 4096));
+  app->add_option("--backend", a->backend, "How ranks are started and talk")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"thread"}));
+  app->add_option("--dtype", a->dtype, "Format of the elements")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  app->add_option("--rounds", a->problem.rounds, "Measured rounds; the median counts")
+      ->capture_default_str()
+      ->check(CLI::Range(1, 100000));
+  app->add_flag("--json", a->json, "One JSON document");
+  app->footer(
+      "Example:\n  viaduct bench collective --op all_reduce --bytes 1048576 --ranks 2 --backend "
+      "thread");
+  return {app, [a] { return run(*a); }};
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,130 @@
+#include "collective_timing.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <functional>
+#include <random>
+#include <vector>
+
+#include "base/error.h"
+
+namespace viaduct::cli {
+namespace {
+
+constexpr double kRoundSeconds = 0.02;
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Numbers in [1, 2): their sums stay ordinary numbers, and none is zero.
+void fill(const Tensor& tensor, int rank) {
+  std::mt19937 random(static_cast<unsigned>(rank));
+  std::uniform_real_distribution<float> numbers(1, 2);
+  dispatch_floating(tensor.dtype(), [&](auto type) {
+    using T = decltype(type);
+    for (int64_t i = 0; i < tensor.elements(); ++i)
+      tensor.data<T>()[i] = static_cast<T>(numbers(random));
+  });
+}
+
+struct Buffers {
+  Tensor whole, part;  // `part` is one rank's share
+  int64_t share = 0;   // elements
+};
+
+/// One call of the operation, waited for.
+std::function<void()> operation(Communicator& group, const std::string& op, const Buffers& b) {
+  const std::vector<int64_t> rows(static_cast<size_t>(group.size()), b.share);
+  if (op == "all_reduce") return [&, b] { group.all_reduce(b.whole, ReduceOp::sum).wait(); };
+  if (op == "all_gather") return [&, b] { group.all_gather(b.part, b.whole).wait(); };
+  if (op == "reduce_scatter") return [&, b] { group.reduce_scatter(b.whole, b.part).wait(); };
+  if (op == "broadcast") return [&, b] { group.broadcast(b.whole, 0).wait(); };
+  if (op == "barrier") return [&] { group.barrier(); };
+  if (op == "all_to_all") {
+    const Tensor out = host_tensor(b.whole.dtype(), b.whole.shape());
+    return [&, b, rows, out] { group.all_to_all(b.whole, out, rows, rows).wait(); };
+  }
+  VIADUCT_CHECK(CommError, op == "send", "bench: there is no collective {}", op);
+  // Around the ring: everybody sends and receives.
+  const Tensor in = host_tensor(b.whole.dtype(), b.whole.shape());
+  const int n = group.size(), next = (group.rank() + 1) % n, last = (group.rank() + n - 1) % n;
+  return [&, b, in, next, last] {
+    CommHandle sent = group.send(b.whole, next, Flow::activations);
+    group.receive(in, last, Flow::activations).wait();
+    sent.wait();
+  };
+}
+
+double bus_factor(const std::string& op, int ranks) {
+  const double others = static_cast<double>(ranks - 1) / ranks;
+  if (op == "all_reduce") return 2 * others;
+  if (op == "broadcast" || op == "send") return 1;
+  return op == "barrier" ? 0 : others;
+}
+
+/// Seconds of `calls` calls, the slowest rank's.
+double timed(Communicator& group, int64_t calls, const std::function<void()>& call) {
+  group.barrier();
+  const double begin = now();
+  for (int64_t i = 0; i < calls; ++i) call();
+  const Tensor seconds = host_tensor(DType::f64, {1});
+  seconds.data<double>()[0] = now() - begin;
+  group.all_reduce(seconds, ReduceOp::max).wait();
+  return seconds.data<double>()[0];
+}
+
+/// As many calls as fill a round; the same on all ranks.
+int64_t calls_of_a_round(Communicator& group, const std::function<void()>& call) {
+  int64_t calls = 1;
+  for (double seconds = 0; (seconds = timed(group, calls, call)) < kRoundSeconds / 2;)
+    calls = std::max(2 * calls, static_cast<int64_t>(calls * kRoundSeconds / (seconds + 1e-9) / 4));
+  return calls;
+}
+
+}  // namespace
+
+const std::vector<std::string>& collective_operations() {
+  static const std::vector<std::string> names{
+      "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "barrier"};
+  return names;
+}
+
+CollectiveTiming time_collective(Communicator& group, const CollectiveProblem& problem) {
+  Buffers buffers;
+  buffers.share = problem.bytes / dtype_bytes(problem.dtype) / group.size();
+  buffers.whole = host_tensor(problem.dtype, {buffers.share * group.size()});
+  buffers.part = host_tensor(problem.dtype, {buffers.share});
+  const Tensor copy = host_tensor(problem.dtype, buffers.whole.shape());
+  const auto refill = [&] {
+    fill(buffers.whole, group.rank());
+    fill(buffers.part, group.rank());
+  };
+  refill();
+  const auto call = operation(group, problem.op, buffers);
+  const auto copy_call = [&] {
+    if (copy.bytes() > 0)
+      std::memcpy(copy.raw(), buffers.whole.raw(), static_cast<size_t>(copy.bytes()));
+  };
+  const int64_t calls = calls_of_a_round(group, call);
+  const int64_t copies = calls_of_a_round(group, copy_call);
+  std::vector<double> seconds, copy_seconds;
+  for (int round = 0; round < problem.rounds; ++round) {
+    refill();
+    call();
+    seconds.push_back(timed(group, calls, call) / static_cast<double>(calls));
+    copy_seconds.push_back(timed(group, copies, copy_call) / static_cast<double>(copies));
+  }
+  const double bytes = static_cast<double>(buffers.whole.bytes());
+  return {median(seconds) * 1e6,
+          bus_factor(problem.op, group.size()) * bytes / median(seconds) * 1e-9,
+          bytes * group.size() / median(copy_seconds) * 1e-9};
+}
+
+}  // namespace viaduct::cli
