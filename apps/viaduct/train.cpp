@@ -66,19 +66,10 @@ int print_dry_run(const RunSetup& setup, bool json) {
   return 0;
 }
 
-int run_training(const RunSetup& setup) {
-  const RankDevice rank = make_rank_device(setup.config.dist);
-  for (const std::string& note : setup.notes) log_info("{}", note);
-  const StopSignals signals;
-  TrainerHooks hooks;
-  hooks.display = stderr;
-  hooks.display_is_terminal = ::isatty(STDERR_FILENO) == 1;
-  hooks.stop_requested = [&] { return signals.received() != 0; };
-  Trainer trainer(setup, *rank.device, rank.ops, hooks);
-  trainer.run();
-
+/// What is left to say when a rank is done; rank 0 says it.
+void print_outcome(const RunSetup& setup, const Device& device, const Trainer& trainer) {
   std::map<std::string, int64_t> owners;
-  const MemoryStatistics& memory = rank.device->memory();
+  const MemoryStatistics& memory = device.memory();
   for (int tag = 0; tag < kMemoryTags; ++tag) {
     owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
         memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
@@ -92,6 +83,22 @@ int run_training(const RunSetup& setup) {
   }
   if (setup.config.checkpoint.save)
     fmt::print("checkpoints, metrics and config.yaml are in {}\n", *setup.config.checkpoint.save);
+}
+
+int run_training(const RunSetup& setup) {
+  for (const std::string& note : setup.notes) log_info("{}", note);
+  const StopSignals signals;
+  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+    const bool leads = world->rank() == 0;
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    TrainerHooks hooks;
+    hooks.display = leads ? stderr : nullptr;
+    hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
+    hooks.stop_requested = [&] { return signals.received() != 0; };
+    Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
+    trainer.run();
+    if (leads) print_outcome(setup, *rank.device, trainer);
+  });
   return 0;
 }
 

@@ -29,4 +29,9 @@ void check_launch(const EnvironmentLookup& environment) {
       world);
 }
 
+void run_ranks(const DistConfig& config, RankMain rank_main) {
+  if (config.ranks == 1) return rank_main(make_self_communicator("world"));
+  run_thread_ranks(config.ranks, {60 * config.distributed_timeout_minutes}, rank_main);
+}
+
 }  // namespace viaduct

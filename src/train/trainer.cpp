@@ -11,6 +11,7 @@
 #include "checkpoint/save_folder.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
+#include "train/host_values.h"
 #include "train/nan_report.h"
 #include "train/run_checkpoint.h"
 
@@ -25,8 +26,11 @@ bool has_checkpoints(const std::filesystem::path& save) {
   return has_latest(save) || (std::filesystem::is_directory(save) && !saved_steps(save).empty());
 }
 
-MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int64_t steps_done) {
+/// Writers of the rank that reports; all others have none.
+MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int64_t steps_done,
+                              bool leads) {
   MetricsLogOptions o;
+  if (!leads) return o;
   o.folder = c.checkpoint.save.value_or("");
   o.tensorboard_folder = c.logger.tensorboard_dir.value().value_or("");
   o.display = hooks.display;
@@ -39,26 +43,35 @@ MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int
 
 }  // namespace
 
-Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks)
+Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks,
+                 std::shared_ptr<Communicator> world)
     : setup_(setup),
       config_(setup.config),
       device_(device),
+      world_(world ? std::move(world) : make_self_communicator("world")),
+      layout_(make_layout(setup.config, setup.model)),
       hooks_(std::move(hooks)),
       schedules_(schedules(config_.optimizer, config_.scheduler, config_.train.train_iters,
                            config_.train.global_batch_size)),
       scaler_(loss_scaler_settings(config_.mixed_precision)),
       saver_(config_.checkpoint.continue_on_save_failure) {
-  data_ = std::make_unique<TrainingData>(setup, device.pool());
-  engine_ = std::make_unique<Engine>(device, ops, setup.model, engine_settings(setup));
+  world_->record_on(&device_);
+  const GlobalRank rank{world_->rank()};
+  data_ = std::make_unique<TrainingData>(setup, device.pool(), layout_.size(Axis::dp),
+                                         layout_.mesh.coordinate(rank, Axis::dp).value);
+  engine_ =
+      std::make_unique<Engine>(device, ops, setup.model, engine_settings(setup, layout_, rank),
+                               make_parallel_groups(layout_.mesh, world_, layout_.group_sizes));
   state_.seed = engine_->settings().seed;
   state_.scaler.scale = 1;
   if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
   load_weights();
   peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
                               detect_cpu_features());
-  if (config_.checkpoint.save) std::filesystem::create_directories(*config_.checkpoint.save);
-  log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step));
-  if (config_.checkpoint.save) {
+  const bool writes = leads() && config_.checkpoint.save;
+  if (writes) std::filesystem::create_directories(*config_.checkpoint.save);
+  log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));
+  if (writes) {
     write_file_atomically(std::filesystem::path(*config_.checkpoint.save) / "config.yaml",
                           to_yaml(config_));
   }
@@ -80,19 +93,19 @@ void Trainer::load_weights() {
                   "(checkpoint.load_rng=false does it all the same)",
                   checkpoint->where(), stored.seed, engine_->settings().seed);
     resume_state(stored);
-    log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
+    if (leads()) log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
     saved_step_ = state_.step;
     return;
   }
   VIADUCT_CHECK(ConfigError, !load || !c.exit_on_missing_checkpoint,
                 "checkpoint.load: no checkpoint in {}", load.value_or(""));
-  if (load && load != c.save)
+  if (leads() && load && load != c.save)
     log_warning("checkpoint.load: no checkpoint in {}; starting anew", *load);
   if (setup_.pretrained) {
     OpContext context = engine_->context(false, false).ops;
     const auto weights = open_weights(*setup_.pretrained);
     load_parameters(context, engine_->store(), *weights, setup_.model);
-    log_info("fine-tuning from {}", setup_.pretrained->path.string());
+    if (leads()) log_info("fine-tuning from {}", setup_.pretrained->path.string());
   } else {
     engine_->initialize();
   }
@@ -112,8 +125,9 @@ void Trainer::resume_state(const TrainState& stored) {
   }
 }
 
-bool Trainer::stop_requested() const {
-  return hooks_.stop_requested && hooks_.stop_requested();
+bool Trainer::stop_requested() {
+  const bool mine = hooks_.stop_requested && hooks_.stop_requested();
+  return all_reduce_value(*world_, mine ? 1 : 0, ReduceOp::max) > 0;
 }
 
 void Trainer::run() {
@@ -144,6 +158,8 @@ void Trainer::run() {
 
 void Trainer::step() {
   const double begin = now();
+  record_ = StepRecord();
+  if (world_->size() > 1) device_.set_record(&record_);
   const bool fp16 = engine_->settings().precision.loss_scaling;
   const double decay = schedules_.weight_decay.decay(state_.schedule_samples);
   StepInputs inputs;
@@ -175,9 +191,10 @@ void Trainer::step() {
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
+  device_.set_record(nullptr);
+
   state_.step += 1;
   state_.consumed_samples += config_.train.global_batch_size;
-  state_.consumed_tokens += tokens;
   state_.skipped += result.skipped;
   if (!result.skipped) {
     state_.updates += 1;
@@ -185,20 +202,46 @@ void Trainer::step() {
   }
 
   StepMetrics metrics;
-  metrics.step = state_.step;
-  metrics.samples = state_.consumed_samples;
-  metrics.tokens = state_.consumed_tokens;
   metrics.loss = result.loss;
   metrics.grad_norm = result.grad_norm;
   metrics.learning_rate = inputs.learning_rate;
   metrics.data_seconds = data_seconds;
   metrics.skipped = result.skipped;
   if (fp16) metrics.loss_scale = inputs.loss_scale;
+  log_step(std::move(metrics), begin, tokens, document_lengths);
+}
+
+void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
+                       const std::vector<int64_t>& document_lengths) {
+  const FlopCount local = training_flops(flop_sizes(setup_.model), document_lengths);
+  double exposed = 0, busy = 0;
+  for (const CollectiveRecord& entry : record_.collectives()) {
+    exposed += entry.complete_seconds - entry.wait_begin_seconds;
+    busy += entry.busy_seconds;
+  }
+  const auto all = all_gather_values(
+      *world_, {static_cast<double>(device_.memory().peak_bytes), static_cast<double>(local_tokens),
+                local.token_part, local.attention_part, local.attention_part_full});
+  // Ranks that share a data-parallel place have read the same rows.
+  const double copies = world_->size() / layout_.size(Axis::dp);
+  FlopCount flops;
+  double tokens = 0;
+  for (const auto& values : all) {
+    metrics.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
+    tokens += values[1] / copies;
+    flops.token_part += values[2] / copies;
+    flops.attention_part += values[3] / copies;
+    flops.attention_part_full += values[4] / copies;
+  }
+  state_.consumed_tokens += static_cast<int64_t>(tokens);
+  metrics.step = state_.step;
+  metrics.samples = state_.consumed_samples;
+  metrics.tokens = state_.consumed_tokens;
   metrics.flop_convention = kFlopConvention;
-  const FlopCount flops = training_flops(flop_sizes(setup_.model), document_lengths);
-  metrics.set_rates(now() - begin, config_.train.global_batch_size, tokens, flops, 1, peak_,
-                    config_.logger.flops == "full");
-  metrics.peak_memory_bytes_per_rank = {device_.memory().peak_bytes};
+  metrics.communication_seconds = exposed;
+  metrics.communication_busy_seconds = busy;
+  metrics.set_rates(now() - begin, config_.train.global_batch_size, static_cast<int64_t>(tokens),
+                    flops, world_->size(), peak_, config_.logger.flops == "full");
   log_->step(metrics);
 }
 
@@ -223,6 +266,7 @@ void Trainer::evaluate() {
     scored += batch.scored_weight();
   }
   evaluated_step_ = state_.step;
+  scored = all_reduce_value(*engine_->groups().dp, scored, ReduceOp::sum);
   if (scored == 0) return;
   ValidationMetrics metrics;
   metrics.step = state_.step;
@@ -271,10 +315,11 @@ void Trainer::save(bool wait) {
   if (wait && c.async_save) saver_.join();
 }
 
-bool Trainer::should_exit(double seconds) const {
+bool Trainer::should_exit(double seconds) {
   const TrainConfig& t = config_.train;
-  return (t.exit_interval && state_.step % *t.exit_interval == 0) ||
-         (t.exit_duration_in_mins && seconds > *t.exit_duration_in_mins * 60);
+  if (t.exit_interval && state_.step % *t.exit_interval == 0) return true;
+  if (!t.exit_duration_in_mins) return false;
+  return all_reduce_value(*world_, seconds, ReduceOp::max) > *t.exit_duration_in_mins * 60;
 }
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
 // The training loop of one rank: step after step, with evaluation, metrics, checkpoints, and an
-// orderly stop.
+// orderly stop. All ranks of a run are in the same loop; rank 0 reports.
 
 #include <functional>
 #include <memory>
@@ -10,6 +10,7 @@
 #include "model/flops.h"
 #include "optim/schedules.h"
 #include "train/engine.h"
+#include "train/layout.h"
 #include "train/metrics_log.h"
 #include "train/setup.h"
 #include "train/train_state.h"
@@ -29,7 +30,9 @@ struct TrainerHooks {
 class Trainer {
  public:
   /// Builds everything, loads or initializes weights. `device` and `ops` outlive the trainer.
-  Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks);
+  /// `world`: all ranks of the run (null: this one alone); of `hooks`, the display is rank 0's.
+  Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks,
+          std::shared_ptr<Communicator> world = nullptr);
 
   /// Trains to the end, or until asked to stop. Throws Error if the run failed (NaN with
   /// nan_loss_action=stop, a failed save, …).
@@ -50,13 +53,20 @@ class Trainer {
   void evaluate();
   void save(bool wait);
   void after_nan(const StepResult& result, const HostBatch& batch);
-  bool stop_requested() const;
-  bool should_exit(double seconds) const;
+  /// Agreed by all ranks: true if one of them is asked to stop.
+  bool stop_requested();
+  bool should_exit(double seconds);
+  /// What all ranks report of a step, on rank 0's line.
+  void log_step(StepMetrics metrics, double begin, int64_t local_tokens,
+                const std::vector<int64_t>& document_lengths);
+  bool leads() const { return world_->rank() == 0; }
   std::map<std::string, std::string> checkpoint_files() const;
 
   const RunSetup& setup_;
   const RunConfig& config_;
   Device& device_;
+  std::shared_ptr<Communicator> world_;
+  Layout layout_;
   TrainerHooks hooks_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TrainingData> data_;
@@ -66,6 +76,7 @@ class Trainer {
   std::unique_ptr<MetricsLog> log_;
   MatmulPeak peak_;
   TrainState state_;
+  StepRecord record_;  // of the step under way, where ranks communicate
   int64_t saved_step_ = -1, evaluated_step_ = -1;
   std::vector<std::pair<int64_t, double>> validations_;
 };

@@ -7,11 +7,11 @@
 
 namespace viaduct {
 
-TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool) {
+TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size, int dp_rank)
+    : place_{setup.config.train.micro_batch_size, dp_size, dp_rank} {
   const RunConfig& config = setup.config;
   const int64_t global = config.train.global_batch_size;
-  micro_batch_size_ = config.train.micro_batch_size;
-  micro_batches_ = micro_batch_count(global, {micro_batch_size_, 1, 0});
+  micro_batches_ = micro_batch_count(global, place_);
   DatasetBuilder builder(config.dataset, setup.model.vocabulary);
   check_vocabulary(builder, setup.model.vocabulary, pool);
   training_ = builder.build(Split::train, config.train.train_iters * global);
@@ -26,13 +26,12 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool) {
 
 HostBatch TrainingData::train(int64_t consumed, int64_t index) const {
   const Sampler sampler(training_->size());
-  return read_batch(*training_,
-                    micro_batch_rows(sampler, consumed, index, {micro_batch_size_, 1, 0}));
+  return read_batch(*training_, micro_batch_rows(sampler, consumed, index, place_));
 }
 
 HostBatch TrainingData::validation(int64_t index) const {
   const Sampler sampler(validation_->size(), Sampler::AtEnd::wrap);
-  return read_batch(*validation_, micro_batch_rows(sampler, 0, index, {micro_batch_size_, 1, 0}));
+  return read_batch(*validation_, micro_batch_rows(sampler, 0, index, place_));
 }
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
 #pragma once
-// The training and validation samples of a run, as micro-batches.
+// The training and validation samples of a run, as micro-batches of one data-parallel rank.
 
 #include <memory>
 
@@ -13,8 +13,9 @@ namespace viaduct {
 class TrainingData {
  public:
   /// Opens the data sets that the configuration names and checks that their tokens fit the model.
-  /// ConfigError if there is none.
-  TrainingData(const RunSetup& setup, ThreadPool& pool);
+  /// ConfigError if there is none. All ranks with the same place among `dp_size` data-parallel
+  /// ranks read the same rows.
+  TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size = 1, int dp_rank = 0);
 
   int64_t micro_batches() const { return micro_batches_; }
   /// Micro-batch `index` of the global batch that begins at sample `consumed`.
@@ -27,7 +28,8 @@ class TrainingData {
 
  private:
   std::shared_ptr<const SampleSource> training_, validation_;
-  int64_t micro_batch_size_ = 1, micro_batches_ = 1, validation_micro_batches_ = 0;
+  MicroBatchPlace place_;
+  int64_t micro_batches_ = 1, validation_micro_batches_ = 0;
 };
 
 }  // namespace viaduct
