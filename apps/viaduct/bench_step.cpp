@@ -16,6 +16,8 @@
 #include "model/flops.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
+#include "train/host_values.h"
+#include "train/launch.h"
 #include "train/rank_device.h"
 #include "train/training_data.h"
 #include "value_json.h"
@@ -42,7 +44,8 @@ struct Measured {
   int64_t peak_memory_bytes = 0;
   double model_flops = 0;
   int64_t tokens = 0;
-  MatmulPeak peak;
+  int64_t ranks = 1;
+  MatmulPeak peak;  // of one rank
 
   double median() const { return seconds[seconds.size() / 2]; }
 };
@@ -51,11 +54,18 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-Measured measure(const RunSetup& setup, const Options& options) {
+/// What one rank of `world` measures; all ranks take the same steps.
+Measured measure(const RunSetup& setup, const Options& options,
+                 const std::shared_ptr<Communicator>& world) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_rank_device(config.dist);
-  const TrainingData data(setup, rank.device->pool());
-  Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup));
+  world->record_on(rank.device.get());
+  const Layout layout = make_layout(config, setup.model);
+  const GlobalRank place{world->rank()};
+  const TrainingData data(setup, rank.device->pool(), layout.size(Axis::dp),
+                          layout.mesh.coordinate(place, Axis::dp).value);
+  Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
+                make_parallel_groups(layout.mesh, world, layout.group_sizes));
   engine.initialize();
   Measured m;
   m.peak = measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
@@ -65,6 +75,7 @@ Measured measure(const RunSetup& setup, const Options& options) {
     const bool counted = step >= options.warmup;
     if (step == options.warmup) engine.reset_phases();
     if (counted && options.profile) rank.device->set_record(&record);
+    world->barrier();
     const double begin = now();
     StepInputs inputs;
     inputs.update = step + 1;
@@ -91,7 +102,9 @@ Measured measure(const RunSetup& setup, const Options& options) {
     total.bytes += static_cast<double>(op.cost.bytes_read + op.cost.bytes_written) / options.steps;
     ++total.calls;
   }
-  m.peak_memory_bytes = rank.device->memory().peak_bytes;
+  m.peak_memory_bytes = static_cast<int64_t>(all_reduce_value(
+      *world, static_cast<double>(rank.device->memory().peak_bytes), ReduceOp::max));
+  m.ranks = world->size();
   const int64_t length = config.model.seq_length.value();
   m.tokens = config.train.global_batch_size * length;
   m.model_flops =
@@ -100,13 +113,14 @@ Measured measure(const RunSetup& setup, const Options& options) {
 }
 
 nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
-  const double rate = tflops_per_rank(m.model_flops, m.median(), 1);
+  const double rate = tflops_per_rank(m.model_flops, m.median(), m.ranks);
   nlohmann::ordered_json document{
       {"config", to_json(parse_yaml(to_yaml(setup.config), "resolved configuration"))},
       {"machine", describe(detect_cpu_features())},
       {"tokens_per_second", static_cast<double>(m.tokens) / m.median()},
       {"step_seconds",
        {{"median", m.median()}, {"min", m.seconds.front()}, {"max", m.seconds.back()}}},
+      {"ranks", m.ranks},
       {"tflops_per_rank", rate},
       {"mfu", model_flops_utilization(rate, m.peak)},
       {"flop_convention", kFlopConvention},
@@ -125,11 +139,11 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
 }
 
 void print(const Measured& m) {
-  const double rate = tflops_per_rank(m.model_flops, m.median(), 1);
+  const double rate = tflops_per_rank(m.model_flops, m.median(), m.ranks);
   fmt::print("{:.0f} tokens/s; a step takes {} (median; {} to {})\n",
              static_cast<double>(m.tokens) / m.median(), format_seconds(m.median()),
              format_seconds(m.seconds.front()), format_seconds(m.seconds.back()));
-  fmt::print("{:.4f} TFLOP/s ({}), MFU {:.1f} % of {}\n", rate, kFlopConvention,
+  fmt::print("{:.4f} TFLOP/s per rank ({}), MFU {:.1f} % of {}\n", rate, kFlopConvention,
              100 * model_flops_utilization(rate, m.peak), m.peak.describe());
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
@@ -174,7 +188,11 @@ Subcommand add_bench_step(CLI::App& bench) {
         overrides.push_back(fmt::format("train.train_iters={}", options->steps + options->warmup));
         overrides.push_back("scheduler.lr_warmup_iters=0");
         const RunSetup setup = prepare_run(load_run_config(options->config, overrides));
-        const Measured measured = measure(setup, *options);
+        Measured measured;  // rank 0's
+        run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+          Measured mine = measure(setup, *options, world);
+          if (world->rank() == 0) measured = std::move(mine);
+        });
         if (options->json) {
           fmt::print("{}\n", report(setup, measured).dump(2));
         } else {

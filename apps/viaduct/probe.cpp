@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "checkpoint/safetensors_writer.h"
 #include "subcommands.h"
+#include "train/launch.h"
 #include "train/probe_setup.h"
 #include "train/rank_device.h"
 
@@ -29,9 +30,14 @@ void check_output(const std::filesystem::path& file) {
 int run(const ProbeRequest& request, const std::filesystem::path& out) {
   check_output(out);
   const ProbeSetup setup = prepare_probe(request);
-  const RankDevice rank = make_rank_device(setup.config.dist);
-  const auto dump =
-      run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch, setup.settings);
+  std::map<std::string, Tensor> dump;
+  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+    const bool leads = world->rank() == 0;
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
+                            setup.settings, std::move(world));
+    if (leads) dump = std::move(values);
+  });
   write_safetensors(out, dump);
   const Tensor& loss = dump.at("loss");
   if (request.train) {

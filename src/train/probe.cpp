@@ -1,13 +1,13 @@
 #include "train/probe.h"
 
 #include <algorithm>
-#include <cmath>
 #include <cstring>
 
 #include "base/error.h"
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "train/engine.h"
+#include "train/probe_activations.h"
 #include "train/probe_batch.h"
 
 namespace viaduct {
@@ -22,61 +22,24 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
   return tensor;
 }
 
-/// `device` tensor [T, W] (any floating dtype) into rows [row, row + T) of the f32 host tensor
-/// `out` [all, W].
-void copy_rows(Device& device, const Tensor& tensor, const Tensor& out, int64_t row) {
-  Tensor host = host_tensor(tensor.dtype(), tensor.shape());
-  device.copy_to_host(tensor, host);
-  float* target = out.data<float>() + row * out.dim(1);
-  dispatch_floating(tensor.dtype(), [&](auto zero) {
-    const auto* source = host.data<decltype(zero)>();
-    for (int64_t i = 0; i < tensor.elements(); ++i) target[i] = static_cast<float>(source[i]);
-  });
-}
-
-/// logits and hidden.* of one micro-batch, by a forward without backward.
-void dump_activations(Engine& engine, const HostBatch& rows, int64_t first_token, bool hidden,
-                      Dump& dump) {
-  RankContext context = engine.context(false, false);
-  const Model& model = engine.model();
-  const Batch batch =
-      upload(engine.device(), rows, model.config().vocabulary, engine.settings().positions);
-  SavedStore nothing(false);
-  const auto keep = [&](const std::string& name, const Tensor& value) {
-    if (hidden) copy_rows(engine.device(), value, dump.at("hidden." + name), first_token);
-  };
-  const Tensor stream = model.hidden(context, 0, batch, {}, nothing, keep).get(kHidden);
-  const Tensor normed = model.head()->final_norm(context, stream);
-  keep("final_norm", normed);
-  const Tensor out = dump.at("logits");
-  const int64_t chunk = model.head()->chunk_tokens();
-  for (int64_t begin = 0; begin < batch.tokens(); begin += chunk) {
-    const int64_t count = std::min(chunk, batch.tokens() - begin);
-    copy_rows(engine.device(), model.head()->logits(context, normed.slice(0, begin, count)), out,
-              first_token + begin);
-  }
-  if (const double cap = model.head()->spec().softcap; cap > 0) {
-    float* values = out.data<float>() + first_token * out.dim(1);
-    for (int64_t i = 0; i < batch.tokens() * out.dim(1); ++i)
-      values[i] = static_cast<float>(cap * std::tanh(values[i] / cap));
-  }
-}
-
-/// The step over all rows of a batch; returns loss and norm.
+/// The step over all rows of a batch, each data-parallel rank over its own; returns loss and norm.
 StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
                     const StepInputs& inputs, bool apply) {
-  const int64_t rows = settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows;
-  VIADUCT_CHECK(ConfigError, batch.rows % rows == 0,
-                "probe: the batch of {} rows does not divide into micro-batches of {}", batch.rows,
-                rows);
+  const int64_t ranks = engine.groups().dp->size(), rank = engine.groups().dp->rank();
+  const int64_t rows =
+      settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows / ranks;
+  VIADUCT_CHECK(ConfigError, rows > 0 && batch.rows % (rows * ranks) == 0,
+                "probe: the batch of {} rows does not divide into micro-batches of {} on {} "
+                "data-parallel ranks",
+                batch.rows, rows, ranks);
   engine.begin_step(inputs);
   double scored = 0;
   const auto batch_at = [&](int64_t i) {
-    HostBatch micro_batch = batch.micro_batch(i * rows, rows);
+    HostBatch micro_batch = batch.micro_batch((i * ranks + rank) * rows, rows);
     scored += micro_batch.scored_weight();
     return micro_batch;
   };
-  engine.run_micro_batches(batch.rows / rows, batch_at, apply);
+  engine.run_micro_batches(batch.rows / (rows * ranks), batch_at, apply);
   return engine.finish_step(scored, apply);
 }
 
@@ -109,22 +72,19 @@ void dump_parameters(Engine& engine, const std::string& prefix, double factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
 
-Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+Dump probe_once(Engine& engine, const Layout& layout, const TensorSource& file,
+                const ProbeSettings& settings) {
   const ProbeBatch batch = read_probe_batch(file, "", -1);
-  const int64_t tokens = batch.rows * batch.length, hidden = engine.model().config().hidden;
   Dump dump;
-  dump["logits"] = host_tensor(DType::f32, {tokens, engine.model().config().vocabulary});
-  if (settings.hidden) {
-    dump["hidden.embed"] = host_tensor(DType::f32, {tokens, hidden});
-    dump["hidden.final_norm"] = host_tensor(DType::f32, {tokens, hidden});
-    for (int64_t i = 0; i < engine.model().config().layers; ++i) {
-      dump["hidden.layer" + std::to_string(i)] = host_tensor(DType::f32, {tokens, hidden});
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    for (const auto& [name, values] :
+         probe_activations(engine, layout, batch.micro_batch(row, 1), settings.hidden)) {
+      Tensor& all = dump[name];
+      if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
+      std::memcpy(all.data<float>() + row * values.elements(), values.raw(),
+                  static_cast<size_t>(values.bytes()));
     }
   }
-  for (int64_t row = 0; row < batch.rows; ++row) {
-    dump_activations(engine, batch.micro_batch(row, 1), row * batch.length, settings.hidden, dump);
-  }
-  for (auto& [name, tensor] : dump) tensor = tensor.view({batch.rows, batch.length, tensor.dim(1)});
 
   double scale = initial_scale(settings);
   const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
@@ -174,7 +134,8 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
 
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
-                                        const TensorSource& batch, const ProbeSettings& settings) {
+                                        const TensorSource& batch, const ProbeSettings& settings,
+                                        std::shared_ptr<Communicator> world) {
   const TensorInfo* ids = batch.find(settings.train ? "batch.input_ids" : "input_ids");
   VIADUCT_CHECK(IoError, ids != nullptr && ids->shape.rank() >= 2, "{}: {} is missing",
                 batch.where(), settings.train ? "batch.input_ids [N, B, S]" : "input_ids [B, S]");
@@ -191,11 +152,16 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
       engine_settings.positions = std::max(engine_settings.positions, one.position_limit());
     }
   }
-  Engine engine(device, ops, config, engine_settings);
+  if (!world) world = make_self_communicator("world");
+  world->record_on(&device);
+  const Layout layout = settings.layout.value_or(single_rank_layout(config));
+  engine_settings.place = model_place(layout, {world->rank()});
+  Engine engine(device, ops, config, engine_settings,
+                make_parallel_groups(layout.mesh, world, layout.group_sizes));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)
-                        : probe_once(engine, batch, settings);
+                        : probe_once(engine, layout, batch, settings);
 }
 
 }  // namespace viaduct

@@ -15,6 +15,7 @@
 #include "optim/adamw.h"
 #include "optim/schedules.h"
 #include "precision/recipe.h"
+#include "train/layout.h"
 
 namespace viaduct {
 
@@ -30,17 +31,21 @@ struct ProbeSettings {
   /// that overflows is an error.
   LossScalerSettings loss_scaler;
   uint64_t seed = 1234;
-  int64_t micro_batch_size = 0;  // rows; 0: the whole batch in one
+  int64_t micro_batch_size = 0;  // rows; 0: one micro-batch per data-parallel rank
+  std::optional<Layout> layout;  // absent: one rank
   bool train = false;            // `batch.*` tensors of N steps instead of one batch
   bool hidden = false;           // dump hidden.*
   bool weights = false;          // dump weight.*
 };
 
+/// Every rank of `world` (null: this one alone) calls it with the same arguments; rank 0 returns
+/// the tensors, the others what they happen to hold.
 /// The tensors that `probe` writes: logits [B,S,V], loss [], grad.NAME, … or loss [N], grad_norm
 /// [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S] i64 and what
 /// goes with it. Errors name the tensor, what was expected and what was found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
-                                        const TensorSource& batch, const ProbeSettings& settings);
+                                        const TensorSource& batch, const ProbeSettings& settings,
+                                        std::shared_ptr<Communicator> world = nullptr);
 
 }  // namespace viaduct

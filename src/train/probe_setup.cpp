@@ -73,7 +73,9 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                         config.optimizer.adam_eps, config.optimizer.weight_decay};
   settings.clip_norm = config.optimizer.clip_grad;
   settings.seed = static_cast<uint64_t>(config.rng.seed);
-  settings.micro_batch_size = config.train.micro_batch_size;
+  settings.layout = make_layout(config, setup.model);
+  settings.micro_batch_size =
+      loaded.outcome.is_given("train.micro_batch_size") ? config.train.micro_batch_size : 0;
   settings.loss_scaler = loss_scaler_settings(config.mixed_precision);
   if (request.train)
     settings.schedules =

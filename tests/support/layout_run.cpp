@@ -1,0 +1,35 @@
+#include "support/layout_run.h"
+
+#include "train/launch.h"
+#include "train/probe_setup.h"
+#include "train/rank_device.h"
+
+namespace viaduct::test {
+
+std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
+                                           const std::filesystem::path& batch, bool train,
+                                           std::vector<std::string> overrides) {
+  overrides.push_back("dist.threads_per_rank=1");
+  overrides.push_back("dist.distributed_timeout_minutes=1");
+  const ProbeSetup setup =
+      prepare_probe({.model = model, .batch = batch, .overrides = overrides, .train = train});
+  std::map<std::string, Tensor> dump;
+  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+    const bool leads = world->rank() == 0;
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
+                            setup.settings, std::move(world));
+    if (leads) dump = std::move(values);
+  });
+  return dump;
+}
+
+std::vector<std::string> reference_optimizer() {
+  return {
+      "optimizer.optimizer=adam",   "optimizer.lr=1e-3",        "optimizer.min_lr=1e-3",
+      "optimizer.weight_decay=0.1", "optimizer.adam_beta1=0.9", "optimizer.adam_beta2=0.95",
+      "optimizer.adam_eps=1e-8",    "optimizer.clip_grad=1.0",  "scheduler.lr_decay_style=constant",
+      "scheduler.lr_warmup_iters=0"};
+}
+
+}  // namespace viaduct::test
