@@ -16,6 +16,8 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                EngineSettings settings, ParallelGroups groups)
     : device_(device), ops_(ops), settings_(std::move(settings)), groups_(std::move(groups)) {
   OpContext context{device_, ops_};
+  settings_.ddp.resolve(groups_.dp_cp->size(),
+                        groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
   model_ = build_model(device_, config, settings_.precision, settings_.positions, settings_.place);
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->parameters(),
                                             settings_.with_optimizer);

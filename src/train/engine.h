@@ -13,6 +13,7 @@
 #include "optim/adamw.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
+#include "sharding/ddp_config.h"
 #include "train/host_batch.h"
 #include "train/phase_timer.h"
 
@@ -29,6 +30,7 @@ struct EngineSettings {
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
+  DdpConfig ddp;  // each `auto` is resolved by the engine
 };
 
 /// What changes from step to step, known before it begins.

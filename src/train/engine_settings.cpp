@@ -1,8 +1,13 @@
 #include "train/engine_settings.h"
 
-#include "pipeline/pipeline_settings.h"
-
 namespace viaduct {
+
+void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings) {
+  settings.place = model_place(layout, rank);
+  settings.ddp = layout.ddp;
+  settings.schedule = layout.schedule;
+  settings.executor = layout.executor;
+}
 
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {
   const RunConfig& c = setup.config;
@@ -13,9 +18,7 @@ EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, Glob
   s.clip_norm = c.optimizer.clip_grad;
   s.seed = static_cast<uint64_t>(c.rng.seed);
   s.positions = c.model.seq_length.value();
-  s.place = model_place(layout, rank);
-  s.schedule = schedule_settings(c.pipeline, layout.virtual_stages());
-  s.executor = executor_settings(c.pipeline);
+  place_rank(layout, rank, s);
   return s;
 }
 

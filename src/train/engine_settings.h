@@ -7,6 +7,8 @@
 
 namespace viaduct {
 
+/// Sets what follows from `rank`'s place in `layout`.
+void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings);
 /// The settings of `rank` in `layout`.
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank);
 /// Of a run of one rank.

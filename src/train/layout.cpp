@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "pipeline/layer_map.h"
+#include "pipeline/pipeline_settings.h"
 
 namespace viaduct {
 
@@ -22,6 +23,9 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   layout.layer_map = layer_map(config.pipeline, model.layers, pp);
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
+  layout.ddp = config.ddp;
+  layout.schedule = schedule_settings(config.pipeline, layout.virtual_stages());
+  layout.executor = executor_settings(config.pipeline);
   return layout;
 }
 

@@ -5,6 +5,9 @@
 #include "comm/parallel_groups.h"
 #include "model/model_config.h"
 #include "model/model_place.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
+#include "sharding/ddp_config.h"
 #include "train/run_config.h"
 
 namespace viaduct {
@@ -15,6 +18,9 @@ struct Layout {
   std::vector<ChunkLayers> layer_map;  // pp · virtual stages, in model order
   bool sequence_parallel = false;
   int64_t vocabulary_multiple = 1;
+  DdpConfig ddp;
+  ScheduleSettings schedule;  // but for the number of micro-batches
+  ExecutorSettings executor;
 
   int size(Axis axis) const { return mesh.size(axis); }
   int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }

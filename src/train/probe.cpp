@@ -7,6 +7,7 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "train/engine.h"
+#include "train/engine_settings.h"
 #include "train/probe_activations.h"
 #include "train/probe_batch.h"
 
@@ -155,7 +156,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   if (!world) world = make_self_communicator("world");
   world->record_on(&device);
   const Layout layout = settings.layout.value_or(single_rank_layout(config));
-  engine_settings.place = model_place(layout, {world->rank()});
+  place_rank(layout, {world->rank()}, engine_settings);
   Engine engine(device, ops, config, engine_settings,
                 make_parallel_groups(layout.mesh, world, layout.group_sizes));
   OpContext context{device, ops};

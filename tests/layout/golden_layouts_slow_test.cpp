@@ -11,40 +11,13 @@
 namespace viaduct {
 namespace {
 
+using test::layout;
+using test::LayoutCase;
 using test::probe_layout;
 using test::relative_error;
 using test::test_data;
 
 constexpr double kLimit = 2e-5;
-
-struct LayoutCase {
-  std::string name;
-  std::vector<std::string> overrides;
-};
-
-void PrintTo(const LayoutCase& c, std::ostream* os) {
-  *os << c.name;
-}
-
-/// "tp2_cp2", with further overrides.
-LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
-                  const std::string& suffix = "") {
-  LayoutCase c;
-  const auto axis = [&](const char* name, const char* field, int size) {
-    if (size == 1) return;
-    c.name += (c.name.empty() ? "" : "_") + std::string(name) + std::to_string(size);
-    if (field[0] != '\0')
-      c.overrides.push_back("model." + std::string(field) + "=" + std::to_string(size));
-  };
-  axis("tp", "tensor_model_parallel_size", tp);
-  axis("cp", "context_parallel_size", cp);
-  axis("pp", "pipeline_model_parallel_size", pp);
-  axis("dp", "", dp);
-  c.overrides.push_back("dist.ranks=" + std::to_string(tp * cp * pp * dp));
-  c.overrides.insert(c.overrides.end(), more.begin(), more.end());
-  if (!suffix.empty()) c.name += "_" + suffix;
-  return c;
-}
 
 const std::vector<std::string> kCases{"llama", "qwen2", "gpt2", "llama_tied"};
 

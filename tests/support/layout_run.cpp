@@ -1,10 +1,35 @@
 #include "support/layout_run.h"
 
+#include <ostream>
+
 #include "train/launch.h"
 #include "train/probe_setup.h"
 #include "train/rank_device.h"
 
 namespace viaduct::test {
+
+void PrintTo(const LayoutCase& c, std::ostream* os) {
+  *os << c.name;
+}
+
+LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more,
+                  const std::string& suffix) {
+  LayoutCase c;
+  const auto axis = [&](const char* name, const char* field, int size) {
+    if (size == 1) return;
+    c.name += (c.name.empty() ? "" : "_") + std::string(name) + std::to_string(size);
+    if (field[0] != '\0')
+      c.overrides.push_back("model." + std::string(field) + "=" + std::to_string(size));
+  };
+  axis("tp", "tensor_model_parallel_size", tp);
+  axis("cp", "context_parallel_size", cp);
+  axis("pp", "pipeline_model_parallel_size", pp);
+  axis("dp", "", dp);
+  c.overrides.push_back("dist.ranks=" + std::to_string(tp * cp * pp * dp));
+  c.overrides.insert(c.overrides.end(), more.begin(), more.end());
+  if (!suffix.empty()) c.name += "_" + suffix;
+  return c;
+}
 
 std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
                                            const std::filesystem::path& batch, bool train,

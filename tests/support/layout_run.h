@@ -2,6 +2,7 @@
 // A probe on many ranks, as the command line would run it: ranks are threads.
 
 #include <filesystem>
+#include <iosfwd>
 #include <map>
 #include <string>
 #include <vector>
@@ -14,6 +15,17 @@ namespace viaduct::test {
 std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
                                            const std::filesystem::path& batch, bool train,
                                            std::vector<std::string> overrides);
+
+/// A way to split a run over ranks.
+struct LayoutCase {
+  std::string name;  // "tp2_cp2"
+  std::vector<std::string> overrides;
+};
+void PrintTo(const LayoutCase& c, std::ostream* os);
+
+/// Sizes of the axes, further overrides, and a suffix of the name that says what they do.
+LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
+                  const std::string& suffix = "");
 
 /// The optimizer settings of the reference's ten steps (tests/data/golden), as overrides.
 std::vector<std::string> reference_optimizer();
