@@ -3,7 +3,10 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "config/problems.h"
 #include "model/model_from_fields.h"
+#include "train/parallel_settings.h"
+#include "train/validate.h"
 
 namespace viaduct {
 namespace {
@@ -19,13 +22,10 @@ RunConfig probe_defaults(int64_t steps, int64_t rows) {
   return defaults;
 }
 
-/// The checkpoint's architecture with what the overrides say about section `model`.
-ModelConfig overridden(const ModelConfig& model, RunConfig& config, const ConfigOutcome& outcome,
-                       int64_t length) {
-  const bool asked = std::any_of(outcome.given.begin(), outcome.given.end(), [](const auto& entry) {
-    return entry.first.starts_with("model.");
-  });
-  if (!asked) return model;
+/// The checkpoint's architecture with what the overrides say about section `model`; resolves
+/// everything that depends on it.
+ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const ConfigOutcome& outcome,
+                          int64_t length) {
   const auto& given = config.model.seq_length;
   VIADUCT_CHECK(ConfigError, given.is_auto() || given.value() == length,
                 "model.seq_length: {}, but the rows of the batch have {} tokens", given.value(),
@@ -33,6 +33,10 @@ ModelConfig overridden(const ModelConfig& model, RunConfig& config, const Config
   take_architecture(config.model, model);
   config.model.seq_length.resolve(length);
   config.model.resolve();
+  resolve_parallel(config);
+  Problems problems;
+  validate(config, outcome, problems);
+  problems.throw_if_any();
   return to_model_config(config.model, model);
 }
 
@@ -63,7 +67,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
                 "train.global_batch_size: {}, but the batch has {} rows",
                 config.train.global_batch_size, rows);
-  setup.model = overridden(model, config, loaded.outcome, ids->shape[rank - 1]);
+  setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
   config.optimizer.resolve();
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
