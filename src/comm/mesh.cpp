@@ -5,60 +5,230 @@
 #include "base/error.h"
 
 namespace viaduct {
+namespace {
 
-std::string_view axis_name(Axis axis) {
-  static constexpr std::string_view kNames[kAxes] = {"tp", "cp", "ep", "dp", "pp"};
-  return kNames[static_cast<size_t>(axis)];
+constexpr size_t at(Axis axis) {
+  return static_cast<size_t>(axis);
 }
 
-Mesh::Mesh(std::array<int, kAxes> sizes, std::string_view order) : sizes_(sizes) {
-  int stride = 1, seen = 0;
-  for (size_t at = 0; at <= order.size();) {
-    const size_t end = std::min(order.find('-', at), order.size());
-    const std::string_view name = order.substr(at, end - at);
+/// The axes from the fastest to the slowest.
+std::vector<Axis> parse_order(std::string_view order) {
+  std::vector<Axis> axes;
+  for (size_t begin = 0; begin <= order.size();) {
+    const size_t end = std::min(order.find('-', begin), order.size());
+    const std::string_view name = order.substr(begin, end - begin);
     int axis = 0;
     while (axis < kAxes && axis_name(static_cast<Axis>(axis)) != name) ++axis;
     VIADUCT_CHECK(ConfigError, axis < kAxes,
                   "mesh order \"{}\": unknown axis \"{}\" (expected tp, cp, ep, dp, pp)", order,
                   name);
-    VIADUCT_CHECK(ConfigError, strides_[static_cast<size_t>(axis)] == 0,
+    VIADUCT_CHECK(ConfigError,
+                  std::find(axes.begin(), axes.end(), static_cast<Axis>(axis)) == axes.end(),
                   "mesh order \"{}\": axis {} twice", order, name);
-    VIADUCT_CHECK(ConfigError, sizes[static_cast<size_t>(axis)] >= 1,
-                  "mesh: size {} of axis {} (expected at least 1)",
-                  sizes[static_cast<size_t>(axis)], name);
-    strides_[static_cast<size_t>(axis)] = stride;
-    stride *= sizes[static_cast<size_t>(axis)];
-    ++seen;
-    at = end + 1;
+    axes.push_back(static_cast<Axis>(axis));
+    begin = end + 1;
   }
-  VIADUCT_CHECK(ConfigError, seen == kAxes,
+  VIADUCT_CHECK(ConfigError, axes.size() == kAxes,
                 "mesh order \"{}\": expected the five axes tp, cp, ep, dp, pp", order);
+  return axes;
 }
 
-int Mesh::ranks() const {
-  int product = 1;
-  for (int size : sizes_) product *= size;
-  return product;
+/// Data ranks: what `parts` leave of the ranks.
+int data_size(const char* grid, int ranks, int64_t parts) {
+  VIADUCT_CHECK(ConfigError, ranks % parts == 0,
+                "mesh: {} ranks are not divisible by the {} grid's {} (tp · cp · ep · pp)", ranks,
+                grid, parts);
+  return static_cast<int>(ranks / parts);
 }
 
-AxisRank Mesh::coordinate(GlobalRank rank, Axis axis) const {
-  return {rank.value / strides_[static_cast<size_t>(axis)] % size(axis)};
+MeshSizes dense_sizes(const std::array<int, kAxes>& sizes) {
+  VIADUCT_CHECK(ConfigError, sizes[at(Axis::ep)] == 1,
+                "mesh: size {} of axis ep without an expert grid", sizes[at(Axis::ep)]);
+  int64_t ranks = 1;
+  for (const int size : sizes) {
+    VIADUCT_CHECK(ConfigError, size >= 1 && ranks * size < (int64_t{1} << 31),
+                  "mesh: sizes {} · {} · 1 · {} · {} (expected at least 1 each, and less than 2^31 "
+                  "ranks)",
+                  sizes[0], sizes[1], sizes[3], sizes[4]);
+    ranks *= size;
+  }
+  return {.ranks = static_cast<int>(ranks),
+          .tp = sizes[at(Axis::tp)],
+          .cp = sizes[at(Axis::cp)],
+          .pp = sizes[at(Axis::pp)]};
 }
 
-std::vector<GlobalRank> Mesh::group(GlobalRank rank, const std::vector<Axis>& axes) const {
-  std::vector<GlobalRank> members{rank};
-  for (Axis axis : axes) {
-    const int stride = strides_[static_cast<size_t>(axis)];
-    std::vector<GlobalRank> wider;
-    for (const GlobalRank member : members) {
-      const int origin = member.value - coordinate(member, axis).value * stride;
-      for (int i = 0; i < size(axis); ++i) wider.push_back({origin + i * stride});
+}  // namespace
+
+std::string_view axis_name(Axis axis) {
+  static constexpr std::string_view kNames[] = {"tp",    "cp",   "ep",   "dp",       "pp",
+                                                "tp.kv", "cp.0", "cp.1", "dp.inner", "dp.outer"};
+  return kNames[at(axis)];
+}
+
+Mesh Mesh::make(const MeshSizes& sizes, std::string_view order, const GroupSizes& parts) {
+  const int etp = sizes.etp == 0 ? sizes.tp : sizes.etp;
+  for (const int size : {sizes.ranks, sizes.tp, sizes.cp, sizes.pp, sizes.ep, etp})
+    VIADUCT_CHECK(ConfigError, size >= 1, "mesh: a size of {} (expected at least 1)", size);
+  const std::vector<Axis> axes = parse_order(order);
+  const int dp = data_size("attention", sizes.ranks, int64_t{1} * sizes.tp * sizes.cp * sizes.pp);
+  const int expert_dp = data_size("expert", sizes.ranks, int64_t{1} * etp * sizes.ep * sizes.pp);
+  Mesh mesh;
+  mesh.ranks_ = sizes.ranks;
+  mesh.grids_[0].sizes = {sizes.tp, sizes.cp, 1, dp, sizes.pp};
+  mesh.grids_[1].sizes = {etp, 1, sizes.ep, expert_dp, sizes.pp};
+  for (GridShape& grid : mesh.grids_) {
+    int stride = 1;
+    for (const Axis axis : axes) {
+      grid.strides[at(axis)] = stride;
+      stride *= grid.sizes[at(axis)];
+    }
+  }
+  VIADUCT_CHECK(ConfigError, axes.back() == Axis::pp || sizes.pp == 1 || dp == expert_dp,
+                "mesh order \"{}\": pp is not last, so that the expert grid's dp = {} must equal "
+                "the attention grid's dp = {}",
+                order, expert_dp, dp);
+  const auto apart = [&](int grid) { return mesh.grids_[grid].strides[at(Axis::pp)]; };
+  VIADUCT_CHECK(ConfigError, sizes.pp == 1 || apart(0) == apart(1),
+                "mesh order \"{}\": stages are {} ranks apart in the attention grid and {} in the "
+                "expert grid",
+                order, apart(0), apart(1));
+  return mesh.with(parts);
+}
+
+Mesh::Mesh(const std::array<int, kAxes>& sizes, std::string_view order)
+    : Mesh(make(dense_sizes(sizes), order)) {}
+
+Mesh Mesh::with(const GroupSizes& parts) const {
+  Mesh other = *this;
+  other.parts_ = parts;
+  other.check_parts();
+  return other;
+}
+
+void Mesh::check_parts() const {
+  const auto& levels = parts_.hierarchical_context_parallel;
+  VIADUCT_CHECK(ConfigError, parts_.kv_replicas >= 1 && size(Axis::tp) % parts_.kv_replicas == 0,
+                "mesh: {} tensor ranks that share key-value heads do not divide tp = {}",
+                parts_.kv_replicas, size(Axis::tp));
+  VIADUCT_CHECK(ConfigError,
+                levels.empty() || (levels.size() == 2 && levels[0] >= 1 &&
+                                   int64_t{levels[0]} * levels[1] == size(Axis::cp)),
+                "mesh: two levels of context parallelism whose product is not cp = {}",
+                size(Axis::cp));
+  for (const Grid grid : {Grid::attention, Grid::expert}) {
+    VIADUCT_CHECK(
+        ConfigError,
+        parts_.optimizer_instances >= 1 && data_ranks(grid) % parts_.optimizer_instances == 0,
+        "mesh: {} optimizer instances do not divide the {} grid's {} data ranks",
+        parts_.optimizer_instances, grid == Grid::attention ? "attention" : "expert",
+        data_ranks(grid));
+  }
+}
+
+int Mesh::context_inner() const {
+  const auto& levels = parts_.hierarchical_context_parallel;
+  return levels.empty() ? 1 : levels.front();
+}
+
+int Mesh::data_ranks(Grid grid) const {
+  return shape(grid).sizes[at(Axis::cp)] * shape(grid).sizes[at(Axis::dp)];
+}
+
+int Mesh::size(Grid grid, Axis axis) const {
+  const GridShape& g = shape(grid);
+  const bool attention = grid == Grid::attention;
+  switch (axis) {
+    case Axis::tp_kv:
+      return attention ? parts_.kv_replicas : 1;
+    case Axis::cp_inner:
+      return attention ? context_inner() : 1;
+    case Axis::cp_outer:
+      return g.sizes[at(Axis::cp)] / (attention ? context_inner() : 1);
+    case Axis::dp_inner:
+      return data_ranks(grid) / parts_.optimizer_instances;
+    case Axis::dp_outer:
+      return parts_.optimizer_instances;
+    default:
+      return g.sizes[at(axis)];
+  }
+}
+
+Mesh::Digits Mesh::data_digits(Grid grid, GlobalRank rank, bool inner) const {
+  const GridShape& g = shape(grid);
+  Axis fast = Axis::cp, slow = Axis::dp;
+  if (g.strides[at(slow)] < g.strides[at(fast)]) std::swap(fast, slow);
+  const int width = g.sizes[at(fast)];
+  const auto step = [&](int place) {
+    return place % width * g.strides[at(fast)] + place / width * g.strides[at(slow)];
+  };
+  const int place = coordinate(grid, rank, fast).value + width * coordinate(grid, rank, slow).value;
+  const int run = size(grid, Axis::dp_inner);
+  Digits digits{.own = step(place)};
+  if (inner) {
+    for (int i = 0; i < run; ++i) digits.members.push_back(step(place / run * run + i));
+  } else {
+    for (int i = 0; i < parts_.optimizer_instances; ++i)
+      digits.members.push_back(step(place % run + i * run));
+  }
+  return digits;
+}
+
+Mesh::Digits Mesh::digits(Grid grid, GlobalRank rank, Axis axis) const {
+  if (axis == Axis::dp_inner || axis == Axis::dp_outer)
+    return data_digits(grid, rank, axis == Axis::dp_inner);
+  const Axis whole = axis == Axis::tp_kv                                ? Axis::tp
+                     : axis == Axis::cp_inner || axis == Axis::cp_outer ? Axis::cp
+                                                                        : axis;
+  const int count = size(grid, axis);
+  // An outer part steps over the inner one.
+  const int stride =
+      shape(grid).strides[at(whole)] * (axis == Axis::cp_outer ? size(grid, Axis::cp_inner) : 1);
+  Digits digits{.own = rank.value / stride % count * stride};
+  for (int i = 0; i < count; ++i) digits.members.push_back(i * stride);
+  return digits;
+}
+
+AxisRank Mesh::coordinate(Grid grid, GlobalRank rank, Axis axis) const {
+  if (static_cast<int>(axis) < kAxes)
+    return {rank.value / shape(grid).strides[at(axis)] % shape(grid).sizes[at(axis)]};
+  const Digits part = digits(grid, rank, axis);
+  const auto found = std::find(part.members.begin(), part.members.end(), part.own);
+  return {static_cast<int>(found - part.members.begin())};
+}
+
+std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
+                                    const std::vector<Axis>& axes) const {
+  VIADUCT_CHECK(CommError, rank.value >= 0 && rank.value < ranks_, "mesh: rank {} of {}",
+                rank.value, ranks_);
+  std::vector<int> members{rank.value};
+  unsigned seen = 0;
+  for (const Axis axis : axes) {
+    // Digits of a rank's number that the axis covers: tp, both levels of cp, ep, dp, pp.
+    static constexpr unsigned kCovers[] = {1, 6, 8, 16, 32, 1, 2, 4, 22, 22};
+    VIADUCT_CHECK(CommError, (seen & kCovers[at(axis)]) == 0,
+                  "mesh: axis {} is in the group already", axis_name(axis));
+    seen |= kCovers[at(axis)];
+    const Digits part = digits(grid, rank, axis);
+    std::vector<int> wider;
+    wider.reserve(members.size() * part.members.size());
+    for (const int digit : part.members) {
+      for (const int member : members) wider.push_back(member - part.own + digit);
     }
     members = std::move(wider);
   }
-  std::sort(members.begin(), members.end(),
-            [](GlobalRank a, GlobalRank b) { return a.value < b.value; });
-  return members;
+  if (!std::is_sorted(members.begin(), members.end())) std::sort(members.begin(), members.end());
+  std::vector<GlobalRank> ranks;
+  ranks.reserve(members.size());
+  for (const int member : members) ranks.push_back({member});
+  return ranks;
+}
+
+bool Mesh::leads(Grid grid, GlobalRank rank, const std::vector<Axis>& axes) const {
+  return std::all_of(axes.begin(), axes.end(), [&](Axis axis) {
+    const Digits part = digits(grid, rank, axis);
+    return part.own == part.members.front();
+  });
 }
 
 }  // namespace viaduct

@@ -1,26 +1,33 @@
 #pragma once
-// `Mesh`: an immutable value of named axes over the ranks of a run, built once from sizes and an
-// order string. Axis is of the mesh, dim is of a tensor. Groups are computed, not enumerated
-// (rules: Megatron-Core's rank order).
+// `Mesh`: an immutable value of two named grids over the ranks of a run, built once from sizes and
+// an order string. Dense weights and activations live on the attention grid tp × cp × dp × pp,
+// experts on the expert grid tp × ep × dp × pp, whose tp and dp are its own. Axis is of the mesh,
+// dim is of a tensor. Groups are computed from strides, not enumerated: a mesh of many thousand
+// ranks costs nothing. Rules: Megatron-Core's rank order.
 
 #include <array>
-#include <memory>
-#include <string>
+#include <cstdint>
 #include <string_view>
 #include <vector>
 
-#include "comm/communicator.h"
-
 namespace viaduct {
 
-enum class Axis { tp, cp, ep, dp, pp };
-inline constexpr int kAxes = 5;
+enum class Grid { attention, expert };
+
+/// The axes of an order string, then their declared parts. tp.kv: contiguous tensor ranks that hold
+/// the same key-value heads. cp.0 and cp.1: contiguous context ranks (all-to-all), and across them
+/// (ring). dp.inner and dp.outer: the data ranks (attention grid: dp · cp, expert grid: dp) of one
+/// instance of the distributed optimizer, a contiguous run of them, and the ranks at the same place
+/// in all instances.
+enum class Axis { tp, cp, ep, dp, pp, tp_kv, cp_inner, cp_outer, dp_inner, dp_outer };
+inline constexpr int kAxes = 5;  // of an order string
 std::string_view axis_name(Axis axis);
 
 /// A rank of the whole run, of the node, and along one axis: different types, so that none is taken
 /// for another.
 struct GlobalRank {
   int value = 0;
+  bool operator==(const GlobalRank&) const = default;
 };
 struct LocalRank {
   int value = 0;
@@ -29,21 +36,74 @@ struct AxisRank {
   int value = 0;
 };
 
+struct MeshSizes {
+  int ranks = 1;
+  int tp = 1, cp = 1, pp = 1;
+  int ep = 1;
+  int etp = 0;  // tp of the expert grid; 0: tp
+};
+
+/// Sizes of the declared parts of axes.
+struct GroupSizes {
+  int optimizer_instances = 1;
+  /// {inner, outer} with inner · outer = cp; empty: {1, cp}.
+  std::vector<int> hierarchical_context_parallel;
+  /// Tensor ranks that share a key-value head: max(1, tp / kv heads).
+  int kv_replicas = 1;
+};
+
 class Mesh {
  public:
-  /// `order` names every axis once, leftmost varies fastest ("tp-cp-ep-dp-pp"). ConfigError if a
-  /// name is unknown, missing or double.
-  Mesh(std::array<int, kAxes> sizes, std::string_view order = "tp-cp-ep-dp-pp");
+  /// dp is what is left in each grid. `order` names every axis once, leftmost varies fastest
+  /// ("tp-cp-ep-dp-pp"). ConfigError, naming the numbers, if a name is unknown, missing or double,
+  /// sizes do not divide the ranks, parts do not divide their axes, or the grids disagree about the
+  /// pipeline's groups (pp not last and dp different).
+  static Mesh make(const MeshSizes& sizes, std::string_view order = "tp-cp-ep-dp-pp",
+                   const GroupSizes& parts = {});
+  /// Without experts: sizes of tp, cp, ep (1), dp, pp.
+  explicit Mesh(const std::array<int, kAxes>& sizes, std::string_view order = "tp-cp-ep-dp-pp");
+  /// The same mesh with other parts.
+  Mesh with(const GroupSizes& parts) const;
 
-  int size(Axis axis) const { return sizes_[static_cast<size_t>(axis)]; }
-  int ranks() const;
-  AxisRank coordinate(GlobalRank rank, Axis axis) const;
-  /// The ranks that differ from `rank` only along `axes`, ascending, `rank` included.
-  std::vector<GlobalRank> group(GlobalRank rank, const std::vector<Axis>& axes) const;
+  int ranks() const { return ranks_; }
+  int size(Axis axis) const { return size(Grid::attention, axis); }
+  int size(Grid grid, Axis axis) const;
+  AxisRank coordinate(GlobalRank rank, Axis axis) const {
+    return coordinate(Grid::attention, rank, axis);
+  }
+  AxisRank coordinate(Grid grid, GlobalRank rank, Axis axis) const;
+
+  /// The ranks that differ from `rank` only along `axes`, ascending, `rank` included. CommError if
+  /// an axis is there twice, by itself or in a part.
+  std::vector<GlobalRank> group(GlobalRank rank, const std::vector<Axis>& axes) const {
+    return group(Grid::attention, rank, axes);
+  }
+  std::vector<GlobalRank> group(Grid grid, GlobalRank rank, const std::vector<Axis>& axes) const;
+  /// Whether `rank` is the lowest of that group.
+  bool leads(Grid grid, GlobalRank rank, const std::vector<Axis>& axes) const;
 
  private:
-  std::array<int, kAxes> sizes_;
-  std::array<int, kAxes> strides_{};
+  struct GridShape {
+    std::array<int, kAxes> sizes{}, strides{};
+  };
+  /// A part of an axis or of several, as seen from one rank: what the members add to a rank's
+  /// number, and what this rank adds.
+  struct Digits {
+    std::vector<int> members;
+    int own = 0;
+  };
+
+  Mesh() = default;
+  const GridShape& shape(Grid grid) const { return grids_[static_cast<size_t>(grid)]; }
+  Digits digits(Grid grid, GlobalRank rank, Axis axis) const;
+  Digits data_digits(Grid grid, GlobalRank rank, bool inner) const;
+  int context_inner() const;
+  int data_ranks(Grid grid) const;
+  void check_parts() const;
+
+  int ranks_ = 1;
+  std::array<GridShape, 2> grids_;
+  GroupSizes parts_;
 };
 
 }  // namespace viaduct

@@ -29,18 +29,11 @@ struct ParallelGroups {
   Group statistics;  // all ranks of one instance of the distributed optimizer: gradient norm
 };
 
-struct GroupSizes {
-  int optimizer_instances = 1;
-  /// {inner, outer} with inner · outer = cp; empty: {1, cp}.
-  std::vector<int> hierarchical_context_parallel;
-  /// Tensor ranks that share a key-value head: max(1, tp / kv heads).
-  int kv_replicas = 1;
-};
-
-/// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it. CommError
-/// if the sizes do not fit the mesh.
+/// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it.
+ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world);
+/// The same with other parts of the axes; ConfigError if they do not fit the mesh.
 ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world,
-                                    const GroupSizes& sizes = {});
+                                    const GroupSizes& sizes);
 
 /// Groups of a run of one rank.
 ParallelGroups self_groups();

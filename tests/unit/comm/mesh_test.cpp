@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "comm/communicator.h"
 
 namespace viaduct {
 namespace {
@@ -49,6 +50,72 @@ TEST(Mesh, RefusesOrdersThatAreNone) {
   EXPECT_THROW(Mesh({1, 1, 1, 1, 1}, "tp-cp-ep-dp-dp"), ConfigError);
   EXPECT_THROW(Mesh({1, 1, 1, 1, 1}, "tp-cp-ep-dp-zz"), ConfigError);
   EXPECT_THROW(Mesh({0, 1, 1, 1, 1}), ConfigError);
+}
+
+// The message of the ConfigError that a mesh of these sizes throws, or "".
+std::string refusal(const MeshSizes& sizes, std::string_view order = "tp-cp-ep-dp-pp",
+                    const GroupSizes& parts = {}) {
+  try {
+    Mesh::make(sizes, order, parts);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Mesh, TheExpertGridHasItsOwnTensorAndDataAxes) {
+  const Mesh mesh = Mesh::make({.ranks = 16, .tp = 4, .pp = 2, .ep = 4, .etp = 1});
+  EXPECT_EQ(mesh.size(Axis::dp), 2);
+  EXPECT_EQ(mesh.size(Grid::expert, Axis::tp), 1);
+  EXPECT_EQ(mesh.size(Grid::expert, Axis::dp), 2);
+  EXPECT_EQ(values(mesh.group(Grid::expert, {6}, {Axis::ep})), (std::vector<int>{4, 5, 6, 7}));
+  EXPECT_EQ(values(mesh.group(Grid::expert, {6}, {Axis::dp})), (std::vector<int>{2, 6}));
+  EXPECT_EQ(mesh.coordinate(Grid::expert, {6}, Axis::ep).value, 2);
+  EXPECT_EQ(Mesh({2, 3, 1, 2, 1}).size(Grid::expert, Axis::dp), 6) << "without experts dp · cp";
+}
+
+TEST(Mesh, RefusesSizesThatDoNotFit) {
+  EXPECT_NE(
+      refusal({.ranks = 6, .tp = 4}).find("6 ranks are not divisible by the attention grid's 4"),
+      std::string::npos);
+  EXPECT_NE(refusal({.ranks = 8, .ep = 3}).find("expert grid's 3"), std::string::npos);
+  const MeshSizes stages{.ranks = 8, .cp = 2, .pp = 2};
+  EXPECT_EQ(refusal(stages), "");
+  EXPECT_NE(refusal(stages, "tp-cp-ep-pp-dp").find("dp = 4 must equal the attention grid's dp = 2"),
+            std::string::npos);
+  EXPECT_EQ(refusal({.ranks = 8, .cp = 2}, "tp-cp-ep-pp-dp"), "") << "one stage";
+  EXPECT_EQ(refusal({.ranks = 8, .tp = 2, .pp = 2}, "tp-cp-ep-pp-dp"), "");
+}
+
+TEST(Mesh, PartsDivideTheirAxes) {
+  const MeshSizes sizes{.ranks = 24, .tp = 2, .cp = 4};
+  EXPECT_EQ(
+      refusal(
+          sizes, "tp-cp-ep-dp-pp",
+          {.optimizer_instances = 6, .hierarchical_context_parallel = {2, 2}, .kv_replicas = 2}),
+      "");
+  EXPECT_NE(refusal(sizes, "tp-cp-ep-dp-pp", {.optimizer_instances = 5}), "");
+  EXPECT_NE(refusal(sizes, "tp-cp-ep-dp-pp", {.hierarchical_context_parallel = {2, 4}}), "");
+  EXPECT_NE(refusal(sizes, "tp-cp-ep-dp-pp", {.kv_replicas = 3}), "");
+}
+
+// tp 2, cp 4, dp 3: a part is of contiguous places of its axis, or across the runs.
+TEST(Mesh, PartsOfAxes) {
+  const Mesh mesh = Mesh({2, 4, 1, 3, 1})
+                        .with({.optimizer_instances = 2,
+                               .hierarchical_context_parallel = {2, 2},
+                               .kv_replicas = 2});
+  EXPECT_EQ(values(mesh.group({4}, {Axis::cp_inner})), (std::vector<int>{4, 6}));
+  EXPECT_EQ(values(mesh.group({4}, {Axis::cp_outer})), (std::vector<int>{0, 4}));
+  EXPECT_EQ(values(mesh.group({4}, {Axis::tp_kv})), (std::vector<int>{4, 5}));
+  // Data ranks of place 0 along tp: 0 2 4 … 22; an instance has six of them, not whole rows of cp.
+  EXPECT_EQ(values(mesh.group({10}, {Axis::dp_inner})), (std::vector<int>{0, 2, 4, 6, 8, 10}));
+  EXPECT_EQ(values(mesh.group({10}, {Axis::dp_outer})), (std::vector<int>{10, 22}));
+  EXPECT_EQ(mesh.coordinate({22}, Axis::dp_inner).value, 5);
+  EXPECT_EQ(mesh.coordinate({22}, Axis::dp_outer).value, 1);
+  EXPECT_THROW(mesh.group({0}, {Axis::cp, Axis::cp_inner}), CommError);
+  EXPECT_THROW(mesh.group({0}, {Axis::dp_inner, Axis::dp}), CommError);
+  EXPECT_THROW(mesh.group({24}, {Axis::tp}), CommError);
 }
 
 TEST(SelfCommunicator, MovesNothingAndRefusesWhatDoesNotFit) {

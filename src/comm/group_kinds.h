@@ -1,0 +1,48 @@
+#pragma once
+// The kinds of groups that a run can need, as a table over the mesh: every rank is in exactly one
+// group of each kind.
+
+#include <string_view>
+#include <vector>
+
+#include "comm/mesh.h"
+
+namespace viaduct {
+
+enum class GroupKind {
+  dp_cp,               // gradients of dense weights
+  dp_cp_inner,         // of those, one instance of the distributed optimizer
+  dp_cp_outer,         // the ranks with the same shard in all instances
+  dp,                  // replicas of the same sequence part
+  tp,                  // share each layer
+  tp_kv,               // hold the same key-value heads
+  cp,                  // share a sequence
+  cp_inner,            // its level of all-to-all
+  cp_outer,            // its level of rings
+  tp_cp,               // hold one sequence's activations
+  tp_dp_cp,            // hold one stage; maxima of scaling factors
+  pp,                  // stages
+  model,               // tp · pp: hold one replica
+  embedding,           // first and last stage; alone on stages between
+  position_embedding,  // the first stage
+  ep,
+  expert_tp,
+  expert_tp_ep,
+  expert_tp_ep_pp,
+  expert_dp,
+  expert_dp_inner,
+  expert_dp_outer,
+  statistics,  // one instance of the distributed optimizer: gradient norm
+};
+inline constexpr int kGroupKinds = 23;
+
+/// "dp_cp", "dp_cp.inner", "tp.kv" …: what records, messages and the dry run call it.
+std::string_view group_kind_name(GroupKind kind);
+
+/// The group of `kind` that `rank` is in, ascending.
+std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank rank);
+
+/// All groups of a kind, by their lowest rank.
+std::vector<std::vector<GlobalRank>> all_groups(const Mesh& mesh, GroupKind kind);
+
+}  // namespace viaduct

@@ -1,0 +1,278 @@
+// Groups of each kind: tables worked out by hand from the rules of the rank order, and the rules
+// themselves by enumeration over many sizes.
+
+#include "comm/group_kinds.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using Groups = std::vector<std::vector<int>>;
+
+std::vector<int> values(const std::vector<GlobalRank>& ranks) {
+  std::vector<int> list;
+  for (const GlobalRank rank : ranks) list.push_back(rank.value);
+  return list;
+}
+
+Groups groups_of(const Mesh& mesh, GroupKind kind) {
+  Groups groups;
+  for (const auto& group : all_groups(mesh, kind)) groups.push_back(values(group));
+  return groups;
+}
+
+std::vector<GroupKind> all_kinds() {
+  std::vector<GroupKind> kinds;
+  for (int i = 0; i < kGroupKinds; ++i) kinds.push_back(static_cast<GroupKind>(i));
+  return kinds;
+}
+
+// Megatron's own example: 16 ranks, tp 2, pp 4.
+TEST(GroupKinds, SixteenRanksByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .pp = 4});
+  EXPECT_EQ(groups_of(mesh, GroupKind::tp),
+            (Groups{{0, 1}, {2, 3}, {4, 5}, {6, 7}, {8, 9}, {10, 11}, {12, 13}, {14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::pp),
+            (Groups{{0, 4, 8, 12}, {1, 5, 9, 13}, {2, 6, 10, 14}, {3, 7, 11, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::model),
+            (Groups{{0, 1, 4, 5, 8, 9, 12, 13}, {2, 3, 6, 7, 10, 11, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::embedding),
+            (Groups{{0, 12}, {1, 13}, {2, 14}, {3, 15}, {4}, {5}, {6}, {7}, {8}, {9}, {10}, {11}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::statistics).size(), 1u);
+}
+
+TEST(GroupKinds, ContextAndInstancesByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .cp = 2, .pp = 2}, "tp-cp-ep-dp-pp",
+                               {.optimizer_instances = 2});
+  EXPECT_EQ(groups_of(mesh, GroupKind::cp),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp),
+            (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp),
+            (Groups{{0, 2, 4, 6}, {1, 3, 5, 7}, {8, 10, 12, 14}, {9, 11, 13, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp_inner),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp_outer),
+            (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::tp_cp),
+            (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::tp_dp_cp),
+            (Groups{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::statistics),
+            (Groups{{0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}}));
+}
+
+TEST(GroupKinds, StagesBeforeDataRanksByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 8, .tp = 2, .pp = 2}, "tp-cp-ep-pp-dp");
+  EXPECT_EQ(groups_of(mesh, GroupKind::pp), (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::dp), (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}}));
+}
+
+TEST(GroupKinds, ExpertsByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .pp = 2, .ep = 2, .etp = 2}, "tp-cp-ep-dp-pp",
+                               {.optimizer_instances = 2});
+  EXPECT_EQ(groups_of(mesh, GroupKind::ep),
+            (Groups{{0, 2}, {1, 3}, {4, 6}, {5, 7}, {8, 10}, {9, 11}, {12, 14}, {13, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep),
+            (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep_pp),
+            (Groups{{0, 1, 2, 3, 8, 9, 10, 11}, {4, 5, 6, 7, 12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp),
+            (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp_inner).size(), 16u) << "one rank an instance";
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp_outer), groups_of(mesh, GroupKind::expert_dp));
+}
+
+// The rule as it is written: a group holds the ranks that agree in every axis not named. Ranks are
+// numbered by counting, the first axis of the order fastest.
+Groups enumerated(const std::vector<std::pair<char, int>>& order, const std::string& named) {
+  std::map<std::vector<int>, std::vector<int>> groups;
+  std::vector<int> digits(order.size(), 0);
+  int ranks = 1;
+  for (const auto& [axis, size] : order) ranks *= size;
+  for (int rank = 0; rank < ranks; ++rank) {
+    std::vector<int> others;
+    for (size_t i = 0; i < order.size(); ++i) {
+      if (named.find(order[i].first) == std::string::npos) others.push_back(digits[i]);
+    }
+    groups[others].push_back(rank);
+    for (size_t i = 0; i < order.size() && ++digits[i] == order[i].second; ++i) digits[i] = 0;
+  }
+  Groups list;
+  for (auto& [others, members] : groups) list.push_back(members);
+  std::sort(list.begin(), list.end());
+  return list;
+}
+
+/// Each group cut into runs of neighbours, or into what has the same place in all runs.
+Groups cut(const Groups& groups, size_t pieces, bool runs) {
+  Groups parts;
+  for (const auto& group : groups) {
+    const size_t length = group.size() / pieces;
+    const size_t count = runs ? pieces : length;
+    Groups own(count);
+    for (size_t i = 0; i < group.size(); ++i)
+      own[runs ? i / length : i % length].push_back(group[i]);
+    parts.insert(parts.end(), own.begin(), own.end());
+  }
+  std::sort(parts.begin(), parts.end());
+  return parts;
+}
+
+struct Case {
+  MeshSizes sizes;
+  std::string order;
+  GroupSizes parts;
+
+  std::string text() const {
+    return order + " ranks " + std::to_string(sizes.ranks) + " tp " + std::to_string(sizes.tp) +
+           " cp " + std::to_string(sizes.cp) + " pp " + std::to_string(sizes.pp) + " ep " +
+           std::to_string(sizes.ep) + " etp " + std::to_string(sizes.etp) + " instances " +
+           std::to_string(parts.optimizer_instances);
+  }
+};
+
+/// Every combination of small sizes that is a mesh.
+std::vector<Case> many_cases() {
+  std::vector<Case> cases;
+  for (const char* order : {"tp-cp-ep-dp-pp", "tp-cp-ep-pp-dp", "pp-dp-ep-cp-tp"}) {
+    for (const int tp : {1, 2, 3}) {
+      for (const int cp : {1, 2, 4}) {
+        for (const int dp : {1, 3, 4}) {
+          for (const int pp : {1, 2, 3}) {
+            for (const auto& [etp, ep] : {std::pair{0, 1}, {1, 2}, {1, 3}, {2, 2}}) {
+              for (const int instances : {1, 2, 3}) {
+                Case one{{.ranks = tp * cp * dp * pp,
+                          .tp = tp,
+                          .cp = cp,
+                          .pp = pp,
+                          .ep = ep,
+                          .etp = etp},
+                         order,
+                         {.optimizer_instances = instances,
+                          .hierarchical_context_parallel =
+                              cp == 4 ? std::vector<int>{2, 2} : std::vector<int>{},
+                          .kv_replicas = tp == 2 ? 2 : 1}};
+                try {
+                  Mesh::make(one.sizes, one.order, one.parts);
+                  cases.push_back(std::move(one));
+                } catch (const ConfigError&) {  // does not divide
+                }
+              }
+            }
+          }
+        }
+      }
+    }
+  }
+  return cases;
+}
+
+std::vector<std::pair<char, int>> digits_of(const Mesh& mesh, Grid grid, const std::string& order) {
+  std::vector<std::pair<char, int>> digits;
+  for (size_t at = 0; at < order.size(); at += 3) {
+    const std::string name = order.substr(at, 2);
+    for (const Axis axis : {Axis::tp, Axis::cp, Axis::ep, Axis::dp, Axis::pp}) {
+      if (axis_name(axis) == name) digits.emplace_back(name[0], mesh.size(grid, axis));
+    }
+  }
+  return digits;
+}
+
+TEST(GroupKinds, EnumerationGivesTheSameGroups) {
+  const auto cases = many_cases();
+  EXPECT_GT(cases.size(), 500u);
+  for (const Case& one : cases) {
+    SCOPED_TRACE(one.text());
+    const Mesh mesh = Mesh::make(one.sizes, one.order, one.parts);
+    const auto dense = digits_of(mesh, Grid::attention, one.order);
+    const auto expert = digits_of(mesh, Grid::expert, one.order);
+    const auto instances = static_cast<size_t>(one.parts.optimizer_instances);
+    const Groups data = enumerated(dense, "dc");
+    EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp), data);
+    EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp_inner), cut(data, instances, true));
+    EXPECT_EQ(groups_of(mesh, GroupKind::dp_cp_outer), cut(data, instances, false));
+    EXPECT_EQ(groups_of(mesh, GroupKind::dp), enumerated(dense, "d"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::tp), enumerated(dense, "t"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::cp), enumerated(dense, "c"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::tp_cp), enumerated(dense, "tc"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::tp_dp_cp), enumerated(dense, "tdc"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::pp), enumerated(dense, "p"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::pp), enumerated(expert, "p")) << "equal in both grids";
+    EXPECT_EQ(groups_of(mesh, GroupKind::model), enumerated(dense, "tp"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::ep), enumerated(expert, "e"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp), enumerated(expert, "t"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep), enumerated(expert, "te"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep_pp), enumerated(expert, "tep"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp), enumerated(expert, "d"));
+    EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp_inner),
+              cut(enumerated(expert, "d"), instances, true));
+  }
+}
+
+TEST(GroupKinds, EveryRankIsInOneGroupOfEachKind) {
+  for (const Case& one : many_cases()) {
+    const Mesh mesh = Mesh::make(one.sizes, one.order, one.parts);
+    for (const GroupKind kind : all_kinds()) {
+      std::vector<int> times(static_cast<size_t>(mesh.ranks()), 0);
+      for (const auto& group : all_groups(mesh, kind)) {
+        for (const GlobalRank rank : group) {
+          ++times[static_cast<size_t>(rank.value)];
+          ASSERT_EQ(group_ranks(mesh, kind, rank), group)
+              << one.text() << ", " << group_kind_name(kind) << " of rank " << rank.value;
+        }
+      }
+      ASSERT_EQ(times, std::vector<int>(times.size(), 1))
+          << one.text() << ", " << group_kind_name(kind);
+    }
+  }
+}
+
+TEST(GroupKinds, PartsPartitionTheirAxis) {
+  for (const Case& one : many_cases()) {
+    const Mesh mesh = Mesh::make(one.sizes, one.order, one.parts);
+    const auto expect_product = [&](GroupKind whole, GroupKind inner, GroupKind outer) {
+      for (int rank = 0; rank < mesh.ranks(); ++rank) {
+        std::set<int> reached;
+        for (const GlobalRank across : group_ranks(mesh, outer, {rank})) {
+          for (const GlobalRank member : group_ranks(mesh, inner, across))
+            reached.insert(member.value);
+        }
+        const auto members = values(group_ranks(mesh, whole, {rank}));
+        ASSERT_EQ(reached, std::set<int>(members.begin(), members.end()))
+            << one.text() << ", " << group_kind_name(whole) << " of rank " << rank;
+      }
+    };
+    expect_product(GroupKind::dp_cp, GroupKind::dp_cp_inner, GroupKind::dp_cp_outer);
+    expect_product(GroupKind::cp, GroupKind::cp_inner, GroupKind::cp_outer);
+    expect_product(GroupKind::expert_dp, GroupKind::expert_dp_inner, GroupKind::expert_dp_outer);
+  }
+}
+
+// Groups of thousands of ranks come from strides: each rank can ask for its own.
+TEST(GroupKinds, SixteenThousandRanks) {
+  const Mesh mesh = Mesh::make({.ranks = 16384, .tp = 8, .cp = 2, .pp = 16}, "tp-cp-ep-dp-pp",
+                               {.optimizer_instances = 4});
+  EXPECT_EQ(mesh.size(Axis::dp), 64);
+  int64_t sum = 0;
+  for (int rank = 0; rank < mesh.ranks(); ++rank) {
+    for (const GroupKind kind :
+         {GroupKind::tp, GroupKind::cp, GroupKind::pp, GroupKind::dp_cp_inner})
+      sum += static_cast<int64_t>(group_ranks(mesh, kind, {rank}).size());
+  }
+  EXPECT_EQ(sum, int64_t{16384} * (8 + 2 + 16 + 32));
+  EXPECT_EQ(group_ranks(mesh, GroupKind::statistics, {16383}).size(), 4096u);
+  EXPECT_EQ(values(group_ranks(mesh, GroupKind::pp, {5})).back(), 5 + 15 * 1024);
+}
+
+}  // namespace
+}  // namespace viaduct
