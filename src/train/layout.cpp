@@ -10,16 +10,20 @@ namespace viaduct {
 
 Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
-  const int tp = parallel.tensor_model_parallel_size, cp = parallel.context_parallel_size,
-            pp = parallel.pipeline_model_parallel_size, ranks = config.dist.ranks;
-  VIADUCT_CHECK(ConfigError, ranks % (tp * cp * pp) == 0,
-                "dist.ranks: {} is not divisible by tp · cp · pp = {} · {} · {}", ranks, tp, cp,
-                pp);
-  Layout layout{.mesh = Mesh({tp, cp, 1, ranks / (tp * cp * pp), pp}, config.dist.mesh_order())};
-  layout.group_sizes.optimizer_instances = config.ddp.num_distributed_optimizer_instances;
-  layout.group_sizes.hierarchical_context_parallel =
-      config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{});
-  layout.group_sizes.kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads));
+  const int tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size;
+  const GroupSizes parts{
+      .optimizer_instances = config.ddp.num_distributed_optimizer_instances,
+      .hierarchical_context_parallel =
+          config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{}),
+      .kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads))};
+  Layout layout{.mesh = Mesh::make({.ranks = config.dist.ranks,
+                                    .tp = tp,
+                                    .cp = parallel.context_parallel_size,
+                                    .pp = pp,
+                                    .ep = parallel.expert_model_parallel_size,
+                                    .etp = parallel.expert_tensor()},
+                                   config.dist.mesh_order(), parts),
+                .group_sizes = parts};
   layout.layer_map = layer_map(config.pipeline, model.layers, pp);
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
