@@ -64,7 +64,8 @@ Batch Generator::batch_of(std::span<const int32_t> ids) {
           .loss_weight = to_device<float>(device_, weights),
           .token_index = to_device<int64_t>(device_, index),
           .document_offsets = to_device<int32_t>(device_, offsets),
-          .max_document = tokens};
+          .max_document = tokens,
+          .stream_tokens = tokens};
 }
 
 std::vector<float> Generator::feed(std::span<const int32_t> ids) {

@@ -1,5 +1,7 @@
 // From ModelConfig and the family's tensor names to layers and parameters.
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/model.h"
 #include "model/parameter_maker.h"
@@ -10,63 +12,90 @@
 namespace viaduct {
 namespace {
 
-std::unique_ptr<Segment> build_attention(const ModelConfig& c, const TensorNames& n,
-                                         const ParameterMaker& make, int64_t layer,
-                                         const RotaryTable* rotary) {
-  const std::string path = "blocks." + std::to_string(layer) + ".attention";
-  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
-  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
-  const std::vector<ParameterMaker::Piece> qkv =
-      n.qkv.empty() ? std::vector<ParameterMaker::Piece>{{at(n.q), q}, {at(n.k), kv}, {at(n.v), kv}}
-                    : std::vector<ParameterMaker::Piece>{{at(n.qkv), q + 2 * kv}};
-  const std::vector<ParameterMaker::Piece> projection{{at(n.projection), c.hidden}};
+/// What the builders of layers share.
+struct Maker {
+  const ModelConfig& config;
+  const TensorNames& names;
+  const ModelPlace& place;
+  const ParameterMaker& make;
+};
 
+/// The pieces of the QKV layer: three logical tensors, or runs of a fused one.
+std::vector<ParameterMaker::Piece> qkv_pieces(const Maker& m, int64_t layer) {
+  const ModelConfig& c = m.config;
+  const int64_t q = c.heads * c.head_dim, kv = c.kv_heads * c.head_dim;
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  if (m.names.qkv.empty()) {
+    return {{at(m.names.q), c.heads, c.head_dim},
+            {at(m.names.k), c.kv_heads, c.head_dim},
+            {at(m.names.v), c.kv_heads, c.head_dim}};
+  }
+  const std::string fused = at(m.names.qkv);
+  return {{fused, c.heads, c.head_dim, 0, q + 2 * kv},
+          {fused, c.kv_heads, c.head_dim, q, q + 2 * kv},
+          {fused, c.kv_heads, c.head_dim, q + kv, q + 2 * kv}};
+}
+
+AttentionSpec attention_spec(const Maker& m, int64_t layer) {
+  const ModelConfig& c = m.config;
   AttentionSpec spec;
   spec.layer = layer;
-  spec.heads = c.heads, spec.kv_heads = c.kv_heads, spec.head_dim = c.head_dim;
+  spec.heads = c.heads / m.place.tp;
+  spec.kv_heads = std::max<int64_t>(1, c.kv_heads / m.place.tp);
+  spec.head_dim = c.head_dim;
+  spec.first_head = spec.heads * m.place.tp_rank;
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
   spec.dropout = c.attention_dropout;
-
-  AttentionParts parts{make.norm(path + ".input_norm", at(n.input_norm), c.hidden, c.norm),
-                       Linear(make.weight(path + ".qkv.weight", qkv, c.hidden, false),
-                              make.bias(c.qkv_bias, path + ".qkv.bias", qkv)),
-                       std::nullopt,
-                       std::nullopt,
-                       rotary,
-                       Linear(make.weight(path + ".projection.weight", projection, q, true),
-                              make.bias(c.projection_bias, path + ".projection.bias", projection)),
-                       std::nullopt,
-                       ResidualDropout(c.residual_dropout, path + ".dropout")};
-  if (c.qk_norm) {
-    parts.q_norm = make.norm(path + ".q_norm", at(n.q_norm), c.head_dim, NormKind::rms_norm);
-    parts.k_norm = make.norm(path + ".k_norm", at(n.k_norm), c.head_dim, NormKind::rms_norm);
-  }
-  if (c.output_norms)
-    parts.output_norm =
-        make.norm(path + ".output_norm", at(n.attention_output_norm), c.hidden, c.norm);
-  return std::make_unique<AttentionSegment>(spec, std::move(parts), path);
+  return spec;
 }
 
-std::unique_ptr<Segment> build_mlp(const ModelConfig& c, const TensorNames& n,
-                                   const ParameterMaker& make, int64_t layer) {
+std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const RotaryTable* rotary) {
+  const ModelConfig& c = m.config;
+  const std::string path = "blocks." + std::to_string(layer) + ".attention";
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  const auto norm = [&](const char* role, const std::string& name) {
+    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.place));
+  };
+  AttentionParts parts{
+      norm(".input_norm", m.names.input_norm),
+      m.make.column_linear(path + ".qkv", qkv_pieces(m, layer), c.hidden, c.qkv_bias),
+      std::nullopt,
+      std::nullopt,
+      rotary,
+      m.make.row_linear(path + ".projection", at(m.names.projection), c.hidden,
+                        c.heads * c.head_dim, c.projection_bias),
+      std::nullopt,
+      ResidualDropout(c.residual_dropout, path + ".dropout")};
+  if (c.qk_norm) {  // each tensor rank has the gradient of its own heads
+    parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), c.head_dim, NormKind::rms_norm,
+                               ReplicaGradient::partial);
+    parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
+                               ReplicaGradient::partial);
+  }
+  if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.attention_output_norm);
+  return std::make_unique<AttentionSegment>(attention_spec(m, layer), std::move(parts), path);
+}
+
+std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
+  const ModelConfig& c = m.config;
   const std::string path = "blocks." + std::to_string(layer) + ".mlp";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
-  std::vector<ParameterMaker::Piece> up{{at(n.up), c.feed_forward}};
-  if (c.gated) up.insert(up.begin(), {at(n.gate), c.feed_forward});
-  const std::vector<ParameterMaker::Piece> down{{at(n.down), c.hidden}};
-  MlpParts parts{make.norm(path + ".input_norm", at(n.mlp_norm), c.hidden, c.norm),
-                 Linear(make.weight(path + ".up.weight", up, c.hidden, false),
-                        make.bias(c.up_bias, path + ".up.bias", up)),
-                 c.activation,
-                 c.gated,
-                 Linear(make.weight(path + ".down.weight", down, c.feed_forward, true),
-                        make.bias(c.down_bias, path + ".down.bias", down)),
-                 std::nullopt,
-                 ResidualDropout(c.residual_dropout, path + ".dropout")};
-  if (c.output_norms)
-    parts.output_norm = make.norm(path + ".output_norm", at(n.mlp_output_norm), c.hidden, c.norm);
+  const auto norm = [&](const char* role, const std::string& name) {
+    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.place));
+  };
+  std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
+  if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
+  MlpParts parts{
+      norm(".input_norm", m.names.mlp_norm),
+      m.make.column_linear(path + ".up", up, c.hidden, c.up_bias),
+      c.activation,
+      c.gated,
+      m.make.row_linear(path + ".down", at(m.names.down), c.hidden, c.feed_forward, c.down_bias),
+      std::nullopt,
+      ResidualDropout(c.residual_dropout, path + ".dropout")};
+  if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
@@ -76,11 +105,13 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                    const PrecisionRecipe& recipe, int64_t positions,
                                    const ModelPlace& place) {
   check_model_config(config);
+  check_model_place(config, place);
   VIADUCT_CHECK(ConfigError, positions <= config.max_positions,
                 "sequence length {} is longer than the {} positions that the model allows",
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
   const ParameterMaker make(config, names, place);
+  const Maker maker{config, names, place, make};
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
@@ -92,8 +123,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   ParameterPointer tokens;  // the table that a tied head shares
   const auto token_table = [&] {
     if (!tokens)
-      tokens =
-          make.table("embedding.tokens", names.token_embedding, config.vocabulary, config.hidden);
+      tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
+                                     config.hidden);
     return tokens;
   };
 
@@ -104,8 +135,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     if (layers.embedding) {
       ParameterPointer position_table;
       if (config.positions != PositionKind::rotary) {
-        position_table = make.table("embedding.positions", names.position_embedding,
-                                    config.max_positions, config.hidden);
+        position_table = make.position_table("embedding.positions", names.position_embedding,
+                                             config.max_positions, config.hidden);
       }
       Layer& layer = chunk.layers.emplace_back(Layer{"embedding", {}});
       layer.segments.push_back(std::make_unique<EmbeddingSegment>(
@@ -114,16 +145,17 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}});
-      layer.segments.push_back(build_attention(config, names, make, i, rotary.get()));
-      layer.segments.push_back(build_mlp(config, names, make, i));
+      layer.segments.push_back(build_attention(maker, i, rotary.get()));
+      layer.segments.push_back(build_mlp(maker, i));
     }
     if (layers.head) {
       auto head = std::make_unique<HeadSegment>(
           HeadSpec{config.vocabulary, config.logit_softcap},
-          make.norm("head.norm", names.final_norm, config.hidden, config.norm),
+          make.norm("head.norm", names.final_norm, config.hidden, config.norm,
+                    stream_gradient(place)),
           config.tied_embeddings
               ? token_table()
-              : make.table("head.weight", names.head, config.vocabulary, config.hidden));
+              : make.vocabulary_table("head.weight", names.head, config.vocabulary, config.hidden));
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));

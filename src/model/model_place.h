@@ -7,6 +7,8 @@
 
 namespace viaduct {
 
+struct ModelConfig;
+
 struct ModelPlace {
   int tp = 1, tp_rank = 0;
   bool sequence_parallel = false;
@@ -16,5 +18,8 @@ struct ModelPlace {
   /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
   std::vector<ChunkLayers> chunks;
 };
+
+/// ConfigError listing the sizes of the model that the tensor axis does not divide.
+void check_model_place(const ModelConfig& config, const ModelPlace& place);
 
 }  // namespace viaduct

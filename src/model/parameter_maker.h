@@ -1,6 +1,7 @@
 #pragma once
 // Makes the parameters of one model: shapes, parts under Hugging Face's names, what the tensor axis
-// does to them, initialization.
+// does to them, initialization. Parameters have equal shapes and come in the same order on all
+// tensor ranks.
 
 #include <memory>
 #include <string>
@@ -8,12 +9,17 @@
 
 #include "model/family.h"
 #include "model/model_place.h"
+#include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/parameter.h"
 
 namespace viaduct {
 
 using ParameterPointer = std::shared_ptr<const Parameter>;
+
+/// Which gradient a replicated parameter of the residual stream gets on a tensor rank: of all
+/// tokens, or under sequence parallelism of its run of them.
+ReplicaGradient stream_gradient(const ModelPlace& place);
 
 class ParameterMaker {
  public:
@@ -23,26 +29,43 @@ class ParameterMaker {
   /// "{}" of a name replaced by the layer number.
   static std::string at(const std::string& pattern, int64_t layer);
 
-  /// [rows, columns] table of embeddings.
-  ParameterPointer table(std::string path, const std::string& name, int64_t rows,
-                         int64_t columns) const;
+  /// [V, H] table of which each tensor rank holds a run of rows: V is padded to a multiple of
+  /// vocabulary_multiple · tp; the padding belongs to no part.
+  ParameterPointer vocabulary_table(std::string path, const std::string& name, int64_t rows,
+                                    int64_t columns) const;
+  /// [rows, columns] table that each tensor rank holds whole.
+  ParameterPointer position_table(std::string path, const std::string& name, int64_t rows,
+                                  int64_t columns) const;
 
+  /// Output features of a column-parallel layer that one logical tensor holds.
   struct Piece {
-    std::string name;  // without suffix
-    int64_t rows;      // output features
+    std::string name;          // without suffix
+    int64_t units;             // what stays together on one rank (heads, or single features) …
+    int64_t unit_rows;         // … and the features of each
+    int64_t first_row = 0;     // where they begin in the logical tensor (a fused one holds more)
+    int64_t logical_rows = 0;  // of the logical tensor; 0: these alone
   };
-  /// The weight of a linear layer whose output features are the pieces one after the other.
-  /// `output`: it writes to the residual stream, and starts smaller by sqrt(2 L) (GPT-2).
-  ParameterPointer weight(std::string path, const std::vector<Piece>& pieces, int64_t in,
-                          bool output) const;
-  /// The bias of the same pieces, or null.
-  ParameterPointer bias(bool present, std::string path, const std::vector<Piece>& pieces) const;
+  /// A layer whose output features are the pieces one after the other, each cut over the tensor
+  /// ranks on its own. If a piece has fewer units than there are ranks, neighbours hold the same.
+  Linear column_linear(const std::string& path, const std::vector<Piece>& pieces, int64_t in,
+                       bool bias) const;
+  /// A layer whose input features are cut over the tensor ranks. It writes to the residual stream,
+  /// and starts smaller by sqrt(2 L) (GPT-2).
+  Linear row_linear(const std::string& path, const std::string& name, int64_t out, int64_t in,
+                    bool bias) const;
+
   /// A norm over `size` features under the family's name for it.
-  Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind) const;
+  Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,
+            ReplicaGradient gradient) const;
 
  private:
   Parameter matrix(std::string path, int64_t rows, int64_t columns) const;
   Parameter vector(std::string path, int64_t size, double value) const;
+  /// A logical tensor that each tensor rank holds whole.
+  Part replicated(std::string name, const Shape& shape, ReplicaGradient gradient) const;
+  /// The parts of the pieces here, `in` columns each (0: a vector), one after the other.
+  std::vector<Part> column_parts(const std::vector<Piece>& pieces, const std::string& suffix,
+                                 int64_t in) const;
 
   const ModelConfig& config_;
   const TensorNames& names_;

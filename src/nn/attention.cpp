@@ -31,7 +31,7 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
   }
   const Tensor attended = core_.forward(context, batch, heads, saved);
   Tensor branch = parts_.projection.forward(
-      context, attended.view({x.dim(0), core_.spec().heads * core_.spec().head_dim}),
+      context, attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}),
       MemoryTag::activations);
   if (parts_.output_norm) branch = parts_.output_norm->forward(context, branch, saved);
   return TensorSet(kHidden, parts_.residual.forward(context, batch, branch, x));
@@ -40,18 +40,18 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_stream = d_out.get(kHidden);
-  const int64_t tokens = d_stream.dim(0);
+  const int64_t tokens = batch.tokens();
   Tensor d_branch = parts_.residual.backward(context, batch, d_stream);
   if (parts_.output_norm) {
     const Tensor d_projection = context.activation(d_branch.shape());
     parts_.output_norm->backward(context, d_branch, Tensor(), d_projection, saved);
     d_branch = d_projection;
   }
-  saved.keep(this, "d_projection", d_branch);
-  const Tensor d_attended = parts_.projection.backward_input(context, d_branch)
-                                .view({tokens, core_.spec().heads, core_.spec().head_dim});
-
-  const AttentionHeads d = core_.backward(context, batch, d_attended, saved);
+  const Linear::Backward projection = parts_.projection.backward_input(context, d_branch);
+  saved.keep(this, "d_projection", projection.dy);
+  const AttentionHeads d = core_.backward(
+      context, batch, projection.dx.view({tokens, core_.spec().heads, core_.spec().head_dim}),
+      saved);
   if (parts_.rotary != nullptr) {
     rotary(context.ops, {d.q, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
     rotary(context.ops, {d.k, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
@@ -68,7 +68,7 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   into(std::nullopt, d.v, out.v);
   saved.keep(this, "d_qkv", d_qkv);
 
-  const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv);
+  const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv).dx;
   const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);

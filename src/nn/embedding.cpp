@@ -1,5 +1,6 @@
 #include "nn/embedding.h"
 
+#include "nn/tensor_exchange.h"
 #include "ops/embedding.h"
 
 namespace viaduct {
@@ -13,17 +14,23 @@ EmbeddingSegment::EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
       dropout_(dropout),
       padding_(padding) {}
 
+int64_t EmbeddingSegment::first_row(const RankContext& context) const {
+  return context.groups.tp->rank() * tokens_->shape[0];
+}
+
 TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,
                                     SavedStore&) {
-  const Tensor out = context.activation({batch.tokens(), tokens_->shape[1]});
+  Tensor out = context.activation({batch.tokens(), tokens_->shape[1]});
   {
     const AcquiredWeight table(context.weights, *tokens_, WeightUse::lookup);
-    embedding_forward(context.ops, {batch.ids, table.tensor(), out, 0, scale_, WriteMode::assign});
+    embedding_forward(context.ops, {batch.ids, table.tensor(), out, first_row(context), scale_,
+                                    WriteMode::assign});
   }
+  out = reduce_to_stream(context, out, MemoryTag::saved);
   if (positions_) {
     const AcquiredWeight table(context.weights, *positions_, WeightUse::lookup);
-    embedding_forward(context.ops,
-                      {batch.positions, table.tensor(), out, 0, 1, WriteMode::accumulate});
+    embedding_forward(context.ops, {batch.stream_rows(batch.positions), table.tensor(), out, 0, 1,
+                                    WriteMode::accumulate});
   }
   return TensorSet(kHidden, dropout_.forward(context, batch, out, Tensor()));
 }
@@ -38,12 +45,13 @@ void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                        SavedStore& saved) {
   const Tensor d_out = saved.take(this, "d_out");
   const auto tokens = context.gradients->gradient(*tokens_);
-  embedding_backward(context.ops,
-                     {batch.ids, d_out, tokens.tensor, 0, scale_, tokens.mode, padding_});
+  embedding_backward(context.ops, {batch.ids, gather_stream(context, d_out), tokens.tensor,
+                                   first_row(context), scale_, tokens.mode, padding_});
   context.gradients->done(*tokens_);
   if (!positions_) return;
   const auto positions = context.gradients->gradient(*positions_);
-  embedding_backward(context.ops, {batch.positions, d_out, positions.tensor, 0, 1, positions.mode});
+  embedding_backward(context.ops, {batch.stream_rows(batch.positions), d_out, positions.tensor, 0,
+                                   1, positions.mode});
   context.gradients->done(*positions_);
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 // The first segment: token embedding (scaled where the model says), learned positions, dropout.
+// Each tensor rank looks up the rows of the vocabulary that it holds; their sum is the stream.
 
 #include "nn/residual.h"
 #include "nn/segment.h"
@@ -25,6 +26,9 @@ class EmbeddingSegment final : public Segment {
   std::string_view name() const override { return "embedding"; }
 
  private:
+  /// The token of the first row of the table here.
+  int64_t first_row(const RankContext& context) const;
+
   std::shared_ptr<const Parameter> tokens_, positions_;
   double scale_;
   ResidualDropout dropout_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "nn/tensor_exchange.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/gemm.h"
@@ -31,10 +32,31 @@ int64_t HeadSegment::chunk_tokens() const {
 
 Tensor HeadSegment::final_norm(RankContext& context, const Tensor& hidden) const {
   SavedStore nothing(false);
-  return norm_.forward(context, hidden, nothing);
+  return gather_stream(context, norm_.forward(context, hidden, nothing));
 }
 
-Tensor HeadSegment::logits(RankContext& context, const Tensor& normed, MemoryTag tag) const {
+HeadSegment::Columns HeadSegment::columns(int64_t tensor_rank) const {
+  const int64_t rows = weight_->shape[0], first = tensor_rank * rows;
+  return {first, std::clamp<int64_t>(spec_.vocabulary - first, 0, rows)};
+}
+
+Tensor HeadSegment::logits(RankContext& context, const Tensor& normed) const {
+  Communicator& tp = *context.groups.tp;
+  const Tensor here = logits_here(context, normed, MemoryTag::activations);
+  if (here.dim(1) == spec_.vocabulary) return here;
+  const Tensor ranks =
+      context.statistic({tp.size(), here.dim(0), here.dim(1)}, MemoryTag::workspace);
+  tp.all_gather(here, ranks).wait();
+  const Tensor all = context.statistic({here.dim(0), spec_.vocabulary}, MemoryTag::activations);
+  for (int rank = 0; rank < tp.size(); ++rank) {
+    const auto [first, count] = columns(rank);
+    if (count == 0) continue;
+    copy(context.ops, {ranks.select(rank).slice(1, 0, count), all.slice(1, first, count)});
+  }
+  return all;
+}
+
+Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
   GemmArgs args;
   args.a = normed;
@@ -44,46 +66,60 @@ Tensor HeadSegment::logits(RankContext& context, const Tensor& normed, MemoryTag
   return args.c;
 }
 
+void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
+  Communicator& tp = *context.groups.tp;
+  const Tensor largest = context.statistic(lse.shape(), MemoryTag::workspace);
+  copy(context.ops, {lse, largest});
+  tp.all_reduce(largest, ReduceOp::max).wait();
+  lse_share(context.ops, {lse, largest, lse});
+  tp.all_reduce(lse, ReduceOp::sum).wait();
+  lse_join(context.ops, {lse, largest, lse});
+  tp.all_reduce(target_logit, ReduceOp::sum).wait();
+}
+
 TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                SavedStore& saved) {
-  const Tensor normed = norm_.forward(context, in.get(kHidden), saved);
+  const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
+  const Tensor normed = gather_stream(context, stream);
+  const auto [first_column, column_count] = columns(context.groups.tp->rank());
   const Tensor lse = context.statistic({batch.tokens()});
   const Tensor loss = context.statistic({batch.tokens()}, MemoryTag::activations);
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
-    const Tensor targets = batch.targets.slice(0, begin, count),
-                 chunk_loss = loss.slice(0, begin, count);
     CrossEntropyForwardArgs args;
-    args.logits = logits(context, normed.slice(0, begin, count), MemoryTag::workspace);
-    args.targets = targets;
+    args.logits = logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
+    args.targets = batch.targets.slice(0, begin, count);
     args.lse = lse.slice(0, begin, count);
-    args.target_logit = chunk_loss;
-    args.columns = spec_.vocabulary;
+    args.target_logit = loss.slice(0, begin, count);
+    args.first_column = first_column, args.columns = column_count;
     args.softcap = spec_.softcap;
     cross_entropy_forward(context.ops, args);
-    scale(context.ops, {chunk_loss, chunk_loss, -1});
-    add(context.ops, {args.lse, chunk_loss, chunk_loss});  // loss = lse − target logit
   });
+  merge(context, lse, loss);
+  scale(context.ops, {loss, loss, -1});
+  add(context.ops, {lse, loss, loss});  // loss = lse − target logit
   reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
-  saved.keep(this, "normed", normed);
+  saved.keep(this, "normed", stream);
   saved.keep(this, "lse", lse);
   return {};
 }
 
 TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, const TensorSet&,
                                       SavedStore& saved) {
-  const Tensor normed = saved.take(this, "normed"), lse = saved.take(this, "lse");
+  const Tensor normed = gather_stream(context, saved.take(this, "normed"));
+  const Tensor lse = saved.take(this, "lse");
+  const auto [first_column, column_count] = columns(context.groups.tp->rank());
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   const auto destination = context.gradients->gradient(*weight_);
   WriteMode mode = destination.mode;
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     CrossEntropyBackwardArgs args;
-    args.logits = logits(context, rows, MemoryTag::workspace);
+    args.logits = logits_here(context, rows, MemoryTag::workspace);
     args.targets = batch.targets.slice(0, begin, count);
     args.lse = lse.slice(0, begin, count);
     args.weight = batch.loss_weight.slice(0, begin, count);
     args.factor = step_scalar(context.scalars, StepScalar::loss_scale);
-    args.columns = spec_.vocabulary;
+    args.first_column = first_column, args.columns = column_count;
     args.softcap = spec_.softcap;
     args.out = context.precision.activation == args.logits.dtype()
                    ? args.logits
@@ -97,8 +133,9 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
     mode = WriteMode::accumulate;
   });
   context.gradients->done(*weight_);
-  const Tensor d_in = context.activation(normed.shape(), MemoryTag::activations);
-  norm_.backward(context, d_normed, Tensor(), d_in, saved);
+  const Tensor d_stream = reduce_to_stream(context, d_normed, MemoryTag::activations);
+  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
+  norm_.backward(context, d_stream, Tensor(), d_in, saved);
   return TensorSet(kHidden, d_in);
 }
 

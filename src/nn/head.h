@@ -1,7 +1,8 @@
 #pragma once
 // The last segment: final norm, language-model head and cross entropy, chunk of tokens by chunk, so
 // that no [tokens, vocabulary] tensor exists. The forward keeps the log-sum-exp of each token; the
-// backward makes the logits of a chunk again.
+// backward makes the logits of a chunk again. Each tensor rank has the logits of its rows of the
+// vocabulary, for all tokens; log-sum-exps and target logits are merged once for all chunks.
 
 #include "nn/linear.h"
 #include "nn/norm.h"
@@ -10,16 +11,17 @@
 namespace viaduct {
 
 struct HeadSpec {
-  int64_t vocabulary = 0;  // true size; rows of the weight beyond it are padding
+  int64_t vocabulary = 0;  // true size, of all tensor ranks; rows beyond it are padding
   double softcap = 0;      // on the logits; 0: none
 };
 
 class HeadSegment final : public Segment {
  public:
-  /// `weight` [V, H] is the token embedding where tied.
+  /// `weight` [rows here, H] is the token embedding where tied.
   HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight);
 
-  /// Adds the weighted token losses to context.loss_state; returns an empty set.
+  /// Adds the weighted token losses to context.loss_state, the same on all tensor ranks; returns an
+  /// empty set.
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override;
   /// `d_out` is empty: the gradient of the loss starts here, times the loss scale. The weight's
@@ -31,11 +33,12 @@ class HeadSegment final : public Segment {
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "head"; }
 
-  /// The final norm alone (no saved store): what `logits` takes.
+  /// The final norm alone (no saved store) of the stream's rows, for all tokens: what `logits`
+  /// takes.
   Tensor final_norm(RankContext& context, const Tensor& hidden) const;
-  /// logits [t, V] in the statistic format of normed rows [t, H], before the softcap.
-  Tensor logits(RankContext& context, const Tensor& normed,
-                MemoryTag tag = MemoryTag::activations) const;
+  /// logits [t, V] of the true vocabulary, on every tensor rank, in the statistic format of normed
+  /// rows [t, H], before the softcap.
+  Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
 
   /// Tokens of a chunk: fixed by the vocabulary alone, so that sums do not depend on batch size or
@@ -43,6 +46,16 @@ class HeadSegment final : public Segment {
   int64_t chunk_tokens() const;
 
  private:
+  /// The part of the vocabulary that this tensor rank holds.
+  struct Columns {
+    int64_t first, count;
+  };
+  Columns columns(int64_t tensor_rank) const;
+  /// logits [t, rows of the weight here].
+  Tensor logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const;
+  /// From log-sum-exps and target logits [T] of the columns here to those of the vocabulary.
+  void merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const;
+
   HeadSpec spec_;
   Norm norm_;
   std::shared_ptr<const Parameter> weight_;

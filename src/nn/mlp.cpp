@@ -9,7 +9,8 @@ TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const Te
   saved.keep(this, "normed", normed);
   UnitScope unit(saved, "mlp");
   const Tensor raised = parts_.up.forward(context, normed);
-  const Tensor activated = context.activation({x.dim(0), raised.dim(1) / (parts_.gated ? 2 : 1)});
+  const Tensor activated =
+      context.activation({raised.dim(0), raised.dim(1) / (parts_.gated ? 2 : 1)});
   activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
   saved.keep(this, "raised", raised);
   saved.keep(this, "activated", activated);
@@ -27,13 +28,13 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
     parts_.output_norm->backward(context, d_branch, Tensor(), d_down, saved);
     d_branch = d_down;
   }
-  saved.keep(this, "d_down", d_branch);
-  const Tensor d_activated = parts_.down.backward_input(context, d_branch);
+  const Linear::Backward down = parts_.down.backward_input(context, d_branch);
+  saved.keep(this, "d_down", down.dy);
   const Tensor raised = saved.take(this, "raised");
   activation_backward(context.ops,
-                      {parts_.activation, parts_.gated, d_activated, raised, raised});  // in place
+                      {parts_.activation, parts_.gated, down.dx, raised, raised});  // in place
   saved.keep(this, "d_raised", raised);
-  const Tensor d_normed = parts_.up.backward_input(context, raised);
+  const Tensor d_normed = parts_.up.backward_input(context, raised).dx;
   const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);

@@ -22,7 +22,7 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
   args.out = context.activation(branch.shape());
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
-  args.token_index = batch.token_index;
+  args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   return args.out;
 }
@@ -35,7 +35,7 @@ Tensor ResidualDropout::backward(RankContext& context, const Batch& batch,
   args.out = context.activation(d_out.shape(), MemoryTag::activations);
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
-  args.token_index = batch.token_index;
+  args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   return args.out;
 }

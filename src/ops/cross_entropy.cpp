@@ -1,5 +1,7 @@
 #include "ops/cross_entropy.h"
 
+#include <utility>
+
 #include "ops/checks.h"
 #include "ops/table.h"
 
@@ -7,8 +9,8 @@ namespace viaduct {
 namespace {
 
 /// What both halves ask of logits, targets and the numbers beside them.
-void check_logits(std::string_view op, const Tensor& logits, const Tensor& targets, int64_t columns,
-                  double softcap) {
+void check_logits(std::string_view op, const Tensor& logits, const Tensor& targets,
+                  int64_t first_column, int64_t columns, double softcap) {
   check_rank(op, "logits", logits, 2);
   check_dtype(op, "logits", logits, {DType::f32, DType::f64});
   check_dense_rows(op, "logits", logits);
@@ -17,6 +19,8 @@ void check_logits(std::string_view op, const Tensor& logits, const Tensor& targe
   check_contiguous(op, "targets", targets);
   VIADUCT_CHECK(ShapeError, columns >= 0 && columns <= logits.dim(1),
                 "{}: expected columns in [0, {}], got {}", op, logits.dim(1), columns);
+  VIADUCT_CHECK(ShapeError, first_column >= 0, "{}: expected first_column ≥ 0, got {}", op,
+                first_column);
   VIADUCT_CHECK(ShapeError, softcap >= 0, "{}: expected softcap ≥ 0, got {}", op, softcap);
 }
 
@@ -27,11 +31,24 @@ void check_vector(std::string_view op, std::string_view argument, const Tensor& 
   check_contiguous(op, argument, tensor);
 }
 
+/// Three vectors of one length and one dtype of {f32, f64}.
+void check_lse(std::string_view op,
+               std::initializer_list<std::pair<std::string_view, Tensor>> all) {
+  const Tensor& first = all.begin()->second;
+  for (const auto& [argument, tensor] : all) {
+    check_rank(op, argument, tensor, 1);
+    check_dtype(op, argument, tensor, {DType::f32, DType::f64});
+    check_dtype(op, argument, tensor, {first.dtype()});
+    check_shape(op, argument, tensor, first.shape());
+    check_contiguous(op, argument, tensor);
+  }
+}
+
 }  // namespace
 
 void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& args) {
   constexpr std::string_view kOp = "cross_entropy_forward";
-  check_logits(kOp, args.logits, args.targets, args.columns, args.softcap);
+  check_logits(kOp, args.logits, args.targets, args.first_column, args.columns, args.softcap);
   check_vector(kOp, "lse", args.lse, args.logits);
   check_vector(kOp, "target_logit", args.target_logit, args.logits);
   dispatch(context, kOp, context.ops.cross_entropy_forward, args);
@@ -39,7 +56,7 @@ void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& ar
 
 void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& args) {
   constexpr std::string_view kOp = "cross_entropy_backward";
-  check_logits(kOp, args.logits, args.targets, args.columns, args.softcap);
+  check_logits(kOp, args.logits, args.targets, args.first_column, args.columns, args.softcap);
   check_vector(kOp, "lse", args.lse, args.logits);
   check_shape(kOp, "weight", args.weight, {args.logits.dim(0)});
   check_dtype(kOp, "weight", args.weight, {DType::f32});
@@ -54,6 +71,18 @@ void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& 
     check_dtype(kOp, "out", args.out, {DType::f32, DType::bf16, DType::f16});
   }
   dispatch(context, kOp, context.ops.cross_entropy_backward, args);
+}
+
+void lse_share(OpContext& context, const LseShareArgs& args) {
+  constexpr std::string_view kOp = "lse_share";
+  check_lse(kOp, {{"lse", args.lse}, {"largest", args.largest}, {"share", args.share}});
+  dispatch(context, kOp, context.ops.lse_share, args);
+}
+
+void lse_join(OpContext& context, const LseJoinArgs& args) {
+  constexpr std::string_view kOp = "lse_join";
+  check_lse(kOp, {{"shares", args.shares}, {"largest", args.largest}, {"lse", args.lse}});
+  dispatch(context, kOp, context.ops.lse_join, args);
 }
 
 }  // namespace viaduct

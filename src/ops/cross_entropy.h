@@ -1,23 +1,24 @@
 #pragma once
 // Softmax cross entropy over a chunk of tokens whose logits are in memory, in two halves so that
 // the vocabulary may be split over ranks: the forward gives log-sum-exp and target logit over the
-// columns here, which merge over ranks; the loss of a token is lse − target_logit; the backward
-// turns logits into their gradient in place. Logits z pass through softcap · tanh(z / softcap)
-// first if softcap > 0 (Gemma 2).
+// columns here, which merge over ranks (`lse_share`, `lse_join`); the loss of a token is
+// lse − target_logit; the backward turns logits into their gradient in place. Logits z pass through
+// softcap · tanh(z / softcap) first if softcap > 0 (Gemma 2).
 
 #include "ops/dispatch.h"
 
 namespace viaduct {
 
-/// Columns beyond `columns` (padding of the vocabulary) take no part; their gradient is 0.
+/// Column c of the logits is token first_column + c. Columns beyond `columns` (padding of the
+/// vocabulary) take no part; their gradient is 0. Without any columns lse is −∞.
 struct CrossEntropyForwardArgs {
-  Tensor logits;   // [t, V], f32 (f64), rows strided
-  Tensor targets;  // i32 [t]: index into the columns here, −1 where nothing is scored or another
-                   // rank has the target
-  Tensor lse;      // out, f32 (f64) [t]
-  Tensor target_logit;  // out, f32 (f64) [t]; 0 where the target is −1
+  Tensor logits;        // [t, V], f32 (f64), rows strided
+  Tensor targets;       // i32 [t]: a token, −1 where nothing is scored
+  Tensor lse;           // out, f32 (f64) [t]
+  Tensor target_logit;  // out, f32 (f64) [t]; 0 where the target is −1 or not among the columns
   int64_t columns = 0;
   double softcap = 0;
+  int64_t first_column = 0;
 };
 
 void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& args);
@@ -34,8 +35,23 @@ struct CrossEntropyBackwardArgs {
   Tensor out;
   int64_t columns = 0;
   double softcap = 0;
+  int64_t first_column = 0;
 };
 
 void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& args);
+
+/// share [t] = exp(lse − largest): what the columns of one rank are to the whole, in units of the
+/// largest rank's. Equal infinities give 1. share may be lse.
+struct LseShareArgs {
+  Tensor lse, largest, share;  // f32 (f64) [t]
+};
+void lse_share(OpContext& context, const LseShareArgs& args);
+
+/// lse [t] = largest + log(shares): of all ranks' columns, from the sum of their shares. lse may be
+/// either.
+struct LseJoinArgs {
+  Tensor shares, largest, lse;  // f32 (f64) [t]
+};
+void lse_join(OpContext& context, const LseJoinArgs& args);
 
 }  // namespace viaduct

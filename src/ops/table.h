@@ -33,6 +33,8 @@ struct OpTable {
   OpEntry<EmbeddingBackwardArgs> embedding_backward;
   OpEntry<CrossEntropyForwardArgs> cross_entropy_forward;
   OpEntry<CrossEntropyBackwardArgs> cross_entropy_backward;
+  OpEntry<LseShareArgs> lse_share;
+  OpEntry<LseJoinArgs> lse_join;
   OpEntry<AddArgs> add;
   OpEntry<CopyArgs> copy;
   OpEntry<ScaleArgs> scale;

@@ -41,8 +41,9 @@ void launch_forward(OpContext& context, const Choice& choice, const CrossEntropy
     float largest = 0, sum = 0;
     kKernels().row_sum(z, args.columns, softcap, &largest, &sum);
     lse[t] = largest + std::log(sum);
-    const bool here = targets[t] >= 0 && targets[t] < args.columns;
-    target_logit[t] = here ? kKernels().capped(z[targets[t]], softcap) : 0;
+    const int64_t target = targets[t] - args.first_column;
+    const bool here = target >= 0 && target < args.columns;
+    target_logit[t] = here ? kKernels().capped(z[target], softcap) : 0;
   });
 }
 
@@ -64,11 +65,27 @@ void launch_backward(OpContext& context, const Choice& choice, const CrossEntrop
       std::memset(out, 0, static_cast<size_t>(row_bytes));
       return;
     }
-    const int64_t target = targets[t] < args.columns ? targets[t] : -1;
+    int64_t target = targets[t] - args.first_column;
+    if (target < 0 || target >= args.columns) target = -1;
     kKernels().row_gradient(logits + t * args.logits.stride(0), args.columns, width, lse[t],
                             static_cast<float>(weight[t] * factor), target,
                             static_cast<float>(args.softcap), out, args.out.dtype());
   });
+}
+
+void launch_share(OpContext&, const Choice& choice, const LseShareArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::lse_share(args);
+  const float *lse = args.lse.data<float>(), *largest = args.largest.data<float>();
+  float* share = args.share.data<float>();
+  for (int64_t t = 0; t < args.lse.elements(); ++t)
+    share[t] = lse[t] == largest[t] ? 1 : std::exp(lse[t] - largest[t]);
+}
+
+void launch_join(OpContext&, const Choice& choice, const LseJoinArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::lse_join(args);
+  const float *shares = args.shares.data<float>(), *largest = args.largest.data<float>();
+  float* lse = args.lse.data<float>();
+  for (int64_t t = 0; t < args.lse.elements(); ++t) lse[t] = largest[t] + std::log(shares[t]);
 }
 
 // Operations per column: subtraction, exponential (a polynomial of degree 7) and sum.
@@ -93,10 +110,27 @@ Choice choose_backward(const CrossEntropyBackwardArgs& args, const Traits& trait
   return choice;
 }
 
+/// A few numbers for each token: one thread.
+Choice choose_lse(std::string_view op, const Tensor& tensor, const Traits& traits) {
+  Choice choice = choose_by_dtype(op, tensor.dtype(), traits, "scalar");
+  add_flops(choice, tensor.dtype(), kFlopsPerColumn * static_cast<double>(tensor.elements()));
+  choice.cost.bytes_read = 2 * tensor.bytes();
+  choice.cost.bytes_written = tensor.bytes();
+  return choice;
+}
+Choice choose_share(const LseShareArgs& args, const Traits& traits) {
+  return choose_lse("lse_share", args.lse, traits);
+}
+Choice choose_join(const LseJoinArgs& args, const Traits& traits) {
+  return choose_lse("lse_join", args.lse, traits);
+}
+
 template <const CrossEntropyKernels& (*kKernels)()>
 void fill_table(OpTable& table) {
   table.cross_entropy_forward = {choose_forward, launch_forward<kKernels>};
   table.cross_entropy_backward = {choose_backward, launch_backward<kKernels>};
+  table.lse_share = {choose_share, launch_share};
+  table.lse_join = {choose_join, launch_join};
 }
 
 }  // namespace

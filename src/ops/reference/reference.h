@@ -23,6 +23,8 @@ void embedding_forward(const EmbeddingForwardArgs& args);
 void embedding_backward(const EmbeddingBackwardArgs& args);
 void cross_entropy_forward(const CrossEntropyForwardArgs& args);
 void cross_entropy_backward(const CrossEntropyBackwardArgs& args);
+void lse_share(const LseShareArgs& args);
+void lse_join(const LseJoinArgs& args);
 void add(const AddArgs& args);
 void scale(const ScaleArgs& args);
 void dropout(const DropoutArgs& args);

@@ -114,23 +114,79 @@ TEST_P(CrossEntropyTest, BackwardMatchesTheReference) {
   }
 }
 
-TEST_P(CrossEntropyTest, HalvesOfTheVocabularyMerge) {
-  const Tensor logits = random_tensor(DType::f32, {1, 100}, 1, 5);
-  const auto lse_of = [&](const Tensor& part) {
-    const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
-    cross_entropy_forward(context_,
-                          {part, test::integers(DType::i32, {-1}), lse, target, part.dim(1), 0});
-    EXPECT_EQ(test::element(target, 0), 0);
-    return test::element(lse, 0);
-  };
-  const double whole = lse_of(logits);
-  const double merged = std::log(std::exp(lse_of(logits.slice(1, 0, 37))) +
-                                 std::exp(lse_of(logits.slice(1, 37, 63))));
-  EXPECT_NEAR(merged, whole, 1e-5);
-  // A rank that holds nothing but padding adds nothing.
-  const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
-  cross_entropy_forward(context_, {logits, test::integers(DType::i32, {-1}), lse, target, 0, 0});
-  EXPECT_EQ(test::element(lse, 0), -std::numeric_limits<double>::infinity());
+/// The columns [begin, begin + count) of a vocabulary on one rank.
+struct Columns {
+  int64_t begin, count;
+};
+
+TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
+  const int64_t rows = 7, vocabulary = 100;
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const Tensor logits = random_tensor(dtype, {rows, vocabulary}, 1, 5);
+    const Tensor targets = some_targets(rows, vocabulary);
+    const auto vector = [&] { return host_tensor(dtype, {rows}); };
+    const Tensor whole = vector(), whole_target = vector();
+    cross_entropy_forward(context_, {logits, targets, whole, whole_target, vocabulary, 2.5});
+    // The last rank has nothing but padding.
+    const Columns ranks[] = {{0, 37}, {37, 63}, {100, 0}};
+    const Tensor largest = vector(), shares = vector(), target_logit = vector(), lse = vector();
+    std::vector<Tensor> of_rank;
+    for (const Columns& c : ranks) {
+      const Tensor target = vector();
+      of_rank.push_back(vector());
+      const Tensor part = c.count > 0 ? logits.slice(1, c.begin, c.count) : logits;
+      cross_entropy_forward(context_,
+                            {part, targets, of_rank.back(), target, c.count, 2.5, c.begin});
+      for (int64_t t = 0; t < rows; ++t) {
+        const double best = of_rank.size() == 1 ? -std::numeric_limits<double>::infinity()
+                                                : test::element(largest, t);
+        test::set_element(largest, t, std::max(best, test::element(of_rank.back(), t)));
+        test::set_element(target_logit, t,
+                          test::element(target_logit, t) + test::element(target, t));
+      }
+    }
+    EXPECT_EQ(test::element(of_rank.back(), 0), -std::numeric_limits<double>::infinity());
+    for (const Tensor& part : of_rank) {
+      lse_share(context_, {part, largest, part});
+      for (int64_t t = 0; t < rows; ++t)
+        test::set_element(shares, t, test::element(shares, t) + test::element(part, t));
+    }
+    lse_join(context_, {shares, largest, lse});
+    expect_close(lse, to_f64(whole), vocabulary);
+    expect_same_bits(target_logit, whole_target);
+
+    // The gradient of a rank's columns is those columns of the whole gradient.
+    const Tensor weight = random_tensor(DType::f32, {rows}, 4),
+                 factor = host_tensor(DType::f64, {1});
+    test::set_element(factor, 0, 3.5);
+    const Tensor gradient = host_tensor(dtype, {rows, vocabulary});
+    cross_entropy_backward(context_,
+                           {logits, targets, whole, weight, factor, gradient, vocabulary, 2.5});
+    for (const Columns& c : {ranks[0], ranks[1]}) {
+      const Tensor part = host_tensor(dtype, {rows, c.count});
+      cross_entropy_backward(context_, {logits.slice(1, c.begin, c.count), targets, whole, weight,
+                                        factor, part, c.count, 2.5, c.begin});
+      expect_close(part, to_f64(gradient.slice(1, c.begin, c.count)), 1);
+    }
+  }
+}
+
+TEST_P(CrossEntropyTest, OneRankMergesToItself) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  const Tensor lse = host_tensor(DType::f32, {4}), largest = host_tensor(DType::f32, {4});
+  for (const Tensor& tensor : {lse, largest})
+    test::set_values(tensor, {1.25, infinity, -infinity, std::nan("")});
+  const Tensor before = test::converted(lse, DType::f32);
+  lse_share(context_, {lse, largest, lse});
+  EXPECT_EQ(test::element(lse, 1), 1);
+  lse_join(context_, {lse, largest, lse});
+  for (int64_t t = 0; t < 3; ++t) EXPECT_EQ(test::element(lse, t), test::element(before, t));
+  EXPECT_TRUE(std::isnan(test::element(lse, 3)));
+  EXPECT_THAT(
+      [&] {
+        lse_join(context_, {lse, host_tensor(DType::f32, {3}), lse});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("lse_join")));
 }
 
 TEST_P(CrossEntropyTest, ExtremeLogits) {

@@ -1,0 +1,244 @@
+#include "support/tensor_ranks.h"
+
+#include <gtest/gtest.h>
+
+#include <mutex>
+#include <random>
+
+#include "base/hash.h"
+#include "checkpoint/parameter_io.h"
+#include "comm/world.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
+#include "ops/optimizer.h"
+#include "support/op_testing.h"
+
+namespace viaduct::test {
+namespace {
+
+constexpr int64_t kPositions = 16;
+
+ModelPlace place_of(const TensorRun& run, int rank) {
+  ModelPlace place;
+  place.tp = run.tp, place.tp_rank = rank;
+  place.sequence_parallel = run.sequence_parallel;
+  place.vocabulary_multiple = run.vocabulary_multiple;
+  return place;
+}
+
+/// Values around 0, around 1 for norms: no term hides.
+Tensor logical_weight(const std::string& name, const Shape& shape) {
+  const Tensor tensor = host_tensor(DType::f64, shape);
+  std::mt19937 random(static_cast<unsigned>(hash64(name)));
+  std::normal_distribution<double> normal;
+  const bool norm = name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
+  const double middle = norm && name.ends_with(".weight") ? 1 : 0;
+  for (int64_t i = 0; i < shape.elements(); ++i)
+    set_element(tensor, i, middle + 0.3 * normal(random));
+  return tensor;
+}
+
+/// The elements of a part in a tensor of the parameter's storage, in the order of its box.
+Tensor box_of(const Tensor& stored, const Part& part) {
+  const Tensor rows = stored.slice(0, part.storage_row, part.rows());
+  return part.transposed ? rows.transposed(0, 1) : rows;
+}
+
+/// Calls f(index in the logical tensor, index in the box) for every element of a part.
+template <class F>
+void for_each_element(const Part& part, F&& f) {
+  const bool matrix = part.logical_shape.rank() == 2;
+  const int64_t columns = matrix ? part.box.size[1] : 1;
+  for (int64_t i = 0; i < part.box.size.elements(); ++i) {
+    const int64_t row = part.box.begin[0] + i / columns;
+    f(matrix ? row * part.logical_shape[1] + part.box.begin[1] + i % columns : row, i);
+  }
+}
+
+/// Puts the gradients of one rank into the logical tensors.
+class Joiner {
+ public:
+  void add(const Parameter& p, const Tensor& gradient) {
+    int64_t covered = 0;
+    for (const Part& part : p.parts) {
+      covered += part.box.size.elements();
+      auto& sum = sums[part.name];
+      sum.resize(static_cast<size_t>(part.logical_shape.elements()));
+      const Tensor values = box_of(gradient, part);
+      const bool equal = part.replica_gradient == ReplicaGradient::equal;
+      for_each_element(part, [&](int64_t logical, int64_t i) {
+        const double value = element(values, i);
+        if (equal && part.replicas != Replicas::none) {
+          const auto [at, first] = equals_.try_emplace({part.name, logical}, value);
+          EXPECT_EQ(at->second, value) << part.name << ": replicas differ";
+          if (!first) return;
+        }
+        sum[static_cast<size_t>(logical)] += value;
+      });
+    }
+    double all = 0, held = 0;
+    for (const double v : values(gradient)) all += std::abs(v);
+    for (const Part& part : p.parts)
+      for (const double v : values(box_of(gradient, part))) held += std::abs(v);
+    EXPECT_NEAR(all, held, 1e-12 * all) << p.path << ": padding has a gradient";
+    EXPECT_LE(covered, p.shape.elements());
+  }
+  std::map<std::string, std::vector<double>> sums;
+
+ private:
+  std::map<std::pair<std::string, int64_t>, double> equals_;
+};
+
+class Rank {
+ public:
+  Rank(const TensorRun& run, std::shared_ptr<Communicator> world)
+      : run_(run),
+        device_(make_cpu_device(1)),
+        ops_(cpu_ops(best_cpu_isa())),
+        recipe_(precision_recipe(run.recipe)),
+        rank_(world->rank()),
+        model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),
+        store_(*device_, recipe_, model_->parameters(), true) {
+    world->record_on(device_.get());
+    GroupSizes sizes;
+    sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));
+    groups_ = make_parallel_groups(Mesh({run.tp, 1, 1, 1, 1}), world, sizes);
+    OpContext context{*device_, ops_};
+    for (const Parameter* p : store_.parameters()) fill(context, {store_.master(*p), 0});
+    std::map<std::string, Shape> shapes;
+    for (const Parameter* p : store_.parameters())
+      for (const Part& part : p->parts) shapes[part.name] = part.logical_shape;
+    fill_from_logical(
+        *device_, store_.parameters(), [&](const Parameter& p) { return store_.master(p); },
+        [&](const std::string& name) { return logical_weight(name, shapes.at(name)); });
+    store_.publish_masters(context);
+  }
+
+  /// Forward and backward; the record of both.
+  StepRecord step() {
+    OpContext ops{*device_, ops_};
+    scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
+    loss_state_ = device_->allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
+    fill(ops, {scalars_, 1});
+    fill(ops, {loss_state_, 0});
+    store_.begin_step(ops);
+    RankContext context = make_context(true);
+    const Batch batch = cut_batch();
+    StepRecord record;
+    device_->set_record(&record);
+    SavedStore saved;
+    model_->forward(context, 0, batch, {}, saved);
+    model_->backward(context, 0, batch, {}, saved);
+    device_->set_record(nullptr);
+    store_.finish_gradients(ops);
+    return record;
+  }
+  double loss() {
+    const Tensor value = device_->allocate(DType::f64, {1}, MemoryTag::other);
+    OpContext ops{*device_, ops_};
+    sum_value(ops, {loss_state_, value});
+    return *value.data<double>();
+  }
+  std::vector<double> logits() {
+    RankContext context = make_context(false);
+    SavedStore nothing(false);
+    const Tensor hidden = model_->hidden(context, 0, cut_batch(), {}, nothing).get(kHidden);
+    const HeadSegment& head = *model_->head();
+    return values(head.logits(context, head.final_norm(context, hidden)));
+  }
+  ParameterStore& store() { return store_; }
+
+ private:
+  RankContext make_context(bool training) {
+    return {.ops = {*device_, ops_},
+            .weights = store_,
+            .gradients = training ? &store_ : nullptr,
+            .groups = groups_,
+            .precision = recipe_,
+            .sequence_parallel = run_.sequence_parallel,
+            .seed = 99,
+            .training = training,
+            .scalars = scalars_,
+            .loss_state = loss_state_};
+  }
+  Batch cut_batch() {
+    Batch batch =
+        upload(*device_, tensor_batch(run_.model.vocabulary), run_.model.vocabulary, kPositions);
+    if (run_.sequence_parallel) {
+      batch.stream_tokens = batch.tokens() / run_.tp;
+      batch.stream_begin = batch.stream_tokens * rank_;
+    }
+    return batch;
+  }
+
+  const TensorRun& run_;
+  std::unique_ptr<Device> device_;
+  OpTable ops_;
+  PrecisionRecipe recipe_;
+  int rank_;
+  ParallelGroups groups_;
+  std::unique_ptr<Model> model_;
+  ParameterStore store_;
+  Tensor scalars_, loss_state_;
+};
+
+}  // namespace
+
+HostBatch tensor_batch(int64_t vocabulary) {
+  HostBatch batch;
+  std::mt19937 random(7);
+  const auto token = [&] {
+    return static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary));
+  };
+  int64_t index = 100;
+  for (const int length : {5, 3, 8}) {
+    for (int i = 0; i < length; ++i) {
+      batch.ids.push_back(token());
+      batch.positions.push_back(i);
+      const bool scored = i + 1 < length && random() % 5 != 0;
+      batch.targets.push_back(scored ? token() : -1);
+      batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
+      batch.token_index.push_back(index++);
+    }
+    batch.end_document();
+  }
+  return batch;
+}
+
+TensorOutcome run_tensor_ranks(const TensorRun& run) {
+  TensorOutcome outcome;
+  outcome.records.resize(static_cast<size_t>(run.tp));
+  Joiner joiner;
+  std::mutex mutex;
+  std::vector<double> losses;
+  run_thread_ranks(run.tp, {}, [&](std::shared_ptr<Communicator> world) {
+    Rank rank(run, world);
+    StepRecord record = rank.step();
+    const double loss = rank.loss();
+    const std::vector<double> logits = rank.logits();
+    const std::lock_guard lock(mutex);
+    outcome.records[static_cast<size_t>(world->rank())] = std::move(record);
+    losses.push_back(loss);
+    if (outcome.logits.empty()) outcome.logits = logits;
+    EXPECT_EQ(outcome.logits, logits) << "rank " << world->rank();
+    for (const Parameter* p : rank.store().parameters())
+      joiner.add(*p, rank.store().main_gradient(*p));
+  });
+  outcome.loss = losses.at(0);
+  for (const double loss : losses) EXPECT_EQ(loss, outcome.loss);
+  outcome.gradients = std::move(joiner.sums);
+  return outcome;
+}
+
+std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run) {
+  const auto device = make_cpu_device(1);
+  std::vector<std::vector<Parameter>> ranks(static_cast<size_t>(run.tp));
+  for (int rank = 0; rank < run.tp; ++rank) {
+    const auto model = build_model(*device, run.model, precision_recipe(run.recipe), kPositions,
+                                   place_of(run, rank));
+    for (const Parameter* p : model->parameters()) ranks[static_cast<size_t>(rank)].push_back(*p);
+  }
+  return ranks;
+}
+
+}  // namespace viaduct::test

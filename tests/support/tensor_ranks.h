@@ -1,0 +1,42 @@
+#pragma once
+// A small model cut over tensor ranks (threads of this process) and run forward and backward once:
+// loss, logits and every gradient joined to logical tensors, to compare with one rank.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+#include "sharding/parameter_store.h"
+#include "timeline/record.h"
+#include "train/host_batch.h"
+
+namespace viaduct::test {
+
+struct TensorRun {
+  ModelConfig model;
+  std::string recipe = "fp64";
+  int tp = 1;
+  bool sequence_parallel = false;
+  int64_t vocabulary_multiple = 1;
+};
+
+struct TensorOutcome {
+  double loss = 0;  // sum of the token losses, equal on all ranks
+  std::vector<double> logits;
+  /// By logical tensor: pieces of the ranks put together, partial gradients of replicas summed.
+  std::map<std::string, std::vector<double>> gradients;
+  std::vector<StepRecord> records;  // of forward and backward, by rank
+};
+
+/// Two rows of 16 tokens, the first packed from two documents; some tokens are not scored.
+HostBatch tensor_batch(int64_t vocabulary);
+
+/// One step with dropout on. Weights are a function of the logical tensors' names. Fails the test
+/// if gradients of replicas that should be equal are not, or if padding gets a gradient.
+TensorOutcome run_tensor_ranks(const TensorRun& run);
+
+/// The model's parts on every rank: [rank][parameter].
+std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run);
+
+}  // namespace viaduct::test

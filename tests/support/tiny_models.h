@@ -1,0 +1,21 @@
+#pragma once
+// Small models that between them contain every term that the families have, with sizes that four
+// tensor ranks divide.
+
+#include <string>
+#include <vector>
+
+#include "model/model_config.h"
+
+namespace viaduct::test {
+
+struct TinyModel {
+  std::string name;
+  ModelConfig config;
+};
+
+std::vector<TinyModel> tiny_models();
+/// ConfigError if there is none of that name.
+ModelConfig tiny_model(const std::string& name);
+
+}  // namespace viaduct::test
