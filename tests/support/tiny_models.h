@@ -2,6 +2,7 @@
 // Small models that between them contain every term that the families have, with sizes that four
 // tensor ranks divide.
 
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -13,6 +14,10 @@ struct TinyModel {
   std::string name;
   ModelConfig config;
 };
+
+inline void PrintTo(const TinyModel& model, std::ostream* os) {
+  *os << model.name;
+}
 
 std::vector<TinyModel> tiny_models();
 /// ConfigError if there is none of that name.

@@ -4,6 +4,7 @@
 #include <gmock/gmock.h>
 
 #include <map>
+#include <set>
 
 #include "base/error.h"
 #include "support/tensor_ranks.h"
@@ -87,7 +88,8 @@ TEST(TensorParts, OwnedBoxesCoverEveryLogicalTensorOnce) {
 
 TEST(TensorParts, OneRankHoldsEveryTensorInOnePart) {
   for (const auto& [name, config] : test::tiny_models()) {
-    for (const Parameter& p : test::parameters_by_rank({config, "fp32", 1})[0]) {
+    const auto ranks = test::parameters_by_rank({config, "fp32", 1});
+    for (const Parameter& p : ranks[0]) {
       for (const Part& part : p.parts) {
         EXPECT_EQ(part.box.size, part.logical_shape) << part.name;
         EXPECT_EQ(part.replicas, Replicas::none) << part.name;
