@@ -6,7 +6,6 @@
 #include <random>
 
 #include "base/hash.h"
-#include "checkpoint/parameter_io.h"
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
@@ -104,13 +103,16 @@ class Rank {
     sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));
     groups_ = make_parallel_groups(Mesh({run.tp, 1, 1, 1, 1}), world, sizes);
     OpContext context{*device_, ops_};
-    for (const Parameter* p : store_.parameters()) fill(context, {store_.master(*p), 0});
-    std::map<std::string, Shape> shapes;
-    for (const Parameter* p : store_.parameters())
-      for (const Part& part : p->parts) shapes[part.name] = part.logical_shape;
-    fill_from_logical(
-        *device_, store_.parameters(), [&](const Parameter& p) { return store_.master(p); },
-        [&](const std::string& name) { return logical_weight(name, shapes.at(name)); });
+    for (const Parameter* p : store_.parameters()) {
+      fill(context, {store_.master(*p), 0});
+      for (const Part& part : p->parts) {
+        const Tensor whole = logical_weight(part.name, part.logical_shape);
+        const Tensor here = box_of(store_.master(*p), part);
+        for_each_element(part, [&](int64_t logical, int64_t i) {
+          set_element(here, i, element(whole, logical));
+        });
+      }
+    }
     store_.publish_masters(context);
   }
 
