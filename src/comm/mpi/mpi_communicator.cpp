@@ -59,6 +59,9 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   void fail_all(std::string_view cause) override { engine_->fail_all(cause); }
+  void with_group(FunctionRef<void(const MpiGroup&)> f) {
+    engine_->with_network([&](MpiNetwork&) { f(*group_); });
+  }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {
@@ -98,6 +101,13 @@ class MpiCommunicator final : public Communicator {
 std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> engine,
                                                     std::shared_ptr<const MpiGroup> group) {
   return std::make_shared<MpiCommunicator>(std::move(engine), std::move(group));
+}
+
+void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f) {
+  auto* of_mpi = dynamic_cast<MpiCommunicator*>(&communicator);
+  VIADUCT_CHECK(CommError, of_mpi != nullptr, "{} is no group of ranks under MPI",
+                communicator.name());
+  of_mpi->with_group(f);
 }
 
 }  // namespace viaduct

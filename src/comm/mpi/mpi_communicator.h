@@ -12,4 +12,8 @@ namespace viaduct {
 std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> engine,
                                                     std::shared_ptr<const MpiGroup> group);
 
+/// Calls `f` with the group of `communicator`, which is one of the above, while nothing else calls
+/// MPI; CommError otherwise.
+void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f);
+
 }  // namespace viaduct

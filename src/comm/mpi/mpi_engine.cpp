@@ -191,7 +191,7 @@ void MpiEngine::forget(MpiOperation& operation) noexcept {
   if (!operation.done()) fail_here(operation.name() + ": was given up before it was complete");
 }
 
-void MpiEngine::with_network(const std::function<void(MpiNetwork&)>& f) {
+void MpiEngine::with_network(FunctionRef<void(MpiNetwork&)> f) {
   const Lock lock(mutex_);
   throw_if_failed();
   f(network_);

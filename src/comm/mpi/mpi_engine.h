@@ -4,7 +4,6 @@
 
 #include <condition_variable>
 #include <deque>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -45,7 +44,7 @@ class MpiEngine {
   void forget(MpiOperation& operation) noexcept;
 
   /// Calls `f` with the network while nothing else calls MPI.
-  void with_network(const std::function<void(MpiNetwork&)>& f);
+  void with_network(FunctionRef<void(MpiNetwork&)> f);
 
   /// This rank failed: all its operations fail from now on with `cause`, and the others are told.
   void fail_all(std::string_view cause);

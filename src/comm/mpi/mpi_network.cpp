@@ -1,15 +1,12 @@
 #include "comm/mpi/mpi_network.h"
 
-#define OMPI_SKIP_MPICXX 1
-#define MPICH_SKIP_MPICXX 1
-#include <mpi.h>
-
 #include <algorithm>
 #include <array>
-#include <cstdlib>
+#include <exception>
 #include <numeric>
 
 #include "base/error.h"
+#include "comm/mpi/mpi_handle.h"
 #include "comm/world.h"
 
 namespace viaduct {
@@ -17,19 +14,15 @@ namespace {
 
 constexpr int64_t kMostBytes = int64_t{1} << 30;
 
-void check(int code, const char* call) {
+}  // namespace
+
+void check_mpi(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   std::array<char, MPI_MAX_ERROR_STRING> text{};
   int length = 0;
   MPI_Error_string(code, text.data(), &length);
   fail<CommError>("{}: {}", call, std::string_view(text.data(), static_cast<size_t>(length)));
 }
-
-}  // namespace
-
-struct MpiGroup::Handle {
-  MPI_Comm comm;
-};
 
 MpiGroup::MpiGroup(std::unique_ptr<Handle> handle, std::string name, int rank,
                    std::vector<int> world_ranks)
@@ -79,9 +72,9 @@ void Transfers::send(const void* data, int64_t bytes, int to, int tag, int64_t l
   do {
     const int64_t piece = std::min(bytes, kMostBytes);
     add({to, piece, true, label}, false);
-    check(MPI_Isend(at, static_cast<int>(piece), MPI_BYTE, to, tag, group_.handle().comm,
-                    &requests_->all.back()),
-          "MPI_Isend");
+    check_mpi(MPI_Isend(at, static_cast<int>(piece), MPI_BYTE, to, tag, group_.handle().comm,
+                        &requests_->all.back()),
+              "MPI_Isend");
     at += piece;
     bytes -= piece;
   } while (bytes > 0);
@@ -92,9 +85,9 @@ void Transfers::receive(void* data, int64_t bytes, int from, int tag, int64_t la
   do {
     const int64_t piece = std::min(bytes, kMostBytes);
     add({from, piece, false, label}, false);
-    check(MPI_Irecv(at, static_cast<int>(piece), MPI_BYTE, from, tag, group_.handle().comm,
-                    &requests_->all.back()),
-          "MPI_Irecv");
+    check_mpi(MPI_Irecv(at, static_cast<int>(piece), MPI_BYTE, from, tag, group_.handle().comm,
+                        &requests_->all.back()),
+              "MPI_Irecv");
     at += piece;
     bytes -= piece;
   } while (bytes > 0);
@@ -102,9 +95,9 @@ void Transfers::receive(void* data, int64_t bytes, int from, int tag, int64_t la
 
 void Transfers::receive_from_any(void* data, int64_t bytes, int tag, int64_t label) {
   add({-1, bytes, false, label}, true);
-  check(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, MPI_ANY_SOURCE, tag,
-                  group_.handle().comm, &requests_->all.back()),
-        "MPI_Irecv");
+  check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, MPI_ANY_SOURCE, tag,
+                      group_.handle().comm, &requests_->all.back()),
+            "MPI_Irecv");
 }
 
 bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
@@ -115,7 +108,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(transfers_.size()), r.all.data(), &count,
                                 r.indices.data(), r.statuses.data());
-  if (code != MPI_ERR_IN_STATUS) check(code, "MPI_Testsome");
+  if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) return false;
   r.done.clear();
   for (int i = 0; i < count; ++i) {
@@ -126,7 +119,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
       VIADUCT_CHECK(CommError, status.MPI_ERROR != MPI_ERR_TRUNCATE,
                     "rank {} of the group sent more than the {} bytes expected", transfer.peer,
                     transfer.bytes);
-      check(status.MPI_ERROR, transfer.sending ? "MPI_Isend" : "MPI_Irecv");
+      check_mpi(status.MPI_ERROR, transfer.sending ? "MPI_Isend" : "MPI_Irecv");
     }
     if (!transfer.sending) {
       int bytes = 0;
@@ -160,7 +153,7 @@ MpiNetwork::MpiNetwork() {
   MPI_Initialized(&before);
   VIADUCT_CHECK(CommError, before == 0, "MPI was started before in this process");
   int level = 0;
-  check(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
+  check_mpi(MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level), "MPI_Init_thread");
   VIADUCT_CHECK(CommError, level >= MPI_THREAD_SERIALIZED,
                 "this MPI library cannot be called by more than one thread");
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
@@ -170,9 +163,9 @@ MpiNetwork::MpiNetwork() {
   std::vector<int> ranks(static_cast<size_t>(size));
   std::iota(ranks.begin(), ranks.end(), 0);
   MPI_Comm control = MPI_COMM_NULL, local = MPI_COMM_NULL;
-  check(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
-  check(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
-        "MPI_Comm_split_type");
+  check_mpi(MPI_Comm_dup(MPI_COMM_WORLD, &control), "MPI_Comm_dup");
+  check_mpi(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &local),
+            "MPI_Comm_split_type");
   MPI_Comm_size(local, &local_ranks_);
   MPI_Comm_free(&local);
   const auto group = [&](MPI_Comm comm) {
@@ -189,10 +182,12 @@ std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
                                                  std::span<const int> members, std::string name) {
   MPI_Group of_parent = MPI_GROUP_NULL, of_members = MPI_GROUP_NULL;
   MPI_Comm comm = MPI_COMM_NULL;
-  check(MPI_Comm_group(parent.handle().comm, &of_parent), "MPI_Comm_group");
-  check(MPI_Group_incl(of_parent, static_cast<int>(members.size()), members.data(), &of_members),
-        "MPI_Group_incl");
-  check(MPI_Comm_create_group(parent.handle().comm, of_members, 0, &comm), "MPI_Comm_create_group");
+  check_mpi(MPI_Comm_group(parent.handle().comm, &of_parent), "MPI_Comm_group");
+  check_mpi(
+      MPI_Group_incl(of_parent, static_cast<int>(members.size()), members.data(), &of_members),
+      "MPI_Group_incl");
+  check_mpi(MPI_Comm_create_group(parent.handle().comm, of_members, 0, &comm),
+            "MPI_Comm_create_group");
   MPI_Group_free(&of_members);
   MPI_Group_free(&of_parent);
   MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
@@ -205,7 +200,7 @@ std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
 }
 
 void MpiNetwork::finish() {
-  check(MPI_Finalize(), "MPI_Finalize");
+  check_mpi(MPI_Finalize(), "MPI_Finalize");
 }
 
 void MpiNetwork::end_all() {
