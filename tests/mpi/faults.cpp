@@ -50,6 +50,12 @@ void fail_as(const std::string& kind, Communicator& world) {
   } else if (kind == "other") {  // ranks call different collectives
     if (rank == 0) world.barrier();
     world.all_reduce(f32(8), ReduceOp::sum).wait();
+  } else if (kind == "late") {  // when the others have ended
+    pair == nullptr ? void() : pair->barrier();
+    if (rank == 1) fail<IoError>("the disk of rank 1 is full");
+  } else if (kind == "stop") {  // the rank that the others report to
+    if (rank == 0) std::raise(SIGSTOP);
+    sum_for_ever(world);
   } else if (kind == "size") {
     if (rank == 0) never_come();
     pair->all_gather(f32(8 * rank), f32(16 * rank)).wait();

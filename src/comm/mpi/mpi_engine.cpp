@@ -18,10 +18,11 @@ using std::chrono::microseconds;
 constexpr microseconds kIdle{1000}, kShortest{10}, kLongest{200};
 // How often news of failures are looked for, in polls.
 constexpr unsigned kPollsPerWatch = 64;
-// A failing rank waits so long for rank 0's decision and for its news to leave.
-constexpr double kSettleSeconds = 2;
+// A failing rank waits so long for rank 0's decision and for its news to leave. Higher ranks wait
+// longer, so that without rank 0 they do not all decide at once.
+constexpr double kSettleSeconds = 2, kSettleSecondsOfRank = 0.25;
 // A handle that is dropped while its operation is under way waits so long for it.
-constexpr double kForgetSeconds = 1;
+constexpr double kForgetSeconds = 0.2;
 // In the group of failures, beside their tags.
 constexpr int kMeetingTag = 0;
 
@@ -207,7 +208,8 @@ void MpiEngine::fail_all(std::string_view cause) {
 
 MpiFailure MpiEngine::settle(std::string_view cause) {
   fail_all(cause);
-  const double until = steady_seconds() + kSettleSeconds;
+  const double until = steady_seconds() + kSettleSeconds +
+                       kSettleSecondsOfRank * std::min(network_.world().rank(), 32);
   Patience patience(true);
   Lock lock(mutex_);
   while ((!watch_.first() || !watch_.told()) && steady_seconds() < until) {
