@@ -187,12 +187,16 @@ Subcommand add_bench_step(CLI::App& bench) {
         overrides.push_back("validation.eval_iters=0");
         overrides.push_back(fmt::format("train.train_iters={}", options->steps + options->warmup));
         overrides.push_back("scheduler.lr_warmup_iters=0");
-        const RunSetup setup = prepare_run(load_run_config(options->config, overrides));
+        const Launch launch = launch_on_cpu();
+        RunConfig defaults;
+        defaults.dist = launch_defaults(launch);
+        const RunSetup setup = prepare_run(load_run_config(options->config, overrides, defaults));
         Measured measured;  // rank 0's
-        run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+        run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
           Measured mine = measure(setup, *options, world);
           if (world->rank() == 0) measured = std::move(mine);
         });
+        if (measured.seconds.empty()) return 0;  // a process of another rank
         if (options->json) {
           fmt::print("{}\n", report(setup, measured).dump(2));
         } else {

@@ -27,17 +27,20 @@ void check_output(const std::filesystem::path& file) {
                 "--out {}: is a folder, expected the name of a file", file.string());
 }
 
-int run(const ProbeRequest& request, const std::filesystem::path& out) {
+int run(ProbeRequest request, const std::filesystem::path& out) {
   check_output(out);
+  const Launch launch = launch_on_cpu();
+  request.dist = launch_defaults(launch);
   const ProbeSetup setup = prepare_probe(request);
   std::map<std::string, Tensor> dump;
-  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+  run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     const RankDevice rank = make_rank_device(setup.config.dist);
     auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
                             setup.settings, std::move(world));
     if (leads) dump = std::move(values);
   });
+  if (dump.empty()) return 0;  // a process of another rank than 0
   write_safetensors(out, dump);
   const Tensor& loss = dump.at("loss");
   if (request.train) {

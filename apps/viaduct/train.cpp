@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -85,11 +84,13 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     fmt::print("checkpoints, metrics and config.yaml are in {}\n", *setup.config.checkpoint.save);
 }
 
-int run_training(const RunSetup& setup) {
-  for (const std::string& note : setup.notes) log_info("{}", note);
+int run_training(const RunSetup& setup, const Launch& launch) {
   const StopSignals signals;
-  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+  run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
+    if (leads) {
+      for (const std::string& note : setup.notes) log_info("{}", note);
+    }
     const RankDevice rank = make_rank_device(setup.config.dist);
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
@@ -125,10 +126,12 @@ Subcommand add_train(CLI::App& root) {
               overrides.insert(overrides.begin(), file);
               file.clear();
             }
-            if (!options->dry_run)
-              check_launch({[](const char* name) { return std::getenv(name); }});
-            const RunSetup setup = prepare_run(load_run_config(file, overrides));
-            return options->dry_run ? print_dry_run(setup, options->json) : run_training(setup);
+            const Launch launch = options->dry_run ? Launch() : launch_on_cpu();
+            RunConfig defaults;
+            defaults.dist = launch_defaults(launch);
+            const RunSetup setup = prepare_run(load_run_config(file, overrides, defaults));
+            return options->dry_run ? print_dry_run(setup, options->json)
+                                    : run_training(setup, launch);
           }};
 }
 

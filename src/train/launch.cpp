@@ -1,37 +1,43 @@
 #include "train/launch.h"
 
-#include <string>
+#include <cstdlib>
 
 #include "base/error.h"
 
 namespace viaduct {
-namespace {
 
-// World sizes as Open MPI, other MPIs, and steps of Slurm give them to their processes.
-constexpr const char* kWorldSizes[] = {"OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_STEP_NUM_TASKS"};
-
-}  // namespace
-
-void check_launch(const EnvironmentLookup& environment) {
-  bool by_mpi = false;
-  for (const char* name : kWorldSizes) {
-    const char* size = environment(name);
-    if (size == nullptr) continue;
-    by_mpi = true;
-    VIADUCT_CHECK(ConfigError, std::string(size) == "1",
-                  "{}={}: more than one rank: known, not built yet", name, size);
-  }
-  const char* world = environment("WORLD_SIZE");
-  if (by_mpi || world == nullptr || environment("RANK") == nullptr) return;
-  fail<ConfigError>(
-      "RANK and WORLD_SIZE are set, as torchrun does: on cpu MPI starts the ranks: `mpirun -n {} "
-      "viaduct train CONFIG.yaml` (more than one rank: known, not built yet)",
-      world);
+Launch launch_on_cpu(const EnvironmentLookup& environment) {
+  Launch launch = detect_launch(environment);
+  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::torchrun,
+                "{}={} is set, as torchrun does: its variables are for the cuda device; on cpu MPI "
+                "starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
+                launch.variable, launch.ranks, launch.ranks);
+  return launch;
 }
 
-void run_ranks(const DistConfig& config, RankMain rank_main) {
+Launch launch_on_cpu() {
+  return launch_on_cpu([](const char* name) { return std::getenv(name); });
+}
+
+DistConfig launch_defaults(const Launch& launch) {
+  DistConfig defaults;
+  if (launch.launcher != Launcher::mpi) return defaults;
+  defaults.ranks = launch.ranks;
+  defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
+  return defaults;
+}
+
+void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
+  const bool by_mpi = launch.launcher == Launcher::mpi;
+  VIADUCT_CHECK(ConfigError, !by_mpi || config.ranks == launch.ranks,
+                "dist.ranks: {}, but the launcher started {} ({}); leave it out or make it equal",
+                config.ranks, launch.ranks, launch.variable);
   if (config.ranks == 1) return rank_main(make_self_communicator("world"));
-  run_thread_ranks(config.ranks, {60 * config.distributed_timeout_minutes}, rank_main);
+  WorldOptions options;
+  options.timeout_seconds = 60 * config.distributed_timeout_minutes;
+  options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
+  if (by_mpi) return run_mpi_rank(options, rank_main);
+  run_thread_ranks(config.ranks, options, rank_main);
 }
 
 }  // namespace viaduct

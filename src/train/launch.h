@@ -1,20 +1,25 @@
 #pragma once
-// Who started this process: nobody, MPI or torchrun. One rank is all there is so far, so that a
-// launcher that starts several is refused rather than letting each train alone into one folder.
-
-#include "comm/launcher.h"
+// From the process that a launcher (or nobody) started to the ranks of a run.
 
 #include "comm/dist_config.h"
+#include "comm/launcher.h"
 #include "comm/world.h"
 
 namespace viaduct {
 
-/// ConfigError if the environment is that of torchrun (on cpu MPI starts the ranks; the message has
-/// the `mpirun` line to use) or of a launcher with more than one rank.
-void check_launch(const EnvironmentLookup& environment);
+/// Who started this process, for ranks on the cpu device. ConfigError if it was torchrun, whose
+/// variables are for GPUs; the message has the `mpirun` line to use.
+Launch launch_on_cpu(const EnvironmentLookup& environment);
+/// The same for this process's environment.
+Launch launch_on_cpu();
 
-/// Runs `rank_main` on every rank of the run that lives in this process: `dist.ranks` threads.
-/// Throws the first cause if a rank fails.
-void run_ranks(const DistConfig& config, RankMain rank_main);
+/// What a launcher decides, as defaults of section `dist`: ranks, and threads of a rank from the
+/// ranks of this machine.
+DistConfig launch_defaults(const Launch& launch);
+
+/// Runs `rank_main` on the ranks of the run that live in this process: `dist.ranks` threads, or the
+/// one rank that MPI made of it. Throws the first cause if a rank fails; ConfigError if dist.ranks
+/// is not what the launcher started.
+void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main);
 
 }  // namespace viaduct

@@ -11,8 +11,9 @@
 namespace viaduct {
 namespace {
 
-RunConfig probe_defaults(int64_t steps, int64_t rows) {
+RunConfig probe_defaults(const DistConfig& dist, int64_t steps, int64_t rows) {
   RunConfig defaults;
+  defaults.dist = dist;
   defaults.mixed_precision.recipe = "fp32";
   defaults.scheduler.lr_decay_style = "constant";
   defaults.scheduler.lr_warmup_iters = 0;
@@ -61,7 +62,8 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
                 to_string(ids->shape), request.train ? "[N, B, S]" : "[B, S]");
   const int64_t steps = request.train ? ids->shape[0] : 1, rows = ids->shape[rank - 2];
 
-  LoadedRunConfig loaded = load_run_config({}, request.overrides, probe_defaults(steps, rows));
+  LoadedRunConfig loaded =
+      load_run_config({}, request.overrides, probe_defaults(request.dist, steps, rows));
   setup.config = std::move(loaded.config);
   RunConfig& config = setup.config;
   VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,

@@ -25,6 +25,7 @@ struct ProbeRequest {
   std::filesystem::path model, batch;
   std::vector<std::string> overrides;
   bool train = false, hidden = false, weights = false;
+  DistConfig dist;  // defaults, as a launcher gives them
 };
 
 /// Opens model and batch, and reads the overrides over the defaults of a probe: FP32, constant

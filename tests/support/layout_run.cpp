@@ -39,7 +39,7 @@ std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
   const ProbeSetup setup =
       prepare_probe({.model = model, .batch = batch, .overrides = overrides, .train = train});
   std::map<std::string, Tensor> dump;
-  run_ranks(setup.config.dist, [&](std::shared_ptr<Communicator> world) {
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     const RankDevice rank = make_rank_device(setup.config.dist);
     auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
