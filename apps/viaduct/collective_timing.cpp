@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "mpi_own_call.h"
 
 namespace viaduct::cli {
 namespace {
@@ -108,23 +109,31 @@ CollectiveTiming time_collective(Communicator& group, const CollectiveProblem& p
   };
   refill();
   const auto call = operation(group, problem.op, buffers);
+  const auto rival = problem.against_mpi
+                         ? mpi_own_call(group, problem.op, buffers.whole, copy, buffers.part)
+                         : nullptr;
   const auto copy_call = [&] {
     if (copy.bytes() > 0)
       std::memcpy(copy.raw(), buffers.whole.raw(), static_cast<size_t>(copy.bytes()));
   };
   const int64_t calls = calls_of_a_round(group, call);
   const int64_t copies = calls_of_a_round(group, copy_call);
-  std::vector<double> seconds, copy_seconds;
+  std::vector<double> seconds, copy_seconds, rival_seconds{0};
   for (int round = 0; round < problem.rounds; ++round) {
     refill();
     call();
     seconds.push_back(timed(group, calls, call) / static_cast<double>(calls));
+    if (rival) {
+      if (round == 0) rival_seconds.clear();
+      rival();
+      rival_seconds.push_back(timed(group, calls, rival) / static_cast<double>(calls));
+    }
     copy_seconds.push_back(timed(group, copies, copy_call) / static_cast<double>(copies));
   }
   const double bytes = static_cast<double>(buffers.whole.bytes());
   return {median(seconds) * 1e6,
           bus_factor(problem.op, group.size()) * bytes / median(seconds) * 1e-9,
-          bytes * group.size() / median(copy_seconds) * 1e-9};
+          bytes * group.size() / median(copy_seconds) * 1e-9, median(rival_seconds) * 1e6};
 }
 
 }  // namespace viaduct::cli

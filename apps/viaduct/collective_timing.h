@@ -16,6 +16,7 @@ struct CollectiveProblem {
   int64_t bytes = 0;
   DType dtype = DType::f32;
   int rounds = 9;
+  bool against_mpi = false;  // ranks under MPI: MPI's own collective too, in turn
 };
 
 struct CollectiveTiming {
@@ -27,6 +28,8 @@ struct CollectiveTiming {
   /// Bytes that all ranks together copy per second, each in a buffer of its own of the same size:
   /// what the memory does without any exchange. Measured between the rounds.
   double copy_gbytes_per_second = 0;
+  /// Of one call of MPI's own collective on the same buffers; 0 where it was not called.
+  double mpi_own_microseconds = 0;
 };
 
 /// "all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "send", "barrier".
