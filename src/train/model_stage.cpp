@@ -12,9 +12,17 @@ ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_a
       last_backward_(last_backward),
       phases_(phases) {}
 
+void ModelStage::upload_until(int64_t micro_batch) {
+  while (static_cast<int64_t>(stream_tokens_.size()) <= micro_batch) {
+    const auto next = static_cast<int64_t>(stream_tokens_.size());
+    const Batch batch = batch_at_(next);
+    stream_tokens_.push_back(batch.stream_tokens);
+    open_[next] = {batch, model_.chunks().size()};
+  }
+}
+
 ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
-  for (; uploaded_ <= micro_batch; ++uploaded_)
-    open_[uploaded_] = {batch_at_(uploaded_), model_.chunks().size()};
+  upload_until(micro_batch);
   const auto found = open_.find(micro_batch);
   VIADUCT_CHECK(ShapeError, found != open_.end(), "pipeline: micro-batch {} is finished already",
                 micro_batch);
@@ -58,8 +66,10 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
 }
 
 std::vector<EdgeTensor> ModelStage::edge(int64_t micro_batch) {
+  // The gradient goes on when the micro-batch may be finished here.
+  upload_until(micro_batch);
   return {{std::string(kHidden), context_.precision.activation,
-           Shape{at(micro_batch).batch.stream_tokens, model_.config().hidden}}};
+           Shape{stream_tokens_[static_cast<size_t>(micro_batch)], model_.config().hidden}}};
 }
 
 Tensor ModelStage::allocate(const EdgeTensor& tensor, Flow flow) {

@@ -39,6 +39,8 @@ class ModelStage final : public StageProgram {
     size_t unfinished = 0;                 // chunks whose backward is to come
     std::map<int, SavedStore> saved = {};  // by chunk
   };
+  /// Uploads the micro-batches up to this one that are not here yet.
+  void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
   void finish(int64_t micro_batch, int chunk);
 
@@ -47,7 +49,7 @@ class ModelStage final : public StageProgram {
   BatchAt batch_at_;
   ChunkCall last_backward_;
   PhaseSeconds& phases_;
-  int64_t uploaded_ = 0;
+  std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch
   std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last backward
 };
 
