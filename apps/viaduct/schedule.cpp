@@ -1,0 +1,173 @@
+// viaduct schedule: draws a pipeline schedule and says what it costs.
+
+#include "pipeline/schedule.h"
+
+#include <fmt/core.h>
+
+#include <CLI/CLI.hpp>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "pipeline/draw_schedule.h"
+#include "pipeline/validate_schedule.h"
+#include "subcommands.h"
+
+namespace viaduct::cli {
+namespace {
+
+using nlohmann::ordered_json;
+
+// More than this is not drawn in a terminal.
+constexpr double kWidestUnits = 400;
+constexpr int64_t kMostActions = 4'000'000;
+
+struct Arguments {
+  int pp = 1, virtual_stages = 1;
+  int64_t micro_batches = 1, group = 0;
+  std::string kind, svg;
+  bool json = false;
+};
+
+struct Result {
+  ScheduleSettings settings;
+  Schedule schedule;
+  ScheduleTimes times;
+  std::vector<StageHolds> holds;
+};
+
+Result make(const Arguments& arguments) {
+  Result r;
+  r.settings.pp = arguments.pp;
+  r.settings.virtual_stages = arguments.virtual_stages;
+  r.settings.micro_batches = arguments.micro_batches;
+  r.settings.group = arguments.group;
+  if (!arguments.kind.empty()) {
+    r.settings.kind = parse_schedule_kind(arguments.kind);
+  } else if (arguments.virtual_stages > 1) {
+    r.settings.kind = ScheduleKind::interleaved;
+  }
+  check_schedule_settings(r.settings);
+  const double work =
+      3.0 * arguments.pp * arguments.virtual_stages * static_cast<double>(arguments.micro_batches);
+  VIADUCT_CHECK(ConfigError, work <= kMostActions,
+                "viaduct schedule: {} stages of {} chunks with {} micro-batches are {:.3g} "
+                "computations; at most {} are drawn",
+                arguments.pp, arguments.virtual_stages, arguments.micro_batches, work,
+                kMostActions);
+  r.schedule = make_schedule(r.settings);
+  r.holds = validate_schedule(r.schedule);
+  r.times = replay_schedule(r.schedule);
+  return r;
+}
+
+ordered_json action_json(const Action& action) {
+  ordered_json j{{"kind", action_name(action.kind)},
+                 {"micro_batch", action.micro_batch},
+                 {"chunk", action.chunk}};
+  if (!computes(action.kind)) {
+    const Message& m = action.message;
+    j["flow"] = m.flow == Flow::activations ? "activations" : "gradients";
+    j["direction"] = m.outgoing ? "send" : "receive";
+    j["peer"] = m.peer;
+    j["sequence"] = m.sequence;
+  }
+  if (action.first_use) j["first_use"] = true;
+  if (action.last_gradient) j["last_gradient"] = true;
+  return j;
+}
+
+void print_json(const Result& r) {
+  ordered_json stages = ordered_json::array();
+  for (size_t stage = 0; stage < r.schedule.stages.size(); ++stage) {
+    ordered_json actions = ordered_json::array();
+    for (const Action& action : r.schedule.stages[stage]) actions.push_back(action_json(action));
+    for (const Span& span : r.times.stages[stage]) {
+      actions[span.action]["begin"] = span.begin;
+      actions[span.action]["end"] = span.end;
+    }
+    stages.push_back({{"stage", stage},
+                      {"peak_saved_stores", r.holds[stage].stores},
+                      {"peak_buffers", r.holds[stage].buffers},
+                      {"actions", std::move(actions)}});
+  }
+  const ordered_json document{{"kind", schedule_kind_name(r.settings.kind)},
+                              {"pp", r.settings.pp},
+                              {"vpp", r.settings.virtual_stages},
+                              {"microbatches", r.settings.micro_batches},
+                              {"time", r.times.end},
+                              {"busy_time", r.times.busy},
+                              {"bubble_fraction", r.times.bubble_fraction()},
+                              {"stages", std::move(stages)}};
+  fmt::print("{}\n", document.dump(2));
+}
+
+std::string title(const Result& r) {
+  const ScheduleSettings& s = r.settings;
+  std::string text = fmt::format("{}: {} stages", schedule_kind_name(s.kind), s.pp);
+  if (s.virtual_stages > 1) text += fmt::format(" of {} chunks", s.virtual_stages);
+  return text + fmt::format(", {} micro-batches", s.micro_batches);
+}
+
+std::string bubble(const Result& r) {
+  return fmt::format("bubble {:.4g} of the work", r.times.bubble_fraction());
+}
+
+void print_text(const Result& r) {
+  fmt::print("{}\n\n", title(r));
+  if (r.times.end <= kWidestUnits) {
+    fmt::print("{}\n", draw_schedule_text(r.schedule, r.times));
+  } else {
+    fmt::print("({:.0f} units of time are too many for lines of text; --svg draws them)\n\n",
+               r.times.end);
+  }
+  fmt::print(
+      "time {:.0f} ({}forward 1, backward {}), of which a stage works {:.0f}: {}, idle {:.1f} %\n",
+      r.times.end, r.settings.virtual_stages > 1 ? "of a chunk: " : "",
+      r.settings.kind == ScheduleKind::zb_h1 ? "1 + 1" : "2", r.times.busy, bubble(r),
+      100 * (1 - r.times.busy / r.times.end));
+  fmt::print("held at most, in {}:",
+             r.settings.virtual_stages > 1
+                 ? fmt::format("micro-batches of a chunk (1/{} of a stage each)",
+                               r.settings.virtual_stages)
+                 : "micro-batches");
+  for (size_t stage = 0; stage < r.holds.size(); ++stage)
+    fmt::print("{} stage {}: {}", stage == 0 ? "" : ",", stage, r.holds[stage].stores);
+  fmt::print("\n");
+}
+
+int run_schedule_command(const Arguments& arguments) {
+  const Result result = make(arguments);
+  if (!arguments.svg.empty()) {
+    write_file_atomically(arguments.svg,
+                          draw_schedule_svg(result.schedule, result.times,
+                                            fmt::format("{}: {}", title(result), bubble(result))));
+  }
+  if (arguments.json) {
+    print_json(result);
+  } else {
+    print_text(result);
+  }
+  return 0;
+}
+
+}  // namespace
+
+Subcommand add_schedule(CLI::App& root) {
+  auto arguments = std::make_shared<Arguments>();
+  CLI::App* app = root.add_subcommand("schedule", "Draw a pipeline schedule, print its bubble");
+  app->add_option("--pp", arguments->pp, "Pipeline stages")->required();
+  app->add_option("--vpp", arguments->virtual_stages, "Model chunks of a stage");
+  app->add_option("--microbatches", arguments->micro_batches, "Micro-batches of a step")
+      ->required();
+  app->add_option("--kind", arguments->kind,
+                  "1f1b, interleaved, gpipe or zb-h1 (default: interleaved with --vpp, else 1f1b)");
+  app->add_option("--g", arguments->group,
+                  "Interleaved: micro-batches that a chunk runs before the next (default: pp)");
+  app->add_option("--svg", arguments->svg, "Write the drawing to this file");
+  app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
+  return {app, [arguments] { return run_schedule_command(*arguments); }};
+}
+
+}  // namespace viaduct::cli

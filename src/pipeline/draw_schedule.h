@@ -1,0 +1,19 @@
+#pragma once
+// Draws a schedule: one row a stage, time from left to right.
+
+#include <string>
+
+#include "pipeline/replay_schedule.h"
+
+namespace viaduct {
+
+/// Lines for a terminal. A unit of time is one column: F and micro-batch for a forward, B for a
+/// backward, I and W for its two halves, a letter for the chunk where a stage has several, "=" for
+/// as long as it lasts, "." for idle time. Times must be whole numbers of units.
+std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& times);
+
+/// A picture (SVG), with `title` above.
+std::string draw_schedule_svg(const Schedule& schedule, const ScheduleTimes& times,
+                              const std::string& title);
+
+}  // namespace viaduct

@@ -1,0 +1,87 @@
+// `viaduct schedule` as people and scripts use it.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "support/command.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+
+test::CommandResult schedule(const std::string& arguments) {
+  return test::run_viaduct("schedule " + arguments);
+}
+
+TEST(ScheduleCommand, DrawsRowsAndSaysTheBubble) {
+  const auto result = schedule("--pp 2 --microbatches 3");
+  EXPECT_EQ(result.status, 0) << result.err;
+  EXPECT_EQ(result.out,
+            "1f1b: 2 stages, 3 micro-batches\n"
+            "\n"
+            "stage 0  F0 F1 .  .  B0=== F2 B1=== .  B2===\n"
+            "stage 1  .  F0 B0=== F1 B1=== F2 B2=== .  .\n"
+            "\n"
+            "time 12 (forward 1, backward 2), of which a stage works 9: bubble 0.3333 of the work, "
+            "idle 25.0 %\n"
+            "held at most, in micro-batches: stage 0: 2, stage 1: 1\n");
+}
+
+TEST(ScheduleCommand, ChunksAreLettersAndHalvesAreApart) {
+  EXPECT_THAT(schedule("--pp 2 --vpp 2 --microbatches 2").out,
+              HasSubstr("stage 1  .   F0a F1a F0b B0b==== F1b B1b==== B0a==== B1a==== .   .\n"));
+  EXPECT_THAT(schedule("--pp 2 --kind zb-h1 --microbatches 2").out,
+              HasSubstr("stage 1  .  F0 I0 F1 I1 W0 W1\n"));
+}
+
+TEST(ScheduleCommand, JsonHasEveryAction) {
+  const auto document =
+      nlohmann::json::parse(schedule("--pp 4 --vpp 2 --microbatches 8 --g 4 --json").out);
+  EXPECT_EQ(document["kind"], "interleaved");
+  EXPECT_EQ(document["bubble_fraction"], 3.0 / 16);
+  ASSERT_EQ(document["stages"].size(), 4u);
+  int computed = 0, sent = 0;
+  for (const auto& action : document["stages"][1]["actions"]) {
+    if (action.contains("begin")) ++computed;
+    if (action["kind"] == "post_send") {
+      ++sent;
+      EXPECT_TRUE(action["peer"] == 0 || action["peer"] == 2);
+    }
+  }
+  EXPECT_EQ(computed, 2 * 2 * 8);
+  EXPECT_EQ(sent, 2 * 2 * 8) << "a middle stage sends each activation and gradient on";
+}
+
+TEST(ScheduleCommand, WritesAPicture) {
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "schedule.svg";
+  EXPECT_EQ(schedule("--pp 3 --microbatches 4 --kind gpipe --svg " + file.string()).status, 0);
+  const std::string svg = read_file(file);
+  EXPECT_TRUE(svg.starts_with("<svg xmlns=")) << svg.substr(0, 100);
+  EXPECT_THAT(svg, HasSubstr("gpipe: 3 stages, 4 micro-batches: bubble 0.5 of the work"));
+  size_t rectangles = 0;
+  for (size_t at = svg.find("<rect"); at != std::string::npos; at = svg.find("<rect", at + 1))
+    ++rectangles;
+  EXPECT_EQ(rectangles, 1u + 3 + 3 + 3 * 2 * 4) << "ground, legend, rows and computations";
+}
+
+TEST(ScheduleCommand, WhatDoesNotFitIsBadUsage) {
+  const auto refused = [](const std::string& arguments, const std::string& message) {
+    const auto result = schedule(arguments);
+    EXPECT_EQ(result.status, 2) << arguments;
+    EXPECT_THAT(result.err, HasSubstr(message));
+  };
+  refused("--pp 4 --vpp 2 --microbatches 2", "2 micro-batches are fewer than");
+  refused("--pp 4 --microbatches 0", "micro-batches: 0 is below 1");
+  refused("--pp 4 --microbatches 8 --kind zbh1", "did you mean zb-h1?");
+  refused("--pp 4000 --microbatches 400000", "are drawn");
+  refused("--microbatches 8", "--pp is required");
+}
+
+}  // namespace
+}  // namespace viaduct
