@@ -2,9 +2,13 @@
 // The immutable record of a micro-batch, cut to this rank's context: rows flattened one after the
 // other, T tokens. Made by `train` (and `probe`, `generate`); layers only read it.
 
+#include <memory>
+
 #include "tensor/tensor.h"
 
 namespace viaduct {
+
+struct ContextLayout;
 
 struct Batch {
   Tensor ids;        // i32 [T]
@@ -14,6 +18,9 @@ struct Batch {
   Tensor token_index;        // i64 [T]: global token index, the counter of random numbers
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
+
+  /// Where the tokens of other context ranks belong (nn/context_parallel/layout.h); null with one.
+  std::shared_ptr<const ContextLayout> context;
 
   /// The run of tokens whose rows of the residual stream are here: all, or under sequence parallel
   /// this tensor rank's part of them.

@@ -1,13 +1,59 @@
 #include "nn/core_attention.h"
 
+#include "base/error.h"
 #include "base/hash.h"
+#include "nn/context_parallel/gathered_attention.h"
+#include "nn/context_parallel/head_exchange.h"
+#include "nn/context_parallel/layout.h"
 #include "nn/kv_cache.h"
-#include "ops/elementwise.h"
 
 namespace viaduct {
 
 CoreAttention::CoreAttention(AttentionSpec spec, std::string_view path)
-    : spec_(spec), dropout_hash_(hash64(std::string(path) + ".core_attn")) {}
+    : spec_(spec),
+      dropout_hash_(hash64(std::string(path) + ".core_attn")),
+      alone_(make_self_communicator("cp.none")) {}
+
+/// How this layer reaches the tokens of other ranks.
+struct CoreAttention::Route {
+  Communicator* gather = nullptr;  // all_gather over it; null: the other two, either may be alone
+  Communicator* heads = nullptr;   // tokens are exchanged for heads in it
+  Communicator* ring = nullptr;
+  AttentionLayout layout;  // of the tokens that take part in the ring
+};
+
+CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& batch) const {
+  const ParallelGroups& groups = context.groups;
+  Route route{nullptr, alone_.get(), alone_.get(), {}};
+  if (groups.cp->size() == 1) {
+    route.layout.offsets = batch.document_offsets;
+    route.layout.query_index = batch.token_index;
+    route.layout.max_document = batch.max_document;
+    return route;
+  }
+  VIADUCT_CHECK(ShapeError, batch.context != nullptr,
+                "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
+                groups.cp->size(), groups.cp->name());
+  switch (spec_.context_comm) {
+    case ContextCommType::p2p:
+      route.ring = groups.cp.get();
+      route.layout = batch.context->ring;
+      break;
+    case ContextCommType::all_gather:
+      route.gather = groups.cp.get();
+      break;
+    case ContextCommType::a2a:
+      route.heads = groups.cp.get();
+      route.layout = batch.context->heads;
+      break;
+    case ContextCommType::a2a_p2p:
+      route.heads = groups.cp_inner.get();
+      route.ring = groups.cp_outer.get();
+      route.layout = batch.context->levels;
+      break;
+  }
+  return route;
+}
 
 AttentionProblem CoreAttention::problem(const RankContext& context, const Batch& batch) const {
   AttentionProblem p;
@@ -23,47 +69,69 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   return p;
 }
 
-Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
-                              SavedStore& saved) const {
-  UnitScope unit(saved, "core_attn");
+Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
+                                     const AttentionHeads& heads) const {
+  VIADUCT_CHECK(ConfigError, context.groups.cp->size() == 1,
+                "generation with a context parallel size of {}: expected 1",
+                context.groups.cp->size());
+  const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
   AttentionForwardArgs args;
   args.problem = problem(context, batch);
-  args.q = heads.q, args.k = heads.k, args.v = heads.v;
-  if (context.cache != nullptr) {
-    const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
-    args.k = cached.k, args.v = cached.v;
-    args.problem.kv_offsets = cached.offsets;
-    args.problem.diagonal = cached.diagonal;
-    args.problem.max_keys = cached.k.dim(0);
-  }
+  args.problem.kv_offsets = cached.offsets;
+  args.problem.diagonal = cached.diagonal;
+  args.problem.max_keys = cached.k.dim(0);
+  args.q = heads.q, args.k = cached.k, args.v = cached.v;
   args.out = context.activation(args.q.shape());
   args.lse = context.statistic({spec_.heads, args.q.dim(0)});
   attention_forward(context.ops, args);
-  saved.keep(this, "q", args.q);
-  saved.keep(this, "k", args.k);
-  saved.keep(this, "v", args.v);
-  saved.keep(this, "out", args.out);
-  saved.keep(this, "lse", args.lse);
   return args.out;
+}
+
+Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
+                              SavedStore& saved) const {
+  UnitScope unit(saved, "core_attn");
+  if (context.cache != nullptr) return forward_cached(context, batch, heads);
+  const Route way = route(context, batch);
+  AttentionProblem base = problem(context, batch);
+  const HeadExchange exchange(context.ops, *way.heads, way.layout);
+  AttentionHeads mine = heads;
+  AttentionResult result;
+  if (way.gather != nullptr) {
+    result = gathered_forward(context, *way.gather, *batch.context, base, mine);
+  } else {
+    const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v});
+    mine = {exchanged[0], exchanged[1], exchanged[2]};
+    base.first_head += way.heads->rank() * mine.q.dim(1);
+    result = ring_forward(context, *way.ring, way.layout, base, mine);
+    result.out = exchange.to_tokens({result.out}, MemoryTag::saved).front();
+  }
+  saved.keep(this, "q", mine.q);
+  saved.keep(this, "k", mine.k);
+  saved.keep(this, "v", mine.v);
+  saved.keep(this, "out", result.out);
+  saved.keep(this, "lse", result.lse);
+  return result.out;
 }
 
 AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
                                        const Tensor& d_out, SavedStore& saved) const {
-  AttentionBackwardArgs args;
-  args.problem = problem(context, batch);
-  args.q = saved.take(this, "q");
-  args.k = saved.take(this, "k");
-  args.v = saved.take(this, "v");
-  args.d_out = d_out;
-  args.lse = saved.take(this, "lse");
-  args.delta = context.statistic(args.lse.shape(), MemoryTag::activations);
-  attention_delta(context.ops, {saved.get(this, "out"), d_out, args.delta});
-  args.dq = context.statistic(args.q.shape(), MemoryTag::activations);
-  args.dk = context.statistic(args.k.shape(), MemoryTag::activations);
-  args.dv = context.statistic(args.v.shape(), MemoryTag::activations);
-  for (const Tensor& gradient : {args.dq, args.dk, args.dv}) fill(context.ops, {gradient, 0});
-  attention_backward(context.ops, args);
-  return {args.dq, args.dk, args.dv};
+  const Route way = route(context, batch);
+  AttentionProblem base = problem(context, batch);
+  const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
+               lse = saved.take(this, "lse");
+  const Tensor delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
+  attention_delta(context.ops, {saved.get(this, "out"), d_out, delta});
+  if (way.gather != nullptr) {
+    return gathered_backward(context, *way.gather, *batch.context, base, {q, k, v}, d_out, lse,
+                             delta);
+  }
+  const HeadExchange exchange(context.ops, *way.heads, way.layout);
+  base.first_head += way.heads->rank() * q.dim(1);
+  const AttentionHeads d =
+      ring_backward(context, *way.ring, way.layout, base, {q, k, v},
+                    exchange.to_heads({d_out}).front(), lse, exchange.per_query_to_heads(delta));
+  const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
+  return {mine[0], mine[1], mine[2]};
 }
 
 }  // namespace viaduct

@@ -7,6 +7,8 @@
 
 #include "nn/batch.h"
 #include "nn/context.h"
+#include "nn/context_parallel/comm_type.h"
+#include "nn/context_parallel/ring_attention.h"
 #include "nn/saved.h"
 #include "ops/attention.h"
 
@@ -20,18 +22,15 @@ struct AttentionSpec {
   double softcap = 0;
   int64_t window = 0;  // 0: unlimited
   double dropout = 0;
-};
-
-/// q [T, N, D], k and v [T, K, D].
-struct AttentionHeads {
-  Tensor q, k, v;
+  ContextCommType context_comm = ContextCommType::p2p;
 };
 
 class CoreAttention {
  public:
   CoreAttention(AttentionSpec spec, std::string_view path);
 
-  /// Attended values [T, N, D]; keeps q, k, v, the output and its log-sum-exp.
+  /// Attended values [T, N, D] of q [T, N, D], k and v [T, K, D]; keeps q, k, v, the output and its
+  /// log-sum-exp. The tokens of other context ranks are attended to over the groups of `context`.
   Tensor forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                  SavedStore& saved) const;
   /// dq, dk, dv in the statistic format from the gradient of the output.
@@ -43,10 +42,15 @@ class CoreAttention {
   const AttentionSpec& spec() const { return spec_; }
 
  private:
+  struct Route;
+  Route route(RankContext& context, const Batch& batch) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+  Tensor forward_cached(RankContext& context, const Batch& batch,
+                        const AttentionHeads& heads) const;
 
   AttentionSpec spec_;
   uint64_t dropout_hash_;
+  std::shared_ptr<Communicator> alone_;
 };
 
 }  // namespace viaduct

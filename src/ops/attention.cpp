@@ -58,6 +58,8 @@ void check_inputs(std::string_view op, const AttentionProblem& problem, const Te
                 "{}: dropout: expected a probability in [0, 1), found {}", op, problem.dropout);
   if (problem.dropout > 0) {
     check_index(op, "query_index", problem.query_index, {q.dim(0)}, DType::i64);
+    if (problem.key_position)
+      check_index(op, "key_position", problem.key_position, {k.dim(0)}, DType::i32);
   }
 }
 
@@ -105,7 +107,15 @@ void attention_merge(OpContext& context, const AttentionMergeArgs& args) {
   check_rank(op, "out", args.out, 3);
   check_floating(op, "out", args.out);
   check_dense_rows(op, "out", args.out);
-  check_heads(op, "other_out", args.other_out, args.out.shape(), args.out.dtype());
+  check_shape(op, "other_out", args.other_out, args.out.shape());
+  check_floating(op, "other_out", args.other_out);
+  VIADUCT_CHECK(ShapeError,
+                args.out.dtype() == args.other_out.dtype() ||
+                    args.out.dtype() == accumulator_dtype(args.other_out.dtype()),
+                "{}: out: expected the dtype of other_out or the one that it sums in, found {} for "
+                "{}",
+                op, describe(args.out), describe(args.other_out));
+  check_dense_rows(op, "other_out", args.other_out);
   check_per_query(op, "lse", args.lse, args.out);
   check_per_query(op, "other_lse", args.other_lse, args.out);
   dispatch(context, op, context.ops.attention_merge, args);

@@ -14,7 +14,8 @@
 // A query without visible keys has o = 0 and lse = −inf, and no gradient. N query heads share K
 // key-value heads: query head n uses key-value head n / (N / K). Head dims of q/k (D) and v (Dv)
 // may differ. Dropout multiplies p by 0 or 1 / (1 − p_drop); the bits come from Philox(key; counter
-// low = global token index of the query, high = head << 32 | key position inside the document).
+// low = global token index of the query, high = head << 32 | key position inside the document),
+// which is j, or key_position[j] where the run is a piece of the document.
 //
 // q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one
 // floating dtype. lse, delta: f32 [N, Tq] (f64 for f64), contiguous.
@@ -36,8 +37,11 @@ struct AttentionProblem {
   RandomKey dropout_key;
   int64_t first_head = 0;  // global number of query head 0, for dropout under tensor parallelism
   Tensor query_index;      // i64 [Tq]: global token indices; needed for dropout only
+  Tensor key_position;     // optional i32 [Tk]: places of the keys in their documents, for dropout
   /// Longest run of queries and of keys of a document, a bound for `choose` (which sees no values).
   int64_t max_queries = 0, max_keys = 0;
+  /// (Query, key) pairs of a head that see each other, for the cost; 0: estimated from the bounds.
+  double visible_pairs = 0;
 };
 
 struct AttentionForwardArgs {
@@ -68,7 +72,8 @@ struct AttentionBackwardArgs {
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args);
 
 /// Merges attention over two disjoint sets of keys into (out, lse): out = (out · e^lse + other_out
-/// · e^other_lse) / sum.
+/// · e^other_lse) / sum. `out` may be f32 where other_out is a 16-bit format, so that a sum over
+/// many parts is not rounded at each.
 struct AttentionMergeArgs {
   Tensor out, lse;              // in and out
   Tensor other_out, other_lse;  // in

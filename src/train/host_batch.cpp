@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "nn/context_parallel/layout.h"
 
 namespace viaduct {
 namespace {
@@ -34,7 +35,8 @@ double HostBatch::scored_weight() const {
   return sum;
 }
 
-Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions) {
+Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
+             const BatchPlace& place) {
   const size_t tokens = host.ids.size();
   VIADUCT_CHECK(ShapeError,
                 host.positions.size() == tokens && host.targets.size() == tokens &&
@@ -51,7 +53,17 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   batch.loss_weight = to_device(device, host.loss_weight);
   batch.token_index = to_device(device, host.token_index);
   batch.document_offsets = to_device(device, host.document_offsets);
-  batch.stream_tokens = host.tokens();
+  if (place.cp > 1) {
+    batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
+                                        place.cp, place.cp_rank, place.cp_inner);
+  }
+  const int parts = place.sequence_parallel ? place.tp : 1;
+  VIADUCT_CHECK(ShapeError, host.tokens() % parts == 0,
+                "batch: {} tokens of a context rank do not divide over {} tensor ranks (sequence "
+                "parallel)",
+                host.tokens(), parts);
+  batch.stream_tokens = host.tokens() / parts;
+  batch.stream_begin = parts > 1 ? place.tp_rank * batch.stream_tokens : 0;
   for (size_t d = 1; d < host.document_offsets.size(); ++d) {
     batch.max_document = std::max<int64_t>(batch.max_document,
                                            host.document_offsets[d] - host.document_offsets[d - 1]);

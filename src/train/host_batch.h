@@ -6,6 +6,7 @@
 
 #include "device/device.h"
 #include "nn/batch.h"
+#include "train/batch_place.h"
 
 namespace viaduct {
 
@@ -15,6 +16,9 @@ struct HostBatch {
   std::vector<float> loss_weight;
   std::vector<int64_t> token_index;
   std::vector<int32_t> document_offsets{0};
+  /// After a cut for more than one context rank: token_index of the whole micro-batch with its
+  /// padding (cut_batch.h).
+  std::vector<int64_t> whole_token_index;
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   /// Sum of the loss weights: what the loss is a mean over.
@@ -24,7 +28,8 @@ struct HostBatch {
 };
 
 /// Copies to the device. ShapeError if the lists have different lengths, an id or target is outside
-/// [0, vocabulary) or a position outside [0, positions).
-Batch upload(Device& device, const HostBatch& batch, int64_t vocabulary, int64_t positions);
+/// [0, vocabulary), a position outside [0, positions), or the batch was not cut for `place`.
+Batch upload(Device& device, const HostBatch& batch, int64_t vocabulary, int64_t positions,
+             const BatchPlace& place = {});
 
 }  // namespace viaduct

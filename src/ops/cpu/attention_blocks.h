@@ -31,8 +31,9 @@ struct AttentionHead {
   int32_t dropout_threshold = 0;
   float dropout_factor = 1;  // of what is kept
   uint64_t dropout_key = 0;
-  const int64_t* query_index = nullptr;  // at the first query
-  int64_t first_head = 0;                // global number of the group's first query head
+  const int64_t* query_index = nullptr;   // at the first query
+  const int32_t* key_position = nullptr;  // at the first key; null: counted from there
+  int64_t first_head = 0;                 // global number of the group's first query head
 
   // Outputs of the forward, inputs of the backward. lse and delta: [head of the group][query].
   void* out = nullptr;
@@ -53,7 +54,7 @@ struct AttentionHead {
 
 /// Rows of q, d_out, out as (token, head): delta and merge.
 struct AttentionRows {
-  DType dtype = DType::f32;
+  DType dtype = DType::f32, other_dtype = DType::f32;
   int64_t tokens = 0, heads = 0, width = 0;
   void* out = nullptr;
   const void* other = nullptr;  // d_out, or the other part's output

@@ -33,8 +33,9 @@ int64_t documents(const AttentionProblem& problem) {
   return problem.q_offsets.dim(0) - 1;
 }
 
-/// (Query, key) pairs of one head that see each other, estimated from the longest runs.
+/// (Query, key) pairs of one head that see each other, as told or estimated from the longest runs.
 double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
+  if (problem.visible_pairs > 0) return problem.visible_pairs;
   const auto tokens = static_cast<double>(q.dim(0));
   const auto keys = static_cast<double>(problem.max_keys > 0 ? problem.max_keys : k.dim(0));
   const auto queries =
@@ -119,6 +120,8 @@ AttentionHead head_of(const AttentionProblem& problem, const Tensor& q, const Te
     head.dropout_factor = static_cast<float>(1 / (1 - problem.dropout));
     head.dropout_key = philox_key(problem.dropout_key);
     head.query_index = problem.query_index.data<int64_t>() + token;
+    if (problem.key_position)
+      head.key_position = problem.key_position.data<int32_t>() + kv_offsets[d];
     head.first_head = problem.first_head + first;
   }
   head.lse = lse.data<float>() + first * q.dim(0) + token;

@@ -100,7 +100,7 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
   }
 }
 
-template <class T>
+template <class T, class Other>
 void merge_tokens(const AttentionRows& rows, int64_t begin, int64_t end) {
   for (int64_t t = begin; t < end; ++t) {
     for (int64_t n = 0; n < rows.heads; ++n) {
@@ -111,8 +111,8 @@ void merge_tokens(const AttentionRows& rows, int64_t begin, int64_t end) {
       const float a = ::expf(lse - largest), b = ::expf(other - largest);
       const Vec keep = set1(a / (a + b)), take = set1(b / (a + b));
       T* out = static_cast<T*>(rows.out) + t * rows.out_token + n * rows.out_head;
-      const T* add_out =
-          static_cast<const T*>(rows.other) + t * rows.other_token + n * rows.other_head;
+      const Other* add_out =
+          static_cast<const Other*>(rows.other) + t * rows.other_token + n * rows.other_head;
       int64_t i = 0;
       for (; i + kLanes <= rows.width; i += kLanes) {
         store(out + i, fma(load(add_out + i), take, mul(load(out + i), keep)));

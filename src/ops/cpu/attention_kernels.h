@@ -128,7 +128,8 @@ void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin
   for (int64_t r = 0; r < rows.padded; r += kLanes) {
     for (int64_t j = 0; j < count; ++j) {
       Words c0 = load_words(low + r), c1 = load_words(high + r), c3 = load_words(heads + r);
-      Words c2 = words(static_cast<uint32_t>(begin + j));
+      Words c2 = words(static_cast<uint32_t>(
+          head.key_position != nullptr ? head.key_position[begin + j] : begin + j));
       philox_rounds(head.dropout_key, c0, c1, c2, c3);
       store(factors + j * kRows + r, keep(c0, threshold, factor));
     }
@@ -156,13 +157,16 @@ void delta(const AttentionRows& rows, int64_t begin, int64_t end) {
 }
 
 void merge(const AttentionRows& rows, int64_t begin, int64_t end) {
-  switch (rows.dtype) {
+  const bool wide = rows.dtype == DType::f32;
+  switch (rows.other_dtype) {
     case DType::bf16:
-      return merge_tokens<bfloat16>(rows, begin, end);
+      return wide ? merge_tokens<float, bfloat16>(rows, begin, end)
+                  : merge_tokens<bfloat16, bfloat16>(rows, begin, end);
     case DType::f16:
-      return merge_tokens<float16>(rows, begin, end);
+      return wide ? merge_tokens<float, float16>(rows, begin, end)
+                  : merge_tokens<float16, float16>(rows, begin, end);
     default:
-      return merge_tokens<float>(rows, begin, end);
+      return merge_tokens<float, float>(rows, begin, end);
   }
 }
 

@@ -13,6 +13,7 @@ const AttentionKernels& kernels(const Choice& choice) {
 AttentionRows rows_of(const Tensor& out, const Tensor& other, const Tensor& per_query) {
   AttentionRows rows;
   rows.dtype = out.dtype();
+  rows.other_dtype = other.dtype();
   rows.tokens = out.dim(0);
   rows.heads = out.dim(1);
   rows.width = out.dim(2);

@@ -56,10 +56,13 @@ double score(const AttentionProblem& problem, const Tensor& q, const Tensor& k, 
 /// 0 or 1 / (1 − p).
 double keep(const AttentionProblem& problem, const Query& query, int64_t j) {
   if (problem.dropout == 0) return 1;
-  const auto bits = philox4x32(
-      philox_key(problem.dropout_key),
-      static_cast<uint64_t>(problem.query_index.data<int64_t>()[query.token]),
-      static_cast<uint64_t>(problem.first_head + query.head) << 32 | static_cast<uint64_t>(j));
+  const int64_t position =
+      problem.key_position ? problem.key_position.data<int32_t>()[query.key_token + j] : j;
+  const auto bits =
+      philox4x32(philox_key(problem.dropout_key),
+                 static_cast<uint64_t>(problem.query_index.data<int64_t>()[query.token]),
+                 static_cast<uint64_t>(problem.first_head + query.head) << 32 |
+                     static_cast<uint64_t>(position));
   return static_cast<double>(uniform_open(bits[0])) >= problem.dropout ? 1 / (1 - problem.dropout)
                                                                        : 0;
 }

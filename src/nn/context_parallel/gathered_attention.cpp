@@ -1,0 +1,100 @@
+#include "nn/context_parallel/gathered_attention.h"
+
+#include "nn/context_parallel/head_exchange.h"
+#include "ops/elementwise.h"
+
+namespace viaduct {
+namespace {
+
+/// Keys and values of all ranks in document order, [cp · T, 2K, D] side by side.
+Tensor gather_key_values(RankContext& context, Communicator& group, const ContextLayout& layout,
+                         const AttentionHeads& heads) {
+  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1), width = heads.k.dim(2);
+  const auto scratch = [&](int64_t rows) {
+    return context.ops.allocate(heads.k.dtype(), {rows, 2 * kv_heads, width},
+                                MemoryTag::activations);
+  };
+  const Tensor all = scratch(group.size() * tokens);
+  const Tensor mine = all.slice(0, group.rank() * tokens, tokens);
+  copy(context.ops, {heads.k, mine.slice(1, 0, kv_heads)});
+  copy(context.ops, {heads.v, mine.slice(1, kv_heads, kv_heads)});
+  group.all_gather(mine, all).wait();
+  return gather_rows(context.ops, all, layout.heads.joined_order);
+}
+
+/// One half of the queries against their whole documents; the other half meets no keys.
+AttentionProblem half_problem(const AttentionProblem& base, const ContextLayout& layout, int half) {
+  AttentionProblem p = base;
+  p.q_offsets = layout.ring.halves;
+  p.kv_offsets = half == 0 ? layout.heads.all_none : layout.heads.none_all;
+  p.diagonal = half == 0 ? layout.first_diagonal : layout.second_diagonal;
+  p.query_index = layout.ring.query_index;
+  p.max_queries = layout.ring.max_document / 2;
+  p.max_keys = layout.heads.max_document;
+  if (p.window == 0) p.visible_pairs = half == 0 ? layout.first_pairs : layout.second_pairs;
+  return p;
+}
+
+}  // namespace
+
+AttentionResult gathered_forward(RankContext& context, Communicator& group,
+                                 const ContextLayout& layout, const AttentionProblem& base,
+                                 const AttentionHeads& heads) {
+  const int64_t kv_heads = heads.k.dim(1);
+  const Tensor kv = gather_key_values(context, group, layout, heads);
+  AttentionResult whole;
+  for (int half = 0; half < 2; ++half) {
+    const MemoryTag tag = half == 0 ? MemoryTag::saved : MemoryTag::activations;
+    AttentionForwardArgs args;
+    args.problem = half_problem(base, layout, half);
+    args.q = heads.q;
+    args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
+    args.out = context.activation(heads.q.shape(), tag);
+    args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)}, tag);
+    attention_forward(context.ops, args);
+    if (half == 0) {
+      whole = {args.out, args.lse};
+    } else {
+      // Every query has keys in one of the two: the other is 0 with weight 0.
+      attention_merge(context.ops, {whole.out, whole.lse, args.out, args.lse});
+    }
+  }
+  return whole;
+}
+
+AttentionHeads gathered_backward(RankContext& context, Communicator& group,
+                                 const ContextLayout& layout, const AttentionProblem& base,
+                                 const AttentionHeads& heads, const Tensor& d_out,
+                                 const Tensor& lse, const Tensor& delta) {
+  const auto zeros = [&](const Shape& shape) {
+    const Tensor tensor = context.statistic(shape, MemoryTag::activations);
+    fill(context.ops, {tensor, 0});
+    return tensor;
+  };
+  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1), width = heads.k.dim(2);
+  const Tensor kv = gather_key_values(context, group, layout, heads);
+  AttentionBackwardArgs args;
+  args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
+  args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
+  args.dq = zeros(heads.q.shape());
+  args.dk = zeros({group.size() * tokens, kv_heads, width});
+  args.dv = zeros(args.dk.shape());
+  for (int half = 0; half < 2; ++half) {
+    args.problem = half_problem(base, layout, half);
+    attention_backward(context.ops, args);
+  }
+  AttentionHeads gradients{args.dq, {}, {}};
+  const auto scatter = [&](const Tensor& all, Tensor& part, Tensor& mine) {
+    part = gather_rows(context.ops, all, layout.heads.parted_order);
+    mine = context.statistic({tokens, kv_heads, width}, MemoryTag::activations);
+    return group.reduce_scatter(part, mine);
+  };
+  Tensor dk_parts, dv_parts;
+  CommHandle dk = scatter(args.dk, dk_parts, gradients.k);
+  CommHandle dv = scatter(args.dv, dv_parts, gradients.v);
+  dk.wait();
+  dv.wait();
+  return gradients;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,19 @@
+#pragma once
+// Attention over the gathered keys and values of all context ranks. The two halves of a rank's
+// queries are two calls of the op, since they lie at different places of their document. Windows
+// are allowed. Nothing gathered is kept: the backward gathers again.
+
+#include "nn/context_parallel/ring_attention.h"
+
+namespace viaduct {
+
+/// As ring_forward and ring_backward, over the context group `group` (more than one rank).
+AttentionResult gathered_forward(RankContext& context, Communicator& group,
+                                 const ContextLayout& layout, const AttentionProblem& base,
+                                 const AttentionHeads& heads);
+AttentionHeads gathered_backward(RankContext& context, Communicator& group,
+                                 const ContextLayout& layout, const AttentionProblem& base,
+                                 const AttentionHeads& heads, const Tensor& d_out,
+                                 const Tensor& lse, const Tensor& delta);
+
+}  // namespace viaduct

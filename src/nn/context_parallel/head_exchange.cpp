@@ -1,0 +1,92 @@
+#include "nn/context_parallel/head_exchange.h"
+
+#include "ops/elementwise.h"
+#include "ops/embedding.h"
+
+namespace viaduct {
+namespace {
+
+Tensor scratch(OpContext& context, DType dtype, const Shape& shape) {
+  return context.allocate(dtype, shape, MemoryTag::activations);
+}
+
+}  // namespace
+
+Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order) {
+  const int64_t rows = x.dim(0), width = rows == 0 ? 0 : x.elements() / rows;
+  Tensor out = scratch(context, x.dtype(), x.shape());
+  embedding_forward(context, {order, x.view({rows, width}), out.view({rows, width})});
+  return out;
+}
+
+std::vector<int64_t> HeadExchange::rows_each(int64_t rows) const {
+  return std::vector<int64_t>(static_cast<size_t>(group_.size()), rows);
+}
+
+std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors) const {
+  if (group_.size() == 1) return tensors;
+  const int64_t ranks = group_.size();
+  std::vector<Tensor> sent, received;
+  std::vector<CommHandle> handles;
+  for (const Tensor& x : tensors) {
+    const int64_t tokens = x.dim(0), heads = x.dim(1) / ranks, width = x.dim(2);
+    VIADUCT_CHECK(ConfigError, x.dim(1) % ranks == 0,
+                  "a2a over {}: {} heads held by a tensor rank do not divide over {} ranks",
+                  group_.name(), x.dim(1), ranks);
+    const Tensor packed = scratch(context_, x.dtype(), {ranks, tokens, heads, width});
+    copy(context_, {x.view({tokens, ranks, heads, width}).transposed(0, 1), packed});
+    sent.push_back(packed.view({ranks * tokens, heads, width}));
+    received.push_back(scratch(context_, x.dtype(), {ranks * tokens, heads, width}));
+    handles.push_back(
+        group_.all_to_all(sent.back(), received.back(), rows_each(tokens), rows_each(tokens)));
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    handles[i].wait();
+    out.push_back(gather_rows(context_, received[i], layout_.joined_order));
+  }
+  return out;
+}
+
+std::vector<Tensor> HeadExchange::to_tokens(const std::vector<Tensor>& tensors,
+                                            MemoryTag tag) const {
+  if (group_.size() == 1) return tensors;
+  const int64_t ranks = group_.size();
+  std::vector<Tensor> sent, received;
+  std::vector<CommHandle> handles;
+  for (const Tensor& x : tensors) {
+    sent.push_back(gather_rows(context_, x, layout_.parted_order));
+    received.push_back(scratch(context_, x.dtype(), x.shape()));
+    const int64_t tokens = x.dim(0) / ranks;
+    handles.push_back(
+        group_.all_to_all(sent.back(), received.back(), rows_each(tokens), rows_each(tokens)));
+  }
+  std::vector<Tensor> out;
+  for (size_t i = 0; i < tensors.size(); ++i) {
+    handles[i].wait();
+    const int64_t tokens = received[i].dim(0) / ranks, heads = received[i].dim(1),
+                  width = received[i].dim(2);
+    const Tensor whole =
+        context_.allocate(received[i].dtype(), {tokens, ranks * heads, width}, tag);
+    copy(context_, {received[i].view({ranks, tokens, heads, width}).transposed(0, 1),
+                    whole.view({tokens, ranks, heads, width})});
+    out.push_back(whole);
+  }
+  return out;
+}
+
+Tensor HeadExchange::per_query_to_heads(const Tensor& x) const {
+  if (group_.size() == 1) return x;
+  const int64_t ranks = group_.size(), heads = x.dim(0) / ranks, tokens = x.dim(1);
+  const Tensor received = scratch(context_, x.dtype(), {ranks * heads, tokens});
+  group_.all_to_all(x, received, rows_each(heads), rows_each(heads)).wait();
+  const Tensor rows = scratch(context_, x.dtype(), {ranks, tokens, heads});
+  copy(context_, {received.view({ranks, heads, tokens}).transposed(1, 2), rows});
+  const Tensor joined =
+      gather_rows(context_, rows.view({ranks * tokens, heads}), layout_.joined_order);
+  const Tensor out = scratch(context_, x.dtype(), {heads, ranks * tokens});
+  copy(context_, {joined.transposed(0, 1), out});
+  return out;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,38 @@
+#pragma once
+// Tokens for heads: before it a rank has all heads of some tokens, after it some heads of all
+// tokens of the group (DeepSpeed-Ulysses, Jacobs et al. 2023). In a group of one rank nothing is
+// touched.
+
+#include <vector>
+
+#include "nn/context.h"
+#include "nn/context_parallel/layout.h"
+
+namespace viaduct {
+
+class HeadExchange {
+ public:
+  /// Over `group`, whose ranks' tokens `layout` puts in order. Both outlive it.
+  HeadExchange(OpContext& context, Communicator& group, const AttentionLayout& layout)
+      : context_(context), group_(group), layout_(layout) {}
+
+  /// Each [T, N, D] → [I, N / ranks, D], in document order. ConfigError if a number of heads does
+  /// not divide.
+  std::vector<Tensor> to_heads(const std::vector<Tensor>& tensors) const;
+  /// The way back.
+  std::vector<Tensor> to_tokens(const std::vector<Tensor>& tensors, MemoryTag tag) const;
+  /// [N, T] → [N / ranks, I]: the numbers that attention has of each query.
+  Tensor per_query_to_heads(const Tensor& tensor) const;
+
+ private:
+  std::vector<int64_t> rows_each(int64_t rows) const;
+
+  OpContext& context_;
+  Communicator& group_;
+  const AttentionLayout& layout_;
+};
+
+/// out[i] = x[order[i]] for rows [rows, …].
+Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order);
+
+}  // namespace viaduct

@@ -1,0 +1,149 @@
+#include "nn/context_parallel/layout.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "nn/context_parallel/zigzag.h"
+
+namespace viaduct {
+namespace {
+
+template <class T>
+Tensor to_device(Device& device, const std::vector<T>& values, const Shape& shape) {
+  const Tensor host = host_tensor(dtype_of<T>, shape);
+  if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
+  Tensor tensor = device.allocate(dtype_of<T>, shape, MemoryTag::batch);
+  device.copy_from_host(host, tensor);
+  return tensor;
+}
+
+template <class T>
+Tensor to_device(Device& device, const std::vector<T>& values) {
+  return to_device(device, values, {static_cast<int64_t>(values.size())});
+}
+
+/// Runs of the documents' tokens: `begin` and `end` into this rank's tokens.
+struct Document {
+  int64_t begin, end;
+  int64_t half() const { return (end - begin) / 2; }
+};
+
+std::vector<Document> documents_of(const std::vector<int32_t>& offsets) {
+  std::vector<Document> documents;
+  for (size_t d = 1; d < offsets.size(); ++d) {
+    documents.push_back({offsets[d - 1], offsets[d]});
+    VIADUCT_CHECK(ShapeError, (offsets[d] - offsets[d - 1]) % 2 == 0,
+                  "context parallel: document {} has {} tokens here, expected two equal halves",
+                  d - 1, offsets[d] - offsets[d - 1]);
+  }
+  return documents;
+}
+
+/// Borders of two pieces a document; the first ends where `middle` says.
+template <class F>
+Tensor pieces(Device& device, const std::vector<Document>& documents, int64_t factor, F&& middle) {
+  std::vector<int32_t> borders{0};
+  for (const Document& d : documents) {
+    borders.push_back(static_cast<int32_t>(factor * middle(d)));
+    borders.push_back(static_cast<int32_t>(factor * d.end));
+  }
+  return to_device(device, borders);
+}
+
+AttentionLayout make_layout(Device& device, const std::vector<Document>& documents,
+                            const std::vector<int64_t>& whole_token_index, int inner, int outer,
+                            int outer_rank) {
+  const int64_t tokens = documents.empty() ? 0 : documents.back().end;
+  const int64_t cp = int64_t{inner} * outer;
+  AttentionLayout layout;
+  layout.tokens = inner * tokens;
+  std::vector<int32_t> offsets{0}, joined, key_position;
+  std::vector<int64_t> query_index;
+  for (const Document& d : documents) {
+    offsets.push_back(static_cast<int32_t>(inner * d.end));
+    layout.max_document = std::max(layout.max_document, inner * (d.end - d.begin));
+    const auto half = static_cast<double>(inner * d.half());
+    layout.half_pairs += 2 * half * half;
+    // The first halves lie in the order of the inner ranks, the second ones the other way round.
+    for (int i = 0; i < inner; ++i) {
+      for (int64_t t = d.begin; t < d.begin + d.half(); ++t)
+        joined.push_back(static_cast<int32_t>(i * tokens + t));
+    }
+    for (int i = inner - 1; i >= 0; --i) {
+      for (int64_t t = d.begin + d.half(); t < d.end; ++t)
+        joined.push_back(static_cast<int32_t>(i * tokens + t));
+    }
+    for (int half_number = 0; half_number < 2; ++half_number) {
+      const int64_t length = inner * d.half();
+      const int64_t first = cp * d.begin + zigzag_chunk(outer, outer_rank, half_number) * length;
+      query_index.insert(query_index.end(), whole_token_index.begin() + first,
+                         whole_token_index.begin() + first + length);
+    }
+  }
+  layout.offsets = to_device(device, offsets);
+  layout.query_index = to_device(device, query_index);
+  if (inner > 1) {
+    std::vector<int32_t> parted(joined.size());
+    for (size_t row = 0; row < joined.size(); ++row)
+      parted[static_cast<size_t>(joined[row])] = static_cast<int32_t>(row);
+    layout.joined_order = to_device(device, joined);
+    layout.parted_order = to_device(device, parted);
+  }
+  layout.halves =
+      pieces(device, documents, inner, [](const Document& d) { return d.begin + d.half(); });
+  layout.all_none = pieces(device, documents, inner, [](const Document& d) { return d.end; });
+  layout.none_all = pieces(device, documents, inner, [](const Document& d) { return d.begin; });
+  if (outer > 1) {
+    for (int rank = 0; rank < outer; ++rank) {
+      for (const Document& d : documents) {
+        for (int half_number = 0; half_number < 2; ++half_number) {
+          const int64_t length = inner * d.half();
+          const int64_t first = zigzag_chunk(outer, rank, half_number) * length;
+          for (int64_t i = 0; i < length; ++i)
+            key_position.push_back(static_cast<int32_t>(first + i));
+        }
+      }
+    }
+    layout.key_position = to_device(device, key_position, {outer, layout.tokens});
+  }
+  return layout;
+}
+
+}  // namespace
+
+std::shared_ptr<const ContextLayout> make_context_layout(
+    Device& device, const std::vector<int32_t>& offsets,
+    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner) {
+  const std::vector<Document> documents = documents_of(offsets);
+  VIADUCT_CHECK(
+      ShapeError,
+      whole_token_index.size() == static_cast<size_t>(cp) * static_cast<size_t>(offsets.back()),
+      "context parallel: {} tokens here and {} in the whole micro-batch, expected {} "
+      "times as many: the batch was not cut for {} ranks",
+      offsets.back(), whole_token_index.size(), cp, cp);
+  const auto make = [&](int inner_ranks) {
+    return make_layout(device, documents, whole_token_index, inner_ranks, cp / inner_ranks,
+                       cp_rank / inner_ranks);
+  };
+  auto layout = std::make_shared<ContextLayout>();
+  layout->ring = make(1);
+  layout->heads = make(cp);
+  layout->levels = inner == 1 ? layout->ring : inner == cp ? layout->heads : make(inner);
+  std::vector<int32_t> first, second;
+  for (const Document& d : documents) {
+    const int64_t half = d.half();
+    const int64_t first_gap = zigzag_chunk(cp, cp_rank, 0) * half,
+                  second_gap = zigzag_chunk(cp, cp_rank, 1) * half;
+    first.insert(first.end(), {static_cast<int32_t>(first_gap), 0});
+    second.insert(second.end(), {0, static_cast<int32_t>(second_gap)});
+    const auto own = static_cast<double>(half * (half + 1) / 2);
+    layout->first_pairs += static_cast<double>(half * first_gap) + own;
+    layout->second_pairs += static_cast<double>(half * second_gap) + own;
+  }
+  layout->first_diagonal = to_device(device, first);
+  layout->second_diagonal = to_device(device, second);
+  return layout;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,49 @@
+#pragma once
+// What context parallel attention needs to know of a micro-batch beside its own tokens: where the
+// tokens of other ranks belong. Made once when the batch goes to the device; all layers read it.
+
+#include <memory>
+#include <vector>
+
+#include "device/device.h"
+
+namespace viaduct {
+
+/// The tokens that a rank attends with: those of the `inner` ranks that exchange tokens for heads,
+/// whose tokens together are a zigzag half pair of a ring of `outer` ranks. T tokens are here, I =
+/// inner · T after the exchange. Document d of I tokens has halves of equal length.
+struct AttentionLayout {
+  Tensor joined_order;  // i32 [I]: in document order, the row among the inner ranks' rows one after
+                        // the other; nothing if inner is 1
+  Tensor parted_order;  // i32 [I]: its inverse
+  Tensor offsets;       // i32 [documents + 1]: into the I tokens
+  Tensor query_index;   // i64 [I]: global token indices
+  Tensor key_position;  // i32 [outer, I]: places in their documents of the tokens of each rank of
+                        // the ring; nothing if outer is 1
+  int64_t tokens = 0;   // I
+  int64_t max_document = 0;
+
+  // Every document as two pieces, i32 [2 · documents + 1]: borders of its two halves; all of it and
+  // nothing; nothing and all of it. They say which half of the queries meets which of the keys.
+  Tensor halves, all_none, none_all;
+  double half_pairs = 0;  // Σ over documents of (tokens · tokens / 2)
+};
+
+/// The layouts of a rank of a context group, one for each way of attending.
+struct ContextLayout {
+  AttentionLayout ring;    // inner 1, outer cp: p2p
+  AttentionLayout heads;   // inner cp, outer 1: a2a
+  AttentionLayout levels;  // inner and outer as the hierarchy says: a2a+p2p
+  // all_gather: how far the rank's half of the queries lies behind the start of its document, i32
+  // [2 · documents], for the pieces of `all_none` (first half) and `none_all` (second).
+  Tensor first_diagonal, second_diagonal;
+  double first_pairs = 0, second_pairs = 0;  // that see each other, without a window
+};
+
+/// `offsets`: of the documents of this rank's tokens, all of even length; `whole_token_index`:
+/// global token indices of the whole micro-batch, cp · T. ShapeError if they do not fit.
+std::shared_ptr<const ContextLayout> make_context_layout(
+    Device& device, const std::vector<int32_t>& offsets,
+    const std::vector<int64_t>& whole_token_index, int cp, int cp_rank, int inner);
+
+}  // namespace viaduct

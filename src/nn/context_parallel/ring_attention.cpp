@@ -1,0 +1,167 @@
+#include "nn/context_parallel/ring_attention.h"
+
+#include "base/error.h"
+#include "ops/elementwise.h"
+
+namespace viaduct {
+namespace {
+
+/// The part of attention that the block of ring rank `source` has for the queries of rank `me`.
+AttentionProblem block_problem(const AttentionProblem& base, const AttentionLayout& layout, int me,
+                               int source) {
+  AttentionProblem p = base;
+  p.q_offsets = p.kv_offsets = layout.offsets;
+  p.query_index = layout.query_index;
+  if (layout.key_position) p.key_position = layout.key_position.select(source);
+  p.max_queries = p.max_keys = layout.max_document;
+  if (source == me) return p;
+  p.causal = false;
+  p.visible_pairs = layout.half_pairs;
+  if (source < me) {
+    p.q_offsets = layout.all_none, p.kv_offsets = layout.halves;
+    p.max_keys /= 2;
+  } else {
+    p.q_offsets = layout.halves, p.kv_offsets = layout.none_all;
+    p.max_queries /= 2;
+  }
+  return p;
+}
+
+/// Blocks of keys and values passing by. `block()` is the one in hand; `start_next` begins to move
+/// it on and to receive the next, `finish_next` puts that one in hand.
+class KeyValueRing {
+ public:
+  KeyValueRing(RankContext& context, Communicator& ring, const AttentionHeads& heads)
+      : context_(context), ring_(ring), k_(heads.k), v_(heads.v), source_(ring.rank()) {
+    if (ring.size() == 1) return;
+    // One message a step: keys and values of a token side by side.
+    const int64_t kv_heads = k_.dim(1);
+    const Tensor block = allocate();
+    copy(context.ops, {heads.k, block.slice(1, 0, kv_heads)});
+    copy(context.ops, {heads.v, block.slice(1, kv_heads, kv_heads)});
+    hold(block);
+  }
+
+  const Tensor& k() const { return k_; }
+  const Tensor& v() const { return v_; }
+  /// The rank whose tokens these are.
+  int source() const { return source_; }
+  int next() const { return (ring_.rank() + 1) % ring_.size(); }
+  int previous() const { return (ring_.rank() + ring_.size() - 1) % ring_.size(); }
+
+  void start_next() {
+    arriving_ = allocate();
+    sending_ = ring_.send(block_, next(), Flow::activations);
+    receiving_ = ring_.receive(arriving_, previous(), Flow::activations);
+  }
+  void finish_next() {
+    sending_.wait();
+    receiving_.wait();
+    hold(arriving_);
+    source_ = (source_ + ring_.size() - 1) % ring_.size();
+  }
+
+ private:
+  Tensor allocate() {
+    return context_.ops.allocate(k_.dtype(), {k_.dim(0), 2 * k_.dim(1), k_.dim(2)},
+                                 MemoryTag::activations);
+  }
+  void hold(const Tensor& block) {
+    const int64_t kv_heads = block.dim(1) / 2;
+    block_ = block;
+    k_ = block.slice(1, 0, kv_heads);
+    v_ = block.slice(1, kv_heads, kv_heads);
+  }
+
+  RankContext& context_;
+  Communicator& ring_;
+  Tensor block_, arriving_, k_, v_;
+  int source_;
+  CommHandle sending_, receiving_;
+};
+
+void check_window(const AttentionProblem& base, const Communicator& ring) {
+  VIADUCT_CHECK(ConfigError, base.window == 0 || ring.size() == 1,
+                "attention over the ring {} of {} ranks: a sliding window of {} needs cp_comm_type "
+                "all_gather or a2a",
+                ring.name(), ring.size(), base.window);
+}
+
+}  // namespace
+
+AttentionResult ring_forward(RankContext& context, Communicator& ring,
+                             const AttentionLayout& layout, const AttentionProblem& base,
+                             const AttentionHeads& heads) {
+  check_window(base, ring);
+  const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
+  KeyValueRing blocks(context, ring, heads);
+  AttentionResult whole;
+  Tensor sum;  // of the outputs so far, not rounded to a 16-bit format in between
+  for (int step = 0; step < ring.size(); ++step) {
+    const bool more = step + 1 < ring.size();
+    if (more) blocks.start_next();
+    AttentionForwardArgs args;
+    args.problem = block_problem(base, layout, ring.rank(), blocks.source());
+    args.q = heads.q, args.k = blocks.k(), args.v = blocks.v();
+    args.out = context.activation(shape, step == 0 ? MemoryTag::saved : MemoryTag::activations);
+    args.lse = context.statistic(per_query, step == 0 ? MemoryTag::saved : MemoryTag::activations);
+    attention_forward(context.ops, args);
+    if (step == 0) {
+      whole = {args.out, args.lse};
+      sum = args.out;
+      if (more && args.lse.dtype() != sum.dtype()) {
+        sum = context.statistic(shape, MemoryTag::activations);
+        copy(context.ops, {args.out, sum});
+      }
+    } else {
+      attention_merge(context.ops, {sum, whole.lse, args.out, args.lse});
+    }
+    if (more) blocks.finish_next();
+  }
+  if (sum.storage() != whole.out.storage()) copy(context.ops, {sum, whole.out});
+  return whole;
+}
+
+AttentionHeads ring_backward(RankContext& context, Communicator& ring,
+                             const AttentionLayout& layout, const AttentionProblem& base,
+                             const AttentionHeads& heads, const Tensor& d_out, const Tensor& lse,
+                             const Tensor& delta) {
+  check_window(base, ring);
+  const auto statistic = [&](const Shape& shape) {
+    return context.statistic(shape, MemoryTag::activations);
+  };
+  const Shape both{2, heads.k.dim(0), heads.k.dim(1), heads.k.dim(2)};
+  KeyValueRing blocks(context, ring, heads);
+  AttentionBackwardArgs args;
+  args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
+  args.dq = statistic(heads.q.shape());
+  fill(context.ops, {args.dq, 0});
+  Tensor mine, arriving, leaving;  // dk and dv of a block
+  CommHandle sending, receiving;
+  for (int step = 0; step < ring.size(); ++step) {
+    const bool more = step + 1 < ring.size();
+    if (more) blocks.start_next();
+    mine = statistic(both);
+    fill(context.ops, {mine, 0});
+    args.problem = block_problem(base, layout, ring.rank(), blocks.source());
+    args.k = blocks.k(), args.v = blocks.v();
+    args.dk = mine.select(0), args.dv = mine.select(1);
+    attention_backward(context.ops, args);
+    receiving.wait();  // what earlier ranks have for this block
+    if (step > 0) add(context.ops, {mine, arriving, mine});
+    sending.wait();
+    if (ring.size() > 1) {
+      leaving = mine;
+      arriving = statistic(both);
+      sending = ring.send(leaving, blocks.next(), Flow::gradients);
+      receiving = ring.receive(arriving, blocks.previous(), Flow::gradients);
+    }
+    if (more) blocks.finish_next();
+  }
+  receiving.wait();
+  sending.wait();
+  const Tensor gradients = ring.size() > 1 ? arriving : mine;
+  return {args.dq, gradients.select(0), gradients.select(1)};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,39 @@
+#pragma once
+// Attention over a ring of ranks: every rank keeps its queries, and the blocks of keys and values
+// pass by, rank r receiving from r − 1 and sending to r + 1 (Liu et al. 2023; zigzag order of Zhu
+// 2024). A block moves while the one before it is computed. In a group of one rank this is plain
+// attention.
+//
+// Step 0 is the rank's own causal block. All queries see the first half of the keys of a lower rank
+// and nothing of its second half; only the second half of the queries sees a higher rank's keys,
+// all of them. The outputs merge by their log-sum-exp, summed in FP32.
+
+#include "nn/context.h"
+#include "nn/context_parallel/layout.h"
+#include "ops/attention.h"
+
+namespace viaduct {
+
+/// q [I, N, D], k and v [I, K, D].
+struct AttentionHeads {
+  Tensor q, k, v;
+};
+
+/// Attended values [I, N, D] and log-sum-exp [N, I].
+struct AttentionResult {
+  Tensor out, lse;
+};
+
+/// `base`: what is the same for all blocks. The result is to be kept (tag `saved`).
+AttentionResult ring_forward(RankContext& context, Communicator& ring,
+                             const AttentionLayout& layout, const AttentionProblem& base,
+                             const AttentionHeads& heads);
+
+/// dq, dk, dv in the statistic format. The gradient of a block of keys travels behind it, every
+/// rank adding its part (FP32 on the wire).
+AttentionHeads ring_backward(RankContext& context, Communicator& ring,
+                             const AttentionLayout& layout, const AttentionProblem& base,
+                             const AttentionHeads& heads, const Tensor& d_out, const Tensor& lse,
+                             const Tensor& delta);
+
+}  // namespace viaduct
