@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "nn/context_parallel/exchange.h"
 #include "pipeline/chunk_layers.h"
 
 namespace viaduct {
@@ -14,6 +15,8 @@ struct ModelPlace {
   bool sequence_parallel = false;
   /// Rows of the vocabulary tables are padded to a multiple of this times tp.
   int64_t vocabulary_multiple = 1;
+  /// How context ranks attend to each other, by block; empty: p2p everywhere.
+  std::vector<ContextExchange> context_exchange;
   int pp = 1, pp_rank = 0;
   /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
   std::vector<ChunkLayers> chunks;

@@ -1,35 +1,9 @@
 #include "nn/context_parallel_config.h"
 
-#include "base/error.h"
-
 namespace viaduct {
-namespace {
-
-constexpr ContextExchange kExchanges[] = {ContextExchange::p2p, ContextExchange::all_gather,
-                                          ContextExchange::a2a, ContextExchange::a2a_p2p};
-
-}  // namespace
-
-std::string_view context_exchange_name(ContextExchange exchange) {
-  switch (exchange) {
-    case ContextExchange::p2p:
-      return "p2p";
-    case ContextExchange::all_gather:
-      return "all_gather";
-    case ContextExchange::a2a:
-      return "a2a";
-    case ContextExchange::a2a_p2p:
-      return "a2a+p2p";
-  }
-  return "";
-}
 
 ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
-  const std::string& name = cp_comm_type.at(static_cast<size_t>(layer));
-  for (const ContextExchange exchange : kExchanges) {
-    if (context_exchange_name(exchange) == name) return exchange;
-  }
-  fail<ConfigError>("model.cp_comm_type: unknown way '{}'", name);
+  return parse_context_exchange(cp_comm_type.at(static_cast<size_t>(layer)));
 }
 
 FieldGroup context_parallel_fields(ContextParallelConfig& config) {

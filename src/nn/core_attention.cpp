@@ -34,19 +34,19 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
                 groups.cp->size(), groups.cp->name());
-  switch (spec_.context_comm) {
-    case ContextCommType::p2p:
+  switch (spec_.context_exchange) {
+    case ContextExchange::p2p:
       route.ring = groups.cp.get();
       route.layout = batch.context->ring;
       break;
-    case ContextCommType::all_gather:
+    case ContextExchange::all_gather:
       route.gather = groups.cp.get();
       break;
-    case ContextCommType::a2a:
+    case ContextExchange::a2a:
       route.heads = groups.cp.get();
       route.layout = batch.context->heads;
       break;
-    case ContextCommType::a2a_p2p:
+    case ContextExchange::a2a_p2p:
       route.heads = groups.cp_inner.get();
       route.ring = groups.cp_outer.get();
       route.layout = batch.context->levels;

@@ -7,7 +7,7 @@
 
 #include "nn/batch.h"
 #include "nn/context.h"
-#include "nn/context_parallel/comm_type.h"
+#include "nn/context_parallel/exchange.h"
 #include "nn/context_parallel/ring_attention.h"
 #include "nn/saved.h"
 #include "ops/attention.h"
@@ -22,7 +22,7 @@ struct AttentionSpec {
   double softcap = 0;
   int64_t window = 0;  // 0: unlimited
   double dropout = 0;
-  ContextCommType context_comm = ContextCommType::p2p;
+  ContextExchange context_exchange = ContextExchange::p2p;
 };
 
 class CoreAttention {

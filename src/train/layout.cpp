@@ -25,6 +25,8 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
                                    config.dist.mesh_order(), parts),
                 .group_sizes = parts};
   layout.layer_map = layer_map(config.pipeline, model.layers, pp);
+  for (int64_t block = 0; block < model.layers; ++block)
+    layout.context_exchange.push_back(config.context_parallel.exchange(block));
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
   layout.ddp = config.ddp;
@@ -42,6 +44,7 @@ ModelPlace model_place(const Layout& layout, GlobalRank rank) {
   place.tp = layout.size(Axis::tp);
   place.tp_rank = layout.mesh.coordinate(rank, Axis::tp).value;
   place.sequence_parallel = layout.sequence_parallel;
+  place.context_exchange = layout.context_exchange;
   place.vocabulary_multiple = layout.vocabulary_multiple;
   place.pp = layout.size(Axis::pp);
   place.pp_rank = layout.mesh.coordinate(rank, Axis::pp).value;

@@ -17,6 +17,7 @@ struct Layout {
   GroupSizes group_sizes;
   std::vector<ChunkLayers> layer_map;  // pp · virtual stages, in model order
   bool sequence_parallel = false;
+  std::vector<ContextExchange> context_exchange;  // by block
   int64_t vocabulary_multiple = 1;
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches
