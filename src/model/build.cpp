@@ -99,6 +99,18 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
+/// The token table that a head shares. In a pipeline the first and the last stage hold it, and the
+/// first one's copy counts.
+ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place) {
+  if (place.pp == 1) return table;
+  auto held = std::make_shared<Parameter>(*table);
+  held->holders = {0, place.pp - 1};
+  if (place.pp_rank != 0) {
+    for (Part& part : held->parts) part.owned = false;
+  }
+  return held;
+}
+
 }  // namespace
 
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
@@ -125,6 +137,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     if (!tokens)
       tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
                                      config.hidden);
+    if (config.tied_embeddings && tokens->holders.empty())
+      tokens = held_by_both_ends(tokens, place);
     return tokens;
   };
 

@@ -1,0 +1,250 @@
+// A model in stages has bit by bit the gradients of one rank, whatever the schedule:
+// stages hand over what one rank computes, and weight gradients add up in the order of
+// micro-batches.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "comm/world.h"
+#include "ops/cpu/cpu_ops.h"
+#include "pipeline/layer_map.h"
+#include "support/op_testing.h"
+#include "support/tiny_models.h"
+#include "train/engine.h"
+
+namespace viaduct {
+namespace {
+
+// Rows of two documents; micro-batches differ in size.
+HostBatch micro_batch(int64_t number, int64_t vocabulary) {
+  HostBatch batch;
+  std::mt19937 random(static_cast<unsigned>(number));
+  for (const int64_t length : {3 + number % 3, int64_t{5}}) {
+    for (int64_t i = 0; i < length; ++i) {
+      batch.ids.push_back(static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)));
+      batch.positions.push_back(static_cast<int32_t>(i));
+      const bool scored = i + 1 < length && random() % 4 != 0;
+      batch.targets.push_back(
+          scored ? static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary)) : -1);
+      batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
+      batch.token_index.push_back(number * 32 + batch.tokens() - 1);
+    }
+    batch.end_document();
+  }
+  return batch;
+}
+
+struct StageRun {
+  ModelConfig model;
+  std::string recipe = "fp32";
+  LayerMapSettings map;
+  ScheduleSettings schedule;
+  ExecutorSettings executor;
+  int64_t micro_batches = 5;
+};
+
+struct Outcome {
+  /// Main gradients by path, of every stage that holds the parameter.
+  std::map<std::string, std::vector<std::vector<double>>> gradients;
+  /// Of the micro-batches alone, by stage.
+  std::vector<StepRecord> records;
+};
+
+Outcome run_stages(const StageRun& run) {
+  Outcome outcome;
+  outcome.records.resize(static_cast<size_t>(run.map.pp));
+  std::mutex mutex;
+  run_thread_ranks(run.map.pp, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+    const int rank = world->rank();
+    const auto device = make_cpu_device(1);
+    const OpTable ops = cpu_ops(best_cpu_isa());
+    world->record_on(device.get());
+    EngineSettings settings;
+    settings.precision = precision_recipe(run.recipe);
+    settings.positions = 32;
+    settings.place.pp = run.map.pp, settings.place.pp_rank = rank;
+    settings.place.chunks = chunks_of_stage(layer_map(run.map), run.map.pp, rank);
+    settings.schedule = run.schedule;
+    settings.executor = run.executor;
+    auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
+    Engine engine(*device, ops, run.model, settings, std::move(groups));
+    engine.initialize();
+    engine.begin_step({});
+    StepRecord record;
+    device->set_record(&record);
+    engine.run_micro_batches(run.micro_batches,
+                             [&](int64_t i) { return micro_batch(i, run.model.vocabulary); });
+    device->set_record(nullptr);
+    const std::lock_guard lock(mutex);
+    for (const Parameter* p : engine.store().parameters())
+      outcome.gradients[p->path].push_back(test::values(engine.store().main_gradient(*p)));
+    outcome.records[static_cast<size_t>(rank)] = std::move(record);
+  });
+  return outcome;
+}
+
+ModelConfig model_of(const std::string& name, int64_t layers) {
+  ModelConfig model = test::tiny_model(name);
+  model.layers = layers;
+  if (!model.windows.empty()) model.windows.assign(static_cast<size_t>(layers), 3);
+  model.embedding_dropout = model.residual_dropout = model.attention_dropout = 0.2;
+  return model;
+}
+
+StageRun one_rank(const ModelConfig& model, const std::string& recipe) {
+  return {model, recipe, LayerMapSettings{model.layers}, {}, {}};
+}
+
+void expect_bitwise(const Outcome& actual, const Outcome& expected) {
+  EXPECT_EQ(actual.gradients.size(), expected.gradients.size());
+  for (const auto& [path, one] : expected.gradients) {
+    ASSERT_TRUE(actual.gradients.contains(path)) << path;
+    const auto& held = actual.gradients.at(path);
+    if (held.size() == 1) {
+      EXPECT_EQ(held[0], one[0]) << path;
+      continue;
+    }
+    // A tied table: the first stage has the look-up's part, the last one the head's.
+    ASSERT_EQ(held.size(), 2u) << path;
+    for (size_t i = 0; i < one[0].size(); ++i) {
+      const double sum = held[0][i] + held[1][i];
+      ASSERT_NEAR(sum, one[0][i], 2e-5 * (std::abs(held[0][i]) + std::abs(held[1][i]) + 1e-2));
+    }
+  }
+}
+
+struct Case {
+  std::string name;
+  LayerMapSettings map;
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+  int64_t group = 0;
+};
+
+std::vector<Case> cases() {
+  LayerMapSettings uneven{4, 3, 1};
+  uneven.account_for_embedding = uneven.account_for_loss = true;
+  LayerMapSettings first{4, 2, 1};
+  first.first_stage = 1;
+  LayerMapSettings bare{4, 3, 2};  // ends without a block
+  bare.account_for_embedding = bare.account_for_loss = true;
+  return {{"two stages", {4, 2, 1}},
+          {"four stages, few micro-batches", {4, 4, 1}},
+          {"gpipe", {4, 2, 1}, ScheduleKind::gpipe},
+          {"zero bubble", {4, 4, 1}, ScheduleKind::zb_h1},
+          {"uneven", uneven},
+          {"first stage given", first, ScheduleKind::zb_h1},
+          {"virtual stages", {4, 2, 2}, ScheduleKind::interleaved},
+          {"virtual stages, groups of five", {4, 2, 2}, ScheduleKind::interleaved, 5},
+          {"ends without a block", bare, ScheduleKind::interleaved}};
+}
+
+TEST(Stages, HaveTheGradientsOfOneRank) {
+  for (const char* name : {"llama", "gpt2"}) {
+    for (const char* recipe : {"fp32", "bf16_mixed"}) {
+      const ModelConfig model = model_of(name, 4);
+      StageRun reference = one_rank(model, recipe);
+      for (const Case& c : cases()) {
+        StageRun run{model, recipe, c.map, {}, {}};
+        // Groups of pp must leave at least pp: 5 of 2 and 3 do not.
+        run.micro_batches = reference.micro_batches =
+            c.kind == ScheduleKind::interleaved && c.group == 0 ? 2 * c.map.pp : 5;
+        const Outcome expected = run_stages(reference);
+        run.schedule.kind = c.kind, run.schedule.group = c.group;
+        for (const PointToPoint messages : {PointToPoint::overlapped, PointToPoint::batched}) {
+          SCOPED_TRACE(fmt::format("{} {} {} messages {}", name, recipe, c.name, int(messages)));
+          run.schedule.messages = messages;
+          run.executor.deallocate_outputs = messages == PointToPoint::overlapped;
+          expect_bitwise(run_stages(run), expected);
+        }
+      }
+    }
+  }
+}
+
+// Bytes on the wire: every edge carries each micro-batch's stream once in each direction.
+TEST(Stages, SendTheStreamOfEachMicroBatch) {
+  const ModelConfig model = model_of("llama", 4);
+  StageRun run{model, "bf16_mixed", {4, 2, 1}, {}, {}};
+  const Outcome outcome = run_stages(run);
+  int64_t tokens = 0;
+  for (int64_t i = 0; i < run.micro_batches; ++i)
+    tokens += micro_batch(i, model.vocabulary).tokens();
+  for (const StepRecord& record : outcome.records) {
+    int64_t sent = 0, received = 0, messages = 0;
+    for (const CollectiveRecord& c : record.collectives()) {
+      if (c.operation != "send" && c.operation != "receive") continue;
+      ++messages;
+      (c.operation == "send" ? sent : received) += c.bytes;
+      EXPECT_GT(c.completed_at, c.launched_at);
+    }
+    EXPECT_EQ(messages, 2 * run.micro_batches);
+    EXPECT_EQ(sent, tokens * model.hidden * 2);
+    EXPECT_EQ(received, sent);
+  }
+}
+
+// Overlapped messages have computation between launch and completion, batched ones have none.
+TEST(Stages, OverlappedMessagesRunBesideComputation) {
+  StageRun run{model_of("llama", 4), "fp32", {4, 2, 2}, {}, {}};
+  run.schedule.kind = ScheduleKind::interleaved;
+  run.micro_batches = 4;
+  const auto beside = [&](PointToPoint messages) {
+    run.schedule.messages = messages;
+    const Outcome outcome = run_stages(run);
+    int64_t count = 0;
+    for (const CollectiveRecord& c : outcome.records[0].collectives()) {
+      for (const OpEntryRecord& op : outcome.records[0].ops()) {
+        if (op.at > c.launched_at && op.at < c.completed_at) {
+          ++count;
+          break;
+        }
+      }
+    }
+    return count;
+  };
+  EXPECT_EQ(beside(PointToPoint::batched), 0);
+  EXPECT_GT(beside(PointToPoint::overlapped), 8);
+}
+
+// The most that stage 0 holds for backwards: pp micro-batches under 1F1B, all under GPipe.
+TEST(Stages, OneForwardOneBackwardHoldsFewerMicroBatches) {
+  StageRun run{model_of("llama", 4), "fp32", {4, 2, 1}, {}, {}};
+  run.micro_batches = 8;
+  const auto saved_peak = [&](ScheduleKind kind) {
+    run.schedule.kind = kind;
+    return run_stages(run).records[0].peak().bytes_by_tag.at(
+        std::string(memory_tag_name(MemoryTag::saved)));
+  };
+  const int64_t all = saved_peak(ScheduleKind::gpipe), few = saved_peak(ScheduleKind::one_f_one_b);
+  EXPECT_GT(all, 3 * few) << "8 micro-batches against 2";
+}
+
+TEST(Stages, BothEndsHoldATiedTableAndTheFirstOwnsIt) {
+  const auto device = make_cpu_device(1);
+  const ModelConfig model = model_of("gpt2", 4);
+  const auto map = layer_map(LayerMapSettings{4, 2, 2});
+  for (int stage = 0; stage < 2; ++stage) {
+    ModelPlace place;
+    place.pp = 2, place.pp_rank = stage, place.chunks = chunks_of_stage(map, 2, stage);
+    const auto part = build_model(*device, model, precision_recipe("fp32"), 16, place);
+    int tables = 0;
+    for (const Parameter* p : part->parameters()) {
+      if (p->path != "embedding.tokens") {
+        EXPECT_TRUE(p->holders.empty()) << p->path;
+        continue;
+      }
+      ++tables;
+      EXPECT_EQ(p->holders, (std::vector<int>{0, 1}));
+      for (const Part& held : p->parts) EXPECT_EQ(held.owned, stage == 0);
+    }
+    EXPECT_EQ(tables, 1);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
