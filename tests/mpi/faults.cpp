@@ -56,6 +56,9 @@ void fail_as(const std::string& kind, Communicator& world) {
   } else if (kind == "stop") {  // the rank that the others report to
     if (rank == 0) std::raise(SIGSTOP);
     sum_for_ever(world);
+  } else if (kind == "split") {
+    if (rank == 1) never_come();
+    world.split({0, 1, 2}, "again");
   } else if (kind == "size") {
     if (rank == 0) never_come();
     pair->all_gather(f32(8 * rank), f32(16 * rank)).wait();

@@ -1,5 +1,7 @@
 #include "comm/mpi/mpi_communicator.h"
 
+#include <array>
+
 #include "base/error.h"
 
 namespace viaduct {
@@ -18,14 +20,20 @@ int tag_of(const CommRequest& request, uint32_t launched) {
          2 * static_cast<int>(request.collective);
 }
 
+/// Whether the last operation of a kind was waited for at once; the next one probably is as well.
+struct Habit {
+  bool overlaps = false;
+};
+
 class Pending final : public CommOperation {
  public:
   Pending(std::shared_ptr<MpiEngine> engine, std::shared_ptr<const MpiGroup> group,
-          std::shared_ptr<MpiOperation> operation, std::shared_ptr<MpiQueue> queue, Tensor in,
-          Tensor out)
+          std::shared_ptr<MpiOperation> operation, std::shared_ptr<MpiQueue> queue,
+          std::shared_ptr<Habit> habit, Tensor in, Tensor out)
       : engine_(std::move(engine)),
         group_(std::move(group)),
         queue_(std::move(queue)),
+        habit_(std::move(habit)),
         operation_(std::move(operation)),
         in_(std::move(in)),
         out_(std::move(out)) {}
@@ -36,7 +44,7 @@ class Pending final : public CommOperation {
     return engine_->ready(*operation_, queue_.get(), asked_seconds_);
   }
   void wait() override {
-    if (queue_ != nullptr) queue_->overlaps = steady_seconds() - launched_seconds_ > kAtOnceSeconds;
+    habit_->overlaps = steady_seconds() - launched_seconds_ > kAtOnceSeconds;
     engine_->wait(*operation_, queue_.get());
   }
   double busy_seconds() const override { return operation_->busy_seconds(); }
@@ -45,6 +53,7 @@ class Pending final : public CommOperation {
   std::shared_ptr<MpiEngine> engine_;
   std::shared_ptr<const MpiGroup> group_;
   std::shared_ptr<MpiQueue> queue_;
+  std::shared_ptr<Habit> habit_;
   std::shared_ptr<MpiOperation> operation_;
   Tensor in_, out_;  // held until the operation lets go of them
   const double launched_seconds_ = steady_seconds();
@@ -54,7 +63,9 @@ class Pending final : public CommOperation {
 class MpiCommunicator final : public Communicator {
  public:
   MpiCommunicator(std::shared_ptr<MpiEngine> engine, std::shared_ptr<const MpiGroup> group)
-      : Communicator(group->name()), engine_(std::move(engine)), group_(std::move(group)) {}
+      : Communicator(group->name()), engine_(std::move(engine)), group_(std::move(group)) {
+    for (auto& habit : habits_) habit = std::make_shared<Habit>();
+  }
 
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
@@ -74,16 +85,17 @@ class MpiCommunicator final : public Communicator {
     const int tag = message ? static_cast<int>(request.flow) : tag_of(request, queue_->launched++);
     const std::shared_ptr<MpiQueue> queue = message ? nullptr : queue_;
     auto operation = make_mpi_operation(*group_, request, tag, queue_->scratch);
-    engine_->start(operation, queue);
-    return std::make_unique<Pending>(engine_, group_, std::move(operation), queue, request.in,
-                                     request.out);
+    const auto& habit = habits_[static_cast<size_t>(request.collective)];
+    engine_->start(operation, queue, habit->overlaps);
+    return std::make_unique<Pending>(engine_, group_, std::move(operation), queue, habit,
+                                     request.in, request.out);
   }
 
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
     // Making a group blocks inside MPI, so that it is entered only when all are here.
     const auto meeting = make_mpi_meeting(*group_, members, kMeetingTag, "split");
-    engine_->start(meeting, nullptr);
+    engine_->start(meeting, nullptr, false);
     engine_->wait(*meeting, nullptr);
     std::shared_ptr<const MpiGroup> group;
     engine_->with_network(
@@ -94,6 +106,7 @@ class MpiCommunicator final : public Communicator {
   std::shared_ptr<MpiEngine> engine_;
   std::shared_ptr<const MpiGroup> group_;
   std::shared_ptr<MpiQueue> queue_ = std::make_shared<MpiQueue>();
+  std::array<std::shared_ptr<Habit>, kKinds> habits_;  // by collective
 };
 
 }  // namespace

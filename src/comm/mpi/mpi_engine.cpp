@@ -73,7 +73,7 @@ void MpiEngine::stop() noexcept {
 }
 
 void MpiEngine::start(std::shared_ptr<MpiOperation> operation,
-                      const std::shared_ptr<MpiQueue>& queue) {
+                      const std::shared_ptr<MpiQueue>& queue, bool overlaps) {
   const Lock lock(mutex_);
   throw_if_failed();
   if (queue != nullptr) {
@@ -87,7 +87,7 @@ void MpiEngine::start(std::shared_ptr<MpiOperation> operation,
     throw_if_failed();
   }
   running_.push_back({std::move(operation), queue});
-  if (queue != nullptr && queue->overlaps) woken_.notify_one();
+  if (overlaps) woken_.notify_one();
 }
 
 bool MpiEngine::poll() {
@@ -226,7 +226,7 @@ void MpiEngine::end_together() {
   std::vector<int> all;
   for (int rank = 0; rank < network_.world().size(); ++rank) all.push_back(rank);
   const auto meeting = make_mpi_meeting(network_.control(), all, kMeetingTag, "the end of the run");
-  start(meeting, nullptr);
+  start(meeting, nullptr, false);
   for (;;) {
     {
       const Lock lock(mutex_);

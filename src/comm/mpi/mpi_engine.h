@@ -22,9 +22,6 @@ struct MpiQueue {
   std::deque<std::shared_ptr<MpiOperation>> operations;
   uint32_t launched = 0;
   Scratch scratch;  // of the one under way
-  /// The last one was not waited for at once, so that the next will probably not be either and the
-  /// progress thread is to be woken for it.
-  bool overlaps = false;
 };
 
 class MpiEngine {
@@ -35,7 +32,9 @@ class MpiEngine {
   MpiEngine& operator=(const MpiEngine&) = delete;
 
   /// Begins `operation`, at once (messages: `queue` null) or after those before it in `queue`.
-  void start(std::shared_ptr<MpiOperation> operation, const std::shared_ptr<MpiQueue>& queue);
+  /// `overlaps`: it will not be waited for at once, so that the progress thread is woken for it.
+  void start(std::shared_ptr<MpiOperation> operation, const std::shared_ptr<MpiQueue>& queue,
+             bool overlaps);
   /// True once done; never blocks. CommError as `wait`.
   bool ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
   /// Blocks until done. CommError after the timeout, or with the first cause where a rank failed.
