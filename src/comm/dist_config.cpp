@@ -10,8 +10,7 @@ FieldGroup dist_fields(DistConfig& config) {
              "is absent or equal.")
       .range(1)
       .alias("world_size")
-      .constraint("divisible by tp · cp · pp and by etp · ep · pp")
-      .planned("more than one rank");
+      .constraint("divisible by tp · cp · pp and by etp · ep · pp");
   group
       .field("device", config.device,
              "What ranks compute on; auto: cuda where a GPU is usable, else cpu.")
@@ -30,19 +29,16 @@ FieldGroup dist_fields(DistConfig& config) {
       .field("distributed_timeout_minutes", config.distributed_timeout_minutes,
              "A collective that waits longer is an error naming who did not come.")
       .positive()
-      .in("minutes")
-      .planned("more than one rank");
+      .in("minutes");
   group
       .field("use_tp_pp_dp_mapping", config.use_tp_pp_dp_mapping,
              "Rank order tp-cp-ep-pp-dp instead of tp-cp-ep-dp-pp (the first axis varies fastest).")
-      .constraint("with pp > 1: expert dp = dp")
-      .planned("more than one rank");
+      .constraint("with pp > 1: expert dp = dp");
   group
       .field("nvlink_domain_size", config.nvlink_domain_size,
              "Devices that share a fast domain (72 or 8 with NVLink): groups of heavy traffic that "
              "straddle two domains are said before the run starts; null: not looked at.")
-      .range(1)
-      .planned("more than one rank");
+      .range(1);
   return group;
 }
 
@@ -53,14 +49,12 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "
              "and fc2 by rows.")
       .range(1)
-      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them")
-      .planned("tensor parallelism");
+      .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them");
   group
       .field("pipeline_model_parallel_size", config.pipeline_model_parallel_size,
              "pp: stages that the layers are cut into.")
       .range(1)
-      .constraint("divides num_layers unless the split is given")
-      .planned("pipeline parallelism");
+      .constraint("divides num_layers unless the split is given");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
@@ -84,8 +78,7 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "Norms, dropout and residual work on 1/tp of the tokens; auto: if tp > 1 and the "
              "sequence divides.")
       .constraint("tp > 1; tp · cp divides seq_length")
-      .accepts({"false"})
-      .planned("tensor parallelism");
+      .accepts({"false"});
   return group;
 }
 

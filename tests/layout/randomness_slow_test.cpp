@@ -46,7 +46,13 @@ TEST(DropoutOfTheTest, ChangesTheTrace) {
 }
 
 std::vector<LayoutCase> cases() {
-  return {layout(1, 1, 1, 2)};
+  return {layout(1, 1, 1, 2),
+          layout(2, 1, 1, 1),
+          layout(2, 1, 1, 1, {"model.sequence_parallel=false"}, "whole_sequence"),
+          layout(1, 2, 1, 1),
+          layout(1, 2, 1, 1, {"model.cp_comm_type=all_gather"}, "all_gather"),
+          layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a"),
+          layout(1, 1, 2, 1, {"train.micro_batch_size=1"})};
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, Dropout, testing::ValuesIn(cases()),

@@ -1,5 +1,6 @@
 #include "support/layout_run.h"
 
+#include <algorithm>
 #include <ostream>
 
 #include "train/launch.h"
@@ -10,6 +11,10 @@ namespace viaduct::test {
 
 void PrintTo(const LayoutCase& c, std::ostream* os) {
   *os << c.name;
+}
+
+bool LayoutCase::suits(const std::string& reference) const {
+  return only.empty() || std::find(only.begin(), only.end(), reference) != only.end();
 }
 
 LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more,

@@ -20,6 +20,8 @@ std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
 struct LayoutCase {
   std::string name;  // "tp2_cp2"
   std::vector<std::string> overrides;
+  std::vector<std::string> only = {};  // reference cases that it suits; empty: all
+  bool suits(const std::string& reference) const;
 };
 void PrintTo(const LayoutCase& c, std::ostream* os);
 

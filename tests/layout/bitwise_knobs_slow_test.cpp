@@ -1,0 +1,68 @@
+// What changes only when and how bytes move changes no bit: ten steps with a knob on and off.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+#include "support/layout_run.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using test::layout;
+using test::LayoutCase;
+using test::probe_layout;
+using test::test_data;
+
+struct Knob {
+  std::string name;
+  LayoutCase layout;
+  std::vector<std::string> one, other;
+};
+
+void PrintTo(const Knob& knob, std::ostream* os) {
+  *os << knob.name;
+}
+
+std::map<std::string, Tensor> train(const Knob& knob, const std::vector<std::string>& settings) {
+  std::vector<std::string> overrides = test::reference_optimizer();
+  for (const auto& list : {knob.layout.overrides, settings})
+    overrides.insert(overrides.end(), list.begin(), list.end());
+  return probe_layout(test_data("golden/llama/model"), test_data("golden/llama/train.safetensors"),
+                      true, overrides);
+}
+
+class Bitwise : public testing::TestWithParam<Knob> {};
+
+TEST_P(Bitwise, OnIsOff) {
+  const auto one = train(GetParam(), GetParam().one), other = train(GetParam(), GetParam().other);
+  ASSERT_EQ(one.size(), other.size());
+  for (const auto& [name, tensor] : one) {
+    EXPECT_EQ(std::memcmp(tensor.raw(), other.at(name).raw(), static_cast<size_t>(tensor.bytes())),
+              0)
+        << name;
+  }
+}
+
+std::vector<Knob> knobs() {
+  const LayoutCase data = layout(1, 1, 1, 2, {"train.micro_batch_size=1"}),
+                   stages = layout(1, 1, 2, 1, {"train.micro_batch_size=1"});
+  LayoutCase chunks = stages;
+  chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
+  return {
+      {"overlap_grad_reduce", data, {}, {"ddp.overlap_grad_reduce=false"}},
+      {"overlap_param_gather", data, {}, {"ddp.overlap_param_gather=false"}},
+      {"bucket_size", data, {}, {"ddp.bucket_size=5000"}},
+      {"use_distributed_optimizer", data, {}, {"ddp.use_distributed_optimizer=false"}},
+      {"deallocate_pipeline_outputs", stages, {}, {"model.deallocate_pipeline_outputs=false"}},
+      {"zero_bubble", stages, {}, {"model.pipeline_schedule=zero_bubble"}},
+      {"overlap_p2p_comm", chunks, {}, {"comm_overlap.overlap_p2p_comm=false"}},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Knobs, Bitwise, testing::ValuesIn(knobs()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct
