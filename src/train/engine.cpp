@@ -7,6 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "sharding/reproducible_all_reduce.h"
+#include "train/cut_batch.h"
 #include "train/host_values.h"
 #include "train/model_stage.h"
 #include "train/stage_chain.h"
@@ -14,7 +15,11 @@
 namespace viaduct {
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                EngineSettings settings, ParallelGroups groups)
-    : device_(device), ops_(ops), settings_(std::move(settings)), groups_(std::move(groups)) {
+    : device_(device),
+      ops_(ops),
+      settings_(std::move(settings)),
+      groups_(std::move(groups)),
+      batch_place_(viaduct::batch_place(groups_, settings_.place.sequence_parallel)) {
   OpContext context{device_, ops_};
   settings_.ddp.resolve(groups_.dp_cp->size(),
                         groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
@@ -93,7 +98,9 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {
-  return upload(device_, rows, model_->config().vocabulary, settings_.positions);
+  // Lengths that no cut divides are refused by the configuration but for packed documents.
+  return upload(device_, cut_batch(rows, batch_place_, true), model_->config().vocabulary,
+                settings_.positions, batch_place_);
 }
 
 void Engine::forward_stages(const Batch& batch,

@@ -85,6 +85,8 @@ class Engine {
   /// Sum of the weighted token losses of all ranks' batches, without gradients.
   double evaluate(const HostBatch& batch);
 
+  /// Which of a micro-batch's tokens this rank has.
+  const BatchPlace& batch_place() const { return batch_place_; }
   /// The part of this data-parallel rank's rows that this rank computes on, on the device.
   Batch upload_part(const HostBatch& rows);
   /// Calls `forward(chunk, in)` for this rank's chunks, with what comes from the stage before.
@@ -105,6 +107,7 @@ class Engine {
   const OpTable& ops_;
   EngineSettings settings_;
   ParallelGroups groups_;
+  BatchPlace batch_place_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;

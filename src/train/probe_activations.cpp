@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
-#include <numeric>
 
 #include "base/error.h"
+#include "train/cut_batch.h"
 
 namespace viaduct {
 namespace {
@@ -57,6 +57,16 @@ Tensor full_logits(RankContext& context, const HeadSegment& head, const Tensor& 
   return out;
 }
 
+/// Where the tokens of all context ranks, one rank after the other, come from in the row.
+std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
+  std::vector<int64_t> origins;
+  for (place.cp_rank = 0; place.cp_rank < place.cp; ++place.cp_rank) {
+    const auto sources = cut_sources(row.document_offsets, place, true);
+    origins.insert(origins.end(), sources.begin(), sources.end());
+  }
+  return origins;
+}
+
 /// The pipeline rank that makes a value.
 int stage_of(const Layout& layout, const std::string& name) {
   const int stages = layout.size(Axis::pp);
@@ -92,7 +102,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& la
     const HeadSegment* head = model.chunks()[chunk].head;
     if (head == nullptr) return out;
     const Tensor normed = head->final_norm(context, out.get(kHidden));
-    keep("final_norm", normed);
+    if (hidden) local["hidden.final_norm"] = to_host(engine.device(), normed);  // all tokens
     local["logits"] = full_logits(context, *head, normed);
     return {};
   });
@@ -103,8 +113,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& la
     for (int64_t i = 0; i < model.config().layers; ++i)
       names.push_back("hidden.layer" + std::to_string(i));
   }
-  std::vector<int64_t> origin(static_cast<size_t>(row.tokens()));
-  std::iota(origin.begin(), origin.end(), 0);
+  const std::vector<int64_t> origin = token_origins(engine.batch_place(), row);
   std::map<std::string, Tensor> values;
   for (const std::string& name : names) {
     const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
