@@ -4,23 +4,41 @@
 #include "ops/elementwise.h"
 
 namespace viaduct {
+namespace {
+
+/// The elements [begin, end) of `part`, counted from its first, into the flat tensor `out`.
+void initialize_part(OpContext& context, const Initialization& init, const Part& part,
+                     int64_t row_elements, const Range& range, const Tensor& out, uint64_t seed) {
+  int64_t at = 0;
+  for (const Rectangle& piece : rectangles(range, row_elements)) {
+    RandomNormalArgs args;
+    args.out = out.slice(0, at, piece.elements()).view({piece.rows, piece.columns});
+    args.standard_deviation = init.standard_deviation;
+    args.key = {seed, hash64(part.name)};
+    args.first_row = part.box.begin[0] + (part.transposed ? piece.column : piece.row);
+    args.first_column = part.box.begin[1] + (part.transposed ? piece.row : piece.column);
+    args.row_elements = part.logical_shape[1];
+    args.transposed = part.transposed;
+    random_normal(context, args);
+    at += piece.elements();
+  }
+}
+
+}  // namespace
 
 void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed) {
-  for (const Parameter* parameter : store.parameters()) {
-    const Tensor& master = store.master(*parameter);
-    fill(context, {master, parameter->init.kind == InitKind::constant ? parameter->init.value
-                                                                      : 0});  // padding stays 0
-    if (parameter->init.kind == InitKind::constant) continue;
-    for (const Part& part : parameter->parts) {
-      RandomNormalArgs args;
-      args.out = master.slice(0, part.storage_row, part.rows());
-      args.standard_deviation = parameter->init.standard_deviation;
-      args.key = {seed, hash64(part.name)};
-      args.first_row = part.box.begin[0];
-      args.first_column = part.box.begin[1];
-      args.row_elements = part.logical_shape[1];
-      args.transposed = part.transposed;
-      random_normal(context, args);
+  for (const ShardRun& run : store.shard_runs()) {
+    const Parameter& parameter = *run.parameter;
+    const bool constant = parameter.init.kind == InitKind::constant;
+    fill(context, {run.master, constant ? parameter.init.value : 0});  // padding stays 0
+    if (constant) continue;
+    for (const Part& part : parameter.parts) {
+      const Range place = part_range(parameter, part);
+      const auto here = overlap(run.range, place);
+      if (!here) continue;
+      initialize_part(context, parameter.init, part, row_elements(parameter),
+                      {here->begin - place.begin, here->end - place.begin},
+                      run.master.slice(0, here->begin - run.range.begin, here->size()), seed);
     }
   }
   store.publish_masters(context);

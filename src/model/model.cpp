@@ -37,6 +37,17 @@ std::vector<const Parameter*> ModelChunk::parameters() const {
   return list;
 }
 
+std::vector<const Parameter*> ModelChunk::uses() const {
+  std::vector<const Parameter*> list;
+  for (const Layer& layer : layers) {
+    for (const auto& segment : layer.segments) {
+      const auto used = segment->parameters();
+      list.insert(list.end(), used.begin(), used.end());
+    }
+  }
+  return list;
+}
+
 Model::Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary,
              std::vector<ModelChunk> chunks)
     : config_(std::move(config)), rotary_(std::move(rotary)), chunks_(std::move(chunks)) {}
@@ -44,6 +55,12 @@ Model::Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary,
 std::vector<const Parameter*> Model::parameters() const {
   std::vector<const Parameter*> list;
   for (const ModelChunk& chunk : chunks_) append_new(list, chunk.parameters());
+  return list;
+}
+
+std::vector<std::vector<const Parameter*>> Model::uses() const {
+  std::vector<std::vector<const Parameter*>> list;
+  for (const ModelChunk& chunk : chunks_) list.push_back(chunk.uses());
   return list;
 }
 

@@ -21,6 +21,8 @@ struct ModelChunk {
 
   /// Every parameter once, in order of first use in the forward.
   std::vector<const Parameter*> parameters() const;
+  /// The same, as often as segments use it: each use is one contribution to its gradient.
+  std::vector<const Parameter*> uses() const;
 };
 
 class Model {
@@ -36,6 +38,9 @@ class Model {
   const HeadSegment* head() const { return chunks_.back().head; }
   /// Every parameter of all chunks once, in order of first use in the forward.
   std::vector<const Parameter*> parameters() const;
+
+  /// Chunk by chunk, what a ParameterStore is made from.
+  std::vector<std::vector<const Parameter*>> uses() const;
 
   /// The forward of a micro-batch through a chunk. `in` is empty where the chunk begins with the
   /// embedding; the result is empty where it ends with the head, which adds the micro-batch's

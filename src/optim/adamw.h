@@ -1,9 +1,10 @@
 #pragma once
-// The optimizer step over the parameters of a store: gradient norm, clipping, AdamW with decay by
-// the parameter record.
+// The optimizer step over the runs that this rank updates: gradient norm, clipping, AdamW with
+// decay by the parameter record.
 
 #include <vector>
 
+#include "comm/parallel_groups.h"
 #include "ops/step_scalars.h"
 #include "sharding/parameter_store.h"
 
@@ -16,34 +17,37 @@ struct AdamWSettings {
 
 class AdamW {
  public:
-  /// Moments of zero for every parameter of the store, in the recipe's format.
+  /// Moments of zero for every run of the store, in the recipe's format. `statistics`: the ranks
+  /// whose runs together are the whole model, once (groups.statistics).
   AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-        AdamWSettings settings);
+        AdamWSettings settings, std::shared_ptr<Communicator> statistics);
 
-  /// Σ g² over every main gradient, then norm, clip factor and skip flag into `scalars`
-  /// (StepScalars block). Reads gradient_factor and clip_norm from it.
+  /// Σ g² over every main gradient of the model, each logical element once, then norm, clip factor
+  /// and skip flag into `scalars` (StepScalars block), bitwise the same on all ranks and for every
+  /// split. Reads gradient_factor and clip_norm from it.
   void compute_norm(OpContext& context, const Tensor& scalars);
   /// One update of masters, moments and weights, nothing if the skip flag is set; a new generation
-  /// of weights either way.
+  /// of weights either way, gathered as the store's settings say.
   void step(OpContext& context, const Tensor& scalars);
 
-  const Tensor& first_moment(const Parameter& parameter) const {
-    return states_.at(index(parameter)).first;
-  }
-  const Tensor& second_moment(const Parameter& parameter) const {
-    return states_.at(index(parameter)).second;
-  }
+  /// Flat moments of a run.
+  struct Moments {
+    Tensor first, second;
+  };
+  /// In the order of the store's shard_runs.
+  const std::vector<Moments>& moments() const { return moments_; }
+  /// The moments of a parameter in its shape. ShapeError unless this rank's run is all of it.
+  Tensor first_moment(const Parameter& parameter) const { return whole(parameter).first; }
+  Tensor second_moment(const Parameter& parameter) const { return whole(parameter).second; }
   const AdamWSettings& settings() const { return settings_; }
 
  private:
-  struct State {
-    Tensor first, second;
-  };
-  size_t index(const Parameter& parameter) const;
+  Moments whole(const Parameter& parameter) const;
 
   ParameterStore& store_;
   AdamWSettings settings_;
-  std::vector<State> states_;  // in the store's order
+  std::vector<Moments> moments_;
+  std::shared_ptr<Communicator> statistics_;
   Tensor norm_state_;
 };
 

@@ -1,51 +1,110 @@
 #include "sharding/parameter_store.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/elementwise.h"
+#include "sharding/replica_gradients.h"
 
 namespace viaduct {
 namespace {
 
-constexpr int64_t kAlignment = 64;  // bytes; every parameter starts at a cache line
-
-/// One flat buffer and the views of the parameters in it.
-std::vector<Tensor> flat_views(Device& device, const std::vector<const Parameter*>& parameters,
-                               DType dtype, MemoryTag tag) {
-  const int64_t unit = dtype_bytes(dtype), step = kAlignment / unit;
+/// Elements that close a bucket.
+int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutParameter>& sizes) {
+  if (settings.num_buckets == 0) return settings.bucket_elements;
   int64_t elements = 0;
-  std::vector<int64_t> begins;
-  for (const Parameter* parameter : parameters) {
-    begins.push_back(elements);
-    elements += (parameter->shape.elements() + step - 1) / step * step;
-  }
-  const Tensor flat = device.allocate(dtype, {elements}, tag);
-  std::vector<Tensor> views;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    views.emplace_back(flat.storage(), dtype, parameters[i]->shape, begins[i] * unit);
-  }
-  return views;
+  for (const LayoutParameter& size : sizes) elements += size.elements;
+  return (elements + settings.num_buckets - 1) / settings.num_buckets;
 }
 
 }  // namespace
 
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
-                               std::vector<const Parameter*> parameters, bool with_gradients)
-    : parameters_(std::move(parameters)) {
-  const bool separate_master = with_gradients && !recipe.master_is_weight();
-  const auto weights = flat_views(device, parameters_, recipe.weight, MemoryTag::weights);
-  std::vector<Tensor> masters, gradients;
-  if (separate_master)
-    masters = flat_views(device, parameters_, recipe.master, MemoryTag::master_weights);
-  if (with_gradients)
-    gradients = flat_views(device, parameters_, recipe.main_gradient, MemoryTag::main_gradients);
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    Entry entry;
-    entry.weight = weights[i];
-    entry.master = separate_master ? masters[i] : weights[i];
-    if (with_gradients) entry.gradient = gradients[i];
-    const bool inserted = entries_.emplace(parameters_[i], std::move(entry)).second;
-    VIADUCT_CHECK(ShapeError, inserted, "parameter store: {} is listed twice",
-                  parameters_[i]->path);
+                               const std::vector<std::vector<const Parameter*>>& chunks,
+                               const StoreSettings& settings, const ParallelGroups& groups)
+    : settings_(settings), groups_(groups) {
+  VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
+                "parameter store: without the distributed optimizer every data rank is an instance "
+                "of its own, but {} ranks share one",
+                groups.dp_cp_inner->size());
+  const BufferFormats formats{recipe.weight, recipe.main_gradient, recipe.master,
+                              settings.with_gradients};
+  for (const auto& uses : chunks) add_chunk(device, formats, uses);
+  list_buckets();
+  list_runs();
+
+  std::vector<GradientReduction::Bucket> gradients;
+  std::vector<WeightGather::Bucket> weights;
+  for (const BucketPlace& place : buckets_) {
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    gradients.push_back(
+        {buffer.bucket_gradients(place.bucket), buffer.own_gradients(place.bucket)});
+    weights.push_back({buffer.bucket_weights(place.bucket), buffer.own_weights(place.bucket)});
+  }
+  std::reverse(weights.begin(), weights.end());
+  reduction_ = std::make_unique<GradientReduction>(
+      std::move(gradients), groups_,
+      settings.average_in_collective ? ReduceOp::average : ReduceOp::sum);
+  gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.dp_cp_inner);
+}
+
+void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
+                               const std::vector<const Parameter*>& uses) {
+  const size_t chunk = buffers_.size();
+  std::vector<const Parameter*> parameters;
+  std::vector<LayoutParameter> sizes;
+  for (const Parameter* parameter : uses) {
+    const bool first = entries_.find(parameter) == entries_.end();
+    VIADUCT_CHECK(
+        ShapeError,
+        first || parameters.end() != std::find(parameters.begin(), parameters.end(), parameter),
+        "parameter store: {} is in two chunks", parameter->path);
+    ++entries_[parameter].uses;
+    if (!first) continue;
+    parameters.push_back(parameter);
+    sizes.push_back({parameter->shape.elements(), !parameter->holders.empty()});
+  }
+  LayoutSettings layout;
+  layout.shards = groups_.dp_cp_inner->size();
+  layout.padded = settings_.distributed_optimizer;
+  layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
+  // Later chunks and stages have time for one message: their backward ends before the first's.
+  if (settings_.overlap_grad_reduce && groups_.pp->rank() == 0 && chunk == 0)
+    layout.bucket_elements = bucket_elements(settings_, sizes);
+  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+  buffers_.emplace_back(device, std::move(parameters), make_buffer_layout(sizes, layout), formats,
+                        groups_.dp_cp_inner->rank());
+}
+
+void ParameterStore::list_buckets() {
+  for (size_t b = buffers_.size(); b-- > 0;) {
+    const ParameterBuffer& buffer = buffers_[b];
+    const size_t first = buckets_.size();
+    for (size_t i = 0; i < buffer.layout().buckets.size(); ++i) buckets_.push_back({b, i});
+    for (size_t i = 0; i < buffer.parameters().size(); ++i) {
+      Entry& e = entry(*buffer.parameters()[i]);
+      e.weight = buffer.weight(i);
+      e.gradient = buffer.gradient(i);
+      e.bucket = first + buffer.layout().parameters[i].bucket;
+      ++buckets_[e.bucket].parameters;
+    }
+  }
+}
+
+void ParameterStore::list_runs() {
+  for (const ParameterBuffer& buffer : buffers_) {
+    for (size_t i = 0; i < buffer.parameters().size(); ++i) {
+      const auto ranges = shard_ranges(buffer.layout(), i, buffer.shard());
+      if (!ranges) continue;
+      const size_t bucket = buffer.layout().parameters[i].bucket;
+      const auto run_of = [&](const Tensor& own) {
+        return own ? own.slice(0, ranges->in_shard.begin, ranges->in_shard.size()) : own;
+      };
+      entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
+      runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
+                       run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
+                       run_of(buffer.own_gradients(bucket))});
+    }
   }
 }
 
@@ -60,12 +119,34 @@ ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) {
   return const_cast<Entry&>(std::as_const(*this).entry(parameter));
 }
 
+Tensor ParameterStore::weight(const Parameter& parameter) const {
+  const Entry& e = entry(parameter);
+  VIADUCT_CHECK(ShapeError, gather_->whole(gather_place(e.bucket)),
+                "parameter store: {} of generation {} is {}", parameter.path, generation_,
+                gather_->stale() ? "not written yet" : "not gathered");
+  return e.weight;
+}
+
+Tensor ParameterStore::main_gradient(const Parameter& parameter) const {
+  return entry(parameter).gradient;
+}
+
+Tensor ParameterStore::master(const Parameter& parameter) const {
+  const Entry& e = entry(parameter);
+  const Range held = e.run < 0 ? Range{} : runs_[static_cast<size_t>(e.run)].range;
+  VIADUCT_CHECK(ShapeError, held.size() == parameter.shape.elements(),
+                "parameter store: this rank has elements {} to {} of the master of {} {}",
+                held.begin, held.end, parameter.path, to_string(parameter.shape));
+  return runs_[static_cast<size_t>(e.run)].master.view(parameter.shape);
+}
+
 void ParameterStore::publish_masters(OpContext& context) {
-  for (const Parameter* parameter : parameters_) {
-    const Entry& e = entry(*parameter);
-    if (e.master.storage() != e.weight.storage()) copy(context, {e.master, e.weight});
-  }
   advance_generation();
+  for (const ShardRun& run : runs_) {
+    if (run.master.storage() != run.weight.storage()) copy(context, {run.master, run.weight});
+  }
+  weights_written();
+  finish_gathers();
 }
 
 void ParameterStore::advance_generation() {
@@ -73,32 +154,61 @@ void ParameterStore::advance_generation() {
     VIADUCT_CHECK(ShapeError, e.acquired == 0, "parameter store: {} is in use while weights change",
                   parameter->path);
   }
+  gather_->invalidate();
   ++generation_;
 }
 
+void ParameterStore::weights_written() {
+  gather_->own_written();
+  if (!settings_.overlap_param_gather) gather_->finish();
+}
+
+void ParameterStore::finish_gathers() {
+  VIADUCT_CHECK(ShapeError, !gather_->stale(),
+                "parameter store: weights of generation {} are not written yet", generation_);
+  gather_->finish();
+}
+
 void ParameterStore::begin_step(OpContext& context) {
+  reduction_->begin_step();
   for (const Parameter* parameter : parameters_) {
     Entry& e = entry(*parameter);
-    e.touched = false;
+    e.contributions = 0;
+    e.expected = -1;
     // Their ops only add; gradients of matrices are overwritten by their first contribution
     // instead.
     if (!parameter->weight_gradient) fill(context, {e.gradient, 0});
   }
 }
 
+void ParameterStore::expect_backwards(int64_t backwards) {
+  if (!settings_.overlap_grad_reduce) return;
+  for (auto& [parameter, e] : entries_) e.expected = e.uses * backwards;
+  for (BucketPlace& place : buckets_) place.incomplete = place.parameters;
+}
+
 void ParameterStore::finish_gradients(OpContext& context) {
   for (const Parameter* parameter : parameters_) {
-    Entry& e = entry(*parameter);
+    const Entry& e = entry(*parameter);
     VIADUCT_CHECK(ShapeError, !e.open, "parameter store: a gradient of {} is not done",
                   parameter->path);
-    if (!e.touched && parameter->weight_gradient) fill(context, {e.gradient, 0});
+    if (e.contributions == 0 && parameter->weight_gradient) fill(context, {e.gradient, 0});
   }
+  reduction_->finish();
+  sum_replica_gradients(context, runs_, groups_);
+}
+
+double ParameterStore::gradient_divisor() const {
+  return settings_.average_in_collective ? groups_.dp_cp_inner->size() * groups_.dp_cp_outer->size()
+                                         : 1;
 }
 
 Tensor ParameterStore::acquire(const Parameter& parameter, WeightUse) {
   Entry& e = entry(parameter);
+  if (!gather_->stale()) gather_->require(gather_place(e.bucket));
+  const Tensor whole = weight(parameter);
   ++e.acquired;
-  return e.weight;
+  return whole;
 }
 
 void ParameterStore::release(const Parameter& parameter, WeightUse) {
@@ -109,8 +219,11 @@ GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter)
   Entry& e = entry(parameter);
   VIADUCT_CHECK(ShapeError, e.gradient.defined(), "parameter store: {} has no gradient here",
                 parameter.path);
+  VIADUCT_CHECK(ShapeError, e.expected < 0 || e.contributions < e.expected,
+                "parameter store: {} gets a gradient after its last one was announced",
+                parameter.path);
   e.open = true;
-  const bool overwrite = !e.touched && parameter.weight_gradient;
+  const bool overwrite = e.contributions == 0 && parameter.weight_gradient;
   return {e.gradient, overwrite ? WriteMode::assign : WriteMode::accumulate};
 }
 
@@ -118,7 +231,9 @@ void ParameterStore::done(const Parameter& parameter) {
   Entry& e = entry(parameter);
   VIADUCT_CHECK(ShapeError, e.open, "parameter store: done({}) without gradient()", parameter.path);
   e.open = false;
-  e.touched = true;
+  ++e.contributions;
+  if (e.contributions != e.expected) return;
+  if (--buckets_[e.bucket].incomplete == 0) reduction_->complete(e.bucket);
 }
 
 }  // namespace viaduct

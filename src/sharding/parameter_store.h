@@ -1,47 +1,75 @@
 #pragma once
-// Where the weights and gradients of a rank live when nothing is sharded: flat buffers of canonical
-// weights, main gradients and, where the weight format is not the master's, FP32 masters.
+// Where the weights and gradients of a rank live: flat buffers cut into buckets, each bucket cut
+// into equal shards over the data-parallel ranks of an optimizer instance. A rank has all weights
+// and main gradients of its chunks, and updates its shards alone: it sums gradients into them,
+// keeps masters for them, and gathers weights from them. One rank is one shard.
 // Implements what `nn` asks for.
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <vector>
 
 #include "nn/access.h"
 #include "precision/recipe.h"
+#include "sharding/gradient_reduction.h"
+#include "sharding/parameter_buffer.h"
+#include "sharding/shard_run.h"
+#include "sharding/store_settings.h"
+#include "sharding/weight_gather.h"
 
 namespace viaduct {
 
 class ParameterStore final : public WeightAccess, public GradientAccess {
  public:
-  /// Buffers for the parameters, in this order (the order of first use), each aligned to 64 bytes.
-  /// Nothing is initialized. `with_gradients` false: weights alone (generation, conversion).
+  /// `chunks`: for each model chunk of this rank its parameters in order of first use in the
+  /// forward, as often as the backward contributes to their gradients. Nothing is initialized.
+  /// ShapeError if a parameter is in two chunks, or if `groups` shards what the settings do not.
   ParameterStore(Device& device, const PrecisionRecipe& recipe,
-                 std::vector<const Parameter*> parameters, bool with_gradients);
+                 const std::vector<std::vector<const Parameter*>>& chunks,
+                 const StoreSettings& settings, const ParallelGroups& groups);
 
+  /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
+  /// What this rank updates, in the order of `parameters`, at most one run for each.
+  const std::vector<ShardRun>& shard_runs() const { return runs_; }
+  const std::vector<ParameterBuffer>& buffers() const { return buffers_; }
 
-  /// What the optimizer updates; the weight itself where the recipe has no separate master.
-  const Tensor& master(const Parameter& parameter) const { return entry(parameter).master; }
-  /// The canonical weight, and the accumulated main gradient.
-  const Tensor& weight(const Parameter& parameter) const { return entry(parameter).weight; }
-  const Tensor& main_gradient(const Parameter& parameter) const {
-    return entry(parameter).gradient;
-  }
+  /// The whole canonical weight. ShapeError if it is stale or not gathered.
+  Tensor weight(const Parameter& parameter) const;
+  /// The whole accumulated main gradient; after `finish_gradients` the sum over all ranks in this
+  /// rank's run alone.
+  Tensor main_gradient(const Parameter& parameter) const;
+  /// The whole master, in the parameter's shape. ShapeError unless this rank's run is the whole
+  /// parameter.
+  Tensor master(const Parameter& parameter) const;
 
-  /// The masters changed outside the optimizer (initialization, loading): weights are written anew
-  /// from them.
+  /// The masters of the runs changed outside the optimizer (initialization, loading): weights are
+  /// written anew from them, and gathered.
   void publish_masters(OpContext& context);
-  /// Weights change from here on (the optimizer wrote them): a new generation. ShapeError while a
-  /// weight is acquired.
+  /// Weights change from here on: a new generation. ShapeError while a weight is acquired. Until
+  /// `weights_written`, acquiring one is an error.
   void advance_generation();
+  /// The weights of the runs are written; gathers them, or leaves that to the acquires of the next
+  /// forward (overlap_param_gather).
+  void weights_written();
+  /// All weights are whole, before somebody reads them in another way than by `acquire`.
+  void finish_gathers();
   int64_t generation() const { return generation_; }
 
   /// Gradients of the step start from zero.
   void begin_step(OpContext& context);
-  /// Parameters that nothing contributed to have a zero gradient from here on. ShapeError if a
-  /// contribution is open.
+  /// A gradient of this step is complete when each use has contributed so many times, in whatever
+  /// order the schedule does that. With overlap_grad_reduce a bucket of complete ones is sent at
+  /// once; unsaid, all are sent by `finish_gradients`.
+  void expect_backwards(int64_t backwards);
+  /// Returns when the gradients of the runs are summed over all ranks that contribute. Parameters
+  /// that nothing contributed to have a zero gradient. ShapeError if a contribution is open.
   void finish_gradients(OpContext& context);
+  /// What the gradients of the runs were divided by (average_in_collective), else 1.
+  double gradient_divisor() const;
+  /// For tests and dumps, after finish_gradients: `main_gradient` becomes whole.
+  void gather_gradients() { reduction_->gather(); }
 
   Tensor acquire(const Parameter& parameter, WeightUse use) override;
   void release(const Parameter& parameter, WeightUse use) override;
@@ -49,16 +77,41 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void done(const Parameter& parameter) override;
 
  private:
+  /// A bucket of a buffer; listed in the order in which gradients are sent, last chunk first.
+  struct BucketPlace {
+    size_t buffer = 0, bucket = 0;
+    int64_t parameters = 0;
+    int64_t incomplete = 0;  // of them, those whose last contribution is to come
+  };
   struct Entry {
-    Tensor weight, master, gradient;
+    Tensor weight, gradient;
+    size_t bucket = 0;  // in buckets_
+    int run = -1;       // in runs_; -1: none of it here
+    int uses = 0;       // contributions of one backward
     int acquired = 0;
-    bool touched = false, open = false;  // gradient: written in this step; being written now
+    int64_t contributions = 0, expected = -1;  // in this step; -1: not known
+    bool open = false;                         // being written now
   };
   const Entry& entry(const Parameter& parameter) const;
   Entry& entry(const Parameter& parameter);
+  /// Weights are gathered in the order opposite to that of gradients.
+  size_t gather_place(size_t bucket) const { return buckets_.size() - 1 - bucket; }
 
+  void add_chunk(Device& device, const BufferFormats& formats,
+                 const std::vector<const Parameter*>& uses);
+  void list_buckets();
+  void list_runs();
+
+  StoreSettings settings_;
+  ParallelGroups groups_;
   std::vector<const Parameter*> parameters_;
+  // One a chunk: dense parameters of a recipe agree in format.
+  std::vector<ParameterBuffer> buffers_;
+  std::vector<BucketPlace> buckets_;
+  std::vector<ShardRun> runs_;
   std::map<const Parameter*, Entry> entries_;
+  std::unique_ptr<GradientReduction> reduction_;
+  std::unique_ptr<WeightGather> gather_;
   int64_t generation_ = 0;
 };
 

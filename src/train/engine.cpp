@@ -24,11 +24,13 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   settings_.ddp.resolve(groups_.dp_cp->size(),
                         groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
   model_ = build_model(device_, config, settings_.precision, settings_.positions, settings_.place);
-  store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->parameters(),
-                                            settings_.with_optimizer);
+  StoreSettings store = store_settings(settings_.ddp);
+  store.with_gradients = settings_.with_optimizer;
+  store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
+                                            groups_);
   if (settings_.with_optimizer) {
-    optimizer_ =
-        std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer);
+    optimizer_ = std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer,
+                                         groups_.statistics);
   }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
@@ -90,9 +92,10 @@ ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
 void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                                bool dropout) {
   const ActionList actions = stage_schedule(schedule_of(count), groups_.pp->rank());
+  store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
   const auto upload_at = [&](int64_t i) { return upload_part(batch_at(i)); };
-  const auto last_backward = [](int) {};
+  const auto last_backward = [](int) {};  // the store counts contributions
   ModelStage stage(*model_, rank, upload_at, last_backward, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
 }
@@ -121,7 +124,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   const PhaseTimer timer(phases_.optimizer);
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
-  gradient_factor_ = 1 / (scored * loss_scale_);
+  gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
   optimizer_->compute_norm(context, scalars_);
   if (update) optimizer_->step(context, scalars_);

@@ -12,7 +12,10 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   const int tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size;
   const GroupSizes parts{
-      .optimizer_instances = config.ddp.num_distributed_optimizer_instances,
+      // Replicated state is an instance a rank.
+      .optimizer_instances = config.ddp.use_distributed_optimizer
+                                 ? config.ddp.num_distributed_optimizer_instances
+                                 : config.dist.ranks / (tp * pp),
       .hierarchical_context_parallel =
           config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{}),
       .kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads))};

@@ -97,7 +97,8 @@ class Rank {
         recipe_(precision_recipe(run.recipe)),
         rank_(world->rank()),
         model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),
-        store_(*device_, recipe_, model_->parameters(), true) {
+        // Of groups of one: gradients stay what this rank computed.
+        store_(*device_, recipe_, model_->uses(), {}, self_groups()) {
     world->record_on(device_.get());
     GroupSizes sizes;
     sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));

@@ -21,7 +21,8 @@ class ParameterStoreTest : public testing::Test {
   OpTable ops_ = cpu_ops(CpuIsa::avx2);
   OpContext context_{*device_, ops_};
   Parameter matrix_ = make("matrix", {3, 5}, true), bias_ = make("bias", {3}, false);
-  ParameterStore store_{*device_, precision_recipe("bf16_mixed"), {&matrix_, &bias_}, true};
+  ParameterStore store_{
+      *device_, precision_recipe("bf16_mixed"), {{&matrix_, &bias_}}, {}, self_groups()};
 };
 
 TEST_F(ParameterStoreTest, WeightsAreMastersRounded) {
@@ -37,6 +38,8 @@ TEST_F(ParameterStoreTest, WeightsAreMastersRounded) {
 }
 
 TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
+  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward), ShapeError);  // nothing there yet
+  store_.publish_masters(context_);
   const int64_t generation = store_.generation();
   {
     const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
@@ -44,6 +47,9 @@ TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
   }
   store_.advance_generation();
   EXPECT_EQ(store_.generation(), generation + 1);
+  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward), ShapeError);  // stale
+  store_.weights_written();
+  const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
 }
 
 TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {

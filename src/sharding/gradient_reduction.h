@@ -1,0 +1,47 @@
+#pragma once
+// Sums the main gradients of buckets over data-parallel ranks. Each bucket is reduce-scattered
+// inside an instance of the distributed optimizer, then the own shard is all-reduced over the
+// instances. All ranks send the buckets in one order, whatever order they are filled in, so
+// messages always match.
+
+#include <vector>
+
+#include "comm/parallel_groups.h"
+
+namespace viaduct {
+
+class GradientReduction {
+ public:
+  struct Bucket {
+    Tensor whole, own;  // flat gradients; `own` is this rank's part of `whole`
+  };
+  /// `buckets` in the order in which they are sent.
+  GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups, ReduceOp op);
+
+  /// Nothing is sent yet.
+  void begin_step();
+  /// All gradients of the bucket are here: it is sent as soon as all before it were.
+  void complete(size_t bucket);
+  bool sent(size_t bucket) const { return bucket < sent_; }
+  /// Sends what is left, and returns when all own shards hold their sums.
+  void finish();
+
+  /// For tests and dumps, after `finish`: every rank gets all sums in `whole`.
+  void gather();
+
+ private:
+  void send_next();
+  void send_outer();
+
+  struct State {
+    bool complete = false;
+    CommHandle inner, outer;
+  };
+  std::vector<Bucket> buckets_;
+  std::vector<State> states_;
+  std::shared_ptr<Communicator> inner_, outer_;
+  ReduceOp op_;
+  size_t sent_ = 0, sent_outer_ = 0;
+};
+
+}  // namespace viaduct

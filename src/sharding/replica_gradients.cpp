@@ -1,0 +1,60 @@
+#include "sharding/replica_gradients.h"
+
+#include "ops/elementwise.h"
+
+namespace viaduct {
+namespace {
+
+/// Sums flat tensors over a group in one message.
+void sum_coalesced(OpContext& context, const std::vector<Tensor>& tensors, Communicator& group) {
+  if (tensors.empty()) return;
+  if (tensors.size() == 1) return group.all_reduce(tensors.front(), ReduceOp::sum).wait();
+  int64_t elements = 0;
+  for (const Tensor& tensor : tensors) elements += tensor.elements();
+  const Tensor message =
+      context.allocate(tensors.front().dtype(), {elements}, MemoryTag::main_gradients);
+  const auto for_each_place = [&](auto&& f) {
+    int64_t begin = 0;
+    for (const Tensor& tensor : tensors) {
+      f(tensor, message.slice(0, begin, tensor.elements()));
+      begin += tensor.elements();
+    }
+  };
+  for_each_place([&](const Tensor& tensor, const Tensor& place) {
+    copy(context, {tensor, place});
+  });
+  group.all_reduce(message, ReduceOp::sum).wait();
+  for_each_place([&](const Tensor& tensor, const Tensor& place) {
+    copy(context, {place, tensor});
+  });
+}
+
+std::vector<Tensor> partial_gradients(const std::vector<ShardRun>& runs, Replicas replicas) {
+  std::vector<Tensor> list;
+  for (const ShardRun& run : runs) {
+    for (const Part& part : run.parameter->parts) {
+      if (part.replicas != replicas || part.replica_gradient != ReplicaGradient::partial) continue;
+      if (const auto both = overlap(run.range, part_range(*run.parameter, part)))
+        list.push_back(run.gradient.slice(0, both->begin - run.range.begin, both->size()));
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
+                           const ParallelGroups& groups) {
+  // A group of one has nothing to pack.
+  if (groups.tp->size() > 1)
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp), *groups.tp);
+  if (groups.tp_kv->size() > 1)
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), *groups.tp_kv);
+  std::vector<Tensor> tied;
+  for (const ShardRun& run : runs) {
+    if (!run.parameter->holders.empty()) tied.push_back(run.gradient);
+  }
+  if (groups.embedding->size() > 1) sum_coalesced(context, tied, *groups.embedding);
+}
+
+}  // namespace viaduct

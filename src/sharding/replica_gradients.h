@@ -1,0 +1,19 @@
+#pragma once
+// After the sum over data-parallel ranks: parameters that several tensor ranks or stages hold get
+// the sum of the gradients that each of these computed.
+
+#include <vector>
+
+#include "comm/parallel_groups.h"
+#include "ops/dispatch.h"
+#include "sharding/shard_run.h"
+
+namespace viaduct {
+
+/// Sums the runs of parts with partial replica gradients over the tensor ranks that hold them
+/// (groups.tp, groups.tp_kv), one message a group, and then parameters of several stages over
+/// groups.embedding. Replicas have runs of equal ranges.
+void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
+                           const ParallelGroups& groups);
+
+}  // namespace viaduct

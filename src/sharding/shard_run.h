@@ -1,0 +1,40 @@
+#pragma once
+// What of a parameter this rank updates: a run of its row-major storage. The optimizer, the
+// gradient norm, initialization and checkpoints go over runs; with one shard a run is a whole
+// parameter.
+
+#include <vector>
+
+#include "nn/parameter.h"
+#include "sharding/buffer_layout.h"
+#include "tensor/tensor.h"
+
+namespace viaduct {
+
+struct ShardRun {
+  const Parameter* parameter = nullptr;
+  Range range;  // elements of the parameter's row-major storage
+  /// Flat views of these elements. `master` is the weight itself where the recipe has no separate
+  /// one and in stores without gradients, which have no `gradient`.
+  Tensor weight, master, gradient;
+};
+
+/// Elements of a storage row; 1 for vectors.
+int64_t row_elements(const Parameter& parameter);
+
+/// The elements of `part` in the row-major storage of its parameter.
+Range part_range(const Parameter& parameter, const Part& part);
+
+/// A rectangle of a matrix whose elements lie one after the other in its row-major storage.
+struct Rectangle {
+  int64_t row = 0, column = 0, rows = 0, columns = 0;
+
+  int64_t elements() const { return rows * columns; }
+  bool operator==(const Rectangle&) const = default;
+};
+
+/// Cuts elements [begin, end) of a row-major matrix into the fewest such rectangles, in order: the
+/// rest of a row, whole rows, the begin of a row.
+std::vector<Rectangle> rectangles(const Range& range, int64_t row_elements);
+
+}  // namespace viaduct

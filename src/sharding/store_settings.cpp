@@ -1,0 +1,17 @@
+#include "sharding/store_settings.h"
+
+namespace viaduct {
+
+StoreSettings store_settings(const DdpConfig& config) {
+  StoreSettings settings;
+  settings.distributed_optimizer = config.use_distributed_optimizer;
+  settings.overlap_grad_reduce = config.overlap_grad_reduce;
+  settings.overlap_param_gather = config.overlap_param_gather.value();
+  settings.bucket_elements = config.bucket_size.value();
+  settings.num_buckets = config.num_buckets.value_or(0);
+  settings.pad_for_bus_bandwidth = config.pad_buckets_for_high_nccl_busbw;
+  settings.average_in_collective = config.average_in_collective;
+  return settings;
+}
+
+}  // namespace viaduct

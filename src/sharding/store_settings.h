@@ -1,0 +1,26 @@
+#pragma once
+// How a parameter store shards, reduces and gathers: the values of section `ddp` that it reads.
+
+#include <cstdint>
+
+#include "sharding/ddp_config.h"
+
+namespace viaduct {
+
+struct StoreSettings {
+  bool with_gradients = true;  // false: weights alone (generation, conversion)
+  /// Buckets are padded, and each rank of a group's `dp_cp_inner` keeps its shard of masters and
+  /// moments. Without it `dp_cp_inner` has one rank: every data rank is an instance of its own.
+  bool distributed_optimizer = true;
+  bool overlap_grad_reduce = false;
+  bool overlap_param_gather = false;
+  int64_t bucket_elements = 40'000'000;
+  int num_buckets = 0;  // > 0: how many buckets in place of their size
+  bool pad_for_bus_bandwidth = false;
+  bool average_in_collective = false;
+};
+
+/// Of a resolved configuration.
+StoreSettings store_settings(const DdpConfig& config);
+
+}  // namespace viaduct

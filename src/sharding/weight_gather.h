@@ -1,0 +1,50 @@
+#pragma once
+// After an update each rank has written its own shard of the weights; gathers make the buckets
+// whole again: all at once, or one by one while the next forward runs.
+
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+
+class WeightGather {
+ public:
+  struct Bucket {
+    Tensor whole, own;  // flat weights; `own` is this rank's part of `whole`
+  };
+  /// `buckets` in the order of first use in the forward, the order in which they are gathered on
+  /// all ranks. Their weights count as stale until `own_written`.
+  WeightGather(std::vector<Bucket> buckets, std::shared_ptr<Communicator> group);
+  /// Waits for what is under way: other ranks write into the weights.
+  ~WeightGather();
+  WeightGather(const WeightGather&) = delete;
+  WeightGather& operator=(const WeightGather&) = delete;
+
+  /// Own shards are about to change: what was gathered is stale.
+  void invalidate();
+  /// Own shards are written.
+  void own_written();
+  bool whole(size_t bucket) const { return states_[bucket].whole; }
+  /// True between invalidate and own_written.
+  bool stale() const { return stale_; }
+  /// Waits for the bucket's gather, and starts that of the next one.
+  void require(size_t bucket);
+  /// Gathers what is not gathered yet.
+  void finish();
+
+ private:
+  void start_until(size_t end);
+
+  struct State {
+    bool whole = false;
+    CommHandle handle;
+  };
+  std::vector<Bucket> buckets_;
+  std::vector<State> states_;
+  std::shared_ptr<Communicator> group_;
+  size_t started_ = 0;
+  bool stale_ = true;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,46 @@
+#pragma once
+// Data-parallel training of a few toy parameters on ranks that are threads: gradients are made up
+// from (step, rank, micro-batch, parameter, element), so that sums depend on their order.
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "optim/adamw.h"
+
+namespace viaduct::test {
+
+struct ToyRun {
+  Mesh mesh{{1, 1, 1, 2, 1}};
+  int instances = 1;
+  std::string recipe = "bf16_mixed";
+  StoreSettings store;
+  int steps = 3, micro_batches = 2;
+  bool last_first = false;  // the forward uses the last parameters first
+  /// What a test does to the parameters of a rank before the store is made.
+  std::function<void(std::vector<Parameter>&, const ParallelGroups&)> change;
+};
+
+/// What a rank is left with.
+struct ToyRank {
+  std::string weights, gradients;  // bytes, parameter by parameter, gathered
+  std::vector<double> norms;
+  int64_t buffer_elements = 0, run_elements = 0;
+  int64_t master_bytes = 0, moment_bytes = 0;
+  StepRecord record;  // of the last step
+
+  /// The collectives of a kind over more than one rank.
+  std::vector<CollectiveRecord> collectives(const std::string& operation) const;
+};
+
+/// Shapes of the toy parameters: matrices and vectors by turns.
+std::vector<Shape> toy_shapes();
+int64_t toy_elements();
+
+/// The gradient that one backward contributes.
+float toy_gradient(int step, int rank, int micro_batch, int parameter, int64_t element);
+
+/// The ranks' outcomes, by rank.
+std::vector<ToyRank> train_toy(const ToyRun& run);
+
+}  // namespace viaduct::test
