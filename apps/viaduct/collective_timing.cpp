@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cstring>
 #include <functional>
+#include <memory>
 #include <random>
 #include <vector>
 
 #include "base/error.h"
+#include "device/device.h"
 #include "mpi_own_call.h"
 
 namespace viaduct::cli {
@@ -35,30 +37,30 @@ void fill(const Tensor& tensor, int rank) {
   });
 }
 
+/// Memory as a training run has it: of the cpu device, in huge pages.
 struct Buffers {
-  Tensor whole, part;  // `part` is one rank's share
-  int64_t share = 0;   // elements
+  std::unique_ptr<Device> device = make_cpu_device(1);
+  Tensor whole, other, part;  // two of all ranks' bytes, and one rank's share
+  int64_t share = 0;          // elements
 };
 
 /// One call of the operation, waited for.
 std::function<void()> operation(Communicator& group, const std::string& op, const Buffers& b) {
-  const std::vector<int64_t> rows(static_cast<size_t>(group.size()), b.share);
-  if (op == "all_reduce") return [&, b] { group.all_reduce(b.whole, ReduceOp::sum).wait(); };
-  if (op == "all_gather") return [&, b] { group.all_gather(b.part, b.whole).wait(); };
-  if (op == "reduce_scatter") return [&, b] { group.reduce_scatter(b.whole, b.part).wait(); };
-  if (op == "broadcast") return [&, b] { group.broadcast(b.whole, 0).wait(); };
+  if (op == "all_reduce") return [&] { group.all_reduce(b.whole, ReduceOp::sum).wait(); };
+  if (op == "all_gather") return [&] { group.all_gather(b.part, b.whole).wait(); };
+  if (op == "reduce_scatter") return [&] { group.reduce_scatter(b.whole, b.part).wait(); };
+  if (op == "broadcast") return [&] { group.broadcast(b.whole, 0).wait(); };
   if (op == "barrier") return [&] { group.barrier(); };
   if (op == "all_to_all") {
-    const Tensor out = host_tensor(b.whole.dtype(), b.whole.shape());
-    return [&, b, rows, out] { group.all_to_all(b.whole, out, rows, rows).wait(); };
+    const std::vector<int64_t> rows(static_cast<size_t>(group.size()), b.share);
+    return [&, rows] { group.all_to_all(b.whole, b.other, rows, rows).wait(); };
   }
   VIADUCT_CHECK(CommError, op == "send", "bench: there is no collective {}", op);
   // Around the ring: everybody sends and receives.
-  const Tensor in = host_tensor(b.whole.dtype(), b.whole.shape());
   const int n = group.size(), next = (group.rank() + 1) % n, last = (group.rank() + n - 1) % n;
-  return [&, b, in, next, last] {
+  return [&, next, last] {
     CommHandle sent = group.send(b.whole, next, Flow::activations);
-    group.receive(in, last, Flow::activations).wait();
+    group.receive(b.other, last, Flow::activations).wait();
     sent.wait();
   };
 }
@@ -100,9 +102,12 @@ const std::vector<std::string>& collective_operations() {
 CollectiveTiming time_collective(Communicator& group, const CollectiveProblem& problem) {
   Buffers buffers;
   buffers.share = problem.bytes / dtype_bytes(problem.dtype) / group.size();
-  buffers.whole = host_tensor(problem.dtype, {buffers.share * group.size()});
-  buffers.part = host_tensor(problem.dtype, {buffers.share});
-  const Tensor copy = host_tensor(problem.dtype, buffers.whole.shape());
+  const auto allocate = [&](int64_t elements) {
+    return buffers.device->allocate(problem.dtype, {elements}, MemoryTag::other);
+  };
+  buffers.whole = allocate(buffers.share * group.size());
+  buffers.other = allocate(buffers.share * group.size());
+  buffers.part = allocate(buffers.share);
   const auto refill = [&] {
     fill(buffers.whole, group.rank());
     fill(buffers.part, group.rank());
@@ -110,11 +115,12 @@ CollectiveTiming time_collective(Communicator& group, const CollectiveProblem& p
   refill();
   const auto call = operation(group, problem.op, buffers);
   const auto rival = problem.against_mpi
-                         ? mpi_own_call(group, problem.op, buffers.whole, copy, buffers.part)
+                         ? mpi_own_call(group, problem.op, buffers.whole, buffers.other, buffers.part)
                          : nullptr;
   const auto copy_call = [&] {
-    if (copy.bytes() > 0)
-      std::memcpy(copy.raw(), buffers.whole.raw(), static_cast<size_t>(copy.bytes()));
+    if (buffers.whole.bytes() > 0)
+      std::memcpy(buffers.other.raw(), buffers.whole.raw(),
+                  static_cast<size_t>(buffers.whole.bytes()));
   };
   const int64_t calls = calls_of_a_round(group, call);
   const int64_t copies = calls_of_a_round(group, copy_call);

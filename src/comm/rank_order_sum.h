@@ -17,4 +17,8 @@ namespace viaduct {
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::byte* out, int64_t elements);
 
+/// The same result for every address of `outs`, each of which may be one of the sources.
+void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
+                          std::span<std::byte* const> outs, int64_t elements);
+
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #include "comm/thread/joint_work.h"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
@@ -10,17 +11,8 @@
 namespace viaduct {
 namespace {
 
-bool reduces(const CommRequest& request) {
-  return request.collective == Collective::all_reduce ||
-         request.collective == Collective::reduce_scatter;
-}
-
-const char* read_address(const CommRequest& request) {
-  return static_cast<const char*>(request.in.raw());
-}
-
-char* write_address(const CommRequest& request) {
-  return static_cast<char*>(request.out.raw());
+bool reduces(Collective collective) {
+  return collective == Collective::all_reduce || collective == Collective::reduce_scatter;
 }
 
 int64_t row_bytes(const Tensor& tensor) {
@@ -30,86 +22,86 @@ int64_t row_bytes(const Tensor& tensor) {
 /// What rank `to` gets of each rank lies one after the other in its output; calls
 /// f(from, bytes, where they begin in the input of `from`) in that order.
 template <class F>
-void for_each_source(Requests requests, size_t to, F&& f) {
-  const CommRequest& mine = *requests[to];
+void for_each_source(Asks asks, size_t to, F&& f) {
+  const Ask& mine = asks[to];
   switch (mine.collective) {
     case Collective::all_gather:
-      for (size_t from = 0; from < requests.size(); ++from) f(from, mine.in.bytes(), int64_t{0});
+      for (size_t from = 0; from < asks.size(); ++from) f(from, mine.in_bytes, int64_t{0});
       return;
     case Collective::all_to_all:
-      for (size_t from = 0; from < requests.size(); ++from) {
+      for (size_t from = 0; from < asks.size(); ++from) {
         int64_t rows_before = 0;
-        for (size_t rank = 0; rank < to; ++rank) rows_before += requests[from]->send_rows[rank];
-        const int64_t row = row_bytes(mine.out);
-        f(from, mine.receive_rows[from] * row, rows_before * row);
+        for (size_t rank = 0; rank < to; ++rank) rows_before += asks[from].request->send_rows[rank];
+        const int64_t row = row_bytes(mine.request->out);
+        f(from, mine.request->receive_rows[from] * row, rows_before * row);
       }
       return;
     case Collective::broadcast:
-      return f(static_cast<size_t>(mine.peer), mine.out.bytes(), int64_t{0});
+      return f(static_cast<size_t>(mine.peer), mine.out_bytes, int64_t{0});
     default:  // a message: the sender comes first
-      return f(size_t{0}, mine.out.bytes(), int64_t{0});
+      return f(size_t{0}, mine.out_bytes, int64_t{0});
   }
 }
 
-/// Bytes that rank `to` gets.
-int64_t bytes_to(Requests requests, size_t to) {
-  const CommRequest& mine = *requests[to];
-  if (mine.collective == Collective::broadcast && static_cast<int>(to) == mine.peer) return 0;
-  return mine.out.defined() ? mine.out.bytes() : 0;
-}
-
 /// The bytes [begin, end) of the output of rank `to`.
-void copy_to(Requests requests, size_t to, int64_t begin, int64_t end) {
+void copy_to(Asks asks, size_t to, int64_t begin, int64_t end) {
   int64_t at = 0;
-  for_each_source(requests, to, [&](size_t from, int64_t bytes, int64_t offset) {
+  for_each_source(asks, to, [&](size_t from, int64_t bytes, int64_t offset) {
     const int64_t first = std::max(begin, at), last = std::min(end, at + bytes);
     if (first < last) {
-      char* target = write_address(*requests[to]) + first;
-      const char* source = read_address(*requests[from]) + offset + (first - at);
+      std::byte* target = asks[to].out + first;
+      const std::byte* source = asks[from].in + offset + (first - at);
       if (target != source) std::memcpy(target, source, static_cast<size_t>(last - first));
     }
     at += bytes;
   });
 }
 
-/// The elements [begin, end) of every rank's input from its byte `offset` on, into `out`.
-void reduce_to(Requests requests, int64_t offset, int64_t begin, int64_t end, char* out) {
-  const int64_t element = dtype_bytes(requests[0]->in.dtype());
-  std::vector<const std::byte*> sources;
-  for (const CommRequest* request : requests)
-    sources.push_back(
-        reinterpret_cast<const std::byte*>(read_address(*request) + offset + begin * element));
-  reduce_in_rank_order(requests[0]->in.dtype(), requests[0]->op, sources,
-                       reinterpret_cast<std::byte*>(out + begin * element), end - begin);
-}
-
-void reduce_everywhere(Requests requests, int64_t begin, int64_t end) {
-  constexpr int64_t kBlock = 4096;  // still in the cache when it is copied
-  const int64_t element = dtype_bytes(requests[0]->in.dtype());
-  for (int64_t at = begin; at < end; at += kBlock) {
-    const int64_t next = std::min(at + kBlock, end);
-    reduce_to(requests, 0, at, next, write_address(*requests[0]));
-    for (const CommRequest* request : requests.subspan(1))
-      std::memcpy(write_address(*request) + at * element,
-                  write_address(*requests[0]) + at * element,
-                  static_cast<size_t>((next - at) * element));
+/// Addresses of all ranks, without allocating for ordinary sizes of groups.
+template <class T>
+class Addresses {
+ public:
+  template <class F>
+  Addresses(Asks asks, F&& address) : size_(asks.size()) {
+    if (size_ > few_.size()) many_.resize(size_);
+    for (size_t rank = 0; rank < size_; ++rank) data()[rank] = address(asks[rank]);
   }
+  std::span<const T> all() { return {data(), size_}; }
+
+ private:
+  T* data() { return many_.empty() ? few_.data() : many_.data(); }
+
+  size_t size_;
+  std::array<T, 16> few_;
+  std::vector<T> many_;
+};
+
+void reduce_everywhere(Asks asks, int64_t begin, int64_t end) {
+  const int64_t offset = begin * dtype_bytes(asks[0].dtype);
+  Addresses<const std::byte*> in(asks, [&](const Ask& ask) { return ask.in + offset; });
+  Addresses<std::byte*> out(asks, [&](const Ask& ask) { return ask.out + offset; });
+  reduce_in_rank_order(asks[0].dtype, asks[0].op, in.all(), out.all(), end - begin);
 }
 
-void reduce_for(Requests requests, size_t to, int64_t begin, int64_t end) {
-  const int64_t offset = static_cast<int64_t>(to) * requests[to]->out.bytes();
-  reduce_to(requests, offset, begin, end, write_address(*requests[to]));
+void reduce_for(Asks asks, size_t to, int64_t begin, int64_t end) {
+  const int64_t offset = begin * dtype_bytes(asks[0].dtype);
+  const int64_t run = static_cast<int64_t>(to) * asks[to].out_bytes;
+  Addresses<const std::byte*> in(asks, [&](const Ask& ask) { return ask.in + run + offset; });
+  reduce_in_rank_order(asks[0].dtype, asks[0].op, in.all(), asks[to].out + offset, end - begin);
 }
 
-int64_t units_to(Requests requests, size_t to) {
-  return requests[0]->collective == Collective::reduce_scatter ? requests[to]->out.elements()
-                                                               : bytes_to(requests, to);
+int64_t units_to(Asks asks, size_t to) {
+  const Ask& mine = asks[to];
+  if (mine.collective == Collective::reduce_scatter)
+    return mine.out_bytes / dtype_bytes(mine.dtype);
+  if (mine.collective == Collective::broadcast && static_cast<int>(to) == mine.peer) return 0;
+  return mine.out_bytes;
 }
 
-std::string mismatch_of_rows(Requests requests) {
-  for (size_t from = 0; from < requests.size(); ++from) {
-    for (size_t to = 0; to < requests.size(); ++to) {
-      const CommRequest &sender = *requests[from], &receiver = *requests[to];
+std::string mismatch_of_rows(Asks asks) {
+  for (size_t from = 0; from < asks.size(); ++from) {
+    for (size_t to = 0; to < asks.size(); ++to) {
+      const CommRequest &sender = *asks[from].request, &receiver = *asks[to].request;
       if (sender.send_rows[to] != receiver.receive_rows[from])
         return fmt::format("rank {} sends {} rows to rank {}, which expects {}", from,
                            sender.send_rows[to], to, receiver.receive_rows[from]);
@@ -121,19 +113,45 @@ std::string mismatch_of_rows(Requests requests) {
   return {};
 }
 
-bool fits(const CommRequest& a, const CommRequest& b) {
-  if (a.collective == Collective::send)
-    return a.in.dtype() == b.out.dtype() && a.in.elements() == b.out.elements();
-  if (a.collective != b.collective || a.in.dtype() != b.in.dtype()) return false;
-  if (a.collective == Collective::all_to_all) return true;
-  return a.in.shape() == b.in.shape() && a.peer == b.peer && (!reduces(a) || a.op == b.op);
+bool fits(const Ask& a, const Ask& b) {
+  const bool equal = a.dtype == b.dtype && a.shape == b.shape;
+  if (a.collective == Collective::send) return equal && a.in_bytes == b.out_bytes;
+  if (a.collective != b.collective) return false;
+  if (a.collective == Collective::all_to_all) return a.dtype == b.dtype;
+  return equal && a.in_bytes == b.in_bytes && a.peer == b.peer &&
+         (!reduces(a.collective) || a.op == b.op);
+}
+
+uint32_t hash_of(const Shape& shape) {
+  uint64_t hash = 0;
+  for (const int64_t dim : shape)
+    hash = (hash ^ (static_cast<uint64_t>(dim) + 1)) * 0x9e3779b97f4a7c15ull;
+  return static_cast<uint32_t>(hash >> 32);
 }
 
 }  // namespace
 
+Ask::Ask(const CommRequest& asked)
+    : collective(asked.collective), op(asked.op), peer(asked.peer), request(&asked) {
+  const bool message = collective == Collective::send || collective == Collective::receive;
+  const Tensor& main = asked.in.defined() ? asked.in : asked.out;
+  if (main.defined()) {
+    dtype = main.dtype();
+    if (!message) shape = hash_of(main.shape());
+  }
+  if (asked.in.defined()) {
+    in = static_cast<const std::byte*>(asked.in.raw());
+    in_bytes = asked.in.bytes();
+  }
+  if (asked.out.defined()) {
+    out = static_cast<std::byte*>(asked.out.raw());
+    out_bytes = asked.out.bytes();
+  }
+}
+
 std::string describe(const CommRequest& request) {
   std::string text{collective_name(request.collective)};
-  if (reduces(request)) {
+  if (reduces(request.collective)) {
     const bool max = request.op == ReduceOp::max;
     text += max ? " (max)" : request.op == ReduceOp::average ? " (average)" : " (sum)";
   }
@@ -143,38 +161,37 @@ std::string describe(const CommRequest& request) {
   return text;
 }
 
-std::string mismatch(Requests requests) {
-  for (size_t rank = 1; rank < requests.size(); ++rank) {
-    if (fits(*requests[0], *requests[rank])) continue;
-    if (requests[0]->collective == Collective::send)
-      return fmt::format("{} meets {}", describe(*requests[0]), describe(*requests[rank]));
-    return fmt::format("rank 0 calls {}, rank {} calls {}", describe(*requests[0]), rank,
-                       describe(*requests[rank]));
+std::string mismatch(Asks asks) {
+  for (size_t rank = 1; rank < asks.size(); ++rank) {
+    if (fits(asks[0], asks[rank])) continue;
+    const std::string first = describe(*asks[0].request), other = describe(*asks[rank].request);
+    if (asks[0].collective == Collective::send) return fmt::format("{} meets {}", first, other);
+    return fmt::format("rank 0 calls {}, rank {} calls {}", first, rank, other);
   }
-  if (requests[0]->collective == Collective::all_to_all) return mismatch_of_rows(requests);
+  if (asks[0].collective == Collective::all_to_all) return mismatch_of_rows(asks);
   return {};
 }
 
-int64_t work_units(Requests requests) {
-  if (requests[0]->collective == Collective::barrier) return 0;
-  if (requests[0]->collective == Collective::all_reduce) return requests[0]->in.elements();
+int64_t work_units(Asks asks) {
+  if (asks[0].collective == Collective::barrier) return 0;
+  if (asks[0].collective == Collective::all_reduce)
+    return asks[0].in_bytes / dtype_bytes(asks[0].dtype);
   int64_t units = 0;
-  for (size_t to = 0; to < requests.size(); ++to) units += units_to(requests, to);
+  for (size_t to = 0; to < asks.size(); ++to) units += units_to(asks, to);
   return units;
 }
 
-void do_work(Requests requests, int64_t begin, int64_t end) noexcept {
-  if (requests[0]->collective == Collective::all_reduce)
-    return reduce_everywhere(requests, begin, end);
+void do_work(Asks asks, int64_t begin, int64_t end) noexcept {
+  if (asks[0].collective == Collective::all_reduce) return reduce_everywhere(asks, begin, end);
   int64_t at = 0;
-  for (size_t to = 0; to < requests.size(); ++to) {
-    const int64_t units = units_to(requests, to);
+  for (size_t to = 0; to < asks.size(); ++to) {
+    const int64_t units = units_to(asks, to);
     const int64_t first = std::max(begin - at, int64_t{0}), last = std::min(end - at, units);
     if (first < last) {
-      if (requests[0]->collective == Collective::reduce_scatter)
-        reduce_for(requests, to, first, last);
+      if (asks[0].collective == Collective::reduce_scatter)
+        reduce_for(asks, to, first, last);
       else
-        copy_to(requests, to, first, last);
+        copy_to(asks, to, first, last);
     }
     at += units;
   }

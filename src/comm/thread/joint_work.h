@@ -2,6 +2,7 @@
 // What has to be done once all ranks of an operation have come: sums and copies between their
 // buffers, in units that any thread may do in any order and in pieces.
 
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -10,19 +11,36 @@
 
 namespace viaduct {
 
-/// One request per rank of the group, in rank order; for a message the sender's and the receiver's.
-using Requests = std::span<const CommRequest* const>;
+/// What a rank asks for, in one cache line: its request as others need it.
+struct alignas(64) Ask {
+  Ask() = default;
+  explicit Ask(const CommRequest& asked);
+
+  Collective collective = Collective::barrier;
+  ReduceOp op = ReduceOp::sum;
+  int peer = -1;
+  DType dtype = DType::f32;
+  uint32_t shape = 0;  // hash of the shape; of the elements for messages
+  const std::byte* in = nullptr;
+  std::byte* out = nullptr;
+  int64_t in_bytes = 0, out_bytes = 0;
+  const CommRequest* request = nullptr;  // null: the rank is not here yet
+};
+static_assert(sizeof(Ask) == 64);
+
+/// By rank of the group; for a message the sender's and the receiver's.
+using Asks = std::span<const Ask>;
 
 /// "all_reduce (sum) of f32 [4]": for messages.
 std::string describe(const CommRequest& request);
 
-/// Why the requests do not fit together, naming two ranks that differ; empty if they do.
-std::string mismatch(Requests requests);
+/// Why they do not fit together, naming two ranks that differ; empty if they do.
+std::string mismatch(Asks asks);
 
 /// Units of work: elements where something is summed, else bytes; 0 for barriers.
-int64_t work_units(Requests requests);
+int64_t work_units(Asks asks);
 
 /// Does the units [begin, end). Reads and writes buffers of all ranks.
-void do_work(Requests requests, int64_t begin, int64_t end) noexcept;
+void do_work(Asks asks, int64_t begin, int64_t end) noexcept;
 
 }  // namespace viaduct

@@ -9,17 +9,28 @@ Lane::Lane(ThreadWorld& world, const std::vector<int>& members)
       members_(std::make_shared<const std::vector<int>>(members)),
       next_(members.size()) {}
 
-Lane::Posted Lane::post(int party, const CommRequest& request) {
-  const std::lock_guard guard(lock_);
-  const size_t place = static_cast<size_t>(next_[static_cast<size_t>(party)]++ - first_open_);
-  if (place == open_.size()) open_.push_back(std::make_shared<SharedOperation>(world_, members_));
-  Posted posted{open_[place]};
-  posted.last = posted.operation->post(party, request);
-  if (posted.last) {  // every party has posted all before it, so it is the oldest
-    open_.pop_front();
-    ++first_open_;
+SharedOperation& Lane::operation(int64_t number) {
+  auto& place = ring_[static_cast<size_t>(number) % kRing];
+  if (place != nullptr && place->number() == number) return *place;
+  if (!others_.empty()) {
+    if (const auto found = others_.find(number); found != others_.end()) return *found->second;
+    std::erase_if(others_, [](const auto& other) { return other.second->unused(); });
   }
-  return posted;
+  if (place == nullptr) place = std::make_shared<SharedOperation>(world_, members_);
+  SharedOperation* fresh = place.get();
+  if (!fresh->unused()) {
+    auto& other = others_[number];
+    other = std::make_shared<SharedOperation>(world_, members_);
+    fresh = other.get();
+  }
+  fresh->renew(number);
+  return *fresh;
+}
+
+Lane::Posted Lane::post(int party, const Ask& ask) {
+  const std::lock_guard guard(lock_);
+  SharedOperation& next = operation(next_[static_cast<size_t>(party)]++);
+  return {&next, next.post(party, ask)};
 }
 
 bool Lane::leave(SharedOperation& operation) {

@@ -2,8 +2,9 @@
 // The order in which operations of different ranks meet: the k-th that one party posts is the k-th
 // of every other. A group has one lane for collectives, and one for each (sender, receiver, flow).
 
+#include <array>
 #include <cstdint>
-#include <deque>
+#include <map>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -19,23 +20,28 @@ class Lane {
   Lane(ThreadWorld& world, const std::vector<int>& members);
 
   struct Posted {
-    std::shared_ptr<SharedOperation> operation;
-    bool last = false;  // all are here: the caller has to `begin` it
+    SharedOperation* operation;  // of the lane, until it is released
+    bool last = false;           // all are here: the caller has to `begin` it
   };
   /// The next operation of `party`.
-  Posted post(int party, const CommRequest& request);
+  Posted post(int party, const Ask& ask);
   /// See SharedOperation::leave.
   bool leave(SharedOperation& operation);
   /// The parties that have not posted `operation`.
   std::vector<int> missing(const SharedOperation& operation);
 
  private:
+  SharedOperation& operation(int64_t number);
+
   ThreadWorld& world_;
   std::shared_ptr<const std::vector<int>> members_;
-  SpinLock lock_;
-  std::deque<std::shared_ptr<SharedOperation>> open_;  // some party has not posted it
-  int64_t first_open_ = 0;                             // number of open_.front()
-  std::vector<int64_t> next_;                          // by party
+  alignas(64) SpinLock lock_;
+  std::vector<int64_t> next_;  // by party: the number of its next operation
+  // Operations are used again. Number n lives at n mod kRing, or, while an older one is still held
+  // there, among the others until all have posted and released it.
+  static constexpr size_t kRing = 8;
+  std::array<std::shared_ptr<SharedOperation>, kRing> ring_;
+  std::map<int64_t, std::shared_ptr<SharedOperation>> others_;
 };
 
 }  // namespace viaduct

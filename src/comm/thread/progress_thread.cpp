@@ -20,6 +20,7 @@ void ProgressThread::serve(std::shared_ptr<SharedOperation> operation, int party
       try {
         thread_ = std::thread([this] { loop(); });
       } catch (const std::system_error&) {
+        operation->release();
         return;  // no more threads: the work is done by the rank that waits for it
       }
     }
@@ -37,6 +38,7 @@ void ProgressThread::loop() {
     jobs_.pop_front();
     lock.unlock();
     job.operation->help(job.party);
+    job.operation->release();
     lock.lock();
   }
 }

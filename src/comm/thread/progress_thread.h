@@ -17,6 +17,7 @@ class ProgressThread {
   ProgressThread() = default;
   ~ProgressThread();
 
+  /// Helps with the operation when there is time, then releases it.
   void serve(std::shared_ptr<SharedOperation> operation, int party);
 
  private:

@@ -14,7 +14,10 @@ namespace {
 class ThreadCommunicator final : public Communicator {
  public:
   ThreadCommunicator(std::shared_ptr<ThreadGroup> group, int rank)
-      : Communicator(group->name()), group_(std::move(group)), rank_(rank) {}
+      : Communicator(group->name()),
+        member_(std::make_shared<ThreadMember>(ThreadMember{group, rank})),
+        group_(std::move(group)),
+        rank_(rank) {}
   int rank() const override { return rank_; }
   int size() const override { return group_->size(); }
   void fail_all(std::string_view cause) override {
@@ -40,7 +43,7 @@ class ThreadCommunicator final : public Communicator {
   }
 
   std::unique_ptr<CommOperation> operation(Lane& lane, int party, const CommRequest& request) {
-    return std::make_unique<ThreadOperation>(group_, rank_, lane, party, request);
+    return std::make_unique<ThreadOperation>(member_, lane, party, request);
   }
   void check(const CommRequest& request) const {
     if (group_->world().failed())
@@ -52,6 +55,7 @@ class ThreadCommunicator final : public Communicator {
                   request.peer);
   }
 
+  std::shared_ptr<const ThreadMember> member_;
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
   std::map<std::vector<int>, int64_t> splits_;  // how often these members were split off

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <chrono>
 
-#include "comm/thread/joint_work.h"
 #include "comm/thread/thread_world.h"
 
 namespace viaduct {
@@ -21,43 +20,55 @@ double now() {
 
 SharedOperation::SharedOperation(ThreadWorld& world,
                                  std::shared_ptr<const std::vector<int>> members)
-    : world_(world), members_(std::move(members)), requests_(members_->size()) {}
+    : world_(world), members_(std::move(members)), asks_(members_->size()) {}
 
-bool SharedOperation::post(int party, const CommRequest& request) {
+void SharedOperation::renew(int64_t number) {
+  number_ = number;
+  here_ = 0;
+  users_.store(static_cast<int>(asks_.size()));
+  waiting_.store(0);
+  for (Ask& ask : asks_) ask.request = nullptr;
+  taken_.store(0);
+  finished_.store(0);
+  begin_seconds_ = busy_seconds_ = 0;
+  state_.store(State::collecting);
+}
+
+bool SharedOperation::post(int party, const Ask& ask) {
   if (state() == State::left) return false;
-  requests_[static_cast<size_t>(party)] = &request;
-  return ++here_ == static_cast<int>(requests_.size());
+  asks_[static_cast<size_t>(party)] = ask;
+  return ++here_ == static_cast<int>(asks_.size());
 }
 
 bool SharedOperation::leave() {
-  if (here_ == static_cast<int>(requests_.size())) return false;
+  if (here_ == static_cast<int>(asks_.size())) return false;
   state_.store(State::left);
   return true;
 }
 
-void SharedOperation::begin(const std::shared_ptr<SharedOperation>& self, int party) {
-  begin_seconds_ = now();
-  error_ = mismatch(requests_);
+void SharedOperation::begin(int party) {
+  error_ = mismatch(asks_);
   if (!error_.empty()) return finish(State::mismatched);
-  units_ = work_units(requests_);
+  units_ = work_units(asks_);
   if (units_ == 0) return finish(State::done);
   const int64_t least = (units_ + kMaxPieces - 1) / kMaxPieces;
   piece_units_ = (std::max(least, int64_t{1}) + kPieceUnits - 1) / kPieceUnits * kPieceUnits;
   pieces_ = static_cast<int>((units_ + piece_units_ - 1) / piece_units_);
+  const Ask& mine = asks_[static_cast<size_t>(party)];
+  const bool small = std::max(mine.in_bytes, mine.out_bytes) <= kSmallBytes;
+  if (!small) begin_seconds_ = now();
   state_.store(State::running);
-  int64_t bytes = 0;
-  const CommRequest& mine = *requests_[static_cast<size_t>(party)];
-  for (const Tensor* tensor : {&mine.in, &mine.out})
-    if (tensor->defined()) bytes = std::max(bytes, tensor->bytes());
-  if (bytes <= kSmallBytes) return help(party);
+  if (small) return help(party);
   if (waiting_.load() > 0) return ring_all();
-  for (size_t p = 0; p < members_->size(); ++p)
-    world_.serve((*members_)[p], self, static_cast<int>(p));
+  for (size_t p = 0; p < members_->size(); ++p) {
+    users_.fetch_add(1);  // of the progress thread
+    world_.serve((*members_)[p], shared_from_this(), static_cast<int>(p));
+  }
 }
 
 void SharedOperation::help(int party) {
-  const int first = static_cast<int>(static_cast<size_t>(party) * static_cast<size_t>(pieces_) /
-                                     requests_.size());
+  const int first =
+      static_cast<int>(static_cast<size_t>(party) * static_cast<size_t>(pieces_) / asks_.size());
   int done = 0;
   for (int i = 0; i < pieces_; ++i) {
     const int piece = (first + i) % pieces_;
@@ -65,14 +76,14 @@ void SharedOperation::help(int party) {
     if ((taken_.load(std::memory_order_relaxed) & bit) != 0 || (taken_.fetch_or(bit) & bit) != 0)
       continue;
     const int64_t begin = piece * piece_units_;
-    do_work(requests_, begin, std::min(units_, begin + piece_units_));
+    do_work(asks_, begin, std::min(units_, begin + piece_units_));
     ++done;
   }
   if (done > 0 && finished_.fetch_add(done) + done == pieces_) finish(State::done);
 }
 
 void SharedOperation::finish(State state) {
-  busy_seconds_ = now() - begin_seconds_;
+  if (begin_seconds_ > 0) busy_seconds_ = now() - begin_seconds_;
   state_.store(state);
   ring_all();
 }

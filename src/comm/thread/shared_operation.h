@@ -7,13 +7,13 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/thread/joint_work.h"
 
 namespace viaduct {
 
 class ThreadWorld;
 
-class SharedOperation {
+class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
  public:
   enum class State {
     collecting,  // not all ranks are here
@@ -33,40 +33,50 @@ class SharedOperation {
   int member(int party) const { return (*members_)[static_cast<size_t>(party)]; }
 
   // Under the lock of the lane.
-  /// `request` stays valid until the operation is done, mismatched or left. True for the last to
-  /// come.
-  bool post(int party, const CommRequest& request);
+  /// Makes it the operation `number` of the lane. Only when `unused`.
+  void renew(int64_t number);
+  int64_t number() const { return number_; }
+  /// All parties and progress threads have released it, or none has ever had it.
+  bool unused() const { return users_.load() == 0; }
+  /// The request and its buffers stay valid until the operation is done, mismatched or left. True
+  /// for the last to come.
+  bool post(int party, const Ask& ask);
   /// The party will not wait any longer. False if all are here: then it has to, for its buffers are
   /// being read.
   bool leave();
-  bool is_here(int party) const { return requests_[static_cast<size_t>(party)] != nullptr; }
+  bool is_here(int party) const { return asks_[static_cast<size_t>(party)].request != nullptr; }
 
   /// Called once, by the last party to come: checks that all want the same and lets the work begin.
   /// Small work is done right away; else the threads that wait for it are woken, and if there are
   /// none, the progress threads of all ranks.
-  void begin(const std::shared_ptr<SharedOperation>& self, int party);
+  void begin(int party);
   /// Does pieces until none is left to take; starts with those of `party`.
   void help(int party);
   /// A host thread waits, and so serves it.
   void begin_wait() { waiting_.fetch_add(1); }
+  /// A party that posted it, or a progress thread, is done with it.
+  void release() { users_.fetch_sub(1); }
 
  private:
   void finish(State state);
   void ring_all();
 
+  // What waiting threads poll, what changes while ranks come, and what changes while they work lie
+  // in cache lines of their own.
+  alignas(64) std::atomic<State> state_{State::collecting};
+  alignas(64) int64_t number_ = -1;
+  int here_ = 0;
+  std::atomic<int> users_{0};
+  std::atomic<int> waiting_{0};
   ThreadWorld& world_;
   std::shared_ptr<const std::vector<int>> members_;
-  std::vector<const CommRequest*> requests_;  // by party
-  int here_ = 0;
-  std::atomic<State> state_{State::collecting};
-  std::atomic<int> waiting_{0};
-  std::string error_;
-
-  int64_t units_ = 0, piece_units_ = 0;
-  int pieces_ = 0;
-  std::atomic<uint64_t> taken_{0};  // bit per piece
+  std::vector<Ask> asks_;                       // by party
+  alignas(64) std::atomic<uint64_t> taken_{0};  // bit per piece
   std::atomic<int> finished_{0};
+  int pieces_ = 0;
+  int64_t units_ = 0, piece_units_ = 0;
   double begin_seconds_ = 0, busy_seconds_ = 0;
+  std::string error_;
 };
 
 }  // namespace viaduct

@@ -12,12 +12,14 @@ namespace viaduct {
 class SpinLock {
  public:
   void lock() {
-    for (int tries = 0; taken_.exchange(true, std::memory_order_acquire); ++tries) {
-      // The holder may have lost its core: after a microsecond give ours away.
-      if (tries < 30)
-        cpu_pause();
-      else
-        std::this_thread::yield();
+    for (int tries = 0; taken_.exchange(true, std::memory_order_acquire);) {
+      while (taken_.load(std::memory_order_relaxed)) {
+        // The holder may have lost its core: after some microseconds give ours away.
+        if (++tries < 100)
+          cpu_pause();
+        else
+          std::this_thread::yield();
+      }
     }
   }
   void unlock() { taken_.store(false, std::memory_order_release); }

@@ -48,4 +48,11 @@ class ThreadGroup {
   std::map<std::pair<std::vector<int>, int64_t>, Split> splits_;
 };
 
+/// A rank's place in a group. Its communicator and operations share it, so that ranks do not count
+/// references to the group with every operation.
+struct ThreadMember {
+  std::shared_ptr<ThreadGroup> group;
+  int rank = 0;
+};
+
 }  // namespace viaduct

@@ -14,7 +14,7 @@ namespace {
 using State = SharedOperation::State;
 
 constexpr double kSpinSeconds = 50e-6;     // every thread has a core: sleeping costs about 5 µs
-constexpr double kCrowdedSeconds = 10e-6;  // others need this core
+constexpr double kCrowdedSeconds = 20e-6;  // others need this core
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -22,21 +22,24 @@ double now() {
 
 }  // namespace
 
-ThreadOperation::ThreadOperation(std::shared_ptr<ThreadGroup> group, int rank, Lane& lane,
-                                 int party, const CommRequest& request)
-    : group_(std::move(group)),
-      rank_(rank),
+ThreadOperation::ThreadOperation(std::shared_ptr<const ThreadMember> member, Lane& lane, int party,
+                                 const CommRequest& request)
+    : member_(std::move(member)),
       lane_(lane),
       party_(party),
       request_(request),
       exceptions_(std::uncaught_exceptions()) {
-  Lane::Posted posted = lane_.post(party_, request_);
-  operation_ = std::move(posted.operation);
-  if (posted.last) operation_->begin(operation_, party_);
+  const Lane::Posted posted = lane_.post(party_, Ask(request_));
+  operation_ = posted.operation;
+  if (posted.last) operation_->begin(party_);
 }
 
 ThreadOperation::~ThreadOperation() {
-  if (over_) return;
+  if (!over_) finish_or_leave();
+  operation_->release();
+}
+
+void ThreadOperation::finish_or_leave() {
   if (std::uncaught_exceptions() > exceptions_) {
     if (!leave()) drain();
     return;
@@ -44,7 +47,7 @@ ThreadOperation::~ThreadOperation() {
   try {
     wait();
   } catch (const std::exception& error) {
-    group_->world().fail(group_->world_rank(rank_), error.what(), std::current_exception());
+    world().fail(member_->group->world_rank(member_->rank), error.what(), std::current_exception());
   }
 }
 
@@ -59,7 +62,7 @@ bool ThreadOperation::ready() {
       give_up(operation_->error());
     case State::collecting:
     case State::left:
-      if (group_->world().failed() && leave()) give_up(group_->world().cause());
+      if (world().failed() && leave()) give_up(world().cause());
       return false;
   }
   return false;
@@ -70,11 +73,11 @@ void ThreadOperation::wait() {
     over_ = true;
     return;
   }
-  ThreadWorld& world = group_->world();
   operation_->begin_wait();
-  const double begin = now();
+  const double limit = now() + world().timeout_seconds();
+  double time = 0;
   for (;;) {
-    const uint32_t events = world.events();
+    const uint32_t events = world().events();
     const State state = operation_->state();
     switch (state) {
       case State::done:
@@ -87,46 +90,47 @@ void ThreadOperation::wait() {
         break;
       case State::collecting:
       case State::left:
-        check_others(begin);
+        if (events != 0 || time >= limit) check_others(time >= limit);
         break;
     }
-    pause_until_change(state, events, now(), begin + world.timeout_seconds());
+    time = pause_until_change(state, events, limit);
   }
 }
 
-void ThreadOperation::pause_until_change(State seen, uint32_t events, double pause_since,
-                                         double limit) {
-  ThreadWorld& world = group_->world();
-  const auto changed = [&] { return operation_->state() != seen || world.events() != events; };
-  const double spin = world.crowded() ? kCrowdedSeconds : kSpinSeconds;
-  do {
-    for (int i = 0; i < (world.crowded() ? 1 : 16); ++i) {
-      if (changed()) return;
-      if (world.crowded())
+double ThreadOperation::pause_until_change(State seen, uint32_t events, double limit) {
+  const auto changed = [&] { return operation_->state() != seen || world().events() != events; };
+  const double begin = now();
+  double time = begin;
+  for (; time - begin < (world().crowded() ? kCrowdedSeconds : kSpinSeconds); time = now()) {
+    for (int i = 0; i < (world().crowded() ? 1 : 64); ++i) {
+      if (changed()) return time;
+      if (world().crowded())
         std::this_thread::yield();
       else
         cpu_pause();
     }
-  } while (now() - pause_since < spin);
-  const double rest = std::max(1e-6, limit - now());
-  world.bell(group_->world_rank(rank_)).sleep(seen == State::running ? 1.0 : rest, changed);
+  }
+  if (seen == State::running) limit = time + 1;
+  world()
+      .bell(member_->group->world_rank(member_->rank))
+      .sleep(std::max(1e-6, limit - time), changed);
+  return now();
 }
 
-void ThreadOperation::check_others(double begin) {
-  ThreadWorld& world = group_->world();
+void ThreadOperation::check_others(bool late) {
   const std::vector<int> missing = lane_.missing(*operation_);
   const bool hopeless = std::any_of(missing.begin(), missing.end(), [&](int party) {
-    return world.has_ended(operation_->member(party));
+    return world().has_ended(operation_->member(party));
   });
   // In this order: a rank that failed ends afterwards.
-  if (world.failed()) {
-    if (leave()) give_up(world.cause());
+  if (world().failed()) {
+    if (leave()) give_up(world().cause());
   } else if (hopeless) {
     if (leave()) give_up(names_of_missing() + " ended without it");
-  } else if (now() - begin >= world.timeout_seconds()) {
+  } else if (late) {
     if (leave())
       give_up(
-          fmt::format("after {} s {} did not come", world.timeout_seconds(), names_of_missing()));
+          fmt::format("after {} s {} did not come", world().timeout_seconds(), names_of_missing()));
   }
 }
 
@@ -144,7 +148,7 @@ void ThreadOperation::drain() {
   while (operation_->state() == State::collecting || operation_->state() == State::running) {
     const State state = operation_->state();
     if (state == State::running) operation_->help(party_);
-    pause_until_change(state, group_->world().events(), now(), now() + 1);
+    pause_until_change(state, world().events(), now() + 1);
   }
   over_ = true;
 }
@@ -154,8 +158,8 @@ std::string ThreadOperation::title() const {
   for (const Tensor* tensor : {&request_.in, &request_.out})
     if (tensor->defined()) bytes = std::max(bytes, tensor->bytes());
   return fmt::format("{} over {} ({} ranks, {} bytes) on rank {}",
-                     collective_name(request_.collective), group_->name(), group_->size(), bytes,
-                     rank_);
+                     collective_name(request_.collective), member_->group->name(),
+                     member_->group->size(), bytes, member_->rank);
 }
 
 std::string ThreadOperation::names_of_missing() const {
@@ -164,8 +168,8 @@ std::string ThreadOperation::names_of_missing() const {
     const bool message = request_.peer >= 0 && request_.collective != Collective::broadcast;
     const int rank = message ? request_.peer : party;
     names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
-    if (group_->world_rank(rank) != rank)
-      names += fmt::format(" (world rank {})", group_->world_rank(rank));
+    if (member_->group->world_rank(rank) != rank)
+      names += fmt::format(" (world rank {})", member_->group->world_rank(rank));
   }
   return names.empty() ? "a rank that has left it" : names;
 }

@@ -11,8 +11,8 @@ namespace viaduct {
 
 class ThreadOperation final : public CommOperation {
  public:
-  /// Posts the request on `lane` (of `group`) as `party`.
-  ThreadOperation(std::shared_ptr<ThreadGroup> group, int rank, Lane& lane, int party,
+  /// Posts the request on `lane` (of the member's group) as `party`.
+  ThreadOperation(std::shared_ptr<const ThreadMember> member, Lane& lane, int party,
                   const CommRequest& request);
   /// Waits, unless an exception is on its way: then it leaves what has not begun.
   ~ThreadOperation() override;
@@ -22,24 +22,27 @@ class ThreadOperation final : public CommOperation {
   double busy_seconds() const override { return operation_->busy_seconds(); }
 
  private:
-  void pause_until_change(SharedOperation::State seen, uint32_t events, double pause_since,
-                          double limit);
-  /// Throws if a rank has failed or will never come, or the time is over, and all may still leave.
-  void check_others(double begin);
+  /// Until the operation or a rank has changed, or `limit` (now() of the steady clock, which it
+  /// returns) is reached.
+  double pause_until_change(SharedOperation::State seen, uint32_t events, double limit);
+  /// Throws if a rank has failed or will never come, or it is `late`, unless all are here.
+  void check_others(bool late);
+  void finish_or_leave();
   [[noreturn]] void give_up(const std::string& why);
   bool leave();
   void drain();
   std::string title() const;
   std::string names_of_missing() const;
 
-  std::shared_ptr<ThreadGroup> group_;
-  int rank_;
+  ThreadWorld& world() const { return member_->group->world(); }
+
+  std::shared_ptr<const ThreadMember> member_;
   Lane& lane_;
   int party_;
   CommRequest request_;
   int exceptions_;  // on their way when it was made
   bool over_ = false;
-  std::shared_ptr<SharedOperation> operation_;
+  SharedOperation* operation_;
 };
 
 }  // namespace viaduct

@@ -55,8 +55,8 @@ class ThreadWorld {
 
   WorldOptions options_;
   bool crowded_;
-  std::atomic<bool> failed_{false};
-  std::atomic<uint32_t> events_{0};
+  alignas(64) std::atomic<bool> failed_{false};
+  alignas(64) std::atomic<uint32_t> events_{0};
   mutable std::mutex mutex_;  // of the first cause
   int failed_rank_ = -1;
   std::string cause_;
