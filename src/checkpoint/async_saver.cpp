@@ -1,14 +1,50 @@
 #include "checkpoint/async_saver.h"
 
-#include <condition_variable>
-#include <mutex>
-#include <thread>
+#include <chrono>
 #include <utility>
 
 #include "base/error.h"
 #include "base/log.h"
+#include "checkpoint/rank_exchange.h"
 
 namespace viaduct {
+namespace {
+
+// A save has three phases, each over when it is over on all ranks: rank 0 creates the temporary
+// folder; every rank writes its shard; rank 0 joins and publishes them.
+
+/// The writer of rank 0; null on other ranks, which have nothing to do in the first phase and the
+/// last.
+std::unique_ptr<CheckpointWriter> begin_save(const Communicator& world,
+                                             const StagedCheckpoint& checkpoint) {
+  if (world.rank() > 0) return nullptr;
+  return std::make_unique<CheckpointWriter>(checkpoint.save, checkpoint.step, world.size());
+}
+
+void write_shard(const StagedCheckpoint& checkpoint, int rank) {
+  ShardWriter shard(checkpoint_temporary_folder(checkpoint.save, checkpoint.step), rank);
+  for (const auto& [entry, data] : checkpoint.entries) shard.add(entry, data);
+  shard.finish();
+}
+
+void commit(CheckpointWriter* writer, const StagedCheckpoint& checkpoint) {
+  if (writer == nullptr) return;
+  writer->set_state(checkpoint.state);
+  for (const auto& [name, content] : checkpoint.files) writer->add_file(name, content);
+  writer->commit(checkpoint.keep_last);
+}
+
+std::string message_of(const std::exception_ptr& error) {
+  try {
+    std::rethrow_exception(error);
+  } catch (const std::exception& failure) {
+    return failure.what();
+  } catch (...) {
+    return "unknown error";
+  }
+}
+
+}  // namespace
 
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
                 StagedCheckpoint& staged) {
@@ -21,114 +57,82 @@ void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::s
   }
 }
 
-void save_checkpoint(const StagedCheckpoint& checkpoint) {
-  CheckpointWriter writer(checkpoint.save, checkpoint.step);
-  ShardWriter shard(writer.folder(), 0);
-  for (const auto& [entry, data] : checkpoint.entries) shard.add(entry, data);
-  shard.finish();
-  writer.set_state(checkpoint.state);
-  for (const auto& [name, content] : checkpoint.files) writer.add_file(name, content);
-  writer.commit(checkpoint.keep_last);
+void save_checkpoint(Communicator& world, const StagedCheckpoint& checkpoint) {
+  std::unique_ptr<CheckpointWriter> writer;
+  run_on_all(world, [&] { writer = begin_save(world, checkpoint); });
+  run_on_all(world, [&] { write_shard(checkpoint, world.rank()); });
+  run_on_all(world, [&] { commit(writer.get(), checkpoint); });
 }
 
-struct AsyncSaver::State {
-  explicit State(bool continues) : continue_after_failure(continues) {}
-
-  const bool continue_after_failure;
-  mutable std::mutex mutex;
-  std::condition_variable changed;
-  std::string what;
-  std::function<void()> job;  // not empty while one waits or runs
-  std::exception_ptr error;   // of the last job, until it is thrown or a later job succeeds
-  int64_t failures = 0;
-  bool stop = false;
-  std::thread thread;
-
-  void work() {
-    std::unique_lock lock(mutex);
-    for (;;) {
-      changed.wait(lock, [&] { return stop || job; });
-      if (!job) return;  // a job that was started is finished before stopping
-      const std::function<void()> running = job;
-      lock.unlock();
-      std::exception_ptr failure;
-      std::string reason = "unknown error";
-      try {
-        running();
-      } catch (const std::exception& exception) {
-        failure = std::current_exception();
-        reason = exception.what();
-      } catch (...) {
-        failure = std::current_exception();
-      }
-      if (failure && continue_after_failure)
-        log_warning("{} FAILED, going on without it: {}", what, reason);
-      lock.lock();
-      error = failure;
-      failures += failure != nullptr;
-      job = nullptr;
-      changed.notify_all();
-    }
-  }
-
-  void wait(std::unique_lock<std::mutex>& lock) {
-    changed.wait(lock, [&] { return !job; });
-  }
-};
-
-AsyncSaver::AsyncSaver(bool continue_after_failure)
-    : state_(std::make_unique<State>(continue_after_failure)) {
-  state_->thread = std::thread([state = state_.get()] { state->work(); });
-}
+AsyncSaver::AsyncSaver(Communicator& world, bool continue_after_failure)
+    : world_(world), continue_after_failure_(continue_after_failure) {}
 
 AsyncSaver::~AsyncSaver() {
-  {
-    std::unique_lock lock(state_->mutex);
-    state_->stop = true;
-    state_->changed.notify_all();
-  }
-  state_->thread.join();
-  if (!state_->error || state_->continue_after_failure) return;
   try {
-    std::rethrow_exception(state_->error);
-  } catch (const std::exception& error) {
-    log_warning("{} FAILED: {}", state_->what, error.what());
+    if (world_.size() == 1) finish();
   } catch (...) {
-    log_warning("{} FAILED", state_->what);
+    error_ = std::current_exception();
   }
-}
-
-void AsyncSaver::start(std::string what, std::function<void()> job) {
-  VIADUCT_CHECK(IoError, job != nullptr, "{}: nothing to do", what);
-  std::unique_lock lock(state_->mutex);
-  state_->wait(lock);
-  std::exception_ptr error = std::exchange(state_->error, nullptr);
-  if (error && !state_->continue_after_failure) std::rethrow_exception(error);
-  state_->what = std::move(what);
-  state_->job = std::move(job);
-  state_->changed.notify_all();
+  if (work_.valid()) work_.wait();
+  if (error_ && !continue_after_failure_)
+    log_warning("checkpoint of step {} FAILED: {}", staged_.step, message_of(error_));
 }
 
 void AsyncSaver::save(StagedCheckpoint checkpoint) {
-  auto staged = std::make_shared<StagedCheckpoint>(std::move(checkpoint));
-  start(fmt::format("checkpoint of step {}", staged->step), [staged] { save_checkpoint(*staged); });
+  finish();
+  const std::exception_ptr error = std::exchange(error_, nullptr);
+  if (error && !continue_after_failure_) std::rethrow_exception(error);
+  staged_ = std::move(checkpoint);
+  if (const auto failure = try_on_all(world_, [&] { writer_ = begin_save(world_, staged_); })) {
+    failed(failure);
+    return;
+  }
+  phase_ = Phase::shards;
+  work_ = std::async(std::launch::async, [this] { write_shard(staged_, world_.rank()); });
+}
+
+void AsyncSaver::advance() {
+  if (phase_ == Phase::idle) return;
+  const Tensor busy = host_tensor(DType::i64, {1});
+  *busy.data<int64_t>() = work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  world_.all_reduce(busy, ReduceOp::max).wait();
+  if (*busy.data<int64_t>() == 0) next_phase();
+}
+
+void AsyncSaver::next_phase() {
+  if (const auto failure = try_on_all(world_, [&] { work_.get(); })) {
+    failed(failure);
+    return;
+  }
+  if (phase_ == Phase::shards) {
+    phase_ = Phase::commit;
+    work_ = std::async(std::launch::async, [this] { commit(writer_.get(), staged_); });
+    return;
+  }
+  phase_ = Phase::idle;
+  writer_.reset();
+  staged_.entries.clear();
+}
+
+void AsyncSaver::finish() {
+  while (phase_ != Phase::idle) next_phase();  // `get` waits for this rank, the exchange for all
+}
+
+void AsyncSaver::failed(const std::exception_ptr& error) {
+  phase_ = Phase::idle;
+  writer_.reset();  // no rank writes any more: the temporary folder goes
+  staged_.entries.clear();
+  error_ = error;
+  ++failures_;
+  if (continue_after_failure_ && world_.rank() == 0)
+    log_warning("checkpoint of step {} FAILED, going on without it: {}", staged_.step,
+                message_of(error));
 }
 
 void AsyncSaver::join() {
-  std::unique_lock lock(state_->mutex);
-  state_->wait(lock);
-  if (std::exception_ptr error = std::exchange(state_->error, nullptr))
+  finish();
+  if (const std::exception_ptr error = std::exchange(error_, nullptr))
     std::rethrow_exception(error);
-}
-
-bool AsyncSaver::busy() const {
-  std::unique_lock lock(state_->mutex);
-  return state_->job != nullptr;
-}
-
-int64_t AsyncSaver::failures() const {
-  std::unique_lock lock(state_->mutex);
-  return state_->failures;
 }
 
 }  // namespace viaduct

@@ -1,10 +1,10 @@
 #pragma once
-// Saving while training goes on: a checkpoint staged in host memory, and a background thread that
-// writes it.
+// Saving a checkpoint by all ranks of a run: at once, or while training goes on from copies in host
+// memory.
 
 #include <exception>
 #include <filesystem>
-#include <functional>
+#include <future>
 #include <map>
 #include <memory>
 #include <string>
@@ -12,6 +12,7 @@
 
 #include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/logical_values.h"
+#include "comm/communicator.h"
 
 namespace viaduct {
 
@@ -24,6 +25,7 @@ struct StagedCheckpoint {
   std::filesystem::path save;
   int64_t step = 0;
   std::vector<Entry> entries;
+  // Of rank 0; what other ranks say is not read:
   std::string state = "{}";                  // JSON
   std::map<std::string, std::string> files;  // name to content
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
@@ -34,40 +36,57 @@ struct StagedCheckpoint {
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
                 StagedCheckpoint& staged);
 
-/// Writes and publishes a checkpoint of one rank. IoError if it cannot; what was saved before is
-/// untouched then.
-void save_checkpoint(const StagedCheckpoint& checkpoint);
+/// Writes and publishes a checkpoint; every rank of `world` calls it with what it holds, and a
+/// folder that all of them see. If any rank cannot, all throw the IoError that says which and why;
+/// what was saved before is untouched then.
+void save_checkpoint(Communicator& world, const StagedCheckpoint& checkpoint);
 
-/// Runs save jobs on one background thread, one at a time.
+/// Saves on background threads, one save at a time. All ranks of `world` construct one and call it
+/// alike. Threads only write: ranks tell each other how far they are between steps, on the thread
+/// that calls, so a checkpoint whose shards are all written is published one or two calls of
+/// `advance` later.
 class AsyncSaver {
  public:
-  /// With `continue_after_failure` a failed save is a loud warning when it happens and `start` goes
-  /// on; without it the next `start` throws.
-  explicit AsyncSaver(bool continue_after_failure = false);
-  /// Waits for the job in flight. An error nobody asked for is logged as a warning.
+  /// With `continue_after_failure` a failed save is a loud warning when it is known and `save` goes
+  /// on; without it the next `save` throws.
+  explicit AsyncSaver(Communicator& world, bool continue_after_failure = false);
+  /// Waits for this rank's writing. With other ranks a save that was not joined is dropped, since
+  /// they may be gone; alone it is finished. An error nobody asked for is logged as a warning.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;
   AsyncSaver& operator=(const AsyncSaver&) = delete;
 
-  /// Waits for the job in flight and starts `job`. Throws the error of an earlier job, without
-  /// starting this one, unless the saver continues after failures. `what` names the job in
-  /// messages ("checkpoint of step 10").
-  void start(std::string what, std::function<void()> job);
-  /// `start` with save_checkpoint.
+  /// Finishes the save in flight, creates the folder, and starts writing. Throws the error of an
+  /// earlier save, without starting this one, unless the saver continues after failures.
   void save(StagedCheckpoint checkpoint);
-
-  /// Waits for the job in flight; throws the error of the last job if it failed. To be called
+  /// To be called between steps: takes the save in flight further if all ranks are ready for it.
+  /// Waits for no file. Nothing, without communication, if no save is in flight.
+  void advance();
+  /// Finishes the save in flight; throws the error of the last save if it failed. To be called
   /// before the program says that all is saved.
   void join();
 
-  /// True while a job is being written.
-  bool busy() const;
-  /// Jobs that failed since construction.
-  int64_t failures() const;
+  /// True until a save is published or has failed, as far as all ranks know; the same on all.
+  bool busy() const { return phase_ != Phase::idle; }
+  /// Saves that failed since construction.
+  int64_t failures() const { return failures_; }
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  enum class Phase { idle, shards, commit };
+
+  /// All ranks' threads are ready: the next phase begins, or the save is over.
+  void next_phase();
+  void finish();
+  void failed(const std::exception_ptr& error);
+
+  Communicator& world_;
+  const bool continue_after_failure_;
+  Phase phase_ = Phase::idle;
+  StagedCheckpoint staged_;
+  std::unique_ptr<CheckpointWriter> writer_;  // rank 0
+  std::future<void> work_;
+  std::exception_ptr error_;  // of the last save, until it is thrown or a later save succeeds
+  int64_t failures_ = 0;
 };
 
 }  // namespace viaduct

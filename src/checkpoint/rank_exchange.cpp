@@ -45,25 +45,26 @@ std::vector<std::string> exchange_texts(Communicator& group, const std::string& 
   return texts;
 }
 
-void throw_on_all(Communicator& group, const std::exception_ptr& error) {
-  const std::vector<std::string> outcomes = exchange_texts(group, outcome_of(error));
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
-                                   [](const std::string& text) { return text[0] != kFine; });
-  if (failed == outcomes.end()) return;
-  const std::string rank =
-      group.size() > 1 ? fmt::format("rank {}: ", failed - outcomes.begin()) : "";
-  if ((*failed)[0] == kIoError) fail<IoError>("{}{}", rank, failed->substr(1));
-  fail<Error>("{}{}", rank, failed->substr(1));
-}
-
-void run_on_all(Communicator& group, FunctionRef<void()> work) {
+std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work) {
   std::exception_ptr error;
   try {
     work();
   } catch (...) {
     error = std::current_exception();
   }
-  throw_on_all(group, error);
+  const std::vector<std::string> outcomes = exchange_texts(group, outcome_of(error));
+  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
+                                   [](const std::string& text) { return text[0] != kFine; });
+  if (failed == outcomes.end()) return nullptr;
+  const std::string rank =
+      group.size() > 1 ? fmt::format("rank {}: ", failed - outcomes.begin()) : "";
+  const std::string message = rank + failed->substr(1);
+  return (*failed)[0] == kIoError ? std::make_exception_ptr(IoError(message))
+                                  : std::make_exception_ptr(Error(message));
+}
+
+void run_on_all(Communicator& group, FunctionRef<void()> work) {
+  if (const std::exception_ptr error = try_on_all(group, work)) std::rethrow_exception(error);
 }
 
 }  // namespace viaduct

@@ -14,12 +14,11 @@ namespace viaduct {
 /// Every rank's `text` (any bytes), in rank order, on every rank.
 std::vector<std::string> exchange_texts(Communicator& group, const std::string& text);
 
-/// Returns where no rank has an error; otherwise throws the same on every rank: the error of the
-/// first rank that has one, which the message names. IoError if it was one, Error otherwise.
-void throw_on_all(Communicator& group, const std::exception_ptr& error);
-
-/// Runs `work` and returns when every rank's is done, or throws as throw_on_all. `work` does not
-/// communicate.
+/// Runs `work`, which does not communicate, and returns when every rank's is done: null, or, the
+/// same on every rank, the error of the first rank whose work threw, which the message names. An
+/// IoError if it was one, an Error otherwise. Throws CommError alone.
+std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work);
+/// The same, throwing the error.
 void run_on_all(Communicator& group, FunctionRef<void()> work);
 
 }  // namespace viaduct

@@ -53,9 +53,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       hooks_(std::move(hooks)),
       schedules_(schedules(config_.optimizer, config_.scheduler, config_.train.train_iters,
                            config_.train.global_batch_size)),
-      scaler_(loss_scaler_settings(config_.mixed_precision)),
-      saver_(config_.checkpoint.continue_on_save_failure) {
+      scaler_(loss_scaler_settings(config_.mixed_precision)) {
   world_->record_on(&device_);
+  saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
   const GlobalRank rank{world_->rank()};
   data_ = std::make_unique<TrainingData>(setup, device.pool(), layout_.size(Axis::dp),
                                          layout_.mesh.coordinate(rank, Axis::dp).value);
@@ -138,6 +138,7 @@ void Trainer::run() {
   std::string reason = stop_requested() ? "signal" : "";
   while (reason.empty() && !train.skip_train && state_.step < train.train_iters) {
     step();
+    saver_->advance();
     const bool done = state_.step >= train.train_iters;
     if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
     if (stop_requested()) {
@@ -298,10 +299,10 @@ void Trainer::save(bool wait) {
         stage_run(*engine_, state_, checkpoint_files(), *c.save, c.most_recent_k, c.save_optim);
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     if (c.async_save) {
-      saver_.save(std::move(staged));
+      saver_->save(std::move(staged));
     } else {
       try {
-        save_checkpoint(staged);
+        save_checkpoint(*world_, staged);
       } catch (const IoError& error) {
         // The last save is all that stays of the run.
         if (wait || !c.continue_on_save_failure) throw;
@@ -312,7 +313,7 @@ void Trainer::save(bool wait) {
     saved_step_ = state_.step;
     log_->note(fmt::format("{} {} to {}", c.async_save ? "saving" : "saved", what, *c.save));
   }
-  if (wait && c.async_save) saver_.join();
+  if (wait && c.async_save) saver_->join();
 }
 
 bool Trainer::should_exit(double seconds) {

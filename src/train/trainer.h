@@ -72,7 +72,7 @@ class Trainer {
   std::unique_ptr<TrainingData> data_;
   Schedules schedules_;
   LossScaler scaler_;
-  AsyncSaver saver_;
+  std::unique_ptr<AsyncSaver> saver_;
   std::unique_ptr<MetricsLog> log_;
   MatmulPeak peak_;
   TrainState state_;

@@ -2,7 +2,6 @@
 // refused with what and where, and the one before stays as it was.
 
 #include <gmock/gmock.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -17,6 +16,7 @@
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
+#include "support/file_size_limit.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -24,6 +24,7 @@ namespace viaduct {
 namespace {
 
 using test::bytes_of;
+using test::FileSizeLimit;
 using test::patterned;
 using test::TemporaryFolder;
 using testing::AllOf;
@@ -46,24 +47,11 @@ StagedCheckpoint staged(const std::filesystem::path& save, int64_t step) {
   return checkpoint;
 }
 
-// No file may grow beyond `bytes` while this lives: writing fails as on a full disk.
-class FileSizeLimit {
- public:
-  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
-    getrlimit(RLIMIT_FSIZE, &before_);
-    rlimit limit = before_;
-    limit.rlim_cur = bytes;
-    setrlimit(RLIMIT_FSIZE, &limit);
-  }
-  ~FileSizeLimit() {
-    setrlimit(RLIMIT_FSIZE, &before_);
-    std::signal(SIGXFSZ, handler_);
-  }
+const std::shared_ptr<Communicator> alone = make_self_communicator();
 
- private:
-  void (*handler_)(int);
-  rlimit before_{};
-};
+void save_alone(const StagedCheckpoint& checkpoint) {
+  save_checkpoint(*alone, checkpoint);
+}
 
 void flip_bit(const std::filesystem::path& path, int64_t at) {
   std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
@@ -85,8 +73,8 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
 class CheckpointFault : public testing::Test {
  protected:
   CheckpointFault() {
-    save_checkpoint(staged(save.path(), 10));
-    save_checkpoint(staged(save.path(), 20));
+    save_alone(staged(save.path(), 10));
+    save_alone(staged(save.path(), 20));
   }
 
   void expect_step(int64_t step, const OpenCheckpointOptions& options = {}) {
@@ -113,25 +101,25 @@ TEST_F(CheckpointFault, AFullDiskLeavesThePreviousCheckpoint) {
   {
     const FileSizeLimit limit(32 << 10);
     EXPECT_THAT(
-        [&] { save_checkpoint(staged(save.path(), 30)); },
+        [&] { save_alone(staged(save.path(), 30)); },
         ThrowsMessage<IoError>(AllOf(HasSubstr("cannot write"), HasSubstr("File too large"))));
   }
   EXPECT_THAT(names_in(save.path()), ElementsAre("latest", "step_00000010", "step_00000020"));
   expect_step(20);
-  save_checkpoint(staged(save.path(), 30));  // there is room again
+  save_alone(staged(save.path(), 30));  // there is room again
   expect_step(30);
 }
 
 TEST_F(CheckpointFault, AFullDiskWhileReplacingAStepLeavesIt) {
   {
     const FileSizeLimit limit(32 << 10);
-    EXPECT_THROW(save_checkpoint(staged(save.path(), 20)), IoError);
+    EXPECT_THROW(save_alone(staged(save.path(), 20)), IoError);
   }
   expect_step(20);
 }
 
 TEST_F(CheckpointFault, TrainingGoesOnAfterAFullDiskIfConfigured) {
-  AsyncSaver saver(/*continue_after_failure=*/true);
+  AsyncSaver saver(*alone, /*continue_after_failure=*/true);
   testing::internal::CaptureStderr();
   {
     const FileSizeLimit limit(32 << 10);
@@ -224,7 +212,7 @@ TEST_F(CheckpointFault, LeftoversOfKilledSavesAreIgnoredAndRemoved) {
   write_file_atomically(save / "latest.tmp-123", "step_000");
   write_file_atomically(save / "config.yaml", "kept");
   expect_step(20);
-  save_checkpoint(staged(save.path(), 30));
+  save_alone(staged(save.path(), 30));
   EXPECT_THAT(names_in(save.path()), ElementsAre("config.yaml", "latest", "step_00000010",
                                                  "step_00000020", "step_00000030"));
   expect_step(30);
@@ -250,17 +238,17 @@ TEST_F(CheckpointFault, AProcessKilledWhileSavingLeavesThePreviousCheckpoint) {
     EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 20));
     expect_step(20);
   }
-  save_checkpoint(staged(save.path(), 40));
+  save_alone(staged(save.path(), 40));
   EXPECT_THAT(names_in(save.path()),
               ElementsAre("latest", "step_00000010", "step_00000020", "step_00000040"));
 }
 
 TEST_F(CheckpointFault, KilledBetweenRenameAndLatest) {
   // Step 30 is published, but `latest` still names 20: that one counts.
-  save_checkpoint(staged(save.path(), 30));
+  save_alone(staged(save.path(), 30));
   write_latest(save.path(), 20);
   expect_step(20);
-  save_checkpoint(staged(save.path(), 30));
+  save_alone(staged(save.path(), 30));
   expect_step(30);
 }
 
@@ -307,7 +295,7 @@ class HostileIndex : public testing::Test {
   using Json = nlohmann::json;
   HostileIndex() {
     TemporaryFolder save;
-    save_checkpoint(staged(save.path(), 10));
+    save_alone(staged(save.path(), 10));
     json_ = Json::parse(read_file(save / "step_00000010/index.json"));
   }
   void expect_refused(const std::string& reason) {

@@ -1,12 +1,13 @@
+// Saves in the background: by one rank, and by several that agree about them between steps.
+
 #include "checkpoint/async_saver.h"
 
 #include <gmock/gmock.h>
 
-#include <future>
-
 #include "base/error.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/save_folder.h"
+#include "comm/world.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -16,106 +17,155 @@ namespace {
 using test::bytes_of;
 using test::patterned;
 using test::TemporaryFolder;
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-StagedCheckpoint staged(const std::filesystem::path& save, int64_t step) {
+constexpr int64_t kElements = 100;
+
+Tensor weight_of(int64_t step) {
+  return patterned(DType::f32, {kElements}, static_cast<uint64_t>(step));
+}
+
+/// This rank's share of a tensor, and what rank 0 adds.
+StagedCheckpoint staged(const Communicator& world, const std::filesystem::path& save,
+                        int64_t step) {
   StagedCheckpoint checkpoint;
   checkpoint.save = save;
   checkpoint.step = step;
-  const Tensor tensor = patterned(DType::f32, {100}, static_cast<uint64_t>(step));
-  checkpoint.entries.push_back({whole_entry({"w", tensor.dtype(), tensor.shape()}), tensor});
+  const int64_t begin = kElements * world.rank() / world.size(),
+                end = kElements * (world.rank() + 1) / world.size();
+  const TensorInfo info{"w", DType::f32, {kElements}};
+  checkpoint.entries.push_back(
+      {{info, {whole_box(info.shape), begin, end}}, weight_of(step).slice(0, begin, end - begin)});
   checkpoint.files["config.json"] = "{}";
   checkpoint.state = fmt::format("{{\"samples\":{}}}", step * 4);
   checkpoint.keep_last = 2;
   return checkpoint;
 }
 
-void fail_once() {
-  fail<IoError>("the disk is full");
+/// The last rank cannot write its shard.
+StagedCheckpoint unwritable(const Communicator& world, const std::filesystem::path& save,
+                            int64_t step) {
+  StagedCheckpoint checkpoint = staged(world, save, step);
+  if (world.rank() == world.size() - 1) checkpoint.entries[0].data = host_tensor(DType::bf16, {1});
+  return checkpoint;
 }
 
-TEST(AsyncSaver, SavesInTheBackground) {
-  TemporaryFolder save;
-  AsyncSaver saver;
-  for (int64_t step : {1, 2, 3}) saver.save(staged(save.path(), step));
-  saver.join();
-  EXPECT_THAT(saved_steps(save.path()), testing::ElementsAre(2, 3));
-  const auto reader = open_checkpoint(save.path());
-  EXPECT_EQ(bytes_of(reader->tensor("w")), bytes_of(patterned(DType::f32, {100}, 3)));
-  EXPECT_EQ(reader->state(), R"({"samples":12})");
+/// Rank 0 cannot publish.
+StagedCheckpoint uncommittable(const Communicator& world, const std::filesystem::path& save,
+                               int64_t step) {
+  StagedCheckpoint checkpoint = staged(world, save, step);
+  checkpoint.files["index.json"] = "taken";
+  return checkpoint;
 }
 
-TEST(AsyncSaver, AtMostOneJobIsInFlight) {
-  AsyncSaver saver;
-  std::promise<void> release;
-  auto released = release.get_future();
-  std::atomic<bool> first_done = false;
-  saver.start("first", [&] {
-    released.wait();
-    first_done = true;
-  });
-  EXPECT_TRUE(saver.busy());
-  auto second = std::async(std::launch::async, [&] {
-    bool before = false;
-    saver.start("second", [] {});
-    before = first_done;  // start returned, so the first job was over
-    return before;
-  });
-  release.set_value();
-  EXPECT_TRUE(second.get());
-  saver.join();
-  EXPECT_FALSE(saver.busy());
+void expect_step(const std::filesystem::path& save, int64_t step) {
+  const auto reader = open_checkpoint(save);
+  EXPECT_EQ(reader->step(), step);
+  EXPECT_EQ(bytes_of(reader->tensor("w")), bytes_of(weight_of(step)));
+  EXPECT_EQ(reader->state(), fmt::format("{{\"samples\":{}}}", step * 4));
 }
 
-TEST(AsyncSaver, AnErrorSurfacesOnceAtTheNextStart) {
-  AsyncSaver saver;
-  bool ran = false;
-  saver.start("first", fail_once);
-  EXPECT_THAT([&] { saver.start("second", [&] { ran = true; }); },
-              ThrowsMessage<IoError>(HasSubstr("disk is full")));
-  saver.join();
-  EXPECT_FALSE(ran);
-  saver.start("third", [&] { ran = true; });
-  saver.join();
-  EXPECT_TRUE(ran);
-  EXPECT_EQ(saver.failures(), 1);
-}
-
-TEST(AsyncSaver, ContinuesAfterFailureWhereConfigured) {
-  AsyncSaver saver(/*continue_after_failure=*/true);
-  bool ran = false;
-  testing::internal::CaptureStderr();
-  saver.start("checkpoint of step 7", fail_once);
-  saver.start("second", [&] { ran = true; });
-  saver.join();
-  EXPECT_THAT(testing::internal::GetCapturedStderr(),
-              testing::AllOf(HasSubstr("warning: checkpoint of step 7 FAILED"),
-                             HasSubstr("the disk is full")));
-  EXPECT_TRUE(ran);
-  EXPECT_EQ(saver.failures(), 1);
-  // The last save counts: the program must not say that all is saved.
-  saver.start("last", fail_once);
-  EXPECT_THROW(saver.join(), IoError);
-}
-
-TEST(AsyncSaver, AnErrorNobodyAskedForIsLogged) {
-  testing::internal::CaptureStderr();
-  {
-    AsyncSaver saver;
-    saver.start("checkpoint of step 9", fail_once);
+class AsyncSaverOn : public testing::TestWithParam<int> {
+ protected:
+  void on_ranks(FunctionRef<void(Communicator& world)> body) {
+    run_thread_ranks(GetParam(), {.timeout_seconds = 60},
+                     [&](std::shared_ptr<Communicator> world) { body(*world); });
   }
+  TemporaryFolder save;
+};
+
+TEST_P(AsyncSaverOn, SavesInTheBackground) {
+  on_ranks([&](Communicator& world) {
+    AsyncSaver saver(world);
+    for (int64_t step : {1, 2, 3}) saver.save(staged(world, save.path(), step));
+    EXPECT_TRUE(saver.busy());
+    if (world.rank() == 0) {
+      EXPECT_EQ(latest_step(save.path()), 2);  // finished by the next save
+    }
+    saver.join();
+    EXPECT_FALSE(saver.busy());
+  });
+  EXPECT_THAT(saved_steps(save.path()), testing::ElementsAre(2, 3));
+  expect_step(save.path(), 3);
+}
+
+TEST_P(AsyncSaverOn, StepsTakeTheSaveFurtherWithoutWaiting) {
+  on_ranks([&](Communicator& world) {
+    AsyncSaver saver(world);
+    saver.advance();  // nothing to do, no communication: other ranks need not come
+    if (world.rank() == 0) saver.advance();
+    saver.save(staged(world, save.path(), 5));
+    while (saver.busy()) saver.advance();
+    expect_step(save.path(), 5);
+  });
+}
+
+TEST_P(AsyncSaverOn, AnErrorSurfacesOnceAtTheNextSaveOnAllRanks) {
+  on_ranks([&](Communicator& world) {
+    AsyncSaver saver(world);
+    saver.save(staged(world, save.path(), 1));
+    saver.save(uncommittable(world, save.path(), 2));
+    EXPECT_THAT([&] { saver.save(staged(world, save.path(), 3)); },
+                ThrowsMessage<IoError>(HasSubstr("index.json is taken")));
+    saver.join();
+    expect_step(save.path(), 1);
+    saver.save(staged(world, save.path(), 4));
+    saver.join();
+    EXPECT_EQ(saver.failures(), 1);
+  });
+  EXPECT_THAT(saved_steps(save.path()), testing::ElementsAre(1, 4));
+}
+
+TEST_P(AsyncSaverOn, ContinuesAfterFailureWhereConfigured) {
+  testing::internal::CaptureStderr();
+  on_ranks([&](Communicator& world) {
+    AsyncSaver saver(world, /*continue_after_failure=*/true);
+    saver.save(unwritable(world, save.path(), 7));
+    while (saver.busy()) saver.advance();
+    EXPECT_EQ(saver.failures(), 1);
+    saver.save(staged(world, save.path(), 8));
+    saver.join();
+    // The last save counts: the program must not say that all is saved.
+    saver.save(unwritable(world, save.path(), 9));
+    EXPECT_THROW(saver.join(), Error);
+  });
+  const std::string rank = GetParam() > 1 ? fmt::format("rank {}: ", GetParam() - 1) : "";
+  EXPECT_THAT(testing::internal::GetCapturedStderr(),
+              AllOf(HasSubstr("warning: checkpoint of step 7 FAILED, going on without it: " + rank),
+                    HasSubstr("given as bf16 [1]")));
+  expect_step(save.path(), 8);
+  EXPECT_FALSE(std::filesystem::exists(checkpoint_temporary_folder(save.path(), 9)));
+}
+
+TEST_P(AsyncSaverOn, AnErrorNobodyAskedForIsLogged) {
+  testing::internal::CaptureStderr();
+  on_ranks([&](Communicator& world) {
+    AsyncSaver saver(world);
+    saver.save(unwritable(world, save.path(), 9));
+    while (saver.busy()) saver.advance();
+  });
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("checkpoint of step 9 FAILED"));
 }
 
-TEST(AsyncSaver, TheDestructorFinishesTheJob) {
-  bool ran = false;
-  {
-    AsyncSaver saver;
-    saver.start("job", [&] { ran = true; });
-  }
-  EXPECT_TRUE(ran);
+TEST_P(AsyncSaverOn, ASaveThatNobodyJoinedHarmsNothing) {
+  on_ranks([&](Communicator& world) {
+    save_checkpoint(world, staged(world, save.path(), 1));
+    AsyncSaver saver(world);
+    saver.save(staged(world, save.path(), 2));
+  });
+  // Alone it is finished; among several the others may be gone, and it is as if it had not begun.
+  expect_step(save.path(), GetParam() == 1 ? 2 : 1);
+  on_ranks([&](Communicator& world) {
+    save_checkpoint(world, staged(world, save.path(), 3));
+    expect_step(save.path(), 3);
+  });
+  for (const auto& entry : std::filesystem::directory_iterator(save.path()))
+    EXPECT_EQ(entry.path().string().find(".tmp"), std::string::npos) << entry.path();
 }
+
+INSTANTIATE_TEST_SUITE_P(Ranks, AsyncSaverOn, testing::Values(1, 3));
 
 }  // namespace
 }  // namespace viaduct
