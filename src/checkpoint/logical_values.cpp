@@ -109,6 +109,17 @@ std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameter
   return runs;
 }
 
+std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks) {
+  std::vector<int64_t> elements(static_cast<size_t>(ranks), 0);
+  std::vector<StoredRun> share;
+  for (const StoredRun& stored : runs) {
+    const auto least = std::min_element(elements.begin(), elements.end());
+    *least += stored.run.elements();
+    if (least - elements.begin() == rank) share.push_back(stored);
+  }
+  return share;
+}
+
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
                     double factor) {
   const int64_t elements = piece.piece.elements();

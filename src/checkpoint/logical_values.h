@@ -22,6 +22,10 @@ struct StoredRun {
 std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameters,
                                   FunctionRef<Tensor(const Parameter&)> of);
 
+/// Of runs that `ranks` ranks hold equal copies of, in the same order: those that `rank` saves or
+/// gives away. Each run is one rank's, and the ranks' elements are about equally many.
+std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks);
+
 /// factor · the values of a piece of `stored` (logical_pieces of its run), FP32 [elements] in host
 /// memory, row-major in the piece.
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,

@@ -31,10 +31,15 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
   staged.state = to_json(state);
   staged.files = std::move(files);
   staged.keep_last = keep_last;
-  stage_runs(engine.device(), masters(engine), "", staged);
+  const Communicator& copies = *engine.groups().dp_cp;  // all data ranks hold the same
+  const auto stage = [&](const std::string& prefix, const std::vector<StoredRun>& runs) {
+    stage_runs(engine.device(), share_of_copies(runs, copies.rank(), copies.size()), prefix,
+               staged);
+  };
+  stage("", masters(engine));
   if (with_optimizer) {
-    stage_runs(engine.device(), first_moments(engine), kFirstMoment, staged);
-    stage_runs(engine.device(), second_moments(engine), kSecondMoment, staged);
+    stage(kFirstMoment, first_moments(engine));
+    stage(kSecondMoment, second_moments(engine));
   }
   return staged;
 }

@@ -18,14 +18,16 @@ namespace viaduct {
 inline constexpr const char* kFirstMoment = "optimizer.exp_avg/";
 inline constexpr const char* kSecondMoment = "optimizer.exp_avg_sq/";
 
-/// Everything of a checkpoint in host memory. `files`: name → content of the further files.
+/// What this rank saves of a checkpoint, in host memory: of what several ranks hold, one of them
+/// saves it. `files`: name → content of the further files.
 StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
                            std::map<std::string, std::string> files,
                            const std::filesystem::path& save, int64_t keep_last,
                            bool with_optimizer);
 
-/// Loads weights and, with `load_optimizer`, moments; returns the state stored with them. IoError
-/// if the checkpoint does not fit the model or lacks moments that are asked for.
+/// Loads what this rank holds of weights and, with `load_optimizer`, moments; returns the state
+/// stored with them. IoError if the checkpoint does not fit the model or lacks moments that are
+/// asked for.
 TrainState restore_run(Engine& engine, const CheckpointReader& checkpoint, bool load_optimizer);
 
 }  // namespace viaduct

@@ -8,6 +8,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/rank_exchange.h"
 #include "checkpoint/save_folder.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
@@ -81,12 +82,19 @@ void Trainer::load_weights() {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
   // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
-  // without a `latest` are checkpoints too: opening them says what is wrong.
-  if (load && (c.ckpt_step || has_checkpoints(*load))) {
+  // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
+  // ranks read what it chose.
+  std::unique_ptr<CheckpointReader> checkpoint;
+  if (leads() && load && (c.ckpt_step || has_checkpoints(*load))) {
     const std::filesystem::path folder =
         c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
                     : std::filesystem::path(*load);
-    const auto checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
+    checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
+  }
+  const std::string chosen =
+      exchange_texts(*world_, checkpoint ? checkpoint->folder().string() : "").front();
+  if (!checkpoint && !chosen.empty()) checkpoint = std::make_unique<CheckpointReader>(chosen);
+  if (checkpoint) {
     const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
     VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
                   "{}: the run began with rng.seed={}; resuming with {} would not continue it "

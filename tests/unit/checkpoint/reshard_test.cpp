@@ -126,6 +126,25 @@ TEST_P(Reshard, RankZeroGathersEachLogicalTensorOnce) {
   EXPECT_EQ(names, expected);
 }
 
+TEST(ShareOfCopies, EachRunIsOneRanksAndSharesAreEven) {
+  const auto parameters = toy_parameters({});
+  const auto runs = toy_values(parameters, {});
+  std::map<std::string, int> taken;
+  int64_t most = 0, all = 0;
+  for (int rank = 0; rank < 3; ++rank) {
+    int64_t elements = 0;
+    for (const StoredRun& stored : share_of_copies(runs, rank, 3)) {
+      ++taken[stored.run.parameter->path];
+      elements += stored.run.elements();
+    }
+    most = std::max(most, elements);
+    all += elements;
+  }
+  EXPECT_EQ(taken.size(), runs.size());
+  for (const auto& [path, times] : taken) EXPECT_EQ(times, 1) << path;
+  EXPECT_LT(most, all / 2);
+}
+
 INSTANTIATE_TEST_SUITE_P(From, Reshard, testing::ValuesIn(kLayouts),
                          [](const auto& info) { return name_of(info.param); });
 
