@@ -48,6 +48,8 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.softcap = c.attention_softcap;
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
   spec.dropout = c.attention_dropout;
+  if (!m.place.context_exchange.empty())
+    spec.context_exchange = m.place.context_exchange.at(static_cast<size_t>(layer));
   return spec;
 }
 

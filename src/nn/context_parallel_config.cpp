@@ -7,7 +7,6 @@ ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
 }
 
 FieldGroup context_parallel_fields(ContextParallelConfig& config) {
-  const char* context = "context parallelism";
   FieldGroup group("model", "");
   group
       .field("cp_comm_type", config.cp_comm_type,
@@ -16,14 +15,12 @@ FieldGroup context_parallel_fields(ContextParallelConfig& config) {
       .one_of({"p2p", "all_gather", "a2a", "a2a+p2p"})
       .constraint(
           "list of num_layers; sliding windows need a2a or all_gather; a2a needs heads / tp and "
-          "key-value heads / tp divisible by cp")
-      .planned(context);
+          "key-value heads / tp divisible by cp");
   group
       .field("hierarchical_context_parallel_sizes", config.hierarchical_context_parallel_sizes,
              "Sizes of the two levels of a2a+p2p, inner first.")
       .range(1)
-      .constraint("their product is cp; required by a2a+p2p")
-      .planned(context);
+      .constraint("their product is cp; required by a2a+p2p");
   return group;
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
 #include <mutex>
 #include <random>
 
@@ -11,15 +13,24 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "support/op_testing.h"
+#include "train/cut_batch.h"
 
 namespace viaduct::test {
 namespace {
 
 constexpr int64_t kPositions = 16;
+constexpr double kUnset = std::numeric_limits<double>::quiet_NaN();
+
+/// The ranks that have the same value have it to the bit.
+void set_once(double& to, double value) {
+  if (std::isnan(to)) to = value;
+  EXPECT_EQ(to, value);
+}
 
 ModelPlace place_of(const TensorRun& run, int rank) {
   ModelPlace place;
-  place.tp = run.tp, place.tp_rank = rank;
+  place.tp = run.tp, place.tp_rank = rank % run.tp;
+  place.context_exchange = run.context_exchange;
   place.sequence_parallel = run.sequence_parallel;
   place.vocabulary_multiple = run.vocabulary_multiple;
   return place;
@@ -102,7 +113,9 @@ class Rank {
     world->record_on(device_.get());
     GroupSizes sizes;
     sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));
-    groups_ = make_parallel_groups(Mesh({run.tp, 1, 1, 1, 1}), world, sizes);
+    sizes.hierarchical_context_parallel = {run.cp_inner, run.cp / run.cp_inner};
+    groups_ = make_parallel_groups(Mesh({run.tp, run.cp, 1, 1, 1}), world, sizes);
+    place_ = batch_place(groups_, run.sequence_parallel);
     OpContext context{*device_, ops_};
     for (const Parameter* p : store_.parameters()) {
       fill(context, {store_.master(*p), 0});
@@ -126,7 +139,7 @@ class Rank {
     fill(ops, {loss_state_, 0});
     store_.begin_step(ops);
     RankContext context = make_context(true);
-    const Batch batch = cut_batch();
+    const Batch batch = cut();
     StepRecord record;
     device_->set_record(&record);
     SavedStore saved;
@@ -145,9 +158,13 @@ class Rank {
   std::vector<double> logits() {
     RankContext context = make_context(false);
     SavedStore nothing(false);
-    const Tensor hidden = model_->hidden(context, 0, cut_batch(), {}, nothing).get(kHidden);
+    const Tensor hidden = model_->hidden(context, 0, cut(), {}, nothing).get(kHidden);
     const HeadSegment& head = *model_->head();
     return values(head.logits(context, head.final_norm(context, hidden)));
+  }
+  /// Which token of the whole batch each of the rank's is, −1 for padding.
+  std::vector<int64_t> sources() const {
+    return cut_sources(tensor_batch(run_.model.vocabulary).document_offsets, place_, true);
   }
   ParameterStore& store() { return store_; }
 
@@ -164,14 +181,10 @@ class Rank {
             .scalars = scalars_,
             .loss_state = loss_state_};
   }
-  Batch cut_batch() {
-    Batch batch =
-        upload(*device_, tensor_batch(run_.model.vocabulary), run_.model.vocabulary, kPositions);
-    if (run_.sequence_parallel) {
-      batch.stream_tokens = batch.tokens() / run_.tp;
-      batch.stream_begin = batch.stream_tokens * rank_;
-    }
-    return batch;
+  Batch cut() {
+    const int64_t vocabulary = run_.model.vocabulary;
+    return upload(*device_, cut_batch(tensor_batch(vocabulary), place_, true), vocabulary,
+                  kPositions, place_);
   }
 
   const TensorRun& run_;
@@ -180,6 +193,7 @@ class Rank {
   PrecisionRecipe recipe_;
   int rank_;
   ParallelGroups groups_;
+  BatchPlace place_;
   std::unique_ptr<Model> model_;
   ParameterStore store_;
   Tensor scalars_, loss_state_;
@@ -210,26 +224,38 @@ HostBatch tensor_batch(int64_t vocabulary) {
 
 TensorOutcome run_tensor_ranks(const TensorRun& run) {
   TensorOutcome outcome;
-  outcome.records.resize(static_cast<size_t>(run.tp));
-  Joiner joiner;
+  outcome.records.resize(static_cast<size_t>(run.tp * run.cp));
+  std::vector<Joiner> joiners(static_cast<size_t>(run.cp));
+  std::vector<double> losses(static_cast<size_t>(run.cp), kUnset);
   std::mutex mutex;
-  std::vector<double> losses;
-  run_thread_ranks(run.tp, {}, [&](std::shared_ptr<Communicator> world) {
+  run_thread_ranks(run.tp * run.cp, {}, [&](std::shared_ptr<Communicator> world) {
     Rank rank(run, world);
     StepRecord record = rank.step();
     const double loss = rank.loss();
     const std::vector<double> logits = rank.logits();
     const std::lock_guard lock(mutex);
     outcome.records[static_cast<size_t>(world->rank())] = std::move(record);
-    losses.push_back(loss);
-    if (outcome.logits.empty()) outcome.logits = logits;
-    EXPECT_EQ(outcome.logits, logits) << "rank " << world->rank();
+    const auto context_rank = static_cast<size_t>(world->rank() / run.tp);
+    set_once(losses[context_rank], loss);
+    const std::vector<int64_t> sources = rank.sources();
+    const size_t width = logits.size() / sources.size();
+    outcome.logits.resize(width * tensor_batch(run.model.vocabulary).ids.size(), kUnset);
+    for (size_t row = 0; row < sources.size(); ++row) {
+      for (size_t i = 0; i < width && sources[row] >= 0; ++i)
+        set_once(outcome.logits[static_cast<size_t>(sources[row]) * width + i],
+                 logits[row * width + i]);
+    }
     for (const Parameter* p : rank.store().parameters())
-      joiner.add(*p, rank.store().main_gradient(*p));
+      joiners[context_rank].add(*p, rank.store().main_gradient(*p));
   });
-  outcome.loss = losses.at(0);
-  for (const double loss : losses) EXPECT_EQ(loss, outcome.loss);
-  outcome.gradients = std::move(joiner.sums);
+  for (const double loss : losses) outcome.loss += loss;
+  for (const Joiner& joiner : joiners) {
+    for (const auto& [name, values] : joiner.sums) {
+      auto& sum = outcome.gradients[name];
+      sum.resize(values.size());
+      for (size_t i = 0; i < values.size(); ++i) sum[i] += values[i];
+    }
+  }
   return outcome;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
-// A small model cut over tensor ranks (threads of this process) and run forward and backward once:
-// loss, logits and every gradient joined to logical tensors, to compare with one rank.
+// A small model cut over tensor and context ranks (threads of this process) and run forward and
+// backward once: loss, logits and every gradient joined to logical tensors, to compare with one
+// rank.
 
 #include <map>
 #include <string>
@@ -19,12 +20,15 @@ struct TensorRun {
   int tp = 1;
   bool sequence_parallel = false;
   int64_t vocabulary_multiple = 1;
+  int cp = 1, cp_inner = 1;
+  std::vector<ContextExchange> context_exchange;  // by block; empty: p2p
 };
 
 struct TensorOutcome {
-  double loss = 0;  // sum of the token losses, equal on all ranks
-  std::vector<double> logits;
-  /// By logical tensor: pieces of the ranks put together, partial gradients of replicas summed.
+  double loss = 0;             // sum of the token losses, equal on all tensor ranks
+  std::vector<double> logits;  // of all tokens in their order
+  /// By logical tensor: pieces of the ranks put together, partial gradients of replicas and of
+  /// context ranks summed.
   std::map<std::string, std::vector<double>> gradients;
   std::vector<StepRecord> records;  // of forward and backward, by rank
 };

@@ -59,7 +59,7 @@ TEST_P(AttentionParts, PartsOfTheKeysMergeToTheWhole) {
   OpContext context = machine.context();
   AttentionCase c;
   c.q_offsets = c.kv_offsets = {0, 150};
-  c.heads = 4, c.window = 100, c.gap = 2;
+  c.heads = 4, c.window = 100, c.gap = 2, c.dropout = 0.2;
   for (DType dtype : {DType::f32, DType::bf16, DType::f64}) {
     SCOPED_TRACE(dtype_name(dtype));
     AttentionData whole(c, dtype), ring(c, dtype);
@@ -78,6 +78,9 @@ TEST_P(AttentionParts, PartsOfTheKeysMergeToTheWhole) {
       p.dv = ring.dv.slice(0, keys.first, count);
       p.problem.kv_offsets = test::integers(DType::i32, {0, count});
       p.problem.diagonal = test::integers(DType::i32, {-keys.first});
+      std::vector<int64_t> positions;
+      for (int64_t j = keys.first; j < keys.second; ++j) positions.push_back(j);
+      p.problem.key_position = test::integers(DType::i32, positions);
       return p;
     };
     // out as f32 between the parts would be a choice of the ring; here it keeps the dtype.
@@ -128,6 +131,28 @@ TEST_P(AttentionParts, MergeWithNothingIsTheOther) {
   EXPECT_EQ(lse.data<float>()[0], 2.5f);
   EXPECT_EQ(lse.data<float>()[1], none);
   for (int64_t i = 5; i < 10; ++i) EXPECT_EQ(element(out, i), 0);
+}
+
+// A sum of parts in FP32 is the sum of the parts widened.
+TEST_P(AttentionParts, MergeIntoAWiderSum) {
+  OpMachine machine(GetParam(), 1, {cpu::add_attention});
+  OpContext context = machine.context();
+  for (DType dtype : {DType::bf16, DType::f16}) {
+    const Tensor part = test::random_tensor(dtype, {3, 2, 19}, 1);
+    const Tensor sum = test::random_tensor(DType::f32, {3, 2, 19}, 2);
+    const Tensor expected = test::converted(sum, DType::f32);
+    const Tensor part_lse = test::random_tensor(DType::f32, {2, 3}, 3);
+    const Tensor lse = test::random_tensor(DType::f32, {2, 3}, 4);
+    const Tensor expected_lse = test::converted(lse, DType::f32);
+    attention_merge(context, {sum, lse, part, part_lse});
+    attention_merge(context, {expected, expected_lse, test::converted(part, DType::f32), part_lse});
+    test::expect_same_bits(sum, expected);
+    test::expect_same_bits(lse, expected_lse);
+  }
+  EXPECT_THROW(attention_merge(
+                   context, {host_tensor(DType::f16, {1, 1, 4}), host_tensor(DType::f32, {1, 1}),
+                             host_tensor(DType::bf16, {1, 1, 4}), host_tensor(DType::f32, {1, 1})}),
+               ShapeError);
 }
 
 // What a document holds does not change the bits of another.
@@ -255,6 +280,10 @@ TEST(AttentionChecks, RefuseWhatDoesNotFit) {
   refused([&](auto& d) { d.problem.diagonal = offsets({0, 0}); });
   refused([](auto& d) { d.problem.dropout = 0.5; });  // without query_index
   refused([](auto& d) { d.problem.window = -1; });
+  refused([&](auto& d) {
+    d.problem.dropout = 0.5, d.problem.query_index = host_tensor(DType::i64, {37});
+    d.problem.key_position = offsets({0, 1});
+  });
 }
 
 }  // namespace
