@@ -5,12 +5,17 @@
 #define MPICH_SKIP_MPICXX 1
 #include <mpi.h>
 
+#include <vector>
+
 #include "comm/mpi/mpi_network.h"
 
 namespace viaduct {
 
 struct MpiGroup::Handle {
   MPI_Comm comm;
+  // What one poll of a group's operation needs; polls take turns.
+  mutable std::vector<MPI_Status> statuses;
+  mutable std::vector<int> indices;
 };
 
 /// CommError with MPI's text unless `code` is success. `call` is the function's name.

@@ -37,9 +37,6 @@ MpiGroup::~MpiGroup() = default;
 
 struct Transfers::Requests {
   std::vector<MPI_Request> all;
-  std::vector<MPI_Status> statuses;
-  std::vector<int> indices;
-  std::vector<bool> from_any;  // of all, one for one
   std::vector<Transfer> done;
 };
 
@@ -58,20 +55,24 @@ void Transfers::give_up() {
   }
   transfers_.clear();
   requests_->all.clear();
-  requests_->from_any.clear();
 }
 
-void Transfers::add(const Transfer& transfer, bool from_any) {
+void Transfers::add(const Transfer& transfer) {
+  if (transfers_.capacity() == 0) {
+    const auto likely = static_cast<size_t>(2 * group_.size());
+    transfers_.reserve(likely);
+    requests_->all.reserve(likely);
+    requests_->done.reserve(likely);
+  }
   transfers_.push_back(transfer);
   requests_->all.push_back(MPI_REQUEST_NULL);
-  requests_->from_any.push_back(from_any);
 }
 
 void Transfers::send(const void* data, int64_t bytes, int to, int tag, int64_t label) {
   const auto* at = static_cast<const std::byte*>(data);
   do {
     const int64_t piece = std::min(bytes, kMostBytes);
-    add({to, piece, true, label}, false);
+    add({to, piece, true, false, label});
     check_mpi(MPI_Isend(at, static_cast<int>(piece), MPI_BYTE, to, tag, group_.handle().comm,
                         &requests_->all.back()),
               "MPI_Isend");
@@ -84,7 +85,7 @@ void Transfers::receive(void* data, int64_t bytes, int from, int tag, int64_t la
   auto* at = static_cast<std::byte*>(data);
   do {
     const int64_t piece = std::min(bytes, kMostBytes);
-    add({from, piece, false, label}, false);
+    add({from, piece, false, false, label});
     check_mpi(MPI_Irecv(at, static_cast<int>(piece), MPI_BYTE, from, tag, group_.handle().comm,
                         &requests_->all.back()),
               "MPI_Irecv");
@@ -94,7 +95,7 @@ void Transfers::receive(void* data, int64_t bytes, int from, int tag, int64_t la
 }
 
 void Transfers::receive_from_any(void* data, int64_t bytes, int tag, int64_t label) {
-  add({-1, bytes, false, label}, true);
+  add({-1, bytes, false, true, label});
   check_mpi(MPI_Irecv(data, static_cast<int>(bytes), MPI_BYTE, MPI_ANY_SOURCE, tag,
                       group_.handle().comm, &requests_->all.back()),
             "MPI_Irecv");
@@ -103,17 +104,21 @@ void Transfers::receive_from_any(void* data, int64_t bytes, int tag, int64_t lab
 bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
   if (transfers_.empty()) return false;
   Requests& r = *requests_;
-  r.statuses.resize(transfers_.size());
-  r.indices.resize(transfers_.size());
+  auto& statuses = group_.handle().statuses;
+  auto& indices = group_.handle().indices;
+  if (statuses.size() < transfers_.size()) {
+    statuses.resize(transfers_.size());
+    indices.resize(transfers_.size());
+  }
   int count = 0;
   const int code = MPI_Testsome(static_cast<int>(transfers_.size()), r.all.data(), &count,
-                                r.indices.data(), r.statuses.data());
+                                indices.data(), statuses.data());
   if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) return false;
   r.done.clear();
   for (int i = 0; i < count; ++i) {
-    const auto index = static_cast<size_t>(r.indices[static_cast<size_t>(i)]);
-    const MPI_Status& status = r.statuses[static_cast<size_t>(i)];
+    const auto index = static_cast<size_t>(indices[static_cast<size_t>(i)]);
+    const MPI_Status& status = statuses[static_cast<size_t>(i)];
     Transfer transfer = transfers_[index];
     if (code == MPI_ERR_IN_STATUS && status.MPI_ERROR != MPI_SUCCESS) {
       VIADUCT_CHECK(CommError, status.MPI_ERROR != MPI_ERR_TRUNCATE,
@@ -124,7 +129,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
     if (!transfer.sending) {
       int bytes = 0;
       MPI_Get_count(&status, MPI_BYTE, &bytes);
-      VIADUCT_CHECK(CommError, r.from_any[index] || bytes == transfer.bytes,
+      VIADUCT_CHECK(CommError, transfer.from_any || bytes == transfer.bytes,
                     "rank {} of the group sent {} bytes where {} were expected", transfer.peer,
                     bytes, transfer.bytes);
       transfer.bytes = bytes;
@@ -138,12 +143,10 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
     if (r.all[i] == MPI_REQUEST_NULL) continue;
     transfers_[kept] = transfers_[i];
     r.all[kept] = r.all[i];
-    r.from_any[kept] = r.from_any[i];
     ++kept;
   }
   transfers_.resize(kept);
   r.all.resize(kept);
-  r.from_any.resize(kept);
   for (const Transfer& transfer : r.done) done(transfer);
   return true;
 }
@@ -169,8 +172,8 @@ MpiNetwork::MpiNetwork() {
   MPI_Comm_size(local, &local_ranks_);
   MPI_Comm_free(&local);
   const auto group = [&](MPI_Comm comm) {
-    return std::make_unique<MpiGroup>(std::make_unique<MpiGroup::Handle>(comm), "world", rank,
-                                      ranks);
+    return std::make_unique<MpiGroup>(
+        std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}}), "world", rank, ranks);
   };
   world_ = group(MPI_COMM_WORLD);
   control_ = group(control);
@@ -195,8 +198,9 @@ std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
   MPI_Comm_rank(comm, &rank);
   std::vector<int> world_ranks;
   for (const int member : members) world_ranks.push_back(parent.world_rank(member));
-  return std::make_unique<MpiGroup>(std::make_unique<MpiGroup::Handle>(comm), std::move(name), rank,
-                                    std::move(world_ranks));
+  return std::make_unique<MpiGroup>(
+      std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}}), std::move(name), rank,
+      std::move(world_ranks));
 }
 
 void MpiNetwork::finish() {

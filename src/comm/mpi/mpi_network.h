@@ -43,6 +43,7 @@ struct Transfer {
   int peer = -1;      // rank of the group
   int64_t bytes = 0;  // of a message from anybody: what came, once it has
   bool sending = false;
+  bool from_any = false;
   int64_t label = 0;  // the caller's
 };
 
@@ -69,7 +70,7 @@ class Transfers {
 
  private:
   struct Requests;
-  void add(const Transfer& transfer, bool from_any);
+  void add(const Transfer& transfer);
 
   const MpiGroup& group_;
   std::vector<Transfer> transfers_;
