@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-constexpr const char* kPipeline = "pipeline parallelism";
+constexpr const char* kDeferral = "weight gradients of the output layer after the drain";
 
 void add_split(FieldGroup& group, PipelineConfig& config) {
   group
@@ -13,33 +13,28 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
              "Model chunks of a stage (interleaved 1F1B); null: one, or what "
              "pipeline_model_parallel_layout says.")
       .range(1)
-      .constraint("pp > 1; divides layers of a stage")
-      .planned(kPipeline);
+      .constraint("pp > 1; divides layers of a stage");
   group
       .field("account_for_embedding_in_pipeline_split",
              config.account_for_embedding_in_pipeline_split,
              "The embedding counts as one layer when layers are cut into stages.")
       .constraint(
           "layers + 1 (with loss: + 2) divisible by pp · virtual stages; excludes explicit first "
-          "and last stages")
-      .planned(kPipeline);
+          "and last stages");
   group
       .field("account_for_loss_in_pipeline_split", config.account_for_loss_in_pipeline_split,
              "The loss layer counts as one layer when layers are cut into stages.")
-      .constraint("as account_for_embedding_in_pipeline_split")
-      .planned(kPipeline);
+      .constraint("as account_for_embedding_in_pipeline_split");
   group
       .field("num_layers_in_first_pipeline_stage", config.num_layers_in_first_pipeline_stage,
              "Layers of the first stage; the stages without an own number share the rest evenly.")
       .range(1)
-      .constraint("divisible by virtual stages")
-      .planned(kPipeline);
+      .constraint("divisible by virtual stages");
   group
       .field("num_layers_in_last_pipeline_stage", config.num_layers_in_last_pipeline_stage,
              "Layers of the last stage; the stages without an own number share the rest evenly.")
       .range(1)
-      .constraint("divisible by virtual stages")
-      .planned(kPipeline);
+      .constraint("divisible by virtual stages");
   group
       .field("pipeline_model_parallel_layout", config.pipeline_model_parallel_layout,
              "Stages written out: E embedding, t layer, L loss, `|` ends a stage, `(x)*n` and "
@@ -47,8 +42,7 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
              "i of the text is chunk i / pp of rank i % pp.")
       .constraint(
           "one E first, one L last, as many t as layers; number of stages divisible by pp; "
-          "excludes the other ways to cut")
-      .planned(kPipeline);
+          "excludes the other ways to cut");
 }
 
 void add_order(FieldGroup& group, PipelineConfig& config) {
@@ -58,18 +52,14 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
              "interleaved where a stage has several chunks), gpipe (all forwards, then all "
              "backwards), zero_bubble (ZB-H1: 1f1b whose weight gradients fill the bubble).")
       .one_of({"1f1b", "gpipe", "zero_bubble"})
-      .constraint("gpipe and zero_bubble have one chunk a stage")
-      .planned(kPipeline);
+      .constraint("gpipe and zero_bubble have one chunk a stage");
   group
       .field("microbatch_group_size_per_vp_stage", config.microbatch_group_size_per_vp_stage,
              "Micro-batches that a virtual stage runs before the next chunk; null: pp.")
       .range(1)
-      .constraint("pp <= value <= micro-batches; divides them or leaves at least pp")
-      .planned(kPipeline);
-  group
-      .field("deallocate_pipeline_outputs", config.deallocate_pipeline_outputs,
-             "A sent activation is freed; its place in the graph stays.")
-      .planned(kPipeline);
+      .constraint("pp <= value <= micro-batches; divides them or leaves at least pp");
+  group.field("deallocate_pipeline_outputs", config.deallocate_pipeline_outputs,
+              "A sent activation is freed; else it is held until its backward.");
 }
 
 void add_messages(FieldGroup& group, PipelineConfig& config) {
@@ -77,26 +67,23 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
       .field("pipeline_dtype", config.pipeline_dtype,
              "Format of messages between stages; null: activations'.")
       .one_of({"fp32", "bf16", "fp16"})
-      .planned(kPipeline);
+      .planned("messages in another format than activations");
   group
       .field("variable_seq_lengths", config.variable_seq_lengths,
              "Stages send shapes before activations.")
       .constraint("excludes comm_overlap.tp_comm_overlap and moe_token_dispatcher_type=allgather")
-      .planned(kPipeline);
+      .planned("shapes ahead of messages; stages read the same batch and know them");
   group
       .field("batch_p2p_comm", config.batch_p2p_comm,
              "A stage's send and receive are started as one group; auto: not where "
              "comm_overlap.overlap_p2p_comm is on.")
       .constraint("excludes comm_overlap.overlap_p2p_comm")
-      .alias("comm_overlap.batch_p2p_comm")
-      .accepts({"true"})
-      .planned(kPipeline);
+      .alias("comm_overlap.batch_p2p_comm");
   group
       .field("overlap_p2p_comm_warmup_flush", config.overlap_p2p_comm_warmup_flush,
              "Sends and receives overlap in warm-up and drain too.")
       .constraint("needs comm_overlap.overlap_p2p_comm")
-      .alias("comm_overlap.overlap_p2p_comm_warmup_flush")
-      .planned(kPipeline);
+      .alias("comm_overlap.overlap_p2p_comm_warmup_flush");
 }
 
 }  // namespace
@@ -127,22 +114,20 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
              "Sends and receives between stages are posted early and waited for just before use; "
              "auto: if pp > 1 with virtual stages.")
       .constraint("excludes model.batch_p2p_comm")
-      .alias("model.overlap_p2p_comm")
-      .accepts({"false"})
-      .planned(kPipeline);
+      .alias("model.overlap_p2p_comm");
   group
       .field("defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
              "Weight gradients of the output layer wait until the pipeline drains.")
       .constraint("pp > 1; wgrad_deferral_limit >= 0")
       .alias("model.defer_embedding_wgrad_compute")
-      .planned(kPipeline);
+      .planned(kDeferral);
   group
       .field("wgrad_deferral_limit", config.wgrad_deferral_limit,
              "Micro-batches whose output-layer weight gradient may wait; 0: all; -1: not said.")
       .range(-1)
       .in("micro-batches")
       .alias("model.wgrad_deferral_limit")
-      .planned(kPipeline);
+      .planned(kDeferral);
   return group;
 }
 

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
@@ -55,6 +56,21 @@ TEST(ScheduleCommand, JsonHasEveryAction) {
   }
   EXPECT_EQ(computed, 2 * 2 * 8);
   EXPECT_EQ(sent, 2 * 2 * 8) << "a middle stage sends each activation and gradient on";
+}
+
+// The drawings of docs/parallelism.md are what the command prints.
+TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
+  const std::string page =
+      read_file(std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "docs" / "parallelism.md");
+  const std::string start = "```text\n$ viaduct schedule ";
+  int drawings = 0;
+  for (size_t at = page.find(start); at != std::string::npos; at = page.find(start, at + 1)) {
+    const size_t arguments = at + start.size(), lines = page.find('\n', arguments) + 1;
+    EXPECT_EQ(schedule(page.substr(arguments, lines - 1 - arguments)).out,
+              page.substr(lines, page.find("```", lines) - lines));
+    ++drawings;
+  }
+  EXPECT_GE(drawings, 4);
 }
 
 TEST(ScheduleCommand, WritesAPicture) {
