@@ -62,11 +62,12 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
   };
   AttentionParts parts{
       norm(".input_norm", m.names.input_norm),
-      m.make.column_linear(path + ".qkv", qkv_pieces(m, layer), c.hidden, c.qkv_bias),
+      m.make.column_linear(LinearRole::qkv, path + ".qkv", qkv_pieces(m, layer), c.hidden,
+                           c.qkv_bias),
       std::nullopt,
       std::nullopt,
       rotary,
-      m.make.row_linear(path + ".projection", at(m.names.projection), c.hidden,
+      m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
                         c.heads * c.head_dim, c.projection_bias),
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout")};
@@ -89,14 +90,14 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   };
   std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
   if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
-  MlpParts parts{
-      norm(".input_norm", m.names.mlp_norm),
-      m.make.column_linear(path + ".up", up, c.hidden, c.up_bias),
-      c.activation,
-      c.gated,
-      m.make.row_linear(path + ".down", at(m.names.down), c.hidden, c.feed_forward, c.down_bias),
-      std::nullopt,
-      ResidualDropout(c.residual_dropout, path + ".dropout")};
+  MlpParts parts{norm(".input_norm", m.names.mlp_norm),
+                 m.make.column_linear(LinearRole::fc1, path + ".up", up, c.hidden, c.up_bias),
+                 c.activation,
+                 c.gated,
+                 m.make.row_linear(LinearRole::fc2, path + ".down", at(m.names.down), c.hidden,
+                                   c.feed_forward, c.down_bias),
+                 std::nullopt,
+                 ResidualDropout(c.residual_dropout, path + ".dropout")};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
   return std::make_unique<MlpSegment>(std::move(parts));
 }

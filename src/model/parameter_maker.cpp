@@ -105,8 +105,9 @@ std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
   return parts;
 }
 
-Linear ParameterMaker::column_linear(const std::string& path, const std::vector<Piece>& pieces,
-                                     int64_t in, bool bias) const {
+Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
+                                     const std::vector<Piece>& pieces, int64_t in,
+                                     bool bias) const {
   std::vector<Part> parts = column_parts(pieces, ".weight", in);
   Parameter weight = matrix(path + ".weight", rows_of(parts), in);
   weight.parts = std::move(parts);
@@ -116,11 +117,11 @@ Linear ParameterMaker::column_linear(const std::string& path, const std::vector<
     b.parts = column_parts(pieces, ".bias", 0);
     shared_bias = share(std::move(b));
   }
-  return Linear(LinearSplit::columns, share(std::move(weight)), shared_bias);
+  return Linear(role, share(std::move(weight)), shared_bias);
 }
 
-Linear ParameterMaker::row_linear(const std::string& path, const std::string& name, int64_t out,
-                                  int64_t in, bool bias) const {
+Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, const std::string& name,
+                                  int64_t out, int64_t in, bool bias) const {
   const int64_t here = in / place_.tp;
   Parameter weight = matrix(path + ".weight", out, here);
   weight.init.standard_deviation =
@@ -137,7 +138,7 @@ Linear ParameterMaker::row_linear(const std::string& path, const std::string& na
     b.parts = {replicated(name + ".bias", {out}, stream_gradient(place_))};
     shared_bias = share(std::move(b));
   }
-  return Linear(LinearSplit::rows, share(std::move(weight)), shared_bias);
+  return Linear(role, share(std::move(weight)), shared_bias);
 }
 
 Norm ParameterMaker::norm(const std::string& path, const std::string& name, int64_t size,

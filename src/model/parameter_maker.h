@@ -47,12 +47,12 @@ class ParameterMaker {
   };
   /// A layer whose output features are the pieces one after the other, each cut over the tensor
   /// ranks on its own. If a piece has fewer units than there are ranks, neighbours hold the same.
-  Linear column_linear(const std::string& path, const std::vector<Piece>& pieces, int64_t in,
-                       bool bias) const;
+  Linear column_linear(LinearRole role, const std::string& path, const std::vector<Piece>& pieces,
+                       int64_t in, bool bias) const;
   /// A layer whose input features are cut over the tensor ranks. It writes to the residual stream,
   /// and starts smaller by sqrt(2 L) (GPT-2).
-  Linear row_linear(const std::string& path, const std::string& name, int64_t out, int64_t in,
-                    bool bias) const;
+  Linear row_linear(LinearRole role, const std::string& path, const std::string& name, int64_t out,
+                    int64_t in, bool bias) const;
 
   /// A norm over `size` features under the family's name for it.
   Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,

@@ -21,8 +21,7 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
                                     SavedStore& saved) {
   const Tensor x = in.get(kHidden);
   const Tensor normed = parts_.input_norm.forward(context, x, saved);
-  saved.keep(this, "normed", normed);
-  AttentionHeads heads = split(parts_.qkv.forward(context, normed));
+  AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved));
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
   if (parts_.rotary != nullptr) {
@@ -31,7 +30,7 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
   }
   const Tensor attended = core_.forward(context, batch, heads, saved);
   Tensor branch = parts_.projection.forward(
-      context, attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}),
+      context, attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}), saved,
       MemoryTag::activations);
   if (parts_.output_norm) branch = parts_.output_norm->forward(context, branch, saved);
   return TensorSet(kHidden, parts_.residual.forward(context, batch, branch, x));
@@ -47,11 +46,10 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
     parts_.output_norm->backward(context, d_branch, Tensor(), d_projection, saved);
     d_branch = d_projection;
   }
-  const Linear::Backward projection = parts_.projection.backward_input(context, d_branch);
-  saved.keep(this, "d_projection", projection.dy);
-  const AttentionHeads d = core_.backward(
-      context, batch, projection.dx.view({tokens, core_.spec().heads, core_.spec().head_dim}),
-      saved);
+  const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
+                                .view({tokens, core_.spec().heads, core_.spec().head_dim});
+  const AttentionHeads d = core_.backward(context, batch, d_attended, saved);
+  core_.take_output(saved);  // the projection has it
   if (parts_.rotary != nullptr) {
     rotary(context.ops, {d.q, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
     rotary(context.ops, {d.k, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
@@ -66,20 +64,16 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   into(parts_.q_norm, d.q, out.q);
   into(parts_.k_norm, d.k, out.k);
   into(std::nullopt, d.v, out.v);
-  saved.keep(this, "d_qkv", d_qkv);
 
-  const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv).dx;
+  const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
   const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);
 }
 
-void AttentionSegment::backward_weight(RankContext& context, const Batch& batch,
-                                       SavedStore& saved) {
-  const Tensor attended =
-      core_.take_output(saved).view({batch.tokens(), core_.spec().heads * core_.spec().head_dim});
-  parts_.projection.backward_weight(context, attended, saved.take(this, "d_projection"));
-  parts_.qkv.backward_weight(context, saved.take(this, "normed"), saved.take(this, "d_qkv"));
+void AttentionSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
+  parts_.projection.backward_weight(context, saved);
+  parts_.qkv.backward_weight(context, saved);
 }
 
 std::vector<const Parameter*> AttentionSegment::parameters() const {

@@ -1,56 +1,117 @@
 #include "nn/linear.h"
 
+#include <optional>
+
+#include "nn/overlapped_gemm.h"
 #include "nn/tensor_exchange.h"
-#include "ops/gemm.h"
 
 namespace viaduct {
+namespace {
 
-Linear::Linear(LinearSplit split, std::shared_ptr<const Parameter> weight,
-               std::shared_ptr<const Parameter> bias)
-    : split_(split), weight_(std::move(weight)), bias_(std::move(bias)) {}
+/// The rows of the table of overlaps of a layer; weight gradients of row-parallel layers exchange
+/// nothing.
+struct Rows {
+  OverlapGemm fprop, dgrad;
+  std::optional<OverlapGemm> wgrad;
+};
 
-Tensor Linear::forward(RankContext& context, const Tensor& x, MemoryTag tag) const {
-  const bool columns = split_ == LinearSplit::columns;
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  GemmArgs args;
-  args.form = GemmForm::forward;
-  args.a = columns ? gather_stream(context, x) : x;
-  args.b = weight.tensor();
-  args.c = context.activation({args.a.dim(0), weight_->shape[0]}, tag);
-  if (bias_) {
-    const AcquiredWeight bias(context.weights, *bias_, WeightUse::elementwise);
-    // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
-    if (columns || context.groups.tp->rank() == 0) args.bias = bias.tensor();
-    gemm(context.ops, args);
-  } else {
-    gemm(context.ops, args);
+Rows rows_of(LinearRole role) {
+  switch (role) {
+    case LinearRole::qkv:
+      return {OverlapGemm::qkv_fprop, OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad};
+    case LinearRole::proj:
+      return {OverlapGemm::proj_fprop, OverlapGemm::proj_dgrad, std::nullopt};
+    case LinearRole::fc1:
+      return {OverlapGemm::fc1_fprop, OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad};
+    case LinearRole::fc2:
+      break;
   }
-  return columns ? args.c : reduce_to_stream(context, args.c, tag);
+  return {OverlapGemm::fc2_fprop, OverlapGemm::fc2_dgrad, std::nullopt};
 }
 
-Linear::Backward Linear::backward_input(RankContext& context, const Tensor& dy) const {
-  const bool columns = split_ == LinearSplit::columns;
+/// Whether the saved input is gathered beside the GEMM of the input gradient.
+bool gathers_beside_input_gradient(const RankContext& context, LinearRole role) {
+  return context.overlap[rows_of(role).dgrad].method == OverlapMethod::bulk;
+}
+
+/// Whether the weight gradient is made beside the reduction of the input gradient.
+bool makes_weight_gradient_early(const RankContext& context, LinearRole role) {
+  const auto row = rows_of(role).wgrad;
+  return row && context.overlap[*row].method == OverlapMethod::bulk;
+}
+
+}  // namespace
+
+Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
+               std::shared_ptr<const Parameter> bias)
+    : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
+
+Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
+                       MemoryTag tag) const {
+  saved.keep(this, "x", x);
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
+  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor()};
+  std::optional<AcquiredWeight> bias;
+  if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
+  // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
+  if (bias_ && (columns() || context.groups.tp->rank() == 0)) product.bias = bias->tensor();
+  const GemmOverlap& row = context.overlap[rows_of(role_).fprop];
+  return columns() ? gather_and_multiply(context, row, product, x, tag)
+                   : multiply_and_reduce(context, row, product, x, tag);
+}
+
+Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved) const {
   if (bias_) {
     const auto destination = context.gradients->gradient(*bias_);
     column_sum(context.ops, {dy, destination.tensor, destination.mode});
     context.gradients->done(*bias_);
   }
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  GemmArgs args;
-  args.form = GemmForm::data_gradient;
-  args.a = columns ? dy : gather_stream(context, dy);
-  args.b = weight.tensor();
-  args.c = context.activation({args.a.dim(0), weight_->shape[1]}, MemoryTag::activations);
-  gemm(context.ops, args);
-  return {columns ? reduce_to_stream(context, args.c, MemoryTag::activations) : args.c, args.a};
+  return columns() ? column_input_gradient(context, dy, saved) : input_gradient(context, dy, saved);
 }
 
-void Linear::backward_weight(RankContext& context, const Tensor& x, const Tensor& dy) const {
+Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const {
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
+  Tensor all;
+  const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad],
+                                        {GemmForm::data_gradient, weight.tensor(), Tensor()}, dy,
+                                        MemoryTag::activations, &all);
+  saved.keep(this, "dy", all);
+  return dx;
+}
+
+Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
+                                     SavedStore& saved) const {
+  const GemmOverlap& row = context.overlap[rows_of(role_).dgrad];
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
+  const StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor()};
+  saved.keep(this, "dy", dy);
+  if (!gathers_beside_input_gradient(context, role_) &&
+      !makes_weight_gradient_early(context, role_)) {
+    return multiply_and_reduce(context, row, product, dy, MemoryTag::activations);
+  }
+  PendingTensor x = start_gather_stream(context, saved.take(this, "x"));
+  if (!gathers_beside_input_gradient(context, role_)) x = PendingTensor(x.wait());
+  const Tensor partial = multiply(context, product, dy, MemoryTag::activations);
+  saved.keep(this, "x", x.wait());
+  PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations);
+  if (makes_weight_gradient_early(context, role_))
+    weight_gradient(context, saved.take(this, "x"), saved.take(this, "dy"));
+  return dx.wait();
+}
+
+void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
+  if (makes_weight_gradient_early(context, role_)) return;
+  const Tensor x = saved.take(this, "x");
+  const bool gathered = !columns() || gathers_beside_input_gradient(context, role_);
+  weight_gradient(context, gathered ? x : gather_stream(context, x), saved.take(this, "dy"));
+}
+
+void Linear::weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const {
   const auto destination = context.gradients->gradient(*weight_);
   GemmArgs args;
   args.form = GemmForm::weight_gradient;
   args.a = dy;
-  args.b = split_ == LinearSplit::columns ? gather_stream(context, x) : x;
+  args.b = x;
   args.c = destination.tensor;
   args.mode = destination.mode;
   gemm(context.ops, args);

@@ -1,43 +1,49 @@
 #pragma once
 // A linear layer y = x · Wᵀ + b with W [out, in], cut over the tensor ranks by its output features
 // (column-parallel) or its input features (row-parallel): the GEMMs of a segment and what they make
-// the tensor ranks exchange (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022).
-// Keeps nothing itself; its segment does.
+// the tensor ranks exchange (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022), one
+// hidden under the other where the context's table says so. Keeps what its backward reads.
 
 #include <memory>
 
 #include "nn/context.h"
+#include "nn/saved.h"
 
 namespace viaduct {
 
-/// Which features of W [out, in] are cut: columns of x · Wᵀ (out), or rows of Wᵀ (in).
-enum class LinearSplit {
-  columns,  // x is the stream, y this rank's features of all tokens
-  rows,     // x is this rank's features of all tokens, y the stream
+/// Which layer of a block it is: its rows of the table of overlaps, and which features of W
+/// [out, in] are cut.
+enum class LinearRole {
+  qkv,   // column-parallel: x is the stream, y this rank's features of all tokens
+  proj,  // row-parallel: x is this rank's features of all tokens, y the stream
+  fc1,   // column-parallel
+  fc2,   // row-parallel
 };
 
 class Linear {
  public:
   /// `bias` may be null; a row-parallel layer adds it once.
-  Linear(LinearSplit split, std::shared_ptr<const Parameter> weight,
+  Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
          std::shared_ptr<const Parameter> bias);
 
   /// y [T, out] of x [T, in]; out and in as held here. The side that is the stream has its rows.
-  Tensor forward(RankContext& context, const Tensor& x, MemoryTag tag = MemoryTag::saved) const;
-
-  struct Backward {
-    Tensor dx;
-    Tensor dy;  // all tokens: what backward_weight takes
-  };
+  Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
+                 MemoryTag tag = MemoryTag::saved) const;
   /// dx of dy; the gradient of the bias accumulates.
-  Backward backward_input(RankContext& context, const Tensor& dy) const;
-  /// Gradient of the weight from the forward's x and the dy that backward_input gave.
-  void backward_weight(RankContext& context, const Tensor& x, const Tensor& dy) const;
+  Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+  /// Gradient of the weight. Already there where it ran under the exchange of the input gradient.
+  void backward_weight(RankContext& context, SavedStore& saved) const;
 
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
-  LinearSplit split_;
+  bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
+  Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+  Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+  /// From x and dy of all tokens.
+  void weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const;
+
+  LinearRole role_;
   std::shared_ptr<const Parameter> weight_, bias_;
 };
 

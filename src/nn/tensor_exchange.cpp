@@ -1,34 +1,41 @@
 #include "nn/tensor_exchange.h"
 
-namespace viaduct {
-namespace {
+#include <utility>
 
-/// Whether the stream's rows are not all tokens'.
+namespace viaduct {
+
 bool stream_is_cut(const RankContext& context) {
   return context.sequence_parallel && context.groups.tp->size() > 1;
 }
 
-}  // namespace
+Tensor PendingTensor::wait() {
+  handle_.wait();
+  input_ = Tensor();
+  return std::exchange(result_, Tensor());
+}
 
-Tensor gather_stream(RankContext& context, const Tensor& rows) {
-  if (!stream_is_cut(context)) return rows;
+PendingTensor start_gather_stream(RankContext& context, const Tensor& rows) {
+  if (!stream_is_cut(context)) return {rows, rows, CommHandle()};
   Communicator& tp = *context.groups.tp;
   const Tensor all = context.ops.allocate(rows.dtype(), {rows.dim(0) * tp.size(), rows.dim(1)},
                                           MemoryTag::activations);
-  tp.all_gather(rows, all).wait();
-  return all;
+  return {all, rows, tp.all_gather(rows, all)};
+}
+
+Tensor gather_stream(RankContext& context, const Tensor& rows) {
+  return start_gather_stream(context, rows).wait();
+}
+
+PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag) {
+  Communicator& tp = *context.groups.tp;
+  if (!stream_is_cut(context)) return {partial, partial, tp.all_reduce(partial, ReduceOp::sum)};
+  const Tensor rows =
+      context.ops.allocate(partial.dtype(), {partial.dim(0) / tp.size(), partial.dim(1)}, tag);
+  return {rows, partial, tp.reduce_scatter(partial, rows)};
 }
 
 Tensor reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag) {
-  Communicator& tp = *context.groups.tp;
-  if (!stream_is_cut(context)) {
-    tp.all_reduce(partial, ReduceOp::sum).wait();
-    return partial;
-  }
-  const Tensor rows =
-      context.ops.allocate(partial.dtype(), {partial.dim(0) / tp.size(), partial.dim(1)}, tag);
-  tp.reduce_scatter(partial, rows).wait();
-  return rows;
+  return start_reduce_to_stream(context, partial, tag).wait();
 }
 
 }  // namespace viaduct

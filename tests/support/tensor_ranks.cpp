@@ -176,6 +176,7 @@ class Rank {
             .groups = groups_,
             .precision = recipe_,
             .sequence_parallel = run_.sequence_parallel,
+            .overlap = run_.overlap,
             .seed = 99,
             .training = training,
             .scalars = scalars_,

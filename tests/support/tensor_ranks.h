@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "nn/gemm_overlap.h"
 #include "sharding/parameter_store.h"
 #include "timeline/record.h"
 #include "train/host_batch.h"
@@ -22,6 +23,7 @@ struct TensorRun {
   int64_t vocabulary_multiple = 1;
   int cp = 1, cp_inner = 1;
   std::vector<ContextExchange> context_exchange;  // by block; empty: p2p
+  GemmOverlapTable overlap = {};
 };
 
 struct TensorOutcome {

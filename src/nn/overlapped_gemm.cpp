@@ -1,0 +1,158 @@
+#include "nn/overlapped_gemm.h"
+
+#include <utility>
+#include <vector>
+
+#include "base/error.h"
+#include "nn/tensor_exchange.h"
+#include "ops/checks.h"
+#include "ops/elementwise.h"
+
+namespace viaduct {
+namespace {
+
+Flow flow_of(const StreamProduct& product) {
+  return product.form == GemmForm::forward ? Flow::activations : Flow::gradients;
+}
+
+void multiply_into(RankContext& context, const StreamProduct& product, const Tensor& x,
+                   const Tensor& out) {
+  gemm(context.ops, {product.form, x, product.weight, out, product.bias});
+}
+
+/// The columns [begin, begin + count) of a product.
+StreamProduct columns_of(const StreamProduct& product, int64_t begin, int64_t count) {
+  StreamProduct part = product;
+  part.weight = product.weight.slice(product.form == GemmForm::forward ? 0 : 1, begin, count);
+  if (product.bias) part.bias = product.bias.slice(0, begin, count);
+  return part;
+}
+
+/// Blocks of one chunk (of two with `aggregate`) go round the ring; while one is multiplied, it is
+/// forwarded and the next one arrives.
+Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
+                   const Tensor& rows, MemoryTag tag, Tensor* gathered) {
+  Communicator& tp = *context.groups.tp;
+  const int ranks = tp.size(), rank = tp.rank(), chunks = row.aggregate ? 2 : 1;
+  VIADUCT_CHECK(ShapeError, ranks % chunks == 0,
+                "ring of {} tensor ranks: chunks move in pairs, which needs an even number", ranks);
+  const int blocks = ranks / chunks, mine = rank / chunks;
+  const int next = (rank + chunks) % ranks, previous = (rank - chunks + ranks) % ranks;
+  const int64_t chunk_rows = rows.dim(0), block_rows = chunks * chunk_rows;
+  const Flow flow = flow_of(product);
+  const Tensor all =
+      context.ops.allocate(rows.dtype(), {ranks * chunk_rows, rows.dim(1)}, MemoryTag::activations);
+  const Tensor out = context.activation({ranks * chunk_rows, product.columns()}, tag);
+  const auto chunk = [&](int of) { return all.slice(0, of * chunk_rows, chunk_rows); };
+
+  copy(context.ops, {rows, chunk(rank)});
+  if (row.aggregate) {
+    const int partner = rank ^ 1;
+    CommHandle sent = tp.send(rows, partner, flow);
+    CommHandle received = tp.receive(chunk(partner), partner, flow);
+    sent.wait(), received.wait();
+  }
+  for (int step = 0; step < blocks; ++step) {
+    const int block = (mine - step + blocks) % blocks, coming = (block - 1 + blocks) % blocks;
+    const auto rows_of = [&](const Tensor& t, int b) {
+      return t.slice(0, b * block_rows, block_rows);
+    };
+    CommHandle sent, received;
+    if (step + 1 < blocks) {
+      sent = tp.send(rows_of(all, block), next, flow);
+      received = tp.receive(rows_of(all, coming), previous, flow);
+    }
+    multiply_into(context, product, rows_of(all, block), rows_of(out, block));
+    sent.wait(), received.wait();
+  }
+  if (gathered != nullptr) *gathered = all;
+  return out;
+}
+
+/// Each rank multiplies the rows of the next rank's stream first and its own last, sending each to
+/// its owner while the next is multiplied; the owner sums the pieces in rank order.
+Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Tensor& x,
+                   MemoryTag tag) {
+  Communicator& tp = *context.groups.tp;
+  const int ranks = tp.size(), rank = tp.rank();
+  const int64_t chunk_rows = x.dim(0) / ranks;
+  const Flow flow = flow_of(product);
+  std::vector<Tensor> pieces(static_cast<size_t>(ranks));
+  std::vector<CommHandle> handles;
+  std::vector<Tensor> sent;
+  for (int step = 0; step < ranks; ++step) {
+    const int owner = (rank + step + 1) % ranks, from = (rank - step - 1 + ranks) % ranks;
+    const Tensor piece = multiply(context, product, x.slice(0, owner * chunk_rows, chunk_rows),
+                                  MemoryTag::activations);
+    if (owner == rank) {
+      pieces[static_cast<size_t>(rank)] = piece;
+      break;
+    }
+    Tensor& arriving = pieces[static_cast<size_t>(from)];
+    arriving = context.activation(piece.shape(), MemoryTag::activations);
+    sent.push_back(piece);
+    handles.push_back(tp.send(piece, owner, flow));
+    handles.push_back(tp.receive(arriving, from, flow));
+  }
+  for (CommHandle& handle : handles) handle.wait();
+
+  // In FP32 (FP64), rounded once, as a reduce-scatter does.
+  const Tensor sum = context.ops.allocate(accumulator_dtype(pieces[0].dtype()), pieces[0].shape(),
+                                          MemoryTag::activations);
+  add(context.ops, {pieces[0], pieces[1], sum});
+  for (size_t from = 2; from < pieces.size(); ++from) add(context.ops, {sum, pieces[from], sum});
+  if (sum.dtype() == pieces[0].dtype()) return sum;
+  const Tensor out = context.activation(sum.shape(), tag);
+  copy(context.ops, {sum, out});
+  return out;
+}
+
+/// Runs of output columns: the reduce-scatter of one goes on under the product of the next.
+Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& product,
+                       const Tensor& x, MemoryTag tag) {
+  VIADUCT_CHECK(ShapeError, splits >= 1 && product.columns() % splits == 0,
+                "pipelined GEMM: {} chunks do not divide {} output features", splits,
+                product.columns());
+  const int64_t width = product.columns() / splits;
+  std::vector<PendingTensor> chunks;
+  for (int i = 0; i < splits; ++i) {
+    const Tensor partial =
+        multiply(context, columns_of(product, i * width, width), x, MemoryTag::activations);
+    chunks.push_back(start_reduce_to_stream(context, partial, MemoryTag::activations));
+  }
+  const Tensor out =
+      context.activation({x.dim(0) / context.groups.tp->size(), product.columns()}, tag);
+  for (int i = 0; i < splits; ++i)
+    copy(context.ops, {chunks[static_cast<size_t>(i)].wait(), out.slice(1, i * width, width)});
+  return out;
+}
+
+}  // namespace
+
+Tensor multiply(RankContext& context, const StreamProduct& product, const Tensor& x,
+                MemoryTag tag) {
+  const Tensor out = context.activation({x.dim(0), product.columns()}, tag);
+  multiply_into(context, product, x, out);
+  return out;
+}
+
+Tensor gather_and_multiply(RankContext& context, const GemmOverlap& row,
+                           const StreamProduct& product, const Tensor& rows, MemoryTag tag,
+                           Tensor* gathered) {
+  if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
+    return ring_gather(context, row, product, rows, tag, gathered);
+  const Tensor all = gather_stream(context, rows);
+  if (gathered != nullptr) *gathered = all;
+  return multiply(context, product, all, tag);
+}
+
+Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
+                           const StreamProduct& product, const Tensor& x, MemoryTag tag) {
+  if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
+    return ring_reduce(context, product, x, tag);
+  if (stream_is_cut(context) && row.method == OverlapMethod::pipeline)
+    return pipeline_reduce(context, row.num_splits, product, x, tag);
+  return reduce_to_stream(context, multiply(context, product, x, tag), tag);
+}
+
+}  // namespace viaduct
