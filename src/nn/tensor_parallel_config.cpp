@@ -3,15 +3,12 @@
 namespace viaduct {
 
 FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
-  const char* overlapped = "overlapped tensor-parallel communication";
   FieldGroup group("comm_overlap", "Communication hidden under computation.");
   group
       .field("tp_comm_overlap", config.tp_comm_overlap,
              "Tensor-parallel communication is hidden under the GEMMs it feeds; auto: where tp > "
              "1, sequence parallel and static shapes allow it.")
-      .constraint("tp > 1, sequence_parallel, not with variable_seq_lengths")
-      .accepts({"false"})
-      .planned(overlapped);
+      .constraint("tp > 1, sequence_parallel, not with variable_seq_lengths");
   group
       .field("tp_comm_overlap_cfg", config.tp_comm_overlap_cfg,
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
@@ -20,36 +17,29 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "something on a GPU alone; null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
-          "reduce-scattered")
-      .planned(overlapped);
+          "reduce-scattered");
   group
       .field("method", config.method,
              "Overlap method of the GEMMs that allow it and have no own in tp_comm_overlap_cfg; "
              "null: ring_exchange for gathers, pipeline for proj_fprop and fc2_fprop, bulk for qkv "
              "and fc1 dgrad and wgrad.")
-      .one_of({"bulk", "ring_exchange", "pipeline"})
-      .planned(overlapped);
+      .one_of({"bulk", "ring_exchange", "pipeline"});
   group
       .field("num_splits", config.num_splits,
              "Chunks of a pipelined GEMM; null: 4, or the most below that divides. Rings have tp "
              "chunks.")
       .range(1)
       .constraint("divides the output features")
-      .alias("num_split")
-      .planned(overlapped);
+      .alias("num_split");
   group.field("aggregate", config.aggregate, "Ring steps move chunks in pairs.")
-      .constraint("tp is even")
-      .planned(overlapped);
+      .constraint("tp is even");
   return group;
 }
 
 FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
-  const char* overlapped = "overlapped tensor-parallel communication";
   FieldGroup group("model", "");
   const auto add = [&](const char* name, bool& member, const char* doc) -> Field& {
-    return group.field(name, member, doc)
-        .alias(std::string("comm_overlap.") + name)
-        .planned(overlapped);
+    return group.field(name, member, doc).alias(std::string("comm_overlap.") + name);
   };
   add("tp_comm_bulk_dgrad", config.tp_comm_bulk_dgrad,
       "The gather of saved inputs runs beside the input-gradient GEMM (qkv, fc1).")

@@ -45,6 +45,7 @@ RankContext Engine::context(bool training, bool gradients) {
                      .groups = groups_,
                      .precision = settings_.precision,
                      .sequence_parallel = settings_.place.sequence_parallel,
+                     .overlap = settings_.overlap,
                      .seed = settings_.seed,
                      .training = training,
                      .scalars = scalars_,

@@ -26,7 +26,8 @@ struct EngineSettings {
   uint64_t seed = 1234;
   int64_t positions = 0;  // longest sequence that will come
   bool with_optimizer = true;
-  ModelPlace place;  // what of the model this rank holds
+  ModelPlace place;          // what of the model this rank holds
+  GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;

@@ -4,6 +4,7 @@ namespace viaduct {
 
 void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings) {
   settings.place = model_place(layout, rank);
+  settings.overlap = layout.overlap;
   settings.ddp = layout.ddp;
   settings.schedule = layout.schedule;
   settings.executor = layout.executor;

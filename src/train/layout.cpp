@@ -31,6 +31,11 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   for (int64_t block = 0; block < model.layers; ++block)
     layout.context_exchange.push_back(config.context_parallel.exchange(block));
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
+  if (layout.sequence_parallel) {
+    Problems problems;
+    layout.overlap = resolve_gemm_overlap(config.tensor_overlap, {tp, model.hidden}, problems);
+    problems.throw_if_any();
+  }
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
   layout.ddp = config.ddp;
   layout.schedule = schedule_settings(config.pipeline, layout.virtual_stages());

@@ -5,6 +5,7 @@
 #include "comm/parallel_groups.h"
 #include "model/model_config.h"
 #include "model/model_place.h"
+#include "nn/gemm_overlap.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
 #include "sharding/ddp_config.h"
@@ -18,6 +19,7 @@ struct Layout {
   std::vector<ChunkLayers> layer_map;  // pp · virtual stages, in model order
   bool sequence_parallel = false;
   std::vector<ContextExchange> context_exchange;  // by block
+  GemmOverlapTable overlap;
   int64_t vocabulary_multiple = 1;
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches

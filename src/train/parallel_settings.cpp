@@ -21,8 +21,8 @@ void resolve_parallel(RunConfig& config) {
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_size % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides);
-  // Off until the overlapped GEMMs are built.
-  config.tensor_overlap.tp_comm_overlap.resolve(false);
+  config.tensor_overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
+                                                !config.pipeline.variable_seq_lengths);
   config.pipeline.resolve(pp);
   const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
   config.ddp.resolve(data_parallel_size(config) * cp, chunks);

@@ -93,7 +93,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& la
   const auto keep = [&](const std::string& name, const Tensor& stream) {
     if (!hidden) return;
     Tensor rows = to_host(engine.device(), stream);
-    if (context.sequence_parallel) rows = gather_rows(*groups.tp, rows);
+    if (rows.dim(0) < batch.tokens()) rows = gather_rows(*groups.tp, rows);
     local["hidden." + name] = rows;
   };
   SavedStore nothing(false);

@@ -156,7 +156,7 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
   EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not built yet")));
   EXPECT_THAT(problems_of({"mixed_precision=bf16_with_mxfp8_mixed"}),
               ElementsAre(HasSubstr("not built yet")));
-  EXPECT_THAT(problems_of({"peft.scheme=lora", "comm_overlap.tp_comm_overlap=true"}).size(), 2u);
+  EXPECT_THAT(problems_of({"peft.scheme=lora", "model.cpu_offloading=true"}).size(), 2u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),
               ElementsAre());
