@@ -64,13 +64,23 @@ void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
   throw IoError(text);
 }
 
+std::vector<StoredRun> stored_runs(const ParameterStore& store,
+                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values) {
+  std::vector<StoredRun> runs;
+  for (size_t i = 0; i < store.shard_runs().size(); ++i) {
+    const ShardRun& run = store.shard_runs()[i];
+    runs.push_back({{run.parameter, run.range.begin, run.range.end}, values(run, i)});
+  }
+  return runs;
+}
+
 void load_parameters(OpContext& context, ParameterStore& store, const TensorSource& source,
                      const ModelConfig& config) {
   check_tensors_fit(config, source);
   const TensorNames& names = model_family(config.family).names;
   fill_runs(context.device,
-            whole_runs(store.parameters(), [&](const Parameter& p) { return store.master(p); }),
-            source, [&](const std::string& name) { return stored_name(source, name, names); });
+            stored_runs(store, [](const ShardRun& run, size_t) { return run.master; }), source,
+            [&](const std::string& name) { return stored_name(source, name, names); });
   store.publish_masters(context);
 }
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/logical_values.h"
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
 #include "sharding/parameter_store.h"
@@ -19,6 +20,11 @@ void check_tensors_fit(const ModelConfig& config, const TensorSource& source);
 /// checkpoints of the family leave out.
 std::string stored_name(const TensorSource& source, const std::string& name,
                         const TensorNames& names);
+
+/// The runs of the store that this rank updates, with the values that `values` names for each
+/// (master, gradient, a moment).
+std::vector<StoredRun> stored_runs(const ParameterStore& store,
+                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values);
 
 /// Reads what the store holds of the model into the masters, converted to their format, and
 /// publishes the weights, after check_tensors_fit.

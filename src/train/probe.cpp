@@ -66,12 +66,18 @@ double initial_scale(const ProbeSettings& settings) {
   return LossScaler(settings.loss_scaler).initial_state().scale;
 }
 
-void dump_parameters(Engine& engine, const std::string& prefix, double factor,
-                     FunctionRef<Tensor(const Parameter&)> of, Dump& dump) {
+/// factor · the values that all ranks' runs hold, under logical names, on rank 0.
+void dump_runs(Engine& engine, const std::string& prefix, double factor,
+               FunctionRef<Tensor(const ShardRun&, size_t)> values, Dump& dump) {
+  const Communicator& copies = *engine.groups().dp_cp_outer;  // instances hold the same
   gather_logical(
-      *engine.groups().world, engine.device(), whole_runs(engine.store().parameters(), of), factor,
+      *engine.groups().world, engine.device(),
+      share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
+
+constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master; };
+constexpr auto gradient_of = [](const ShardRun& run, size_t) { return run.gradient; };
 
 Dump probe_once(Engine& engine, const Layout& layout, const TensorSource& file,
                 const ProbeSettings& settings) {
@@ -90,12 +96,8 @@ Dump probe_once(Engine& engine, const Layout& layout, const TensorSource& file,
   double scale = initial_scale(settings);
   const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
   dump["loss"] = scalars_tensor({result.loss}, {});
-  dump_parameters(
-      engine, "grad.", engine.gradient_factor(),
-      [&](const Parameter& p) { return engine.store().main_gradient(p); }, dump);
-  if (settings.weights)
-    dump_parameters(
-        engine, "weight.", 1, [&](const Parameter& p) { return engine.store().master(p); }, dump);
+  dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
+  if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);
   return dump;
 }
 
@@ -126,8 +128,7 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
   Dump dump;
   dump["loss"] = scalars_tensor(losses, {steps});
   dump["grad_norm"] = scalars_tensor(norms, {steps});
-  dump_parameters(
-      engine, "final.", 1, [&](const Parameter& p) { return engine.store().master(p); }, dump);
+  dump_runs(engine, "final.", 1, master_of, dump);
   return dump;
 }
 

@@ -7,16 +7,17 @@ namespace viaduct {
 namespace {
 
 std::vector<StoredRun> masters(Engine& engine) {
-  return whole_runs(engine.store().parameters(),
-                    [&](const Parameter& p) { return engine.store().master(p); });
+  return stored_runs(engine.store(), [](const ShardRun& run, size_t) { return run.master; });
 }
 std::vector<StoredRun> first_moments(Engine& engine) {
-  return whole_runs(engine.store().parameters(),
-                    [&](const Parameter& p) { return engine.optimizer()->first_moment(p); });
+  return stored_runs(engine.store(), [&](const ShardRun&, size_t i) {
+    return engine.optimizer()->moments()[i].first;
+  });
 }
 std::vector<StoredRun> second_moments(Engine& engine) {
-  return whole_runs(engine.store().parameters(),
-                    [&](const Parameter& p) { return engine.optimizer()->second_moment(p); });
+  return stored_runs(engine.store(), [&](const ShardRun&, size_t i) {
+    return engine.optimizer()->moments()[i].second;
+  });
 }
 
 }  // namespace
@@ -31,7 +32,7 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
   staged.state = to_json(state);
   staged.files = std::move(files);
   staged.keep_last = keep_last;
-  const Communicator& copies = *engine.groups().dp_cp;  // all data ranks hold the same
+  const Communicator& copies = *engine.groups().dp_cp_outer;  // instances hold the same
   const auto stage = [&](const std::string& prefix, const std::vector<StoredRun>& runs) {
     stage_runs(engine.device(), share_of_copies(runs, copies.rank(), copies.size()), prefix,
                staged);
