@@ -60,8 +60,7 @@ FieldGroup parallel_fields(ParallelConfig& config) {
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
              "weights are replicated.")
       .range(1)
-      .constraint("2 · cp divides seq_length")
-      .planned("context parallelism");
+      .constraint("2 · cp divides seq_length");
   group
       .field("expert_model_parallel_size", config.expert_model_parallel_size,
              "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")

@@ -22,22 +22,18 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .alias("OptimizerConfig.use_distributed_optimizer")
       .alias("optimizer.use_distributed_optimizer")
       .alias("recipe.trainer.use_distributed_optimizer")
-      .constraint("not with fully sharded data parallel")
-      .planned(parallel);
-  group
-      .field("overlap_grad_reduce", config.overlap_grad_reduce,
-             "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
-             "beside the backward. No "
-             "effect at dp = 1.")
-      .planned(parallel);
+      .constraint("not with fully sharded data parallel");
+  group.field(
+      "overlap_grad_reduce", config.overlap_grad_reduce,
+      "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
+      "beside the backward. No "
+      "effect at dp = 1.");
   group
       .field("overlap_param_gather", config.overlap_param_gather,
              "Weights are gathered bucket by bucket beside the next forward; auto: if "
              "use_distributed_optimizer and "
              "overlap_grad_reduce.")
-      .constraint("needs use_distributed_optimizer and overlap_grad_reduce")
-      .accepts({"false", "true"})
-      .planned(parallel);
+      .constraint("needs use_distributed_optimizer and overlap_grad_reduce");
   group
       .field("align_param_gather", config.align_param_gather,
              "All pipeline stages start a chunk's weight gather at the same virtual micro-batch; "
@@ -51,20 +47,16 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "000 000, 1 000 000 · dp · cp), or 0 where num_buckets says.")
       .range(0)
       .in("elements")
-      .constraint("excludes num_buckets")
-      .accepts({"40000000"})  // what auto is at dp = 1
-      .planned(parallel);
+      .constraint("excludes num_buckets");
   group
       .field("num_buckets", config.num_buckets,
              "Number of gradient buckets instead of their size; null: bucket_size says.")
       .range(1)
-      .constraint("excludes bucket_size")
-      .planned(parallel);
+      .constraint("excludes bucket_size");
   group
       .field("pad_buckets_for_high_nccl_busbw", config.pad_buckets_for_high_nccl_busbw,
              "Buckets end on multiples of 65536 elements.")
-      .constraint("needs use_distributed_optimizer")
-      .planned(parallel);
+      .constraint("needs use_distributed_optimizer");
   group
       .field("num_distributed_optimizer_instances", config.num_distributed_optimizer_instances,
              "Optimizer shards are kept this many times: reduce-scatter inside an instance, "
@@ -72,8 +64,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .range(1)
       .constraint(
           "needs use_distributed_optimizer; divides dp · cp and expert dp; not with "
-          "reduce_scatter_with_fp32_accumulation")
-      .planned(parallel);
+          "reduce_scatter_with_fp32_accumulation");
   group
       .field("grad_reduce_in_fp32", config.grad_reduce_in_fp32,
              "Main gradients and their reduction in FP32; false: in the weights' format.")
