@@ -62,8 +62,11 @@ void expect_training(const std::string& name, const LayoutCase& c) {
   int compared = 0;
   for (const auto& [tensor, values] : alone) {
     if (!tensor.starts_with("final.")) continue;
-    // GPT-2's key biases have a gradient of zero; Adam scales rounding up there.
-    const double limit = tensor.ends_with("attn.c_attn.bias") ? 5e-2 : 1e-4;
+    // A key bias moves all scores of a query alike but for rotary positions: its gradient is all or
+    // nearly rounding (GPT-2, Qwen 2), and Adam scales that up.
+    const double limit = tensor.ends_with("attn.c_attn.bias") ? 5e-2
+                         : tensor.ends_with("k_proj.bias")    ? 1e-3
+                                                              : 1e-4;
     ASSERT_TRUE(got.contains(tensor)) << tensor;
     EXPECT_LE(relative_error(got.at(tensor), values), limit) << tensor;
     ++compared;
