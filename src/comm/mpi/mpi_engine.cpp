@@ -1,6 +1,7 @@
 #include "comm/mpi/mpi_engine.h"
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -43,13 +44,20 @@ class Patience {
   int rounds_ = 0;
 };
 
+/// True if the threads that compute are more than the cores they may use. Launchers may bind a rank
+/// to cores of its own: then it shares them with nobody.
+bool crowded(int local_ranks, int threads_per_rank) {
+  const auto allowed = static_cast<int64_t>(std::thread::hardware_concurrency());
+  const bool bound = allowed < sysconf(_SC_NPROCESSORS_CONF);
+  return (bound ? 1 : local_ranks) * static_cast<int64_t>(std::max(1, threads_per_rank)) > allowed;
+}
+
 }  // namespace
 
 MpiEngine::MpiEngine(MpiNetwork& network, const WorldOptions& options)
     : network_(network),
       timeout_seconds_(options.timeout_seconds),
-      crowded_(network.local_ranks() * std::max(1, options.threads_per_rank) >
-               static_cast<int>(std::thread::hardware_concurrency())),
+      crowded_(crowded(network.local_ranks(), options.threads_per_rank)),
       watch_(network.control()),
       progress_([this] { serve(); }) {}
 
