@@ -11,7 +11,6 @@ void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stage
 }
 
 FieldGroup ddp_fields(DdpConfig& config) {
-  const char* parallel = "data parallelism";
   FieldGroup group("ddp",
                    "Gradient buffers, and gradients and weights between data-parallel ranks.");
   group
@@ -35,12 +34,12 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "overlap_grad_reduce.")
       .constraint("needs use_distributed_optimizer and overlap_grad_reduce");
   group
-      .field("align_param_gather", config.align_param_gather,
-             "All pipeline stages start a chunk's weight gather at the same virtual micro-batch; "
-             "auto: if pp > 1 with "
-             "virtual stages.")
-      .accepts({"false"})
-      .planned("pipeline parallelism");
+      .field(
+          "align_param_gather", config.align_param_gather,
+          "A chunk's weight gathers start together with the first forward of the chunk before "
+          "it, at the same virtual micro-batch on all pipeline stages, not one by one as needed; "
+          "auto: if pp > 1 with virtual stages.")
+      .constraint("needs overlap_param_gather");
   group
       .field("bucket_size", config.bucket_size,
              "Elements (parameters, not bytes) after which a gradient bucket closes; auto: max(40 "
@@ -74,12 +73,12 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("reduce_scatter_with_fp32_accumulation", config.reduce_scatter_with_fp32_accumulation,
              "Shards travel in low precision and are summed in FP32.")
       .constraint("needs use_distributed_optimizer and grad_reduce_in_fp32=false; one instance")
-      .planned(parallel);
+      .planned("main gradients in BF16");
   group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")
       .constraint("not with model.calculate_per_token_loss")
-      .planned(parallel);
+      .planned("a loss that is the mean of the ranks' means");
   group
       .field("check_for_nan_in_grad", config.check_for_nan_in_grad,
              "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "

@@ -119,6 +119,11 @@ ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) {
   return const_cast<Entry&>(std::as_const(*this).entry(parameter));
 }
 
+const ShardRun* ParameterStore::run_of(const Parameter& parameter) const {
+  const int run = entry(parameter).run;
+  return run < 0 ? nullptr : &runs_[static_cast<size_t>(run)];
+}
+
 Tensor ParameterStore::weight(const Parameter& parameter) const {
   const Entry& e = entry(parameter);
   VIADUCT_CHECK(ShapeError, gather_->whole(gather_place(e.bucket)),
@@ -132,12 +137,12 @@ Tensor ParameterStore::main_gradient(const Parameter& parameter) const {
 }
 
 Tensor ParameterStore::master(const Parameter& parameter) const {
-  const Entry& e = entry(parameter);
-  const Range held = e.run < 0 ? Range{} : runs_[static_cast<size_t>(e.run)].range;
+  const ShardRun* run = run_of(parameter);
+  const Range held = run == nullptr ? Range{} : run->range;
   VIADUCT_CHECK(ShapeError, held.size() == parameter.shape.elements(),
                 "parameter store: this rank has elements {} to {} of the master of {} {}",
                 held.begin, held.end, parameter.path, to_string(parameter.shape));
-  return runs_[static_cast<size_t>(e.run)].master.view(parameter.shape);
+  return run->master.view(parameter.shape);
 }
 
 void ParameterStore::publish_masters(OpContext& context) {
@@ -167,6 +172,12 @@ void ParameterStore::finish_gathers() {
   VIADUCT_CHECK(ShapeError, !gather_->stale(),
                 "parameter store: weights of generation {} are not written yet", generation_);
   gather_->finish();
+}
+
+void ParameterStore::begin_chunk(size_t chunk) {
+  if (!settings_.align_param_gather || gather_->stale()) return;
+  const auto soon = [&](const BucketPlace& place) { return place.buffer <= chunk + 1; };
+  gather_->start(static_cast<size_t>(std::count_if(buckets_.begin(), buckets_.end(), soon)));
 }
 
 void ParameterStore::begin_step(OpContext& context) {

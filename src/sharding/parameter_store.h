@@ -33,6 +33,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
   /// What this rank updates, in the order of `parameters`, at most one run for each.
   const std::vector<ShardRun>& shard_runs() const { return runs_; }
+  /// This rank's run of a parameter; null if it updates none of it.
+  const ShardRun* run_of(const Parameter& parameter) const;
+  /// The number of a parameter's bucket in the order in which gradients are sent.
+  size_t bucket_of(const Parameter& parameter) const { return entry(parameter).bucket; }
   const std::vector<ParameterBuffer>& buffers() const { return buffers_; }
 
   /// The whole canonical weight. ShapeError if it is stale or not gathered.
@@ -55,6 +59,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void weights_written();
   /// All weights are whole, before somebody reads them in another way than by `acquire`.
   void finish_gathers();
+  /// The first forward of the step in `chunk` begins. With align_param_gather the gathers of this
+  /// and the next chunk start here, at the same point of every stage's schedule.
+  void begin_chunk(size_t chunk);
   int64_t generation() const { return generation_; }
 
   /// Gradients of the step start from zero.

@@ -14,6 +14,8 @@ struct StoreSettings {
   bool distributed_optimizer = true;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
+  /// A chunk's gathers start together, with the first forward of the chunk before it.
+  bool align_param_gather = false;
   int64_t bucket_elements = 40'000'000;
   int num_buckets = 0;  // > 0: how many buckets in place of their size
   bool pad_for_bus_bandwidth = false;

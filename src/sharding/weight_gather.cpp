@@ -33,21 +33,21 @@ void WeightGather::own_written() {
 void WeightGather::require(size_t bucket) {
   State& state = states_[bucket];
   if (state.whole) return;
-  start_until(bucket + 2);
+  start(bucket + 2);
   state.handle.wait();
   state.whole = true;
 }
 
 void WeightGather::finish() {
-  start_until(buckets_.size());
+  start(buckets_.size());
   for (State& state : states_) {
     state.handle.wait();
     state.whole = true;
   }
 }
 
-void WeightGather::start_until(size_t end) {
-  for (; started_ < std::min(end, buckets_.size()); ++started_)
+void WeightGather::start(size_t count) {
+  for (; started_ < std::min(count, buckets_.size()); ++started_)
     states_[started_].handle = group_->all_gather(buckets_[started_].own, buckets_[started_].whole);
 }
 

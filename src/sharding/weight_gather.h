@@ -30,12 +30,12 @@ class WeightGather {
   bool stale() const { return stale_; }
   /// Waits for the bucket's gather, and starts that of the next one.
   void require(size_t bucket);
+  /// Starts the gathers of the first `count` buckets that are not started yet.
+  void start(size_t count);
   /// Gathers what is not gathered yet.
   void finish();
 
  private:
-  void start_until(size_t end);
-
   struct State {
     bool whole = false;
     CommHandle handle;

@@ -96,8 +96,8 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
   const auto upload_at = [&](int64_t i) { return upload_part(batch_at(i)); };
-  const auto last_backward = [](int) {};  // the store counts contributions
-  ModelStage stage(*model_, rank, upload_at, last_backward, phases_);
+  const auto first_use = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
+  ModelStage stage(*model_, rank, upload_at, first_use, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
 }
 

@@ -5,11 +5,11 @@
 namespace viaduct {
 
 ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_at,
-                       ChunkCall last_backward, PhaseSeconds& phases)
+                       ChunkCall first_use, PhaseSeconds& phases)
     : model_(model),
       context_(context),
       batch_at_(batch_at),
-      last_backward_(last_backward),
+      first_use_(first_use),
       phases_(phases) {}
 
 void ModelStage::upload_until(int64_t micro_batch) {

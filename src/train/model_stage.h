@@ -18,17 +18,18 @@ class ModelStage final : public StageProgram {
   using BatchAt = FunctionRef<Batch(int64_t i)>;
   using ChunkCall = FunctionRef<void(int chunk)>;
 
-  /// All references outlive the stage, which lives for a step. `last_backward` is called where the
-  /// executor says last_gradient.
-  ModelStage(const Model& model, RankContext& context, BatchAt batch_at, ChunkCall last_backward,
+  /// All references outlive the stage, which lives for a step. `first_use` is called before a
+  /// chunk's first forward. Who keeps gradients counts contributions, so last_gradient tells
+  /// nobody.
+  ModelStage(const Model& model, RankContext& context, BatchAt batch_at, ChunkCall first_use,
              PhaseSeconds& phases);
 
   TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
   TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
   TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override;
   void backward_weight(int64_t micro_batch, int chunk) override;
-  void last_gradient(int chunk) override { last_backward_(chunk); }
-  void first_use(int) override {}  // weights are gathered when layers acquire them
+  void last_gradient(int) override {}
+  void first_use(int chunk) override { first_use_(chunk); }
   /// The residual stream [stream tokens, H].
   std::vector<EdgeTensor> edge(int64_t micro_batch) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
@@ -47,7 +48,7 @@ class ModelStage final : public StageProgram {
   const Model& model_;
   RankContext& context_;
   BatchAt batch_at_;
-  ChunkCall last_backward_;
+  ChunkCall first_use_;
   PhaseSeconds& phases_;
   std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch
   std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last backward

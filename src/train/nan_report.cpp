@@ -30,9 +30,8 @@ std::string first_found(Communicator& world, const std::string& mine) {
 }
 
 std::string bad_weight(Engine& engine) {
-  for (const Parameter* parameter : engine.store().parameters()) {
-    if (!finite(engine.device(), engine.store().master(*parameter)))
-      return "weight " + parameter->path;
+  for (const ShardRun& run : engine.store().shard_runs()) {
+    if (!finite(engine.device(), run.master)) return "weight " + run.parameter->path;
   }
   return "";
 }
@@ -51,11 +50,28 @@ std::string bad_output(Engine& engine, const HostBatch& rows) {
   return found;
 }
 
-std::string bad_gradient(Engine& engine) {
-  const auto& parameters = engine.store().parameters();
+/// The elements of a main gradient that hold what this rank computed (`reduced` false), or the sum
+/// over ranks: its own run.
+std::vector<Tensor> elements_of(const ParameterStore& store, const Parameter& parameter,
+                                bool reduced) {
+  const Tensor all = store.main_gradient(parameter).view({parameter.shape.elements()});
+  const ShardRun* run = store.run_of(parameter);
+  const Range own = run != nullptr ? run->range : Range{};
+  if (reduced) return {all.slice(0, own.begin, own.size())};
+  return {all.slice(0, 0, own.begin), all.slice(0, own.end, all.elements() - own.end)};
+}
+
+std::string bad_gradient(Engine& engine, bool reduced) {
+  const ParameterStore& store = engine.store();
+  const auto& parameters = store.parameters();
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
-    if (!finite(engine.device(), engine.store().main_gradient(**parameter)))
-      return "gradient of " + (*parameter)->path;
+    for (const Tensor& elements : elements_of(store, **parameter, reduced)) {
+      if (finite(engine.device(), elements)) continue;
+      const std::string text = "gradient of " + (*parameter)->path;
+      return engine.groups().dp_cp->size() == 1
+                 ? text
+                 : fmt::format("{} in bucket {}", text, store.bucket_of(**parameter));
+    }
   }
   return "";
 }
@@ -66,7 +82,10 @@ std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
   Communicator& world = *engine.groups().world;
   std::string found = first_found(world, bad_weight(engine));
   if (found.empty()) found = first_found(world, bad_output(engine, rows));
-  if (found.empty()) found = first_found(world, bad_gradient(engine));
+  // Sums are not finite wherever one contribution is not. Whose that is, shows where contributions
+  // are still alone; if nowhere, it is that of the rank itself that has the sum.
+  if (found.empty()) found = first_found(world, bad_gradient(engine, false));
+  if (found.empty()) found = first_found(world, bad_gradient(engine, true));
   return found;
 }
 

@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
 
 namespace viaduct {
 namespace {
@@ -70,6 +72,43 @@ TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {
   store_.begin_step(context_);
   store_.finish_gradients(context_);
   EXPECT_EQ(store_.main_gradient(matrix_).data<float>()[0], 0);  // nothing came: zero
+}
+
+TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
+  for (const bool align : {false, true}) {
+    run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+      const auto device = make_cpu_device(1);
+      const OpTable ops = cpu_ops(best_cpu_isa());
+      OpContext context{*device, ops};
+      world->record_on(device.get());
+      const auto groups = make_parallel_groups(Mesh({1, 1, 1, 2, 1}), world);
+      std::vector<Parameter> parameters(4);
+      std::vector<std::vector<const Parameter*>> chunks;
+      for (Parameter& p : parameters) {
+        p.shape = {300};
+        chunks.push_back({&p});
+      }
+      const StoreSettings settings{.overlap_param_gather = true, .align_param_gather = align};
+      ParameterStore store(*device, precision_recipe("fp32"), chunks, settings, groups);
+      for (const ShardRun& run : store.shard_runs()) fill(context, {run.master, 1});
+      store.publish_masters(context);
+      store.advance_generation();
+      store.weights_written();
+      EXPECT_THROW(store.weight(parameters[0]), ShapeError);  // not gathered, never a wrong number
+      StepRecord record;
+      device->set_record(&record);
+      std::vector<size_t> started;
+      for (size_t chunk = 0; chunk < chunks.size(); ++chunk) {
+        store.begin_chunk(chunk);
+        started.push_back(record.collectives().size());
+        const AcquiredWeight weight(store, parameters[chunk], WeightUse::forward);
+        EXPECT_EQ(weight.tensor().data<float>()[299], 1);
+      }
+      device->set_record(nullptr);
+      EXPECT_EQ(started,
+                align ? (std::vector<size_t>{2, 3, 4, 4}) : (std::vector<size_t>{0, 2, 3, 4}));
+    });
+  }
 }
 
 }  // namespace
