@@ -28,34 +28,62 @@ T rounded(A sum, A ranks) {
     return static_cast<T>(sum);
 }
 
+constexpr int64_t kLanes = 8;
 using Vector = float __attribute__((vector_size(32)));
+using Bits = uint32_t __attribute__((vector_size(32)));
+using Halves = uint16_t __attribute__((vector_size(16)));
 
-Vector load(const float* from) {
-  Vector vector;
+template <class V, class T>
+V read(const T* from) {
+  V vector;
   std::memcpy(&vector, from, sizeof(vector));
   return vector;
 }
 
-void store(Vector vector, float* to) {
-  std::memcpy(to, &vector, sizeof(vector));
+Vector widen(const float* from) {
+  return read<Vector>(from);
+}
+Vector widen(const bfloat16* from) {
+  return reinterpret_cast<Vector>(__builtin_convertvector(read<Halves>(from), Bits) << 16);
 }
 
-/// FP32 in one pass that keeps the sums in registers, whole cache lines of a rank at a time: ranks
-/// are alike, so their buffers often have the same low address bits, and a core that goes from one
-/// to the other within a line loses it each time.
-template <ReduceOp op>
-int64_t reduce_f32(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
-                   int64_t elements) {
-  constexpr int64_t kVectors = 8, kLanes = 8;
+Vector narrow(Vector sum, float) {
+  return sum;
+}
+/// As the constructor of bfloat16: to nearest even, NaN stays NaN.
+Halves narrow(Vector sum, bfloat16) {
+  const Bits bits = reinterpret_cast<Bits>(sum), nan = reinterpret_cast<Bits>(sum != sum);
+  const Bits nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
+  return __builtin_convertvector((nan & ((bits >> 16) | 0x40u)) | (~nan & nearest), Halves);
+}
+
+using SignedHalves = int16_t __attribute__((vector_size(16)));
+
+// Conversions of the F16C instructions, which every machine of the baseline has.
+Vector widen(const float16* from) {
+  return __builtin_ia32_vcvtph2ps256(read<SignedHalves>(from));
+}
+SignedHalves narrow(Vector sum, float16) {
+  return __builtin_ia32_vcvtps2ph256(sum, 0);
+}
+
+/// Types that are summed in FP32, in one pass that keeps the sums in registers, whole cache lines
+/// of a rank at a time: ranks are alike, so their buffers often have the same low address bits, and
+/// a core that goes from one to the other within a line loses it each time. Returns how many
+/// elements it did.
+template <ReduceOp op, class T>
+int64_t reduce_lines(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
+                     int64_t elements) {
+  constexpr int64_t kVectors = sizeof(T) == 4 ? 8 : 4;
   int64_t i = 0;
   for (; i + kVectors * kLanes <= elements; i += kVectors * kLanes) {
     Vector sum[kVectors];
-    const float* first = reinterpret_cast<const float*>(sources[0]) + i;
-    for (int64_t v = 0; v < kVectors; ++v) sum[v] = load(first + v * kLanes);
+    const T* first = reinterpret_cast<const T*>(sources[0]) + i;
+    for (int64_t v = 0; v < kVectors; ++v) sum[v] = widen(first + v * kLanes);
     for (size_t rank = 1; rank < sources.size(); ++rank) {
-      const float* next = reinterpret_cast<const float*>(sources[rank]) + i;
+      const T* next = reinterpret_cast<const T*>(sources[rank]) + i;
       for (int64_t v = 0; v < kVectors; ++v) {
-        const Vector value = load(next + v * kLanes);
+        const Vector value = widen(next + v * kLanes);
         if constexpr (op == ReduceOp::max)
           sum[v] = (value > sum[v]) | (value != value) ? value : sum[v];
         else
@@ -64,9 +92,13 @@ int64_t reduce_f32(std::span<const std::byte* const> sources, std::span<std::byt
     }
     if constexpr (op == ReduceOp::average)
       for (Vector& s : sum) s /= static_cast<float>(sources.size());
-    for (std::byte* out : outs)
-      for (int64_t v = 0; v < kVectors; ++v)
-        store(sum[v], reinterpret_cast<float*>(out) + i + v * kLanes);
+    for (std::byte* out : outs) {
+      T* to = reinterpret_cast<T*>(out) + i;
+      for (int64_t v = 0; v < kVectors; ++v) {
+        const auto result = narrow(sum[v], T{});
+        std::memcpy(to + v * kLanes, &result, sizeof(result));
+      }
+    }
   }
   return i;
 }
@@ -95,7 +127,7 @@ template <ReduceOp op, class T, class A>
 void reduce(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
             int64_t elements) {
   int64_t begin = 0;
-  if constexpr (std::is_same_v<T, float>) begin = reduce_f32<op>(sources, outs, elements);
+  if constexpr (std::is_same_v<A, float>) begin = reduce_lines<op, T>(sources, outs, elements);
   for (; begin < elements; begin += kBlock)
     reduce_block<op, T, A>(sources, outs, begin, std::min(kBlock, elements - begin));
 }

@@ -119,18 +119,17 @@ double ThreadOperation::pause_until_change(State seen, uint32_t events, double l
 
 void ThreadOperation::check_others(bool late) {
   const std::vector<int> missing = lane_.missing(*operation_);
-  const bool hopeless = std::any_of(missing.begin(), missing.end(), [&](int party) {
-    return world().has_ended(operation_->member(party));
-  });
+  std::vector<int> ended;
+  for (const int party : missing)
+    if (world().has_ended(operation_->member(party))) ended.push_back(party);
   // In this order: a rank that failed ends afterwards.
   if (world().failed()) {
     if (leave()) give_up(world().cause());
-  } else if (hopeless) {
-    if (leave()) give_up(names_of_missing() + " ended without it");
-  } else if (late) {
-    if (leave())
-      give_up(
-          fmt::format("after {} s {} did not come", world().timeout_seconds(), names_of_missing()));
+  } else if (!ended.empty()) {
+    if (leave()) give_up(names_of(ended) + " ended without it");
+  } else if (late && leave()) {
+    give_up(fmt::format("after {} s {} did not come", world().timeout_seconds(),
+                        missing.empty() ? "a rank that has left it" : names_of(missing)));
   }
 }
 
@@ -162,16 +161,16 @@ std::string ThreadOperation::title() const {
                      member_->group->size(), bytes, member_->rank);
 }
 
-std::string ThreadOperation::names_of_missing() const {
+std::string ThreadOperation::names_of(const std::vector<int>& parties) const {
+  const bool message = request_.peer >= 0 && request_.collective != Collective::broadcast;
   std::string names;
-  for (const int party : lane_.missing(*operation_)) {
-    const bool message = request_.peer >= 0 && request_.collective != Collective::broadcast;
+  for (const int party : parties) {
     const int rank = message ? request_.peer : party;
     names += fmt::format("{}rank {}", names.empty() ? "" : ", ", rank);
     if (member_->group->world_rank(rank) != rank)
       names += fmt::format(" (world rank {})", member_->group->world_rank(rank));
   }
-  return names.empty() ? "a rank that has left it" : names;
+  return names;
 }
 
 }  // namespace viaduct

@@ -32,7 +32,7 @@ class ThreadOperation final : public CommOperation {
   bool leave();
   void drain();
   std::string title() const;
-  std::string names_of_missing() const;
+  std::string names_of(const std::vector<int>& parties) const;
 
   ThreadWorld& world() const { return member_->group->world(); }
 
