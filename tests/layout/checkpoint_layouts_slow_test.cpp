@@ -1,0 +1,172 @@
+// A run that one layout saved goes on in another: masters and moments are the same bits, the next
+// step is the same up to rounding; in the same layout it is the same run.
+
+#include <gtest/gtest.h>
+
+#include <ostream>
+
+#include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/logical_gather.h"
+#include "checkpoint/parameter_io.h"
+#include "support/layout_run.h"
+#include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
+#include "support/training.h"
+#include "train/launch.h"
+#include "train/rank_device.h"
+#include "train/run_checkpoint.h"
+#include "train/trainer.h"
+
+namespace viaduct {
+namespace {
+
+using test::bytes_of;
+using test::layout;
+using test::LayoutCase;
+using test::metric;
+using test::Overrides;
+using test::setup_of;
+using test::TemporaryFolder;
+using test::tiny_run;
+using test::operator+;
+
+/// Trainers of all ranks of a layout.
+void with_trainers(const Overrides& overrides,
+                   FunctionRef<void(Trainer& trainer, Communicator& world)> body) {
+  const RunSetup setup = setup_of(
+      overrides + Overrides{"dist.threads_per_rank=1", "dist.distributed_timeout_minutes=1"});
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {}, world);
+    body(trainer, *world);
+  });
+}
+
+Overrides run_of(const std::string& family, const LayoutCase& layout) {
+  // A vocabulary that does not divide, rows that shards cut anywhere.
+  return tiny_run(family) + layout.overrides +
+         Overrides{"train.train_iters=3", "train.micro_batch_size=1", "model.vocab_size=61",
+                   "ddp.bucket_size=3000"};
+}
+
+Overrides from(const TemporaryFolder& load, const TemporaryFolder& save) {
+  return {"checkpoint.load=" + load.path().string(), "checkpoint.save=" + save.path().string()};
+}
+
+void save_two_steps(const Overrides& run, const TemporaryFolder& folder) {
+  with_trainers(
+      run + Overrides{"checkpoint.save=" + folder.path().string(), "train.exit_interval=2"},
+      [](Trainer& trainer, Communicator&) { trainer.run(); });
+}
+
+/// The logical tensors of a save folder's latest checkpoint: bytes by name.
+std::map<std::string, std::string> saved_tensors(const TemporaryFolder& folder) {
+  const auto reader = open_checkpoint(folder.path());
+  reader->verify();
+  std::map<std::string, std::string> tensors;
+  for (const TensorInfo& info : reader->tensors())
+    tensors[info.name] = bytes_of(reader->tensor(info.name));
+  return tensors;
+}
+
+/// What the ranks of a run hold together after loading, in the names of a checkpoint; on rank 0.
+std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& world) {
+  std::map<std::string, std::string> tensors;
+  const auto gather = [&](const std::string& prefix,
+                          FunctionRef<Tensor(const ShardRun&, size_t)> values) {
+    const Communicator& copies = *engine.groups().dp_cp_outer;
+    gather_logical(
+        world, engine.device(),
+        share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), 1,
+        [&](const std::string& name, const Tensor& tensor) {
+          tensors[prefix + name] = bytes_of(tensor);
+        });
+  };
+  const auto& moments = engine.optimizer()->moments();
+  gather("", [](const ShardRun& run, size_t) { return run.master; });
+  gather(kFirstMoment, [&](const ShardRun&, size_t i) { return moments[i].first; });
+  gather(kSecondMoment, [&](const ShardRun&, size_t i) { return moments[i].second; });
+  return tensors;
+}
+
+struct Pair {
+  std::string name, family;
+  LayoutCase from, to;
+};
+
+void PrintTo(const Pair& pair, std::ostream* os) {
+  *os << pair.name;
+}
+
+class CheckpointLayouts : public testing::TestWithParam<Pair> {};
+
+TEST_P(CheckpointLayouts, ARunGoesOnInAnother) {
+  const auto& [name, family, one, other] = GetParam();
+  TemporaryFolder saved, same, changed;
+  save_two_steps(run_of(family, one), saved);
+  const auto stored = saved_tensors(saved);
+  ASSERT_GT(stored.size(), 30u);
+
+  with_trainers(run_of(family, one) + from(saved, same),
+                [](Trainer& trainer, Communicator&) { trainer.run(); });
+  with_trainers(run_of(family, other) + from(saved, changed),
+                [&](Trainer& trainer, Communicator& world) {
+                  EXPECT_EQ(trainer.state().step, 2);
+                  const bool leads = world.rank() == 0;
+                  const auto held = held_tensors(trainer.engine(), world);
+                  if (leads) {
+                    EXPECT_EQ(held.size(), stored.size());
+                    for (const auto& [tensor, bytes] : stored)
+                      EXPECT_TRUE(held.at(tensor) == bytes) << tensor;
+                  }
+                  trainer.run();
+                });
+  const auto expected = metric(same / "metrics.jsonl", "loss"),
+             losses = metric(changed / "metrics.jsonl", "loss"),
+             expected_norms = metric(same / "metrics.jsonl", "grad_norm"),
+             norms = metric(changed / "metrics.jsonl", "grad_norm");
+  ASSERT_EQ(expected.size(), 1u);
+  ASSERT_EQ(losses.size(), 1u);
+  EXPECT_NEAR(losses[0], expected[0], 2e-5 * expected[0]);
+  EXPECT_NEAR(norms.at(0), expected_norms.at(0), 2e-5 * expected_norms.at(0));
+}
+
+std::vector<Pair> pairs() {
+  const LayoutCase one = layout(1, 1, 1, 1), data = layout(1, 1, 1, 2), tensor = layout(2, 1, 1, 1),
+                   stages = layout(1, 1, 2, 1), both = layout(2, 1, 2, 1),
+                   context = layout(1, 2, 1, 1), wide = layout(1, 1, 1, 4),
+                   instances = layout(1, 1, 1, 4, {"ddp.num_distributed_optimizer_instances=2"}),
+                   plain = layout(2, 1, 1, 2, {"ddp.use_distributed_optimizer=false"});
+  return {{"dp2_to_1", "llama", data, one},
+          {"one_to_tp2", "llama", one, tensor},
+          {"tp2_to_dp2", "llama", tensor, data},
+          {"pp2_to_tp2", "llama", stages, tensor},
+          {"tp2_pp2_to_dp4", "llama", both, wide},
+          {"cp2_to_dp4_instances2", "llama", context, instances},
+          {"instances2_to_tp2_dp2_plain", "qwen2", instances, plain},
+          {"transposed_tp2_to_dp2", "gpt2", tensor, data},
+          {"transposed_dp4_to_tp2_pp2", "gpt2", wide, both}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, CheckpointLayouts, testing::ValuesIn(pairs()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(CheckpointLayout, InTheSameLayoutItIsTheSameRun) {
+  for (const LayoutCase& split :
+       {layout(2, 1, 1, 2, {"checkpoint.async_save=true"}), layout(1, 2, 2, 1)}) {
+    SCOPED_TRACE(split.name);
+    const Overrides run = run_of("llama", split);
+    TemporaryFolder whole, half, resumed;
+    with_trainers(run + Overrides{"checkpoint.save=" + whole.path().string()},
+                  [](Trainer& trainer, Communicator&) { trainer.run(); });
+    save_two_steps(run, half);
+    with_trainers(run + from(half, resumed),
+                  [](Trainer& trainer, Communicator&) { trainer.run(); });
+    const auto expected = saved_tensors(whole), tensors = saved_tensors(resumed);
+    ASSERT_EQ(tensors.size(), expected.size());
+    for (const auto& [name, bytes] : expected) EXPECT_TRUE(tensors.at(name) == bytes) << name;
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
