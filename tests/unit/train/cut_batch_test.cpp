@@ -18,8 +18,9 @@ HostBatch batch_of(const std::vector<int>& lengths) {
     for (int i = 0; i < length; ++i, ++token) {
       batch.ids.push_back(token % 50);
       batch.positions.push_back(i);
-      batch.targets.push_back(i + 1 < length ? (token + 1) % 50 : -1);
-      batch.loss_weight.push_back(i + 1 < length ? 0.5f + static_cast<float>(token) : 0.0f);
+      // The last token of a document is scored, too: what pads behind it is not.
+      batch.targets.push_back((token + 1) % 50);
+      batch.loss_weight.push_back(0.5f + static_cast<float>(token));
       batch.token_index.push_back(1000 + token);
     }
     batch.end_document();
