@@ -147,11 +147,9 @@ void add_rest(FieldGroup& group, ModelFields& config) {
              "divided by "
              "sqrt(2 · num_layers).")
       .range(0);
-  group
-      .field("calculate_per_token_loss", config.calculate_per_token_loss,
-             "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
-             "mean of micro-batch means.")
-      .planned("the mean of micro-batch means");
+  group.field("calculate_per_token_loss", config.calculate_per_token_loss,
+              "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
+              "mean of micro-batch means.");
 }
 
 }  // namespace

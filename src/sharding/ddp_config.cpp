@@ -77,8 +77,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")
-      .constraint("not with model.calculate_per_token_loss")
-      .planned("a loss that is the mean of the ranks' means");
+      .constraint("not with model.calculate_per_token_loss");
   group
       .field("check_for_nan_in_grad", config.check_for_nan_in_grad,
              "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "

@@ -69,6 +69,7 @@ double Engine::read_scalar(StepScalar slot, std::string_view reason) {
 
 void Engine::begin_step(const StepInputs& inputs) {
   loss_scale_ = inputs.loss_scale;
+  micro_batches_ = 0;
   const auto t = static_cast<double>(inputs.update);
   write_scalar(StepScalar::learning_rate, inputs.learning_rate);
   write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
@@ -95,7 +96,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const ActionList actions = stage_schedule(schedule_of(count), groups_.pp->rank());
   store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
-  const auto upload_at = [&](int64_t i) { return upload_part(batch_at(i)); };
+  const auto upload_at = [&](int64_t i) {
+    HostBatch rows = batch_at(i);
+    if (!settings_.calculate_per_token_loss) rows.normalize_loss_weights();
+    return upload_part(rows);
+  };
+  micro_batches_ += count;
   const auto first_use = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   ModelStage stage(*model_, rank, upload_at, first_use, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
@@ -119,7 +125,9 @@ void Engine::forward_stages(const Batch& batch,
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
-  const double scored = all_reduce_value(*groups_.dp, scored_weight, ReduceOp::sum);
+  const double mine =
+      settings_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
+  const double scored = all_reduce_value(*groups_.dp, mine, ReduceOp::sum);
   VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   const PhaseTimer timer(phases_.optimizer);

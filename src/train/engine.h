@@ -31,6 +31,9 @@ struct EngineSettings {
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
+  /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
+  /// micro-batches' means, as Megatron's default.
+  bool calculate_per_token_loss = true;
   DdpConfig ddp;  // each `auto` is resolved by the engine
 };
 
@@ -115,6 +118,7 @@ class Engine {
   Tensor scalars_, loss_state_;
   Tensor host_scalars_;  // staging of the block
   double loss_scale_ = 1, gradient_factor_ = 1;
+  int64_t micro_batches_ = 0;  // of this rank's step so far
   PhaseSeconds phases_;
 };
 

@@ -5,6 +5,7 @@ namespace viaduct {
 void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings) {
   settings.place = model_place(layout, rank);
   settings.overlap = layout.overlap;
+  settings.calculate_per_token_loss = layout.calculate_per_token_loss;
   settings.ddp = layout.ddp;
   settings.schedule = layout.schedule;
   settings.executor = layout.executor;

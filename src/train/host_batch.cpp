@@ -35,6 +35,12 @@ double HostBatch::scored_weight() const {
   return sum;
 }
 
+void HostBatch::normalize_loss_weights() {
+  const double sum = scored_weight();
+  if (sum <= 0) return;
+  for (float& weight : loss_weight) weight = static_cast<float>(weight / sum);
+}
+
 Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
              const BatchPlace& place) {
   const size_t tokens = host.ids.size();

@@ -23,6 +23,9 @@ struct HostBatch {
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   /// Sum of the loss weights: what the loss is a mean over.
   double scored_weight() const;
+  /// Scales the loss weights so that they sum to 1, or leaves them where nothing is scored: a loss
+  /// that is the mean of the micro-batches' means.
+  void normalize_loss_weights();
   /// Closes a document at the tokens added so far.
   void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }
 };

@@ -37,6 +37,7 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
     problems.throw_if_any();
   }
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
+  layout.calculate_per_token_loss = config.model.calculate_per_token_loss;
   layout.ddp = config.ddp;
   layout.schedule = schedule_settings(config.pipeline, layout.virtual_stages());
   layout.executor = executor_settings(config.pipeline);

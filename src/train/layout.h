@@ -21,6 +21,7 @@ struct Layout {
   std::vector<ContextExchange> context_exchange;  // by block
   GemmOverlapTable overlap;
   int64_t vocabulary_multiple = 1;
+  bool calculate_per_token_loss = true;  // how the losses of ranks and micro-batches are joined
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches
   ExecutorSettings executor;
