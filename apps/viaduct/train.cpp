@@ -5,13 +5,10 @@
 
 #include <CLI/CLI.hpp>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/log.h"
-#include "base/units.h"
-#include "model/flops.h"
+#include "dry_run_report.h"
 #include "subcommands.h"
-#include "train/dry_run.h"
 #include "train/launch.h"
 #include "train/rank_device.h"
 #include "train/signals.h"
@@ -26,45 +23,6 @@ struct Options {
   bool dry_run = false, json = false;
 };
 
-void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
-                  std::FILE* out) {
-  fmt::print(out, "memory of a step at its fullest, by owner:\n");
-  for (const auto& [owner, bytes] : bytes_by_owner) {
-    if (bytes > 0) fmt::print(out, "  {:<20} {:>12}\n", owner, format_bytes(bytes));
-  }
-  fmt::print(out, "  {:<20} {:>12}\n", "sum", format_bytes(total));
-}
-
-int print_dry_run(const RunSetup& setup, bool json) {
-  const DryRun run = dry_run(setup);
-  if (json) {
-    nlohmann::ordered_json document{
-        {"config", to_yaml(setup.config)},
-        {"parameters", run.parameters},
-        {"groups", {{"tp", {0}}, {"cp", {0}}, {"dp", {0}}, {"pp", {0}}}},
-        {"layers", {{"stage", 0}, {"first", 0}, {"count", setup.model.layers}}},
-        {"peak_memory_bytes", run.peak.bytes},
-        {"memory_by_owner", run.peak.bytes_by_tag},
-        {"model_flops_per_step", run.model_flops},
-        {"flop_convention", kFlopConvention},
-        {"launches_per_step", run.launches},
-        {"host_reads_per_step", run.host_reads},
-        {"notes", setup.notes}};
-    fmt::print("{}\n", document.dump(2));
-    return 0;
-  }
-  fmt::print("{}\n", to_yaml(setup.config));
-  fmt::print("groups: 1 rank; tp, cp, dp and pp are {{0}}\n");
-  fmt::print("layer map: rank 0 has the embedding, blocks 0 to {}, and the head\n",
-             setup.model.layers - 1);
-  fmt::print("parameters: {}\n", format_count(static_cast<double>(run.parameters)));
-  fmt::print("model FLOPs of a step ({}): {}\n", kFlopConvention, format_count(run.model_flops));
-  print_memory(run.peak.bytes_by_tag, run.peak.bytes, stdout);
-  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
-  fmt::print("nothing was started\n");
-  return 0;
-}
-
 /// What is left to say when a rank is done; rank 0 says it.
 void print_outcome(const RunSetup& setup, const Device& device, const Trainer& trainer) {
   std::map<std::string, int64_t> owners;
@@ -73,6 +31,7 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
         memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
   }
+  fmt::print(stderr, "memory of a step at its fullest, by owner:\n");
   print_memory(owners, memory.peak_bytes, stderr);
   if (trainer.validations().size() > 1) {
     const auto& [first_step, first] = trainer.validations().front();
@@ -130,8 +89,9 @@ Subcommand add_train(CLI::App& root) {
             RunConfig defaults;
             defaults.dist = launch_defaults(launch);
             const RunSetup setup = prepare_run(load_run_config(file, overrides, defaults));
-            return options->dry_run ? print_dry_run(setup, options->json)
-                                    : run_training(setup, launch);
+            if (!options->dry_run) return run_training(setup, launch);
+            print_dry_run(setup, options->json);
+            return 0;
           }};
 }
 

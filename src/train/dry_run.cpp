@@ -3,12 +3,33 @@
 #include "model/flops.h"
 #include "train/engine.h"
 #include "train/engine_settings.h"
+#include "train/layout.h"
+#include "train/parallel_settings.h"
 #include "train/rank_device.h"
 
 namespace viaduct {
 namespace {
 
-/// A micro-batch of the right sizes; what it holds does not matter.
+std::vector<GroupTraffic> traffic_since(const StepRecord& record, size_t first) {
+  std::map<std::pair<std::string, std::string>, GroupTraffic> sums;
+  for (size_t i = first; i < record.collectives().size(); ++i) {
+    const CollectiveRecord& one = record.collectives()[i];
+    if (one.ranks == 1) continue;  // nothing moves
+    GroupTraffic& sum = sums[{one.group, one.operation}];
+    sum.group = one.group;
+    sum.operation = one.operation;
+    sum.ranks = one.ranks;
+    ++sum.count;
+    sum.bytes += one.bytes;
+    sum.wire_bytes += one.wire_bytes;
+  }
+  std::vector<GroupTraffic> traffic;
+  for (auto& [names, sum] : sums) traffic.push_back(std::move(sum));
+  return traffic;
+}
+
+}  // namespace
+
 HostBatch blank_batch(int64_t rows, int64_t length) {
   HostBatch batch;
   for (int64_t row = 0; row < rows; ++row) {
@@ -24,38 +45,66 @@ HostBatch blank_batch(int64_t rows, int64_t length) {
   return batch;
 }
 
-}  // namespace
-
-DryRun dry_run(const RunSetup& setup) {
+DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config.dist);
-  StepRecord record;
+  StepRecord own;
+  StepRecord& record = kept != nullptr ? *kept : own;
   rank.device->set_record(&record);
-  DryRun result;
+  DryRun result{.rank = place};
   {
-    Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup));
+    const Layout layout = make_layout(config, setup.model);
+    const auto world = make_sim_communicator(place.value, layout.mesh.ranks(), "world");
+    world->record_on(rank.device.get());
+    Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
+                  make_parallel_groups(layout.mesh, world));
     engine.initialize();
     for (const Parameter* parameter : engine.store().parameters()) {
-      for (const Part& part : parameter->parts) result.parameters += part.logical_shape.elements();
+      for (const Part& part : parameter->parts)
+        result.tensors[part.name] = part.logical_shape.elements();
     }
-    const size_t first_op = record.ops().size();
+    for (const auto& [name, elements] : result.tensors) result.parameters += elements;
     const int64_t length = config.model.seq_length.value();
-    engine.begin_step({});
-    engine.run_micro_batches(
-        config.train.global_batch_size / config.train.micro_batch_size,
-        [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
-    engine.finish_step(1);
+    const auto step = [&] {
+      engine.begin_step({});
+      engine.run_micro_batches(micro_batches(config), [&](int64_t) {
+        return blank_batch(config.train.micro_batch_size, length);
+      });
+      engine.finish_step(1);
+    };
+    // The first step does not yet gather what an update before it left to be gathered.
+    step();
+    const size_t first_op = record.ops().size(), first_collective = record.collectives().size(),
+                 first_read = record.host_reads().size();
+    step();
     for (size_t i = first_op; i < record.ops().size(); ++i) {
       result.cost += record.ops()[i].cost;
       result.launches += record.ops()[i].launches;
     }
+    result.traffic = traffic_since(record, first_collective);
     result.peak = record.peak();
-    result.host_reads = static_cast<int64_t>(record.host_reads().size());
+    result.host_reads = static_cast<int64_t>(record.host_reads().size() - first_read);
     result.model_flops =
         training_flops(flop_sizes(setup.model), config.train.global_batch_size, length).model();
   }
   rank.device->set_record(nullptr);
   return result;
+}
+
+std::vector<DryRun> dry_run_stages(const RunSetup& setup) {
+  const Layout layout = make_layout(setup.config, setup.model);
+  std::vector<DryRun> stages;
+  for (const GlobalRank first : layout.mesh.group({0}, {Axis::pp}))
+    stages.push_back(dry_run(setup, first));
+  return stages;
+}
+
+int64_t model_parameters(const std::vector<DryRun>& stages) {
+  std::map<std::string, int64_t> tensors;
+  for (const DryRun& stage : stages) tensors.insert(stage.tensors.begin(), stage.tensors.end());
+  int64_t sum = 0;
+  for (const auto& [name, elements] : tensors) sum += elements;
+  return sum;
 }
 
 }  // namespace viaduct

@@ -1,25 +1,52 @@
 #pragma once
-// A training step on the sim device: the same engine and the same calls, nothing computed. What it
-// records is what a real step allocates and costs.
+// A training step of one rank on the sim device: the same engine and the same calls, nothing
+// computed and nothing sent. What it records is what a real step allocates, costs and communicates.
 
 #include <map>
 #include <string>
+#include <vector>
 
+#include "comm/mesh.h"
 #include "timeline/record.h"
+#include "train/host_batch.h"
 #include "train/setup.h"
 
 namespace viaduct {
 
+/// What a rank does in one kind of group in a step.
+struct GroupTraffic {
+  std::string group;      // "tp", "dp_cp.inner" …
+  std::string operation;  // "all_reduce", "send" …
+  int ranks = 1;          // of the group
+  int64_t count = 0;
+  int64_t bytes = 0;       // of the larger operands
+  int64_t wire_bytes = 0;  // that the rank hands to a network
+};
+
 struct DryRun {
-  int64_t parameters = 0;  // true count, padding not counted
+  GlobalRank rank;
+  /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
+  std::map<std::string, int64_t> tensors;
+  int64_t parameters = 0;  // their sum: true count, padding not counted
   StepRecord::Peak peak;   // bytes by owner at the fullest moment of a step
   Cost cost;               // of all ops of one step
   int64_t launches = 0;
   int64_t host_reads = 0;
-  double model_flops = 0;  // by the project's convention, of one step
+  std::vector<GroupTraffic> traffic;  // of one step, by group and operation
+  double model_flops = 0;             // by the project's convention, of one step of all ranks
 };
 
-/// Records one step (global batch) of the run that `setup` describes.
-DryRun dry_run(const RunSetup& setup);
+/// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
+/// later ones; both go into `record` if given. Any number of ranks: the others are only thought of.
+DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr);
+
+/// A micro-batch of the right sizes; what it holds does not matter.
+HostBatch blank_batch(int64_t rows, int64_t length);
+
+/// The first rank of each pipeline stage: ranks of one stage hold equally much.
+std::vector<DryRun> dry_run_stages(const RunSetup& setup);
+
+/// The model's parameters: each tensor once, however many stages have it.
+int64_t model_parameters(const std::vector<DryRun>& stages);
 
 }  // namespace viaduct

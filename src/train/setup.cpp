@@ -4,9 +4,11 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "comm/domain_check.h"
 #include "config/problems.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
+#include "train/layout.h"
 
 namespace viaduct {
 namespace {
@@ -92,6 +94,10 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   check_fit(setup);
+  if (const auto& domain = config.dist.nvlink_domain_size) {
+    const Layout layout = make_layout(config, setup.model);
+    for (const std::string& note : domain_notes(layout.mesh, *domain)) setup.notes.push_back(note);
+  }
   // The file as it was, unless overrides made another model of it.
   setup.hf_config = write_hf_config(setup.model);
   if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;

@@ -216,6 +216,12 @@ TEST(TrainCommand, DryRunPrintsAndWritesNothing) {
   const int64_t block = 4 * 32 * 32 + 3 * 32 * 64 + 2 * 32;
   EXPECT_EQ(document["parameters"], 2 * 64 * 32 + 2 * block + 32);
   EXPECT_EQ(document["host_reads_per_step"], 3);
+  EXPECT_EQ(document["layers"], nlohmann::json::parse(
+                                    R"([{"stage": 0, "chunk": 0, "embedding": true, "first": 0,
+                                         "count": 2, "head": true}])"));
+  EXPECT_EQ(document["groups"][0]["kind"], "dp_cp");
+  EXPECT_EQ(document["groups"][0]["ranks"], nlohmann::json::parse("[[0]]"));
+  EXPECT_EQ(document["stages"].size(), 1u);
   int64_t sum = 0;
   for (const auto& [owner, bytes] : document["memory_by_owner"].items())
     sum += bytes.get<int64_t>();

@@ -1,0 +1,227 @@
+#include "dry_run_report.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/units.h"
+#include "comm/group_kinds.h"
+#include "model/flops.h"
+#include "pipeline/layer_map.h"
+#include "train/dry_run.h"
+#include "train/layout.h"
+
+namespace viaduct::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kAllGroupsUpTo = 64;  // ranks of a run whose groups are all shown
+
+/// Kinds that the run has: those of experts where there are experts.
+std::vector<GroupKind> shown_kinds(const Mesh& mesh) {
+  const bool experts = mesh.size(Grid::expert, Axis::ep) > 1 ||
+                       mesh.size(Grid::expert, Axis::tp) != mesh.size(Axis::tp);
+  std::vector<GroupKind> kinds;
+  for (int i = 0; i < kGroupKinds; ++i) {
+    const auto kind = static_cast<GroupKind>(i);
+    const std::string_view name = group_kind_name(kind);
+    if (experts || !(name.starts_with("expert") || kind == GroupKind::ep)) kinds.push_back(kind);
+  }
+  return kinds;
+}
+
+/// "{0, 1}", "{0, 4, … 60}", and with domains "{0, 1} in 0", "{6, 7, 8} in 0 to 1".
+std::string group_text(const std::vector<GlobalRank>& group, std::optional<int> domain) {
+  constexpr size_t kMost = 8;
+  std::string text = "{";
+  for (size_t i = 0; i < group.size(); ++i) {
+    if (group.size() > kMost && i == 2) {
+      text += "… ";
+      i = group.size() - 1;
+    }
+    text += fmt::format("{}{}", group[i].value, i + 1 < group.size() ? ", " : "");
+  }
+  text += "}";
+  if (domain) {
+    const int first = group.front().value / *domain, last = group.back().value / *domain;
+    text += first == last ? fmt::format(" in {}", first) : fmt::format(" in {} to {}", first, last);
+  }
+  return text;
+}
+
+void print_groups(const Mesh& mesh, const DistConfig& dist) {
+  fmt::print("groups of {} rank{}, order {}: tp {}, cp {}, dp {}, pp {}{}\n", mesh.ranks(),
+             mesh.ranks() == 1 ? "" : "s", dist.mesh_order(), mesh.size(Axis::tp),
+             mesh.size(Axis::cp), mesh.size(Axis::dp), mesh.size(Axis::pp),
+             dist.nvlink_domain_size
+                 ? fmt::format("; `in` is the domain of {} ranks", *dist.nvlink_domain_size)
+                 : "");
+  std::vector<std::string_view> alone;
+  for (const GroupKind kind : shown_kinds(mesh)) {
+    const auto groups = all_groups(mesh, kind);
+    const auto largest =
+        std::max_element(groups.begin(), groups.end(),
+                         [](const auto& a, const auto& b) { return a.size() < b.size(); });
+    if (largest->size() == 1) {
+      alone.push_back(group_kind_name(kind));
+      continue;
+    }
+    fmt::print("  {:<18} {:>5} of {:<5}", group_kind_name(kind), groups.size(), largest->size());
+    const size_t shown = mesh.ranks() <= kAllGroupsUpTo ? groups.size() : 1;
+    for (size_t i = 0; i < shown; ++i)
+      fmt::print(" {}", group_text(groups[i], dist.nvlink_domain_size));
+    fmt::print("{}\n", shown < groups.size() ? " …" : "");
+  }
+  fmt::print("  each rank alone: {}\n", fmt::join(alone, ", "));
+}
+
+std::string chunk_text(const ChunkLayers& chunk) {
+  std::vector<std::string> parts;
+  if (chunk.embedding) parts.emplace_back("embedding");
+  if (chunk.blocks == 1) parts.push_back(fmt::format("block {}", chunk.first_block));
+  if (chunk.blocks > 1) {
+    parts.push_back(
+        fmt::format("blocks {} to {}", chunk.first_block, chunk.first_block + chunk.blocks - 1));
+  }
+  if (chunk.head) parts.emplace_back("head");
+  return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
+}
+
+void print_layers(const Layout& layout) {
+  const int pp = layout.size(Axis::pp);
+  fmt::print("layer map of {} stage{} with {} chunk{} each:\n", pp, pp == 1 ? "" : "s",
+             layout.virtual_stages(), layout.virtual_stages() == 1 ? "" : "s");
+  for (int stage = 0; stage < pp; ++stage) {
+    std::vector<std::string> chunks;
+    for (const ChunkLayers& chunk : chunks_of_stage(layout.layer_map, pp, stage))
+      chunks.push_back(chunk_text(chunk));
+    fmt::print("  stage {}: {}\n", stage, fmt::join(chunks, " | "));
+  }
+}
+
+void print_traffic(const DryRun& run) {
+  fmt::print("communication of a step, rank {}:\n", run.rank.value);
+  int64_t sum = 0;
+  for (const GroupTraffic& t : run.traffic) {
+    sum += t.wire_bytes;
+    fmt::print("  {:<14} {:<14} {:>6} × over {} ranks, {:>10} in all, {:>10} sent by the rank\n",
+               t.group, t.operation, t.count, t.ranks, format_bytes(t.bytes),
+               format_bytes(t.wire_bytes));
+  }
+  fmt::print("  sent in all: {}\n", format_bytes(sum));
+}
+
+Json groups_json(const Mesh& mesh) {
+  Json list = Json::array();
+  for (const GroupKind kind : shown_kinds(mesh)) {
+    const auto groups = all_groups(mesh, kind);
+    Json ranks = Json::array();
+    size_t largest = 0;
+    for (const auto& group : groups) {
+      largest = std::max(largest, group.size());
+      if (mesh.ranks() > kAllGroupsUpTo && !ranks.empty()) continue;
+      Json members = Json::array();
+      for (const GlobalRank rank : group) members.push_back(rank.value);
+      ranks.push_back(std::move(members));
+    }
+    list.push_back({{"kind", group_kind_name(kind)},
+                    {"count", groups.size()},
+                    {"size", largest},
+                    {"complete", ranks.size() == groups.size()},
+                    {"ranks", std::move(ranks)}});
+  }
+  return list;
+}
+
+Json layers_json(const Layout& layout) {
+  Json list = Json::array();
+  const auto pp = static_cast<size_t>(layout.size(Axis::pp));
+  for (size_t i = 0; i < layout.layer_map.size(); ++i) {
+    const ChunkLayers& chunk = layout.layer_map[i];
+    list.push_back({{"stage", i % pp},
+                    {"chunk", i / pp},
+                    {"embedding", chunk.embedding},
+                    {"first", chunk.first_block},
+                    {"count", chunk.blocks},
+                    {"head", chunk.head}});
+  }
+  return list;
+}
+
+Json stages_json(const std::vector<DryRun>& stages) {
+  Json list = Json::array();
+  for (const DryRun& run : stages) {
+    Json traffic = Json::array();
+    for (const GroupTraffic& t : run.traffic) {
+      traffic.push_back({{"group", t.group},
+                         {"operation", t.operation},
+                         {"ranks", t.ranks},
+                         {"count", t.count},
+                         {"bytes", t.bytes},
+                         {"wire_bytes", t.wire_bytes}});
+    }
+    list.push_back({{"stage", list.size()},
+                    {"rank", run.rank.value},
+                    {"peak_memory_bytes", run.peak.bytes},
+                    {"memory_by_owner", run.peak.bytes_by_tag},
+                    {"launches_per_step", run.launches},
+                    {"host_reads_per_step", run.host_reads},
+                    {"traffic", std::move(traffic)}});
+  }
+  return list;
+}
+
+}  // namespace
+
+void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
+                  std::FILE* out) {
+  for (const auto& [owner, bytes] : bytes_by_owner) {
+    if (bytes > 0) fmt::print(out, "  {:<20} {:>12}\n", owner, format_bytes(bytes));
+  }
+  fmt::print(out, "  {:<20} {:>12}\n", "sum", format_bytes(total));
+}
+
+void print_dry_run(const RunSetup& setup, bool json) {
+  const Layout layout = make_layout(setup.config, setup.model);
+  const std::vector<DryRun> stages = dry_run_stages(setup);
+  const DryRun& fullest = *std::max_element(
+      stages.begin(), stages.end(),
+      [](const DryRun& a, const DryRun& b) { return a.peak.bytes < b.peak.bytes; });
+  const int64_t parameters = model_parameters(stages);
+  if (json) {
+    const Json document{{"config", to_yaml(setup.config)},
+                        {"parameters", parameters},
+                        {"groups", groups_json(layout.mesh)},
+                        {"layers", layers_json(layout)},
+                        {"peak_memory_bytes", fullest.peak.bytes},
+                        {"memory_by_owner", fullest.peak.bytes_by_tag},
+                        {"stages", stages_json(stages)},
+                        {"model_flops_per_step", fullest.model_flops},
+                        {"flop_convention", kFlopConvention},
+                        {"launches_per_step", fullest.launches},
+                        {"host_reads_per_step", fullest.host_reads},
+                        {"notes", setup.notes}};
+    fmt::print("{}\n", document.dump(2));
+    return;
+  }
+  fmt::print("{}\n", to_yaml(setup.config));
+  print_groups(layout.mesh, setup.config.dist);
+  print_layers(layout);
+  fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
+  fmt::print("model FLOPs of a step ({}): {}\n", kFlopConvention,
+             format_count(fullest.model_flops));
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
+    print_memory(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes, stdout);
+  }
+  if (layout.mesh.ranks() > 1) {
+    for (const DryRun& run : stages) print_traffic(run);
+  }
+  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+  fmt::print("nothing was started\n");
+}
+
+}  // namespace viaduct::cli

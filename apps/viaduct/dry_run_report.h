@@ -1,0 +1,20 @@
+#pragma once
+// What `viaduct train --dry-run` prints: groups, layer map, memory and traffic of a rank of each
+// stage.
+
+#include <map>
+#include <string>
+
+#include "train/setup.h"
+
+namespace viaduct::cli {
+
+/// Runs one step of a rank of each stage on the sim device and prints what came of it: text for
+/// people, or one JSON document.
+void print_dry_run(const RunSetup& setup, bool json);
+
+/// "  main gradients   12.0 MiB" …, and the sum.
+void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
+                  std::FILE* out);
+
+}  // namespace viaduct::cli

@@ -1,0 +1,130 @@
+// The dry run of a rank of many predicts what that rank does among the others: the same collectives
+// with the same bytes, the same allocations and peak. And its report adds up.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/load.h"
+#include "support/training.h"
+#include "train/dry_run.h"
+#include "train/engine_settings.h"
+#include "train/launch.h"
+#include "train/parallel_settings.h"
+#include "train/rank_device.h"
+#include "train/training_data.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::IsEmpty;
+using testing::Not;
+
+struct Sizes {
+  int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
+  std::string name() const {
+    return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
+           "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "");
+  }
+};
+
+void PrintTo(const Sizes& sizes, std::ostream* out) {
+  *out << sizes.name();
+}
+
+/// A tiny run cut so; every `auto` is resolved for these sizes.
+RunSetup setup_of(const Sizes& sizes) {
+  LoadedRunConfig loaded =
+      load_run_config({}, tiny_run() + Overrides{"model.num_layers=4", "train.global_batch_size=8",
+                                                 "dist.threads_per_rank=1"});
+  RunConfig& config = loaded.config;
+  config.dist.ranks = sizes.tp * sizes.cp * sizes.pp * sizes.dp;
+  config.parallel.tensor_model_parallel_size = sizes.tp;
+  config.parallel.context_parallel_size = sizes.cp;
+  config.parallel.pipeline_model_parallel_size = sizes.pp;
+  if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
+  return prepare_run(std::move(loaded));
+}
+
+/// One line a collective: what, where, how many bytes.
+std::vector<std::string> collectives(const StepRecord& record) {
+  std::vector<std::string> lines;
+  for (const CollectiveRecord& c : record.collectives()) {
+    lines.push_back(fmt::format("{} in {} of {}: {} bytes, {} sent", c.operation, c.group, c.ranks,
+                                c.bytes, c.wire_bytes));
+  }
+  return lines;
+}
+
+class DryRunRanks : public testing::TestWithParam<Sizes> {};
+
+TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
+  const RunSetup setup = setup_of(GetParam());
+  const Layout layout = make_layout(setup.config, setup.model);
+  std::vector<StepRecord> records(static_cast<size_t>(setup.config.dist.ranks));
+  std::vector<int64_t> peaks(records.size());
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const GlobalRank me{world->rank()};
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    rank.device->set_record(&records[static_cast<size_t>(me.value)]);
+    world->record_on(rank.device.get());
+    {
+      Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, me),
+                    make_parallel_groups(layout.mesh, world));
+      engine.initialize();
+      for (int step = 0; step < 2; ++step) {
+        engine.begin_step({});
+        engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
+          return blank_batch(setup.config.train.micro_batch_size,
+                             setup.config.model.seq_length.value());
+        });
+        engine.finish_step(1);
+      }
+      peaks[static_cast<size_t>(me.value)] = rank.device->memory().peak_bytes;
+    }
+    rank.device->set_record(nullptr);
+  });
+  for (size_t i = 0; i < records.size(); ++i) {
+    SCOPED_TRACE("rank " + std::to_string(i));
+    StepRecord record;
+    const DryRun predicted = dry_run(setup, {static_cast<int>(i)}, &record);
+    EXPECT_EQ(predicted.peak.bytes, peaks[i]);
+    EXPECT_EQ(predicted.peak.bytes_by_tag, records[i].peak().bytes_by_tag);
+    EXPECT_EQ(collectives(record), collectives(records[i]));
+    EXPECT_EQ(record.ops().size(), records[i].ops().size());
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, DryRunRanks,
+                         testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2},
+                                         Sizes{.cp = 2}, Sizes{.pp = 2, .chunks = 2},
+                                         Sizes{.tp = 2, .pp = 2}),
+                         [](const auto& info) { return info.param.name(); });
+
+TEST(DryRunReport, StagesTogetherAreTheModel) {
+  const DryRun whole = dry_run(setup_of(Sizes{}));
+  const auto stages = dry_run_stages(setup_of(Sizes{.tp = 2, .pp = 2}));
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(model_parameters(stages), whole.parameters);
+  EXPECT_LT(stages[0].parameters, whole.parameters);
+  EXPECT_EQ(stages[1].rank.value, 2) << "the first rank of the second stage";
+  EXPECT_THAT(whole.traffic, IsEmpty());
+}
+
+// Thousands of ranks are dry-run like two: nothing is allocated and nobody is waited for.
+TEST(DryRunReport, ThousandsOfRanks) {
+  RunSetup setup = setup_of(Sizes{.tp = 2});
+  setup.config.dist.ranks = 4096;
+  setup.config.train.global_batch_size = 2048 * setup.config.train.micro_batch_size;
+  const DryRun run = dry_run(setup, {4095});
+  int64_t data_ranks = 0;
+  for (const GroupTraffic& traffic : run.traffic) {
+    if (traffic.group == "dp_cp") data_ranks = traffic.ranks;
+  }
+  EXPECT_EQ(data_ranks, 2048);
+}
+
+}  // namespace
+}  // namespace viaduct
