@@ -98,7 +98,7 @@ TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
     const TensorInfo moment{"optimizer.exp_avg/" + info.name, info.dtype, info.shape};
     staged.entries.push_back({whole_entry(moment), source.tensor(info.name)});
   }
-  save_checkpoint(staged);
+  save_checkpoint(*make_self_communicator(), staged);
   ASSERT_EQ(run(folder_ / "run", "hf").status, 0);
   expect_same(source, SafetensorsFolder(folder_ / "hf"));
   ASSERT_EQ(run(folder_ / "run", "copy", "--to-format viaduct").status, 0);

@@ -180,7 +180,7 @@ TEST_F(ProbeCommand, SaysWhatIsWrong) {
   expect(run("gpt2/model", path), 1, "512");
   const Tensor wide = host_tensor(DType::i64, {1, 129});
   write_safetensors(path, std::map<std::string, Tensor>{{"input_ids", wide}});
-  expect(run("gpt2/model", path), 2, "128 positions");
+  expect(run("gpt2/model", path), 2, "128 learned positions");
 }
 
 TEST_F(ProbeCommand, AFolderThatIsMissingIsSaidBeforeTheWork) {
