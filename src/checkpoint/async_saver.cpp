@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/rank_exchange.h"
+#include "checkpoint/on_all_ranks.h"
 
 namespace viaduct {
 namespace {

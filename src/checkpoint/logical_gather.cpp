@@ -5,7 +5,7 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_index.h"
-#include "checkpoint/rank_exchange.h"
+#include "comm/exchange_texts.h"
 
 namespace viaduct {
 namespace {

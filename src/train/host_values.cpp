@@ -26,19 +26,4 @@ std::vector<std::vector<double>> all_gather_values(Communicator& group,
   return result;
 }
 
-std::vector<std::string> all_gather_texts(Communicator& group, const std::string& text) {
-  const auto length = static_cast<double>(text.size());
-  const auto longest = static_cast<int64_t>(all_reduce_value(group, length, ReduceOp::max));
-  // Padded by zero bytes to the longest, which host_tensor starts with.
-  const Tensor mine = host_tensor(DType::u8, {1, longest + 1}),
-               all = host_tensor(DType::u8, {group.size(), longest + 1});
-  std::copy(text.begin(), text.end(), mine.data<uint8_t>());
-  group.all_gather(mine, all).wait();
-  std::vector<std::string> texts;
-  for (int rank = 0; rank < group.size(); ++rank) {
-    texts.emplace_back(reinterpret_cast<const char*>(all.data<uint8_t>()) + rank * (longest + 1));
-  }
-  return texts;
-}
-
 }  // namespace viaduct

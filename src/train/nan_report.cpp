@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-#include "train/host_values.h"
+#include "comm/exchange_texts.h"
 
 namespace viaduct {
 namespace {
@@ -21,7 +21,7 @@ bool finite(Device& device, const Tensor& tensor) {
 
 /// The first of the ranks' findings, with the rank that found it where there are several.
 std::string first_found(Communicator& world, const std::string& mine) {
-  const std::vector<std::string> texts = all_gather_texts(world, mine);
+  const std::vector<std::string> texts = exchange_texts(world, mine);
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     if (texts[rank].empty()) continue;
     return texts.size() == 1 ? texts[rank] : fmt::format("rank {}: {}", rank, texts[rank]);

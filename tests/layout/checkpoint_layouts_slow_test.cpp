@@ -1,13 +1,16 @@
 // A run that one layout saved goes on in another: masters and moments are the same bits, the next
-// step is the same up to rounding; in the same layout it is the same run.
+// step is the same up to rounding, Hugging Face folders the same; in the same layout it is the same
+// run.
 
 #include <gtest/gtest.h>
 
 #include <ostream>
 
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/convert.h"
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/safetensors_reader.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
@@ -102,10 +105,16 @@ class CheckpointLayouts : public testing::TestWithParam<Pair> {};
 
 TEST_P(CheckpointLayouts, ARunGoesOnInAnother) {
   const auto& [name, family, one, other] = GetParam();
-  TemporaryFolder saved, same, changed;
+  TemporaryFolder saved, exported, same, changed;
   save_two_steps(run_of(family, one), saved);
   const auto stored = saved_tensors(saved);
   ASSERT_GT(stored.size(), 30u);
+
+  convert_model({.from = saved.path(), .to = exported / "model"});
+  const SafetensorsFolder hugging_face(exported / "model");
+  for (const TensorInfo& info : hugging_face.tensors())
+    EXPECT_TRUE(bytes_of(hugging_face.tensor(info.name)) == stored.at(info.name)) << info.name;
+  EXPECT_EQ(3 * hugging_face.tensors().size(), stored.size());
 
   with_trainers(run_of(family, one) + from(saved, same),
                 [](Trainer& trainer, Communicator&) { trainer.run(); });

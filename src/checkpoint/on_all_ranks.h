@@ -1,18 +1,13 @@
 #pragma once
-// What ranks tell each other while they save and gather: short texts, and whether one of them
-// failed. All ranks of a group call these in the same order.
+// What one rank cannot do while it saves is an error on all. All ranks of a group call these in the
+// same order.
 
 #include <exception>
-#include <string>
-#include <vector>
 
 #include "base/function_ref.h"
 #include "comm/communicator.h"
 
 namespace viaduct {
-
-/// Every rank's `text` (any bytes), in rank order, on every rank.
-std::vector<std::string> exchange_texts(Communicator& group, const std::string& text);
 
 /// Runs `work`, which does not communicate, and returns when every rank's is done: null, or, the
 /// same on every rank, the error of the first rank whose work threw, which the message names. An
