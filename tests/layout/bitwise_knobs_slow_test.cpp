@@ -50,10 +50,15 @@ std::vector<Knob> knobs() {
                    stages = layout(1, 1, 2, 1, {"train.micro_batch_size=1"});
   LayoutCase chunks = stages;
   chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
+  LayoutCase data_chunks = layout(1, 1, 2, 2, {"train.micro_batch_size=1"});
+  data_chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
   return {
       {"overlap_grad_reduce", data, {}, {"ddp.overlap_grad_reduce=false"}},
       {"overlap_param_gather", data, {}, {"ddp.overlap_param_gather=false"}},
       {"bucket_size", data, {}, {"ddp.bucket_size=5000"}},
+      {"num_buckets", data, {}, {"ddp.num_buckets=4"}},
+      {"pad_buckets_for_high_nccl_busbw", data, {}, {"ddp.pad_buckets_for_high_nccl_busbw=true"}},
+      {"align_param_gather", data_chunks, {}, {"ddp.align_param_gather=false"}},
       {"use_distributed_optimizer", data, {}, {"ddp.use_distributed_optimizer=false"}},
       {"deallocate_pipeline_outputs", stages, {}, {"model.deallocate_pipeline_outputs=false"}},
       {"zero_bubble", stages, {}, {"model.pipeline_schedule=zero_bubble"}},
