@@ -143,7 +143,7 @@ std::vector<KnobTable> parallel() {
       {"ddp", "", "data parallelism", kData},
       {"ddp", "", gpu, kDataOnGpu},
       {"ddp", "", "fully sharded data parallel", kFullySharded},
-      {"dist", "", "more than one rank, and the simulator", kInit},
+      {"dist", "", "fully sharded data parallel, the simulator, and binding to memory", kInit},
       {"dist", "", gpu, kInitOnGpu},
   };
 }

@@ -44,7 +44,7 @@ TEST(KnobsCommand, JsonHasEveryKnobInFull) {
 TEST(KnobsCommand, AnySpellingShowsTheField) {
   EXPECT_THAT(knobs("recipe.model.config.recompute_granuality").out,
               HasSubstr("model.recompute_granularity"));
-  EXPECT_THAT(knobs("average_in_collective").out, HasSubstr("state        planned"));
+  EXPECT_THAT(knobs("log_throughput").out, HasSubstr("state        planned"));
   EXPECT_THAT(knobs("lr").out, HasSubstr("state        cpu built"));
   EXPECT_THAT(knobs("NCCL_NVLS_ENABLE").out, HasSubstr("environment variable"));
   EXPECT_THAT(knobs("ProfilingConfig").out, HasSubstr("profiling.profile_ranks"));

@@ -285,6 +285,41 @@ TEST(TrainCommand, DataThatAreMissing) {
   EXPECT_THAT(result.err, HasSubstr("/nowhere/text.idx"));
 }
 
+TEST(TrainCommand, LayoutsThatDoNotFitAreRefusedWithWhatWould) {
+  expect_refused(
+      tiny_run() + Overrides{"dist.ranks=6", "model.tensor_model_parallel_size=4",
+                             "model.virtual_pipeline_model_parallel_size=2",
+                             "model.cp_comm_type=[p2p]", "ddp.average_in_collective=true"},
+      AllOf(HasSubstr("dist.ranks: 6 is not divisible"), HasSubstr("nearest: 4 or 8"),
+            HasSubstr("needs pipeline_model_parallel_size of at least 2"),
+            HasSubstr("1 entries for num_layers = 2"), HasSubstr("average_in_collective")));
+}
+
+// Groups, layers and bytes of a run on more ranks than this machine has.
+TEST(TrainCommand, DryRunOfManyRanks) {
+  const Overrides run = tiny_run() + Overrides{"dist.ranks=64",
+                                               "model.tensor_model_parallel_size=2",
+                                               "model.pipeline_model_parallel_size=2",
+                                               "dist.nvlink_domain_size=12",
+                                               "train.global_batch_size=64",
+                                               "--dry-run"};
+  const Result text = train(run);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, AllOf(HasSubstr("stage 1: block 1, head"), HasSubstr("{0, 1} in 0"),
+                              HasSubstr("straddle domains of 12"), HasSubstr("dp_cp.inner")));
+  const Result json = train(run + Overrides{"--json"});
+  const auto document = nlohmann::json::parse(json.out);
+  EXPECT_EQ(document["layers"].size(), 2u);
+  EXPECT_EQ(document["stages"][1]["rank"], 32);
+  int64_t sent = 0;
+  for (const auto& traffic : document["stages"][0]["traffic"]) {
+    if (traffic["group"] == "pp" && traffic["operation"] == "send")
+      sent += traffic["wire_bytes"].get<int64_t>();
+  }
+  // Two micro-batches of 2 · 32 tokens, half of them on a tensor rank, 32 wide, FP32.
+  EXPECT_EQ(sent, 2 * 32 * 32 * 4);
+}
+
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
   for (const char* setting :
        {"model.variable_seq_lengths=true", "dist.device=sim", "dist.device=cuda",

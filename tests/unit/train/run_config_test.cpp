@@ -148,11 +148,10 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
-  EXPECT_THAT(problems_of({"model.tensor_model_parallel_size=2"}),
-              ElementsAre(HasSubstr("is known, not built yet: tensor parallelism")));
-  EXPECT_THAT(problems_of({"recipe.trainer.strategy.pipeline_model_parallel_size=4"}),
-              ElementsAre(HasSubstr("pipeline")));
-  EXPECT_THAT(problems_of({"dist.ranks=4"}), ElementsAre(HasSubstr("more than one rank")));
+  EXPECT_THAT(problems_of({"model.expert_model_parallel_size=2"}),
+              ElementsAre(HasSubstr("is known, not built yet: experts")));
+  EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
+              ElementsAre(HasSubstr("fully sharded data parallel")));
   EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not built yet")));
   EXPECT_THAT(problems_of({"mixed_precision=bf16_with_mxfp8_mixed"}),
               ElementsAre(HasSubstr("not built yet")));
