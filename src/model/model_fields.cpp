@@ -46,8 +46,7 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
       .field("make_vocab_size_divisible_by", config.make_vocab_size_divisible_by,
              "Embedding rows are padded to a multiple of this (times tp); on one rank they are not "
              "padded.")
-      .range(1)
-      .planned("tensor parallelism");
+      .range(1);
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {
