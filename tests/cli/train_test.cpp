@@ -324,7 +324,7 @@ TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
   for (const char* setting :
        {"model.variable_seq_lengths=true", "dist.device=sim", "dist.device=cuda",
         "model.recompute_granularity=full", "ddp.check_for_nan_in_grad=false",
-        "logger.log_throughput=false", "model.make_vocab_size_divisible_by=64"}) {
+        "logger.log_throughput=false"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
                    AllOf(HasSubstr(name), HasSubstr("not built yet")));

@@ -47,7 +47,8 @@ TEST_P(Bitwise, OnIsOff) {
 
 std::vector<Knob> knobs() {
   const LayoutCase data = layout(1, 1, 1, 2, {"train.micro_batch_size=1"}),
-                   stages = layout(1, 1, 2, 1, {"train.micro_batch_size=1"});
+                   stages = layout(1, 1, 2, 1, {"train.micro_batch_size=1"}),
+                   tensor = layout(2, 1, 1, 1);
   LayoutCase chunks = stages;
   chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
   LayoutCase data_chunks = layout(1, 1, 2, 2, {"train.micro_batch_size=1"});
@@ -62,6 +63,9 @@ std::vector<Knob> knobs() {
       {"use_distributed_optimizer", data, {}, {"ddp.use_distributed_optimizer=false"}},
       {"deallocate_pipeline_outputs", stages, {}, {"model.deallocate_pipeline_outputs=false"}},
       {"zero_bubble", stages, {}, {"model.pipeline_schedule=zero_bubble"}},
+      {"tp_comm_overlap", tensor, {}, {"comm_overlap.tp_comm_overlap=false"}},
+      {"tp_comm_overlap_rs_dgrad", tensor, {}, {"model.tp_comm_overlap_rs_dgrad=true"}},
+      {"tp_comm_overlap_method", tensor, {}, {"comm_overlap.method=ring_exchange"}},
       {"overlap_p2p_comm", chunks, {}, {"comm_overlap.overlap_p2p_comm=false"}},
   };
 }
