@@ -3,6 +3,8 @@
 #include <fmt/core.h>
 #include <gmock/gmock.h>
 
+#include <ostream>
+
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/logical_gather.h"
@@ -35,6 +37,16 @@ const std::vector<ToyPlace> kLayouts{
 std::string name_of(const ToyPlace& layout) {
   return fmt::format("tp{}_pp{}_shards{}", layout.tp, layout.pp, layout.shards);
 }
+
+}  // namespace
+
+namespace test {
+void PrintTo(const ToyPlace& layout, std::ostream* os) {
+  *os << name_of(layout);
+}
+}  // namespace test
+
+namespace {
 
 using Ranks = FunctionRef<void(Communicator& world, const ToyPlace& place)>;
 void on_ranks(const ToyPlace& layout, Ranks body) {
