@@ -144,11 +144,13 @@ class Rank {
     device_->set_record(&record);
     SavedStore saved;
     model_->forward(context, 0, batch, {}, saved);
+    for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
     model_->backward(context, 0, batch, {}, saved);
     device_->set_record(nullptr);
     store_.finish_gradients(ops);
     return record;
   }
+  int64_t saved_bytes() const { return saved_bytes_; }
   double loss() {
     const Tensor value = device_->allocate(DType::f64, {1}, MemoryTag::other);
     OpContext ops{*device_, ops_};
@@ -198,6 +200,7 @@ class Rank {
   std::unique_ptr<Model> model_;
   ParameterStore store_;
   Tensor scalars_, loss_state_;
+  int64_t saved_bytes_ = 0;
 };
 
 }  // namespace
@@ -236,6 +239,7 @@ TensorOutcome run_tensor_ranks(const TensorRun& run) {
     const std::vector<double> logits = rank.logits();
     const std::lock_guard lock(mutex);
     outcome.records[static_cast<size_t>(world->rank())] = std::move(record);
+    if (world->rank() == 0) outcome.saved_bytes = rank.saved_bytes();
     const auto context_rank = static_cast<size_t>(world->rank() / run.tp);
     set_once(losses[context_rank], loss);
     const std::vector<int64_t> sources = rank.sources();

@@ -33,6 +33,7 @@ struct TensorOutcome {
   /// context ranks summed.
   std::map<std::string, std::vector<double>> gradients;
   std::vector<StepRecord> records;  // of forward and backward, by rank
+  int64_t saved_bytes = 0;          // that rank 0 keeps from forward to backward
 };
 
 /// Two rows of 16 tokens, the first packed from two documents; some tokens are not scored.

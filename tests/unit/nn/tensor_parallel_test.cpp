@@ -91,5 +91,28 @@ TEST(TensorParallelBytes, AreThoseOfTheFormulas) {
   EXPECT_EQ(bytes["reduce_scatter"], 4 * stream / 2);
 }
 
+/// Bytes that a layer keeps from forward to backward on rank 0, from runs with one layer more.
+int64_t kept_by_layer(int tp, bool sequence_parallel) {
+  int64_t bytes = 0;
+  for (const int64_t layers : {1, 2}) {
+    ModelConfig model = test::tiny_model("llama");
+    model.layers = layers;
+    const auto outcome = test::run_tensor_ranks({model, "fp32", tp, sequence_parallel});
+    bytes += (layers == 2 ? 1 : -1) * outcome.saved_bytes;
+  }
+  return bytes;
+}
+
+TEST(TensorParallelBytes, KeptActivationsAreCutByTheRanks) {
+  // The inputs of the two norms, what they give, and a statistic of each token.
+  const int64_t stream = 2 * (16 * 16 * 4 * 2 + 16 * 4);
+  // Queries, keys, values and outputs of 4 + 2 + 2 + 4 heads of 6, a log-sum-exp a head; gate and
+  // up and their product, 12 each.
+  const int64_t between = 16 * 4 * ((4 + 2 + 2 + 4) * 6 + 4 + 3 * 12);
+  EXPECT_EQ(kept_by_layer(1, false), stream + between);
+  EXPECT_EQ(kept_by_layer(2, false), stream + between / 2);
+  EXPECT_EQ(kept_by_layer(2, true), stream / 2 + between / 2);
+}
+
 }  // namespace
 }  // namespace viaduct
