@@ -6,7 +6,11 @@
 namespace viaduct {
 namespace {
 
-char lower(char c) { return static_cast<char>(std::tolower(static_cast<unsigned char>(c))); }
+std::string lower(std::string_view text) {
+  std::string result(text);
+  for (char& c : result) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
 
 size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<size_t> before(b.size() + 1), previous(b.size() + 1), row(b.size() + 1);
@@ -14,9 +18,9 @@ size_t edit_distance(std::string_view a, std::string_view b) {
   for (size_t i = 1; i <= a.size(); ++i) {
     row[0] = i;
     for (size_t j = 1; j <= b.size(); ++j) {
-      const bool equal = lower(a[i - 1]) == lower(b[j - 1]);
+      const bool equal = a[i - 1] == b[j - 1];
       row[j] = std::min({previous[j] + 1, row[j - 1] + 1, previous[j - 1] + (equal ? 0 : 1)});
-      if (i > 1 && j > 1 && lower(a[i - 1]) == lower(b[j - 2]) && lower(a[i - 2]) == lower(b[j - 1])) {
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         row[j] = std::min(row[j], before[j - 2] + 1);
       }
     }
@@ -31,9 +35,14 @@ size_t edit_distance(std::string_view a, std::string_view b) {
 std::optional<std::string> nearest_name(std::string_view name, const std::vector<std::string>& candidates) {
   std::optional<std::string> best;
   size_t best_distance = 0;
+  const std::string wanted = lower(name);
   for (const auto& candidate : candidates) {
-    const size_t distance = edit_distance(name, candidate);
-    const size_t limit = std::max<size_t>(2, std::max(name.size(), candidate.size()) / 3);
+    const size_t longer = std::max(name.size(), candidate.size()),
+                 shorter = std::min(name.size(), candidate.size());
+    const size_t limit = std::max<size_t>(2, longer / 3);
+    // No distance is below the difference of the lengths.
+    if (longer - shorter > limit || (best && longer - shorter >= best_distance)) continue;
+    const size_t distance = edit_distance(wanted, lower(candidate));
     if (distance <= limit && (!best || distance < best_distance)) {
       best = candidate;
       best_distance = distance;

@@ -18,12 +18,11 @@ std::vector<GroupKind> heavy_kinds(const Mesh& mesh) {
   return kinds;
 }
 
-/// Whether, with `used` devices of each domain, every group that fits into a whole domain lies in
-/// one.
-bool fits(const Mesh& mesh, int used, int domain_size) {
+/// Whether, with `used` devices of each domain, every group of so many ranks at most lies in one.
+bool fits(const Mesh& mesh, int used) {
   const auto found = groups_across_domains(mesh, used);
   return std::all_of(found.begin(), found.end(), [&](const Straddling& s) {
-    return s.straddling == 0 || s.ranks_per_group > domain_size;
+    return s.straddling == 0 || s.ranks_per_group > used;
   });
 }
 
@@ -33,7 +32,7 @@ std::string suggestion(const Mesh& mesh, int domain_size) {
   // Fewer devices of each domain, as long as most are used.
   const int plane = mesh.size(Axis::tp) * mesh.size(Axis::cp);
   for (int used = domain_size - 1; 2 * used > domain_size; --used) {
-    if (used % mesh.size(Axis::tp) != 0 || !fits(mesh, used, domain_size)) continue;
+    if (used % mesh.size(Axis::tp) != 0 || !fits(mesh, used)) continue;
     text = fmt::format("use {} of the {} devices of each domain", used, domain_size);
     break;
   }
