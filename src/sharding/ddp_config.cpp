@@ -67,13 +67,11 @@ FieldGroup ddp_fields(DdpConfig& config) {
   group
       .field("grad_reduce_in_fp32", config.grad_reduce_in_fp32,
              "Main gradients and their reduction in FP32; false: in the weights' format.")
-      .constraint("excludes param_name_patterns_for_fp32_local_accumulation")
-      .planned("main gradients in BF16");
+      .constraint("excludes param_name_patterns_for_fp32_local_accumulation");
   group
       .field("reduce_scatter_with_fp32_accumulation", config.reduce_scatter_with_fp32_accumulation,
              "Shards travel in low precision and are summed in FP32.")
-      .constraint("needs use_distributed_optimizer and grad_reduce_in_fp32=false; one instance")
-      .planned("main gradients in BF16");
+      .constraint("needs use_distributed_optimizer and grad_reduce_in_fp32=false; one instance");
   group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")

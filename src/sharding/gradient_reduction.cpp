@@ -1,16 +1,20 @@
 #include "sharding/gradient_reduction.h"
 
+#include "ops/elementwise.h"
+
 namespace viaduct {
 
 GradientReduction::GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups,
-                                     ReduceOp op)
+                                     ReduceOp op, Way way)
     : buckets_(std::move(buckets)),
       states_(buckets_.size()),
       inner_(groups.dp_cp_inner),
       outer_(groups.dp_cp_outer),
-      op_(op) {}
+      op_(op),
+      way_(way) {}
 
-void GradientReduction::begin_step() {
+void GradientReduction::begin_step(OpContext& context) {
+  context_.emplace(context);
   for (State& state : states_) state.complete = false;
   sent_ = sent_outer_ = 0;
 }
@@ -35,15 +39,39 @@ void GradientReduction::send_next() {
   // a test of readiness, keeps the order of events the same from run to run.
   if (sent_outer_ < sent_) send_outer();
   const Bucket& bucket = buckets_[sent_];
-  states_[sent_].inner = inner_->reduce_scatter(bucket.whole, bucket.own, op_);
+  State& state = states_[sent_];
+  if (way_ == Way::exchange) {
+    const std::vector<int64_t> rows(static_cast<size_t>(inner_->size()), bucket.own.elements());
+    state.exchanged =
+        context_->allocate(bucket.whole.dtype(), bucket.whole.shape(), MemoryTag::workspace);
+    state.inner = inner_->all_to_all(bucket.whole, state.exchanged, rows, rows);
+  } else {
+    state.inner = inner_->reduce_scatter(bucket.whole, bucket.own, op_);
+  }
   ++sent_;
 }
 
 void GradientReduction::send_outer() {
   State& state = states_[sent_outer_];
   state.inner.wait();
+  if (way_ == Way::exchange) sum_exchanged(sent_outer_);
   state.outer = outer_->all_reduce(buckets_[sent_outer_].own, op_);
   ++sent_outer_;
+}
+
+void GradientReduction::sum_exchanged(size_t bucket) {
+  const Tensor& own = buckets_[bucket].own;
+  Tensor& exchanged = states_[bucket].exchanged;
+  const DType format = own.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor sum = context_->allocate(format, own.shape(), MemoryTag::workspace);
+  const int ranks = inner_->size();
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Tensor part = exchanged.slice(0, rank * own.elements(), own.elements());
+    copy(*context_, {part, sum, rank == 0 ? WriteMode::assign : WriteMode::accumulate});
+  }
+  if (op_ == ReduceOp::average) scale(*context_, {sum, sum, 1.0 / ranks});
+  copy(*context_, {sum, own});
+  exchanged = Tensor();
 }
 
 }  // namespace viaduct

@@ -2,11 +2,14 @@
 // Sums the main gradients of buckets over data-parallel ranks. Each bucket is reduce-scattered
 // inside an instance of the distributed optimizer, then the own shard is all-reduced over the
 // instances. All ranks send the buckets in one order, whatever order they are filled in, so
-// messages always match.
+// messages always match. In the other way shards are exchanged as they are and summed here, in the
+// order and precision of a reduce-scatter: sums have the same bits.
 
+#include <optional>
 #include <vector>
 
 #include "comm/parallel_groups.h"
+#include "ops/dispatch.h"
 
 namespace viaduct {
 
@@ -15,11 +18,13 @@ class GradientReduction {
   struct Bucket {
     Tensor whole, own;  // flat gradients; `own` is this rank's part of `whole`
   };
-  /// `buckets` in the order in which they are sent.
-  GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups, ReduceOp op);
+  enum class Way { reduce_scatter, exchange };
+  /// `buckets` in the order in which they are sent; `op` is sum or average.
+  GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups, ReduceOp op,
+                    Way way);
 
-  /// Nothing is sent yet.
-  void begin_step();
+  /// Nothing is sent yet. Sums of exchanged shards are computed in `context`.
+  void begin_step(OpContext& context);
   /// All gradients of the bucket are here: it is sent as soon as all before it were.
   void complete(size_t bucket);
   bool sent(size_t bucket) const { return bucket < sent_; }
@@ -32,15 +37,19 @@ class GradientReduction {
  private:
   void send_next();
   void send_outer();
+  void sum_exchanged(size_t bucket);
 
   struct State {
     bool complete = false;
+    Tensor exchanged;  // the ranks' gradients for the own shard, one after the other
     CommHandle inner, outer;
   };
   std::vector<Bucket> buckets_;
   std::vector<State> states_;
   std::shared_ptr<Communicator> inner_, outer_;
   ReduceOp op_;
+  Way way_;
+  std::optional<OpContext> context_;
   size_t sent_ = 0, sent_outer_ = 0;
 };
 

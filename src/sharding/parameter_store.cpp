@@ -22,13 +22,20 @@ int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutP
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                                const std::vector<std::vector<const Parameter*>>& chunks,
                                const StoreSettings& settings, const ParallelGroups& groups)
-    : settings_(settings), groups_(groups) {
+    : settings_(settings), groups_(groups), kernel_gradient_(recipe.main_gradient) {
   VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
                 "of its own, but {} ranks share one",
                 groups.dp_cp_inner->size());
-  const BufferFormats formats{recipe.weight, recipe.main_gradient, recipe.master,
-                              settings.with_gradients};
+  VIADUCT_CHECK(ShapeError,
+                !settings.reduce_by_exchange ||
+                    (settings.distributed_optimizer && groups.dp_cp_outer->size() == 1),
+                "parameter store: an exchange of shards needs the distributed optimizer and one "
+                "instance of it, found {}",
+                groups.dp_cp_outer->size());
+  const BufferFormats formats{recipe.weight,
+                              settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
+                              recipe.master, settings.with_gradients};
   for (const auto& uses : chunks) add_chunk(device, formats, uses);
   list_buckets();
   list_runs();
@@ -44,7 +51,9 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   std::reverse(weights.begin(), weights.end());
   reduction_ = std::make_unique<GradientReduction>(
       std::move(gradients), groups_,
-      settings.average_in_collective ? ReduceOp::average : ReduceOp::sum);
+      settings.average_in_collective ? ReduceOp::average : ReduceOp::sum,
+      settings.reduce_by_exchange ? GradientReduction::Way::exchange
+                                  : GradientReduction::Way::reduce_scatter);
   gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.dp_cp_inner);
 }
 
@@ -104,6 +113,7 @@ void ParameterStore::list_runs() {
       runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
                        run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
                        run_of(buffer.own_gradients(bucket))});
+      run_gradients_.push_back(runs_.back().gradient);
     }
   }
 }
@@ -181,7 +191,9 @@ void ParameterStore::begin_chunk(size_t chunk) {
 }
 
 void ParameterStore::begin_step(OpContext& context) {
-  reduction_->begin_step();
+  context_.emplace(context);
+  reduction_->begin_step(context);
+  narrow_run_gradients();
   for (const Parameter* parameter : parameters_) {
     Entry& e = entry(*parameter);
     e.contributions = 0;
@@ -207,6 +219,25 @@ void ParameterStore::finish_gradients(OpContext& context) {
   }
   reduction_->finish();
   sum_replica_gradients(context, runs_, groups_);
+  widen_run_gradients(context);
+}
+
+void ParameterStore::narrow_run_gradients() {
+  for (size_t i = 0; i < runs_.size(); ++i) runs_[i].gradient = run_gradients_[i];
+}
+
+void ParameterStore::widen_run_gradients(OpContext& context) {
+  if (runs_.empty() || run_gradients_[0].dtype() == kernel_gradient_) return;
+  int64_t elements = 0;
+  for (const ShardRun& run : runs_) elements += run.range.size();
+  const Tensor wide = context.allocate(kernel_gradient_, {elements}, MemoryTag::workspace);
+  int64_t begin = 0;
+  for (ShardRun& run : runs_) {
+    const Tensor place = wide.slice(0, begin, run.range.size());
+    copy(context, {run.gradient, place});
+    run.gradient = place;
+    begin += run.range.size();
+  }
 }
 
 double ParameterStore::gradient_divisor() const {
@@ -235,13 +266,26 @@ GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter)
                 parameter.path);
   e.open = true;
   const bool overwrite = e.contributions == 0 && parameter.weight_gradient;
-  return {e.gradient, overwrite ? WriteMode::assign : WriteMode::accumulate};
+  if (e.gradient.dtype() == kernel_gradient_)
+    return {e.gradient, overwrite ? WriteMode::assign : WriteMode::accumulate};
+  VIADUCT_CHECK(ShapeError, context_.has_value(),
+                "parameter store: a gradient of {} before the first step began", parameter.path);
+  e.contribution = context_->allocate(kernel_gradient_, parameter.shape, MemoryTag::workspace);
+  if (parameter.weight_gradient) return {e.contribution, WriteMode::assign};
+  fill(*context_, {e.contribution, 0});
+  return {e.contribution, WriteMode::accumulate};
 }
 
 void ParameterStore::done(const Parameter& parameter) {
   Entry& e = entry(parameter);
   VIADUCT_CHECK(ShapeError, e.open, "parameter store: done({}) without gradient()", parameter.path);
   e.open = false;
+  if (e.contribution) {
+    const bool first = e.contributions == 0;
+    copy(*context_,
+         {e.contribution, e.gradient, first ? WriteMode::assign : WriteMode::accumulate});
+    e.contribution = Tensor();
+  }
   ++e.contributions;
   if (e.contributions != e.expected) return;
   if (--buckets_[e.bucket].incomplete == 0) reduction_->complete(e.bucket);

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "nn/access.h"
@@ -41,8 +42,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
 
   /// The whole canonical weight. ShapeError if it is stale or not gathered.
   Tensor weight(const Parameter& parameter) const;
-  /// The whole accumulated main gradient; after `finish_gradients` the sum over all ranks in this
-  /// rank's run alone.
+  /// The whole accumulated main gradient, in the format of main gradients; after
+  /// `finish_gradients` the sum over all ranks in this rank's run alone.
   Tensor main_gradient(const Parameter& parameter) const;
   /// The whole master, in the parameter's shape. ShapeError unless this rank's run is the whole
   /// parameter.
@@ -98,6 +99,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
     int acquired = 0;
     int64_t contributions = 0, expected = -1;  // in this step; -1: not known
     bool open = false;                         // being written now
+    Tensor contribution;  // while open, what is written, where main gradients are narrower
   };
   const Entry& entry(const Parameter& parameter) const;
   Entry& entry(const Parameter& parameter);
@@ -108,6 +110,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
                  const std::vector<const Parameter*>& uses);
   void list_buckets();
   void list_runs();
+  /// Ends what `widen_run_gradients` began: runs see the main gradients.
+  void narrow_run_gradients();
+  /// The optimizer reads what kernels write, not the format of main gradients.
+  void widen_run_gradients(OpContext& context);
 
   StoreSettings settings_;
   ParallelGroups groups_;
@@ -116,6 +122,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<ParameterBuffer> buffers_;
   std::vector<BucketPlace> buckets_;
   std::vector<ShardRun> runs_;
+  std::vector<Tensor> run_gradients_;  // of the runs, views of the main gradients
+  DType kernel_gradient_;              // what kernels write and the optimizer reads
+  std::optional<OpContext> context_;   // of the step
   std::map<const Parameter*, Entry> entries_;
   std::unique_ptr<GradientReduction> reduction_;
   std::unique_ptr<WeightGather> gather_;

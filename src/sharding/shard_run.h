@@ -15,7 +15,9 @@ struct ShardRun {
   const Parameter* parameter = nullptr;
   Range range;  // elements of the parameter's row-major storage
   /// Flat views of these elements. `master` is the weight itself where the recipe has no separate
-  /// one and in stores without gradients, which have no `gradient`.
+  /// one and in stores without gradients, which have no `gradient`. Where main gradients are
+  /// narrower than FP32, `gradient` is an FP32 copy from the end of the reductions to the begin of
+  /// the next step, and the main gradient at other times.
   Tensor weight, master, gradient;
 };
 

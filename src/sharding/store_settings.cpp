@@ -12,6 +12,8 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.num_buckets = config.num_buckets.value_or(0);
   settings.pad_for_bus_bandwidth = config.pad_buckets_for_high_nccl_busbw;
   settings.average_in_collective = config.average_in_collective;
+  settings.fp32_gradients = config.grad_reduce_in_fp32;
+  settings.reduce_by_exchange = config.reduce_scatter_with_fp32_accumulation;
   return settings;
 }
 

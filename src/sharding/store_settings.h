@@ -20,6 +20,11 @@ struct StoreSettings {
   int num_buckets = 0;  // > 0: how many buckets in place of their size
   bool pad_for_bus_bandwidth = false;
   bool average_in_collective = false;
+  /// False: main gradients and the wire are in the weights' format where that is narrower.
+  bool fp32_gradients = true;
+  /// Shards are reduced by an all-to-all and a local sum. Needs the distributed optimizer and one
+  /// instance.
+  bool reduce_by_exchange = false;
 };
 
 /// Of a resolved configuration.

@@ -53,7 +53,13 @@ std::vector<Knob> knobs() {
   chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
   LayoutCase data_chunks = layout(1, 1, 2, 2, {"train.micro_batch_size=1"});
   data_chunks.overrides.push_back("model.virtual_pipeline_model_parallel_size=2");
+  const LayoutCase narrow = layout(
+      1, 1, 1, 2,
+      {"train.micro_batch_size=1", "mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"});
+  const std::string exchange = "ddp.reduce_scatter_with_fp32_accumulation=true";
   return {
+      {"reduce_scatter_with_fp32_accumulation", narrow, {}, {exchange}},
+      {"overlap_grad_reduce_in_bf16", narrow, {exchange}, {"ddp.overlap_grad_reduce=false"}},
       {"overlap_grad_reduce", data, {}, {"ddp.overlap_grad_reduce=false"}},
       {"overlap_param_gather", data, {}, {"ddp.overlap_param_gather=false"}},
       {"bucket_size", data, {}, {"ddp.bucket_size=5000"}},

@@ -95,6 +95,30 @@ TEST(Bf16Layouts, AreNoFartherFromTheReferenceThanOneRank) {
   }
 }
 
+/// Gradients summed in BF16 are those summed in FP32, rounded.
+TEST(Bf16Layouts, GradientsInBf16AreCloseToThoseInFp32) {
+  const std::string bf16 = "mixed_precision=bf16_mixed", two = "train.micro_batch_size=1",
+                    name = "llama_tied";
+  const auto batch = test_data("golden") / name / "golden.safetensors";
+  for (LayoutCase c :
+       {layout(1, 1, 1, 1, {bf16, two}), layout(1, 1, 1, 2, {bf16, two}),
+        layout(2, 1, 2, 1, {bf16, two}),
+        layout(1, 1, 2, 1, {bf16, two, "model.pipeline_schedule=zero_bubble"}, "zero_bubble")}) {
+    SCOPED_TRACE(c.name);
+    const auto wide = probe_layout(model_of(name), batch, false, c.overrides);
+    c.overrides.push_back("ddp.grad_reduce_in_fp32=false");
+    const auto narrow = probe_layout(model_of(name), batch, false, c.overrides);
+    double farthest = 0;
+    for (const auto& [tensor, values] : wide) {
+      if (!tensor.starts_with("grad.")) continue;
+      const double apart = relative_error(narrow.at(tensor), values);
+      EXPECT_LE(apart, 1e-2) << tensor;
+      farthest = std::max(farthest, apart);
+    }
+    EXPECT_GT(farthest, 1e-4);
+  }
+}
+
 /// Documents of odd lengths: cut zigzag one by one, with padding.
 TEST(PackedLayouts, MatchTheReference) {
   for (const LayoutCase& c :

@@ -77,6 +77,7 @@ class ToyTrainer {
     const auto held = [&](MemoryTag tag) {
       return device_->memory().bytes_by_tag[static_cast<size_t>(tag)];
     };
+    outcome_.gradient_bytes = held(MemoryTag::main_gradients);
     outcome_.master_bytes = held(MemoryTag::master_weights);
     outcome_.moment_bytes = held(MemoryTag::moments);
     return std::move(outcome_);

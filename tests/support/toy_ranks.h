@@ -26,7 +26,7 @@ struct ToyRank {
   std::string weights, gradients;  // bytes, parameter by parameter, gathered
   std::vector<double> norms;
   int64_t buffer_elements = 0, run_elements = 0;
-  int64_t master_bytes = 0, moment_bytes = 0;
+  int64_t gradient_bytes = 0, master_bytes = 0, moment_bytes = 0;
   StepRecord record;  // of the last step
 
   /// The collectives of a kind over more than one rank.
