@@ -66,21 +66,26 @@ void AdamW::compute_norm(OpContext& context, const Tensor& scalars) {
   gradient_norm(context, {norm_state_, scalars});
 }
 
+void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {
+  const ShardRun& run = store_.shard_runs()[i];
+  AdamWArgs args;
+  args.master = run.master;
+  args.gradient = run.gradient;
+  args.first = moments_[i].first;
+  args.second = moments_[i].second;
+  if (run.weight.storage() != run.master.storage()) args.weight = run.weight;
+  args.scalars = scalars;
+  args.beta1 = settings_.beta1, args.beta2 = settings_.beta2, args.epsilon = settings_.epsilon;
+  args.weight_decay = run.parameter->decay ? settings_.weight_decay : 0;
+  adamw(context, args);
+}
+
 void AdamW::step(OpContext& context, const Tensor& scalars) {
   store_.advance_generation();
-  const auto& runs = store_.shard_runs();
-  for (size_t i = 0; i < runs.size(); ++i) {
-    const ShardRun& run = runs[i];
-    AdamWArgs args;
-    args.master = run.master;
-    args.gradient = run.gradient;
-    args.first = moments_[i].first;
-    args.second = moments_[i].second;
-    if (run.weight.storage() != run.master.storage()) args.weight = run.weight;
-    args.scalars = scalars;
-    args.beta1 = settings_.beta1, args.beta2 = settings_.beta2, args.epsilon = settings_.epsilon;
-    args.weight_decay = run.parameter->decay ? settings_.weight_decay : 0;
-    adamw(context, args);
+  size_t run = 0;
+  for (size_t chunk = 0; chunk < store_.chunks(); ++chunk) {
+    for (; run < store_.runs_end(chunk); ++run) update_run(context, scalars, run);
+    store_.chunk_written(chunk);
   }
   store_.weights_written();
 }

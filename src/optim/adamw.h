@@ -27,7 +27,8 @@ class AdamW {
   /// split. Reads gradient_factor and clip_norm from it.
   void compute_norm(OpContext& context, const Tensor& scalars);
   /// One update of masters, moments and weights, nothing if the skip flag is set; a new generation
-  /// of weights either way, gathered as the store's settings say.
+  /// of weights either way, gathered as the store's settings say. Goes chunk by chunk: gathers of
+  /// one can run beside the update of the next.
   void step(OpContext& context, const Tensor& scalars);
 
   /// Flat moments of a run.
@@ -43,6 +44,7 @@ class AdamW {
 
  private:
   Moments whole(const Parameter& parameter) const;
+  void update_run(OpContext& context, const Tensor& scalars, size_t run);
 
   ParameterStore& store_;
   AdamWSettings settings_;

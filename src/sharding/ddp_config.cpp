@@ -98,10 +98,10 @@ FieldGroup ddp_optimizer_fields(DdpConfig& config) {
   group
       .field("overlap_param_gather_with_optimizer_step",
              config.overlap_param_gather_with_optimizer_step,
-             "Weights of the first chunk are gathered while the others are updated.")
+             "The weights of a chunk are gathered while the next chunks are updated; each chunk is "
+             "one bucket, whatever ddp.bucket_size says.")
       .constraint("virtual stages; overlap_param_gather")
-      .alias("comm_overlap.overlap_param_gather_with_optimizer_step")
-      .planned("pipeline parallelism");
+      .alias("comm_overlap.overlap_param_gather_with_optimizer_step");
   return group;
 }
 

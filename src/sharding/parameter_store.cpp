@@ -78,7 +78,8 @@ void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
   layout.padded = settings_.distributed_optimizer;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
-  if (settings_.overlap_grad_reduce && groups_.pp->rank() == 0 && chunk == 0)
+  const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step;
+  if (several && groups_.pp->rank() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
   parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
   buffers_.emplace_back(device, std::move(parameters), make_buffer_layout(sizes, layout), formats,
@@ -115,6 +116,7 @@ void ParameterStore::list_runs() {
                        run_of(buffer.own_gradients(bucket))});
       run_gradients_.push_back(runs_.back().gradient);
     }
+    runs_end_.push_back(runs_.size());
   }
 }
 
@@ -173,6 +175,15 @@ void ParameterStore::advance_generation() {
   ++generation_;
 }
 
+size_t ParameterStore::buckets_of_first(size_t chunks) const {
+  const auto among = [&](const BucketPlace& place) { return place.buffer < chunks; };
+  return static_cast<size_t>(std::count_if(buckets_.begin(), buckets_.end(), among));
+}
+
+void ParameterStore::chunk_written(size_t chunk) {
+  if (settings_.gather_with_optimizer_step) gather_->own_written(buckets_of_first(chunk + 1));
+}
+
 void ParameterStore::weights_written() {
   gather_->own_written();
   if (!settings_.overlap_param_gather) gather_->finish();
@@ -186,8 +197,7 @@ void ParameterStore::finish_gathers() {
 
 void ParameterStore::begin_chunk(size_t chunk) {
   if (!settings_.align_param_gather || gather_->stale()) return;
-  const auto soon = [&](const BucketPlace& place) { return place.buffer <= chunk + 1; };
-  gather_->start(static_cast<size_t>(std::count_if(buckets_.begin(), buckets_.end(), soon)));
+  gather_->start(buckets_of_first(chunk + 2));
 }
 
 void ParameterStore::begin_step(OpContext& context) {

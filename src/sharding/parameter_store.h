@@ -55,6 +55,13 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Weights change from here on: a new generation. ShapeError while a weight is acquired. Until
   /// `weights_written`, acquiring one is an error.
   void advance_generation();
+  /// Chunks of the model here, and the end of a chunk's runs in `shard_runs`: they begin where
+  /// those of the chunk before end.
+  size_t chunks() const { return buffers_.size(); }
+  size_t runs_end(size_t chunk) const { return runs_end_[chunk]; }
+  /// The weights of the runs of all chunks up to this one are written; starts to gather them where
+  /// gather_with_optimizer_step says so.
+  void chunk_written(size_t chunk);
   /// The weights of the runs are written; gathers them, or leaves that to the acquires of the next
   /// forward (overlap_param_gather).
   void weights_written();
@@ -114,6 +121,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void narrow_run_gradients();
   /// The optimizer reads what kernels write, not the format of main gradients.
   void widen_run_gradients(OpContext& context);
+  /// Buckets of the first `chunks` chunks: they are gathered first.
+  size_t buckets_of_first(size_t chunks) const;
 
   StoreSettings settings_;
   ParallelGroups groups_;
@@ -125,6 +134,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<Tensor> run_gradients_;  // of the runs, views of the main gradients
   DType kernel_gradient_;              // what kernels write and the optimizer reads
   std::optional<OpContext> context_;   // of the step
+  std::vector<size_t> runs_end_;       // by chunk
   std::map<const Parameter*, Entry> entries_;
   std::unique_ptr<GradientReduction> reduction_;
   std::unique_ptr<WeightGather> gather_;

@@ -8,6 +8,7 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.overlap_grad_reduce = config.overlap_grad_reduce;
   settings.overlap_param_gather = config.overlap_param_gather.value();
   settings.align_param_gather = config.align_param_gather.value();
+  settings.gather_with_optimizer_step = config.overlap_param_gather_with_optimizer_step;
   settings.bucket_elements = config.bucket_size.value();
   settings.num_buckets = config.num_buckets.value_or(0);
   settings.pad_for_bus_bandwidth = config.pad_buckets_for_high_nccl_busbw;

@@ -16,6 +16,9 @@ struct StoreSettings {
   bool overlap_param_gather = false;
   /// A chunk's gathers start together, with the first forward of the chunk before it.
   bool align_param_gather = false;
+  /// A chunk's gathers start when its weights are updated, beside the update of the next chunks;
+  /// each chunk is one bucket.
+  bool gather_with_optimizer_step = false;
   int64_t bucket_elements = 40'000'000;
   int num_buckets = 0;  // > 0: how many buckets in place of their size
   bool pad_for_bus_bandwidth = false;

@@ -23,6 +23,10 @@ void WeightGather::invalidate() {
   stale_ = true;
 }
 
+void WeightGather::own_written(size_t count) {
+  if (group_->size() > 1) start(count);
+}
+
 void WeightGather::own_written() {
   stale_ = false;
   if (group_->size() > 1) return;

@@ -23,7 +23,10 @@ class WeightGather {
 
   /// Own shards are about to change: what was gathered is stale.
   void invalidate();
-  /// Own shards are written.
+  /// Own shards of the first `count` buckets are written: starts their gathers. Nothing can be
+  /// required before all are.
+  void own_written(size_t count);
+  /// All own shards are written.
   void own_written();
   bool whole(size_t bucket) const { return states_[bucket].whole; }
   /// True between invalidate and own_written.

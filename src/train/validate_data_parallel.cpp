@@ -20,17 +20,10 @@ void validate_gather(const RunConfig& config, Problems& problems) {
   if (ddp.align_param_gather.value_or(false) && !overlapped) {
     problems.add("ddp.align_param_gather: true needs overlap_param_gather, which is off");
   }
-  if (!ddp.overlap_param_gather_with_optimizer_step) return;
-  if (!overlapped) {
+  if (ddp.overlap_param_gather_with_optimizer_step && !overlapped) {
     problems.add(
         "optimizer.overlap_param_gather_with_optimizer_step: true needs ddp.overlap_param_gather, "
         "which is off");
-  }
-  if (config.pipeline.virtual_stages() < 2 && !config.pipeline.pipeline_model_parallel_layout) {
-    problems.add(
-        "optimizer.overlap_param_gather_with_optimizer_step: true needs "
-        "virtual_pipeline_model_parallel_size of at least 2, found {}",
-        config.pipeline.virtual_stages());
   }
 }
 

@@ -36,6 +36,11 @@ class PipelineRules {
     check_schedule();
     check_messages();
     check_deferral();
+    if (config_.ddp.overlap_param_gather_with_optimizer_step && chunks_ == 1) {
+      problems_.add(
+          "optimizer.overlap_param_gather_with_optimizer_step: true needs "
+          "virtual_pipeline_model_parallel_size of at least 2, found 1");
+    }
   }
 
  private:

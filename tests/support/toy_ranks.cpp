@@ -35,8 +35,9 @@ class ToyTrainer {
     groups_ = make_parallel_groups(run.mesh, world, {.optimizer_instances = run.instances});
     parameters_ = toy_parameters();
     if (run.change) run.change(parameters_, groups_);
-    std::vector<std::vector<const Parameter*>> chunks(1);
-    for (const Parameter& p : parameters_) chunks[0].push_back(&p);
+    std::vector<std::vector<const Parameter*>> chunks(static_cast<size_t>(run.chunks));
+    for (size_t i = 0; i < parameters_.size(); ++i)
+      chunks[i * chunks.size() / parameters_.size()].push_back(&parameters_[i]);
     const PrecisionRecipe recipe = precision_recipe(run.recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
     optimizer_ =

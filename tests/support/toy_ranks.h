@@ -16,6 +16,7 @@ struct ToyRun {
   std::string recipe = "bf16_mixed";
   StoreSettings store;
   int steps = 3, micro_batches = 2;
+  int chunks = 1;           // of the model on each rank, of as many parameters each
   bool last_first = false;  // the forward uses the last parameters first
   /// What a test does to the parameters of a rank before the store is made.
   std::function<void(std::vector<Parameter>&, const ParallelGroups&)> change;

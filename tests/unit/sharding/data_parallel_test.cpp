@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <map>
 
 #include "support/toy_ranks.h"
 
@@ -154,6 +155,30 @@ TEST_P(DataParallel, OverlappedMessagesRunBesideTheCompute) {
       EXPECT_LT(op.at, scatters[0].launched_at);
     }
   }
+}
+
+TEST_P(DataParallel, ChunksAreGatheredWhileTheNextAreUpdated) {
+  ToyRun run = overlapped(GetParam(), 1);
+  run.chunks = 3;
+  const auto expected = train_toy(run);
+  run.store.gather_with_optimizer_step = true;
+  const auto ranks = train_toy(run);
+  expect_same(ranks, expected);
+  // Rank 0 updates something of every chunk. One bucket a chunk.
+  std::map<int64_t, char> events;
+  for (const OpEntryRecord& op : ranks[0].record.ops()) {
+    if (op.op == "adamw") events[op.at] = 'u';
+  }
+  for (const CollectiveRecord& c : ranks[0].collectives("all_gather")) {
+    if (c.group == "dp_cp.inner") events[c.launched_at] = 'g';
+  }
+  std::string order;
+  for (const auto& [at, event] : events) {
+    if (order.empty() || order.back() != event) order += event;
+  }
+  EXPECT_EQ(order, "ugugug");
+  EXPECT_EQ(ranks[0].collectives("reduce_scatter").size(), 3u);
+  EXPECT_EQ(expected[0].collectives("reduce_scatter").size(), 4u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ranks, DataParallel, testing::Values(2, 3, 4, 5));

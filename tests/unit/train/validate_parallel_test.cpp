@@ -268,6 +268,10 @@ TEST(ValidateParallel, OverlappedGathers) {
              "ddp.use_distributed_optimizer=false");
   EXPECT_ONE("needs virtual_pipeline_model_parallel_size of at least 2, found 1", pp(2),
              "optimizer.overlap_param_gather_with_optimizer_step=true");
+  EXPECT_GOOD(pp(2), vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true");
+  EXPECT_ONE("with_optimizer_step: true needs ddp.overlap_param_gather, which is off", pp(2),
+             vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true",
+             "ddp.use_distributed_optimizer=false");
 }
 
 TEST(ValidateParallel, Instances) {
