@@ -5,26 +5,17 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "base/log.h"
 #include "base/units.h"
-#include "checkpoint/parameter_io.h"
-#include "checkpoint/save_folder.h"
-#include "comm/exchange_texts.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
 #include "train/host_values.h"
 #include "train/nan_report.h"
-#include "train/run_checkpoint.h"
 
 namespace viaduct {
 namespace {
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
-bool has_checkpoints(const std::filesystem::path& save) {
-  return has_latest(save) || (std::filesystem::is_directory(save) && !saved_steps(save).empty());
 }
 
 /// Writers of the rank that reports; all others have none.
@@ -75,61 +66,6 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (writes) {
     write_file_atomically(std::filesystem::path(*config_.checkpoint.save) / "config.yaml",
                           to_yaml(config_));
-  }
-}
-
-void Trainer::load_weights() {
-  const CheckpointConfig& c = config_.checkpoint;
-  const auto& load = c.load.value();
-  // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
-  // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
-  // ranks read what it chose.
-  std::unique_ptr<CheckpointReader> checkpoint;
-  if (leads() && load && (c.ckpt_step || has_checkpoints(*load))) {
-    const std::filesystem::path folder =
-        c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
-                    : std::filesystem::path(*load);
-    checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
-  }
-  const std::string chosen =
-      exchange_texts(*world_, checkpoint ? checkpoint->folder().string() : "").front();
-  if (!checkpoint && !chosen.empty()) checkpoint = std::make_unique<CheckpointReader>(chosen);
-  if (checkpoint) {
-    const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
-    VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
-                  "{}: the run began with rng.seed={}; resuming with {} would not continue it "
-                  "(checkpoint.load_rng=false does it all the same)",
-                  checkpoint->where(), stored.seed, engine_->settings().seed);
-    resume_state(stored);
-    if (leads()) log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
-    saved_step_ = state_.step;
-    return;
-  }
-  VIADUCT_CHECK(ConfigError, !load || !c.exit_on_missing_checkpoint,
-                "checkpoint.load: no checkpoint in {}", load.value_or(""));
-  if (leads() && load && load != c.save)
-    log_warning("checkpoint.load: no checkpoint in {}; starting anew", *load);
-  if (setup_.pretrained) {
-    OpContext context = engine_->context(false, false).ops;
-    const auto weights = open_weights(*setup_.pretrained);
-    load_parameters(context, engine_->store(), *weights, setup_.model);
-    if (leads()) log_info("fine-tuning from {}", setup_.pretrained->path.string());
-  } else {
-    engine_->initialize();
-  }
-}
-
-void Trainer::resume_state(const TrainState& stored) {
-  const TrainState fresh = state_;
-  state_ = stored;
-  state_.seed = fresh.seed;
-  if (!config_.checkpoint.load_optim) state_.updates = 0;  // moments of zero: bias corrections anew
-  const bool scaling = engine_->settings().precision.loss_scaling;
-  const bool stored_scaling = stored.scaler != LossScalerState{};
-  if (!scaling || !stored_scaling || !config_.checkpoint.load_optim) {
-    state_.scaler = fresh.scaler;
-  } else {
-    scaler_.check(state_.scaler);
   }
 }
 
@@ -286,42 +222,6 @@ void Trainer::evaluate() {
   metrics.validation_seconds = now() - begin;
   log_->validation(metrics);
   validations_.emplace_back(state_.step, metrics.validation_loss);
-}
-
-std::map<std::string, std::string> Trainer::checkpoint_files() const {
-  std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
-                                           {"config.yaml", to_yaml(config_)}};
-  if (!setup_.tokenizer_folder.empty()) {
-    for (const auto& file : tokenizer_files(setup_.tokenizer_folder))
-      files[file.filename().string()] = read_file(file);
-    for (const auto& file : model_side_files(setup_.tokenizer_folder))
-      files[file.filename().string()] = read_file(file);
-  }
-  return files;
-}
-
-void Trainer::save(bool wait) {
-  const CheckpointConfig& c = config_.checkpoint;
-  if (saved_step_ != state_.step) {
-    StagedCheckpoint staged =
-        stage_run(*engine_, state_, checkpoint_files(), *c.save, c.most_recent_k, c.save_optim);
-    const std::string what = fmt::format("checkpoint of step {}", state_.step);
-    if (c.async_save) {
-      saver_->save(std::move(staged));
-    } else {
-      try {
-        save_checkpoint(*world_, staged);
-      } catch (const IoError& error) {
-        // The last save is all that stays of the run.
-        if (wait || !c.continue_on_save_failure) throw;
-        log_->note(fmt::format("warning: {} failed, going on without it: {}", what, error.what()));
-        return;
-      }
-    }
-    saved_step_ = state_.step;
-    log_->note(fmt::format("{} {} to {}", c.async_save ? "saving" : "saved", what, *c.save));
-  }
-  if (wait && c.async_save) saver_->join();
 }
 
 bool Trainer::should_exit(double seconds) {
