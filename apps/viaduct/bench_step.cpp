@@ -65,7 +65,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   const TrainingData data(setup, rank.device->pool(), layout.size(Axis::dp),
                           layout.mesh.coordinate(place, Axis::dp).value);
   Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
-                make_parallel_groups(layout.mesh, world, layout.group_sizes));
+                make_parallel_groups(layout.mesh, world));
   engine.initialize();
   Measured m;
   m.peak = measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,

@@ -25,8 +25,7 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
                                     .pp = pp,
                                     .ep = parallel.expert_model_parallel_size,
                                     .etp = parallel.expert_tensor()},
-                                   config.dist.mesh_order(), parts),
-                .group_sizes = parts};
+                                   config.dist.mesh_order(), parts)};
   layout.layer_map = layer_map(config.pipeline, model.layers, pp);
   for (int64_t block = 0; block < model.layers; ++block)
     layout.context_exchange.push_back(config.context_parallel.exchange(block));

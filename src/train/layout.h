@@ -1,5 +1,5 @@
 #pragma once
-// How a run's ranks share the work: the mesh, which layers a stage has, how large the groups are.
+// How a run's ranks share the work: the mesh with its groups, which layers a stage has.
 // One value for the whole run; `model_place` is one rank's view of it.
 
 #include "comm/parallel_groups.h"
@@ -15,7 +15,6 @@ namespace viaduct {
 
 struct Layout {
   Mesh mesh;
-  GroupSizes group_sizes;
   std::vector<ChunkLayers> layer_map;  // pp · virtual stages, in model order
   bool sequence_parallel = false;
   std::vector<ContextExchange> context_exchange;  // by block

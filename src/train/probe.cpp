@@ -158,8 +158,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   world->record_on(&device);
   const Layout layout = settings.layout.value_or(single_rank_layout(config));
   place_rank(layout, {world->rank()}, engine_settings);
-  Engine engine(device, ops, config, engine_settings,
-                make_parallel_groups(layout.mesh, world, layout.group_sizes));
+  Engine engine(device, ops, config, engine_settings, make_parallel_groups(layout.mesh, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)

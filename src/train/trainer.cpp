@@ -53,7 +53,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
                                          layout_.mesh.coordinate(rank, Axis::dp).value);
   engine_ =
       std::make_unique<Engine>(device, ops, setup.model, engine_settings(setup, layout_, rank),
-                               make_parallel_groups(layout_.mesh, world_, layout_.group_sizes));
+                               make_parallel_groups(layout_.mesh, world_));
   state_.seed = engine_->settings().seed;
   state_.scaler.scale = 1;
   if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
