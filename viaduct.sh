@@ -20,6 +20,9 @@ usage: ./viaduct.sh COMMAND [arguments]
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
                         (large download; tools/oracle/README.md); `oracle families` does so for random models of
                         every family and writes docs/parity.md
+  peers steps|gemms [options]
+                        time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
+                        download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
   clean                 remove build/ (runs/ stays)
 
 environment:
@@ -123,6 +126,11 @@ command_oracle() {
   exec "$root/tools/oracle/run.sh" "$@"
 }
 
+command_peers() {
+  build_binary >&2
+  exec "$root/benchmarks/peers/run.sh" "$@"
+}
+
 command_clean() {
   [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
   rm -rf "$root/build"
@@ -130,7 +138,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# python_env.sh [FOLDER [REQUIREMENTS]]: makes (or brings up to date) a virtual environment in FOLDER (default build/python-env) with
+# python_env.sh [FOLDER [REQUIREMENTS [PIP_OPTION…]]]: makes (or brings up to date) a virtual environment in FOLDER (default build/python-env) with
 # the packages of REQUIREMENTS (default tools/python-requirements.txt) from PyPI. Does nothing if it is as it should be.
 set -euo pipefail
 tools=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -11,7 +11,7 @@ python=/usr/bin/python3 # the system's, which python3-venv belongs to, whatever 
 cmp -s "$requirements" "$folder/installed.txt" && exit 0
 rm -rf "$folder"
 "$python" -m venv "$folder"
-"$folder/bin/pip" install --quiet --disable-pip-version-check --no-input --retries 1 --timeout 20 --requirement "$requirements" || {
+"$folder/bin/pip" install --quiet --disable-pip-version-check --no-input --retries 1 --timeout 20 "${@:3}" --requirement "$requirements" || {
   echo "python_env.sh: error: cannot install the packages of $requirements from PyPI: is there a network?" >&2
   exit 1
 }

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# run.sh steps|gemms [options]: makes PyTorch's environment if it is not there (build/peers-env, 4 GB), then measures it and Viaduct in turn.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+root=$(cd "$here/../.." && pwd)
+case ${1:-} in
+  steps | gemms) what=$1 ;;
+  *)
+    echo "usage: peers steps|gemms [options] (--help after either lists them)" >&2
+    exit 2
+    ;;
+esac
+"$root/tools/python_env.sh" "$root/build/peers-env" "$here/requirements.txt" --no-deps
+exec "$root/build/peers-env/bin/python" -B "$here/$what.py" "${@:2}"

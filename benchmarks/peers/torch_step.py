@@ -1,0 +1,57 @@
+"""One PyTorch trainer in one setting, as a process that waits for orders, so that it and Viaduct can take turns.
+
+    torch_step.py '{"model": {…}, "rows": 4, "dtype": "bf16", "attention": "sdpa", "compile": false, "fused": false}'
+
+Prints one JSON line when ready; then for each line `N` on standard input runs N training steps (forward, backward, clip, AdamW) on random
+tokens and prints their seconds. BF16 is autocast with FP32 weights, gradients and states."""
+
+import contextlib
+import json
+import os
+import sys
+import time
+
+import torch
+
+from models import Decoder
+
+
+def main():
+    setting = json.loads(sys.argv[1])
+    m = setting["model"]
+    torch.manual_seed(1)
+    torch.set_num_threads(setting["threads"])
+    model = Decoder(m, setting["attention"])
+    forward = torch.compile(model) if setting["compile"] else model
+    optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1,
+                                  **({"fused": True} if setting["fused"] else {}))
+    bf16 = setting["dtype"] == "bf16"
+
+    def step():
+        tokens = torch.randint(m["vocab_size"], (setting["rows"], m["seq_length"] + 1))
+        with torch.autocast("cpu", torch.bfloat16) if bf16 else contextlib.nullcontext():
+            loss = forward(tokens[:, :-1], tokens[:, 1:].contiguous())
+        loss.backward()
+        torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+        return loss.item()
+
+    losses = [step() for _ in range(setting["warmup"])]
+    say({"parameters": sum(p.numel() for p in model.parameters()), "loss": losses[0], "torch": torch.__version__,
+         "cpu_capability": torch.backends.cpu.get_cpu_capability(), "jemalloc": "jemalloc" in os.environ.get("LD_PRELOAD", "")})
+    for line in sys.stdin:
+        seconds = []
+        for _ in range(int(line)):
+            begin = time.perf_counter()
+            step()
+            seconds.append(time.perf_counter() - begin)
+        say({"seconds": seconds})
+
+
+def say(value):
+    print(json.dumps(value), flush=True)
+
+
+if __name__ == "__main__":
+    main()
