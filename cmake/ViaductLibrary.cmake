@@ -1,5 +1,5 @@
 # viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…]): the folder src/NAME as the static library viaduct_NAME,
-# from every .cpp below it. Files named *_avx512.cpp and *_amx.cpp get that instruction set.
+# from every .cpp below it. Files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp get that instruction set.
 function(viaduct_library name)
   cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
@@ -17,6 +17,9 @@ function(viaduct_library name)
     if(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512;-Wno-uninitialized")
+    elseif(source MATCHES "_avx512_bf16\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
+        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mprefer-vector-width=512;-Wno-uninitialized")
     elseif(source MATCHES "_amx\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mamx-tile;-mamx-bf16;-mprefer-vector-width=512;-Wno-uninitialized")

@@ -15,7 +15,7 @@ namespace {
 /// What is built in, and what of it this machine can use.
 std::string version_text() {
   std::string isas;
-  for (const CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
   }
   return fmt::format(

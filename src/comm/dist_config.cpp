@@ -19,7 +19,7 @@ FieldGroup dist_fields(DistConfig& config) {
   group
       .field("cpu_isa", config.cpu_isa,
              "Instruction set of the CPU kernels; auto: the best of this machine.")
-      .one_of({"avx2", "avx512", "amx"})
+      .one_of({"avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group
       .field("threads_per_rank", config.threads_per_rank,

@@ -8,10 +8,10 @@ namespace {
 
 CpuIsa isa_of(const DistConfig& config) {
   if (config.cpu_isa.is_auto()) return best_cpu_isa();
-  for (const CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (cpu_isa_name(isa) == config.cpu_isa.value()) return isa;
   }
-  fail<ConfigError>("dist.cpu_isa: expected avx2, avx512 or amx, found {}", config.cpu_isa.value());
+  fail<ConfigError>("dist.cpu_isa: expected avx2, avx512, avx512_bf16 or amx, found {}", config.cpu_isa.value());
 }
 
 }  // namespace

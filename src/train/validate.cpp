@@ -92,7 +92,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
   }
-  for (const CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::amx}) {
+  for (const CpuIsa isa : kCpuIsas) {
     if (config.dist.cpu_isa.value_or("") == cpu_isa_name(isa) && !cpu_supports(isa)) {
       problems.add("dist.cpu_isa: this machine cannot run {}; its best is {}", cpu_isa_name(isa),
                    cpu_isa_name(best_cpu_isa()));

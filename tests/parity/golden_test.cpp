@@ -61,7 +61,7 @@ void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFil
 class GoldenTraining : public Golden {};
 
 TEST_P(Golden, Fp32MatchesTensorByTensor) {
-  for (CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512}) {
+  for (CpuIsa isa : kCpuIsas) {
     if (!cpu_supports(isa)) continue;
     ProbeSettings settings;
     settings.hidden = true;

@@ -92,7 +92,7 @@ double smallest_step(DType dtype) {
 
 std::vector<CpuIsa> testable_isas() {
   std::vector<CpuIsa> isas;
-  for (CpuIsa isa : {CpuIsa::avx2, CpuIsa::avx512}) {
+  for (CpuIsa isa : kCpuIsas) {
     if (cpu_supports(isa)) isas.push_back(isa);
   }
   return isas;

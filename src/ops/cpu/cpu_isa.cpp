@@ -3,7 +3,17 @@
 namespace viaduct {
 
 std::string_view cpu_isa_name(CpuIsa isa) {
-  return isa == CpuIsa::amx ? "amx" : isa == CpuIsa::avx512 ? "avx512" : "avx2";
+  switch (isa) {
+    case CpuIsa::avx2:
+      return "avx2";
+    case CpuIsa::avx512:
+      return "avx512";
+    case CpuIsa::avx512_bf16:
+      return "avx512_bf16";
+    case CpuIsa::amx:
+      return "amx";
+  }
+  return "unknown";
 }
 
 bool cpu_supports(CpuIsa isa) {
@@ -15,6 +25,8 @@ bool cpu_supports(CpuIsa isa) {
       return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
     case CpuIsa::avx512:
       return avx512;
+    case CpuIsa::avx512_bf16:
+      return avx512 && __builtin_cpu_supports("avx512bf16");
     case CpuIsa::amx:
       return false;  // no AMX kernel exists yet
   }

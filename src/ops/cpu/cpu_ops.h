@@ -8,7 +8,11 @@
 
 namespace viaduct {
 
-enum class CpuIsa { avx2, avx512, amx };
+/// In the order of what they can do. avx512_bf16 is AVX-512 with products of BF16 (vdpbf16ps), amx
+/// that with tile registers; families without BF16 products run their AVX-512 kernels on both.
+enum class CpuIsa { avx2, avx512, avx512_bf16, amx };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16,
+                                      CpuIsa::amx};
 
 std::string_view cpu_isa_name(CpuIsa isa);
 /// The best instruction set of this machine that kernels exist for.

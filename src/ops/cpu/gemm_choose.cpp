@@ -2,13 +2,15 @@
 // starts at 0 and depends on the shape alone; a task is one block. A block is always computed with
 // the same three sizes of FP32 product (edges are padded with zeros in scratch memory), so an
 // element's order of summation depends on the contracted size alone, never on where it lies or on
-// the number of threads. Operands of 16 bits are widened piece by piece into the same scratch.
+// the number of threads. Operands of 16 bits are widened piece by piece into the same scratch, but
+// BF16 where the instruction set has products of it: those run on tiles (gemm_tiles.h).
 
 #include <algorithm>
 
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/gemm_tiles.h"
 #include "ops/cpu/openblas.h"
 #include "ops/reference/reference.h"
 
@@ -140,6 +142,33 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
 // Columns of a task of column_sum: 1 KB of FP32 a row.
 constexpr int64_t kSumColumns = 256;
 
+// A block's strips of A (512 deep: 128 KB) stay in the second-level cache and two strips of B (32
+// KB) stream through the first; C is visited again after 512 contracted elements.
+constexpr TileBlocking kBlockingAvx512Bf16{128, 128, 768};
+// Choice::variant beside those of cpu_entry.h.
+constexpr int kTileVariant = 2;
+
+template <const TileKernels& (*kTiles)(), const TileBlocking& kBlocking>
+Choice choose_with_tiles(const GemmArgs& args, const Traits& traits) {
+  Choice choice = choose_gemm(args, traits);
+  if (args.a.dtype() != DType::bf16) return choice;
+  choice.variant = kTileVariant;
+  choice.kernel = &kBlocking == &kBlockingAvx512Bf16 ? "tiles_avx512_bf16" : "tiles_amx";
+  choice.workspace_bytes = tile_workspace_bytes(args, kBlocking);
+  std::swap(choice.cost.flops[static_cast<size_t>(FlopFormat::f32)],
+            choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
+  return choice;
+}
+
+template <const TileKernels& (*kTiles)(), const TileBlocking& kBlocking>
+void launch_with_tiles(OpContext& context, const Choice& choice, const GemmArgs& args,
+                       void* workspace) {
+  if (choice.variant != kTileVariant)
+    return launch_gemm<avx512::gemm_kernels>(context, choice, args, workspace);
+  gemm_on_tiles(context.device.pool(), args, kBlocking, kTiles(), avx512::gemm_kernels(),
+                workspace);
+}
+
 template <const GemmKernels& (*kKernels)()>
 void launch_column_sum(OpContext& context, const Choice& choice, const ColumnSumArgs& args, void*) {
   if (choice.variant == kReferenceVariant) return reference::column_sum(args);
@@ -174,6 +203,10 @@ void fill_table(OpTable& table) {
 void add_gemm(OpTable& table, CpuIsa isa) {
   isa == CpuIsa::avx2 ? fill_table<avx2::gemm_kernels>(table)
                       : fill_table<avx512::gemm_kernels>(table);
+  if (isa == CpuIsa::avx512_bf16) {
+    table.gemm = {choose_with_tiles<avx512_bf16::tile_kernels, kBlockingAvx512Bf16>,
+                  launch_with_tiles<avx512_bf16::tile_kernels, kBlockingAvx512Bf16>};
+  }
 }
 
 }  // namespace viaduct::cpu

@@ -1,10 +1,10 @@
 #pragma once
 // Vectors of floats for kernels that are written once and compiled per instruction set. A kernel
 // family has NAME_kernels.h (the code, inside namespace viaduct::cpu::VIADUCT_ISA), and
-// NAME_avx2.cpp and NAME_avx512.cpp that include it and are compiled with that instruction set.
-// Everything here lives in the namespace of the instruction set, so that no inline function
-// compiled for one is merged by the linker with that of another. For the same reason kernels use no
-// templates of the standard library.
+// NAME_avx2.cpp and NAME_avx512.cpp (also NAME_avx512_bf16.cpp, NAME_amx.cpp) that include it and
+// are compiled with that instruction set. Everything here lives in the namespace of the instruction
+// set, so that no inline function compiled for one is merged by the linker with that of another.
+// For the same reason kernels use no templates of the standard library.
 
 #include <immintrin.h>
 
@@ -12,7 +12,11 @@
 
 #include "tensor/dtype.h"
 
-#if defined(__AVX512F__)
+#if defined(__AMX_BF16__)
+#define VIADUCT_ISA amx
+#elif defined(__AVX512BF16__)
+#define VIADUCT_ISA avx512_bf16
+#elif defined(__AVX512F__)
 #define VIADUCT_ISA avx512
 #else
 #define VIADUCT_ISA avx2

@@ -1,0 +1,26 @@
+#pragma once
+// BF16 matrix products of linear layers on tiles (tiles.h). Both operands are packed once, by all
+// threads, then blocks of C are computed; large operands go through in chunks, so that what is
+// packed stays in the last cache. All sizes depend on the shape and the instruction set alone.
+
+#include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/tiles.h"
+#include "ops/gemm.h"
+
+namespace viaduct::cpu {
+
+/// What fits an instruction set's caches. Multiples of 32 (depth: of kTileDepth).
+struct TileBlocking {
+  int64_t rows, columns;  // a block of C, one task
+  int64_t depth;          // contracted elements between two visits of a block's C
+};
+
+/// Bytes of workspace that `gemm_on_tiles` needs.
+int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
+
+/// a, b BF16; c and bias BF16 or FP32. An element's order of summation depends on the contracted
+/// size alone.
+void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
+                   const TileKernels& tiles, const GemmKernels& kernels, void* workspace);
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,174 @@
+// Packing into tiles and products of them, against plain loops in FP64.
+
+#include "ops/cpu/tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "ops/cpu/cpu_ops.h"
+#include "support/op_testing.h"
+
+namespace viaduct {
+namespace {
+
+using cpu::TileKernels;
+using cpu::TileSource;
+
+struct NamedTiles {
+  CpuIsa isa;
+  const TileKernels& (*kernels)();
+};
+
+class Tiles : public testing::TestWithParam<NamedTiles> {
+ protected:
+  void SetUp() override {
+    if (!cpu_supports(GetParam().isa)) GTEST_SKIP() << "this machine cannot run it";
+  }
+  const TileKernels& tiles() const { return GetParam().kernels(); }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Isa, Tiles, testing::Values(NamedTiles{CpuIsa::avx512_bf16, cpu::avx512_bf16::tile_kernels}),
+    [](const auto& info) { return std::string(cpu_isa_name(info.param.isa)); });
+
+/// A matrix in memory seen as [width][depth], either way round, with NaN between its rows.
+struct Matrix {
+  Tensor tensor;
+  TileSource source;
+
+  Matrix(DType dtype, bool contracted_first, int64_t width, int64_t depth, uint64_t seed)
+      : tensor(test::random_strided(
+            dtype, contracted_first ? Shape{depth, width} : Shape{width, depth}, 3, seed)),
+        source{tensor.raw(), dtype, tensor.stride(0), contracted_first, width, depth} {}
+  /// As the tiles hold it: FP32 sources rounded.
+  float at(int64_t i, int64_t k) const {
+    const int64_t index = source.contracted_first ? k * source.width + i : i * source.depth + k;
+    return static_cast<float>(bfloat16(static_cast<float>(test::element(tensor, index))));
+  }
+};
+
+int64_t strip_of(int64_t depth) {
+  return cpu::tile_steps(depth) * cpu::kTileElements + 64;  // a gap that packing must leave alone
+}
+
+std::vector<bfloat16> packed(const TileKernels& tiles, const Matrix& m, bool is_b) {
+  const int64_t strip = strip_of(m.source.depth);
+  std::vector<bfloat16> to(static_cast<size_t>(cpu::tile_strips(m.source.width) * strip),
+                           bfloat16(7.0f));
+  (is_b ? tiles.pack_b : tiles.pack_a)(m.source, to.data(), strip);
+  return to;
+}
+
+TEST_P(Tiles, PackingPutsEveryElementInItsPlaceAndZerosBeyond) {
+  for (const bool is_b : {false, true}) {
+    for (const bool contracted_first : {false, true}) {
+      for (const DType dtype : {DType::bf16, DType::f32}) {
+        for (const auto& [width, depth] : {std::pair<int64_t, int64_t>{1, 1},
+                                           {16, 32},
+                                           {15, 31},
+                                           {17, 33},
+                                           {32, 64},
+                                           {33, 70},
+                                           {50, 1},
+                                           {1, 97}}) {
+          const Matrix m(dtype, contracted_first, width, depth, 5);
+          const std::vector<bfloat16> found = packed(tiles(), m, is_b);
+          SCOPED_TRACE(testing::Message()
+                       << (is_b ? "b " : "a ") << dtype_name(dtype) << " " << width << " x "
+                       << depth << (contracted_first ? " contracted first" : ""));
+          for (int64_t i = 0; i < cpu::tile_strips(width) * 16; ++i) {
+            for (int64_t k = 0; k < cpu::tile_steps(depth) * 32; ++k) {
+              const int64_t inside =
+                  is_b ? k % 32 / 2 * 32 + i % 16 * 2 + k % 2 : i % 16 * 32 + k % 32;
+              const bfloat16 value = found[static_cast<size_t>(
+                  i / 16 * strip_of(depth) + k / 32 * cpu::kTileElements + inside)];
+              ASSERT_EQ(static_cast<float>(value), i < width && k < depth ? m.at(i, k) : 0.0f)
+                  << i << ", " << k;
+            }
+            for (int64_t gap = 1; gap <= 64; ++gap) {
+              ASSERT_EQ(static_cast<float>(
+                            found[static_cast<size_t>((i / 16 + 1) * strip_of(depth) - gap)]),
+                        7.0f);
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Tiles, RoundsToNearestEvenAndDenormalsToZero) {
+  const float values[] = {1.00390625f, 1.01171875f, -1.005f, 0x1p-130f,
+                          std::numeric_limits<float>::infinity()};
+  const float expected[] = {1.0f, 1.015625f, -1.0078125f, 0.0f,
+                            std::numeric_limits<float>::infinity()};
+  std::vector<bfloat16> tile(cpu::kTileElements);
+  tiles().pack_a({values, DType::f32, 5, false, 1, 5}, tile.data(), cpu::kTileElements);
+  for (size_t i = 0; i < 5; ++i) EXPECT_EQ(static_cast<float>(tile[i]), expected[i]) << i;
+}
+
+TEST_P(Tiles, ProductsMatchPlainLoops) {
+  for (const int64_t rows : {1, 2, 4, 5, 8, 9, 16, 17, 40}) {
+    for (const int64_t columns : {1, 16, 17, 32, 50}) {
+      for (const int64_t depth : {1, 31, 64, 100}) {
+        for (const bool accumulate : {false, true}) {
+          const Matrix a(DType::bf16, false, rows, depth, 1),
+              b(DType::bf16, true, columns, depth, 2);
+          const auto a_tiles = packed(tiles(), a, false), b_tiles = packed(tiles(), b, true);
+          const int64_t c_rows = cpu::tile_strips(rows) * 16;
+          const int64_t c_stride = cpu::tile_strips(columns) * 16 + 5;
+          std::vector<float> c(static_cast<size_t>(c_rows * c_stride), 0.5f);
+          tiles().begin();
+          tiles().product({rows, columns, cpu::tile_steps(depth), a_tiles.data(), strip_of(depth),
+                           b_tiles.data(), strip_of(depth), c.data(), c_stride, accumulate});
+          tiles().end();
+          SCOPED_TRACE(testing::Message() << rows << " x " << columns << " x " << depth
+                                          << (accumulate ? " +=" : " ="));
+          for (int64_t i = 0; i < rows; ++i) {
+            for (int64_t j = 0; j < columns; ++j) {
+              double sum = accumulate ? 0.5 : 0, magnitude = 0.5;
+              for (int64_t k = 0; k < depth; ++k) {
+                sum += double{a.at(i, k)} * b.at(j, k);
+                magnitude += std::abs(double{a.at(i, k)} * b.at(j, k));
+              }
+              ASSERT_NEAR(c[static_cast<size_t>(i * c_stride + j)], sum,
+                          4 * 0x1p-24 * std::sqrt(static_cast<double>(depth)) * magnitude)
+                  << i << ", " << j;
+            }
+            for (int64_t j = c_stride - 5; j < c_stride; ++j)
+              ASSERT_EQ(c[static_cast<size_t>(i * c_stride + j)], 0.5f);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Tiles, SplittingAtStepsChangesNoBit) {
+  const Matrix a(DType::bf16, false, 20, 320, 1), b(DType::bf16, false, 40, 320, 2);
+  const auto a_tiles = packed(tiles(), a, false), b_tiles = packed(tiles(), b, true);
+  std::vector<float> whole(32 * 48), split(32 * 48);
+  cpu::TileProduct product{
+      20, 48, 10, a_tiles.data(), strip_of(320), b_tiles.data(), strip_of(320), whole.data(), 48};
+  product.columns = 40;
+  const cpu::TileScope scope(tiles());
+  tiles().product(product);
+  product.c = split.data();
+  for (const int64_t steps : {3, 1, 6}) {
+    product.steps = steps;
+    tiles().product(product);
+    product.accumulate = true;
+    product.a += steps * cpu::kTileElements;
+    product.b += steps * cpu::kTileElements;
+  }
+  for (size_t i = 0; i < 20; ++i) {
+    for (size_t j = 0; j < 40; ++j)
+      ASSERT_EQ(split[i * 48 + j], whole[i * 48 + j]) << i << " " << j;
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
