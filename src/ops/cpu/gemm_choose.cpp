@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "ops/cpu/column_sum.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm_entry.h"
@@ -139,9 +140,6 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   return choice;
 }
 
-// Columns of a task of column_sum: 1 KB of FP32 a row.
-constexpr int64_t kSumColumns = 256;
-
 // A block's strips of A (512 deep: 128 KB) stay in the second-level cache and two strips of B (32
 // KB) stream through the first; C is visited again after 512 contracted elements.
 constexpr TileBlocking kBlockingAvx512Bf16{128, 128, 768};
@@ -170,37 +168,14 @@ void launch_with_tiles(OpContext& context, const Choice& choice, const GemmArgs&
 }
 
 template <const GemmKernels& (*kKernels)()>
-void launch_column_sum(OpContext& context, const Choice& choice, const ColumnSumArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::column_sum(args);
-  const int64_t columns = args.x.dim(1);
-  float* out = args.out.data<float>();
-  const auto* x = static_cast<const std::byte*>(args.x.raw());
-  context.device.pool().run((columns + kSumColumns - 1) / kSumColumns, [&](int64_t task, int) {
-    const int64_t begin = task * kSumColumns;
-    kKernels().column_sum(x + begin * dtype_bytes(args.x.dtype()), args.x.dtype(), args.x.stride(0),
-                          args.x.dim(0), std::min(kSumColumns, columns - begin),
-                          args.mode == WriteMode::accumulate, out + begin);
-  });
-}
-
-Choice choose_column_sum(const ColumnSumArgs& args, const Traits& traits) {
-  Choice choice = choose_by_dtype("column_sum", args.x.dtype(), traits, "columns");
-  add_flops(choice, args.x.dtype(), static_cast<double>(args.x.elements()));
-  choice.cost.bytes_read =
-      args.x.bytes() + (args.mode == WriteMode::accumulate ? args.out.bytes() : 0);
-  choice.cost.bytes_written = args.out.bytes();
-  return choice;
-}
-
-template <const GemmKernels& (*kKernels)()>
 void fill_table(OpTable& table) {
   table.gemm = {choose_gemm, launch_gemm<kKernels>};
-  table.column_sum = {choose_column_sum, launch_column_sum<kKernels>};
 }
 
 }  // namespace
 
 void add_gemm(OpTable& table, CpuIsa isa) {
+  table.column_sum = column_sum_entry(isa);
   isa == CpuIsa::avx2 ? fill_table<avx2::gemm_kernels>(table)
                       : fill_table<avx512::gemm_kernels>(table);
   if (isa == CpuIsa::avx512_bf16) {

@@ -18,9 +18,6 @@ struct GemmKernels {
   void (*store)(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
                 const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
                 int64_t row_stride);
-  /// out [columns] (= or +=) sum over the rows of x, row after row.
-  void (*column_sum)(const void* x, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
-                     bool accumulate, float* out);
 };
 
 namespace avx2 {

@@ -102,57 +102,10 @@ void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t c
   }
 }
 
-/// Four vectors of columns at a time: a row's loads are one cache line or more, and the sums stay
-/// in registers.
-template <class T>
-void sum_columns(const T* x, int64_t row_stride, int64_t rows, int64_t columns, bool accumulate,
-                 float* out) {
-  int64_t c = 0;
-  for (; c + 4 * kLanes <= columns; c += 4 * kLanes) {
-    Vec s0 = zero(), s1 = zero(), s2 = zero(), s3 = zero();
-    const T* in = x + c;
-    for (int64_t r = 0; r < rows; ++r, in += row_stride) {
-      s0 = add(s0, load(in));
-      s1 = add(s1, load(in + kLanes));
-      s2 = add(s2, load(in + 2 * kLanes));
-      s3 = add(s3, load(in + 3 * kLanes));
-    }
-    const Vec sums[4] = {s0, s1, s2, s3};
-    for (int i = 0; i < 4; ++i) {
-      float* to = out + c + i * kLanes;
-      store(to, accumulate ? add(load(to), sums[i]) : sums[i]);
-    }
-  }
-  for (; c + kLanes <= columns; c += kLanes) {
-    Vec s = zero();
-    const T* in = x + c;
-    for (int64_t r = 0; r < rows; ++r, in += row_stride) s = add(s, load(in));
-    store(out + c, accumulate ? add(load(out + c), s) : s);
-  }
-  if (c < columns) {
-    const Mask tail = first(columns - c);
-    Vec s = zero();
-    const T* in = x + c;
-    for (int64_t r = 0; r < rows; ++r, in += row_stride) s = add(s, load(in, tail));
-    store(out + c, accumulate ? add(load(out + c, tail), s) : s, tail);
-  }
-}
-
-void column_sum(const void* x, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
-                bool accumulate, float* out) {
-  if (dtype == DType::bf16) {
-    sum_columns(static_cast<const bfloat16*>(x), row_stride, rows, columns, accumulate, out);
-  } else if (dtype == DType::f16) {
-    sum_columns(static_cast<const float16*>(x), row_stride, rows, columns, accumulate, out);
-  } else {
-    sum_columns(static_cast<const float*>(x), row_stride, rows, columns, accumulate, out);
-  }
-}
-
 }  // namespace
 
 const GemmKernels& gemm_kernels() {
-  static constexpr GemmKernels kKernels{widen, store_block, column_sum};
+  static constexpr GemmKernels kKernels{widen, store_block};
   return kKernels;
 }
 

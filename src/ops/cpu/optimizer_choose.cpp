@@ -13,7 +13,7 @@ const OptimizerKernels& kernels(const Choice& choice) {
   return choice.variant == kAvx2Kernel ? avx2::optimizer_kernels : avx512::optimizer_kernels;
 }
 
-constexpr int64_t kSumTask = 16 * kSumBlock;
+constexpr int64_t kSumTask = 32 * kSumBlock;
 constexpr int64_t kAdamWTask = 65536;
 
 int64_t tasks_of(int64_t elements, int64_t size) {

@@ -27,6 +27,30 @@ inline Wide larger(Wide a, Wide b) {
 inline Wide magnitude(Wide a) {
   return _mm512_abs_pd(a);
 }
+inline Wide fma_wide(Wide a, Wide b, Wide c) {
+  return _mm512_fmadd_pd(a, b, c);
+}
+using WideBits = __m512i;  // of 64 bits
+inline WideBits no_bits() {
+  return _mm512_setzero_si512();
+}
+inline WideBits add_bits(WideBits sum, Wide v) {
+  return _mm512_add_epi64(sum, _mm512_castpd_si512(v));
+}
+inline void store_bits(int64_t* p, WideBits v) {
+  _mm512_storeu_si512(p, v);
+}
+/// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
+using Bits = __m512i;  // of 32 bits
+inline Bits magnitude_bits(Vec v) {
+  return _mm512_and_si512(_mm512_castps_si512(v), _mm512_set1_epi32(0x7fffffff));
+}
+inline Bits larger_bits(Bits a, Bits b) {
+  return _mm512_max_epi32(a, b);
+}
+inline void store_bits(int32_t* p, Bits v) {
+  _mm512_storeu_si512(p, v);
+}
 #else
 using Wide = __m256d;
 inline Wide wide(double x) {
@@ -47,6 +71,30 @@ inline Wide larger(Wide a, Wide b) {
 inline Wide magnitude(Wide a) {
   return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
 }
+inline Wide fma_wide(Wide a, Wide b, Wide c) {
+  return _mm256_fmadd_pd(a, b, c);
+}
+using WideBits = __m256i;  // of 64 bits
+inline WideBits no_bits() {
+  return _mm256_setzero_si256();
+}
+inline WideBits add_bits(WideBits sum, Wide v) {
+  return _mm256_add_epi64(sum, _mm256_castpd_si256(v));
+}
+inline void store_bits(int64_t* p, WideBits v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
+}
+/// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
+using Bits = __m256i;  // of 32 bits
+inline Bits magnitude_bits(Vec v) {
+  return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(0x7fffffff));
+}
+inline Bits larger_bits(Bits a, Bits b) {
+  return _mm256_max_epi32(a, b);
+}
+inline void store_bits(int32_t* p, Bits v) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
+}
 #endif
 constexpr int kWide = kLanes / 2;
 
@@ -60,6 +108,12 @@ inline void for_values(const SumRun& run, int64_t begin, int64_t end, F&& f) {
     return v;
   };
   int64_t i = begin;
+  for (; i + kLanes <= end; i += kLanes) {
+    // Of the next block, whose largest value is looked for when this loop is done.
+    __builtin_prefetch(x + i + kSumBlock);
+    f(value(load_wide(x + i), kWeighted ? load_wide(run.weight + i) : wide(1)));
+    f(value(load_wide(x + i + kWide), kWeighted ? load_wide(run.weight + i + kWide) : wide(1)));
+  }
   for (; i + kWide <= end; i += kWide) {
     f(value(load_wide(x + i), kWeighted ? load_wide(run.weight + i) : wide(1)));
   }
@@ -97,7 +151,29 @@ inline void for_values(const SumRun& run, int64_t begin, int64_t end, F&& f) {
   }
 }
 
+/// The largest magnitude among floats as they lie in memory; its square, squared.
+bool largest_float(const float* x, int64_t n, bool squared, double* result) {
+  Bits a = magnitude_bits(zero()), b = a;
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+    a = larger_bits(a, magnitude_bits(load(x + i)));
+    b = larger_bits(b, magnitude_bits(load(x + i + kLanes)));
+  }
+  for (; i + kLanes <= n; i += kLanes) a = larger_bits(a, magnitude_bits(load(x + i)));
+  if (i < n) b = larger_bits(b, magnitude_bits(load(x + i, first(n - i))));
+  int32_t lanes[kLanes], most = 0;
+  store_bits(lanes, larger_bits(a, b));
+  for (int32_t lane : lanes) most = lane > most ? lane : most;
+  const auto value = static_cast<double>(__builtin_bit_cast(float, most));
+  *result = squared ? value * value : value;
+  return most < 0x7f800000;
+}
+
 bool largest_of(const SumRun& run, int64_t begin, int64_t end, double* result) {
+  if (!run.f64 && run.weight == nullptr) {
+    return largest_float(static_cast<const float*>(run.x) + begin, end - begin, run.squared,
+                         result);
+  }
   Wide most = wide(0), zeros = wide(0);  // x · 0 is NaN unless x is finite
   for_values(run, begin, end, [&](Wide v) {
     most = larger(most, magnitude(v));
@@ -115,29 +191,35 @@ bool largest_of(const SumRun& run, int64_t begin, int64_t end, double* result) {
   return finite;
 }
 
+// Adding 1.5 · 2^52 units rounds to a multiple of the unit, and the bits of the sum, taken as an
+// integer, are those of the constant plus that multiple. So the sums of pieces are integer sums of
+// bits (modulo 2^64), which leaves the adders of FP64 to the rounding; where they would still be
+// busiest, the multipliers add (a · 1 + b).
 void pieces_of(const SumRun& run, int64_t begin, int64_t end, double scale, int64_t bins[3]) {
-  // Adding and subtracting 1.5 · 2^52 units rounds to a multiple of the unit.
   constexpr double kUnit = 1.0 / (int64_t{1} << kBinBits);
-  const Wide factor = wide(scale);
-  const Wide m0 = wide(0x1.8p52), m1 = wide(0x1.8p52 * kUnit), m2 = wide(0x1.8p52 * kUnit * kUnit);
-  Wide s0 = wide(0), s1 = wide(0), s2 = wide(0);
+  constexpr double kMagic[3] = {0x1.8p52, 0x1.8p52 * kUnit, 0x1.8p52 * kUnit * kUnit};
+  const Wide factor = wide(scale), one = wide(1), minus_one = wide(-1);
+  const Wide m0 = wide(kMagic[0]), m1 = wide(kMagic[1]), m2 = wide(kMagic[2]);
+  const Wide back0 = wide(-kMagic[0]), back1 = wide(-kMagic[1]);
+  WideBits s0 = no_bits(), s1 = no_bits(), s2 = no_bits();
   for_values(run, begin, end, [&](Wide v) {
     v = v * factor;
-    const Wide p0 = (v + m0) - m0;
-    v = v - p0;
-    const Wide p1 = (v + m1) - m1;
-    v = v - p1;
-    const Wide p2 = (v + m2) - m2;
-    s0 = s0 + p0;
-    s1 = s1 + p1;
-    s2 = s2 + p2;
+    const Wide p0 = v + m0;
+    v = v - fma_wide(p0, one, back0);
+    const Wide p1 = v + m1;
+    v = fma_wide(fma_wide(p1, one, back1), minus_one, v);
+    s0 = add_bits(s0, p0);
+    s1 = add_bits(s1, p1);
+    s2 = add_bits(s2, v + m2);
   });
-  const Wide sums[3] = {s0, s1 * wide(1 / kUnit), s2 * wide(1 / kUnit) * wide(1 / kUnit)};
+  const auto lanes_added = static_cast<uint64_t>((end - begin + kWide - 1) / kWide * kWide);
+  const WideBits sums[3] = {s0, s1, s2};
   for (int b = 0; b < 3; ++b) {
-    double lanes[kWide];
-    store_wide(lanes, sums[b]);
-    bins[b] = 0;
-    for (double lane : lanes) bins[b] += static_cast<int64_t>(lane);
+    int64_t lanes[kWide];
+    store_bits(lanes, sums[b]);
+    uint64_t total = 0;
+    for (int64_t lane : lanes) total += static_cast<uint64_t>(lane);
+    bins[b] = static_cast<int64_t>(total - lanes_added * __builtin_bit_cast(uint64_t, kMagic[b]));
   }
 }
 

@@ -2,38 +2,45 @@
 
 #include "ops/cpu/rotary_rows.h"
 #include "ops/cpu/simd.h"
+#include "ops/cpu/simd_rows.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-template <class T>
-void rotate_head(T* x, const float* cos, const float* sin, int64_t half, Vec sign) {
-  int64_t i = 0;
-  for (; i + kLanes <= half; i += kLanes) {
-    const Vec a = load(x + i), b = load(x + half + i);
-    const Vec c = load(cos + i), s = mul(sign, load(sin + i));
-    store(x + i, fnma(b, s, mul(a, c)));
-    store(x + half + i, fma(a, s, mul(b, c)));
+/// (a, b) → (a c − b s, b c + a s), or back.
+template <bool kInverse, class T, class... Tail>
+inline void rotate_pairs(T* x, const float* cos, const float* sin, int64_t half, int64_t i,
+                         Tail... tail) {
+  const Vec a = load(x + i, tail...), b = load(x + half + i, tail...);
+  const Vec c = load(cos + i, tail...), s = load(sin + i, tail...);
+  if constexpr (kInverse) {
+    store(x + i, fma(b, s, mul(a, c)), tail...);
+    store(x + half + i, fnma(a, s, mul(b, c)), tail...);
+  } else {
+    store(x + i, fnma(b, s, mul(a, c)), tail...);
+    store(x + half + i, fma(a, s, mul(b, c)), tail...);
   }
-  if (i < half) {
-    const Mask k = first(half - i);
-    const Vec a = load(x + i, k), b = load(x + half + i, k);
-    const Vec c = load(cos + i, k), s = mul(sign, load(sin + i, k));
-    store(x + i, fnma(b, s, mul(a, c)), k);
-    store(x + half + i, fma(a, s, mul(b, c)), k);
+}
+
+template <bool kInverse, class T>
+void rotate_all(const RotaryRows& rows, int64_t begin, int64_t end) {
+  const int64_t half = rows.half;
+  for (int64_t t = begin; t < end; ++t) {
+    const float *cos = rows.cos + rows.positions[t] * half,
+                *sin = rows.sin + rows.positions[t] * half;
+    char* head = rows.x.data + t * rows.x.outer_stride;
+    for (int64_t n = 0; n < rows.heads; ++n, head += rows.x.inner_stride) {
+      T* x = reinterpret_cast<T*>(head);
+      for_row(half, [&](int64_t i, auto... tail) {
+        rotate_pairs<kInverse>(x, cos, sin, half, i, tail...);
+      });
+    }
   }
 }
 
 template <class T>
 void rotate_tokens(const RotaryRows& rows, int64_t begin, int64_t end) {
-  const Vec sign = set1(rows.inverse ? -1.0f : 1.0f);
-  for (int64_t t = begin; t < end; ++t) {
-    const int64_t offset = rows.positions[t] * rows.half;
-    for (int64_t n = 0; n < rows.heads; ++n) {
-      rotate_head(reinterpret_cast<T*>(rows.x.row(t * rows.heads + n)), rows.cos + offset,
-                  rows.sin + offset, rows.half, sign);
-    }
-  }
+  rows.inverse ? rotate_all<true, T>(rows, begin, end) : rotate_all<false, T>(rows, begin, end);
 }
 
 void rotate(const RotaryRows& rows, int64_t begin, int64_t end) {

@@ -40,17 +40,24 @@ void for_row_runs(ThreadPool& pool, int64_t rows, int64_t width, const Body& bod
   });
 }
 
-/// The same over tensors of one shape; where all are contiguous the whole is one row.
+/// The same over tensors of one shape. Inner dims that lie without gaps in all of them count as one
+/// dim, so that a row is as long as possible.
 template <class Body>
 void for_runs(ThreadPool& pool, std::initializer_list<const Tensor*> tensors, const Body& body) {
   const Tensor& first = **tensors.begin();
-  const bool one_row =
-      first.rank() == 0 || std::all_of(tensors.begin(), tensors.end(),
-                                       [](const Tensor* t) { return t->is_contiguous(); });
   const int64_t elements = first.elements();
   if (elements == 0) return;
-  const int64_t width = one_row ? elements : first.dim(-1);
-  for_row_runs(pool, elements / width, width, body);
+  int64_t width = first.rank() == 0 ? 1 : first.dim(-1), joined = 1;  // joined: rows of one dim(-1)
+  for (int outer = first.rank() - 2; outer >= 0; --outer) {
+    const bool joins = std::all_of(tensors.begin(), tensors.end(), [&](const Tensor* t) {
+      return t->dim(outer) == 1 || t->stride(outer) == width;
+    });
+    if (!joins) break;
+    width *= first.dim(outer);
+    joined *= first.dim(outer);
+  }
+  for_row_runs(pool, elements / width, width,
+               [&](int64_t row, int64_t begin, int64_t n) { body(row * joined, begin, n); });
 }
 
 }  // namespace viaduct::cpu

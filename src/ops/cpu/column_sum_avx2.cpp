@@ -1,0 +1,1 @@
+#include "ops/cpu/column_sum_kernels.h"
