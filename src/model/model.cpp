@@ -87,13 +87,22 @@ TensorSet Model::forward(RankContext& context, size_t chunk, const Batch& batch,
 }
 
 TensorSet Model::backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
-                          SavedStore& saved) const {
+                          SavedStore& saved, HeadWeight head_weight) const {
+  const bool later = head_weight == HeadWeight::later;
+  const Segment* const kept_open = later ? chunks_[chunk].head : nullptr;
   for_each_backwards(chunks_[chunk], [&](Segment& segment) {
-    d_out = segment.backward_input(context, batch, d_out, saved);
-    segment.backward_weight(context, batch, saved);
+    d_out = &segment == kept_open ? segment.backward_input(context, batch, d_out, saved)
+                                  : segment.backward(context, batch, d_out, saved);
   });
-  check_all_read(saved);
+  if (kept_open == nullptr) check_all_read(saved);
   return d_out;
+}
+
+void Model::backward_head_weight(RankContext& context, const Batch& batch,
+                                 SavedStore& saved) const {
+  VIADUCT_CHECK(ShapeError, chunks_.back().head != nullptr, "model: the head is on another rank");
+  chunks_.back().head->backward_weight(context, batch, saved);
+  check_all_read(saved);
 }
 
 TensorSet Model::backward_input(RankContext& context, size_t chunk, const Batch& batch,

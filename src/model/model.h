@@ -25,6 +25,9 @@ struct ModelChunk {
   std::vector<const Parameter*> uses() const;
 };
 
+/// When the weight gradient of the head is made.
+enum class HeadWeight { now, later };
+
 class Model {
  public:
   /// Called with "embed", "layer0", … and the residual stream [T, H] that leaves it.
@@ -54,8 +57,11 @@ class Model {
 
   /// The backward of what `forward` kept, weight gradients at once: `d_out` is the gradient of what
   /// the forward returned, the result that of its input. ShapeError if something kept was not read.
+  /// With HeadWeight::later what the head's weight gradient needs stays in `saved`.
   TensorSet backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
-                     SavedStore& saved) const;
+                     SavedStore& saved, HeadWeight head_weight = HeadWeight::now) const;
+  /// The weight gradient that such a backward left for later.
+  void backward_head_weight(RankContext& context, const Batch& batch, SavedStore& saved) const;
   /// The same in two steps, so that weight gradients may come later.
   TensorSet backward_input(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
                            SavedStore& saved) const;

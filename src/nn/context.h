@@ -8,6 +8,7 @@
 #include "base/philox.h"
 #include "comm/parallel_groups.h"
 #include "nn/access.h"
+#include "nn/fusions.h"
 #include "nn/gemm_overlap.h"
 #include "ops/dispatch.h"
 #include "precision/recipe.h"
@@ -25,6 +26,8 @@ struct RankContext {
   /// The residual stream, norms and dropout hold this tensor rank's run of tokens alone.
   bool sequence_parallel = false;
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
+  Fusions fusions;
+  bool recompute_logits = true;  // the head's backward makes them again instead of keeping them
   uint64_t seed = 0;
   bool training = false;           // dropout is on
   Tensor scalars;                  // the StepScalars block, f64 [kStepScalars]

@@ -103,40 +103,89 @@ TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const T
   return {};
 }
 
-TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, const TensorSet&,
-                                      SavedStore& saved) {
+void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
+                                  const Tensor& logits, const Tensor& lse,
+                                  const Tensor& out) const {
+  const int64_t count = logits.dim(0);
+  const auto [first_column, column_count] = columns(context.groups.tp->rank());
+  CrossEntropyBackwardArgs args;
+  args.logits = logits;
+  args.targets = batch.targets.slice(0, begin, count);
+  args.lse = lse.slice(0, begin, count);
+  args.weight = batch.loss_weight.slice(0, begin, count);
+  args.factor = step_scalar(context.scalars, StepScalar::loss_scale);
+  args.first_column = first_column, args.columns = column_count;
+  args.softcap = spec_.softcap;
+  args.out = out;
+  cross_entropy_backward(context.ops, args);
+}
+
+void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
+                                  const Tensor& d_normed) const {
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
+  gemm(context.ops, {GemmForm::data_gradient, d_logits, weight.tensor(), d_normed, Tensor()});
+}
+
+TensorSet HeadSegment::stream_gradient(RankContext& context, const Tensor& d_normed,
+                                       SavedStore& saved) const {
+  const Tensor d_stream = reduce_to_stream(context, d_normed, MemoryTag::activations);
+  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
+  norm_.backward(context, d_stream, Tensor(), d_in, saved);
+  return TensorSet(kHidden, d_in);
+}
+
+TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const TensorSet&,
+                                SavedStore& saved) {
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor lse = saved.take(this, "lse");
-  const auto [first_column, column_count] = columns(context.groups.tp->rank());
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   const auto destination = context.gradients->gradient(*weight_);
   WriteMode mode = destination.mode;
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
-    CrossEntropyBackwardArgs args;
-    args.logits = logits_here(context, rows, MemoryTag::workspace);
-    args.targets = batch.targets.slice(0, begin, count);
-    args.lse = lse.slice(0, begin, count);
-    args.weight = batch.loss_weight.slice(0, begin, count);
-    args.factor = step_scalar(context.scalars, StepScalar::loss_scale);
-    args.first_column = first_column, args.columns = column_count;
-    args.softcap = spec_.softcap;
-    args.out = context.precision.activation == args.logits.dtype()
-                   ? args.logits
-                   : context.activation(args.logits.shape(), MemoryTag::workspace);
-    cross_entropy_backward(context.ops, args);
-    const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-    gemm(context.ops, {GemmForm::data_gradient, args.out, weight.tensor(),
-                       d_normed.slice(0, begin, count), Tensor()});
+    const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
+    const Tensor d_logits = context.precision.activation == logits.dtype()
+                                ? logits
+                                : context.activation(logits.shape(), MemoryTag::workspace);
+    logits_gradient(context, batch, begin, logits, lse, d_logits);
+    normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
     gemm(context.ops,
-         {GemmForm::weight_gradient, args.out, rows, destination.tensor, Tensor(), mode});
+         {GemmForm::weight_gradient, d_logits, rows, destination.tensor, Tensor(), mode});
     mode = WriteMode::accumulate;
   });
   context.gradients->done(*weight_);
-  const Tensor d_stream = reduce_to_stream(context, d_normed, MemoryTag::activations);
-  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
-  norm_.backward(context, d_stream, Tensor(), d_in, saved);
-  return TensorSet(kHidden, d_in);
+  return stream_gradient(context, d_normed, saved);
+}
+
+TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, const TensorSet&,
+                                      SavedStore& saved) {
+  const Tensor stream = saved.take(this, "normed");
+  const Tensor normed = gather_stream(context, stream);
+  const Tensor lse = saved.take(this, "lse");
+  const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
+  const Tensor d_logits = context.activation({batch.tokens(), weight_->shape[0]});
+  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
+    const Tensor d_chunk = d_logits.slice(0, begin, count);
+    const Tensor logits = logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
+    logits_gradient(context, batch, begin, logits, lse, d_chunk);
+    normed_gradient(context, d_chunk, d_normed.slice(0, begin, count));
+  });
+  saved.keep(this, "normed", stream);
+  saved.keep(this, "d_logits", d_logits);
+  return stream_gradient(context, d_normed, saved);
+}
+
+void HeadSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
+  const Tensor normed = gather_stream(context, saved.take(this, "normed"));
+  const Tensor d_logits = saved.take(this, "d_logits");
+  const auto destination = context.gradients->gradient(*weight_);
+  WriteMode mode = destination.mode;
+  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
+    gemm(context.ops, {GemmForm::weight_gradient, d_logits.slice(0, begin, count),
+                       normed.slice(0, begin, count), destination.tensor, Tensor(), mode});
+    mode = WriteMode::accumulate;
+  });
+  context.gradients->done(*weight_);
 }
 
 std::vector<const Parameter*> HeadSegment::parameters() const {

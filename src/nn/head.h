@@ -1,7 +1,9 @@
 #pragma once
 // The last segment: final norm, language-model head and cross entropy, chunk of tokens by chunk, so
 // that no [tokens, vocabulary] tensor exists. The forward keeps the log-sum-exp of each token; the
-// backward makes the logits of a chunk again. Each tensor rank has the logits of its rows of the
+// backward makes the logits of a chunk again, and uses their gradient up before the next. Where the
+// weight gradient comes later, gradients of all logits are kept for it, in the activations' format.
+// Each tensor rank has the logits of its rows of the
 // vocabulary, for all tokens; log-sum-exps and target logits are merged once for all chunks.
 
 #include "nn/linear.h"
@@ -24,12 +26,14 @@ class HeadSegment final : public Segment {
   /// empty set.
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override;
-  /// `d_out` is empty: the gradient of the loss starts here, times the loss scale. The weight's
-  /// gradient is made here too, since the gradient of a chunk's logits exists only inside the loop
-  /// over chunks.
+  /// `d_out` is empty: the gradient of the loss starts here, times the loss scale.
+  TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                     SavedStore& saved) override;
+  /// The same in halves, with the same sums in the same order: gradients of all logits are kept
+  /// between them.
   TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
                            SavedStore& saved) override;
-  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "head"; }
 
@@ -53,6 +57,13 @@ class HeadSegment final : public Segment {
   Columns columns(int64_t tensor_rank) const;
   /// logits [t, rows of the weight here].
   Tensor logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const;
+  /// Turns logits [t, columns here] of the tokens from `begin` into their gradient, in `out`.
+  void logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
+                       const Tensor& logits, const Tensor& lse, const Tensor& out) const;
+  /// d_normed [t, H] of d_logits.
+  void normed_gradient(RankContext& context, const Tensor& d_logits, const Tensor& d_normed) const;
+  /// From the gradient of the normed rows of all tokens to that of the stream.
+  TensorSet stream_gradient(RankContext& context, const Tensor& d_normed, SavedStore& saved) const;
   /// From log-sum-exps and target logits [T] of the columns here to those of the vocabulary.
   void merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const;
 

@@ -21,4 +21,11 @@ void TensorSet::set(std::string_view name, Tensor tensor) {
   tensors_.emplace_back(name, std::move(tensor));
 }
 
+TensorSet Segment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                            SavedStore& saved) {
+  TensorSet d_in = backward_input(context, batch, d_out, saved);
+  backward_weight(context, batch, saved);
+  return d_in;
+}
+
 }  // namespace viaduct

@@ -44,6 +44,9 @@ class Segment {
                                    SavedStore& saved) = 0;
   /// Gradients of GEMM and embedding weights.
   virtual void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) = 0;
+  /// Both halves at once. A segment may do in one loop what else goes through the saved store.
+  virtual TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                             SavedStore& saved);
   /// Its parameters in the order of first use in the forward.
   virtual std::vector<const Parameter*> parameters() const = 0;
   virtual std::string_view name() const = 0;

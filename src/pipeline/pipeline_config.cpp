@@ -1,11 +1,11 @@
 #include "pipeline/pipeline_config.h"
 
+#include <limits>
+
 #include "pipeline/stage_layout.h"
 
 namespace viaduct {
 namespace {
-
-constexpr const char* kDeferral = "weight gradients of the output layer after the drain";
 
 void add_split(FieldGroup& group, PipelineConfig& config) {
   group
@@ -99,6 +99,11 @@ void PipelineConfig::resolve(int pp) {
   batch_p2p_comm.resolve(!overlap_p2p_comm.value());
 }
 
+int64_t PipelineConfig::deferred_micro_batches() const {
+  if (!defer_embedding_wgrad_compute) return 0;
+  return wgrad_deferral_limit == 0 ? std::numeric_limits<int64_t>::max() : wgrad_deferral_limit;
+}
+
 FieldGroup pipeline_fields(PipelineConfig& config) {
   FieldGroup group("model", "");
   add_split(group, config);
@@ -116,18 +121,23 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
       .constraint("excludes model.batch_p2p_comm")
       .alias("model.overlap_p2p_comm");
   group
-      .field("defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
-             "Weight gradients of the output layer wait until the pipeline drains.")
-      .constraint("pp > 1; wgrad_deferral_limit >= 0")
-      .alias("model.defer_embedding_wgrad_compute")
-      .planned(kDeferral);
+      .field(
+          "defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
+          "Weight gradients of the output layer wait until the pipeline drains; what they need "
+          "is kept: normed tokens and gradients of logits of wgrad_deferral_limit micro-batches.")
+      .constraint(
+          "pp > 1; wgrad_deferral_limit >= 0; gradient_accumulation_fusion; not with "
+          "pipeline_schedule=zero_bubble, which delays all weight gradients")
+      .alias("model.defer_embedding_wgrad_compute");
   group
-      .field("wgrad_deferral_limit", config.wgrad_deferral_limit,
-             "Micro-batches whose output-layer weight gradient may wait; 0: all; -1: not said.")
+      .field(
+          "wgrad_deferral_limit", config.wgrad_deferral_limit,
+          "Micro-batches, the first of a step, whose output-layer weight gradient waits; 0: all; "
+          "-1: not said.")
       .range(-1)
       .in("micro-batches")
-      .alias("model.wgrad_deferral_limit")
-      .planned(kDeferral);
+      .constraint("above 0 needs defer_embedding_wgrad_compute")
+      .alias("model.wgrad_deferral_limit");
   return group;
 }
 

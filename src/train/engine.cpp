@@ -46,6 +46,8 @@ RankContext Engine::context(bool training, bool gradients) {
                      .precision = settings_.precision,
                      .sequence_parallel = settings_.place.sequence_parallel,
                      .overlap = settings_.overlap,
+                     .fusions = settings_.fusions,
+                     .recompute_logits = settings_.recompute_logits,
                      .seed = settings_.seed,
                      .training = training,
                      .scalars = scalars_,
@@ -103,8 +105,9 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   };
   micro_batches_ += count;
   const auto first_use = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank, upload_at, first_use, phases_);
+  ModelStage stage(*model_, rank, upload_at, first_use, settings_.deferred_micro_batches, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
+  stage.finish_deferred();
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {

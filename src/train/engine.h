@@ -28,9 +28,13 @@ struct EngineSettings {
   bool with_optimizer = true;
   ModelPlace place;          // what of the model this rank holds
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
+  Fusions fusions;
+  bool recompute_logits = true;
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
+  /// Micro-batches whose weight gradient of the head waits for the end of the schedule.
+  int64_t deferred_micro_batches = 0;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
   /// micro-batches' means, as Megatron's default.
   bool calculate_per_token_loss = true;

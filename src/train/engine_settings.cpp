@@ -9,6 +9,9 @@ void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings)
   settings.ddp = layout.ddp;
   settings.schedule = layout.schedule;
   settings.executor = layout.executor;
+  settings.fusions = layout.fusions;
+  settings.recompute_logits = layout.recompute_logits;
+  settings.deferred_micro_batches = layout.deferred_micro_batches;
 }
 
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {

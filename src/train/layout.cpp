@@ -36,10 +36,13 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
     problems.throw_if_any();
   }
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
+  layout.fusions = config.fusion.fusions();
+  layout.recompute_logits = config.fusion.recompute_logits.value();
   layout.calculate_per_token_loss = config.model.calculate_per_token_loss;
   layout.ddp = config.ddp;
   layout.schedule = schedule_settings(config.pipeline, layout.virtual_stages());
   layout.executor = executor_settings(config.pipeline);
+  layout.deferred_micro_batches = config.pipeline.deferred_micro_batches();
   return layout;
 }
 

@@ -5,6 +5,7 @@
 #include "comm/parallel_groups.h"
 #include "model/model_config.h"
 #include "model/model_place.h"
+#include "nn/fusions.h"
 #include "nn/gemm_overlap.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
@@ -20,10 +21,13 @@ struct Layout {
   std::vector<ContextExchange> context_exchange;  // by block
   GemmOverlapTable overlap;
   int64_t vocabulary_multiple = 1;
+  Fusions fusions;
+  bool recompute_logits = true;
   bool calculate_per_token_loss = true;  // how the losses of ranks and micro-batches are joined
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches
   ExecutorSettings executor;
+  int64_t deferred_micro_batches = 0;  // whose weight gradient of the head waits for the drain
 
   int size(Axis axis) const { return mesh.size(axis); }
   int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }

@@ -5,11 +5,12 @@
 namespace viaduct {
 
 ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_at,
-                       ChunkCall first_use, PhaseSeconds& phases)
+                       ChunkCall first_use, int64_t deferred_micro_batches, PhaseSeconds& phases)
     : model_(model),
       context_(context),
       batch_at_(batch_at),
       first_use_(first_use),
+      deferred_micro_batches_(deferred_micro_batches),
       phases_(phases) {}
 
 void ModelStage::upload_until(int64_t micro_batch) {
@@ -45,10 +46,21 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out) {
   const PhaseTimer timer(phases_.backward);
   MicroBatch& at_hand = at(micro_batch);
-  TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), at_hand.batch,
-                                   std::move(d_out), at_hand.saved[chunk]);
+  const auto held = static_cast<size_t>(chunk);
+  SavedStore& saved = at_hand.saved[chunk];
+  const bool defers = model_.chunks()[held].head != nullptr &&
+                      static_cast<int64_t>(deferred_.size()) < deferred_micro_batches_;
+  TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
+                                   defers ? HeadWeight::later : HeadWeight::now);
+  if (defers) deferred_.push_back({at_hand.batch, std::move(saved)});
   finish(micro_batch, chunk);
   return d_in;
+}
+
+void ModelStage::finish_deferred() {
+  const PhaseTimer timer(phases_.backward);
+  for (; !deferred_.empty(); deferred_.pop_front())
+    model_.backward_head_weight(context_, deferred_.front().batch, deferred_.front().saved);
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, TensorSet d_out) {

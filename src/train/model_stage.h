@@ -2,6 +2,7 @@
 // A rank's part of the model as what a pipeline schedule runs: micro-batches of one step through
 // the chunks of layers held here, each with a saved store of its own until its backward.
 
+#include <deque>
 #include <map>
 
 #include "base/function_ref.h"
@@ -20,14 +21,18 @@ class ModelStage final : public StageProgram {
 
   /// All references outlive the stage, which lives for a step. `first_use` is called before a
   /// chunk's first forward. Who keeps gradients counts contributions, so last_gradient tells
-  /// nobody.
+  /// nobody. The weight gradient of the head waits for `finish_deferred` in the first
+  /// `deferred_micro_batches` (0: in none); the schedule does not split their backward.
   ModelStage(const Model& model, RankContext& context, BatchAt batch_at, ChunkCall first_use,
-             PhaseSeconds& phases);
+             int64_t deferred_micro_batches, PhaseSeconds& phases);
 
   TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
   TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
   TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override;
   void backward_weight(int64_t micro_batch, int chunk) override;
+  /// After the schedule, in the order of the backwards: the weight gradients that waited. The last
+  /// stage is done first, so this fills the time in which the others drain.
+  void finish_deferred();
   void last_gradient(int) override {}
   void first_use(int chunk) override { first_use_(chunk); }
   /// The residual stream [stream tokens, H].
@@ -40,6 +45,11 @@ class ModelStage final : public StageProgram {
     size_t unfinished = 0;                 // chunks whose backward is to come
     std::map<int, SavedStore> saved = {};  // by chunk
   };
+  /// A backward whose weight gradient of the head is to come.
+  struct Deferred {
+    Batch batch;
+    SavedStore saved;
+  };
   /// Uploads the micro-batches up to this one that are not here yet.
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
@@ -49,9 +59,11 @@ class ModelStage final : public StageProgram {
   RankContext& context_;
   BatchAt batch_at_;
   ChunkCall first_use_;
+  int64_t deferred_micro_batches_;
   PhaseSeconds& phases_;
   std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch
   std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last backward
+  std::deque<Deferred> deferred_;
 };
 
 }  // namespace viaduct

@@ -16,6 +16,7 @@ Schema run_schema(RunConfig& config) {
       context_parallel_fields(config.context_parallel),
       tensor_switch_fields(config.tensor_overlap),
       pipeline_fields(config.pipeline),
+      fusion_fields(config.fusion),
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
@@ -63,6 +64,7 @@ void resolve(RunConfig& config) {
   config.optimizer.resolve();
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
   resolve_parallel(config);
+  config.fusion.resolve(config.model.activation_func.value());
   config.dist.device.resolve("cpu");
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));

@@ -13,6 +13,7 @@
 #include "data/dataset_config.h"
 #include "model/model_fields.h"
 #include "nn/context_parallel_config.h"
+#include "nn/fusion_config.h"
 #include "nn/tensor_parallel_config.h"
 #include "optim/optimizer_config.h"
 #include "pipeline/pipeline_config.h"
@@ -29,6 +30,7 @@ struct RunConfig {
   TensorOverlapConfig tensor_overlap;
   ContextParallelConfig context_parallel;
   PipelineConfig pipeline;
+  FusionConfig fusion;
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;

@@ -194,7 +194,20 @@ class PipelineRules {
   }
 
   void check_deferral() {
-    if (!pipeline_.defer_embedding_wgrad_compute) return;
+    if (!pipeline_.defer_embedding_wgrad_compute) {
+      if (pipeline_.wgrad_deferral_limit > 0) {
+        problems_.add(
+            "comm_overlap.wgrad_deferral_limit: {} needs defer_embedding_wgrad_compute, which is "
+            "off",
+            pipeline_.wgrad_deferral_limit);
+      }
+      return;
+    }
+    if (pipeline_.pipeline_schedule == "zero_bubble") {
+      problems_.add(
+          "comm_overlap.defer_embedding_wgrad_compute: pipeline_schedule = zero_bubble delays all "
+          "weight gradients already; 1f1b and gpipe do not");
+    }
     if (pp_ < 2) {
       problems_.add(
           "comm_overlap.defer_embedding_wgrad_compute: true needs pipeline_model_parallel_size of "

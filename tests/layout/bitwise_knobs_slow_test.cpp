@@ -56,6 +56,8 @@ std::vector<Knob> knobs() {
   const LayoutCase narrow = layout(
       1, 1, 1, 2,
       {"train.micro_batch_size=1", "mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"});
+  const std::vector<std::string> deferred{"comm_overlap.defer_embedding_wgrad_compute=true",
+                                          "comm_overlap.wgrad_deferral_limit=0"};
   const std::string exchange = "ddp.reduce_scatter_with_fp32_accumulation=true";
   return {
       {"reduce_scatter_with_fp32_accumulation", narrow, {}, {exchange}},
@@ -73,6 +75,8 @@ std::vector<Knob> knobs() {
       {"use_distributed_optimizer", data, {}, {"ddp.use_distributed_optimizer=false"}},
       {"deallocate_pipeline_outputs", stages, {}, {"model.deallocate_pipeline_outputs=false"}},
       {"zero_bubble", stages, {}, {"model.pipeline_schedule=zero_bubble"}},
+      {"defer_embedding_wgrad_compute", stages, {}, deferred},
+      {"defer_embedding_wgrad_compute_of_chunks", chunks, {}, deferred},
       {"tp_comm_overlap", tensor, {}, {"comm_overlap.tp_comm_overlap=false"}},
       {"tp_comm_overlap_rs_dgrad", tensor, {}, {"model.tp_comm_overlap_rs_dgrad=true"}},
       {"tp_comm_overlap_method", tensor, {}, {"comm_overlap.method=ring_exchange"}},

@@ -46,6 +46,7 @@ struct StageRun {
   ScheduleSettings schedule;
   ExecutorSettings executor;
   int64_t micro_batches = 5;
+  int64_t deferred_micro_batches = 0;
 };
 
 struct Outcome {
@@ -71,6 +72,7 @@ Outcome run_stages(const StageRun& run) {
     settings.place.chunks = chunks_of_stage(layer_map(run.map), run.map.pp, rank);
     settings.schedule = run.schedule;
     settings.executor = run.executor;
+    settings.deferred_micro_batches = run.deferred_micro_batches;
     auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
     Engine engine(*device, ops, run.model, settings, std::move(groups));
     engine.initialize();
@@ -223,6 +225,70 @@ TEST(Stages, OneForwardOneBackwardHoldsFewerMicroBatches) {
   };
   const int64_t all = saved_peak(ScheduleKind::gpipe), few = saved_peak(ScheduleKind::one_f_one_b);
   EXPECT_GT(all, 3 * few) << "8 micro-batches against 2";
+}
+
+/// The run of the next tests: a head's table of its own, four micro-batches.
+StageRun deferring(int64_t deferred_micro_batches) {
+  StageRun run{model_of("llama", 2), "bf16_mixed", {2, 2, 1}, {}, {}};
+  run.micro_batches = 4;
+  run.deferred_micro_batches = deferred_micro_batches;
+  return run;
+}
+
+// Weight gradients of the head that all wait keep their order; if the first two of four wait, they
+// are added last.
+TEST(Stages, DeferredWeightGradientsOfTheHead) {
+  const Outcome expected = run_stages(deferring(0));
+  expect_bitwise(run_stages(deferring(4)), expected);
+  Outcome some = run_stages(deferring(2));
+  const auto& actual = some.gradients.at("head.weight")[0];
+  const auto& head = expected.gradients.at("head.weight")[0];
+  EXPECT_NE(actual, head) << "the order of the sums is another";
+  double difference = 0, norm = 0;
+  for (size_t i = 0; i < head.size(); ++i) {
+    difference += std::pow(actual[i] - head[i], 2);
+    norm += head[i] * head[i];
+  }
+  EXPECT_LT(difference, 1e-12 * norm);
+  some.gradients.at("head.weight")[0] = head;
+  expect_bitwise(some, expected);
+}
+
+// They run after everything else of the schedule, the last stage's idle time, and what they need is
+// held until then: the normed tokens and the gradients of the logits, in the activation format.
+TEST(Stages, DeferredWeightGradientsRunAfterTheScheduleAndHoldTheirInputs) {
+  const auto held = [](int64_t deferred) {
+    const StageRun run = deferring(deferred);
+    const StepRecord record = run_stages(run).records[1];
+    const int64_t weight_bytes = run.model.vocabulary * run.model.hidden * 4;
+    int64_t schedule_end = 0, after = 0, all = 0;
+    for (const CollectiveRecord& c : record.collectives()) {
+      if (c.group == "pp") schedule_end = std::max(schedule_end, c.completed_at);
+    }
+    for (const OpEntryRecord& op : record.ops()) {
+      if (op.op != "gemm" || op.cost.bytes_written != weight_bytes) continue;
+      ++all;
+      if (op.at > schedule_end) ++after;
+    }
+    EXPECT_EQ(all, run.micro_batches);
+    EXPECT_EQ(after, deferred);
+    int64_t bytes = 0;  // of what lives from the schedule to its end
+    for (const AllocationRecord& a : record.allocations()) {
+      if (a.allocated_at < schedule_end && a.released_at > schedule_end &&
+          a.tag == memory_tag_name(MemoryTag::saved))
+        bytes += a.bytes;
+    }
+    return bytes;
+  };
+  EXPECT_EQ(held(0), 0);
+  const StageRun run = deferring(0);
+  int64_t expected = 0;
+  for (int64_t n = 1; n <= 4; ++n) {
+    expected += micro_batch(n - 1, run.model.vocabulary).tokens() *
+                (run.model.vocabulary + run.model.hidden) * 2;
+    EXPECT_NEAR(static_cast<double>(held(n)), static_cast<double>(expected), 64.0 * 2 * n)
+        << n << " micro-batches";
+  }
 }
 
 TEST(Stages, BothEndsHoldATiedTableAndTheFirstOwnsIt) {

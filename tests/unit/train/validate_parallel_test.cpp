@@ -256,8 +256,15 @@ TEST(ValidateParallel, SchedulesAndMessages) {
   EXPECT_THAT(problems_of({"comm_overlap.defer_embedding_wgrad_compute=true"}),
               ElementsAre(HasSubstr("needs pipeline_model_parallel_size of at least 2"),
                           HasSubstr("wgrad_deferral_limit: -1")));
-  EXPECT_GOOD(pp(2), "comm_overlap.defer_embedding_wgrad_compute=true",
-              "comm_overlap.wgrad_deferral_limit=0");
+  const std::string defer = "comm_overlap.defer_embedding_wgrad_compute=true",
+                    all = "comm_overlap.wgrad_deferral_limit=0";
+  EXPECT_GOOD(pp(2), defer, all);
+  EXPECT_GOOD(pp(2), vpp(2), defer, "comm_overlap.wgrad_deferral_limit=3");
+  EXPECT_GOOD(pp(2), defer, all, "model.pipeline_schedule=gpipe");
+  EXPECT_ONE("zero_bubble delays all weight gradients already", pp(2), defer, all,
+             "model.pipeline_schedule=zero_bubble");
+  EXPECT_ONE("wgrad_deferral_limit: 2 needs defer_embedding_wgrad_compute, which is off", pp(2),
+             "comm_overlap.wgrad_deferral_limit=2");
 }
 
 TEST(ValidateParallel, OverlappedGathers) {

@@ -1,0 +1,14 @@
+#pragma once
+// Which neighbouring operations of a layer run as one op. Off is the composed path: one op each,
+// with its result in memory, and the same numbers within rounding.
+
+namespace viaduct {
+
+struct Fusions {
+  bool bias_activation = true;  // bias of fc1 in its GEMM; a gated activation with its product
+  bool bias_dropout = true;     // biases of proj and fc2 in their GEMMs; dropout with the residual
+  bool gradient_accumulation = true;  // weight-gradient GEMMs add into the main gradient
+  bool cross_entropy = true;  // softmax cross entropy chunk by chunk, no tensor of probabilities
+};
+
+}  // namespace viaduct
