@@ -2,9 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "hardware/calibration.h"
 #include "support/command.h"
+#include "support/temporary_folder.h"
 
 namespace viaduct {
 namespace {
@@ -50,6 +53,34 @@ TEST(BenchCommand, CollectivesCountWhatABusWouldCarry) {
   EXPECT_NEAR(measure("send", 2), 1, 1e-9);
   EXPECT_EQ(measure("barrier", 2), 0);
   EXPECT_EQ(bench("collective --op all_reduce --ranks 1").status, 2);
+}
+
+TEST(BenchCommand, CalibrationWritesATableThatIsReadBack) {
+  const test::TemporaryFolder folder;
+  const std::string path = (folder / "machine.yaml").string();
+  const Result result = bench("--calibrate --seconds 0.5 --threads 1 --out " + path);
+  ASSERT_EQ(result.status, 0) << result.err;
+  const Calibration table = load_calibration(path);
+  EXPECT_EQ(table.machine.threads, 1);
+  EXPECT_EQ(table.peaks.size(), 2u);
+  EXPECT_EQ(table.streams.size(), 10u);
+  EXPECT_GE(table.all_reduce.size(), 2u);
+  for (const char* form : {"forward", "data_gradient", "weight_gradient"}) {
+    for (const char* dtype : {"bf16", "fp32"}) {
+      EXPECT_TRUE(std::any_of(table.gemm.begin(), table.gemm.end(),
+                              [&](const auto& row) {
+                                return row.form == form && row.dtype == dtype && row.tflops < 1000;
+                              }))
+          << form << " " << dtype;
+    }
+  }
+  EXPECT_FALSE(table.attention.empty());
+}
+
+TEST(BenchCommand, CalibrationStandsAlone) {
+  EXPECT_EQ(bench("").status, 2);
+  EXPECT_EQ(bench("--calibrate gemm").status, 2);
+  EXPECT_EQ(bench("--out table.yaml gemm").status, 2);
 }
 
 TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {

@@ -1,0 +1,88 @@
+#pragma once
+// What `viaduct bench --calibrate` measures about one machine, and what a planner looks up: rates
+// of the trainer's own kernels by shape, bandwidths, and what a launch and an all-reduce cost. A
+// YAML file of one list of rows per kind of measurement; every row names its sizes, so the grid is
+// data.
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+struct CalibratedMachine {
+  std::string cpu;      // "AMD EPYC 9R14: AVX2, AVX-512"
+  std::string kernels;  // instruction set of the kernels: "avx512"
+  int64_t cores = 0;    // that the operating system shows
+  int64_t threads = 0;  // that ops ran on
+  int64_t memory_bytes = 0;
+  std::string measured_at;  // "2026-11-21T18:30:00Z"
+};
+
+/// Highest rate of matrix products of a format, on all threads.
+struct CalibratedPeak {
+  std::string dtype;  // "bf16", "fp32"
+  std::string name;   // "BF16 AMX"
+  double tflops = 0;
+};
+
+/// One matrix product as a layer calls it: m tokens, n output and k input features in all forms.
+struct CalibratedGemm {
+  std::string form;  // "forward", "data_gradient", "weight_gradient"
+  std::string dtype;
+  int64_t m = 0, n = 0, k = 0;
+  double tflops = 0;
+};
+
+/// Causal attention of `batch` documents; FLOPs count visible pairs.
+struct CalibratedAttention {
+  std::string direction;  // "forward", "backward"
+  std::string dtype;
+  int64_t sequence = 0, batch = 0, heads = 0, kv_heads = 0, head_dim = 0;
+  double tflops = 0;
+};
+
+/// Bytes read and written per second by all threads on a working set of `bytes`.
+struct CalibratedStream {
+  std::string kind;  // "read", "fill", "copy", "add", "adamw"
+  int64_t bytes = 0;
+  double gbytes_per_second = 0;
+};
+
+/// What starting work costs when there is next to none.
+struct CalibratedLaunch {
+  double op_microseconds = 0;        // an op on a few elements, on one thread
+  double parallel_microseconds = 0;  // handing one empty task to every thread and waiting
+};
+
+/// FP32 sum between ranks that are threads of one process. Small `bytes` give the latency.
+struct CalibratedAllReduce {
+  int64_t ranks = 0, bytes = 0;
+  double microseconds = 0;
+  double bus_gbytes_per_second = 0;
+};
+
+struct Calibration {
+  CalibratedMachine machine;
+  std::vector<CalibratedPeak> peaks;
+  std::vector<CalibratedGemm> gemm;
+  std::vector<CalibratedAttention> attention;
+  std::vector<CalibratedStream> streams;
+  CalibratedLaunch launch;
+  std::vector<CalibratedAllReduce> all_reduce;
+};
+
+std::string to_yaml(const Calibration& calibration);
+
+/// `origin` names the text in messages. ConfigError with every problem at once: not a calibration
+/// table or one of another version, missing or unknown fields, names outside their sets, sizes and
+/// rates that are not positive and finite, empty lists, two rows with the same sizes.
+Calibration parse_calibration(std::string_view text, const std::string& origin);
+
+/// The same from and to a file; IoError if it cannot be read or written.
+Calibration load_calibration(const std::filesystem::path& path);
+void save_calibration(const Calibration& calibration, const std::filesystem::path& path);
+
+}  // namespace viaduct
