@@ -23,6 +23,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   peers steps|gemms [options]
                         time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
+  growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look
+  counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
   clean                 remove build/ (runs/ stays)
 
 environment:
@@ -131,6 +133,19 @@ command_peers() {
   exec "$root/benchmarks/peers/run.sh" "$@"
 }
 
+command_growth() {
+  build_binary >&2
+  exec /usr/bin/python3 "$root/benchmarks/growth.py" "$@"
+}
+
+command_counts() {
+  install_packages
+  [[ -f /usr/include/valgrind/callgrind.h ]] || die "counts needs Valgrind and its headers: apt-get install valgrind"
+  cmake -S "$root" --preset release -DVIADUCT_BENCHMARKS=ON >/dev/null
+  build_targets release op_counts
+  exec "$root/benchmarks/counts.py" "$@"
+}
+
 command_clean() {
   [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
   rm -rf "$root/build"
@@ -138,7 +153,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | counts | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2
