@@ -1,11 +1,6 @@
 #include "nn/fusion_config.h"
 
 namespace viaduct {
-namespace {
-
-constexpr const char* kOff = "its other setting";
-
-}  // namespace
 
 bool fuses_with_bias(const std::string& activation) {
   return activation != "relu" && activation != "squared_relu";
@@ -23,11 +18,9 @@ Fusions FusionConfig::fusions() const {
 
 FieldGroup fusion_fields(FusionConfig& config) {
   FieldGroup group("model", "");
-  group
-      .field("cross_entropy_loss_fusion", config.cross_entropy_loss_fusion,
-             "The head works on chunks of tokens, and their gradient replaces their logits; off: "
-             "logits, exponentials and their gradient are whole tensors in FP32, one op each.")
-      .planned(kOff);
+  group.field("cross_entropy_loss_fusion", config.cross_entropy_loss_fusion,
+              "The head works on chunks of tokens, and their gradient replaces their logits; off: "
+              "logits, exponentials and their gradient are whole tensors in FP32, one op each.");
   group
       .field("cross_entropy_fusion_impl", config.cross_entropy_fusion_impl,
              "Whose fused cross entropy.")
@@ -37,27 +30,22 @@ FieldGroup fusion_fields(FusionConfig& config) {
       .field("gradient_accumulation_fusion", config.gradient_accumulation_fusion,
              "Weight-gradient GEMMs add straight into the main gradient; off: into a temporary "
              "tensor, which is then added.")
-      .constraint("required by comm_overlap.defer_embedding_wgrad_compute")
-      .planned(kOff);
+      .constraint("required by comm_overlap.defer_embedding_wgrad_compute");
   group
       .field("bias_activation_fusion", config.bias_activation_fusion,
              "The bias of the first feed-forward layer is added in its GEMM, and a gated "
              "activation multiplies at once; off: one op each. auto: on for activations that allow "
              "it.")
-      .constraint("true not with activation_func relu or squared_relu")
-      .planned(kOff);
-  group
-      .field("bias_dropout_fusion", config.bias_dropout_fusion,
-             "Biases of the projections into the residual stream are added in their GEMMs, and "
-             "dropout adds the residual; off: one op each.")
-      .planned(kOff);
+      .constraint("true not with activation_func relu or squared_relu");
+  group.field("bias_dropout_fusion", config.bias_dropout_fusion,
+              "Biases of the projections into the residual stream are added in their GEMMs, and "
+              "dropout adds the residual; off: one op each.");
   group
       .field("recompute_logits", config.recompute_logits,
              "The backward of the head makes the logits again; off: the forward keeps them, in the "
              "activations' format, V / tp values for each token of a micro-batch. auto: on where "
              "cross_entropy_loss_fusion is.")
-      .constraint("true needs cross_entropy_loss_fusion")
-      .planned(kOff);
+      .constraint("true needs cross_entropy_loss_fusion");
   return group;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "nn/tensor_exchange.h"
+#include "nn/weight_gradient.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
 #include "ops/gemm.h"
@@ -35,7 +36,12 @@ Tensor HeadSegment::final_norm(RankContext& context, const Tensor& hidden) const
   return gather_stream(context, norm_.forward(context, hidden, nothing));
 }
 
-HeadSegment::Columns HeadSegment::columns(int64_t tensor_rank) const {
+HeadSegment::Way HeadSegment::way(const RankContext& context) const {
+  if (!context.fusions.cross_entropy) return Way::compose;
+  return context.recompute_logits ? Way::recompute : Way::keep_logits;
+}
+
+VocabularyColumns HeadSegment::columns(int64_t tensor_rank) const {
   const int64_t rows = weight_->shape[0], first = tensor_rank * rows;
   return {first, std::clamp<int64_t>(spec_.vocabulary - first, 0, rows)};
 }
@@ -57,13 +63,19 @@ Tensor HeadSegment::logits(RankContext& context, const Tensor& normed) const {
 }
 
 Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const {
+  const Tensor logits = context.statistic({normed.dim(0), weight_->shape[0]}, tag);
+  make_logits(context, normed, logits);
+  return logits;
+}
+
+void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
+                              const Tensor& logits) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
   GemmArgs args;
   args.a = normed;
   args.b = weight.tensor();
-  args.c = context.statistic({normed.dim(0), weight_->shape[0]}, tag);
+  args.c = logits;
   gemm(context.ops, args);
-  return args.c;
 }
 
 void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
@@ -77,29 +89,49 @@ void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& t
   tp.all_reduce(target_logit, ReduceOp::sum).wait();
 }
 
-TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                               SavedStore& saved) {
-  const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
-  const Tensor normed = gather_stream(context, stream);
+void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const Tensor& normed,
+                                const Tensor& lse, const Tensor& target_logit,
+                                SavedStore& saved) const {
   const auto [first_column, column_count] = columns(context.groups.tp->rank());
-  const Tensor lse = context.statistic({batch.tokens()});
-  const Tensor loss = context.statistic({batch.tokens()}, MemoryTag::activations);
+  const bool keeps = way(context) == Way::keep_logits;
+  const int64_t width = weight_->shape[0];
+  Tensor all;
+  if (keeps && saved.keeps()) all = context.activation({batch.tokens(), width});
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
     CrossEntropyForwardArgs args;
-    args.logits = logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
+    args.logits = all     ? all.slice(0, begin, count)
+                  : keeps ? context.activation({count, width}, MemoryTag::workspace)
+                          : context.statistic({count, width}, MemoryTag::workspace);
+    make_logits(context, normed.slice(0, begin, count), args.logits);
     args.targets = batch.targets.slice(0, begin, count);
     args.lse = lse.slice(0, begin, count);
-    args.target_logit = loss.slice(0, begin, count);
+    args.target_logit = target_logit.slice(0, begin, count);
     args.first_column = first_column, args.columns = column_count;
     args.softcap = spec_.softcap;
     cross_entropy_forward(context.ops, args);
   });
-  merge(context, lse, loss);
+  merge(context, lse, target_logit);
+  saved.keep(this, "lse", lse);
+  if (all) saved.keep(this, "logits", all);
+}
+
+TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                               SavedStore& saved) {
+  const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
+  const Tensor normed = gather_stream(context, stream);
+  const Tensor lse = context.statistic({batch.tokens()});
+  const Tensor loss = context.statistic({batch.tokens()}, MemoryTag::activations);
+  if (way(context) == Way::compose) {
+    composed_cross_entropy_forward(
+        context, batch, columns(context.groups.tp->rank()), spec_.softcap,
+        logits_here(context, normed, MemoryTag::activations), lse, loss, this, saved);
+  } else {
+    fused_forward(context, batch, normed, lse, loss, saved);
+  }
   scale(context.ops, {loss, loss, -1});
   add(context.ops, {lse, loss, loss});  // loss = lse − target logit
   reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
   saved.keep(this, "normed", stream);
-  saved.keep(this, "lse", lse);
   return {};
 }
 
@@ -134,13 +166,13 @@ TensorSet HeadSegment::stream_gradient(RankContext& context, const Tensor& d_nor
   return TensorSet(kHidden, d_in);
 }
 
-TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const TensorSet&,
+TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
                                 SavedStore& saved) {
+  if (way(context) != Way::recompute) return Segment::backward(context, batch, d_out, saved);
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor lse = saved.take(this, "lse");
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
-  const auto destination = context.gradients->gradient(*weight_);
-  WriteMode mode = destination.mode;
+  auto destination = context.gradients->gradient(*weight_);
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
@@ -149,27 +181,42 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
                                 : context.activation(logits.shape(), MemoryTag::workspace);
     logits_gradient(context, batch, begin, logits, lse, d_logits);
     normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
-    gemm(context.ops,
-         {GemmForm::weight_gradient, d_logits, rows, destination.tensor, Tensor(), mode});
-    mode = WriteMode::accumulate;
+    make_weight_gradient(context, d_logits, rows, destination);
+    destination.mode = WriteMode::accumulate;
   });
   context.gradients->done(*weight_);
   return stream_gradient(context, d_normed, saved);
+}
+
+Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, const Tensor& normed,
+                                   const Tensor& d_normed, SavedStore& saved) const {
+  const bool kept = way(context) == Way::keep_logits;
+  const Tensor lse = saved.take(this, "lse");
+  const Tensor all =
+      kept ? saved.take(this, "logits") : context.activation({batch.tokens(), weight_->shape[0]});
+  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
+    const Tensor d_logits = all.slice(0, begin, count);
+    const Tensor logits =
+        kept ? d_logits : logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
+    logits_gradient(context, batch, begin, logits, lse, d_logits);
+    normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
+  });
+  return all;
 }
 
 TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, const TensorSet&,
                                       SavedStore& saved) {
   const Tensor stream = saved.take(this, "normed");
   const Tensor normed = gather_stream(context, stream);
-  const Tensor lse = saved.take(this, "lse");
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
-  const Tensor d_logits = context.activation({batch.tokens(), weight_->shape[0]});
-  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
-    const Tensor d_chunk = d_logits.slice(0, begin, count);
-    const Tensor logits = logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
-    logits_gradient(context, batch, begin, logits, lse, d_chunk);
-    normed_gradient(context, d_chunk, d_normed.slice(0, begin, count));
-  });
+  Tensor d_logits;
+  if (way(context) == Way::compose) {
+    d_logits = composed_cross_entropy_backward(context, batch, columns(context.groups.tp->rank()),
+                                               spec_.softcap, this, saved);
+    normed_gradient(context, d_logits, d_normed);
+  } else {
+    d_logits = fused_backward(context, batch, normed, d_normed, saved);
+  }
   saved.keep(this, "normed", stream);
   saved.keep(this, "d_logits", d_logits);
   return stream_gradient(context, d_normed, saved);
@@ -178,12 +225,13 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
 void HeadSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
   const Tensor normed = gather_stream(context, saved.take(this, "normed"));
   const Tensor d_logits = saved.take(this, "d_logits");
-  const auto destination = context.gradients->gradient(*weight_);
-  WriteMode mode = destination.mode;
-  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
-    gemm(context.ops, {GemmForm::weight_gradient, d_logits.slice(0, begin, count),
-                       normed.slice(0, begin, count), destination.tensor, Tensor(), mode});
-    mode = WriteMode::accumulate;
+  auto destination = context.gradients->gradient(*weight_);
+  // In the chunks of `backward`, for the same sums.
+  const int64_t step = way(context) == Way::recompute ? chunk_tokens() : batch.tokens();
+  for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
+    make_weight_gradient(context, d_logits.slice(0, begin, count), normed.slice(0, begin, count),
+                         destination);
+    destination.mode = WriteMode::accumulate;
   });
   context.gradients->done(*weight_);
 }

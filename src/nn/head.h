@@ -3,10 +3,12 @@
 // that no [tokens, vocabulary] tensor exists. The forward keeps the log-sum-exp of each token; the
 // backward makes the logits of a chunk again, and uses their gradient up before the next. Where the
 // weight gradient comes later, gradients of all logits are kept for it, in the activations' format.
+// Where the context says so the forward keeps the logits too, in that format, and their gradient
+// replaces them. Without fusion all of it is single operations over whole tensors.
 // Each tensor rank has the logits of its rows of the
 // vocabulary, for all tokens; log-sum-exps and target logits are merged once for all chunks.
 
-#include "nn/linear.h"
+#include "nn/composed_cross_entropy.h"
 #include "nn/norm.h"
 #include "nn/segment.h"
 
@@ -50,16 +52,23 @@ class HeadSegment final : public Segment {
   int64_t chunk_tokens() const;
 
  private:
-  /// The part of the vocabulary that this tensor rank holds.
-  struct Columns {
-    int64_t first, count;
-  };
-  Columns columns(int64_t tensor_rank) const;
-  /// logits [t, rows of the weight here].
+  /// What the forward keeps, and the backward reads.
+  enum class Way { recompute, keep_logits, compose };
+  Way way(const RankContext& context) const;
+  /// The part of the vocabulary that a tensor rank holds.
+  VocabularyColumns columns(int64_t tensor_rank) const;
+  /// logits [t, rows of the weight here] in the format of statistics.
   Tensor logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const;
+  void make_logits(RankContext& context, const Tensor& normed, const Tensor& logits) const;
+  /// Log-sum-exps and target logits [T] of all ranks' columns.
+  void fused_forward(RankContext& context, const Batch& batch, const Tensor& normed,
+                     const Tensor& lse, const Tensor& target_logit, SavedStore& saved) const;
   /// Turns logits [t, columns here] of the tokens from `begin` into their gradient, in `out`.
   void logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
                        const Tensor& logits, const Tensor& lse, const Tensor& out) const;
+  /// The gradients [T, columns here] of all logits; theirs of the normed rows go into `d_normed`.
+  Tensor fused_backward(RankContext& context, const Batch& batch, const Tensor& normed,
+                        const Tensor& d_normed, SavedStore& saved) const;
   /// d_normed [t, H] of d_logits.
   void normed_gradient(RankContext& context, const Tensor& d_logits, const Tensor& d_normed) const;
   /// From the gradient of the normed rows of all tokens to that of the stream.

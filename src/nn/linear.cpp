@@ -4,6 +4,8 @@
 
 #include "nn/overlapped_gemm.h"
 #include "nn/tensor_exchange.h"
+#include "nn/weight_gradient.h"
+#include "ops/bias.h"
 
 namespace viaduct {
 namespace {
@@ -53,11 +55,27 @@ Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
   StreamProduct product{GemmForm::forward, weight.tensor(), Tensor()};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
+  const bool in_gemm = bias_ && adds_bias_in_gemm(context);
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
-  if (bias_ && (columns() || context.groups.tp->rank() == 0)) product.bias = bias->tensor();
+  if (in_gemm && (columns() || context.groups.tp->rank() == 0)) product.bias = bias->tensor();
   const GemmOverlap& row = context.overlap[rows_of(role_).fprop];
-  return columns() ? gather_and_multiply(context, row, product, x, tag)
-                   : multiply_and_reduce(context, row, product, x, tag);
+  const Tensor y = columns() ? gather_and_multiply(context, row, product, x, tag)
+                             : multiply_and_reduce(context, row, product, x, tag);
+  if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
+  return y;
+}
+
+bool Linear::adds_bias_in_gemm(const RankContext& context) const {
+  switch (role_) {
+    case LinearRole::qkv:
+      return true;
+    case LinearRole::fc1:
+      return context.fusions.bias_activation;
+    case LinearRole::proj:
+    case LinearRole::fc2:
+      break;
+  }
+  return context.fusions.bias_dropout;
 }
 
 Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved) const {
@@ -107,14 +125,7 @@ void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
 }
 
 void Linear::weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const {
-  const auto destination = context.gradients->gradient(*weight_);
-  GemmArgs args;
-  args.form = GemmForm::weight_gradient;
-  args.a = dy;
-  args.b = x;
-  args.c = destination.tensor;
-  args.mode = destination.mode;
-  gemm(context.ops, args);
+  make_weight_gradient(context, dy, x, context.gradients->gradient(*weight_));
   context.gradients->done(*weight_);
 }
 

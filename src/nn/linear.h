@@ -37,6 +37,8 @@ class Linear {
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:
+  /// Whether the GEMM of the forward adds the bias.
+  bool adds_bias_in_gemm(const RankContext& context) const;
   bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;

@@ -16,15 +16,19 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
     add(context.ops, {residual, branch, out});
     return out;
   }
+  const bool apart = residual && !context.fusions.bias_dropout;
   DropoutArgs args;
   args.x = branch;
-  args.residual = residual;
-  args.out = context.activation(branch.shape());
+  if (!apart) args.residual = residual;
+  args.out = context.activation(branch.shape(), apart ? MemoryTag::activations : MemoryTag::saved);
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
-  return args.out;
+  if (!apart) return args.out;
+  const Tensor out = context.activation(branch.shape());
+  add(context.ops, {residual, args.out, out});
+  return out;
 }
 
 Tensor ResidualDropout::backward(RankContext& context, const Batch& batch,

@@ -12,7 +12,7 @@ namespace {
 void check_logits(std::string_view op, const Tensor& logits, const Tensor& targets,
                   int64_t first_column, int64_t columns, double softcap) {
   check_rank(op, "logits", logits, 2);
-  check_dtype(op, "logits", logits, {DType::f32, DType::f64});
+  check_floating(op, "logits", logits);
   check_dense_rows(op, "logits", logits);
   check_shape(op, "targets", targets, {logits.dim(0)});
   check_dtype(op, "targets", targets, {DType::i32});
@@ -27,7 +27,7 @@ void check_logits(std::string_view op, const Tensor& logits, const Tensor& targe
 void check_vector(std::string_view op, std::string_view argument, const Tensor& tensor,
                   const Tensor& logits) {
   check_shape(op, argument, tensor, {logits.dim(0)});
-  check_dtype(op, argument, tensor, {logits.dtype()});
+  check_dtype(op, argument, tensor, {logits.dtype() == DType::f64 ? DType::f64 : DType::f32});
   check_contiguous(op, argument, tensor);
 }
 

@@ -12,7 +12,7 @@ namespace viaduct {
 /// Column c of the logits is token first_column + c. Columns beyond `columns` (padding of the
 /// vocabulary) take no part; their gradient is 0. Without any columns lse is −∞.
 struct CrossEntropyForwardArgs {
-  Tensor logits;        // [t, V], f32 (f64), rows strided
+  Tensor logits;        // [t, V], f32, bf16 or f16 (f64), rows strided
   Tensor targets;       // i32 [t]: a token, −1 where nothing is scored
   Tensor lse;           // out, f32 (f64) [t]
   Tensor target_logit;  // out, f32 (f64) [t]; 0 where the target is −1 or not among the columns

@@ -4,6 +4,7 @@
 
 #include "ops/activation.h"
 #include "ops/attention.h"
+#include "ops/bias.h"
 #include "ops/cross_entropy.h"
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
@@ -12,6 +13,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rotary.h"
+#include "ops/softmax.h"
 
 namespace viaduct {
 
@@ -20,6 +22,7 @@ struct OpTable {
 
   OpEntry<GemmArgs> gemm;
   OpEntry<ColumnSumArgs> column_sum;
+  OpEntry<BiasAddArgs> bias_add;
   OpEntry<NormForwardArgs> norm_forward;
   OpEntry<NormBackwardArgs> norm_backward;
   OpEntry<ActivationForwardArgs> activation_forward;
@@ -35,6 +38,14 @@ struct OpTable {
   OpEntry<CrossEntropyBackwardArgs> cross_entropy_backward;
   OpEntry<LseShareArgs> lse_share;
   OpEntry<LseJoinArgs> lse_join;
+  OpEntry<SoftCapArgs> soft_cap;
+  OpEntry<SoftCapBackwardArgs> soft_cap_backward;
+  OpEntry<RowLargestArgs> row_largest;
+  OpEntry<RowExponentialArgs> row_exponential;
+  OpEntry<RowSumArgs> row_sum;
+  OpEntry<RowDivideArgs> row_divide;
+  OpEntry<RowPickArgs> row_pick;
+  OpEntry<SoftmaxLossBackwardArgs> softmax_loss_backward;
   OpEntry<AddArgs> add;
   OpEntry<CopyArgs> copy;
   OpEntry<ScaleArgs> scale;

@@ -62,6 +62,7 @@ void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Pr
   validate_context_parallel(config, problems);
   validate_pipeline_parallel(config, problems);
   validate_data_parallel(config, problems);
+  validate_fusions(config, problems);
 }
 
 }  // namespace viaduct

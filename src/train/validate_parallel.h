@@ -17,5 +17,7 @@ void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outc
 void validate_context_parallel(const RunConfig& config, Problems& problems);
 void validate_pipeline_parallel(const RunConfig& config, Problems& problems);
 void validate_data_parallel(const RunConfig& config, Problems& problems);
+/// Fused operations, and what needs them.
+void validate_fusions(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

@@ -179,6 +179,8 @@ class Rank {
             .precision = recipe_,
             .sequence_parallel = run_.sequence_parallel,
             .overlap = run_.overlap,
+            .fusions = run_.fusions,
+            .recompute_logits = run_.recompute_logits,
             .seed = 99,
             .training = training,
             .scalars = scalars_,

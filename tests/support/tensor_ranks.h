@@ -24,6 +24,8 @@ struct TensorRun {
   int cp = 1, cp_inner = 1;
   std::vector<ContextExchange> context_exchange;  // by block; empty: p2p
   GemmOverlapTable overlap = {};
+  Fusions fusions = {};
+  bool recompute_logits = true;
 };
 
 struct TensorOutcome {

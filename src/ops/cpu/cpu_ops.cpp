@@ -16,8 +16,10 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_activation(table, isa);
   cpu::add_rotary(table, isa);
   cpu::add_attention(table, isa);
+  cpu::add_bias(table, isa);
   cpu::add_embedding(table, isa);
   cpu::add_cross_entropy(table, isa);
+  cpu::add_softmax(table, isa);
   cpu::add_elementwise(table, isa);
   cpu::add_optimizer(table, isa);
   return table;

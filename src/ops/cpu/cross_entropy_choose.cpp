@@ -17,6 +17,18 @@ int64_t rows_per_task(int64_t columns) {
   return std::max<int64_t>(1, (int64_t{1} << 16) / std::max<int64_t>(1, columns));
 }
 
+const std::byte* row_of(const Tensor& logits, int64_t t) {
+  return static_cast<const std::byte*>(logits.raw()) +
+         t * logits.stride(0) * dtype_bytes(logits.dtype());
+}
+
+float element(const Tensor& logits, int64_t t, int64_t column) {
+  const int64_t at = t * logits.stride(0) + column;
+  if (logits.dtype() == DType::bf16) return static_cast<float>(logits.data<bfloat16>()[at]);
+  if (logits.dtype() == DType::f16) return static_cast<float>(logits.data<float16>()[at]);
+  return logits.data<float>()[at];
+}
+
 /// Calls row(t) for all rows on the pool.
 template <class Row>
 void for_rows(OpContext& context, const Tensor& logits, const Row& row) {
@@ -31,19 +43,18 @@ template <const CrossEntropyKernels& (*kKernels)()>
 void launch_forward(OpContext& context, const Choice& choice, const CrossEntropyForwardArgs& args,
                     void*) {
   if (choice.variant == kReferenceVariant) return reference::cross_entropy_forward(args);
-  const float* logits = args.logits.data<float>();
   const int32_t* targets = args.targets.data<int32_t>();
   float* lse = args.lse.data<float>();
   float* target_logit = args.target_logit.data<float>();
   const float softcap = static_cast<float>(args.softcap);
   for_rows(context, args.logits, [&](int64_t t) {
-    const float* z = logits + t * args.logits.stride(0);
     float largest = 0, sum = 0;
-    kKernels().row_sum(z, args.columns, softcap, &largest, &sum);
+    kKernels().row_sum(row_of(args.logits, t), args.logits.dtype(), args.columns, softcap, &largest,
+                       &sum);
     lse[t] = largest + std::log(sum);
     const int64_t target = targets[t] - args.first_column;
     const bool here = target >= 0 && target < args.columns;
-    target_logit[t] = here ? kKernels().capped(z[target], softcap) : 0;
+    target_logit[t] = here ? kKernels().capped(element(args.logits, t, target), softcap) : 0;
   });
 }
 
@@ -51,7 +62,6 @@ template <const CrossEntropyKernels& (*kKernels)()>
 void launch_backward(OpContext& context, const Choice& choice, const CrossEntropyBackwardArgs& args,
                      void*) {
   if (choice.variant == kReferenceVariant) return reference::cross_entropy_backward(args);
-  const float* logits = args.logits.data<float>();
   const int32_t* targets = args.targets.data<int32_t>();
   const float* lse = args.lse.data<float>();
   const float* weight = args.weight.data<float>();
@@ -67,8 +77,8 @@ void launch_backward(OpContext& context, const Choice& choice, const CrossEntrop
     }
     int64_t target = targets[t] - args.first_column;
     if (target < 0 || target >= args.columns) target = -1;
-    kKernels().row_gradient(logits + t * args.logits.stride(0), args.columns, width, lse[t],
-                            static_cast<float>(weight[t] * factor), target,
+    kKernels().row_gradient(row_of(args.logits, t), args.logits.dtype(), args.columns, width,
+                            lse[t], static_cast<float>(weight[t] * factor), target,
                             static_cast<float>(args.softcap), out, args.out.dtype());
   });
 }

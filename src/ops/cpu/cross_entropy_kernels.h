@@ -20,32 +20,34 @@ Vec cap(Vec z, Vec softcap, Vec inverse) {
 
 /// Blocks of columns, each read twice from the cache: its maximum, then the sum of exponentials
 /// against the largest value so far (Milakov and Gimelshein 2018, online softmax, block by block).
-template <bool kCapped>
-void row_sum_of(const float* z, int64_t columns, float softcap, float* largest_out,
-                float* sum_out) {
+template <bool kCapped, class In>
+void row_sum_of(const In* z, int64_t columns, float softcap, float* largest_out, float* sum_out) {
   const Vec vcap = set1(softcap), inverse = set1(kCapped ? 1.0f / softcap : 0.0f);
-  float values[kCapped ? kBlock : 1];
+  // What the second pass reads: the row itself where nothing is to be done to its elements.
+  constexpr bool kInPlace = !kCapped && sizeof(In) == sizeof(float);
+  float values[kInPlace ? 1 : kBlock];
   float greatest = kLowest, sum_so_far = 0;
   for (int64_t begin = 0; begin < columns; begin += kBlock) {
     const int64_t n = columns - begin < kBlock ? columns - begin : kBlock;
-    const float* in = z + begin;
+    const In* const in = z + begin;
+    const float* again = values;
+    if constexpr (kInPlace) again = in;
     Vec block_largest = set1(kLowest);
     for_row(n, [&](int64_t i, auto... tail) {
       const Vec v = cap<kCapped>(load(in + i, tail...), vcap, inverse);
-      if constexpr (kCapped) store(values + i, v, tail...);
+      if constexpr (!kInPlace) store(values + i, v, tail...);
       if constexpr (sizeof...(tail) > 0) {
         block_largest = select(tail..., maximum(block_largest, v), block_largest);
       } else {
         block_largest = maximum(block_largest, v);
       }
     });
-    if constexpr (kCapped) in = values;
     const float previous = greatest, here = largest(block_largest);
     greatest = here > previous ? here : previous;
     const Vec shift = set1(greatest);
     Vec s = zero();
     for_row(n, [&](int64_t i, auto... tail) {
-      const Vec e = exp(sub(load(in + i, tail...), shift));
+      const Vec e = exp(sub(load(again + i, tail...), shift));
       if constexpr (sizeof...(tail) > 0) {
         s = add(s, select(tail..., e, zero()));
       } else {
@@ -60,9 +62,12 @@ void row_sum_of(const float* z, int64_t columns, float softcap, float* largest_o
   *sum_out = sum_so_far;
 }
 
-void row_sum(const float* z, int64_t columns, float softcap, float* largest_out, float* sum_out) {
-  softcap > 0 ? row_sum_of<true>(z, columns, softcap, largest_out, sum_out)
-              : row_sum_of<false>(z, columns, softcap, largest_out, sum_out);
+void row_sum(const void* z, DType z_dtype, int64_t columns, float softcap, float* largest_out,
+             float* sum_out) {
+  with_floats(z_dtype, z, [=](const auto* in) {
+    softcap > 0 ? row_sum_of<true>(in, columns, softcap, largest_out, sum_out)
+                : row_sum_of<false>(in, columns, softcap, largest_out, sum_out);
+  });
 }
 
 float capped(float z, float softcap) {
@@ -83,29 +88,32 @@ Vec gradient(Vec z, Vec lse, Vec scale, Vec onehot, Vec softcap, Vec inverse) {
   return mul(slope, sub(exp(sub(z, lse)), onehot));
 }
 
-template <bool kCapped, class T>
-void row_gradient_of(const float* z, int64_t columns, int64_t width, float lse, float scale,
+template <bool kCapped, class In, class T>
+void row_gradient_of(const In* z, int64_t columns, int64_t width, float lse, float scale,
                      int64_t target, float softcap, T* out) {
   const Vec vlse = set1(lse), vscale = set1(scale), vcap = set1(softcap);
   const Vec inverse = set1(kCapped ? 1.0f / softcap : 0.0f);
-  const float at_target = target >= 0 ? z[target] : 0.0f;  // before out, which may be z
+  // Before out, which may be z.
+  const Vec at_target = target >= 0 ? load(z + target, first(1)) : zero();
   for_row(columns, [&](int64_t i, auto... tail) {
     store(out + i, gradient<kCapped>(load(z + i, tail...), vlse, vscale, zero(), vcap, inverse),
           tail...);
   });
   if (target >= 0) {
-    store(out + target, gradient<kCapped>(set1(at_target), vlse, vscale, set1(1.0f), vcap, inverse),
+    store(out + target, gradient<kCapped>(at_target, vlse, vscale, set1(1.0f), vcap, inverse),
           first(1));
   }
   for_row(width - columns,
           [&](int64_t i, auto... tail) { store(out + columns + i, zero(), tail...); });
 }
 
-void row_gradient(const float* z, int64_t columns, int64_t width, float lse, float scale,
-                  int64_t target, float softcap, void* out, DType out_dtype) {
-  with_floats(out_dtype, out, [=](auto* to) {
-    softcap > 0 ? row_gradient_of<true>(z, columns, width, lse, scale, target, softcap, to)
-                : row_gradient_of<false>(z, columns, width, lse, scale, target, softcap, to);
+void row_gradient(const void* z, DType z_dtype, int64_t columns, int64_t width, float lse,
+                  float scale, int64_t target, float softcap, void* out, DType out_dtype) {
+  with_floats(z_dtype, z, [=](const auto* in) {
+    with_floats(out_dtype, out, [=](auto* to) {
+      softcap > 0 ? row_gradient_of<true>(in, columns, width, lse, scale, target, softcap, to)
+                  : row_gradient_of<false>(in, columns, width, lse, scale, target, softcap, to);
+    });
   });
 }
 

@@ -10,6 +10,7 @@ namespace viaduct::reference {
 
 void gemm(const GemmArgs& args);
 void column_sum(const ColumnSumArgs& args);
+void bias_add(const BiasAddArgs& args);
 void norm_forward(const NormForwardArgs& args);
 void norm_backward(const NormBackwardArgs& args);
 void activation_forward(const ActivationForwardArgs& args);
@@ -25,6 +26,14 @@ void cross_entropy_forward(const CrossEntropyForwardArgs& args);
 void cross_entropy_backward(const CrossEntropyBackwardArgs& args);
 void lse_share(const LseShareArgs& args);
 void lse_join(const LseJoinArgs& args);
+void soft_cap(const SoftCapArgs& args);
+void soft_cap_backward(const SoftCapBackwardArgs& args);
+void row_largest(const RowLargestArgs& args);
+void row_exponential(const RowExponentialArgs& args);
+void row_sum(const RowSumArgs& args);
+void row_divide(const RowDivideArgs& args);
+void row_pick(const RowPickArgs& args);
+void softmax_loss_backward(const SoftmaxLossBackwardArgs& args);
 void add(const AddArgs& args);
 void scale(const ScaleArgs& args);
 void dropout(const DropoutArgs& args);

@@ -267,6 +267,21 @@ TEST(ValidateParallel, SchedulesAndMessages) {
              "comm_overlap.wgrad_deferral_limit=2");
 }
 
+TEST(ValidateParallel, Fusions) {
+  EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.gradient_accumulation_fusion=false",
+              "model.bias_activation_fusion=false", "model.bias_dropout_fusion=false");
+  EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.recompute_logits=false");
+  EXPECT_ONE("recompute_logits: true needs cross_entropy_loss_fusion",
+             "model.cross_entropy_loss_fusion=false", "model.recompute_logits=true");
+  EXPECT_ONE("found activation_func = squared_relu; auto leaves it off",
+             "model.activation_func=squared_relu", "model.bias_activation_fusion=true");
+  EXPECT_GOOD("model.activation_func=squared_relu");
+  EXPECT_GOOD("model.activation_func=quick_gelu", "model.bias_activation_fusion=true");
+  EXPECT_ONE("defer_embedding_wgrad_compute: true needs model.gradient_accumulation_fusion", pp(2),
+             "comm_overlap.defer_embedding_wgrad_compute=true",
+             "comm_overlap.wgrad_deferral_limit=0", "model.gradient_accumulation_fusion=false");
+}
+
 TEST(ValidateParallel, OverlappedGathers) {
   EXPECT_ONE("needs use_distributed_optimizer and overlap_grad_reduce, found true and false",
              "ddp.overlap_param_gather=true", "ddp.overlap_grad_reduce=false");

@@ -1,0 +1,50 @@
+#include "nn/composed_cross_entropy.h"
+
+#include "ops/cross_entropy.h"
+#include "ops/elementwise.h"
+#include "ops/softmax.h"
+#include "ops/step_scalars.h"
+
+namespace viaduct {
+
+void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
+                                    const VocabularyColumns& columns, double softcap,
+                                    const Tensor& logits, const Tensor& lse,
+                                    const Tensor& target_logit, const void* owner,
+                                    SavedStore& saved) {
+  Communicator& tp = *context.groups.tp;
+  if (softcap > 0) soft_cap(context.ops, {logits, logits, softcap});
+  row_pick(context.ops, {logits, batch.targets, target_logit, columns.count, columns.first});
+  tp.all_reduce(target_logit, ReduceOp::sum).wait();
+  const Tensor largest = context.statistic(lse.shape(), MemoryTag::workspace);
+  row_largest(context.ops, {logits, largest, columns.count});
+  tp.all_reduce(largest, ReduceOp::max).wait();
+  const Tensor probabilities = context.statistic(logits.shape());
+  row_exponential(context.ops, {logits, largest, probabilities, columns.count});
+  const Tensor sums = context.statistic(lse.shape(), MemoryTag::workspace);
+  row_sum(context.ops, {probabilities, sums, columns.count});
+  tp.all_reduce(sums, ReduceOp::sum).wait();
+  lse_join(context.ops, {sums, largest, lse});
+  row_divide(context.ops, {probabilities, sums, probabilities});
+  saved.keep(owner, "probabilities", probabilities);
+  if (softcap > 0) saved.keep(owner, "capped", logits);
+}
+
+Tensor composed_cross_entropy_backward(RankContext& context, const Batch& batch,
+                                       const VocabularyColumns& columns, double softcap,
+                                       const void* owner, SavedStore& saved) {
+  const Tensor probabilities = saved.take(owner, "probabilities");
+  const Tensor d_logits = context.statistic(probabilities.shape());
+  softmax_loss_backward(context.ops, {probabilities, batch.targets, batch.loss_weight,
+                                      step_scalar(context.scalars, StepScalar::loss_scale),
+                                      d_logits, columns.count, columns.first});
+  if (softcap > 0) {
+    soft_cap_backward(context.ops, {d_logits, saved.take(owner, "capped"), d_logits, softcap});
+  }
+  if (context.precision.activation == d_logits.dtype()) return d_logits;
+  const Tensor narrow = context.activation(d_logits.shape());
+  copy(context.ops, {d_logits, narrow});
+  return narrow;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,25 @@
+#include "nn/weight_gradient.h"
+
+#include "ops/elementwise.h"
+#include "ops/gemm.h"
+
+namespace viaduct {
+
+void make_weight_gradient(RankContext& context, const Tensor& dy, const Tensor& x,
+                          const GradientAccess::Destination& destination) {
+  GemmArgs args;
+  args.form = GemmForm::weight_gradient;
+  args.a = dy;
+  args.b = x;
+  if (context.fusions.gradient_accumulation) {
+    args.c = destination.tensor;
+    args.mode = destination.mode;
+    return gemm(context.ops, args);
+  }
+  args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
+                                MemoryTag::workspace);
+  gemm(context.ops, args);
+  copy(context.ops, {args.c, destination.tensor, destination.mode});
+}
+
+}  // namespace viaduct

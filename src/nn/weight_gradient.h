@@ -1,0 +1,13 @@
+#pragma once
+// The last step of a linear layer's backward.
+
+#include "nn/context.h"
+
+namespace viaduct {
+
+/// gradient [N, K] (= or +=) dyᵀ · x with dy [T, N] and x [T, K]: straight into its destination, or
+/// by way of a temporary tensor where the context does not fuse.
+void make_weight_gradient(RankContext& context, const Tensor& dy, const Tensor& x,
+                          const GradientAccess::Destination& destination);
+
+}  // namespace viaduct

@@ -1,0 +1,1 @@
+#include "ops/cpu/softmax_kernels.h"
