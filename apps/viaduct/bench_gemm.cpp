@@ -8,7 +8,6 @@
 
 #include "bench.h"
 #include "device/device.h"
-#include "hardware/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/peak.h"
 
@@ -17,7 +16,7 @@ namespace {
 
 struct Arguments {
   int64_t m = 4096, n = 768, k = 768;
-  std::string form = "forward", dtype = "bf16";
+  std::string form = "forward", dtype = "bf16", cpu_isa = "auto";
   bool json = false;
   int threads = 0, rounds = 9;
 };
@@ -58,9 +57,17 @@ GemmArgs make_args(OpContext& context, const Arguments& a) {
           WriteMode::accumulate};
 }
 
+CpuIsa isa_of(const std::string& name) {
+  for (const CpuIsa isa : kCpuIsas) {
+    if (name == cpu_isa_name(isa)) return isa;
+  }
+  return best_cpu_isa();
+}
+
 int run(const Arguments& a) {
+  const CpuIsa isa = isa_of(a.cpu_isa);
   const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(isa);
   OpContext context{*device, ops};
   const GemmArgs args = make_args(context, a);
   const double flops =
@@ -75,7 +82,7 @@ int run(const Arguments& a) {
   MatmulPeak peak;
   for (int round = 0; round < a.rounds; ++round) {
     if (round % 4 == 0) {
-      peak = measure_matmul_peak(device->pool(), args.a.dtype(), detect_cpu_features());
+      peak = measure_matmul_peak(device->pool(), args.a.dtype(), isa);
       peaks.push_back(peak.tflops);
     }
     const double start = seconds_now();
@@ -101,9 +108,9 @@ int run(const Arguments& a) {
     return 0;
   }
   fmt::print("peak: {}\n", peak.describe());
-  fmt::print("{:<16} {:<6} {:>22} {:<10} {:>10} {:>8}\n", "form", "dtype", "M x N x K", "kernel",
+  fmt::print("{:<16} {:<6} {:>22} {:<18} {:>10} {:>8}\n", "form", "dtype", "M x N x K", "kernel",
              "TFLOP/s", "of peak");
-  fmt::print("{:<16} {:<6} {:>22} {:<10} {:>10.4f} {:>7.1f}%\n", a.form, a.dtype,
+  fmt::print("{:<16} {:<6} {:>22} {:<18} {:>10.4f} {:>7.1f}%\n", a.form, a.dtype,
              fmt::format("{} x {} x {}", a.m, a.n, a.k), kernel, rate, 100 * rate / peak.tflops);
   return 0;
 }
@@ -127,6 +134,9 @@ Subcommand add_bench_gemm(CLI::App& bench) {
   app->add_option("--dtype", a->dtype, "Format of the operands")
       ->capture_default_str()
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
+  app->add_option("--cpu-isa", a->cpu_isa, "Instruction set (auto: the best of this machine)")
+      ->capture_default_str()
+      ->check(CLI::IsMember({"auto", "avx2", "avx512", "avx512_bf16", "amx"}));
   app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
   app->add_option("--rounds", a->rounds, "Measured rounds; the median counts")
       ->capture_default_str()

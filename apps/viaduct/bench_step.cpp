@@ -69,7 +69,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   engine.initialize();
   Measured m;
   m.peak = measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
-                               detect_cpu_features());
+                               cpu_isa_of(config.dist));
   StepRecord record;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     const bool counted = step >= options.warmup;

@@ -5,6 +5,7 @@
 
 #include "comm/dist_config.h"
 #include "device/device.h"
+#include "ops/cpu/cpu_ops.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -13,6 +14,9 @@ struct RankDevice {
   std::unique_ptr<Device> device;
   OpTable ops;
 };
+
+/// `dist.cpu_isa`, the best of this machine for `auto`.
+CpuIsa cpu_isa_of(const DistConfig& config);
 
 /// The cpu device with `threads_per_rank` threads and the ops of `cpu_isa` (`auto` values are
 /// resolved here). ConfigError for devices that are not built yet.

@@ -10,6 +10,7 @@
 #include "train/engine_settings.h"
 #include "train/host_values.h"
 #include "train/nan_report.h"
+#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {
@@ -59,7 +60,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
   load_weights();
   peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
-                              detect_cpu_features());
+                              cpu_isa_of(config_.dist));
   const bool writes = leads() && config_.checkpoint.save;
   if (writes) std::filesystem::create_directories(*config_.checkpoint.save);
   log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));

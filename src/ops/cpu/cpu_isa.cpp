@@ -1,4 +1,7 @@
+#include "hardware/cpu_features.h"
+#include "ops/cpu/amx_permission.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/tile_check.h"
 
 namespace viaduct {
 
@@ -16,6 +19,17 @@ std::string_view cpu_isa_name(CpuIsa isa) {
   return "unknown";
 }
 
+namespace {
+
+/// Tile registers that the kernel grants and that compute what they should: asked once a process.
+bool amx_works() {
+  static const bool kWorks = detect_cpu_features().amx_bf16 && cpu::request_amx_permission() &&
+                             cpu::tiles_compute(cpu::amx::tile_kernels());
+  return kWorks;
+}
+
+}  // namespace
+
 bool cpu_supports(CpuIsa isa) {
   __builtin_cpu_init();
   const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -28,13 +42,16 @@ bool cpu_supports(CpuIsa isa) {
     case CpuIsa::avx512_bf16:
       return avx512 && __builtin_cpu_supports("avx512bf16");
     case CpuIsa::amx:
-      return false;  // no AMX kernel exists yet
+      return amx_works();
   }
   return false;
 }
 
 CpuIsa best_cpu_isa() {
-  return cpu_supports(CpuIsa::avx512) ? CpuIsa::avx512 : CpuIsa::avx2;
+  for (const CpuIsa isa : {CpuIsa::amx, CpuIsa::avx512_bf16, CpuIsa::avx512}) {
+    if (cpu_supports(isa)) return isa;
+  }
+  return CpuIsa::avx2;
 }
 
 }  // namespace viaduct

@@ -143,10 +143,13 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
 // A block's strips of A (512 deep: 128 KB) stay in the second-level cache and two strips of B (32
 // KB) stream through the first; C is visited again after 512 contracted elements.
 constexpr TileBlocking kBlockingAvx512Bf16{128, 128, 768};
+// AMX is ten times as fast against the same caches: larger blocks, and two strips of B and their
+// share of A, 48 KB, in the first-level cache.
+constexpr TileBlocking kBlockingAmx{256, 384, 384};
 // Choice::variant beside those of cpu_entry.h.
 constexpr int kTileVariant = 2;
 
-template <const TileKernels& (*kTiles)(), const TileBlocking& kBlocking>
+template <const TileBlocking& kBlocking>
 Choice choose_with_tiles(const GemmArgs& args, const Traits& traits) {
   Choice choice = choose_gemm(args, traits);
   if (args.a.dtype() != DType::bf16) return choice;
@@ -179,8 +182,11 @@ void add_gemm(OpTable& table, CpuIsa isa) {
   isa == CpuIsa::avx2 ? fill_table<avx2::gemm_kernels>(table)
                       : fill_table<avx512::gemm_kernels>(table);
   if (isa == CpuIsa::avx512_bf16) {
-    table.gemm = {choose_with_tiles<avx512_bf16::tile_kernels, kBlockingAvx512Bf16>,
+    table.gemm = {choose_with_tiles<kBlockingAvx512Bf16>,
                   launch_with_tiles<avx512_bf16::tile_kernels, kBlockingAvx512Bf16>};
+  } else if (isa == CpuIsa::amx) {
+    table.gemm = {choose_with_tiles<kBlockingAmx>,
+                  launch_with_tiles<amx::tile_kernels, kBlockingAmx>};
   }
 }
 

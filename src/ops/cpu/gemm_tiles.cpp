@@ -14,8 +14,8 @@ constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // Strips that a packing task makes: of a source whose rows run along the contracted dim it reads
 // two cache lines of every row.
 constexpr int64_t kPackStrips = 4;
-// What blockings may ask for at most: scratch of a task on its thread's stack, 576 KB.
-constexpr int64_t kMaxRows = 128, kMaxColumns = 128, kMaxDepth = 1024;
+// What blockings may ask for at most: scratch of a task on its thread's stack, 1.4 MB.
+constexpr int64_t kMaxRows = 256, kMaxColumns = 384, kMaxDepth = 768;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;

@@ -3,6 +3,7 @@
 // threads, then blocks of C are computed; large operands go through in chunks, so that what is
 // packed stays in the last cache. All sizes depend on the shape and the instruction set alone.
 
+#include "base/thread_pool.h"
 #include "ops/cpu/gemm_entry.h"
 #include "ops/cpu/tiles.h"
 #include "ops/gemm.h"

@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/philox.h"
-#include "ops/cpu/amx_permission.h"
 #include "ops/cpu/peak_loops.h"
 
 namespace viaduct {
@@ -73,6 +72,17 @@ double fma_rate(ThreadPool& pool, const cpu::FmaLoop& loop) {
   });
 }
 
+double dot_rate(ThreadPool& pool, const cpu::DotLoop& loop) {
+  const size_t pairs = 2 * static_cast<size_t>(loop.lanes);
+  const auto x = random_bf16(cpu::DotLoop::kMultipliers * pairs, 3);
+  const auto y = random_bf16(cpu::DotLoop::kOthers * pairs, 4);
+  const auto sums = static_cast<size_t>(loop.lanes) * static_cast<size_t>(loop.accumulators);
+  std::vector<std::vector<float>> v(static_cast<size_t>(pool.threads()), std::vector<float>(sums));
+  return best_rate(pool, loop.flops_per_iteration(), [&](int thread, int64_t iterations) {
+    loop.run(x.data(), y.data(), v[static_cast<size_t>(thread)].data(), iterations);
+  });
+}
+
 double tile_rate(ThreadPool& pool, const cpu::TileLoop& loop) {
   const auto a = random_bf16(2 * cpu::TileLoop::kTileElements, 3),
              b = random_bf16(2 * cpu::TileLoop::kTileElements, 4);
@@ -85,21 +95,24 @@ double tile_rate(ThreadPool& pool, const cpu::TileLoop& loop) {
 
 }  // namespace
 
-MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, const CpuFeatures& features) {
+MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, CpuIsa isa) {
   VIADUCT_CHECK(DeviceError,
                 compute == DType::f32 || compute == DType::bf16 || compute == DType::f16,
                 "matmul peak: of f32, bf16 or f16, not of {}", dtype_name(compute));
+  VIADUCT_CHECK(DeviceError, cpu_supports(isa), "matmul peak: this machine cannot run {}",
+                cpu_isa_name(isa));
   MatmulPeak peak{.measured = true, .threads = pool.threads()};
   double rate = 0;
-  if (compute == DType::bf16 && features.amx_bf16 && cpu::request_amx_permission()) {
+  if (compute == DType::bf16 && isa == CpuIsa::amx) {
     peak.name = "BF16 AMX";
     rate = tile_rate(pool, cpu::tile_loop_amx());
-  } else if (features.avx512) {
+  } else if (compute == DType::bf16 && isa == CpuIsa::avx512_bf16) {
+    peak.name = "BF16 AVX-512";
+    rate = dot_rate(pool, cpu::dot_loop_avx512_bf16());
+  } else if (isa != CpuIsa::avx2) {
     peak.name = "FP32 FMA AVX-512";
     rate = fma_rate(pool, cpu::fma_loop_avx512());
   } else {
-    VIADUCT_CHECK(DeviceError, features.avx2, "matmul peak: needs at least AVX2 with FMA, found {}",
-                  describe(features));
     peak.name = "FP32 FMA AVX2";
     rate = fma_rate(pool, cpu::fma_loop_avx2());
   }

@@ -24,6 +24,23 @@ FmaLoop fma_loop_avx2();
 /// Only where CpuFeatures::avx512.
 FmaLoop fma_loop_avx512();
 
+/// A loop of BF16 dot products of pairs (vdpbf16ps) over `accumulators` independent vectors of
+/// `lanes` sums. An iteration does, for j in 0…3 and every accumulator v_i: v_i += pairs of x[j] ·
+/// y[(i + j) mod 2].
+struct DotLoop {
+  static constexpr int kMultipliers = 4, kOthers = 2;
+  int accumulators;
+  int lanes;
+  /// `x`: [4][lanes][2], `y`: [2][lanes][2], BF16 bits; `v`: [accumulators][lanes], read at the
+  /// start and written at the end; unaligned.
+  void (*run)(const uint16_t* x, const uint16_t* y, float* v, int64_t iterations);
+
+  double flops_per_iteration() const { return 4.0 * kMultipliers * accumulators * lanes; }
+};
+
+/// Only where CpuFeatures::avx512_bf16.
+DotLoop dot_loop_avx512_bf16();
+
 /// A loop of BF16 tile products: 2 × 2 tiles of C (16 × 16 FP32 each) += A (16 × 32) · B (32 × 16),
 /// four products an iteration.
 struct TileLoop {

@@ -93,5 +93,9 @@ class TileScope {
 namespace avx512_bf16 {
 const TileKernels& tile_kernels();
 }
+namespace amx {
+/// Only where cpu_supports(CpuIsa::amx).
+const TileKernels& tile_kernels();
+}  // namespace amx
 
 }  // namespace viaduct::cpu

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "hardware/cpu_features.h"
 #include "ops/cpu/amx_permission.h"
 #include "ops/cpu/peak_loops.h"
 
@@ -44,6 +45,37 @@ TEST(MatmulPeak, FmaLoopsDoWhatIsCounted) {
   if (detect_cpu_features().avx512) expect_counted_fmas(cpu::fma_loop_avx512());
 }
 
+TEST(MatmulPeak, DotLoopDoesWhatIsCounted) {
+  if (!detect_cpu_features().avx512_bf16) GTEST_SKIP() << "no AVX512-BF16 here";
+  const cpu::DotLoop loop = cpu::dot_loop_avx512_bf16();
+  const size_t lanes = static_cast<size_t>(loop.lanes),
+               accumulators = static_cast<size_t>(loop.accumulators);
+  std::vector<bfloat16> x(4 * 2 * lanes), y(2 * 2 * lanes);
+  for (size_t i = 0; i < x.size(); ++i) x[i] = bfloat16(small(i));
+  for (size_t i = 0; i < y.size(); ++i) y[i] = bfloat16(small(i + 100));
+  std::vector<float> v(lanes * accumulators);
+  for (size_t i = 0; i < v.size(); ++i) v[i] = small(i + 200);
+  auto expected = v;
+  double products = 0;
+  for (int n = 0; n < 7; ++n) {
+    for (size_t j = 0; j < 4; ++j) {
+      for (size_t i = 0; i < v.size(); ++i) {
+        const size_t left = 2 * (j * lanes + i % lanes),
+                     right = 2 * ((i / lanes + j) % 2 * lanes + i % lanes);
+        for (const size_t element : {1, 0}) {  // the odd one first
+          expected[i] +=
+              static_cast<float>(x[left + element]) * static_cast<float>(y[right + element]);
+          ++products;
+        }
+      }
+    }
+  }
+  loop.run(reinterpret_cast<const uint16_t*>(x.data()), reinterpret_cast<const uint16_t*>(y.data()),
+           v.data(), 7);
+  for (size_t i = 0; i < v.size(); ++i) EXPECT_NEAR(v[i], expected[i], 1e-5) << i;
+  EXPECT_EQ(loop.flops_per_iteration() * 7, 2 * products);
+}
+
 TEST(MatmulPeak, TileLoopDoesWhatIsCounted) {
   if (!detect_cpu_features().amx_bf16 || !cpu::request_amx_permission())
     GTEST_SKIP() << "no AMX here";
@@ -76,19 +108,26 @@ TEST(MatmulPeak, TileLoopDoesWhatIsCounted) {
 
 TEST(MatmulPeak, NamesWhatItMeasured) {
   ThreadPool pool(2);
-  const CpuFeatures features = detect_cpu_features();
-  const MatmulPeak fp32 = measure_matmul_peak(pool, DType::f32, features);
-  EXPECT_EQ(fp32.name, features.avx512 ? "FP32 FMA AVX-512" : "FP32 FMA AVX2");
+  const MatmulPeak fp32 = measure_matmul_peak(pool, DType::f32, CpuIsa::avx2);
+  EXPECT_EQ(fp32.name, "FP32 FMA AVX2");
   EXPECT_EQ(fp32.threads, 2);
   EXPECT_TRUE(fp32.measured);
   EXPECT_GT(fp32.tflops, 1e-4);  // far below any machine, far above a broken unit
   EXPECT_LT(fp32.tflops, 100);
-  EXPECT_EQ(measure_matmul_peak(pool, DType::bf16, features).name,
-            features.amx_bf16 ? "BF16 AMX" : fp32.name);
-  const CpuFeatures old{.model_name = "old", .avx2 = true};
-  EXPECT_EQ(measure_matmul_peak(pool, DType::bf16, old).name, "FP32 FMA AVX2");
-  EXPECT_THROW(measure_matmul_peak(pool, DType::f32, {.model_name = "older"}), DeviceError);
-  EXPECT_THROW(measure_matmul_peak(pool, DType::f64, features), DeviceError);
+  EXPECT_EQ(measure_matmul_peak(pool, DType::bf16, CpuIsa::avx2).name, "FP32 FMA AVX2");
+  const auto names = [&](CpuIsa isa, const char* f32, const char* bf16) {
+    if (!cpu_supports(isa)) return;
+    EXPECT_EQ(measure_matmul_peak(pool, DType::f32, isa).name, f32);
+    EXPECT_EQ(measure_matmul_peak(pool, DType::f16, isa).name, f32);
+    EXPECT_EQ(measure_matmul_peak(pool, DType::bf16, isa).name, bf16);
+  };
+  names(CpuIsa::avx512, "FP32 FMA AVX-512", "FP32 FMA AVX-512");
+  names(CpuIsa::avx512_bf16, "FP32 FMA AVX-512", "BF16 AVX-512");
+  names(CpuIsa::amx, "FP32 FMA AVX-512", "BF16 AMX");
+  EXPECT_THROW(measure_matmul_peak(pool, DType::f64, CpuIsa::avx2), DeviceError);
+  if (!cpu_supports(CpuIsa::amx)) {
+    EXPECT_THROW(measure_matmul_peak(pool, DType::bf16, CpuIsa::amx), DeviceError);
+  }
 }
 
 }  // namespace

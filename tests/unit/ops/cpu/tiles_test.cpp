@@ -6,9 +6,12 @@
 
 #include <cmath>
 #include <limits>
+#include <stdexcept>
 #include <vector>
 
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/tile_check.h"
+#include "support/emulated_tiles.h"
 #include "support/op_testing.h"
 
 namespace viaduct {
@@ -18,21 +21,28 @@ using cpu::TileKernels;
 using cpu::TileSource;
 
 struct NamedTiles {
-  CpuIsa isa;
+  const char* name;
+  bool runs;
   const TileKernels& (*kernels)();
 };
 
 class Tiles : public testing::TestWithParam<NamedTiles> {
  protected:
   void SetUp() override {
-    if (!cpu_supports(GetParam().isa)) GTEST_SKIP() << "this machine cannot run it";
+    if (!GetParam().runs) GTEST_SKIP() << "this machine cannot run it";
   }
   const TileKernels& tiles() const { return GetParam().kernels(); }
 };
 
-INSTANTIATE_TEST_SUITE_P(
-    Isa, Tiles, testing::Values(NamedTiles{CpuIsa::avx512_bf16, cpu::avx512_bf16::tile_kernels}),
-    [](const auto& info) { return std::string(cpu_isa_name(info.param.isa)); });
+/// The AMX loops on registers in memory (any machine), then what this machine has.
+std::vector<NamedTiles> all_tiles() {
+  return {{"emulated_amx", true, test::emulated_amx_kernels},
+          {"avx512_bf16", cpu_supports(CpuIsa::avx512_bf16), cpu::avx512_bf16::tile_kernels},
+          {"amx", cpu_supports(CpuIsa::amx), cpu::amx::tile_kernels}};
+}
+
+INSTANTIATE_TEST_SUITE_P(Isa, Tiles, testing::ValuesIn(all_tiles()),
+                         [](const auto& info) { return std::string(info.param.name); });
 
 /// A matrix in memory seen as [width][depth], either way round, with NaN between its rows.
 struct Matrix {
@@ -145,6 +155,22 @@ TEST_P(Tiles, ProductsMatchPlainLoops) {
       }
     }
   }
+}
+
+TEST_P(Tiles, PassTheSelfCheck) {
+  EXPECT_TRUE(cpu::tiles_compute(tiles()));
+}
+
+TEST(TileCheck, FindsProductsThatAreLeftOut) {
+  EXPECT_FALSE(cpu::tiles_compute(test::broken_amx_kernels()));
+}
+
+TEST(TileCheck, EmulatedRegistersNeedAConfiguration) {
+  EXPECT_THROW(test::emulated_amx_kernels().end(), std::logic_error);
+  float c[256];
+  bfloat16 tile[512];
+  EXPECT_THROW(test::emulated_amx_kernels().product({16, 16, 1, tile, 0, tile, 0, c, 16}),
+               std::logic_error);
 }
 
 TEST_P(Tiles, SplittingAtStepsChangesNoBit) {

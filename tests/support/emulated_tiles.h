@@ -1,0 +1,16 @@
+#pragma once
+// Tile registers in memory, so that the AMX loops run on any machine: the same templates, with
+// registers that also check what real ones would punish with SIGILL.
+
+#include "ops/cpu/tiles.h"
+
+namespace viaduct::test {
+
+/// The tile contract on emulated AMX registers of the calling thread, with packing in plain loops.
+/// Throws std::logic_error for a product outside begin … end, or begin and end out of turn.
+const cpu::TileKernels& emulated_amx_kernels();
+
+/// Emulated kernels whose product leaves out one register's products.
+const cpu::TileKernels& broken_amx_kernels();
+
+}  // namespace viaduct::test

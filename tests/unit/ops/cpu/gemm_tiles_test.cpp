@@ -1,0 +1,130 @@
+// Products of linear layers on tiles, with the AMX loops on emulated registers beside what this
+// machine has: blocks, chunks and edges do not depend on the instruction set.
+
+#include "ops/cpu/gemm_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include "base/thread_pool.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/reference/reference.h"
+#include "support/emulated_tiles.h"
+#include "support/op_testing.h"
+
+namespace viaduct {
+namespace {
+
+using test::random_strided;
+using test::random_tensor;
+
+/// Runs `args` with small blocks, so that small products have several of them and several visits
+/// of a block's C.
+void run(const GemmArgs& args, const cpu::TileKernels& tiles, int threads) {
+  constexpr cpu::TileBlocking kSmall{32, 64, 64};
+  const int64_t bytes = cpu::tile_workspace_bytes(args, kSmall);
+  const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
+  ThreadPool pool(threads);
+  // Only the stores are compiled for AVX-512; every machine has those of AVX2.
+  cpu::gemm_on_tiles(pool, args, kSmall, tiles, cpu::avx2::gemm_kernels(), workspace.raw());
+}
+
+struct Shapes {
+  Shape a, b, c;
+};
+Shapes shapes_of(GemmForm form, int64_t m, int64_t n, int64_t k) {
+  if (form == GemmForm::forward) return {{m, k}, {n, k}, {m, n}};
+  if (form == GemmForm::data_gradient) return {{m, n}, {n, k}, {m, k}};
+  return {{m, n}, {m, k}, {n, k}};
+}
+
+void compare(const cpu::TileKernels& tiles) {
+  uint64_t seed = 1;
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {5, 130, 70},
+                                {40, 97, 33},
+                                {70, 33, 200},
+                                {33, 64, 128},
+                                {3, 8, 0}}) {
+    for (const GemmForm form :
+         {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
+      for (const WriteMode mode : {WriteMode::assign, WriteMode::accumulate}) {
+        for (const DType out : {DType::bf16, DType::f32}) {
+          const Shapes s = shapes_of(form, m, n, k);
+          GemmArgs args{form,
+                        random_strided(DType::bf16, s.a, 3, ++seed),
+                        random_strided(DType::bf16, s.b, 5, ++seed),
+                        random_strided(out, s.c, 2, ++seed),
+                        {},
+                        mode};
+          if (form == GemmForm::forward && mode == WriteMode::assign)
+            args.bias = random_tensor(DType::f32, {n}, ++seed);
+          GemmArgs exact = args;
+          exact.a = test::to_f64(args.a), exact.b = test::to_f64(args.b);
+          exact.c = test::to_f64(args.c), exact.bias = test::to_f64(args.bias);
+          GemmArgs sums = exact;
+          sums.a = test::magnitudes(exact.a), sums.b = test::magnitudes(exact.b);
+          sums.c = test::magnitudes(exact.c);
+          if (exact.bias) sums.bias = test::magnitudes(exact.bias);
+          reference::gemm(exact);
+          reference::gemm(sums);
+          run(args, tiles, 2);
+          SCOPED_TRACE(testing::Message()
+                       << m << " x " << n << " x " << k << " form " << static_cast<int>(form));
+          test::expect_close(args.c, exact.c, static_cast<double>(std::max({m, n, k})), sums.c);
+          if (testing::Test::HasFatalFailure()) return;
+        }
+      }
+    }
+  }
+}
+
+TEST(GemmOnTiles, EmulatedAmxMatchesTheReference) {
+  compare(test::emulated_amx_kernels());
+}
+
+TEST(GemmOnTiles, Avx512Bf16MatchesTheReference) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
+  compare(cpu::avx512_bf16::tile_kernels());
+}
+
+TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
+  const Tensor a = random_tensor(DType::bf16, {90, 150}, 1);
+  const Tensor b = random_tensor(DType::bf16, {100, 150}, 2);
+  const Tensor whole = host_tensor(DType::f32, {90, 100});
+  run({GemmForm::forward, a, b, whole}, test::emulated_amx_kernels(), 2);
+  const Tensor alone = host_tensor(DType::f32, {90, 100});
+  run({GemmForm::forward, a, b, alone}, test::emulated_amx_kernels(), 1);
+  test::expect_same_bits(alone, whole);
+  for (const int64_t begin : {1, 33, 89}) {
+    const Tensor row = host_tensor(DType::f32, {1, 100});
+    run({GemmForm::forward, a.slice(0, begin, 1), b, row}, test::emulated_amx_kernels(), 1);
+    test::expect_same_bits(row, whole.slice(0, begin, 1));
+    const Tensor column = host_tensor(DType::f32, {90, 1});
+    run({GemmForm::forward, a, b.slice(0, begin, 1), column}, test::emulated_amx_kernels(), 1);
+    test::expect_same_bits(column, whole.slice(1, begin, 1));
+  }
+}
+
+// Large operands go through in chunks: bits are those of products that fit in one.
+TEST(GemmOnTiles, ChunksChangeNoBit) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
+  constexpr int64_t kDepth = 8192, kWide = 700;  // 11 MB packed: two chunks
+  const Tensor few = random_tensor(DType::bf16, {40, kDepth}, 1);
+  const Tensor many = random_tensor(DType::bf16, {kWide, kDepth}, 2);
+  const auto& tiles = cpu::avx512_bf16::tile_kernels();
+  const Tensor c = host_tensor(DType::f32, {40, kWide}), d = host_tensor(DType::f32, {kWide, 40});
+  run({GemmForm::forward, few, many, c}, tiles, 2);
+  run({GemmForm::forward, many, few, d}, tiles, 2);
+  for (const int64_t begin : {0, 330, 650}) {
+    const Tensor part = many.slice(0, begin, 50);
+    const Tensor columns = host_tensor(DType::f32, {40, 50}),
+                 rows = host_tensor(DType::f32, {50, 40});
+    run({GemmForm::forward, few, part, columns}, tiles, 1);
+    test::expect_same_bits(columns, c.slice(1, begin, 50));
+    run({GemmForm::forward, part, few, rows}, tiles, 1);
+    test::expect_same_bits(rows, d.slice(0, begin, 50));
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
