@@ -140,11 +140,11 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   return choice;
 }
 
-// A block's strips of A (512 deep: 128 KB) stay in the second-level cache and two strips of B (32
-// KB) stream through the first; C is visited again after 512 contracted elements.
-constexpr TileBlocking kBlockingAvx512Bf16{128, 128, 768};
-// AMX is ten times as fast against the same caches: larger blocks, and two strips of B and their
-// share of A, 48 KB, in the first-level cache.
+// C and the strips of A (196 and 96 KB) stay in the second-level cache; two strips of B stream
+// through the first.
+constexpr TileBlocking kBlockingAvx512Bf16{64, 768, 768};
+// AMX is ten times as fast against the same caches: two strips of B and their share of A, 48 KB,
+// in the first-level cache; 384 and 192 KB in the second.
 constexpr TileBlocking kBlockingAmx{256, 384, 384};
 // Choice::variant beside those of cpu_entry.h.
 constexpr int kTileVariant = 2;

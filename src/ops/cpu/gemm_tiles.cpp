@@ -1,127 +1,113 @@
 #include "ops/cpu/gemm_tiles.h"
 
 #include <algorithm>
-#include <vector>
 
-#include "base/thread_pool.h"
 #include "ops/cpu/cpu_entry.h"
 
 namespace viaduct::cpu {
 namespace {
 
-// Of one operand, packed, at a time: two of them leave room in a last-level cache.
+// Of B, packed, at a time: leaves room in a last-level cache.
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // Strips that a packing task makes: of a source whose rows run along the contracted dim it reads
 // two cache lines of every row.
 constexpr int64_t kPackStrips = 4;
-// What blockings may ask for at most: scratch of a task on its thread's stack, 1.4 MB.
-constexpr int64_t kMaxRows = 256, kMaxColumns = 384, kMaxDepth = 768;
+// Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
+constexpr int64_t kMaxSums = 96 * 1024;    // FP32, rows × columns of a block
+constexpr int64_t kMaxStrips = 96 * 1024;  // BF16, rows (or columns that a task packs) × depth
+// Columns of a block where no other one reads its strips of B.
+constexpr int64_t kOwnColumns = 128;
+// Blocks that are wanted before they become wide: work for many threads, and short waits for the
+// last of them.
+constexpr int64_t kWantedBlocks = 32;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// One side of the product: an operand and how it is cut.
-struct Side {
-  TileSource source;  // the whole operand
-  bool is_b = false;
-  int64_t block = 0;   // rows or columns of a block of C
-  int64_t chunk = 0;   // rows or columns that are packed at a time, a multiple of `block`
-  bool shared = true;  // more than one block reads a packed strip; else its task packs it
+/// Equal pieces of `size` of at most `most`, multiples of `unit`.
+int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
+  const int64_t pieces = std::max<int64_t>(1, ceil_div(size, most));
+  return std::max<int64_t>(1, ceil_div(ceil_div(size, pieces), unit)) * unit;
+}
 
-  int64_t blocks() const { return ceil_div(source.width, block); }
+/// How a product is cut. B is packed by all threads, one chunk of columns after the other (but by
+/// the task itself where no other one reads it), A by the task that needs it.
+struct Plan {
+  TileSource a, b;
+  int64_t rows = 0, columns = 0;  // of a block of C, one task
+  int64_t steps = 0;              // of the contracted dim
+  int64_t visit = 0;              // steps between two visits of a block's C
+  int64_t chunk = 0;              // columns of B packed at a time, whole blocks
+  bool shared = true;             // B is
+
+  int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
   int64_t chunk_bytes() const {
-    return shared ? tile_strips(std::min(chunk, source.width)) * tile_steps(source.depth) *
-                        kTileElements * 2
-                  : 0;
+    return shared ? tile_strips(std::min(chunk, b.width)) * steps * kTileElements * 2 : 0;
   }
 };
 
-struct Plan {
-  Side a, b;
-  int64_t steps = 0;        // of the contracted dim
-  int64_t chunk_steps = 0;  // of them between two visits of a block's C
-};
-
-Side side_of(const Tensor& t, bool contracted_first, bool is_b, int64_t width, int64_t depth,
-             int64_t block, int64_t other_blocks) {
-  Side side;
-  side.source = {t.raw(), t.dtype(), t.stride(0), contracted_first, width, depth};
-  side.is_b = is_b;
-  side.block = block;
-  side.shared = other_blocks > 1;
-  const int64_t blocks = ceil_div(width, block);
-  const int64_t chunks = ceil_div(blocks * block * depth * 2, kChunkBytes);
-  side.chunk = std::max<int64_t>(1, ceil_div(blocks, std::max<int64_t>(1, chunks))) * block;
-  return side;
-}
-
 Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
-  const bool weight_gradient = args.form == GemmForm::weight_gradient;
-  const int64_t rows = args.c.dim(0), columns = args.c.dim(1);
-  const int64_t depth = weight_gradient ? args.a.dim(0) : args.a.dim(1);
-  // Few rows are bound by reading B: small tasks, each of which packs its own strips.
-  const int64_t block_columns = rows <= kTileRows ? 4 * kTileColumns : blocking.columns;
-  const int64_t row_blocks = ceil_div(rows, blocking.rows);
-  const int64_t column_blocks = ceil_div(columns, block_columns);
+  const auto source = [](const Tensor& t, bool contracted_first) {
+    return TileSource{t.raw(),
+                      t.dtype(),
+                      t.stride(0),
+                      contracted_first,
+                      t.dim(contracted_first ? 1 : 0),
+                      t.dim(contracted_first ? 0 : 1)};
+  };
   Plan plan;
-  plan.a = side_of(args.a, weight_gradient, false, rows, depth, blocking.rows, column_blocks);
-  plan.b = side_of(args.b, args.form != GemmForm::forward, true, columns, depth, block_columns,
-                   row_blocks);
-  plan.steps = tile_steps(depth);
-  const int64_t pieces = std::max<int64_t>(1, ceil_div(plan.steps * kTileDepth, blocking.depth));
-  plan.chunk_steps = std::max<int64_t>(1, ceil_div(plan.steps, pieces));
+  plan.a = source(args.a, args.form == GemmForm::weight_gradient);
+  plan.b = source(args.b, args.form != GemmForm::forward);
+  plan.rows = even_piece(plan.a.width, blocking.rows, kTileRows);
+  const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
+  plan.shared = row_blocks > 1;
+  int64_t most = plan.shared ? blocking.columns : std::min(blocking.columns, kOwnColumns);
+  while (most > 4 * kTileColumns && row_blocks * ceil_div(plan.b.width, most) < kWantedBlocks)
+    most /= 2;
+  plan.columns = even_piece(plan.b.width, most, 2 * kTileColumns);
+  plan.steps = tile_steps(plan.a.depth);
+  plan.visit = even_piece(plan.steps, blocking.depth / kTileDepth, 1);
+  plan.chunk =
+      std::max<int64_t>(1, kChunkBytes / 2 / std::max<int64_t>(1, plan.columns * plan.b.depth)) *
+      plan.columns;
+  plan.chunk = even_piece(plan.b.width, plan.chunk, plan.columns);
   return plan;
 }
 
-/// Packs strips of `side` × steps [step, step + steps) into `to`.
-void pack(const Side& side, const TileKernels& tiles, int64_t begin, int64_t width, int64_t step,
-          int64_t steps, bfloat16* to, int64_t strip) {
-  TileSource piece = side.source;
+/// `count` rows (columns) of `source` from `begin` × steps [step, step + steps).
+TileSource part(const TileSource& source, int64_t begin, int64_t count, int64_t step,
+                int64_t steps) {
+  TileSource piece = source;
   const int64_t k = step * kTileDepth;
-  const int64_t row = side.source.contracted_first ? k : begin;
-  const int64_t column = side.source.contracted_first ? begin : k;
-  piece.data = static_cast<const bfloat16*>(side.source.data) + row * piece.stride + column;
-  piece.width = width;
-  piece.depth = std::min(steps * kTileDepth, side.source.depth - k);
-  (side.is_b ? tiles.pack_b : tiles.pack_a)(piece, to, strip);
+  piece.data = static_cast<const bfloat16*>(source.data) +
+               (source.contracted_first ? k * source.stride + begin : begin * source.stride + k);
+  piece.width = count;
+  piece.depth = std::min(steps * kTileDepth, source.depth - k);
+  return piece;
 }
 
-/// A chunk of a side, packed: for every chunk of steps its strips one after the other (so that the
-/// strips that a block uses together are contiguous).
-struct Packed {
-  const Side* side;
+/// A chunk of B, packed: for every visit its strips one after the other, so that what a block uses
+/// together is contiguous.
+struct Chunk {
   bfloat16* data;
-  int64_t begin, width;  // of the side's rows or columns
+  int64_t begin, width;
 
-  int64_t strips() const { return tile_strips(width); }
   bfloat16* at(const Plan& plan, int64_t strip, int64_t step) const {
-    const int64_t steps = std::min(plan.chunk_steps, plan.steps - step);
-    return data + (step * strips() + strip * steps) * kTileElements;
+    return data + (step * tile_strips(width) + strip * plan.visit_steps(step)) * kTileElements;
   }
   int64_t tasks(const Plan& plan) const {
-    return ceil_div(strips(), kPackStrips) * ceil_div(plan.steps, plan.chunk_steps);
+    return ceil_div(tile_strips(width), kPackStrips) * ceil_div(plan.steps, plan.visit);
   }
   void pack_task(const Plan& plan, const TileKernels& tiles, int64_t task) const {
-    const int64_t groups = ceil_div(strips(), kPackStrips);
-    const int64_t strip = task % groups * kPackStrips;
-    const int64_t step = task / groups * plan.chunk_steps;
-    const int64_t steps = std::min(plan.chunk_steps, plan.steps - step);
-    const int64_t from = strip * kTileRows;
-    pack(*side, tiles, begin + from, std::min(kPackStrips * kTileRows, width - from), step, steps,
-         at(plan, strip, step), steps * kTileElements);
+    const int64_t groups = ceil_div(tile_strips(width), kPackStrips);
+    const int64_t strip = task % groups * kPackStrips, step = task / groups * plan.visit;
+    const int64_t steps = plan.visit_steps(step), from = strip * kTileColumns;
+    const int64_t count = std::min(kPackStrips * kTileColumns, width - from);
+    tiles.pack_b(part(plan.b, begin + from, count, step, steps), at(plan, strip, step),
+                 steps * kTileElements);
   }
 };
-
-/// The strips of a block for one chunk of steps: where they lie packed, or packed here.
-const bfloat16* strips_of(const Packed& packed, const Plan& plan, const TileKernels& tiles,
-                          int64_t begin, int64_t width, int64_t step, int64_t steps,
-                          bfloat16* scratch) {
-  if (packed.side->shared) return packed.at(plan, begin / kTileRows, step);
-  pack(*packed.side, tiles, packed.begin + begin, width, step, steps, scratch,
-       steps * kTileElements);
-  return scratch;
-}
 
 struct Task {
   const GemmArgs& args;
@@ -130,34 +116,36 @@ struct Task {
   const GemmKernels& kernels;
 };
 
-/// The block at `row`, `column` of chunks a and b.
-void compute_block(const Task& task, const Packed& a, const Packed& b, int64_t row,
-                   int64_t column) {
-  alignas(64) float sums[kMaxRows * kMaxColumns];
-  // For strips that are not shared.
-  alignas(64) bfloat16 a_strips[kMaxRows * kMaxDepth];
-  alignas(64) bfloat16 b_strips[kMaxColumns * kMaxDepth];
+/// The block at `row` of C and `column` of the chunk.
+void compute_block(const Task& task, const Chunk& chunk, int64_t row, int64_t column) {
+  alignas(64) float sums[kMaxSums];
+  alignas(64) bfloat16 a_strips[kMaxStrips], b_strips[kMaxStrips];
   const Plan& plan = task.plan;
   const GemmArgs& args = task.args;
-  const int64_t rows = std::min(plan.a.block, a.width - row);
-  const int64_t columns = std::min(plan.b.block, b.width - column);
+  const int64_t rows = std::min(plan.rows, plan.a.width - row);
+  const int64_t columns = std::min(plan.columns, chunk.width - column);
   const int64_t c_stride = args.c.stride(0);
-  std::byte* const c =
-      static_cast<std::byte*>(args.c.raw()) +
-      ((a.begin + row) * c_stride + b.begin + column) * dtype_bytes(args.c.dtype());
+  std::byte* const c = static_cast<std::byte*>(args.c.raw()) +
+                       (row * c_stride + chunk.begin + column) * dtype_bytes(args.c.dtype());
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
                       !args.bias && rows % kTileRows == 0 && columns % kTileColumns == 0;
   TileProduct product{.rows = rows, .columns = columns};
+  product.a = a_strips;
   product.c = direct ? reinterpret_cast<float*>(c) : sums;
-  product.c_stride = direct ? c_stride : plan.b.block;
+  product.c_stride = direct ? c_stride : plan.columns;
   const TileScope scope(task.tiles);
   // At least once: nothing contracted is a sum of zero.
-  for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.chunk_steps) {
-    const int64_t steps = std::min(plan.chunk_steps, plan.steps - step);
-    product.steps = steps;
-    product.a = strips_of(a, plan, task.tiles, row, rows, step, steps, a_strips);
-    product.b = strips_of(b, plan, task.tiles, column, columns, step, steps, b_strips);
-    product.a_strip = product.b_strip = steps * kTileElements;
+  for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
+    product.steps = plan.visit_steps(step);
+    product.a_strip = product.b_strip = product.steps * kTileElements;
+    task.tiles.pack_a(part(plan.a, row, rows, step, product.steps), a_strips, product.a_strip);
+    if (plan.shared) {
+      product.b = chunk.at(plan, column / kTileColumns, step);
+    } else {
+      task.tiles.pack_b(part(plan.b, chunk.begin + column, columns, step, product.steps), b_strips,
+                        product.b_strip);
+      product.b = b_strips;
+    }
     product.accumulate = step > 0;
     task.tiles.product(product);
   }
@@ -167,44 +155,31 @@ void compute_block(const Task& task, const Packed& a, const Packed& b, int64_t r
   if (args.bias) {
     bias_dtype = args.bias.dtype();
     bias = static_cast<const std::byte*>(args.bias.raw()) +
-           (b.begin + column) * dtype_bytes(bias_dtype);
+           (chunk.begin + column) * dtype_bytes(bias_dtype);
   }
-  task.kernels.store(sums, plan.b.block, rows, columns, bias, bias_dtype,
+  task.kernels.store(sums, plan.columns, rows, columns, bias, bias_dtype,
                      args.mode == WriteMode::accumulate, c, args.c.dtype(), c_stride);
 }
 
 }  // namespace
 
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking) {
-  const Plan plan = plan_of(args, blocking);
-  return plan.a.chunk_bytes() + plan.b.chunk_bytes();
+  return plan_of(args, blocking).chunk_bytes();
 }
 
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
                    const TileKernels& tiles, const GemmKernels& kernels, void* workspace) {
   const Plan plan = plan_of(args, blocking);
   const Task task{args, plan, tiles, kernels};
-  auto* const memory = static_cast<bfloat16*>(workspace);
-  const int64_t rows = args.c.dim(0), columns = args.c.dim(1);
-  for (int64_t column = 0; column < columns; column += plan.b.chunk) {
-    const Packed b{&plan.b, memory + plan.a.chunk_bytes() / 2, column,
-                   std::min(plan.b.chunk, columns - column)};
-    for (int64_t row = 0; row < rows; row += plan.a.chunk) {
-      const Packed a{&plan.a, memory, row, std::min(plan.a.chunk, rows - row)};
-      const bool pack_a = plan.a.shared && (column == 0 || plan.a.chunk < rows);
-      const bool pack_b = plan.b.shared && row == 0;
-      const int64_t a_tasks = pack_a ? a.tasks(plan) : 0, b_tasks = pack_b ? b.tasks(plan) : 0;
-      pool.run(a_tasks + b_tasks, [&](int64_t index, int) {
-        index < a_tasks ? a.pack_task(plan, tiles, index)
-                        : b.pack_task(plan, tiles, index - a_tasks);
-      });
-      const int64_t row_blocks = ceil_div(a.width, plan.a.block);
-      const int64_t column_blocks = ceil_div(b.width, plan.b.block);
-      pool.run(row_blocks * column_blocks, [&](int64_t index, int) {
-        compute_block(task, a, b, index % row_blocks * plan.a.block,
-                      index / row_blocks * plan.b.block);
-      });
-    }
+  const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
+  for (int64_t column = 0; column < plan.b.width; column += plan.chunk) {
+    const Chunk chunk{static_cast<bfloat16*>(workspace), column,
+                      std::min(plan.chunk, plan.b.width - column)};
+    pool.run(plan.shared ? chunk.tasks(plan) : 0,
+             [&](int64_t index, int) { chunk.pack_task(plan, tiles, index); });
+    pool.run(row_blocks * ceil_div(chunk.width, plan.columns), [&](int64_t index, int) {
+      compute_block(task, chunk, index % row_blocks * plan.rows, index / row_blocks * plan.columns);
+    });
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
-// BF16 matrix products of linear layers on tiles (tiles.h). Both operands are packed once, by all
-// threads, then blocks of C are computed; large operands go through in chunks, so that what is
-// packed stays in the last cache. All sizes depend on the shape and the instruction set alone.
+// BF16 matrix products of linear layers on tiles (tiles.h). All threads pack a chunk of B, then
+// each takes blocks of C, for which it packs A and sums in its own cache. All sizes depend on the
+// shape and the instruction set alone.
 
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm_entry.h"
@@ -10,7 +10,8 @@
 
 namespace viaduct::cpu {
 
-/// What fits an instruction set's caches. Multiples of 32 (depth: of kTileDepth).
+/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32; rows × columns
+/// and rows × depth up to 96 K, depth up to 768.
 struct TileBlocking {
   int64_t rows, columns;  // a block of C, one task
   int64_t depth;          // contracted elements between two visits of a block's C
