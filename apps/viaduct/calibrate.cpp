@@ -125,7 +125,7 @@ CalibratedMachine Calibrator::machine() const {
 
 void Calibrator::measure_peaks(std::vector<CalibratedPeak>& rows) {
   for (DType dtype : {DType::bf16, DType::f32}) {
-    const MatmulPeak peak = measure_matmul_peak(device_->pool(), dtype, detect_cpu_features());
+    const MatmulPeak peak = measure_matmul_peak(device_->pool(), dtype, best_cpu_isa());
     rows.push_back({name_of(dtype), peak.name, peak.tflops});
   }
 }
