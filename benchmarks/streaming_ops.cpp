@@ -432,6 +432,14 @@ void pool_latency(ThreadPool& pool) {
   }
 }
 
+CpuIsa widest_isa() {
+  CpuIsa widest = CpuIsa::avx2;
+  for (const CpuIsa isa : kCpuIsas) {
+    if (cpu_supports(isa)) widest = isa;
+  }
+  return widest;
+}
+
 }  // namespace
 }  // namespace viaduct
 
@@ -439,7 +447,7 @@ int main(int argc, char** argv) {
   using namespace viaduct;
   const int threads = argc > 1 ? std::atoi(argv[1]) : 2;
   const auto device = make_cpu_device(threads);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(widest_isa());
   OpContext context{*device, ops};
   if (argc > 2 && std::string(argv[2]) == "pool") {
     pool_latency(device->pool());

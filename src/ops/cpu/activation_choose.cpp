@@ -7,7 +7,8 @@ namespace viaduct::cpu {
 namespace {
 
 const ActivationKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::activation_kernels : avx512::activation_kernels;
+  return kernels_of(choice, avx2::activation_kernels, avx512::activation_kernels,
+                    avx512_bf16::activation_kernels);
 }
 
 /// Operations of one element, an exponential counted as 12.
@@ -41,7 +42,8 @@ void for_row_runs(OpContext& context, int64_t rows, int64_t width, F&& f) {
 
 template <CpuIsa isa>
 Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
-  Choice choice = vector_choice("activation_forward", isa, args.in.dtype());
+  Choice choice =
+      narrowing_choice("activation_forward", isa, args.in.dtype(), args.in.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.out.elements());
   add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 1 : 0)));
   choice.cost.bytes_read = bytes_of(args.in);
@@ -60,7 +62,8 @@ void launch_forward(OpContext& context, const Choice& choice, const ActivationFo
 
 template <CpuIsa isa>
 Choice choose_backward(const ActivationBackwardArgs& args, const Traits&) {
-  Choice choice = vector_choice("activation_backward", isa, args.in.dtype());
+  Choice choice =
+      narrowing_choice("activation_backward", isa, args.in.dtype(), args.in.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.d_out.elements());
   add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 8 : 6)));
   choice.cost.bytes_read = bytes_of(args.in) + bytes_of(args.d_out);
@@ -86,7 +89,8 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_activation(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
+  isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }
 
 }  // namespace viaduct::cpu

@@ -45,7 +45,7 @@ struct Accurate {
     p = fma(p, t, set1(1.0740069071150942f));
     return mul(mul(gauss, set1(0.5f)), mul(p, inverse));
   }
-  /// 1 / (1 + e^(−scale · x)).
+  /// 1 / (1 + e^(−scale · x)), |scale · x| ≤ 170.
   static Vec logistic(Vec x, float scale) { return sigmoid(mul(x, set1(scale))); }
 };
 
@@ -70,7 +70,7 @@ struct Short {
     return mul(gauss, mul(p, inverse));
   }
   static Vec logistic(Vec x, float scale) {
-    const Vec t = bounded(mul(x, set1(-1.44269504088896341f * scale)), 128.0f);
+    const Vec t = mul(x, set1(-1.44269504088896341f * scale));
     return div(set1(1.0f), add(set1(1.0f), exp2_short(t)));
   }
 };
@@ -100,15 +100,18 @@ template <class Math>
 struct GeluTanh {
   static constexpr float kScale = 1.5957691216057308f;  // 2 √(2/π)
   static constexpr float kCubic = 0.044715f;
-  static Vec half_tanh(Vec z) {
-    const Vec inner = fma(mul(mul(z, z), z), set1(kCubic), z);
-    return Math::logistic(inner, kScale);
+  static constexpr float kLimit = 10.5f;  // beyond, the sigmoid is 0 or 1 in FP32
+  static Vec half_tanh(Vec z, Vec square) {
+    return Math::logistic(mul(z, fma(square, set1(kCubic), set1(1.0f))), kScale);
   }
-  static Vec value(Vec x) { return mul(x, half_tanh(bounded(x, 100.0f))); }
+  static Vec value(Vec x) {
+    const Vec z = bounded(x, kLimit);
+    return mul(x, half_tanh(z, mul(z, z)));
+  }
   static Point point(Vec x) {
-    const Vec z = bounded(x, 100.0f);
-    const Vec s = half_tanh(z);
-    const Vec slope = mul(set1(kScale), fma(mul(z, z), set1(3 * kCubic), set1(1.0f)));
+    const Vec z = bounded(x, kLimit), square = mul(z, z);
+    const Vec s = half_tanh(z, square);
+    const Vec slope = fma(square, set1(3 * kCubic * kScale), set1(kScale));
     const Vec curve = mul(mul(s, sub(set1(1.0f), s)), slope);
     return {mul(x, s), fma(z, curve, s)};
   }
@@ -118,10 +121,11 @@ struct GeluTanh {
 template <class Math, bool kQuick>
 struct Swish {
   static constexpr float kScale = kQuick ? 1.702f : 1.0f;
-  static Vec value(Vec x) { return mul(x, Math::logistic(x, kScale)); }
+  static constexpr float kLimit = 88.8f / kScale;  // beyond, the sigmoid is 0 or 1 in FP32
+  static Vec value(Vec x) { return mul(x, Math::logistic(bounded(x, kLimit), kScale)); }
   static Point point(Vec x) {
-    const Vec z = bounded(x, 200.0f);
-    const Vec s = Math::logistic(x, kScale);
+    const Vec z = bounded(x, kLimit);
+    const Vec s = Math::logistic(z, kScale);
     const Vec curve = mul(mul(s, sub(set1(1.0f), s)), set1(kScale));
     return {mul(x, s), fma(z, curve, s)};
   }

@@ -26,5 +26,8 @@ extern const ActivationKernels activation_kernels;
 namespace avx512 {
 extern const ActivationKernels activation_kernels;
 }
+namespace avx512_bf16 {
+extern const ActivationKernels activation_kernels;
+}
 
 }  // namespace viaduct::cpu

@@ -146,8 +146,9 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_cross_entropy(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill_table<avx2::cross_entropy_kernels>(table)
-                      : fill_table<avx512::cross_entropy_kernels>(table);
+  if (isa == CpuIsa::avx2) return fill_table<avx2::cross_entropy_kernels>(table);
+  isa == CpuIsa::avx512 ? fill_table<avx512::cross_entropy_kernels>(table)
+                        : fill_table<avx512_bf16::cross_entropy_kernels>(table);
 }
 
 }  // namespace viaduct::cpu

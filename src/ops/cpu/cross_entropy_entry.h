@@ -25,5 +25,8 @@ const CrossEntropyKernels& cross_entropy_kernels();
 namespace avx512 {
 const CrossEntropyKernels& cross_entropy_kernels();
 }
+namespace avx512_bf16 {
+const CrossEntropyKernels& cross_entropy_kernels();
+}
 
 }  // namespace viaduct::cpu

@@ -137,11 +137,12 @@ void launch_dropout(OpContext& context, const Choice& choice, const DropoutArgs&
 Choice choose_random_normal(const RandomNormalArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "box_muller";
-  return with_cost(choice, DType::f64, 30, {}, args.out);
+  return with_cost(choice, DType::f64, 40, {}, args.out);
 }
 
+template <const ElementwiseKernels& (*kKernels)()>
 void launch_random_normal(OpContext& context, const Choice&, const RandomNormalArgs& args, void*) {
-  fill_random_normal(context.device.pool(), args);
+  fill_random_normal(context.device.pool(), kKernels(), args);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -151,14 +152,15 @@ void fill_table(OpTable& table) {
   table.scale = {choose_scale, launch_scale<kKernels>};
   table.fill = {choose_fill, launch_fill<kKernels>};
   table.dropout = {choose_dropout, launch_dropout<kKernels>};
-  table.random_normal = {choose_random_normal, launch_random_normal};
+  table.random_normal = {choose_random_normal, launch_random_normal<kKernels>};
 }
 
 }  // namespace
 
 void add_elementwise(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill_table<avx2::elementwise_kernels>(table)
-                      : fill_table<avx512::elementwise_kernels>(table);
+  if (isa == CpuIsa::avx2) return fill_table<avx2::elementwise_kernels>(table);
+  isa == CpuIsa::avx512 ? fill_table<avx512::elementwise_kernels>(table)
+                        : fill_table<avx512_bf16::elementwise_kernels>(table);
 }
 
 }  // namespace viaduct::cpu

@@ -28,12 +28,18 @@ struct ElementwiseKernels {
   /// residual may be null.
   void (*dropout)(const DropoutRun& run, const void* x, DType x_dtype, const void* residual,
                   DType residual_dtype, void* out, DType out_dtype, int64_t n);
+  /// out [n]: normal numbers, those of elements `element`, `element` + `step`, …
+  /// (ops/elementwise.h).
+  void (*normal)(uint64_t key, uint64_t element, uint64_t step, int64_t n, double* out);
 };
 
 namespace avx2 {
 const ElementwiseKernels& elementwise_kernels();
 }
 namespace avx512 {
+const ElementwiseKernels& elementwise_kernels();
+}
+namespace avx512_bf16 {
 const ElementwiseKernels& elementwise_kernels();
 }
 

@@ -3,6 +3,7 @@
 // simd.h).
 
 #include "ops/cpu/elementwise_entry.h"
+#include "ops/cpu/random_normal_kernels.h"
 #include "ops/cpu/simd.h"
 #include "ops/cpu/simd_philox.h"
 #include "ops/cpu/simd_rows.h"
@@ -97,7 +98,8 @@ void dropout_run(const DropoutRun& run, const void* x, DType x_dtype, const void
 }  // namespace
 
 const ElementwiseKernels& elementwise_kernels() {
-  static constexpr ElementwiseKernels kKernels{add_run, copy_run, scale_run, fill_run, dropout_run};
+  static constexpr ElementwiseKernels kKernels{add_run,  copy_run,    scale_run,
+                                               fill_run, dropout_run, normal_run};
   return kKernels;
 }
 

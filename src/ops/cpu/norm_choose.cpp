@@ -11,7 +11,7 @@ int64_t rows_of(const Tensor& x) {
 }
 
 const NormKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::norm_kernels : avx512::norm_kernels;
+  return kernels_of(choice, avx2::norm_kernels, avx512::norm_kernels, avx512_bf16::norm_kernels);
 }
 
 /// Rows of a task that fills about this many elements, whatever the number of threads.
@@ -30,7 +30,8 @@ struct RowBlocks {
 
 template <CpuIsa isa>
 Choice choose_forward(const NormForwardArgs& args, const Traits&) {
-  Choice choice = vector_choice("norm_forward", isa, args.x.dtype());
+  Choice choice =
+      narrowing_choice("norm_forward", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.x.elements());
   add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
   choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.bias);
@@ -62,7 +63,8 @@ void launch_forward(OpContext& context, const Choice& choice, const NormForwardA
 
 template <CpuIsa isa>
 Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
-  Choice choice = vector_choice("norm_backward", isa, args.x.dtype());
+  Choice choice =
+      narrowing_choice("norm_backward", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.x.elements());
   add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 14 : 12));
   choice.cost.bytes_read = bytes_of(args.dy) + bytes_of(args.x) + bytes_of(args.weight) +
@@ -123,7 +125,8 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_norm(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
+  isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }
 
 }  // namespace viaduct::cpu

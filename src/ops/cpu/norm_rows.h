@@ -34,5 +34,8 @@ extern const NormKernels norm_kernels;
 namespace avx512 {
 extern const NormKernels norm_kernels;
 }
+namespace avx512_bf16 {
+extern const NormKernels norm_kernels;
+}
 
 }  // namespace viaduct::cpu

@@ -10,7 +10,8 @@ namespace viaduct::cpu {
 namespace {
 
 const OptimizerKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::optimizer_kernels : avx512::optimizer_kernels;
+  return kernels_of(choice, avx2::optimizer_kernels, avx512::optimizer_kernels,
+                    avx512_bf16::optimizer_kernels);
 }
 
 constexpr int64_t kSumTask = 32 * kSumBlock;
@@ -109,7 +110,8 @@ void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& arg
 
 template <CpuIsa isa>
 Choice choose_adamw(const AdamWArgs& args, const Traits&) {
-  Choice choice = vector_choice("adamw", isa, args.master.dtype());
+  Choice choice = narrowing_choice("adamw", isa, args.master.dtype(),
+                                   args.weight && args.weight.dtype() == DType::bf16);
   VIADUCT_CHECK(
       DeviceError,
       choice.variant == kReferenceKernel || !args.weight || args.weight.dtype() != DType::f64,
@@ -162,7 +164,8 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_optimizer(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
+  isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }
 
 }  // namespace viaduct::cpu

@@ -3,43 +3,12 @@
 #include "ops/cpu/binned_sum.h"
 #include "ops/cpu/optimizer_runs.h"
 #include "ops/cpu/simd.h"
+#include "ops/cpu/simd_double.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
 #if defined(__AVX512F__)
-using Wide = __m512d;
-inline Wide wide(double x) {
-  return _mm512_set1_pd(x);
-}
-inline Wide load_wide(const double* p) {
-  return _mm512_loadu_pd(p);
-}
-inline Wide load_wide(const float* p) {
-  return _mm512_cvtps_pd(_mm256_loadu_ps(p));
-}
-inline void store_wide(double* p, Wide v) {
-  _mm512_storeu_pd(p, v);
-}
-inline Wide larger(Wide a, Wide b) {
-  return _mm512_max_pd(a, b);
-}
-inline Wide magnitude(Wide a) {
-  return _mm512_abs_pd(a);
-}
-inline Wide fma_wide(Wide a, Wide b, Wide c) {
-  return _mm512_fmadd_pd(a, b, c);
-}
-using WideBits = __m512i;  // of 64 bits
-inline WideBits no_bits() {
-  return _mm512_setzero_si512();
-}
-inline WideBits add_bits(WideBits sum, Wide v) {
-  return _mm512_add_epi64(sum, _mm512_castpd_si512(v));
-}
-inline void store_bits(int64_t* p, WideBits v) {
-  _mm512_storeu_si512(p, v);
-}
 /// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
 using Bits = __m512i;  // of 32 bits
 inline Bits magnitude_bits(Vec v) {
@@ -52,38 +21,6 @@ inline void store_bits(int32_t* p, Bits v) {
   _mm512_storeu_si512(p, v);
 }
 #else
-using Wide = __m256d;
-inline Wide wide(double x) {
-  return _mm256_set1_pd(x);
-}
-inline Wide load_wide(const double* p) {
-  return _mm256_loadu_pd(p);
-}
-inline Wide load_wide(const float* p) {
-  return _mm256_cvtps_pd(_mm_loadu_ps(p));
-}
-inline void store_wide(double* p, Wide v) {
-  _mm256_storeu_pd(p, v);
-}
-inline Wide larger(Wide a, Wide b) {
-  return _mm256_max_pd(a, b);
-}
-inline Wide magnitude(Wide a) {
-  return _mm256_andnot_pd(_mm256_set1_pd(-0.0), a);
-}
-inline Wide fma_wide(Wide a, Wide b, Wide c) {
-  return _mm256_fmadd_pd(a, b, c);
-}
-using WideBits = __m256i;  // of 64 bits
-inline WideBits no_bits() {
-  return _mm256_setzero_si256();
-}
-inline WideBits add_bits(WideBits sum, Wide v) {
-  return _mm256_add_epi64(sum, _mm256_castpd_si256(v));
-}
-inline void store_bits(int64_t* p, WideBits v) {
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
-}
 /// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
 using Bits = __m256i;  // of 32 bits
 inline Bits magnitude_bits(Vec v) {
@@ -96,7 +33,6 @@ inline void store_bits(int32_t* p, Bits v) {
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), v);
 }
 #endif
-constexpr int kWide = kLanes / 2;
 
 /// Calls f(vector of values) over [begin, end); the last vector is filled up with zeros.
 template <class T, bool kWeighted, bool kSquared, class F>
@@ -201,16 +137,16 @@ void pieces_of(const SumRun& run, int64_t begin, int64_t end, double scale, int6
   const Wide factor = wide(scale), one = wide(1), minus_one = wide(-1);
   const Wide m0 = wide(kMagic[0]), m1 = wide(kMagic[1]), m2 = wide(kMagic[2]);
   const Wide back0 = wide(-kMagic[0]), back1 = wide(-kMagic[1]);
-  WideBits s0 = no_bits(), s1 = no_bits(), s2 = no_bits();
+  WideBits s0 = wide_bits(0), s1 = wide_bits(0), s2 = wide_bits(0);
   for_values(run, begin, end, [&](Wide v) {
     v = v * factor;
     const Wide p0 = v + m0;
     v = v - fma_wide(p0, one, back0);
     const Wide p1 = v + m1;
     v = fma_wide(fma_wide(p1, one, back1), minus_one, v);
-    s0 = add_bits(s0, p0);
-    s1 = add_bits(s1, p1);
-    s2 = add_bits(s2, v + m2);
+    s0 = s0 + bits_of(p0);
+    s1 = s1 + bits_of(p1);
+    s2 = s2 + bits_of(v + m2);
   });
   const auto lanes_added = static_cast<uint64_t>((end - begin + kWide - 1) / kWide * kWide);
   const WideBits sums[3] = {s0, s1, s2};

@@ -46,5 +46,8 @@ extern const OptimizerKernels optimizer_kernels;
 namespace avx512 {
 extern const OptimizerKernels optimizer_kernels;
 }
+namespace avx512_bf16 {
+extern const OptimizerKernels optimizer_kernels;
+}
 
 }  // namespace viaduct::cpu

@@ -9,7 +9,7 @@ namespace {
 
 template <CpuIsa isa>
 Choice choose(const RotaryArgs& args, const Traits&) {
-  Choice choice = vector_choice("rotary", isa, args.x.dtype());
+  Choice choice = narrowing_choice("rotary", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
   const int64_t pairs = args.x.dim(0) * args.x.dim(1) * args.cos.dim(1);
   add_flops(choice, args.x.dtype(), 6.0 * static_cast<double>(pairs));
   const int64_t rotated = 2 * pairs * dtype_bytes(args.x.dtype());
@@ -28,7 +28,7 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
   }
   if (choice.variant == kReferenceKernel) return reference::rotary(args);
   const RotaryKernels& kernels =
-      choice.variant == kAvx2Kernel ? avx2::rotary_kernels : avx512::rotary_kernels;
+      kernels_of(choice, avx2::rotary_kernels, avx512::rotary_kernels, avx512_bf16::rotary_kernels);
   const RotaryRows rows{row_view(args.x),       args.x.dim(1),          args.cos.dim(1), positions,
                         args.cos.data<float>(), args.sin.data<float>(), args.inverse};
   const int64_t elements = std::max<int64_t>(1, args.x.dim(1) * args.x.dim(2));
@@ -43,8 +43,10 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
 void add_rotary(OpTable& table, CpuIsa isa) {
   if (isa == CpuIsa::avx2) {
     table.rotary = {choose<CpuIsa::avx2>, launch};
-  } else {
+  } else if (isa == CpuIsa::avx512) {
     table.rotary = {choose<CpuIsa::avx512>, launch};
+  } else {
+    table.rotary = {choose<CpuIsa::avx512_bf16>, launch};
   }
 }
 

@@ -24,5 +24,8 @@ extern const RotaryKernels rotary_kernels;
 namespace avx512 {
 extern const RotaryKernels rotary_kernels;
 }
+namespace avx512_bf16 {
+extern const RotaryKernels rotary_kernels;
+}
 
 }  // namespace viaduct::cpu

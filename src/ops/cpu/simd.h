@@ -56,7 +56,7 @@ inline void store(float* p, Vec v, Mask m) {
 inline Vec widen_bf16(__m256i x) {
   return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(x), 16));
 }
-inline __m256i narrow_bf16(Vec v) {  // round to nearest even, NaN stays NaN
+inline __m256i narrow_bf16_by_integers(Vec v) {  // round to nearest even, NaN stays NaN
   const __m512i u = _mm512_castps_si512(v);
   const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
   __m512i r = _mm512_add_epi32(u, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
@@ -64,6 +64,18 @@ inline __m256i narrow_bf16(Vec v) {  // round to nearest even, NaN stays NaN
   r = _mm512_mask_or_epi32(r, nan, u, _mm512_set1_epi32(0x400000));
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
 }
+#if defined(__AVX512BF16__)
+/// The same bits by the instruction, which takes subnormal numbers for zeros and so must not see
+/// them.
+inline __m256i narrow_bf16(Vec v) {
+  if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20) != 0, 0)) return narrow_bf16_by_integers(v);
+  return (__m256i)_mm512_cvtneps_pbh(v);
+}
+#else
+inline __m256i narrow_bf16(Vec v) {
+  return narrow_bf16_by_integers(v);
+}
+#endif
 inline Vec load(const bfloat16* p) {
   return widen_bf16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
 }

@@ -2,6 +2,7 @@
 // Philox4x32-10 of base/philox.h for a vector of counters. Internal linkage (see simd.h).
 
 #include "ops/cpu/simd.h"
+#include "ops/cpu/simd_double.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
@@ -22,18 +23,6 @@ inline void multiply(Words a, Words b, Words& high, Words& low) {
   const Words odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), b);
   low = _mm512_mask_blend_epi32(0xAAAA, even, _mm512_slli_epi64(odd, 32));
   high = _mm512_mask_blend_epi32(0xAAAA, _mm512_srli_epi64(even, 32), odd);
-}
-inline Words pairs_low(Words a, Words b) {
-  return _mm512_unpacklo_epi32(a, b);
-}
-inline Words pairs_high(Words a, Words b) {
-  return _mm512_unpackhi_epi32(a, b);
-}
-inline Words halves_low(Words a, Words b) {
-  return _mm512_unpacklo_epi64(a, b);
-}
-inline Words halves_high(Words a, Words b) {
-  return _mm512_unpackhi_epi64(a, b);
 }
 /// `factor` where the upper 23 bits of a word are ≥ threshold, else 0.
 inline Vec keep(Words bits, Words threshold, Vec factor) {
@@ -56,18 +45,6 @@ inline void multiply(Words a, Words b, Words& high, Words& low) {
   const Words odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), b);
   low = _mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xAA);
   high = _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xAA);
-}
-inline Words pairs_low(Words a, Words b) {
-  return _mm256_unpacklo_epi32(a, b);
-}
-inline Words pairs_high(Words a, Words b) {
-  return _mm256_unpackhi_epi32(a, b);
-}
-inline Words halves_low(Words a, Words b) {
-  return _mm256_unpacklo_epi64(a, b);
-}
-inline Words halves_high(Words a, Words b) {
-  return _mm256_unpackhi_epi64(a, b);
 }
 /// `factor` where the upper 23 bits of a word are ≥ threshold, else 0.
 inline Vec keep(Words bits, Words threshold, Vec factor) {
@@ -93,26 +70,41 @@ inline void philox_rounds(uint64_t key, Words& c0, Words& c1, Words& c2, Words& 
   }
 }
 
+/// The same for kWide counters, one in the lower halves of a lane of 64 bits: a round takes two
+/// thirds of the operations. What is in the upper halves means nothing, before and after.
+inline void philox_lanes(uint64_t key, WideBits& c0, WideBits& c1, WideBits& c2, WideBits& c3) {
+  uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
+  const WideBits m0 = wide_bits(0xD2511F53u), m1 = wide_bits(0xCD9E8D57u);
+  for (int round = 0; round < 10; ++round) {
+    const WideBits p0 = multiply_low(c0, m0), p1 = multiply_low(c2, m1);
+    c0 = exclusive_or(shift_right<32>(p1), c1, wide_bits(k0));
+    c2 = exclusive_or(shift_right<32>(p0), c3, wide_bits(k1));
+    c1 = p1;
+    c3 = p0;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+}
+
+/// Numbers 0 … kWide − 1 in an order that puts neighbours together when even and odd lanes are
+/// taken in pairs: lane 2 i has number i, lane 2 i + 1 number kWide / 2 + i.
+inline WideBits counter_order() {
+  uint64_t order[kWide];
+  for (uint64_t lane = 0; lane < kWide; ++lane) order[lane] = lane % 2 * (kWide / 2) + lane / 2;
+  return load_bits(order);
+}
+
 /// The words of kLanes counters with equal low half and consecutive high halves `high` …: w[0] has
 /// the first kLanes words in order (word 0 to 3 of the first counter, …), w[1] the next, to w[3].
 inline void philox_words(uint64_t key, uint64_t low, uint64_t high, Words w[4]) {
-  // Lane 4b + j takes counter high + j · kLanes / 4 + b, so that interleaving within 128-bit parts
-  // puts the words in order.
-  uint32_t high_low[kLanes], high_high[kLanes];
-  for (int lane = 0; lane < kLanes; ++lane) {
-    const uint64_t counter = high + static_cast<uint64_t>(lane % 4 * (kLanes / 4) + lane / 4);
-    high_low[lane] = static_cast<uint32_t>(counter);
-    high_high[lane] = static_cast<uint32_t>(counter >> 32);
+  for (int half = 0; half < 2; ++half, high += kWide) {
+    WideBits c0 = wide_bits(low), c1 = wide_bits(low >> 32);
+    WideBits c2 = wide_bits(high) + counter_order(), c3 = shift_right<32>(c2);
+    philox_lanes(key, c0, c1, c2, c3);
+    const Wide a = wide_of(join_halves(c0, c1)), b = wide_of(join_halves(c2, c3));
+    w[2 * half] = bits_of(pairs_of_even(a, b));
+    w[2 * half + 1] = bits_of(pairs_of_odd(a, b));
   }
-  Words c0 = words(static_cast<uint32_t>(low)), c1 = words(static_cast<uint32_t>(low >> 32));
-  Words c2 = load_words(high_low), c3 = load_words(high_high);
-  philox_rounds(key, c0, c1, c2, c3);
-  const Words a = pairs_low(c0, c1), b = pairs_low(c2, c3);
-  const Words c = pairs_high(c0, c1), d = pairs_high(c2, c3);
-  w[0] = halves_low(a, b);
-  w[1] = halves_high(a, b);
-  w[2] = halves_low(c, d);
-  w[3] = halves_high(c, d);
 }
 
 }  // namespace

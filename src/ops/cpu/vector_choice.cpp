@@ -19,6 +19,16 @@ Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype) {
   return choice;
 }
 
+Choice narrowing_choice(std::string_view op, CpuIsa isa, DType dtype, bool narrows_bf16) {
+  Choice choice = vector_choice(op, isa, dtype);
+  const bool has_instruction = isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx;
+  if (choice.variant == kAvx512Kernel && has_instruction && narrows_bf16) {
+    choice.variant = kAvx512Bf16Kernel;
+    choice.kernel = "avx512_bf16";
+  }
+  return choice;
+}
+
 RowView row_view(const Tensor& tensor) {
   RowView view;
   if (!tensor.defined()) return view;

@@ -1,0 +1,1 @@
+#include "ops/cpu/cross_entropy_kernels.h"

@@ -1,0 +1,1 @@
+#include "ops/cpu/elementwise_kernels.h"

@@ -1,0 +1,1 @@
+#include "ops/cpu/norm_kernels.h"

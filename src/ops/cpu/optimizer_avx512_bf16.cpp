@@ -1,0 +1,1 @@
+#include "ops/cpu/optimizer_kernels.h"

@@ -1,0 +1,1 @@
+#include "ops/cpu/rotary_kernels.h"
