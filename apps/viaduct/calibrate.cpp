@@ -7,9 +7,9 @@
 #include <cmath>
 #include <cstring>
 #include <ctime>
+#include <fstream>
 #include <thread>
 
-#include "base/file.h"
 #include "collective_timing.h"
 #include "comm/world.h"
 #include "device/device.h"
@@ -30,9 +30,11 @@ double now() {
 
 /// Bytes of memory, from /proc/meminfo; 1 where the system does not say.
 int64_t memory_bytes() {
-  const std::string text = read_file("/proc/meminfo");
-  const size_t at = text.find("MemTotal:");
-  return at == std::string::npos ? 1 : std::max(1LL, std::stoll(text.substr(at + 9)) * 1024);
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  int64_t kibibytes = 0;
+  file >> name >> kibibytes;
+  return name == "MemTotal:" && file.good() ? std::max<int64_t>(1, kibibytes * 1024) : 1;
 }
 
 const char* name_of(DType dtype) {

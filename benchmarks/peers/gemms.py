@@ -6,14 +6,13 @@ gradient of oneDNN has a BF16 result where Viaduct's adds to FP32."""
 
 import argparse
 import ctypes
-import ctypes.util
 import json
 import os
 import subprocess
 import time
 from pathlib import Path
 
-from machine import describe, median
+from machine import describe, median, onednn_version
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SHAPES = [(768, 3072), (3072, 768), (768, 2304), (768, 50304), (2048, 8192), (4096, 14336)]
@@ -134,8 +133,7 @@ def main():
 
     torch.set_num_threads(options.threads)
     torch.set_grad_enabled(False)
-    onednn = next((line.split()[3] for line in torch.__config__.show().splitlines() if "MKL-DNN" in line), "unknown")
-    print(f"{describe()}; oneDNN {onednn} and MKL of PyTorch {torch.__version__}; {blas.version}; {options.threads} threads; M "
+    print(f"{describe()}; oneDNN {onednn_version(torch)} and MKL of PyTorch {torch.__version__}; {blas.version}; {options.threads} threads; M "
           f"{options.tokens}; {options.rounds} turns; TFLOP/s\n")
     print("| K, N | form | format | libraries | Viaduct (of its peak) | Viaduct / fastest |")
     print("|---|---|---|---|---|---|", flush=True)

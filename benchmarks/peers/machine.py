@@ -32,3 +32,7 @@ def median(values):
     ordered = sorted(values)
     middle = len(ordered) // 2
     return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def onednn_version(torch):
+    return next((line.split()[3] for line in torch.__config__.show().splitlines() if "MKL-DNN" in line), "unknown")

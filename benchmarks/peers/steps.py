@@ -15,7 +15,7 @@ from pathlib import Path
 
 import yaml
 
-from machine import cpu_name, describe, jemalloc, median
+from machine import cpu_name, describe, jemalloc, median, onednn_version
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent.parent
@@ -172,10 +172,6 @@ def main():
         print(f"\nPeak of Viaduct's last run: {rows[-1]['peak']}")
     if options.out:
         Path(options.out).write_text(json.dumps({"machine": describe(), "torch": options.torch_version, "rows": rows}, indent=1))
-
-
-def onednn_version(torch):
-    return next((line.split()[3] for line in torch.__config__.show().splitlines() if "MKL-DNN" in line), "unknown")
 
 
 if __name__ == "__main__":

@@ -62,6 +62,7 @@ TEST(BenchCommand, CalibrationWritesATableThatIsReadBack) {
   ASSERT_EQ(result.status, 0) << result.err;
   const Calibration table = load_calibration(path);
   EXPECT_EQ(table.machine.threads, 1);
+  EXPECT_GT(table.machine.memory_bytes, int64_t{1} << 26);
   EXPECT_EQ(table.peaks.size(), 2u);
   EXPECT_EQ(table.streams.size(), 10u);
   EXPECT_GE(table.all_reduce.size(), 2u);
