@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "ops/cpu/cpu_entry.h"
-
 namespace viaduct::cpu {
 namespace {
 
@@ -13,10 +11,8 @@ constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // two cache lines of every row.
 constexpr int64_t kPackStrips = 4;
 // Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
-constexpr int64_t kMaxSums = 96 * 1024;    // FP32, rows × columns of a block
-constexpr int64_t kMaxStrips = 96 * 1024;  // BF16, rows (or columns that a task packs) × depth
-// Columns of a block where no other one reads its strips of B.
-constexpr int64_t kOwnColumns = 128;
+constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
+constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
 // Blocks that are wanted before they become wide: work for many threads, and short waits for the
 // last of them.
 constexpr int64_t kWantedBlocks = 32;
@@ -31,6 +27,11 @@ int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
   return std::max<int64_t>(1, ceil_div(ceil_div(size, pieces), unit)) * unit;
 }
 
+template <class Element>
+constexpr int64_t kStep = kStepDepth<Element>;
+template <class Element>
+constexpr int64_t kTile = kStepElements<Element>;
+
 /// How a product is cut. B is packed by all threads, one chunk of columns after the other (but by
 /// the task itself where no other one reads it), A by the task that needs it.
 struct Plan {
@@ -43,10 +44,19 @@ struct Plan {
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
   int64_t chunk_bytes() const {
-    return shared ? tile_strips(std::min(chunk, b.width)) * steps * kTileElements * 2 : 0;
+    constexpr int64_t kTileBytes = 1024;
+    return shared ? tile_strips(std::min(chunk, b.width)) * steps * kTileBytes : 0;
   }
 };
 
+/// Columns of a block that packs its strips of B itself: what scratch has room for.
+template <class Element>
+int64_t own_columns(const TileBlocking& blocking) {
+  const int64_t most = kMaxStrips / (blocking.depth * static_cast<int64_t>(sizeof(Element)));
+  return std::min(blocking.columns, most / (2 * kTileColumns) * (2 * kTileColumns));
+}
+
+template <class Element>
 Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   const auto source = [](const Tensor& t, bool contracted_first) {
     return TileSource{t.raw(),
@@ -62,64 +72,72 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   plan.rows = even_piece(plan.a.width, blocking.rows, kTileRows);
   const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
   plan.shared = row_blocks > 1;
-  int64_t most = plan.shared ? blocking.columns : std::min(blocking.columns, kOwnColumns);
+  int64_t most = plan.shared ? blocking.columns : own_columns<Element>(blocking);
   while (most > 4 * kTileColumns && row_blocks * ceil_div(plan.b.width, most) < kWantedBlocks)
     most /= 2;
   plan.columns = even_piece(plan.b.width, most, 2 * kTileColumns);
-  plan.steps = tile_steps(plan.a.depth);
-  plan.visit = even_piece(plan.steps, blocking.depth / kTileDepth, 1);
-  plan.chunk =
-      std::max<int64_t>(1, kChunkBytes / 2 / std::max<int64_t>(1, plan.columns * plan.b.depth)) *
-      plan.columns;
+  plan.steps = tile_steps<Element>(plan.a.depth);
+  plan.visit = even_piece(plan.steps, blocking.depth / kStep<Element>, 1);
+  plan.chunk = std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
+                                        std::max<int64_t>(1, plan.columns * plan.b.depth)) *
+               plan.columns;
   plan.chunk = even_piece(plan.b.width, plan.chunk, plan.columns);
   return plan;
 }
 
 /// `count` rows (columns) of `source` from `begin` × steps [step, step + steps).
+template <class Element>
 TileSource part(const TileSource& source, int64_t begin, int64_t count, int64_t step,
                 int64_t steps) {
   TileSource piece = source;
-  const int64_t k = step * kTileDepth;
-  piece.data = static_cast<const bfloat16*>(source.data) +
-               (source.contracted_first ? k * source.stride + begin : begin * source.stride + k);
+  const int64_t k = step * kStep<Element>;
+  const int64_t row = source.contracted_first ? k : begin;
+  const int64_t column = source.contracted_first ? begin : k;
+  piece.data = static_cast<const std::byte*>(source.data) +
+               (row * source.stride + column) * dtype_bytes(source.dtype);
   piece.width = count;
-  piece.depth = std::min(steps * kTileDepth, source.depth - k);
+  piece.depth = std::min(steps * kStep<Element>, source.depth - k);
   return piece;
 }
 
 /// A chunk of B, packed: for every visit its strips one after the other, so that what a block uses
 /// together is contiguous.
+template <class Element>
 struct Chunk {
-  bfloat16* data;
+  Element* data;
   int64_t begin, width;
 
-  bfloat16* at(const Plan& plan, int64_t strip, int64_t step) const {
-    return data + (step * tile_strips(width) + strip * plan.visit_steps(step)) * kTileElements;
+  Element* at(const Plan& plan, int64_t strip, int64_t step) const {
+    return data + (step * tile_strips(width) + strip * plan.visit_steps(step)) * kTile<Element>;
   }
   int64_t tasks(const Plan& plan) const {
     return ceil_div(tile_strips(width), kPackStrips) * ceil_div(plan.steps, plan.visit);
   }
-  void pack_task(const Plan& plan, const TileKernels& tiles, int64_t task) const {
+  void pack_task(const Plan& plan, const TileKernelsOf<Element>& tiles, int64_t task) const {
     const int64_t groups = ceil_div(tile_strips(width), kPackStrips);
     const int64_t strip = task % groups * kPackStrips, step = task / groups * plan.visit;
     const int64_t steps = plan.visit_steps(step), from = strip * kTileColumns;
     const int64_t count = std::min(kPackStrips * kTileColumns, width - from);
-    tiles.pack_b(part(plan.b, begin + from, count, step, steps), at(plan, strip, step),
-                 steps * kTileElements);
+    tiles.pack_b(part<Element>(plan.b, begin + from, count, step, steps), at(plan, strip, step),
+                 steps * kTile<Element>);
   }
 };
 
+template <class Element>
 struct Task {
   const GemmArgs& args;
   const Plan& plan;
-  const TileKernels& tiles;
+  const TileKernelsOf<Element>& tiles;
   const GemmKernels& kernels;
 };
 
 /// The block at `row` of C and `column` of the chunk.
-void compute_block(const Task& task, const Chunk& chunk, int64_t row, int64_t column) {
+template <class Element>
+void compute_block(const Task<Element>& task, const Chunk<Element>& chunk, int64_t row,
+                   int64_t column) {
   alignas(64) float sums[kMaxSums];
-  alignas(64) bfloat16 a_strips[kMaxStrips], b_strips[kMaxStrips];
+  constexpr int64_t kElements = kMaxStrips / static_cast<int64_t>(sizeof(Element));
+  alignas(64) Element a_strips[kElements], b_strips[kElements];
   const Plan& plan = task.plan;
   const GemmArgs& args = task.args;
   const int64_t rows = std::min(plan.rows, plan.a.width - row);
@@ -129,7 +147,7 @@ void compute_block(const Task& task, const Chunk& chunk, int64_t row, int64_t co
                        (row * c_stride + chunk.begin + column) * dtype_bytes(args.c.dtype());
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
                       !args.bias && rows % kTileRows == 0 && columns % kTileColumns == 0;
-  TileProduct product{.rows = rows, .columns = columns};
+  TileProductOf<Element> product{.rows = rows, .columns = columns};
   product.a = a_strips;
   product.c = direct ? reinterpret_cast<float*>(c) : sums;
   product.c_stride = direct ? c_stride : plan.columns;
@@ -137,13 +155,14 @@ void compute_block(const Task& task, const Chunk& chunk, int64_t row, int64_t co
   // At least once: nothing contracted is a sum of zero.
   for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
     product.steps = plan.visit_steps(step);
-    product.a_strip = product.b_strip = product.steps * kTileElements;
-    task.tiles.pack_a(part(plan.a, row, rows, step, product.steps), a_strips, product.a_strip);
+    product.a_strip = product.b_strip = product.steps * kTile<Element>;
+    task.tiles.pack_a(part<Element>(plan.a, row, rows, step, product.steps), a_strips,
+                      product.a_strip);
     if (plan.shared) {
       product.b = chunk.at(plan, column / kTileColumns, step);
     } else {
-      task.tiles.pack_b(part(plan.b, chunk.begin + column, columns, step, product.steps), b_strips,
-                        product.b_strip);
+      task.tiles.pack_b(part<Element>(plan.b, chunk.begin + column, columns, step, product.steps),
+                        b_strips, product.b_strip);
       product.b = b_strips;
     }
     product.accumulate = step > 0;
@@ -163,18 +182,21 @@ void compute_block(const Task& task, const Chunk& chunk, int64_t row, int64_t co
 
 }  // namespace
 
+template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking) {
-  return plan_of(args, blocking).chunk_bytes();
+  return plan_of<Element>(args, blocking).chunk_bytes();
 }
 
+template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernels& tiles, const GemmKernels& kernels, void* workspace) {
-  const Plan plan = plan_of(args, blocking);
-  const Task task{args, plan, tiles, kernels};
+                   const TileKernelsOf<Element>& tiles, const GemmKernels& kernels,
+                   void* workspace) {
+  const Plan plan = plan_of<Element>(args, blocking);
+  const Task<Element> task{args, plan, tiles, kernels};
   const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
   for (int64_t column = 0; column < plan.b.width; column += plan.chunk) {
-    const Chunk chunk{static_cast<bfloat16*>(workspace), column,
-                      std::min(plan.chunk, plan.b.width - column)};
+    const Chunk<Element> chunk{static_cast<Element*>(workspace), column,
+                               std::min(plan.chunk, plan.b.width - column)};
     pool.run(plan.shared ? chunk.tasks(plan) : 0,
              [&](int64_t index, int) { chunk.pack_task(plan, tiles, index); });
     pool.run(row_blocks * ceil_div(chunk.width, plan.columns), [&](int64_t index, int) {
@@ -182,5 +204,12 @@ void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& b
     });
   }
 }
+
+template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);
+template int64_t tile_workspace_bytes<float>(const GemmArgs&, const TileBlocking&);
+template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
+                            const TileKernelsOf<bfloat16>&, const GemmKernels&, void*);
+template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
+                            const TileKernelsOf<float>&, const GemmKernels&, void*);
 
 }  // namespace viaduct::cpu

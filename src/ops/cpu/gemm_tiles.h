@@ -1,7 +1,8 @@
 #pragma once
-// BF16 matrix products of linear layers on tiles (tiles.h). All threads pack a chunk of B, then
-// each takes blocks of C, for which it packs A and sums in its own cache. All sizes depend on the
-// shape and the instruction set alone.
+// Matrix products of linear layers on tiles (tiles.h): of BF16 operands on tiles of BF16, of FP32,
+// BF16 or FP16 operands on tiles of FP32. All threads pack a chunk of B, then each takes blocks of
+// C, for which it packs A and sums in its own cache. All sizes depend on the shape and the
+// instruction set alone, and an element's order of summation on the contracted size alone.
 
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm_entry.h"
@@ -10,19 +11,21 @@
 
 namespace viaduct::cpu {
 
-/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32; rows × columns
-/// and rows × depth up to 96 K, depth up to 768.
+/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32; rows × columns up
+/// to 96 K, rows × depth up to 192 KB.
 struct TileBlocking {
   int64_t rows, columns;  // a block of C, one task
   int64_t depth;          // contracted elements between two visits of a block's C
 };
 
 /// Bytes of workspace that `gemm_on_tiles` needs.
+template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
 
-/// a, b BF16; c and bias BF16 or FP32. An element's order of summation depends on the contracted
-/// size alone.
+/// c and bias: dtype of a or FP32. `Element`: bfloat16 or float.
+template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernels& tiles, const GemmKernels& kernels, void* workspace);
+                   const TileKernelsOf<Element>& tiles, const GemmKernels& kernels,
+                   void* workspace);
 
 }  // namespace viaduct::cpu

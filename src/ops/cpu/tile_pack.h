@@ -3,16 +3,11 @@
 // one transposition: A is rows as they lie, or pairs transposed; B is pairs of rows interleaved, or
 // rows transposed (in units of two contracted elements). For files compiled with AVX512-BF16.
 
-#include <immintrin.h>
-
-#include "ops/cpu/simd.h"
+#include "ops/cpu/tile_words.h"
 #include "ops/cpu/tiles.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
-
-/// 32 BF16, or 16 pairs.
-using Words = __m512i;
 
 /// The first `n` ≤ 32 lanes.
 inline __mmask32 first_words(int64_t n) {
@@ -27,43 +22,6 @@ inline Words load_words(const float* from, __mmask32 mask) {
   const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
   const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
   return (Words)_mm512_cvtne2ps_pbh(high, low);
-}
-
-inline void store_tile(const Words (&rows)[16], bfloat16* to) {
-#pragma GCC unroll 16
-  for (int i = 0; i < 16; ++i) _mm512_storeu_si512(to + 32 * i, rows[i]);
-}
-
-/// 16 × 16 pairs: rows become columns.
-inline void transpose(Words (&v)[16]) {
-  Words t[16];
-#pragma GCC unroll 16
-  for (int i = 0; i < 8; ++i) {
-    t[2 * i] = _mm512_unpacklo_epi32(v[2 * i], v[2 * i + 1]);
-    t[2 * i + 1] = _mm512_unpackhi_epi32(v[2 * i], v[2 * i + 1]);
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < 4; ++i) {
-    v[4 * i] = _mm512_unpacklo_epi64(t[4 * i], t[4 * i + 2]);
-    v[4 * i + 1] = _mm512_unpackhi_epi64(t[4 * i], t[4 * i + 2]);
-    v[4 * i + 2] = _mm512_unpacklo_epi64(t[4 * i + 1], t[4 * i + 3]);
-    v[4 * i + 3] = _mm512_unpackhi_epi64(t[4 * i + 1], t[4 * i + 3]);
-  }
-  // v[4 i + j], lane l of 4: column 4 l + j of rows 4 i … 4 i + 3. Lanes are a 4 × 4 transposition.
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    t[j] = _mm512_shuffle_i32x4(v[j], v[4 + j], 0x88);
-    t[4 + j] = _mm512_shuffle_i32x4(v[j], v[4 + j], 0xdd);
-    t[8 + j] = _mm512_shuffle_i32x4(v[8 + j], v[12 + j], 0x88);
-    t[12 + j] = _mm512_shuffle_i32x4(v[8 + j], v[12 + j], 0xdd);
-  }
-#pragma GCC unroll 4
-  for (int j = 0; j < 4; ++j) {
-    v[j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0x88);
-    v[8 + j] = _mm512_shuffle_i32x4(t[j], t[8 + j], 0xdd);
-    v[4 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0x88);
-    v[12 + j] = _mm512_shuffle_i32x4(t[4 + j], t[12 + j], 0xdd);
-  }
 }
 
 /// Strips of a source whose rows in memory are rows of A or columns of B.

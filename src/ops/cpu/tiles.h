@@ -7,17 +7,21 @@
 //   B tile   16 pairs of contracted × 16 columns: b[k / 2][column][k mod 2]     1 KB
 //   C        FP32, row-major with any row stride
 //
+// FP32 operands use the same tiles with one element in place of a pair (16 rows × 16 contracted, 16
+// contracted × 16 columns) where a whole product is FP32.
+//
 // A *strip* is 16 rows of A (or 16 columns of B) over the whole contracted size: one tile per
-// *step* of 32, one after the other. Sizes that are no multiples are padded with zeros, which adds
-// exact zeros to sums. Strips are 64-byte aligned; their distance is the caller's (no large power
-// of two, or strips fall into the same sets of a cache).
+// *step* of 32 (FP32: 16), one after the other. Sizes that are no multiples are padded with zeros,
+// which adds exact zeros to sums. Strips are 64-byte aligned; their distance is the caller's (no
+// large power of two, or strips fall into the same sets of a cache).
 //
 // Arithmetic. A product of two BF16 numbers is exact in FP32, so only sums round, to nearest even.
 // Denormal inputs and sums count as zero, whatever the thread's rounding mode says. Order:
 // AVX512-BF16 adds one product after the other to C (of a pair, the odd one first); AMX sums a
-// step's even and odd products apart and adds both to C. Either way an element's bits depend on its
-// row of A, its column of B and the contracted size alone, not on its place, and splitting the
-// contracted dim at multiples of 32 into a first product and accumulating ones changes no bit.
+// step's even and odd products apart and adds both to C. FP32 tiles add fused products in order.
+// Always an element's bits depend on its row of A, its column of B and the contracted size alone,
+// not on its place, and splitting the contracted dim at whole steps into a first product and
+// accumulating ones changes no bit.
 
 #include <cstdint>
 
@@ -25,71 +29,89 @@
 
 namespace viaduct::cpu {
 
-inline constexpr int64_t kTileRows = 16;       // of A and C
-inline constexpr int64_t kTileColumns = 16;    // of B and C
-inline constexpr int64_t kTileDepth = 32;      // contracted elements of a step
-inline constexpr int64_t kTileElements = 512;  // of an A or B tile
+inline constexpr int64_t kTileRows = 16;     // of A and C
+inline constexpr int64_t kTileColumns = 16;  // of B and C
+/// Contracted elements of a step, and elements of an A or B tile: 64 bytes a row, 1 KB.
+template <class Element>
+inline constexpr int64_t kStepDepth = 64 / static_cast<int64_t>(sizeof(Element));
+template <class Element>
+inline constexpr int64_t kStepElements = kTileRows* kStepDepth<Element>;
+inline constexpr int64_t kTileDepth = kStepDepth<bfloat16>;        // 32
+inline constexpr int64_t kTileElements = kStepElements<bfloat16>;  // 512
 
+template <class Element = bfloat16>
 inline constexpr int64_t tile_steps(int64_t depth) {
-  return (depth + kTileDepth - 1) / kTileDepth;
+  return (depth + kStepDepth<Element> - 1) / kStepDepth<Element>;
 }
 /// Strips of `width` rows of A or columns of B.
 inline constexpr int64_t tile_strips(int64_t width) {
   return (width + kTileRows - 1) / kTileRows;
 }
 
-/// A matrix in memory that becomes tiles: BF16, or FP32 that is rounded (to nearest even; denormals
-/// to zero). `contracted_first`: rows in memory run along the contracted dim, [depth][width], else
-/// [width][depth].
+/// A matrix in memory that becomes tiles. For BF16 tiles: BF16, or FP32 that is rounded (to nearest
+/// even; denormals to zero); for FP32 tiles: FP32, BF16 or FP16. `contracted_first`: rows in memory
+/// run along the contracted dim, [depth][width], else [width][depth].
 struct TileSource {
   const void* data = nullptr;
-  DType dtype = DType::bf16;  // or f32
-  int64_t stride = 0;         // elements between rows in memory
+  DType dtype = DType::bf16;
+  int64_t stride = 0;  // elements between rows in memory
   bool contracted_first = false;
   int64_t width = 0;  // rows of A or columns of B
   int64_t depth = 0;  // contracted
 };
 
 /// c [rows, columns] (= or +=) A · B over `steps` steps.
-struct TileProduct {
+template <class Element>
+struct TileProductOf {
   int64_t rows = 0, columns = 0;  // any; C has room for whole tiles, and what lies in the rest of
                                   // the last ones is overwritten
   int64_t steps = 0;
-  const bfloat16* a = nullptr;
+  const Element* a = nullptr;
   int64_t a_strip = 0;  // elements between strips of A
-  const bfloat16* b = nullptr;
+  const Element* b = nullptr;
   int64_t b_strip = 0;
   float* c = nullptr;
   int64_t c_stride = 0;  // elements between rows of C
   bool accumulate = false;
 };
 
+using TileProduct = TileProductOf<bfloat16>;
+
 /// An instruction set's half of the contract.
-struct TileKernels {
+template <class Element>
+struct TileKernelsOf {
   /// Strips of A (or B) from `source`: tile_strips(width) strips, `strip` elements apart, of
   /// tile_steps(depth) tiles.
-  void (*pack_a)(const TileSource& source, bfloat16* to, int64_t strip);
-  void (*pack_b)(const TileSource& source, bfloat16* to, int64_t strip);
+  void (*pack_a)(const TileSource& source, Element* to, int64_t strip);
+  void (*pack_b)(const TileSource& source, Element* to, int64_t strip);
   /// Fast where strips of A stay in the second-level cache and two strips of B in the first.
-  void (*product)(const TileProduct& product);
+  void (*product)(const TileProductOf<Element>& product);
   /// Around all products of a task on its thread (not around packing): AMX's registers are
   /// configured and given back here. Not nested.
   void (*begin)();
   void (*end)();
 };
 
+using TileKernels = TileKernelsOf<bfloat16>;
+
 /// begin() … end().
+template <class Element>
 class TileScope {
  public:
-  explicit TileScope(const TileKernels& kernels) : kernels_(kernels) { kernels_.begin(); }
+  explicit TileScope(const TileKernelsOf<Element>& kernels) : kernels_(kernels) {
+    kernels_.begin();
+  }
   ~TileScope() { kernels_.end(); }
   TileScope(const TileScope&) = delete;
   TileScope& operator=(const TileScope&) = delete;
 
  private:
-  const TileKernels& kernels_;
+  const TileKernelsOf<Element>& kernels_;
 };
 
+namespace avx512 {
+const TileKernelsOf<float>& float_tile_kernels();
+}
 namespace avx512_bf16 {
 const TileKernels& tile_kernels();
 }

@@ -19,9 +19,10 @@ using test::random_tensor;
 
 /// Runs `args` with small blocks, so that small products have several of them and several visits
 /// of a block's C.
-void run(const GemmArgs& args, const cpu::TileKernels& tiles, int threads) {
+template <class Element>
+void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int threads) {
   constexpr cpu::TileBlocking kSmall{32, 64, 64};
-  const int64_t bytes = cpu::tile_workspace_bytes(args, kSmall);
+  const int64_t bytes = cpu::tile_workspace_bytes<Element>(args, kSmall);
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
   // Only the stores are compiled for AVX-512; every machine has those of AVX2.
@@ -37,7 +38,8 @@ Shapes shapes_of(GemmForm form, int64_t m, int64_t n, int64_t k) {
   return {{m, n}, {m, k}, {n, k}};
 }
 
-void compare(const cpu::TileKernels& tiles) {
+template <class Element>
+void compare(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
   uint64_t seed = 1;
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                                 {5, 130, 70},
@@ -48,11 +50,11 @@ void compare(const cpu::TileKernels& tiles) {
     for (const GemmForm form :
          {GemmForm::forward, GemmForm::data_gradient, GemmForm::weight_gradient}) {
       for (const WriteMode mode : {WriteMode::assign, WriteMode::accumulate}) {
-        for (const DType out : {DType::bf16, DType::f32}) {
+        for (const DType out : {dtype, DType::f32}) {
           const Shapes s = shapes_of(form, m, n, k);
           GemmArgs args{form,
-                        random_strided(DType::bf16, s.a, 3, ++seed),
-                        random_strided(DType::bf16, s.b, 5, ++seed),
+                        random_strided(dtype, s.a, 3, ++seed),
+                        random_strided(dtype, s.b, 5, ++seed),
                         random_strided(out, s.c, 2, ++seed),
                         {},
                         mode};
@@ -79,12 +81,17 @@ void compare(const cpu::TileKernels& tiles) {
 }
 
 TEST(GemmOnTiles, EmulatedAmxMatchesTheReference) {
-  compare(test::emulated_amx_kernels());
+  compare(test::emulated_amx_kernels(), DType::bf16);
 }
 
 TEST(GemmOnTiles, Avx512Bf16MatchesTheReference) {
   if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
-  compare(cpu::avx512_bf16::tile_kernels());
+  compare(cpu::avx512_bf16::tile_kernels(), DType::bf16);
+}
+
+TEST(GemmOnTiles, Fp32MatchesTheReference) {
+  if (!cpu_supports(CpuIsa::avx512)) GTEST_SKIP() << "no AVX-512 here";
+  for (const DType dtype : test::kKernelDTypes) compare(cpu::avx512::float_tile_kernels(), dtype);
 }
 
 TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
