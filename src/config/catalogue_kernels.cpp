@@ -9,10 +9,6 @@ namespace {
 constexpr KnobReach kCuda = KnobReach::cuda_only;
 
 constexpr KnobRow kFusions[] = {
-    {"masked_softmax_fusion", "bool", "true", "",
-     "Scale, mask and softmax in one kernel, in unfused attention.", ""},
-    {"apply_rope_fusion", "bool", "true", "",
-     "Rotary positions in place, packed and context-parallel forms included.", ""},
     {"attention_softmax_in_fp32", "bool", "true", "",
      "Softmax of attention in FP32; always so here.", ""},
     {"fp32_residual_connection", "bool", "false", "", "Residual stream in FP32.", ""},

@@ -48,6 +48,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.softcap = c.attention_softcap;
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
   spec.dropout = c.attention_dropout;
+  spec.method = {c.flash_attention, c.masked_softmax_fusion};
   if (!m.place.context_exchange.empty())
     spec.context_exchange = m.place.context_exchange.at(static_cast<size_t>(layer));
   return spec;
@@ -66,7 +67,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
                            c.qkv_bias),
       std::nullopt,
       std::nullopt,
-      rotary,
+      {rotary, c.rope_fusion},
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
                         c.heads * c.head_dim, c.projection_bias),
       std::nullopt,

@@ -53,6 +53,10 @@ struct ModelConfig {
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
   int64_t begin_token = -1;         // −1: none
+  // How attention is computed, with the same numbers within rounding (nn/attention_method.h,
+  // nn/rotary_embedding.h).
+  bool flash_attention = true, masked_softmax_fusion = true, rope_fusion = true;
+
   // The row of this token is not trained by looking it up, as Hugging Face has it; −1: none.
   int64_t padding_token = -1;
 };

@@ -102,11 +102,16 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .positive();
   group
       .field("attention_backend", config.attention_backend,
-             "Attention kernel; auto: flash, which keeps no score matrix.")
-      .one_of({"flash"})
-      .planned_values({"unfused", "fused", "local"},
-                      "on cpu there is one attention; fused and local belong to the cuda backend")
+             "How attention is computed; auto: flash, which holds no score matrix. unfused: a "
+             "chain of ops over a matrix [heads, queries, keys] in FP32.")
+      .one_of({"flash", "unfused"})
+      .planned_values(
+          {"fused", "local"},
+          "cuDNN's kernels and the framework's own, of the cuda backend; nearest on cpu: "
+          "flash for fused, unfused for local")
       .alias("AttnBackend");
+  group.field("masked_softmax_fusion", config.masked_softmax_fusion,
+              "attention_backend=unfused: scale, mask and softmax in one op; false: in three.");
   group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
       .one_of({"rope", "learned_absolute"});
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();
@@ -117,6 +122,9 @@ void add_attention(FieldGroup& group, ModelFields& config) {
               "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
               "linear|llama3|yarn, factor: …}; null: "
               "none.");
+  group.field("apply_rope_fusion", config.apply_rope_fusion,
+              "Rotary positions in one op, in place; false: composed of look-ups, copies, products "
+              "and a sum, out of place.");
 }
 
 void add_rest(FieldGroup& group, ModelFields& config) {

@@ -42,11 +42,13 @@ struct ModelFields {
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
   Auto<std::string> attention_backend;
+  bool masked_softmax_fusion = true;
 
   // Positions.
   Auto<std::string> position_embedding_type;
   Auto<double> rotary_base, rotary_percent;
   Auto<Value> rope_scaling;
+  bool apply_rope_fusion = true;
 
   // Embeddings.
   Auto<bool> share_embeddings_and_output_weights;

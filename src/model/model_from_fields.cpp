@@ -181,6 +181,9 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();
+  model.flash_attention = fields.attention_backend.value() == "flash";
+  model.masked_softmax_fusion = fields.masked_softmax_fusion;
+  model.rope_fusion = fields.apply_rope_fusion;
   model.residual_dropout = fields.hidden_dropout.value();
   model.embedding_dropout = fields.embedding_dropout.value();
   model.attention_dropout = fields.attention_dropout.value();

@@ -1,7 +1,6 @@
 #include "nn/attention.h"
 
 #include "ops/elementwise.h"
-#include "ops/rotary.h"
 
 namespace viaduct {
 
@@ -24,10 +23,8 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
   AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved));
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
-  if (parts_.rotary != nullptr) {
-    rotary(context.ops, {heads.q, batch.positions, parts_.rotary->cos, parts_.rotary->sin});
-    rotary(context.ops, {heads.k, batch.positions, parts_.rotary->cos, parts_.rotary->sin});
-  }
+  heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, MemoryTag::saved);
+  heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, MemoryTag::saved);
   const Tensor attended = core_.forward(context, batch, heads, saved);
   Tensor branch = parts_.projection.forward(
       context, attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}), saved,
@@ -48,12 +45,10 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   }
   const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
                                 .view({tokens, core_.spec().heads, core_.spec().head_dim});
-  const AttentionHeads d = core_.backward(context, batch, d_attended, saved);
+  AttentionHeads d = core_.backward(context, batch, d_attended, saved);
   core_.take_output(saved);  // the projection has it
-  if (parts_.rotary != nullptr) {
-    rotary(context.ops, {d.q, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
-    rotary(context.ops, {d.k, batch.positions, parts_.rotary->cos, parts_.rotary->sin, true});
-  }
+  d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
+  d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});
   const AttentionHeads out = split(d_qkv);

@@ -8,7 +8,7 @@
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/residual.h"
-#include "nn/rotary_table.h"
+#include "nn/rotary_embedding.h"
 #include "nn/segment.h"
 
 namespace viaduct {
@@ -18,8 +18,8 @@ namespace viaduct {
 struct AttentionParts {
   Norm input_norm;
   Linear qkv;
-  std::optional<Norm> q_norm, k_norm;   // per head, before rotary
-  const RotaryTable* rotary = nullptr;  // null: positions enter elsewhere
+  std::optional<Norm> q_norm, k_norm;  // per head, before rotary
+  RotaryEmbedding rotary;
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;

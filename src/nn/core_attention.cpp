@@ -83,7 +83,7 @@ Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
   args.q = heads.q, args.k = cached.k, args.v = cached.v;
   args.out = context.activation(args.q.shape());
   args.lse = context.statistic({spec_.heads, args.q.dim(0)});
-  attention_forward(context.ops, args);
+  attend(context.ops, spec_.method, args);
   return args.out;
 }
 
@@ -97,12 +97,12 @@ Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const At
   AttentionHeads mine = heads;
   AttentionResult result;
   if (way.gather != nullptr) {
-    result = gathered_forward(context, *way.gather, *batch.context, base, mine);
+    result = gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine);
   } else {
     const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v});
     mine = {exchanged[0], exchanged[1], exchanged[2]};
     base.first_head += way.heads->rank() * mine.q.dim(1);
-    result = ring_forward(context, *way.ring, way.layout, base, mine);
+    result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine);
     result.out = exchange.to_tokens({result.out}, MemoryTag::saved).front();
   }
   saved.keep(this, "q", mine.q);
@@ -122,13 +122,13 @@ AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
   const Tensor delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
   attention_delta(context.ops, {saved.get(this, "out"), d_out, delta});
   if (way.gather != nullptr) {
-    return gathered_backward(context, *way.gather, *batch.context, base, {q, k, v}, d_out, lse,
-                             delta);
+    return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},
+                             d_out, lse, delta);
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);
   const AttentionHeads d =
-      ring_backward(context, *way.ring, way.layout, base, {q, k, v},
+      ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v},
                     exchange.to_heads({d_out}).front(), lse, exchange.per_query_to_heads(delta));
   const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
   return {mine[0], mine[1], mine[2]};

@@ -5,6 +5,7 @@
 
 #include <string_view>
 
+#include "nn/attention_method.h"
 #include "nn/batch.h"
 #include "nn/context.h"
 #include "nn/context_parallel/exchange.h"
@@ -23,6 +24,7 @@ struct AttentionSpec {
   int64_t window = 0;  // 0: unlimited
   double dropout = 0;
   ContextExchange context_exchange = ContextExchange::p2p;
+  AttentionMethod method;
 };
 
 class CoreAttention {

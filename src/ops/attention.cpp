@@ -1,5 +1,6 @@
 #include "ops/attention.h"
 
+#include "ops/attention_checks.h"
 #include "ops/checks.h"
 #include "ops/table.h"
 
@@ -11,14 +12,6 @@ void check_heads(std::string_view op, std::string_view argument, const Tensor& t
   check_shape(op, argument, tensor, shape);
   check_dtype(op, argument, tensor, {dtype});
   check_dense_rows(op, argument, tensor);
-}
-
-/// f32 (f64 for f64) [N, T], contiguous.
-void check_per_query(std::string_view op, std::string_view argument, const Tensor& tensor,
-                     const Tensor& q) {
-  check_shape(op, argument, tensor, {q.dim(1), q.dim(0)});
-  check_dtype(op, argument, tensor, {accumulator_dtype(q.dtype())});
-  check_contiguous(op, argument, tensor);
 }
 
 void check_index(std::string_view op, std::string_view argument, const Tensor& tensor,
@@ -40,7 +33,13 @@ void check_inputs(std::string_view op, const AttentionProblem& problem, const Te
                 describe(k));
   check_heads(op, "k", k, {k.dim(0), k.dim(1), q.dim(2)}, q.dtype());
   check_heads(op, "v", v, {k.dim(0), k.dim(1), v.dim(2)}, q.dtype());
+  check_attention_problem(op, problem, q.dim(0), k.dim(0));
+}
 
+}  // namespace
+
+void check_attention_problem(std::string_view op, const AttentionProblem& problem, int64_t queries,
+                             int64_t keys) {
   check_rank(op, "q_offsets", problem.q_offsets, 1);
   VIADUCT_CHECK(ShapeError, problem.q_offsets.dim(0) >= 1,
                 "{}: q_offsets: expected [documents + 1], found {}", op,
@@ -57,13 +56,18 @@ void check_inputs(std::string_view op, const AttentionProblem& problem, const Te
   VIADUCT_CHECK(ShapeError, problem.dropout >= 0 && problem.dropout < 1,
                 "{}: dropout: expected a probability in [0, 1), found {}", op, problem.dropout);
   if (problem.dropout > 0) {
-    check_index(op, "query_index", problem.query_index, {q.dim(0)}, DType::i64);
+    check_index(op, "query_index", problem.query_index, {queries}, DType::i64);
     if (problem.key_position)
-      check_index(op, "key_position", problem.key_position, {k.dim(0)}, DType::i32);
+      check_index(op, "key_position", problem.key_position, {keys}, DType::i32);
   }
 }
 
-}  // namespace
+void check_per_query(std::string_view op, std::string_view argument, const Tensor& tensor,
+                     const Tensor& q) {
+  check_shape(op, argument, tensor, {q.dim(1), q.dim(0)});
+  check_dtype(op, argument, tensor, {accumulator_dtype(q.dtype())});
+  check_contiguous(op, argument, tensor);
+}
 
 void attention_forward(OpContext& context, const AttentionForwardArgs& args) {
   constexpr std::string_view op = "attention_forward";

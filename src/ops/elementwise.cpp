@@ -30,6 +30,17 @@ void add(OpContext& context, const AddArgs& args) {
   dispatch(context, "add", context.ops.add, args);
 }
 
+void multiply(OpContext& context, const MultiplyArgs& args) {
+  check_rank("multiply", "out", args.out, 3);
+  check_result("multiply", args.out);
+  check_operand("multiply", "a", args.a, args.out);
+  check_rank("multiply", "b", args.b, 2);
+  check_shape("multiply", "b", args.b, {args.out.dim(0), args.out.dim(2)});
+  if (args.out.elements() > 0)
+    check_operand("multiply", "b", args.b, args.out.slice(1, 0, 1).view(args.b.shape()));
+  dispatch(context, "multiply", context.ops.multiply, args);
+}
+
 void copy(OpContext& context, const CopyArgs& args) {
   VIADUCT_CHECK(ShapeError, args.from.defined() && args.to.defined(),
                 "copy: expected two tensors, got {} and {}", describe(args.from),

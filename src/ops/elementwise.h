@@ -13,6 +13,13 @@ struct AddArgs {
 };
 void add(OpContext& context, const AddArgs& args);
 
+/// out [T, N, H] = a [T, N, H] · b [T, H], b the same for all N (floating; dtypes may differ). out
+/// may alias a.
+struct MultiplyArgs {
+  Tensor a, b, out;
+};
+void multiply(OpContext& context, const MultiplyArgs& args);
+
 /// to (= or +=) from, converted between floating dtypes (integers: equal dtypes, assign only). Any
 /// strides, also transposed.
 struct CopyArgs {

@@ -13,6 +13,7 @@
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/rotary.h"
+#include "ops/score_matrix.h"
 #include "ops/softmax.h"
 
 namespace viaduct {
@@ -32,6 +33,10 @@ struct OpTable {
   OpEntry<AttentionDeltaArgs> attention_delta;
   OpEntry<AttentionBackwardArgs> attention_backward;
   OpEntry<AttentionMergeArgs> attention_merge;
+  OpEntry<ScoreProductArgs> score_product;
+  OpEntry<ScoreSoftmaxArgs> score_softmax;
+  OpEntry<ScoreSoftmaxBackwardArgs> score_softmax_backward;
+  OpEntry<ScoreDropoutArgs> score_dropout;
   OpEntry<EmbeddingForwardArgs> embedding_forward;
   OpEntry<EmbeddingBackwardArgs> embedding_backward;
   OpEntry<CrossEntropyForwardArgs> cross_entropy_forward;
@@ -47,6 +52,7 @@ struct OpTable {
   OpEntry<RowPickArgs> row_pick;
   OpEntry<SoftmaxLossBackwardArgs> softmax_loss_backward;
   OpEntry<AddArgs> add;
+  OpEntry<MultiplyArgs> multiply;
   OpEntry<CopyArgs> copy;
   OpEntry<ScaleArgs> scale;
   OpEntry<FillArgs> fill;

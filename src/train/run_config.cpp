@@ -51,6 +51,12 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
     validate(loaded.config, loaded.outcome, problems);
     Problems said;  // by validate
     resolve_gemm_overlap(loaded.config.tensor_overlap, {}, said, &loaded.outcome.notes);
+    const ModelFields& model = loaded.config.model;
+    if (!model.masked_softmax_fusion && model.attention_backend.value_or("flash") == "flash") {
+      loaded.outcome.notes.push_back(
+          "model.masked_softmax_fusion=false has no effect: attention_backend=flash has no softmax "
+          "of its own");
+    }
   }
   problems.throw_if_any();
   return loaded;

@@ -38,8 +38,8 @@ AttentionProblem half_problem(const AttentionProblem& base, const ContextLayout&
 }  // namespace
 
 AttentionResult gathered_forward(RankContext& context, Communicator& group,
-                                 const ContextLayout& layout, const AttentionProblem& base,
-                                 const AttentionHeads& heads) {
+                                 const ContextLayout& layout, const AttentionMethod& method,
+                                 const AttentionProblem& base, const AttentionHeads& heads) {
   const int64_t kv_heads = heads.k.dim(1);
   const Tensor kv = gather_key_values(context, group, layout, heads);
   AttentionResult whole;
@@ -51,7 +51,7 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
     args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
     args.out = context.activation(heads.q.shape(), tag);
     args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)}, tag);
-    attention_forward(context.ops, args);
+    attend(context.ops, method, args);
     if (half == 0) {
       whole = {args.out, args.lse};
     } else {
@@ -63,9 +63,9 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
 }
 
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
-                                 const ContextLayout& layout, const AttentionProblem& base,
-                                 const AttentionHeads& heads, const Tensor& d_out,
-                                 const Tensor& lse, const Tensor& delta) {
+                                 const ContextLayout& layout, const AttentionMethod& method,
+                                 const AttentionProblem& base, const AttentionHeads& heads,
+                                 const Tensor& d_out, const Tensor& lse, const Tensor& delta) {
   const auto zeros = [&](const Shape& shape) {
     const Tensor tensor = context.statistic(shape, MemoryTag::activations);
     fill(context.ops, {tensor, 0});
@@ -81,7 +81,7 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   args.dv = zeros(args.dk.shape());
   for (int half = 0; half < 2; ++half) {
     args.problem = half_problem(base, layout, half);
-    attention_backward(context.ops, args);
+    attend_backward(context.ops, method, args);
   }
   AttentionHeads gradients{args.dq, {}, {}};
   const auto scatter = [&](const Tensor& all, Tensor& part, Tensor& mine) {

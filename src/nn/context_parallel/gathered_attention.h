@@ -9,11 +9,11 @@ namespace viaduct {
 
 /// As ring_forward and ring_backward, over the context group `group` (more than one rank).
 AttentionResult gathered_forward(RankContext& context, Communicator& group,
-                                 const ContextLayout& layout, const AttentionProblem& base,
-                                 const AttentionHeads& heads);
+                                 const ContextLayout& layout, const AttentionMethod& method,
+                                 const AttentionProblem& base, const AttentionHeads& heads);
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
-                                 const ContextLayout& layout, const AttentionProblem& base,
-                                 const AttentionHeads& heads, const Tensor& d_out,
-                                 const Tensor& lse, const Tensor& delta);
+                                 const ContextLayout& layout, const AttentionMethod& method,
+                                 const AttentionProblem& base, const AttentionHeads& heads,
+                                 const Tensor& d_out, const Tensor& lse, const Tensor& delta);
 
 }  // namespace viaduct

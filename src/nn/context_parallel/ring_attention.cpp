@@ -90,8 +90,8 @@ void check_window(const AttentionProblem& base, const Communicator& ring) {
 }  // namespace
 
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
-                             const AttentionLayout& layout, const AttentionProblem& base,
-                             const AttentionHeads& heads) {
+                             const AttentionLayout& layout, const AttentionMethod& method,
+                             const AttentionProblem& base, const AttentionHeads& heads) {
   check_window(base, ring);
   const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);
@@ -105,7 +105,7 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
     args.q = heads.q, args.k = blocks.k(), args.v = blocks.v();
     args.out = context.activation(shape, step == 0 ? MemoryTag::saved : MemoryTag::activations);
     args.lse = context.statistic(per_query, step == 0 ? MemoryTag::saved : MemoryTag::activations);
-    attention_forward(context.ops, args);
+    attend(context.ops, method, args);
     if (step == 0) {
       whole = {args.out, args.lse};
       sum = args.out;
@@ -123,9 +123,9 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
 }
 
 AttentionHeads ring_backward(RankContext& context, Communicator& ring,
-                             const AttentionLayout& layout, const AttentionProblem& base,
-                             const AttentionHeads& heads, const Tensor& d_out, const Tensor& lse,
-                             const Tensor& delta) {
+                             const AttentionLayout& layout, const AttentionMethod& method,
+                             const AttentionProblem& base, const AttentionHeads& heads,
+                             const Tensor& d_out, const Tensor& lse, const Tensor& delta) {
   check_window(base, ring);
   const auto statistic = [&](const Shape& shape) {
     return context.statistic(shape, MemoryTag::activations);
@@ -146,7 +146,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
     args.problem = block_problem(base, layout, ring.rank(), blocks.source());
     args.k = blocks.k(), args.v = blocks.v();
     args.dk = mine.select(0), args.dv = mine.select(1);
-    attention_backward(context.ops, args);
+    attend_backward(context.ops, method, args);
     receiving.wait();  // what earlier ranks have for this block
     if (step > 0) add(context.ops, {mine, arriving, mine});
     sending.wait();

@@ -8,9 +8,9 @@
 // and nothing of its second half; only the second half of the queries sees a higher rank's keys,
 // all of them. The outputs merge by their log-sum-exp, summed in FP32.
 
+#include "nn/attention_method.h"
 #include "nn/context.h"
 #include "nn/context_parallel/layout.h"
-#include "ops/attention.h"
 
 namespace viaduct {
 
@@ -26,14 +26,14 @@ struct AttentionResult {
 
 /// `base`: what is the same for all blocks. The result is to be kept (tag `saved`).
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
-                             const AttentionLayout& layout, const AttentionProblem& base,
-                             const AttentionHeads& heads);
+                             const AttentionLayout& layout, const AttentionMethod& method,
+                             const AttentionProblem& base, const AttentionHeads& heads);
 
 /// dq, dk, dv in the statistic format. The gradient of a block of keys travels behind it, every
 /// rank adding its part (FP32 on the wire).
 AttentionHeads ring_backward(RankContext& context, Communicator& ring,
-                             const AttentionLayout& layout, const AttentionProblem& base,
-                             const AttentionHeads& heads, const Tensor& d_out, const Tensor& lse,
-                             const Tensor& delta);
+                             const AttentionLayout& layout, const AttentionMethod& method,
+                             const AttentionProblem& base, const AttentionHeads& heads,
+                             const Tensor& d_out, const Tensor& lse, const Tensor& delta);
 
 }  // namespace viaduct

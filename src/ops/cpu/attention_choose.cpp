@@ -1,10 +1,10 @@
 #include <algorithm>
-#include <atomic>
 #include <cmath>
 #include <vector>
 
 #include "base/error.h"
 #include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/attention_launch.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -19,18 +19,6 @@ Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
   if (choice.variant == kAvx2Kernel) choice.kernel = "flash_avx2";
   if (choice.variant == kAvx512Kernel) choice.kernel = "flash_avx512";
   return choice;
-}
-
-// Scratch is per slot, not per thread: a slot takes blocks until none is left, so `choose` knows
-// the bytes without knowing the threads. More threads than this find no work.
-constexpr int64_t kSlots = 64;
-
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-int64_t documents(const AttentionProblem& problem) {
-  return problem.q_offsets.dim(0) - 1;
 }
 
 /// (Query, key) pairs of one head that see each other, as told or estimated from the longest runs.
@@ -48,11 +36,12 @@ double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Ten
 
 int64_t forward_slots(const AttentionForwardArgs& args) {
   const int64_t rows = args.q.dim(0) * args.q.dim(1);
-  return std::min(kSlots, rows / kAttentionRows + documents(args.problem) * args.k.dim(1) + 1);
+  return std::min(kAttentionSlots,
+                  rows / kAttentionRows + attention_documents(args.problem) * args.k.dim(1) + 1);
 }
 
 int64_t forward_floats(const AttentionForwardArgs& args) {
-  return round_up(attention_forward_scratch(args.q.dim(2), args.v.dim(2)), 16);
+  return round_up_to(attention_forward_scratch(args.q.dim(2), args.v.dim(2)), 16);
 }
 
 template <CpuIsa isa>
@@ -67,21 +56,6 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
     choice.workspace_bytes = forward_slots(args) * forward_floats(args) * 4;
   }
   return choice;
-}
-
-/// Offsets of the documents, checked against the tokens that there are.
-void check_offsets(std::string_view op, std::string_view name, const Tensor& offsets,
-                   int64_t tokens) {
-  const auto* at = offsets.data<int32_t>();
-  const int64_t last = offsets.dim(0) - 1;
-  VIADUCT_CHECK(ShapeError, at[0] == 0 && at[last] == tokens,
-                "{}: {}: expected to run from 0 to {}, found {} to {}", op, name, tokens, at[0],
-                at[last]);
-  for (int64_t d = 0; d < last; ++d) {
-    VIADUCT_CHECK(ShapeError, at[d] <= at[d + 1],
-                  "{}: {}: expected ascending offsets, found {} before {} at {}", op, name, at[d],
-                  at[d + 1], d);
-  }
 }
 
 const void* at(const Tensor& x, int64_t token, int64_t head) {
@@ -129,24 +103,11 @@ AttentionHead head_of(const AttentionProblem& problem, const Tensor& q, const Te
   return head;
 }
 
-/// Runs `f(task, scratch)` for every task on the slots of the workspace.
-template <class F>
-void run_on_slots(OpContext& context, int64_t tasks, int64_t slots, int64_t floats, void* workspace,
-                  F&& f) {
-  std::atomic<int64_t> next{0};
-  context.device.pool().run(std::min(tasks, slots), [&](int64_t slot, int) {
-    float* scratch = static_cast<float*>(workspace) + slot * floats;
-    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
-      f(task, scratch);
-    }
-  });
-}
-
 void launch_forward(OpContext& context, const Choice& choice, const AttentionForwardArgs& args,
                     void* workspace) {
   const AttentionProblem& problem = args.problem;
-  check_offsets("attention_forward", "q_offsets", problem.q_offsets, args.q.dim(0));
-  check_offsets("attention_forward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
+  check_attention_offsets("attention_forward", "q_offsets", problem.q_offsets, args.q.dim(0));
+  check_attention_offsets("attention_forward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
   if (choice.variant == kReferenceKernel) return reference::attention_forward(args);
   struct Block {
     int64_t document, row;
@@ -154,26 +115,26 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
   std::vector<Block> blocks;
   const auto* offsets = problem.q_offsets.data<int32_t>();
   const int64_t group = args.q.dim(1) / args.k.dim(1), kv_heads = args.k.dim(1);
-  for (int64_t d = documents(problem) - 1; d >= 0; --d) {
+  for (int64_t d = attention_documents(problem) - 1; d >= 0; --d) {
     // The last rows see the most keys: they come first, so that no thread starts one at the end.
     const int64_t rows = (offsets[d + 1] - offsets[d]) * group;
-    for (int64_t row = round_up(rows, kAttentionRows) - kAttentionRows; row >= 0;
+    for (int64_t row = round_up_to(rows, kAttentionRows) - kAttentionRows; row >= 0;
          row -= kAttentionRows) {
       blocks.push_back({d, row});
     }
   }
-  run_on_slots(context, static_cast<int64_t>(blocks.size()) * kv_heads, forward_slots(args),
-               forward_floats(args), workspace, [&](int64_t task, float* scratch) {
-                 const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
-                 const int64_t kv_head = task % kv_heads;
-                 AttentionHead head =
-                     head_of(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
-                 head.out =
-                     const_cast<void*>(at(args.out, offsets[block.document], kv_head * group));
-                 head.out_token = args.out.stride(0);
-                 head.out_head = args.out.stride(1);
-                 kernels(choice).forward(head, block.row, scratch);
-               });
+  run_on_attention_slots(
+      context.device.pool(), static_cast<int64_t>(blocks.size()) * kv_heads, forward_slots(args),
+      forward_floats(args), workspace, [&](int64_t task, float* scratch) {
+        const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
+        const int64_t kv_head = task % kv_heads;
+        AttentionHead head =
+            head_of(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
+        head.out = const_cast<void*>(at(args.out, offsets[block.document], kv_head * group));
+        head.out_token = args.out.stride(0);
+        head.out_head = args.out.stride(1);
+        kernels(choice).forward(head, block.row, scratch);
+      });
 }
 
 /// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
@@ -181,14 +142,14 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
 struct BackwardCut {
   int64_t chunks, slots, floats, dq_floats;
   explicit BackwardCut(const AttentionBackwardArgs& args) {
-    const int64_t heads = std::max<int64_t>(1, documents(args.problem) * args.k.dim(1));
+    const int64_t heads = std::max<int64_t>(1, attention_documents(args.problem) * args.k.dim(1));
     chunks = std::clamp<int64_t>(16 / heads, 1, 4);
     if (args.problem.max_keys > 0) {
       chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
     }
-    slots = std::min(kSlots, heads * chunks);
-    floats = round_up(attention_backward_scratch(args.q.dim(2), args.v.dim(2)), 16);
-    dq_floats = round_up(args.q.elements(), 16);
+    slots = std::min(kAttentionSlots, heads * chunks);
+    floats = round_up_to(attention_backward_scratch(args.q.dim(2), args.v.dim(2)), 16);
+    dq_floats = round_up_to(args.q.elements(), 16);
   }
 };
 
@@ -214,8 +175,8 @@ Choice choose_backward(const AttentionBackwardArgs& args, const Traits&) {
 void launch_backward(OpContext& context, const Choice& choice, const AttentionBackwardArgs& args,
                      void* workspace) {
   const AttentionProblem& problem = args.problem;
-  check_offsets("attention_backward", "q_offsets", problem.q_offsets, args.q.dim(0));
-  check_offsets("attention_backward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
+  check_attention_offsets("attention_backward", "q_offsets", problem.q_offsets, args.q.dim(0));
+  check_attention_offsets("attention_backward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
   if (choice.variant == kReferenceKernel) return reference::attention_backward(args);
   const BackwardCut cut(args);
   const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
@@ -224,32 +185,34 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
   const auto* q_offsets = problem.q_offsets.data<int32_t>();
   const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
   float* shares = static_cast<float*>(workspace) + cut.slots * cut.floats;
-  const int64_t tasks = documents(problem) * kv_heads * cut.chunks;
-  run_on_slots(context, tasks, cut.slots, cut.floats, workspace, [&](int64_t task, float* scratch) {
-    const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
-    const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
-    AttentionHead head = head_of(problem, args.q, args.k, args.v, args.lse, d, kv_head);
-    head.d_out = at(args.d_out, token, kv_head * group);
-    head.out_token = args.d_out.stride(0);
-    head.out_head = args.d_out.stride(1);
-    head.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
-    head.dq_token = dq_token;
-    head.dq_head = width;
-    head.dk_token = kv_heads * width;
-    head.dv_token = kv_heads * value_width;
-    float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
-    head.dq = dq + token * dq_token + kv_head * group * width;
-    head.dk = args.dk.data<float>() + kv_offsets[d] * head.dk_token + kv_head * width;
-    head.dv = args.dv.data<float>() + kv_offsets[d] * head.dv_token + kv_head * value_width;
-    if (chunk > 0) {
-      for (int64_t i = 0; i < head.queries; ++i) {
-        std::fill_n(head.dq + i * dq_token, group * width, 0.0f);
-      }
-    }
-    const int64_t step = round_up((head.keys + cut.chunks - 1) / cut.chunks, kAttentionKeys);
-    const int64_t begin = chunk * step, end = std::min(head.keys, begin + step);
-    if (begin < end) kernels(choice).backward(head, begin, end, scratch);
-  });
+  const int64_t tasks = attention_documents(problem) * kv_heads * cut.chunks;
+  run_on_attention_slots(
+      context.device.pool(), tasks, cut.slots, cut.floats, workspace,
+      [&](int64_t task, float* scratch) {
+        const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
+        const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
+        AttentionHead head = head_of(problem, args.q, args.k, args.v, args.lse, d, kv_head);
+        head.d_out = at(args.d_out, token, kv_head * group);
+        head.out_token = args.d_out.stride(0);
+        head.out_head = args.d_out.stride(1);
+        head.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
+        head.dq_token = dq_token;
+        head.dq_head = width;
+        head.dk_token = kv_heads * width;
+        head.dv_token = kv_heads * value_width;
+        float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
+        head.dq = dq + token * dq_token + kv_head * group * width;
+        head.dk = args.dk.data<float>() + kv_offsets[d] * head.dk_token + kv_head * width;
+        head.dv = args.dv.data<float>() + kv_offsets[d] * head.dv_token + kv_head * value_width;
+        if (chunk > 0) {
+          for (int64_t i = 0; i < head.queries; ++i) {
+            std::fill_n(head.dq + i * dq_token, group * width, 0.0f);
+          }
+        }
+        const int64_t step = round_up_to((head.keys + cut.chunks - 1) / cut.chunks, kAttentionKeys);
+        const int64_t begin = chunk * step, end = std::min(head.keys, begin + step);
+        if (begin < end) kernels(choice).backward(head, begin, end, scratch);
+      });
   if (cut.chunks == 1) return;
   constexpr int64_t kRun = 16384;
   const int64_t elements = args.q.elements();

@@ -17,6 +17,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_rotary(table, isa);
   cpu::add_attention(table, isa);
   cpu::add_bias(table, isa);
+  cpu::add_score_matrix(table, isa);
   cpu::add_embedding(table, isa);
   cpu::add_cross_entropy(table, isa);
   cpu::add_softmax(table, isa);

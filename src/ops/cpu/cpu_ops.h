@@ -29,12 +29,13 @@ void add_gemm(OpTable& table, CpuIsa isa);  // gemm, column_sum
 void add_norm(OpTable& table, CpuIsa isa);
 void add_activation(OpTable& table, CpuIsa isa);
 void add_rotary(OpTable& table, CpuIsa isa);
-void add_attention(OpTable& table, CpuIsa isa);  // forward, delta, backward, merge
+void add_attention(OpTable& table, CpuIsa isa);     // forward, delta, backward, merge
+void add_score_matrix(OpTable& table, CpuIsa isa);  // attention composed of ops
 void add_bias(OpTable& table, CpuIsa isa);
 void add_embedding(OpTable& table, CpuIsa isa);
 void add_cross_entropy(OpTable& table, CpuIsa isa);
 void add_softmax(OpTable& table, CpuIsa isa);      // its steps, one op each
-void add_elementwise(OpTable& table, CpuIsa isa);  // add, copy, scale, fill, dropout, random_normal
+void add_elementwise(OpTable& table, CpuIsa isa);  // add, multiply, copy, scale, fill, …
 void add_optimizer(OpTable& table, CpuIsa isa);    // reproducible sums, gradient norm, adamw
 }  // namespace cpu
 

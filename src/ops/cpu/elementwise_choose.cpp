@@ -45,6 +45,23 @@ void launch_add(OpContext& context, const Choice& choice, const AddArgs& args, v
            });
 }
 
+Choice choose_multiply(const MultiplyArgs& args, const Traits& traits) {
+  return with_cost(choose_by_dtype("multiply", args.out.dtype(), traits, "vector"),
+                   args.out.dtype(), 1, {&args.a, &args.b}, args.out);
+}
+
+template <const ElementwiseKernels& (*kKernels)()>
+void launch_multiply(OpContext& context, const Choice& choice, const MultiplyArgs& args, void*) {
+  if (choice.variant == kReferenceVariant) return reference::multiply(args);
+  const int64_t heads = args.out.dim(1);
+  for_row_runs(context.device.pool(), args.out.dim(0) * heads, args.out.dim(2),
+               [&](int64_t row, int64_t begin, int64_t n) {
+                 kKernels().multiply(row_address(args.a, row, begin), args.a.dtype(),
+                                     row_address(args.b, row / heads, begin), args.b.dtype(),
+                                     row_address(args.out, row, begin), args.out.dtype(), n);
+               });
+}
+
 Choice choose_copy(const CopyArgs& args, const Traits&) {
   Choice choice;
   const auto narrow = [](const Tensor& t) {
@@ -148,6 +165,7 @@ void launch_random_normal(OpContext& context, const Choice&, const RandomNormalA
 template <const ElementwiseKernels& (*kKernels)()>
 void fill_table(OpTable& table) {
   table.add = {choose_add, launch_add<kKernels>};
+  table.multiply = {choose_multiply, launch_multiply<kKernels>};
   table.copy = {choose_copy, launch_copy<kKernels>};
   table.scale = {choose_scale, launch_scale<kKernels>};
   table.fill = {choose_fill, launch_fill<kKernels>};

@@ -21,6 +21,8 @@ struct DropoutRun {
 struct ElementwiseKernels {
   void (*add)(const void* a, DType a_dtype, const void* b, DType b_dtype, void* out,
               DType out_dtype, int64_t n);
+  void (*multiply)(const void* a, DType a_dtype, const void* b, DType b_dtype, void* out,
+                   DType out_dtype, int64_t n);
   void (*copy)(const void* from, DType from_dtype, void* to, DType to_dtype, bool accumulate,
                int64_t n);
   void (*scale)(const void* x, DType x_dtype, float factor, void* out, DType out_dtype, int64_t n);

@@ -24,6 +24,19 @@ void add_run(const void* a, DType a_dtype, const void* b, DType b_dtype, void* o
   });
 }
 
+void multiply_run(const void* a, DType a_dtype, const void* b, DType b_dtype, void* out,
+                  DType out_dtype, int64_t n) {
+  with_floats(a_dtype, a, [=](const auto* x) {
+    with_floats(b_dtype, b, [=](const auto* y) {
+      with_floats(out_dtype, out, [=](auto* to) {
+        for_row(n, [&](int64_t i, auto... tail) {
+          store(to + i, mul(load(x + i, tail...), load(y + i, tail...)), tail...);
+        });
+      });
+    });
+  });
+}
+
 void copy_run(const void* from, DType from_dtype, void* to, DType to_dtype, bool accumulate,
               int64_t n) {
   with_floats(from_dtype, from, [=](const auto* x) {
@@ -98,8 +111,8 @@ void dropout_run(const DropoutRun& run, const void* x, DType x_dtype, const void
 }  // namespace
 
 const ElementwiseKernels& elementwise_kernels() {
-  static constexpr ElementwiseKernels kKernels{add_run,  copy_run,    scale_run,
-                                               fill_run, dropout_run, normal_run};
+  static constexpr ElementwiseKernels kKernels{add_run,  multiply_run, copy_run,  scale_run,
+                                               fill_run, dropout_run,  normal_run};
   return kKernels;
 }
 

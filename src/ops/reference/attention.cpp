@@ -3,6 +3,7 @@
 #include <limits>
 #include <vector>
 
+#include "ops/reference/attention_queries.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::reference {
@@ -20,51 +21,12 @@ double dot(const double* a, const double* b, int64_t size) {
   return sum;
 }
 
-/// One query of one head with the keys that it sees: [first, last) inside the document.
-struct Query {
-  int64_t token, head, kv_head;    // rows of q and k, v
-  int64_t key_token, first, last;  // key j is row key_token + j
-};
-
-/// Calls f for every (document, query, head).
-template <class F>
-void for_queries(const AttentionProblem& problem, const Tensor& q, const Tensor& k, F&& f) {
-  const auto* q_offsets = problem.q_offsets.data<int32_t>();
-  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
-  for (int64_t d = 0; d + 1 < problem.q_offsets.dim(0); ++d) {
-    const int64_t keys = kv_offsets[d + 1] - kv_offsets[d];
-    const int64_t diagonal = problem.diagonal ? problem.diagonal.data<int32_t>()[d] : 0;
-    for (int64_t i = 0; i < q_offsets[d + 1] - q_offsets[d]; ++i) {
-      const int64_t first =
-          problem.window > 0 ? std::max<int64_t>(0, i + diagonal - problem.window + 1) : 0;
-      const int64_t last = problem.causal ? std::min(keys, i + diagonal + 1) : keys;
-      for (int64_t n = 0; n < q.dim(1); ++n) {
-        f(Query{q_offsets[d] + i, n, n / (q.dim(1) / k.dim(1)), kv_offsets[d], first, last});
-      }
-    }
-  }
-}
-
 /// The score of key j, after the cap.
-double score(const AttentionProblem& problem, const Tensor& q, const Tensor& k, const Query& query,
-             int64_t j) {
+double score(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
+             const AttentionQuery& query, int64_t j) {
   const double s = problem.scale * dot(head(q, query.token, query.head),
                                        head(k, query.key_token + j, query.kv_head), q.dim(2));
   return problem.softcap > 0 ? problem.softcap * std::tanh(s / problem.softcap) : s;
-}
-
-/// 0 or 1 / (1 − p).
-double keep(const AttentionProblem& problem, const Query& query, int64_t j) {
-  if (problem.dropout == 0) return 1;
-  const int64_t position =
-      problem.key_position ? problem.key_position.data<int32_t>()[query.key_token + j] : j;
-  const auto bits =
-      philox4x32(philox_key(problem.dropout_key),
-                 static_cast<uint64_t>(problem.query_index.data<int64_t>()[query.token]),
-                 static_cast<uint64_t>(problem.first_head + query.head) << 32 |
-                     static_cast<uint64_t>(position));
-  return static_cast<double>(uniform_open(bits[0])) >= problem.dropout ? 1 / (1 - problem.dropout)
-                                                                       : 0;
 }
 
 }  // namespace
@@ -72,7 +34,7 @@ double keep(const AttentionProblem& problem, const Query& query, int64_t j) {
 void attention_forward(const AttentionForwardArgs& args) {
   const AttentionProblem& problem = args.problem;
   const int64_t width = args.v.dim(2), queries = args.q.dim(0);
-  for_queries(problem, args.q, args.k, [&](const Query& query) {
+  for_attention_queries(problem, args.q.dim(1), args.k.dim(1), [&](const AttentionQuery& query) {
     double* out = const_cast<double*>(head(args.out, query.token, query.head));
     double& lse = args.lse.data<double>()[query.head * queries + query.token];
     std::fill(out, out + width, 0.0);
@@ -86,7 +48,7 @@ void attention_forward(const AttentionForwardArgs& args) {
       const double p = std::exp(score(problem, args.q, args.k, query, j) - largest);
       total += p;
       const double* v = head(args.v, query.key_token + j, query.kv_head);
-      for (int64_t i = 0; i < width; ++i) out[i] += p * keep(problem, query, j) * v[i];
+      for (int64_t i = 0; i < width; ++i) out[i] += p * attention_keep(problem, query, j) * v[i];
     }
     for (int64_t i = 0; i < width; ++i) out[i] /= total;
     lse = largest + std::log(total);
@@ -106,7 +68,7 @@ void attention_delta(const AttentionDeltaArgs& args) {
 void attention_backward(const AttentionBackwardArgs& args) {
   const AttentionProblem& problem = args.problem;
   const int64_t D = args.q.dim(2), width = args.v.dim(2), queries = args.q.dim(0);
-  for_queries(problem, args.q, args.k, [&](const Query& query) {
+  for_attention_queries(problem, args.q.dim(1), args.k.dim(1), [&](const AttentionQuery& query) {
     const double lse = args.lse.data<double>()[query.head * queries + query.token];
     if (lse == -kInfinity) return;
     const double delta = args.delta.data<double>()[query.head * queries + query.token];
@@ -119,7 +81,7 @@ void attention_backward(const AttentionBackwardArgs& args) {
       double* dk = const_cast<double*>(head(args.dk, key, query.kv_head));
       double* dv = const_cast<double*>(head(args.dv, key, query.kv_head));
       const double s = score(problem, args.q, args.k, query, j);
-      const double p = std::exp(s - lse), kept = keep(problem, query, j);
+      const double p = std::exp(s - lse), kept = attention_keep(problem, query, j);
       const double dp = kept * dot(d_out, head(args.v, key, query.kv_head), width);
       const double capped = problem.softcap > 0 ? s / problem.softcap : 0;
       const double ds = p * (dp - delta) * (1 - capped * capped) * problem.scale;

@@ -31,6 +31,13 @@ void add(const AddArgs& args) {
   for (int64_t i = 0; i < args.out.elements(); ++i) out[i] = a[i] + b[i];
 }
 
+void multiply(const MultiplyArgs& args) {
+  const Elements a(args.a), b(args.b), out(args.out);
+  const int64_t heads = args.out.dim(1), width = args.out.dim(2);
+  for (int64_t i = 0; i < args.out.elements(); ++i)
+    out[i] = a[i] * b[i / (heads * width) * width + i % width];
+}
+
 void scale(const ScaleArgs& args) {
   const Elements x(args.x), out(args.out);
   for (int64_t i = 0; i < args.out.elements(); ++i) out[i] = args.factor * x[i];

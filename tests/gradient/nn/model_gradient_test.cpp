@@ -29,7 +29,14 @@ std::vector<test::TinyModel> variants() {
   windows.tied_embeddings = false;
   ModelConfig plain = tiny_model("gpt2");
   plain.embedding_dropout = plain.residual_dropout = plain.attention_dropout = 0;
-  return {{"llama", tiny_model("llama")},
+  ModelConfig unfused = windows;
+  unfused.attention_dropout = 0.2;
+  unfused.flash_attention = unfused.rope_fusion = false;
+  ModelConfig steps = unfused;
+  steps.masked_softmax_fusion = false;
+  return {{"gemma2_unfused", unfused},
+          {"gemma2_unfused_steps", steps},
+          {"llama", tiny_model("llama")},
           {"biases_tied_window", biases},
           {"qk_norm_geglu", geglu},
           {"gemma2", windows},

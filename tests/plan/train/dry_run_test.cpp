@@ -20,6 +20,7 @@ using testing::ElementsAre;
 struct Case {
   const char* family;
   const char* recipe;
+  const char* attention = "flash";  // unfused: with every fusion of attention off
 };
 
 void PrintTo(const Case& c, std::ostream* out) {
@@ -30,7 +31,11 @@ class DryRunTest : public testing::TestWithParam<Case> {
  protected:
   Overrides run =
       tiny_run(GetParam().family) +
-      Overrides{std::string("mixed_precision=") + GetParam().recipe, "model.hidden_dropout=0.1"};
+      Overrides{std::string("mixed_precision=") + GetParam().recipe, "model.hidden_dropout=0.1",
+                std::string("model.attention_backend=") + GetParam().attention} +
+      (GetParam().attention == std::string("flash")
+           ? Overrides{}
+           : Overrides{"model.masked_softmax_fusion=false", "model.apply_rope_fusion=false"});
   const RunSetup setup = setup_of(run);
 };
 
@@ -142,9 +147,11 @@ TEST_P(DryRunTest, ItsNumbersAreThoseOfATrainingRun) {
 INSTANTIATE_TEST_SUITE_P(Models, DryRunTest,
                          testing::Values(Case{"llama", "fp32"}, Case{"llama", "bf16_mixed"},
                                          Case{"gpt2", "fp32"}, Case{"gpt2", "bf16_mixed"},
-                                         Case{"llama", "fp16_mixed"}),
+                                         Case{"llama", "fp16_mixed"},
+                                         Case{"llama", "bf16_mixed", "unfused"}),
                          [](const auto& info) {
-                           return std::string(info.param.family) + "_" + info.param.recipe;
+                           return std::string(info.param.family) + "_" + info.param.recipe + "_" +
+                                  info.param.attention;
                          });
 
 }  // namespace

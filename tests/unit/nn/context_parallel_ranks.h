@@ -19,6 +19,7 @@ struct ContextCase {
   int64_t heads = 4, kv_heads = 2, width = 8, first_head = 0;
   int64_t window = 0;
   double softcap = 0, dropout = 0;
+  bool flash = true;
 };
 
 /// Of the whole micro-batch in document order.
@@ -116,6 +117,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
     spec.scale = 1 / std::sqrt(static_cast<double>(c.width));
     spec.softcap = c.softcap, spec.window = c.window, spec.dropout = c.dropout;
     spec.context_exchange = exchanges[layer];
+    spec.method.flash = c.flash;
     const CoreAttention attention(spec, "layer");
     SavedStore saved;
     const Tensor out = attention.forward(context, batch, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved);

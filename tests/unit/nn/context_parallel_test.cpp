@@ -96,6 +96,20 @@ TEST_P(ContextParallel, SlidingWindows) {
   }
 }
 
+// Composed of ops, with the matrix of scores in memory: every way is the same, and so is flash.
+TEST_P(ContextParallel, ComposedAttention) {
+  ContextCase c = make_case({24, 48});
+  c.softcap = 1.5, c.dropout = 0.3;
+  const AttentionTensors flash = attend(c, "fp32");
+  c.flash = false;
+  expect_as_one_rank(c, "fp64", 1e-12);
+  const AttentionTensors composed = attend(c, "fp32");
+  for (const auto result : kResults) {
+    EXPECT_LE(distance(composed.*result, flash.*result), 1e-5);
+    EXPECT_GT(distance(composed.*result, flash.*result), 0);
+  }
+}
+
 // BF16 values, sums in FP32: as far from FP64 as one rank is.
 TEST_P(ContextParallel, Bf16IsAsNearAsOnOneRank) {
   const ContextCase c = make_case({48});

@@ -1,0 +1,21 @@
+#pragma once
+// Rotary positions applied to heads: one op in place, or composed of elementwise ops out of place.
+
+#include "nn/rotary_table.h"
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+struct RotaryEmbedding {
+  const RotaryTable* table = nullptr;  // null: positions enter elsewhere
+  /// false: cos and sin are looked up, x is rotated by copies, and products and their sum are
+  /// passes of their own, with intermediates in the format of the tables.
+  bool fused = true;
+
+  /// x [T, N, D] rotated by `positions` (`inverse`: back, the gradient): x itself, changed, or a
+  /// new tensor with `tag`.
+  Tensor apply(OpContext& context, const Tensor& positions, const Tensor& x, MemoryTag tag,
+               bool inverse = false) const;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,1 @@
+#include "ops/cpu/score_matrix_kernels.h"

@@ -1,0 +1,109 @@
+#include "ops/score_matrix.h"
+
+#include "ops/attention_checks.h"
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+/// [N, Tq, L] of N heads and `queries` queries, wide enough for the problem.
+void check_matrix(std::string_view op, std::string_view argument, const Tensor& matrix,
+                  const AttentionProblem& problem, int64_t heads, int64_t queries) {
+  check_rank(op, argument, matrix, 3);
+  check_shape(op, argument, matrix, {heads, queries, matrix.dim(2)});
+  check_dtype(op, argument, matrix, {DType::f32, DType::f64});
+  check_contiguous(op, argument, matrix);
+  VIADUCT_CHECK(ShapeError, matrix.dim(2) >= problem.max_keys,
+                "{}: {}: expected rows of at least max_keys = {}, found {}", op, argument,
+                problem.max_keys, describe(matrix));
+}
+
+/// A problem whose keys are not among the arguments.
+void check_problem(std::string_view op, const AttentionProblem& problem, const Tensor& matrix) {
+  check_attention_problem(op, problem, matrix.dim(1),
+                          problem.key_position ? problem.key_position.dim(0) : 0);
+}
+
+void check_steps(std::string_view op, const Tensor& tensor, std::string_view argument,
+                 const Tensor& matrix) {
+  check_shape(op, argument, tensor, {matrix.dim(0), matrix.dim(1)});
+  check_dtype(op, argument, tensor, {matrix.dtype()});
+  check_contiguous(op, argument, tensor);
+}
+
+void check_side(std::string_view op, std::string_view argument, const Tensor& tensor,
+                const Tensor& matrix, bool summed) {
+  check_rank(op, argument, tensor, 3);
+  check_floating(op, argument, tensor);
+  check_dense_rows(op, argument, tensor);
+  VIADUCT_CHECK(ShapeError, accumulator_dtype(tensor.dtype()) == matrix.dtype(),
+                "{}: {}: expected a dtype that is summed in {}, found {}", op, argument,
+                dtype_name(matrix.dtype()), describe(tensor));
+  if (summed) check_dtype(op, argument, tensor, {matrix.dtype()});
+}
+
+}  // namespace
+
+void score_product(OpContext& context, const ScoreProductArgs& args) {
+  const std::string_view op = args.form == ScoreProduct::scores   ? "attention_scores"
+                              : args.form == ScoreProduct::values ? "attention_values"
+                                                                  : "attention_keys";
+  check_rank(op, "queries", args.queries, 3);
+  check_matrix(op, "matrix", args.matrix, args.problem, args.queries.dim(1), args.queries.dim(0));
+  check_side(op, "queries", args.queries, args.matrix,
+             args.form == ScoreProduct::values && args.mode == WriteMode::accumulate);
+  check_side(op, "keys", args.keys, args.matrix, args.form == ScoreProduct::keys);
+  VIADUCT_CHECK(ShapeError,
+                args.keys.dim(1) > 0 && args.queries.dim(1) % args.keys.dim(1) == 0 &&
+                    args.keys.dim(2) == args.queries.dim(2),
+                "{}: keys: expected [keys, heads that divide {}, {}], found {}", op,
+                args.queries.dim(1), args.queries.dim(2), describe(args.keys));
+  AttentionProblem problem = args.problem;
+  problem.dropout = 0;  // nothing is drawn here
+  check_attention_problem(op, problem, args.queries.dim(0), args.keys.dim(0));
+  dispatch(context, op, context.ops.score_product, args);
+}
+
+void score_softmax(OpContext& context, const ScoreSoftmaxArgs& args) {
+  constexpr std::string_view kNames[] = {"masked_softmax", "score_scale", "score_mask",
+                                         "score_softmax"};
+  const std::string_view op = kNames[static_cast<int>(args.steps)];
+  check_rank(op, "matrix", args.matrix, 3);
+  check_matrix(op, "matrix", args.matrix, args.problem, args.matrix.dim(0), args.matrix.dim(1));
+  check_problem(op, args.problem, args.matrix);
+  if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
+    check_steps(op, args.lse, "lse", args.matrix);
+  dispatch(context, op, context.ops.score_softmax, args);
+}
+
+void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& args) {
+  const std::string_view op = args.steps == ScoreSteps::all       ? "masked_softmax_backward"
+                              : args.steps == ScoreSteps::softmax ? "score_softmax_backward"
+                                                                  : "score_scale_backward";
+  VIADUCT_CHECK(ShapeError, args.steps != ScoreSteps::mask,
+                "{}: hidden keys have probability 0 and need no step of their own", op);
+  check_rank(op, "probabilities", args.probabilities, 3);
+  check_matrix(op, "probabilities", args.probabilities, args.problem, args.probabilities.dim(0),
+               args.probabilities.dim(1));
+  check_shape(op, "gradient", args.gradient, args.probabilities.shape());
+  check_dtype(op, "gradient", args.gradient, {args.probabilities.dtype()});
+  check_contiguous(op, "gradient", args.gradient);
+  check_steps(op, args.lse, "lse", args.probabilities);
+  check_steps(op, args.delta, "delta", args.probabilities);
+  check_problem(op, args.problem, args.probabilities);
+  dispatch(context, op, context.ops.score_softmax_backward, args);
+}
+
+void score_dropout(OpContext& context, const ScoreDropoutArgs& args) {
+  constexpr std::string_view op = "score_dropout";
+  check_rank(op, "x", args.x, 3);
+  check_matrix(op, "x", args.x, args.problem, args.x.dim(0), args.x.dim(1));
+  check_shape(op, "out", args.out, args.x.shape());
+  check_dtype(op, "out", args.out, {args.x.dtype()});
+  check_contiguous(op, "out", args.out);
+  check_problem(op, args.problem, args.x);
+  dispatch(context, op, context.ops.score_dropout, args);
+}
+
+}  // namespace viaduct

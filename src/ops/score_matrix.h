@@ -1,0 +1,69 @@
+#pragma once
+// Attention composed of ops that leave the matrix of scores in memory: products, scale and cap,
+// mask, softmax, dropout, products. The problem and its formulas are those of ops/attention.h; this
+// is what flash attention fuses, step by step, for `model.attention_backend=unfused`.
+//
+// A score matrix is f32 (f64 for f64) [N, Tq, L], contiguous, L ≥ the keys of the longest document
+// (`problem.max_keys`): element (n, t, j) belongs to query t and key j of its document; elements
+// beyond the keys of the document are never touched. All (query, key) pairs of a document are
+// computed, also those that the mask hides.
+
+#include "ops/attention.h"
+
+namespace viaduct {
+
+/// scores: matrix = queries · keysᵀ, for every query head.
+/// values: queries (= or +=) matrix · keys.
+/// keys: keys += matrixᵀ · queries, summed over the query heads of a group.
+enum class ScoreProduct { scores, values, keys };
+
+/// `queries` [Tq, N, D] and `keys` [Tk, K, D] stand for whatever has their rows (q, out, d_out, dq;
+/// k, v, dk, dv). What is read has a floating dtype; what is added to is f32 (f64 for f64); what
+/// `values` assigns may have either. Outer dims strided, dense inside.
+struct ScoreProductArgs {
+  ScoreProduct form = ScoreProduct::scores;
+  AttentionProblem problem;
+  Tensor matrix, queries, keys;
+  WriteMode mode = WriteMode::assign;  // of `values`
+};
+
+/// Recorded as attention_scores, attention_values or attention_keys.
+void score_product(OpContext& context, const ScoreProductArgs& args);
+
+/// What one op does to the scores: one step, or all of them.
+enum class ScoreSteps { all, scale, mask, softmax };
+
+/// In place: scale (and soft cap), hidden keys become −inf, softmax. `known_lse`: probabilities are
+/// exp(score − lse) of the lse given; else lse [N, Tq] is written. A query without visible keys has
+/// probabilities 0 and lse −inf.
+struct ScoreSoftmaxArgs {
+  ScoreSteps steps = ScoreSteps::all;
+  AttentionProblem problem;
+  Tensor matrix, lse;
+  bool known_lse = false;
+};
+
+/// Recorded as masked_softmax, score_scale, score_mask or score_softmax.
+void score_softmax(OpContext& context, const ScoreSoftmaxArgs& args);
+
+/// In place on the gradient of the probabilities: times p and minus p · delta (softmax), times the
+/// slope of the cap and the scale (scale). `steps` is all, softmax or scale.
+struct ScoreSoftmaxBackwardArgs {
+  ScoreSteps steps = ScoreSteps::all;
+  AttentionProblem problem;
+  Tensor probabilities, gradient;  // [N, Tq, L]
+  Tensor lse, delta;               // [N, Tq]
+};
+
+/// Recorded as masked_softmax_backward, score_softmax_backward or score_scale_backward.
+void score_softmax_backward(OpContext& context, const ScoreSoftmaxBackwardArgs& args);
+
+/// out = x · (0 or 1 / (1 − dropout)), with the bits of ops/attention.h. out may alias x.
+struct ScoreDropoutArgs {
+  AttentionProblem problem;
+  Tensor x, out;
+};
+
+void score_dropout(OpContext& context, const ScoreDropoutArgs& args);
+
+}  // namespace viaduct

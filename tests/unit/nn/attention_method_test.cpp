@@ -1,0 +1,129 @@
+// Attention composed of ops does what flash attention does, with or without its softmax fused.
+
+#include "nn/attention_method.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "unit/ops/attention_bounds.h"
+#include "unit/ops/attention_cases.h"
+
+namespace viaduct {
+namespace {
+
+using test::AttentionBounds;
+using test::AttentionCase;
+using test::AttentionData;
+using test::OpMachine;
+
+constexpr AttentionMethod kOneSoftmax{false, true}, kThreeSteps{false, false};
+
+/// The longest run of keys, which the op cannot see.
+AttentionData data_of(const AttentionCase& c, DType dtype) {
+  AttentionData data(c, dtype);
+  for (size_t d = 1; d < c.kv_offsets.size(); ++d)
+    data.problem.max_keys = std::max(data.problem.max_keys, c.kv_offsets[d] - c.kv_offsets[d - 1]);
+  return data;
+}
+
+class ComposedAttention : public ::testing::TestWithParam<CpuIsa> {
+ protected:
+  OpMachine machine{GetParam(), 3, {cpu::add_attention, cpu::add_score_matrix}};
+  OpContext context = machine.context();
+};
+
+TEST_P(ComposedAttention, FollowsTheReference) {
+  for (const AttentionCase& c : test::attention_cases()) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      SCOPED_TRACE(c.name + " " + std::string(dtype_name(dtype)));
+      AttentionData data = data_of(c, dtype);
+      AttentionData expected = data.in_f64();
+      attend(context, kOneSoftmax, data.forward());
+      reference::attention_forward(expected.forward());
+      const AttentionBounds forward(expected);
+      test::expect_close(data.out, expected.out, forward.terms, forward.out);
+      test::expect_close(data.lse, expected.lse, forward.terms, forward.lse);
+
+      attention_delta(context, {data.out, data.d_out, data.delta});
+      expected = data.in_f64();
+      const AttentionBounds backward(expected);
+      attend_backward(context, kOneSoftmax, data.backward());
+      reference::attention_backward(expected.backward());
+      test::expect_close(data.dq, expected.dq, backward.terms, backward.dq);
+      test::expect_close(data.dk, expected.dk, backward.terms, backward.dk);
+      test::expect_close(data.dv, expected.dv, backward.terms, backward.dv);
+    }
+  }
+}
+
+TEST_P(ComposedAttention, ThreeStepsOfTheSoftmaxAreOneInEveryBit) {
+  for (const AttentionCase& c : test::attention_cases()) {
+    if (c.softcap > 0 && c.window == 0) continue;  // the slope of the cap is rounded apart
+    SCOPED_TRACE(c.name);
+    AttentionData one = data_of(c, DType::bf16), three = data_of(c, DType::bf16);
+    for (auto [data, method] : {std::pair(&one, kOneSoftmax), std::pair(&three, kThreeSteps)}) {
+      attend(context, method, data->forward());
+      attention_delta(context, {data->out, data->d_out, data->delta});
+      attend_backward(context, method, data->backward());
+    }
+    for (Tensor AttentionData::*t : {&AttentionData::out, &AttentionData::lse, &AttentionData::dq,
+                                     &AttentionData::dk, &AttentionData::dv})
+      test::expect_same_bits(three.*t, one.*t);
+  }
+}
+
+TEST_P(ComposedAttention, TheRecordHasTheChainAndItsMatrix) {
+  StepRecord record;
+  AttentionCase c;
+  c.q_offsets = c.kv_offsets = {0, 40, 100};
+  c.dropout = 0.25;
+  const AttentionData data = data_of(c, DType::bf16);
+  const auto ops = [&](const AttentionMethod& method) {
+    record = {};
+    machine.device().reset_peak();
+    const int64_t before = machine.device().memory().bytes_in_use;
+    machine.device().set_record(&record);
+    attend(context, method, data.forward());
+    attend_backward(context, method, data.backward());
+    machine.device().set_record(nullptr);
+    const int64_t matrices = 2 * c.heads * 100 * 60 * 4;  // f32 [N, Tq, longest document]
+    const int64_t held = machine.device().memory().peak_bytes - before;
+    method.flash ? EXPECT_LT(held, int64_t{64} << 20) : EXPECT_GE(held, matrices);
+    std::vector<std::string> names;
+    for (const OpEntryRecord& op : record.ops()) names.push_back(op.op);
+    return names;
+  };
+  using Names = std::vector<std::string>;
+  EXPECT_EQ(ops({}), (Names{"attention_forward", "attention_backward"}));
+  EXPECT_EQ(ops(kOneSoftmax),
+            (Names{"attention_scores", "masked_softmax", "score_dropout", "attention_values",
+                   "attention_scores", "masked_softmax", "score_dropout", "attention_keys",
+                   "attention_scores", "score_dropout", "masked_softmax_backward",
+                   "attention_values", "attention_keys"}));
+  int64_t fused_bytes = 0, bytes = 0;
+  for (const OpEntryRecord& op : record.ops())
+    fused_bytes += op.cost.bytes_read + op.cost.bytes_written;
+  EXPECT_EQ(ops(kThreeSteps),
+            (Names{"attention_scores", "score_scale", "score_mask", "score_softmax",
+                   "score_dropout", "attention_values", "attention_scores", "score_scale",
+                   "score_mask", "score_softmax", "score_dropout", "attention_keys",
+                   "attention_scores", "score_dropout", "score_softmax_backward",
+                   "score_scale_backward", "attention_values", "attention_keys"}));
+  for (const OpEntryRecord& op : record.ops()) bytes += op.cost.bytes_read + op.cost.bytes_written;
+  // Twice two passes over the matrix more, and one in the backward; lse and delta once more.
+  const int64_t matrix = c.heads * 100 * 60 * 4;
+  EXPECT_EQ(bytes - fused_bytes, 5 * 2 * matrix + 2 * c.heads * 100 * 4);
+}
+
+TEST_P(ComposedAttention, RefusesRowsThatAreTooShort) {
+  AttentionData data = data_of({}, DType::f32);
+  data.problem.max_keys = 36;
+  EXPECT_THROW(attend(context, kOneSoftmax, data.forward()), ShapeError);
+}
+
+INSTANTIATE_TEST_SUITE_P(Isas, ComposedAttention, ::testing::ValuesIn(test::testable_isas()),
+                         [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
+
+}  // namespace
+}  // namespace viaduct
