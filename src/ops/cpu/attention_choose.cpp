@@ -4,7 +4,9 @@
 
 #include "base/error.h"
 #include "ops/cpu/attention_blocks.h"
+#include "ops/cpu/attention_heads.h"
 #include "ops/cpu/attention_launch.h"
+#include "ops/cpu/attention_tiles.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -58,51 +60,6 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
   return choice;
 }
 
-const void* at(const Tensor& x, int64_t token, int64_t head) {
-  return static_cast<const char*>(x.raw()) +
-         (token * x.stride(0) + head * x.stride(1)) * dtype_bytes(x.dtype());
-}
-
-/// The inputs of key-value head `kv_head` of document `d`.
-AttentionHead head_of(const AttentionProblem& problem, const Tensor& q, const Tensor& k,
-                      const Tensor& v, const Tensor& lse, int64_t d, int64_t kv_head) {
-  const auto* q_offsets = problem.q_offsets.data<int32_t>();
-  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
-  AttentionHead head;
-  head.dtype = q.dtype();
-  head.queries = q_offsets[d + 1] - q_offsets[d];
-  head.keys = kv_offsets[d + 1] - kv_offsets[d];
-  head.group = q.dim(1) / k.dim(1);
-  head.width = q.dim(2);
-  head.value_width = v.dim(2);
-  const int64_t token = q_offsets[d], first = kv_head * head.group;
-  head.q = at(q, token, first);
-  head.k = at(k, kv_offsets[d], kv_head);
-  head.v = at(v, kv_offsets[d], kv_head);
-  head.q_token = q.stride(0);
-  head.q_head = q.stride(1);
-  head.k_token = k.stride(0);
-  head.v_token = v.stride(0);
-  head.causal = problem.causal;
-  head.window = problem.window;
-  head.diagonal = problem.diagonal ? problem.diagonal.data<int32_t>()[d] : 0;
-  head.scale = static_cast<float>(problem.scale);
-  head.softcap = static_cast<float>(problem.softcap);
-  if (problem.dropout > 0) {
-    head.dropout = true;
-    head.dropout_threshold = static_cast<int32_t>(std::ceil(problem.dropout * 0x1p23 - 0.5));
-    head.dropout_factor = static_cast<float>(1 / (1 - problem.dropout));
-    head.dropout_key = philox_key(problem.dropout_key);
-    head.query_index = problem.query_index.data<int64_t>() + token;
-    if (problem.key_position)
-      head.key_position = problem.key_position.data<int32_t>() + kv_offsets[d];
-    head.first_head = problem.first_head + first;
-  }
-  head.lse = lse.data<float>() + first * q.dim(0) + token;
-  head.lse_head = q.dim(0);
-  return head;
-}
-
 void launch_forward(OpContext& context, const Choice& choice, const AttentionForwardArgs& args,
                     void* workspace) {
   const AttentionProblem& problem = args.problem;
@@ -129,8 +86,8 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
         const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
         const int64_t kv_head = task % kv_heads;
         AttentionHead head =
-            head_of(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
-        head.out = const_cast<void*>(at(args.out, offsets[block.document], kv_head * group));
+            attention_head(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
+        head.out = const_cast<void*>(tensor_at(args.out, offsets[block.document], kv_head * group));
         head.out_token = args.out.stride(0);
         head.out_head = args.out.stride(1);
         kernels(choice).forward(head, block.row, scratch);
@@ -191,8 +148,8 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
       [&](int64_t task, float* scratch) {
         const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
         const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
-        AttentionHead head = head_of(problem, args.q, args.k, args.v, args.lse, d, kv_head);
-        head.d_out = at(args.d_out, token, kv_head * group);
+        AttentionHead head = attention_head(problem, args.q, args.k, args.v, args.lse, d, kv_head);
+        head.d_out = tensor_at(args.d_out, token, kv_head * group);
         head.out_token = args.d_out.stride(0);
         head.out_head = args.d_out.stride(1);
         head.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
@@ -226,16 +183,87 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
   });
 }
 
+/// BF16 goes to tiles where the instruction set has products of them.
+constexpr int kTileKernel = kAvx512Kernel + 1;
+
+template <CpuIsa isa>
+Choice on_tiles(Choice choice, int64_t workspace_bytes) {
+  choice.kernel = isa == CpuIsa::amx ? "flash_tiles_amx" : "flash_tiles_avx512_bf16";
+  choice.variant = kTileKernel;
+  choice.workspace_bytes = workspace_bytes;
+  std::swap(choice.cost.flops[static_cast<size_t>(FlopFormat::f32)],
+            choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
+  return choice;
+}
+
+template <CpuIsa isa>
+const TileKernels& tiles_of() {
+  return avx512_bf16::tile_kernels();
+}
+
+template <CpuIsa isa>
+Choice choose_tiled_forward(const AttentionForwardArgs& args, const Traits& traits) {
+  const Choice choice = choose_forward<isa>(args, traits);
+  if (args.q.dtype() != DType::bf16) return choice;
+  return on_tiles<isa>(choice, attention_tiles_forward_bytes(args));
+}
+
+template <CpuIsa isa>
+void launch_tiled_forward(OpContext& context, const Choice& choice,
+                          const AttentionForwardArgs& args, void* workspace) {
+  if (choice.variant != kTileKernel) return launch_forward(context, choice, args, workspace);
+  check_attention_offsets("attention_forward", "q_offsets", args.problem.q_offsets, args.q.dim(0));
+  check_attention_offsets("attention_forward", "kv_offsets", args.problem.kv_offsets,
+                          args.k.dim(0));
+  attention_forward_on_tiles(context.device.pool(), args, tiles_of<isa>(), workspace);
+}
+
+template <CpuIsa isa>
+Choice choose_tiled_backward(const AttentionBackwardArgs& args, const Traits& traits) {
+  const Choice choice = choose_backward<isa>(args, traits);
+  if (args.q.dtype() != DType::bf16) return choice;
+  return on_tiles<isa>(choice, attention_tiles_backward_bytes(args));
+}
+
+template <CpuIsa isa>
+void launch_tiled_backward(OpContext& context, const Choice& choice,
+                           const AttentionBackwardArgs& args, void* workspace) {
+  if (choice.variant != kTileKernel) return launch_backward(context, choice, args, workspace);
+  check_attention_offsets("attention_backward", "q_offsets", args.problem.q_offsets, args.q.dim(0));
+  check_attention_offsets("attention_backward", "kv_offsets", args.problem.kv_offsets,
+                          args.k.dim(0));
+  attention_backward_on_tiles(context.device.pool(), args, tiles_of<isa>(), workspace);
+}
+
 template <CpuIsa isa>
 void fill(OpTable& table) {
   table.attention_forward = {choose_forward<isa>, launch_forward};
   table.attention_backward = {choose_backward<isa>, launch_backward};
 }
 
+template <CpuIsa isa>
+void fill_with_tiles(OpTable& table) {
+  table.attention_forward = {choose_tiled_forward<isa>, launch_tiled_forward<isa>};
+  table.attention_backward = {choose_tiled_backward<isa>, launch_tiled_backward<isa>};
+}
+
 }  // namespace
 
 void add_attention(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+  switch (isa) {
+    case CpuIsa::avx2:
+      fill<CpuIsa::avx2>(table);
+      break;
+    case CpuIsa::avx512:
+      fill<CpuIsa::avx512>(table);
+      break;
+    case CpuIsa::avx512_bf16:
+      fill_with_tiles<CpuIsa::avx512_bf16>(table);
+      break;
+    case CpuIsa::amx:
+      fill<CpuIsa::amx>(table);
+      break;
+  }
   add_attention_rows(table, isa);
 }
 

@@ -82,6 +82,19 @@ struct AttentionBounds {
     }
   }
 
+  /// What ops/attention.h allows where probabilities and score gradients are rounded to BF16.
+  void allow_rounded_factors() {
+    const double share = 0x1p-8 / (4 * 0x1p-23 * std::sqrt(std::max(1.0, terms)));
+    for (const Tensor* sums : {&out, &dq, &dk, &dv}) {
+      for (int64_t i = 0; i < sums->elements(); ++i) sums->data<double>()[i] *= 1 + share;
+    }
+  }
+  /// For results of this instruction set in this dtype.
+  void allow_rounding_of(CpuIsa isa, DType dtype) {
+    const bool tiles = isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx;
+    if (tiles && dtype == DType::bf16) allow_rounded_factors();
+  }
+
   static Tensor delta(const AttentionData& x) {
     const Tensor sums = host_tensor(DType::f64, x.delta.shape());
     for (int64_t t = 0; t < x.out.dim(0); ++t) {

@@ -1,0 +1,2 @@
+#include "ops/cpu/attention_tile_backward.h"
+#include "ops/cpu/attention_tile_forward.h"

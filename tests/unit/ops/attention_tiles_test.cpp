@@ -1,0 +1,163 @@
+// BF16 attention on tiles, against the FP64 reference: the same loops on AVX512-BF16, on AMX and on
+// emulated tile registers.
+
+#include "ops/cpu/attention_tiles.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "support/emulated_tiles.h"
+#include "unit/ops/attention_bounds.h"
+#include "unit/ops/attention_cases.h"
+
+namespace viaduct {
+namespace {
+
+using cpu::TileKernels;
+using test::AttentionBounds;
+using test::AttentionCase;
+using test::AttentionData;
+
+struct NamedTiles {
+  const char* name;
+  bool runs;
+  const TileKernels& (*kernels)();
+};
+
+void PrintTo(const NamedTiles& tiles, std::ostream* out) {
+  *out << tiles.name;
+}
+
+class AttentionTiles : public testing::TestWithParam<NamedTiles> {
+ protected:
+  void SetUp() override {
+    // Softmax is vector work of AVX-512 under any tiles.
+    if (!GetParam().runs || !cpu_supports(CpuIsa::avx512_bf16))
+      GTEST_SKIP() << "this machine cannot run it";
+  }
+  /// With a workspace of what was asked for and a border behind it that has to stay as it is.
+  template <class F>
+  static void with_workspace(int64_t bytes, F&& f) {
+    constexpr int64_t kBorder = 4096;
+    const Tensor memory = host_tensor(DType::f32, {(bytes + kBorder + 64) / 4});
+    std::fill_n(memory.data<float>(), memory.elements(), std::numeric_limits<float>::quiet_NaN());
+    auto* at = reinterpret_cast<char*>((reinterpret_cast<uintptr_t>(memory.raw()) + 63) / 64 * 64);
+    std::fill_n(at + bytes, kBorder, 'x');
+    f(at);
+    EXPECT_EQ(std::count(at + bytes, at + bytes + kBorder, 'x'), kBorder) << "wrote beyond";
+  }
+  void forward(ThreadPool& pool, const AttentionForwardArgs& args) const {
+    with_workspace(cpu::attention_tiles_forward_bytes(args), [&](void* workspace) {
+      cpu::attention_forward_on_tiles(pool, args, GetParam().kernels(), workspace);
+    });
+  }
+  void backward(ThreadPool& pool, const AttentionBackwardArgs& args) const {
+    with_workspace(cpu::attention_tiles_backward_bytes(args), [&](void* workspace) {
+      cpu::attention_backward_on_tiles(pool, args, GetParam().kernels(), workspace);
+    });
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(
+    Isa, AttentionTiles,
+    testing::Values(NamedTiles{"emulated_amx", true, test::emulated_amx_kernels},
+                    NamedTiles{"avx512_bf16", cpu_supports(CpuIsa::avx512_bf16),
+                               cpu::avx512_bf16::tile_kernels},
+                    NamedTiles{"amx", cpu_supports(CpuIsa::amx), cpu::amx::tile_kernels}),
+    [](const auto& info) { return std::string(info.param.name); });
+
+/// The cases of all kernels, and what is on the borders of blocks of tiles.
+std::vector<AttentionCase> tile_cases() {
+  std::vector<AttentionCase> list = test::attention_cases();
+  const auto add = [&](const std::string& name, auto&& change) {
+    AttentionCase c;
+    c.name = name;
+    change(c);
+    list.push_back(c);
+  };
+  const auto tokens = [](AttentionCase& c, int64_t count) {
+    c.q_offsets = c.kv_offsets = {0, count};
+    c.heads = c.kv_heads = 1;
+  };
+  add("blocks end with tiles", [&](auto& c) { tokens(c, 256), c.width = c.value_width = 32; });
+  add("one more than blocks", [&](auto& c) { tokens(c, 257), c.width = 33, c.value_width = 65; });
+  add("one less, not causal", [&](auto& c) { tokens(c, 511), c.causal = false; });
+  add("window over blocks", [&](auto& c) { tokens(c, 400), c.window = 100; });
+  add("window and full", [&](auto& c) { tokens(c, 300), c.window = 70, c.causal = false; });
+  add("grouped, dropout, cap", [&](auto& c) {
+    tokens(c, 290), c.heads = 4, c.kv_heads = 2, c.dropout = 0.2, c.softcap = 1.5, c.gap = 8;
+  });
+  add("queries far behind", [&](auto& c) {
+    tokens(c, 140), c.kv_offsets = {0, 500}, c.diagonal = {360};
+  });
+  return list;
+}
+
+TEST_P(AttentionTiles, FollowTheReference) {
+  ThreadPool pool(2);
+  for (const AttentionCase& c : tile_cases()) {
+    SCOPED_TRACE(c.name);
+    AttentionData data(c, DType::bf16);
+    AttentionData expected = data.in_f64();
+    forward(pool, data.forward());
+    reference::attention_forward(expected.forward());
+    AttentionBounds bounds(expected);
+    bounds.allow_rounded_factors();
+    test::expect_close(data.out, expected.out, bounds.terms, bounds.out);
+    test::expect_close(data.lse, expected.lse, bounds.terms, bounds.lse);
+
+    // The backward from what the reference makes of the forward, rounded: lse and delta as given.
+    const Tensor delta = test::random_tensor(DType::f32, data.delta.shape(), 9);
+    data.delta = delta;
+    expected = data.in_f64();
+    AttentionBounds gradient_bounds(expected);
+    gradient_bounds.allow_rounded_factors();
+    backward(pool, data.backward());
+    reference::attention_backward(expected.backward());
+    test::expect_close(data.dq, expected.dq, gradient_bounds.terms, gradient_bounds.dq);
+    test::expect_close(data.dk, expected.dk, gradient_bounds.terms, gradient_bounds.dk);
+    test::expect_close(data.dv, expected.dv, gradient_bounds.terms, gradient_bounds.dv);
+  }
+}
+
+// The rounding of probabilities is what the contract says and no more: a sum of FP32 probabilities
+// over many equal keys has no error at all.
+TEST_P(AttentionTiles, EqualKeysGiveTheMeanOfTheValues) {
+  ThreadPool pool(1);
+  AttentionCase c;
+  c.q_offsets = c.kv_offsets = {0, 600};
+  c.heads = c.kv_heads = 1, c.causal = false;
+  AttentionData data(c, DType::bf16);
+  for (int64_t i = 0; i < data.k.elements(); ++i) {
+    test::set_element(data.k, i, 0);
+    test::set_element(data.v, i, i / 16 % 2 == 0 ? 1 : -0.5);
+  }
+  forward(pool, data.forward());
+  for (int64_t i = 0; i < data.out.elements(); ++i) ASSERT_EQ(test::element(data.out, i), 0.25);
+  for (int64_t i = 0; i < data.lse.elements(); ++i)
+    ASSERT_NEAR(test::element(data.lse, i), std::log(600.0), 1e-6);
+}
+
+TEST_P(AttentionTiles, ThreadsDoNotChangeABit) {
+  AttentionCase c;
+  c.q_offsets = c.kv_offsets = {0, 90, 420};
+  c.heads = 4, c.softcap = 1.5, c.dropout = 0.2;
+  const auto run = [&](int threads) {
+    ThreadPool pool(threads);
+    AttentionData data(c, DType::bf16);
+    forward(pool, data.forward());
+    backward(pool, data.backward());
+    return data;
+  };
+  const AttentionData one = run(1);
+  for (int threads : {2, 5}) {
+    const AttentionData many = run(threads);
+    for (Tensor AttentionData::*t : {&AttentionData::out, &AttentionData::lse, &AttentionData::dq,
+                                     &AttentionData::dk, &AttentionData::dv})
+      test::expect_same_bits(many.*t, one.*t);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
