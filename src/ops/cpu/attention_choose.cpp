@@ -198,7 +198,7 @@ Choice on_tiles(Choice choice, int64_t workspace_bytes) {
 
 template <CpuIsa isa>
 const TileKernels& tiles_of() {
-  return avx512_bf16::tile_kernels();
+  return isa == CpuIsa::amx ? amx::tile_kernels() : avx512_bf16::tile_kernels();
 }
 
 template <CpuIsa isa>
@@ -261,7 +261,7 @@ void add_attention(OpTable& table, CpuIsa isa) {
       fill_with_tiles<CpuIsa::avx512_bf16>(table);
       break;
     case CpuIsa::amx:
-      fill<CpuIsa::amx>(table);
+      fill_with_tiles<CpuIsa::amx>(table);
       break;
   }
   add_attention_rows(table, isa);
