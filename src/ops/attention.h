@@ -17,6 +17,12 @@
 // low = global token index of the query, high = head << 32 | key position inside the document),
 // which is j, or key_position[j] where the run is a piece of the document.
 //
+// Precision: scores, softmax and sums are FP32 (FP64 for f64). Where the cpu has products of BF16
+// tiles, BF16 probabilities and score gradients enter the products with v, d_out, k and q rounded
+// to BF16, as the GPU kernels have it: an element of out, dq, dk, dv may be off by another half unit
+// of BF16, 2^-8, times the sum of its terms' magnitudes. Sums over keys that give lse are not
+// rounded.
+//
 // q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one
 // floating dtype. lse, delta: f32 [N, Tq] (f64 for f64), contiguous.
 
