@@ -184,7 +184,7 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
 }
 
 /// BF16 goes to tiles where the instruction set has products of them.
-constexpr int kTileKernel = kAvx512Kernel + 1;
+constexpr int kTileKernel = kAvx512Bf16Kernel + 1;
 
 template <CpuIsa isa>
 Choice on_tiles(Choice choice, int64_t workspace_bytes) {
