@@ -1,14 +1,19 @@
 #include "nn/fusion_config.h"
 
 namespace viaduct {
+namespace {
+
+constexpr int64_t kMaxKeptLogits = int64_t{1} << 30;
+
+}  // namespace
 
 bool fuses_with_bias(const std::string& activation) {
   return activation != "relu" && activation != "squared_relu";
 }
 
-void FusionConfig::resolve(const std::string& activation) {
+void FusionConfig::resolve(const std::string& activation, int64_t logits_bytes) {
   bias_activation_fusion.resolve(fuses_with_bias(activation));
-  recompute_logits.resolve(cross_entropy_loss_fusion);
+  recompute_logits.resolve(cross_entropy_loss_fusion && logits_bytes > kMaxKeptLogits);
 }
 
 Fusions FusionConfig::fusions() const {
@@ -43,8 +48,9 @@ FieldGroup fusion_fields(FusionConfig& config) {
   group
       .field("recompute_logits", config.recompute_logits,
              "The backward of the head makes the logits again; off: the forward keeps them, in the "
-             "activations' format, V / tp values for each token of a micro-batch. auto: on where "
-             "cross_entropy_loss_fusion is.")
+             "activations' format, V / tp values for each token of a micro-batch. auto: off where "
+             "they "
+             "take at most 1 GiB on a rank.")
       .constraint("true needs cross_entropy_loss_fusion");
   return group;
 }

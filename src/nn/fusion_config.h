@@ -15,11 +15,12 @@ struct FusionConfig {
   /// `auto`: for the activations that Megatron fuses.
   Auto<bool> bias_activation_fusion;
   bool bias_dropout_fusion = true;
-  /// `auto`: true where the cross entropy is fused.
+  /// `auto`: where the cross entropy is fused and a step's logits are too many to be kept.
   Auto<bool> recompute_logits;
 
-  /// Replaces each `auto`, for a feed-forward with this activation (ModelFields::activation_func).
-  void resolve(const std::string& activation);
+  /// Replaces each `auto`, for a feed-forward with this activation (ModelFields::activation_func)
+  /// and this many bytes of logits between forward and backward of a rank.
+  void resolve(const std::string& activation, int64_t logits_bytes);
   /// After `resolve`.
   Fusions fusions() const;
 };

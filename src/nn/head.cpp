@@ -13,8 +13,9 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kChunkBytes =
-    32 << 20;  // FP32 logits of a chunk: fits the outer caches, large enough for full GEMM blocks
+// FP32 logits of a chunk: so many tokens that reading the weight and adding to its gradient, once
+// for each chunk, cost little beside the products.
+constexpr int64_t kChunkBytes = int64_t{128} << 20;
 
 template <class F>
 void for_each_chunk(int64_t tokens, int64_t chunk, F&& f) {
@@ -97,7 +98,8 @@ void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const 
   const int64_t width = weight_->shape[0];
   Tensor all;
   if (keeps && saved.keeps()) all = context.activation({batch.tokens(), width});
-  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
+  const int64_t step = all ? batch.tokens() : chunk_tokens();
+  for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
     CrossEntropyForwardArgs args;
     args.logits = all     ? all.slice(0, begin, count)
                   : keeps ? context.activation({count, width}, MemoryTag::workspace)
@@ -194,13 +196,15 @@ Tensor HeadSegment::fused_backward(RankContext& context, const Batch& batch, con
   const Tensor lse = saved.take(this, "lse");
   const Tensor all =
       kept ? saved.take(this, "logits") : context.activation({batch.tokens(), weight_->shape[0]});
-  for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
-    const Tensor d_logits = all.slice(0, begin, count);
-    const Tensor logits =
-        kept ? d_logits : logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
-    logits_gradient(context, batch, begin, logits, lse, d_logits);
-    normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
-  });
+  for_each_chunk(
+      batch.tokens(), kept ? batch.tokens() : chunk_tokens(), [&](int64_t begin, int64_t count) {
+        const Tensor d_logits = all.slice(0, begin, count);
+        const Tensor logits =
+            kept ? d_logits
+                 : logits_here(context, normed.slice(0, begin, count), MemoryTag::workspace);
+        logits_gradient(context, batch, begin, logits, lse, d_logits);
+        normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
+      });
   return all;
 }
 

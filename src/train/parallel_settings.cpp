@@ -1,5 +1,7 @@
 #include "train/parallel_settings.h"
 
+#include "precision/recipe.h"
+
 namespace viaduct {
 
 int64_t data_parallel_size(const RunConfig& config) {
@@ -11,6 +13,16 @@ int64_t micro_batches(const RunConfig& config) {
   const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
   if (rows == 0 || config.train.global_batch_size % rows != 0) return 0;
   return config.train.global_batch_size / rows;
+}
+
+int64_t kept_logits_bytes(const RunConfig& config) {
+  const ParallelConfig& sizes = config.parallel;
+  const bool all =
+      sizes.pipeline_model_parallel_size > 1 && config.pipeline.pipeline_schedule == "gpipe";
+  const int64_t tokens = config.train.micro_batch_size * config.model.seq_length.value_or(0) /
+                         sizes.context_parallel_size * (all ? micro_batches(config) : 1);
+  const int64_t columns = config.model.vocab_size.value_or(0) / sizes.tensor_model_parallel_size;
+  return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
 }
 
 void resolve_parallel(RunConfig& config) {

@@ -13,6 +13,10 @@ int64_t data_parallel_size(const RunConfig& config);
 /// Micro-batches of a step on a data-parallel rank; 0 if the batch does not divide.
 int64_t micro_batches(const RunConfig& config);
 
+/// Bytes of the logits that a rank of the last stage would keep from forward to backward: of one
+/// micro-batch, or of all of a step under GPipe. 0 where the model is not known yet.
+int64_t kept_logits_bytes(const RunConfig& config);
+
 /// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
 void resolve_parallel(RunConfig& config);
 

@@ -35,7 +35,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   config.model.seq_length.resolve(length);
   config.model.resolve();
   resolve_parallel(config);
-  config.fusion.resolve(config.model.activation_func.value());
+  config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   Problems problems;
   validate(config, outcome, problems);
   problems.throw_if_any();

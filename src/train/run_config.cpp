@@ -70,7 +70,7 @@ void resolve(RunConfig& config) {
   config.optimizer.resolve();
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
   resolve_parallel(config);
-  config.fusion.resolve(config.model.activation_func.value());
+  config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   config.dist.device.resolve("cpu");
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));
