@@ -30,8 +30,11 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, done;
   std::atomic<uint64_t> generation{0};
-  std::atomic<int64_t> next{0};
-  std::atomic<int> busy{0};
+  // Tasks that nobody has claimed, and those that are done. A job is over when all its tasks are, not when all workers have
+  // looked at it: a worker that sleeps, or has no core, holds up nobody who needs it not. Such a worker may meet the next
+  // job; so `task` and `tasks` are read only by who holds a claim, while they cannot change.
+  std::atomic<int64_t> unclaimed{0};
+  std::atomic<int64_t> completed{0};
   int64_t tasks = 0;
   std::optional<Task> task;
   std::exception_ptr error;
@@ -40,14 +43,23 @@ struct ThreadPool::State {
 
   void work(int thread) {
     t_worker = thread;
-    for (int64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
+    int64_t left = unclaimed.load(std::memory_order_acquire);
+    while (left > 0) {
+      if (!unclaimed.compare_exchange_weak(left, left - 1, std::memory_order_acquire)) continue;
+      int64_t finished = 1;
       try {
-        (*task)(i, thread);
+        (*task)(tasks - left, thread);
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
-        next.store(tasks, std::memory_order_relaxed);
+        finished += unclaimed.exchange(0, std::memory_order_relaxed);  // nobody starts the others
       }
+      const int64_t all = tasks;  // before the job may be over
+      if (completed.fetch_add(finished, std::memory_order_acq_rel) + finished == all && thread != 0) {
+        std::lock_guard lock(mutex);
+        done.notify_one();
+      }
+      left = unclaimed.load(std::memory_order_acquire);
     }
     t_worker = -1;
   }
@@ -65,10 +77,6 @@ struct ThreadPool::State {
       seen = generation.load(std::memory_order_acquire);
       if (stop) return;
       work(thread);
-      if (busy.fetch_sub(1, std::memory_order_acq_rel) == 1) {
-        std::lock_guard lock(mutex);
-        done.notify_one();
-      }
     }
   }
 };
@@ -103,17 +111,18 @@ void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> task) {
     std::lock_guard lock(s.mutex);
     s.task = task;
     s.tasks = tasks;
-    s.next.store(0, std::memory_order_relaxed);
-    s.busy.store(static_cast<int>(s.workers.size()), std::memory_order_relaxed);
+    s.completed.store(0, std::memory_order_relaxed);
     s.error = nullptr;
+    s.unclaimed.store(tasks, std::memory_order_release);
     s.generation.fetch_add(1, std::memory_order_release);
   }
   s.wake.notify_all();
   s.work(0);
-  for (int spin = 0; s.may_spin && spin < kSpins && s.busy.load(std::memory_order_acquire) != 0; ++spin) cpu_pause();
-  if (s.busy.load(std::memory_order_acquire) != 0) {
+  const auto over = [&] { return s.completed.load(std::memory_order_acquire) == tasks; };
+  for (int spin = 0; s.may_spin && spin < kSpins && !over(); ++spin) cpu_pause();
+  if (!over()) {
     std::unique_lock lock(s.mutex);
-    s.done.wait(lock, [&] { return s.busy.load(std::memory_order_acquire) == 0; });
+    s.done.wait(lock, over);
   }
   s.task.reset();
   if (s.error) std::rethrow_exception(std::exchange(s.error, nullptr));

@@ -51,5 +51,28 @@ TEST(ThreadPool, ManyShortJobs) {
   EXPECT_EQ(sum, 5000 * 28);
 }
 
+// A job ends when its tasks are done; a worker that comes late finds the next one, with another task and another count.
+TEST(ThreadPool, LateWorkersJoinTheNextJob) {
+  ThreadPool pool(4);
+  for (int job = 0; job < 20000; ++job) {
+    std::atomic<int> counts[9] = {};
+    const int64_t tasks = 2 + job % 7;
+    const bool fails = job % 50 == 49;
+    try {
+      pool.run(tasks, [&](int64_t i, int) {
+        ++counts[i];
+        if (fails && i == 1) throw std::runtime_error("1");
+      });
+      EXPECT_FALSE(fails);
+    } catch (const std::runtime_error&) {
+      EXPECT_TRUE(fails);
+    }
+    for (int64_t i = 0; i < 9; ++i) {
+      if (fails && i > 1) continue;  // may or may not have begun
+      ASSERT_EQ(counts[i], i < tasks ? 1 : 0) << "job " << job << ", task " << i;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace viaduct
