@@ -94,6 +94,9 @@ TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {
     EXPECT_NEAR(document["peak_fraction"].get<double>(),
                 document["tflops"].get<double>() / document["peak_tflops"].get<double>(), 1e-9);
   }
+  const Result forced = bench("gemm --m 64 --n 48 --k 32 --cpu-isa avx2 --json");
+  ASSERT_EQ(forced.status, 0) << forced.err;
+  EXPECT_EQ(nlohmann::json::parse(forced.out)["kernel"], "openblas");
   EXPECT_EQ(bench("gemm --m 64 --n 48 --k 32 --form sideways").status, 2);
 }
 
@@ -101,7 +104,8 @@ TEST(BenchCommand, StepMeasuresWholeSteps) {
   const Result result = bench(
       "step --config " VIADUCT_SOURCE_FOLDER
       "/configs/bench/llama_10m.yaml model.num_layers=1 model.seq_length=16 "
-      "train.global_batch_size=2 train.micro_batch_size=1 --steps 2 --warmup 1 --profile --json");
+      "train.global_batch_size=2 train.micro_batch_size=1 dist.cpu_isa=avx2 --steps 2 --warmup 1 "
+      "--profile --json");
   ASSERT_EQ(result.status, 0) << result.err;
   const auto document = nlohmann::json::parse(result.out);
   EXPECT_EQ(document["config"]["model"]["num_layers"], 1);

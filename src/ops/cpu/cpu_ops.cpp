@@ -11,6 +11,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   OpTable table;
   table.traits.name = "cpu:" + std::string(cpu_isa_name(isa));
   table.traits.vector_floats = isa == CpuIsa::avx2 ? 8 : 16;
+  table.traits.matrix_bf16 = isa == CpuIsa::amx;
   cpu::add_gemm(table, isa);
   cpu::add_norm(table, isa);
   cpu::add_activation(table, isa);

@@ -112,6 +112,33 @@ TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
   }
 }
 
+// A simulated machine may have what this one lacks.
+TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
+  const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::avx2, "openblas"},
+                                                     {CpuIsa::avx512, "tiles_avx512"},
+                                                     {CpuIsa::avx512_bf16, "tiles_avx512_bf16"},
+                                                     {CpuIsa::amx, "tiles_amx"}};
+  for (const auto& [isa, kernel] : expected) {
+    const auto device = make_sim_device();
+    const OpTable ops = cpu_ops(isa, true);
+    OpContext context{*device, ops};
+    StepRecord record;
+    device->set_record(&record);
+    const auto tensor = [&](const Shape& shape) {
+      return device->allocate(DType::bf16, shape, MemoryTag::other);
+    };
+    gemm(context, {GemmForm::forward, tensor({600, 32}), tensor({40, 32}), tensor({600, 40})});
+    ASSERT_EQ(record.ops().size(), 1u);
+    EXPECT_EQ(record.ops()[0].kernel, kernel);
+    // B packed: three strips of 16 columns, of BF16 one tile each, of FP32 two.
+    const int64_t tiles = isa == CpuIsa::avx2 ? 0 : isa == CpuIsa::avx512 ? 6 : 3;
+    EXPECT_EQ(record.ops()[0].workspace_bytes, tiles * 1024) << kernel;
+    const auto format =
+        static_cast<size_t>(isa >= CpuIsa::avx512_bf16 ? FlopFormat::bf16 : FlopFormat::f32);
+    EXPECT_EQ(record.ops()[0].cost.flops[format], 2.0 * 600 * 40 * 32);
+  }
+}
+
 // Large operands go through in chunks: bits are those of products that fit in one.
 TEST(GemmOnTiles, ChunksChangeNoBit) {
   if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
