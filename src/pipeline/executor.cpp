@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "pipeline/shape_message.h"
 
 namespace viaduct {
 namespace {
@@ -14,7 +15,7 @@ class Executor {
       : program_(program), pp_(pp), settings_(settings) {}
 
   void run(const Action& action) {
-    if (action.first_use) program_.first_use(action.chunk);
+    if (action.begins >= 0) program_.begin_chunk(action.begins);
     if (action.last_gradient) program_.last_gradient(action.chunk);
     const Edge in_activations{action.micro_batch, action.chunk, Flow::activations};
     const Edge in_gradients{action.micro_batch, action.chunk, Flow::gradients};
@@ -56,6 +57,7 @@ class Executor {
 
   struct UnderWay {
     TensorSet tensors;
+    Tensor shapes;
     std::vector<CommHandle> handles;
   };
 
@@ -83,14 +85,21 @@ class Executor {
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = std::move(found->second);
     made_.erase(found);
-    for (const EdgeTensor& tensor : program_.edge(action.micro_batch))
+    const std::vector<EdgeTensor> edge = program_.edge(action.micro_batch);
+    if (settings_.shapes_first) {
+      message.shapes = shape_message(edge);
+      message.handles.push_back(pp_.send(message.shapes, m.peer, m.flow));
+    }
+    for (const EdgeTensor& tensor : edge)
       message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
   }
 
   void post_receive(const Action& action) {
     const Message& m = action.message;
     UnderWay& message = under_way_[key_of(m)];
-    for (const EdgeTensor& tensor : program_.edge(action.micro_batch)) {
+    const std::vector<EdgeTensor> edge = program_.edge(action.micro_batch);
+    if (settings_.shapes_first) receive_shapes(edge, pp_, m.peer, m.flow);
+    for (const EdgeTensor& tensor : edge) {
       const Tensor buffer = program_.allocate(tensor, m.flow);
       message.tensors.set(tensor.name, buffer);
       message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));

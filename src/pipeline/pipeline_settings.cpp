@@ -23,11 +23,18 @@ ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_sta
   s.group = config.microbatch_group_size_per_vp_stage.value_or(0);
   s.messages = messages_of(config);
   s.overlap_warmup_flush = config.overlap_p2p_comm_warmup_flush;
+  s.shapes_first = config.variable_seq_lengths;
   return s;
 }
 
 ExecutorSettings executor_settings(const PipelineConfig& config) {
-  return {config.deallocate_pipeline_outputs};
+  return {config.deallocate_pipeline_outputs, config.variable_seq_lengths};
+}
+
+std::optional<DType> message_format(const PipelineConfig& config) {
+  if (!config.pipeline_dtype) return std::nullopt;
+  if (*config.pipeline_dtype == "bf16") return DType::bf16;
+  return *config.pipeline_dtype == "fp16" ? DType::f16 : DType::f32;
 }
 
 }  // namespace viaduct

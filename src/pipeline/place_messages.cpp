@@ -21,7 +21,7 @@ class Writer {
       if (i == count) break;
       for (const Compute& work : steps_[static_cast<size_t>(i)].work) {
         wait_for_input(work);
-        actions_.push_back({work.kind, work.micro_batch, work.chunk, {}, false, false});
+        actions_.push_back({work.kind, work.micro_batch, work.chunk});
         if (!sends_output(work)) continue;
         const Action send = send_of(work);
         if (overlapped_at(i + 1)) {
@@ -61,12 +61,11 @@ class Writer {
   }
   Action send_of(const Compute& work) const {
     const bool forward = is_forward(work);
-    return {ActionKind::post_send,
-            work.micro_batch,
-            work.chunk,
-            {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0},
-            false,
-            false};
+    return {
+        ActionKind::post_send,
+        work.micro_batch,
+        work.chunk,
+        {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0}};
   }
   Action receive_of(const Compute& work) const {
     const bool forward = is_forward(work);
@@ -74,9 +73,7 @@ class Writer {
         ActionKind::post_receive,
         work.micro_batch,
         work.chunk,
-        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0},
-        false,
-        false};
+        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
   }
 
   /// All receives of the step, by the exchange that they are due at.
@@ -133,19 +130,25 @@ class Writer {
     ready_to_send_.clear();
   }
 
-  /// Posts a message. One send of a channel is under way at a time.
+  /// Posts a message, but for a receive of unknown shape, which is posted where it is waited for.
+  /// One send of a channel is under way at a time.
   Action post(Action action) {
     if (action.message.outgoing) {
       const auto before = sends_.find(key(action));
       if (before != sends_.end()) wait_for(Action(before->second));
     }
-    action.message.sequence = posted_[channel(action.message)]++;
-    actions_.push_back(action);
+    const bool late = !action.message.outgoing && settings_.shapes_first;
+    if (!late) write(action);
     (action.message.outgoing ? sends_ : receives_).insert({key(action), action});
     return action;
   }
+  void write(Action& post) {
+    post.message.sequence = posted_[channel(post.message)]++;
+    actions_.push_back(post);
+  }
   void wait_for(Action action) {
     (action.message.outgoing ? sends_ : receives_).erase(key(action));
+    if (!action.message.outgoing && settings_.shapes_first) write(action);
     action.kind = ActionKind::wait;
     actions_.push_back(action);
   }

@@ -143,10 +143,41 @@ TEST(Schedule, WithoutWarmupOverlapOnlySteadyMessagesStayUnderWay) {
 TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {
   const auto actions = stage_schedule(settings(ScheduleKind::zb_h1, 2, 1, 3), 1);
   for (const Action& action : actions) {
-    EXPECT_EQ(action.first_use, action.kind == ActionKind::forward && action.micro_batch == 0);
+    EXPECT_EQ(action.begins,
+              action.kind == ActionKind::forward && action.micro_batch == 0 ? 0 : -1);
     EXPECT_EQ(action.last_gradient,
               action.kind == ActionKind::backward_weight && action.micro_batch == 2);
   }
+}
+
+// Megatron-Core's alignment: stage p begins chunk c at its forward k if k + p is the first of c.
+TEST(Schedule, StagesBeginAChunkAtOneVirtualMicroBatch) {
+  for (const int64_t group : {4, 6}) {
+    const auto s = settings(ScheduleKind::interleaved, 4, 3, 2 * group, group);
+    for (int stage = 0; stage < s.pp; ++stage) {
+      std::vector<int64_t> begun;
+      int64_t number = 0;
+      for (const Action& action : stage_schedule(s, stage)) {
+        if (action.begins >= 0) {
+          EXPECT_EQ(action.kind, ActionKind::forward);
+          EXPECT_EQ(action.begins, int(begun.size()));
+          begun.push_back(number);
+        }
+        if (action.kind == ActionKind::forward) ++number;
+      }
+      EXPECT_THAT(begun, testing::ElementsAre(0, group - stage, 2 * group - stage)) << stage;
+    }
+  }
+}
+
+// Who receives a shape first can post the rest no earlier; who sends is as before.
+TEST(Schedule, ReceivesOfUnknownShapeArePostedWhereTheyAreWaitedFor) {
+  auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 2);
+  s.shapes_first = true;
+  EXPECT_EQ(all_actions(stage_schedule(s, 0)),
+            "F0 >A0:1 F1 .>A0:1 >A1:1 <G0:1 .<G0:1 B0 <G1:1 .<G1:1 B1 .>A1:1");
+  EXPECT_EQ(all_actions(stage_schedule(s, 1)),
+            "<A0:0 .<A0:0 F0 B0 >G0:0 <A1:0 .<A1:0 F1 B1 .>G0:0 >G1:0 .>G1:0");
 }
 
 TEST(Schedule, OneStageIsThePlainLoopWithoutMessages) {
@@ -231,12 +262,15 @@ std::vector<Case> all_cases() {
 
 TEST(Schedule, AllCanBeRun) {
   size_t count = 0;
-  for (const Case& c : all_cases()) {
-    try {
-      const auto holds = validate_schedule(make_schedule(c.settings));
-      EXPECT_EQ(holds.size(), size_t(c.settings.pp));
-    } catch (const CommError& error) {
-      ADD_FAILURE() << c.name << ": " << error.what();
+  for (Case& c : all_cases()) {
+    for (const bool shapes_first : {false, true}) {
+      c.settings.shapes_first = shapes_first;
+      try {
+        const auto holds = validate_schedule(make_schedule(c.settings));
+        EXPECT_EQ(holds.size(), size_t(c.settings.pp));
+      } catch (const CommError& error) {
+        ADD_FAILURE() << c.name << " shapes first " << shapes_first << ": " << error.what();
+      }
     }
     ++count;
   }
