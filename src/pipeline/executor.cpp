@@ -57,7 +57,6 @@ class Executor {
 
   struct UnderWay {
     TensorSet tensors;
-    Tensor shapes;
     std::vector<CommHandle> handles;
   };
 
@@ -85,21 +84,14 @@ class Executor {
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = std::move(found->second);
     made_.erase(found);
-    const std::vector<EdgeTensor> edge = program_.edge(action.micro_batch);
-    if (settings_.shapes_first) {
-      message.shapes = shape_message(edge);
-      message.handles.push_back(pp_.send(message.shapes, m.peer, m.flow));
-    }
-    for (const EdgeTensor& tensor : edge)
+    for (const EdgeTensor& tensor : program_.edge(action.micro_batch))
       message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
   }
 
   void post_receive(const Action& action) {
     const Message& m = action.message;
     UnderWay& message = under_way_[key_of(m)];
-    const std::vector<EdgeTensor> edge = program_.edge(action.micro_batch);
-    if (settings_.shapes_first) receive_shapes(edge, pp_, m.peer, m.flow);
-    for (const EdgeTensor& tensor : edge) {
+    for (const EdgeTensor& tensor : program_.edge(action.micro_batch)) {
       const Tensor buffer = program_.allocate(tensor, m.flow);
       message.tensors.set(tensor.name, buffer);
       message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));
@@ -132,6 +124,7 @@ class Executor {
 
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
                   const ExecutorSettings& settings) {
+  if (settings.shapes_first) exchange_shapes(actions, program, pp);
   Executor executor(program, pp, settings);
   for (const Action& action : actions) executor.run(action);
 }

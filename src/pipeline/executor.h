@@ -10,14 +10,12 @@ struct ExecutorSettings {
   /// An activation is freed once it is sent; otherwise it is held until its backward
   /// (deallocate_pipeline_outputs).
   bool deallocate_outputs = true;
-  /// A message's shape goes ahead of it (variable_seq_lengths); with the same setting of the
-  /// schedule.
+  /// Shapes of all messages go ahead of the first (variable_seq_lengths).
   bool shapes_first = false;
 };
 
 /// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of
-/// an edge with several tensors are that many sends, after one with their shapes where these go
-/// first. CommError if an action needs what is not there
+/// an edge with several tensors are that many sends. CommError if an action needs what is not there
 /// (a schedule that validate_schedule rejects), or as communicators throw.
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
                   const ExecutorSettings& settings = {});

@@ -69,10 +69,10 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
              "rounded on the way; null: activations'. No effect at pp = 1.")
       .one_of({"fp32", "bf16", "fp16"});
   group
-      .field("variable_seq_lengths", config.variable_seq_lengths,
-             "A message between stages is preceded by its shape, which the receiver compares with "
-             "its own batch; receives are then posted where they are waited for. No effect at pp = "
-             "1.")
+      .field(
+          "variable_seq_lengths", config.variable_seq_lengths,
+          "The shapes of a step's messages between stages go ahead of them, and are compared with "
+          "the batch that the receiver reads. No effect at pp = 1.")
       .constraint("excludes comm_overlap.tp_comm_overlap and moe_token_dispatcher_type=allgather");
   group
       .field("batch_p2p_comm", config.batch_p2p_comm,

@@ -130,25 +130,19 @@ class Writer {
     ready_to_send_.clear();
   }
 
-  /// Posts a message, but for a receive of unknown shape, which is posted where it is waited for.
-  /// One send of a channel is under way at a time.
+  /// Posts a message. One send of a channel is under way at a time.
   Action post(Action action) {
     if (action.message.outgoing) {
       const auto before = sends_.find(key(action));
       if (before != sends_.end()) wait_for(Action(before->second));
     }
-    const bool late = !action.message.outgoing && settings_.shapes_first;
-    if (!late) write(action);
+    action.message.sequence = posted_[channel(action.message)]++;
+    actions_.push_back(action);
     (action.message.outgoing ? sends_ : receives_).insert({key(action), action});
     return action;
   }
-  void write(Action& post) {
-    post.message.sequence = posted_[channel(post.message)]++;
-    actions_.push_back(post);
-  }
   void wait_for(Action action) {
     (action.message.outgoing ? sends_ : receives_).erase(key(action));
-    if (!action.message.outgoing && settings_.shapes_first) write(action);
     action.kind = ActionKind::wait;
     actions_.push_back(action);
   }

@@ -35,9 +35,6 @@ struct ScheduleSettings {
   PointToPoint messages = PointToPoint::overlapped;
   /// Overlapped: warm-up and drain, too. Otherwise messages are batched there.
   bool overlap_warmup_flush = true;
-  /// A message's shape goes ahead of it. Who receives learns the shape before it can post the rest,
-  /// so receives are posted where they are waited for.
-  bool shapes_first = false;
   /// false: forwards alone (evaluation).
   bool backward = true;
 };

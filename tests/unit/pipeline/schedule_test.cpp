@@ -170,16 +170,6 @@ TEST(Schedule, StagesBeginAChunkAtOneVirtualMicroBatch) {
   }
 }
 
-// Who receives a shape first can post the rest no earlier; who sends is as before.
-TEST(Schedule, ReceivesOfUnknownShapeArePostedWhereTheyAreWaitedFor) {
-  auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 2);
-  s.shapes_first = true;
-  EXPECT_EQ(all_actions(stage_schedule(s, 0)),
-            "F0 >A0:1 F1 .>A0:1 >A1:1 <G0:1 .<G0:1 B0 <G1:1 .<G1:1 B1 .>A1:1");
-  EXPECT_EQ(all_actions(stage_schedule(s, 1)),
-            "<A0:0 .<A0:0 F0 B0 >G0:0 <A1:0 .<A1:0 F1 B1 .>G0:0 >G1:0 .>G1:0");
-}
-
 TEST(Schedule, OneStageIsThePlainLoopWithoutMessages) {
   const auto actions = stage_schedule(settings(ScheduleKind::one_f_one_b, 1, 1, 3), 0);
   EXPECT_EQ(all_actions(actions), "F0 B0 F1 B1 F2 B2");
@@ -262,15 +252,12 @@ std::vector<Case> all_cases() {
 
 TEST(Schedule, AllCanBeRun) {
   size_t count = 0;
-  for (Case& c : all_cases()) {
-    for (const bool shapes_first : {false, true}) {
-      c.settings.shapes_first = shapes_first;
-      try {
-        const auto holds = validate_schedule(make_schedule(c.settings));
-        EXPECT_EQ(holds.size(), size_t(c.settings.pp));
-      } catch (const CommError& error) {
-        ADD_FAILURE() << c.name << " shapes first " << shapes_first << ": " << error.what();
-      }
+  for (const Case& c : all_cases()) {
+    try {
+      const auto holds = validate_schedule(make_schedule(c.settings));
+      EXPECT_EQ(holds.size(), size_t(c.settings.pp));
+    } catch (const CommError& error) {
+      ADD_FAILURE() << c.name << ": " << error.what();
     }
     ++count;
   }
