@@ -1,6 +1,16 @@
 #include "nn/mlp.h"
 
+#include "ops/elementwise.h"
+
 namespace viaduct {
+namespace {
+
+/// [T, F] as [T, 1, F].
+Tensor one_head(const Tensor& x) {
+  return x.view({x.dim(0), 1, x.dim(1)});
+}
+
+}  // namespace
 
 TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                               SavedStore& saved) {
@@ -8,13 +18,43 @@ TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const Te
   const Tensor normed = parts_.input_norm.forward(context, x, saved);
   UnitScope unit(saved, "mlp");
   const Tensor raised = parts_.up.forward(context, normed, saved);
-  const Tensor activated =
-      context.activation({raised.dim(0), raised.dim(1) / (parts_.gated ? 2 : 1)});
-  activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
-  saved.keep(this, "raised", raised);
-  Tensor branch = parts_.down.forward(context, activated, saved, MemoryTag::activations);
+  Tensor branch =
+      parts_.down.forward(context, activate(context, raised, saved), saved, MemoryTag::activations);
   if (parts_.output_norm) branch = parts_.output_norm->forward(context, branch, saved);
   return TensorSet(kHidden, parts_.residual.forward(context, batch, branch, x));
+}
+
+Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved) const {
+  const int64_t tokens = raised.dim(0), width = raised.dim(1) / (parts_.gated ? 2 : 1);
+  const Tensor activated = context.activation({tokens, width});
+  saved.keep(this, "raised", raised);
+  if (!gates_apart(context)) {
+    activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
+    return activated;
+  }
+  const Tensor gate = context.activation({tokens, width});
+  activation_forward(context.ops, {parts_.activation, false, raised.slice(1, 0, width), gate});
+  multiply(context.ops, {one_head(gate), raised.slice(1, width, width), one_head(activated)});
+  saved.keep(this, "gate", gate);
+  return activated;
+}
+
+Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
+                              SavedStore& saved) const {
+  const Tensor raised = saved.take(this, "raised");
+  if (!gates_apart(context)) {
+    activation_backward(context.ops,
+                        {parts_.activation, parts_.gated, d_activated, raised, raised});
+    return raised;
+  }
+  const int64_t width = d_activated.dim(1);
+  const Tensor gate = saved.take(this, "gate");
+  const Tensor into_gate = raised.slice(1, 0, width), up = raised.slice(1, width, width);
+  const Tensor d_gate = context.activation(d_activated.shape(), MemoryTag::activations);
+  multiply(context.ops, {one_head(d_activated), up, one_head(d_gate)});
+  multiply(context.ops, {one_head(d_activated), gate, one_head(up)});
+  activation_backward(context.ops, {parts_.activation, false, d_gate, into_gate, into_gate});
+  return raised;
 }
 
 TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
@@ -27,10 +67,8 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
     d_branch = d_down;
   }
   const Tensor d_activated = parts_.down.backward_input(context, d_branch, saved);
-  const Tensor raised = saved.take(this, "raised");
-  activation_backward(context.ops,
-                      {parts_.activation, parts_.gated, d_activated, raised, raised});  // in place
-  const Tensor d_normed = parts_.up.backward_input(context, raised, saved);
+  const Tensor d_raised = deactivate(context, d_activated, saved);
+  const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
   const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);

@@ -36,6 +36,15 @@ class MlpSegment final : public Segment {
   std::string_view name() const override { return "mlp"; }
 
  private:
+  /// From the output of `up` to the input of `down`; keeps what `deactivate` reads.
+  Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
+  /// The gradient of that output, in its place.
+  Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
+  /// The gate goes through its function by itself, then multiplies.
+  bool gates_apart(const RankContext& context) const {
+    return parts_.gated && !context.fusions.bias_activation;
+  }
+
   MlpParts parts_;
 };
 

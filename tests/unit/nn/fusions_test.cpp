@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(Each, FusionSwitches, testing::ValuesIn(switches()),
 TEST_P(FusionSwitches, SameLossAndGradients) {
   for (const test::TinyModel& model : test::tiny_models()) {
     for (const auto& [recipe, bound] :
-         {std::pair{"fp64", 1e-10}, std::pair{"fp32", 2e-5}, std::pair{"bf16_mixed", 3e-2}}) {
+         {std::pair{"fp64", 1e-10}, std::pair{"fp32", 2e-5}, std::pair{"bf16_mixed", 6e-2}}) {
       SCOPED_TRACE(model.name + " " + recipe);
       const TensorRun run{model.config, recipe};
       expect_same(test::run_tensor_ranks(run_of(GetParam(), run)), test::run_tensor_ranks(run),
@@ -133,9 +133,9 @@ TEST(FusionRecord, OffRunsOtherOpsOverMoreBytes) {
     Switch off;
     Ops llama, gpt2;
   };
-  // Two blocks; gpt2 has biases and dropout.
+  // Two blocks; gpt2 has biases and dropout, llama a gated activation.
   const std::vector<Expected> cases{
-      {all[0], {}, {{"bias_add", 2}}},
+      {all[0], {{"multiply", 6}}, {{"bias_add", 2}}},
       {all[1], {}, {{"bias_add", 4}, {"add", 4}}},
       {all[2], {{"copy", 9}}, {{"copy", 9}}},
       {all[3], loss, loss},
