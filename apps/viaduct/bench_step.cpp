@@ -5,9 +5,9 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/error.h"
 #include "base/units.h"
@@ -15,9 +15,12 @@
 #include "hardware/cpu_features.h"
 #include "model/flops.h"
 #include "ops/cpu/peak.h"
+#include "profile_report.h"
 #include "train/engine_settings.h"
 #include "train/host_values.h"
 #include "train/launch.h"
+#include "train/memory_usage.h"
+#include "train/plan_memory.h"
 #include "train/rank_device.h"
 #include "train/training_data.h"
 #include "value_json.h"
@@ -29,19 +32,18 @@ struct Options {
   std::string config;
   std::vector<std::string> overrides;
   int steps = 20, warmup = 3;
+  std::string memory = "planned";
   bool profile = false, json = false;
-};
-
-struct OpTotal {
-  double seconds = 0, flops = 0, bytes = 0;
-  int64_t calls = 0;
 };
 
 struct Measured {
   std::vector<double> seconds;  // of each step, sorted
   PhaseSeconds phases;          // per step
-  std::map<std::string, OpTotal> ops;
+  Profile profile;              // empty unless asked for
+  MeasuredPeaks machine;        // of one rank, with the profile
   int64_t peak_memory_bytes = 0;
+  int64_t arena_bytes = 0;            // 0 without a plan
+  int64_t resident_growth_bytes = 0;  // of the process, from before the engine to its peak
   double model_flops = 0;
   int64_t tokens = 0;
   int64_t ranks = 1;
@@ -64,6 +66,8 @@ Measured measure(const RunSetup& setup, const Options& options,
   const GlobalRank place{world->rank()};
   const TrainingData data(setup, rank.device->pool(), layout.size(Axis::dp),
                           layout.mesh.coordinate(place, Axis::dp).value);
+  const int64_t resident_before = process_memory().resident_bytes;
+  if (options.memory == "planned") rank.device->use_plan(plan_memory(setup, place).plan);
   Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
                 make_parallel_groups(layout.mesh, world));
   engine.initialize();
@@ -77,6 +81,8 @@ Measured measure(const RunSetup& setup, const Options& options,
     if (counted && options.profile) rank.device->set_record(&record);
     world->barrier();
     const double begin = now();
+    std::optional<RecordScope> scope;
+    scope.emplace(rank.device->record(), ScopeKind::step, "step");
     StepInputs inputs;
     inputs.update = step + 1;
     inputs.learning_rate = config.optimizer.lr;
@@ -88,19 +94,20 @@ Measured measure(const RunSetup& setup, const Options& options,
       return batch;
     });
     engine.finish_step(scored);
+    scope.reset();
     if (counted) m.seconds.push_back(now() - begin);
   }
   rank.device->set_record(nullptr);
+  m.resident_growth_bytes = process_memory().peak_resident_bytes - resident_before;
+  m.arena_bytes = rank.device->memory().planned_bytes;
   std::sort(m.seconds.begin(), m.seconds.end());
   m.phases = engine.phases();
   for (double* phase : {&m.phases.forward, &m.phases.backward, &m.phases.optimizer})
     *phase /= options.steps;
-  for (const OpEntryRecord& op : record.ops()) {
-    OpTotal& total = m.ops[op.op + " (" + op.kernel + ")"];
-    total.seconds += (op.end_seconds - op.begin_seconds) / options.steps;
-    total.flops += op.cost.total_flops() / options.steps;
-    total.bytes += static_cast<double>(op.cost.bytes_read + op.cost.bytes_written) / options.steps;
-    ++total.calls;
+  if (options.profile) {
+    world->barrier();
+    m.machine = measure_peaks(rank.device->pool());
+    m.profile = profile(record, m.machine.peaks);
   }
   m.peak_memory_bytes = static_cast<int64_t>(all_reduce_value(
       *world, static_cast<double>(rank.device->memory().peak_bytes), ReduceOp::max));
@@ -127,13 +134,22 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
       {"peak_tflops", m.peak.tflops},
       {"peak", m.peak.describe()},
       {"peak_memory_bytes", m.peak_memory_bytes},
+      {"arena_bytes", m.arena_bytes},
+      {"resident_growth_bytes", m.resident_growth_bytes},
       {"phases",
        {{"forward", m.phases.forward},
         {"backward", m.phases.backward},
         {"optimizer", m.phases.optimizer}}}};
-  for (const auto& [name, op] : m.ops) {
-    document["ops"][name] = {
-        {"seconds", op.seconds}, {"flops", op.flops}, {"bytes", op.bytes}, {"calls", op.calls}};
+  if (m.profile.steps == 0) return document;
+  document["profile"] = profile_json(m.profile, m.machine);
+  for (const ProfileRow& row : over_phases(m.profile)) {
+    if (row.kind != ProfileKind::op) continue;
+    const auto steps = static_cast<double>(m.profile.steps);
+    document["ops"][row.name + " (" + row.kernel + ")"] = {
+        {"seconds", row.seconds / steps},
+        {"flops", row.cost.total_flops() / steps},
+        {"bytes", static_cast<double>(row.cost.bytes_read + row.cost.bytes_written) / steps},
+        {"calls", row.calls}};
   }
   return document;
 }
@@ -148,18 +164,7 @@ void print(const Measured& m) {
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
              format_bytes(m.peak_memory_bytes));
-  if (m.ops.empty()) return;
-  std::vector<std::pair<std::string, OpTotal>> rows(m.ops.begin(), m.ops.end());
-  std::sort(rows.begin(), rows.end(),
-            [](const auto& a, const auto& b) { return a.second.seconds > b.second.seconds; });
-  fmt::print("\n{:<44} {:>10} {:>7} {:>10} {:>8} {:>10}\n", "op (kernel)", "seconds", "share",
-             "GFLOP/s", "GB/s", "of peak");
-  for (const auto& [name, op] : rows) {
-    if (op.seconds <= 0) continue;
-    fmt::print("{:<44} {:>10.5f} {:>6.1f}% {:>10.1f} {:>8.1f} {:>9.1f}%\n", name, op.seconds,
-               100 * op.seconds / m.median(), op.flops / op.seconds * 1e-9,
-               op.bytes / op.seconds * 1e-9, 100e-12 * op.flops / op.seconds / m.peak.tflops);
-  }
+  if (m.profile.steps > 0) print_profile(m.profile, m.machine);
 }
 
 }  // namespace
@@ -176,7 +181,12 @@ Subcommand add_bench_step(CLI::App& bench) {
   app->add_option("--warmup", options->warmup, "Steps before them")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_flag("--profile", options->profile, "Time and rate of every op");
+  app->add_option("--memory", options->memory,
+                  "Places from a dry run, or free lists by size as without one")
+      ->check(CLI::IsMember({"planned", "lists"}))
+      ->capture_default_str();
+  app->add_flag("--profile", options->profile,
+                "Time and rate of every op beside the roofline, by phase");
   app->add_flag("--json", options->json, "One JSON document");
   app->footer(
       "Example:\n  viaduct bench step --config configs/bench/llama_10m.yaml --steps 5 --profile");

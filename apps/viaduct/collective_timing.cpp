@@ -114,9 +114,9 @@ CollectiveTiming time_collective(Communicator& group, const CollectiveProblem& p
   };
   refill();
   const auto call = operation(group, problem.op, buffers);
-  const auto rival = problem.against_mpi
-                         ? mpi_own_call(group, problem.op, buffers.whole, buffers.other, buffers.part)
-                         : nullptr;
+  const auto rival = problem.against_mpi ? mpi_own_call(group, problem.op, buffers.whole,
+                                                        buffers.other, buffers.part)
+                                         : nullptr;
   const auto copy_call = [&] {
     if (buffers.whole.bytes() > 0)
       std::memcpy(buffers.other.raw(), buffers.whole.raw(),

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "base/units.h"
 #include "dry_run_report.h"
 #include "subcommands.h"
 #include "train/launch.h"
@@ -23,6 +24,16 @@ struct Options {
   bool dry_run = false, json = false;
 };
 
+void print_plan(const PlannedMemory& memory) {
+  fmt::print(stderr, "memory of a step at its fullest, by owner, as planned:\n");
+  print_memory(memory.peak.bytes_by_tag, memory.peak.bytes, stderr);
+  fmt::print(stderr, "  {:<20} {:>12}: {:.1f} % above what any placement needs; planned in {}\n",
+             "arena", format_bytes(memory.plan.arena_bytes),
+             100.0 * static_cast<double>(memory.plan.arena_bytes - memory.lower_bound_bytes) /
+                 static_cast<double>(memory.lower_bound_bytes),
+             format_seconds(memory.seconds));
+}
+
 /// What is left to say when a rank is done; rank 0 says it.
 void print_outcome(const RunSetup& setup, const Device& device, const Trainer& trainer) {
   std::map<std::string, int64_t> owners;
@@ -33,6 +44,10 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   }
   fmt::print(stderr, "memory of a step at its fullest, by owner:\n");
   print_memory(owners, memory.peak_bytes, stderr);
+  if (memory.unplanned_allocations > 0) {
+    fmt::print(stderr, "  not at a planned place: {} allocations of {} in all\n",
+               memory.unplanned_allocations, format_bytes(memory.unplanned_bytes));
+  }
   if (trainer.validations().size() > 1) {
     const auto& [first_step, first] = trainer.validations().front();
     const auto& [last_step, last] = trainer.validations().back();
@@ -56,6 +71,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
+    if (leads) print_plan(trainer.planned_memory());
     trainer.run();
     if (leads) print_outcome(setup, *rank.device, trainer);
   });

@@ -54,10 +54,6 @@ constexpr KnobRow kProfiling[] = {
      kCuda},
 };
 
-constexpr KnobRow kMemoryPlugin[] = {
-    {"record_shapes", "bool", "false", "", "Traces have the shapes of operands.", ""},
-};
-
 constexpr KnobRow kCheckpoint[] = {
     {"ckpt_format", "string", "viaduct", "viaduct torch_dist torch torch_dcp fsdp_dtensor",
      "Container of checkpoints; there is one, and Hugging Face folders by `viaduct convert`.", ""},
@@ -111,7 +107,6 @@ std::vector<KnobTable> operations() {
       {"train", "", "memory is managed without a collector", kCollector},
       {"logger", "", "more metrics", kLogging},
       {"profiling", "", "a setting of the cuda backend", kProfiling},
-      {"profiling", "", "traces of training runs", kMemoryPlugin},
       {"checkpoint", "", "other containers, local and parallel checkpoints", kCheckpoint},
       {"rng", "", "random numbers are counted, not tracked", kRng},
       {"validation", "", "several validation sets", kValidation},

@@ -18,13 +18,13 @@ Device::~Device() = default;
 
 Tensor Device::allocate(DType dtype, const Shape& shape, MemoryTag tag) {
   const int64_t bytes = std::max<int64_t>(1, shape.elements() * dtype_bytes(dtype));
-  void* data = take(bytes);
+  void* data = take(bytes, tag);
   const int64_t id = next_id_++;
   account(tag, bytes);
   if (record_ != nullptr) record_->allocate(id, bytes, std::string(memory_tag_name(tag)));
   auto storage = std::make_shared<Storage>(data, bytes, [this, id, tag](Storage& s) {
     account(tag, -s.bytes());
-    if (record_ != nullptr) record_->release(id);
+    if (record_ != nullptr) record_->release(id, s.bytes(), memory_tag_name(tag));
     give(s.data(), s.bytes());
   });
   return Tensor(std::move(storage), dtype, shape);

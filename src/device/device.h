@@ -9,30 +9,13 @@
 #include <vector>
 
 #include "base/thread_pool.h"
+#include "device/memory_plan.h"
 #include "tensor/tensor.h"
 #include "timeline/record.h"
 
 namespace viaduct {
 
 enum class DeviceKind { cpu, cuda, sim };
-
-/// Who holds a piece of memory; the table of `train` and the memory half of the record are by
-/// these.
-enum class MemoryTag {
-  weights,          // weights as stored for compute (canonical form)
-  derived_weights,  // packed, transposed or quantized forms of weights
-  main_gradients,
-  master_weights,
-  moments,      // optimizer state
-  saved,        // kept from forward to backward
-  activations,  // live within a segment
-  workspace,    // scratch of ops
-  batch,        // tokens, labels, positions
-  kv_cache,     // generation
-  other,
-};
-inline constexpr int kMemoryTags = 11;
-std::string_view memory_tag_name(MemoryTag tag);
 
 /// A point in a stream's order; later work may wait for it.
 struct Event {
@@ -45,6 +28,9 @@ struct MemoryStatistics {
   int64_t peak_bytes = 0;                  // largest bytes_in_use since the last reset
   int64_t reserved_bytes = 0;              // what the device holds from the system
   int64_t system_allocations = 0;          // how often it asked the system for memory
+  int64_t planned_bytes = 0;               // of them in the arena that a plan gives places in
+  int64_t unplanned_allocations = 0;       // in planned sequences, but not where the plan says
+  int64_t unplanned_bytes = 0;             // sum over these
   std::vector<int64_t> bytes_by_tag;       // by MemoryTag, now
   std::vector<int64_t> peak_bytes_by_tag;  // by MemoryTag, at the moment of the peak
 };
@@ -63,6 +49,15 @@ class Device {
   /// An uninitialised contiguous tensor.
   Tensor allocate(DType dtype, const Shape& shape, MemoryTag tag);
   const MemoryStatistics& memory() const { return memory_; }
+
+  /// Takes the memory that `plan` asks for and gives the allocations of its sequences their places
+  /// in it; once, before the first allocation. Devices that store nothing ignore it.
+  virtual void use_plan(const MemoryPlan& plan) { static_cast<void>(plan); }
+  /// What follows is a sequence of the plan (until the next one begins, or `end_sequence`).
+  /// Without a plan, and for allocations that the plan does not know, memory comes from where it
+  /// comes without one.
+  virtual void begin_sequence(MemorySequence sequence) { static_cast<void>(sequence); }
+  virtual void end_sequence() {}
   /// Starts a new measurement of the peak from what is in use now.
   void reset_peak();
 
@@ -73,7 +68,10 @@ class Device {
   virtual void wait(int stream, const Event& event) = 0;
 
   /// Attaches a record that all calls append to (nullptr: none). Not owned.
-  void set_record(StepRecord* record) { record_ = record; }
+  void set_record(StepRecord* record) {
+    record_ = record;
+    if (record != nullptr) record->set_timed(executes());
+  }
   StepRecord* record() const { return record_; }
 
   /// Copies elements of equal dtype and shape between a contiguous host tensor and a contiguous
@@ -84,7 +82,7 @@ class Device {
  protected:
   /// Memory of at least `bytes` (> 0), aligned to 64 bytes; null where nothing is stored.
   /// DeviceError if there is none.
-  virtual void* take(int64_t bytes) = 0;
+  virtual void* take(int64_t bytes, MemoryTag tag) = 0;
   virtual void give(void* data, int64_t bytes) = 0;
   MemoryStatistics& statistics() { return memory_; }
 
@@ -103,6 +101,20 @@ class Device {
 std::unique_ptr<Device> make_cpu_device(int threads);
 /// The sim device: tensors without storage; calls append to the record and return.
 std::unique_ptr<Device> make_sim_device();
+
+/// Marks a scope as a sequence of the plan.
+class SequenceScope {
+ public:
+  SequenceScope(Device& device, MemorySequence sequence) : device_(device) {
+    device_.begin_sequence(sequence);
+  }
+  ~SequenceScope() { device_.end_sequence(); }
+  SequenceScope(const SequenceScope&) = delete;
+  SequenceScope& operator=(const SequenceScope&) = delete;
+
+ private:
+  Device& device_;
+};
 
 /// The only way from device to host for a scalar: reads element 0 of an f32 or f64 tensor, counted
 /// in the record with its reason. On sim it returns `value_on_sim`.

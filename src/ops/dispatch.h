@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "ops/operand_shapes.h"
 #include "timeline/record.h"
 
 namespace viaduct {
@@ -79,7 +80,8 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
   if (record != nullptr) {
     const double end = context.device.executes() ? detail::seconds_now() : begin;
     record->op({std::string(name), std::string(choice.kernel), context.stream, choice.launches,
-                choice.cost, choice.workspace_bytes, begin, end});
+                choice.cost, choice.workspace_bytes, begin, end,
+                record->with_shapes() ? operand_shapes(args) : std::string()});
   }
 }
 

@@ -21,7 +21,7 @@ class Writer {
       if (i == count) break;
       for (const Compute& work : steps_[static_cast<size_t>(i)].work) {
         wait_for_input(work);
-        actions_.push_back({work.kind, work.micro_batch, work.chunk});
+        actions_.push_back({work.kind, work.micro_batch, work.chunk, {}, false, false});
         if (!sends_output(work)) continue;
         const Action send = send_of(work);
         if (overlapped_at(i + 1)) {
@@ -61,11 +61,12 @@ class Writer {
   }
   Action send_of(const Compute& work) const {
     const bool forward = is_forward(work);
-    return {
-        ActionKind::post_send,
-        work.micro_batch,
-        work.chunk,
-        {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0}};
+    return {ActionKind::post_send,
+            work.micro_batch,
+            work.chunk,
+            {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0},
+            false,
+            false};
   }
   Action receive_of(const Compute& work) const {
     const bool forward = is_forward(work);
@@ -73,7 +74,9 @@ class Writer {
         ActionKind::post_receive,
         work.micro_batch,
         work.chunk,
-        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
+        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0},
+        false,
+        false};
   }
 
   /// All receives of the step, by the exchange that they are due at.

@@ -1,5 +1,6 @@
 #include "timeline/record.h"
 
+#include <chrono>
 #include <utility>
 
 namespace viaduct {
@@ -12,21 +13,51 @@ Cost& Cost::operator+=(const Cost& other) {
   return *this;
 }
 
+double wall_clock_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+double StepRecord::now() const {
+  return timed_ ? wall_clock_seconds() : 0;
+}
+
 void StepRecord::op(OpEntryRecord entry) {
   entry.at = position_++;
+  entry.scope = scope_;
   ops_.push_back(std::move(entry));
 }
 
 void StepRecord::allocate(int64_t id, int64_t bytes, std::string tag) {
   open_[id] = allocations_.size();
-  allocations_.push_back({id, bytes, std::move(tag), position_++, -1});
+  allocations_.push_back({id, bytes, std::move(tag), position_++, -1, scope_, now(), 0});
 }
 
-void StepRecord::release(int64_t id) {
+void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
   const auto found = open_.find(id);
-  if (found == open_.end()) return;  // allocated before the record was attached
+  if (found == open_.end()) {  // allocated before the record was attached
+    older_releases_.push_back({bytes, std::string(tag), position_, now()});
+    return;
+  }
   allocations_[found->second].released_at = position_++;
+  allocations_[found->second].released_seconds = now();
   open_.erase(found);
+}
+
+int64_t StepRecord::open_scope(ScopeRecord entry) {
+  entry.parent = scope_;
+  entry.begin_at = position_++;
+  entry.begin_seconds = now();
+  scope_ = static_cast<int64_t>(scopes_.size());
+  scopes_.push_back(std::move(entry));
+  return scope_;
+}
+
+void StepRecord::close_scope(int64_t index) {
+  if (index >= static_cast<int64_t>(scopes_.size())) return;  // forgotten
+  ScopeRecord& entry = scopes_[static_cast<size_t>(index)];
+  entry.end_at = position_++;
+  entry.end_seconds = now();
+  scope_ = entry.parent;
 }
 
 void StepRecord::host_read(std::string reason) {
@@ -35,6 +66,7 @@ void StepRecord::host_read(std::string reason) {
 
 int64_t StepRecord::launch(CollectiveRecord entry) {
   entry.launched_at = position_++;
+  entry.scope = scope_;
   collectives_.push_back(std::move(entry));
   return static_cast<int64_t>(collectives_.size()) - 1;
 }
@@ -47,6 +79,49 @@ void StepRecord::complete(int64_t index, double wait_begin_seconds, double compl
   entry.wait_begin_seconds = wait_begin_seconds;
   entry.complete_seconds = complete_seconds;
   entry.busy_seconds = busy_seconds;
+}
+
+void StepRecord::forget_the_past() {
+  ops_.clear(), host_reads_.clear(), collectives_.clear(), older_releases_.clear();
+  std::vector<AllocationRecord> held;
+  std::vector<ScopeRecord> scopes;
+  std::map<int64_t, int64_t> moved{{-1, -1}};  // old index of a scope → new one
+  const auto keep = [&](auto&& self, int64_t scope) -> int64_t {
+    if (const auto found = moved.find(scope); found != moved.end()) return found->second;
+    ScopeRecord entry = scopes_[static_cast<size_t>(scope)];
+    entry.parent = self(self, entry.parent);
+    scopes.push_back(std::move(entry));
+    return moved[scope] = static_cast<int64_t>(scopes.size()) - 1;
+  };
+  for (auto& [id, index] : open_) {
+    AllocationRecord& allocation = allocations_[index];
+    allocation.scope = keep(keep, allocation.scope);
+    index = held.size();
+    held.push_back(std::move(allocation));
+  }
+  scope_ = -1;  // called between steps, where no scope is open
+  allocations_ = std::move(held);
+  scopes_ = std::move(scopes);
+}
+
+std::string StepRecord::scope_path(int64_t scope) const {
+  if (scope < 0) return "";
+  const ScopeRecord& entry = scopes_[static_cast<size_t>(scope)];
+  const std::string around = scope_path(entry.parent);
+  return around.empty() ? entry.name : around + "/" + entry.name;
+}
+
+RecordScope::RecordScope(StepRecord* record, ScopeKind kind, std::string_view name,
+                         std::string_view part, int64_t micro_batch, int chunk)
+    : record_(record) {
+  if (record_ == nullptr) return;
+  ScopeRecord entry;
+  entry.kind = kind;
+  entry.name = part.empty() || part == name ? std::string(name)
+                                            : std::string(name) + "." + std::string(part);
+  entry.micro_batch = micro_batch;
+  entry.chunk = chunk;
+  index_ = record_->open_scope(std::move(entry));
 }
 
 Cost StepRecord::total_cost() const {
@@ -62,13 +137,13 @@ StepRecord::Peak StepRecord::peak() const {
     if (allocations_[i].released_at >= 0) events[allocations_[i].released_at] = {i, true};
   }
   Peak peak;
-  int64_t bytes = 0, peak_at = -1;
+  int64_t bytes = 0;
   for (const auto& [at, event] : events) {
     bytes += event.second ? -allocations_[event.first].bytes : allocations_[event.first].bytes;
-    if (bytes > peak.bytes) peak.bytes = bytes, peak_at = at;
+    if (bytes > peak.bytes) peak.bytes = bytes, peak.at = at;
   }
   for (const auto& a : allocations_) {
-    if (a.allocated_at <= peak_at && (a.released_at < 0 || a.released_at > peak_at))
+    if (a.allocated_at <= peak.at && (a.released_at < 0 || a.released_at > peak.at))
       peak.bytes_by_tag[a.tag] += a.bytes;
   }
   return peak;

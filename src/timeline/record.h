@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace viaduct {
@@ -38,7 +39,9 @@ struct OpEntryRecord {
   Cost cost;
   int64_t workspace_bytes = 0;
   double begin_seconds = 0, end_seconds = 0;  // wall clock of this process; equal on sim
-  int64_t at = 0;  // position in the sequence of all events of the record
+  std::string shapes = {};                    // of the operands, where the record wants them
+  int64_t at = 0;      // position in the sequence of all events of the record
+  int64_t scope = -1;  // the innermost one it ran in; −1: none
 };
 
 /// One allocation; times are positions in the sequence of all events of the record.
@@ -47,7 +50,33 @@ struct AllocationRecord {
   int64_t bytes = 0;
   std::string tag;
   int64_t allocated_at = 0;
-  int64_t released_at = -1;  // −1: still held when the record ended
+  int64_t released_at = -1;      // −1: still held when the record ended
+  int64_t scope = -1;            // the innermost one that it was made in: its owner
+  double allocated_seconds = 0;  // wall clock; 0 on sim
+  double released_seconds = 0;
+};
+
+/// A release of what was allocated before the record was attached.
+struct OlderReleaseRecord {
+  int64_t bytes = 0;
+  std::string tag;
+  int64_t at = 0;
+  double seconds = 0;
+};
+
+/// What a stretch of the host's program is: a whole step, one of its phases (forward of a
+/// micro-batch, optimizer …), a segment of a layer within a phase.
+enum class ScopeKind : uint8_t { step, phase, segment };
+
+/// A stretch of the host's program. Scopes nest.
+struct ScopeRecord {
+  ScopeKind kind = ScopeKind::step;
+  std::string name;          // "forward", "blocks.3.mlp"
+  int64_t parent = -1;       // index of the scope around it; −1: none
+  int64_t micro_batch = -1;  // of phases of one micro-batch
+  int chunk = -1;
+  int64_t begin_at = 0, end_at = -1;  // positions; −1: open when the record ended
+  double begin_seconds = 0, end_seconds = 0;
 };
 
 /// A collective or message of this rank; positions are in the sequence of all events of the record,
@@ -65,6 +94,7 @@ struct CollectiveRecord {
   double wait_begin_seconds = 0;  // when the host began to wait for it
   double complete_seconds = 0;    // when it had waited: the difference is exposed
   double busy_seconds = 0;        // in which data moved, where the backend knows
+  int64_t scope = -1;             // the innermost one it was launched in
 };
 
 /// A value that went from device to host, with the reason that the code gave.
@@ -78,17 +108,32 @@ class StepRecord {
  public:
   void op(OpEntryRecord entry);
   void allocate(int64_t id, int64_t bytes, std::string tag);
-  void release(int64_t id);
+  void release(int64_t id, int64_t bytes, std::string_view tag);
   void host_read(std::string reason);
   /// A collective begins; returns its index. `complete` says that the host has waited for it.
   int64_t launch(CollectiveRecord entry);
   void complete(int64_t index, double wait_begin_seconds, double complete_seconds,
                 double busy_seconds);
+  /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
+  int64_t open_scope(ScopeRecord entry);
+  void close_scope(int64_t index);
+
+  /// Whether ops describe their operands, which takes time.
+  void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
+  bool with_shapes() const { return with_shapes_; }
+  /// Said by the device: false where nothing executes and times mean nothing.
+  void set_timed(bool timed) { timed_ = timed; }
+  /// Forgets all but the allocations still held, with the scopes that they were made in.
+  void forget_the_past();
 
   const std::vector<OpEntryRecord>& ops() const { return ops_; }
   const std::vector<AllocationRecord>& allocations() const { return allocations_; }
   const std::vector<HostReadRecord>& host_reads() const { return host_reads_; }
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
+  const std::vector<ScopeRecord>& scopes() const { return scopes_; }
+  const std::vector<OlderReleaseRecord>& older_releases() const { return older_releases_; }
+  /// Names of a scope and those around it, outermost first: "step 3/forward/blocks.1.mlp".
+  std::string scope_path(int64_t scope) const;
   /// Position of the next event.
   int64_t position() const { return position_; }
   Cost total_cost() const;
@@ -96,17 +141,44 @@ class StepRecord {
   /// The largest number of bytes held at once, and what each tag held at that moment.
   struct Peak {
     int64_t bytes = 0;
+    int64_t at = -1;  // position of the allocation that made it so
     std::map<std::string, int64_t> bytes_by_tag;
   };
   Peak peak() const;
 
  private:
+  double now() const;
+
+  bool with_shapes_ = false, timed_ = true;
   int64_t position_ = 0;
+  int64_t scope_ = -1;  // innermost open one
   std::vector<OpEntryRecord> ops_;
   std::vector<AllocationRecord> allocations_;
   std::map<int64_t, size_t> open_;  // id → index into allocations_
   std::vector<HostReadRecord> host_reads_;
   std::vector<CollectiveRecord> collectives_;
+  std::vector<ScopeRecord> scopes_;
+  std::vector<OlderReleaseRecord> older_releases_;
 };
+
+/// Says what the program does while it lives. Costs nothing without a record.
+class RecordScope {
+ public:
+  /// The name is `name`, or "name.part". `record` may be null and outlives the scope.
+  RecordScope(StepRecord* record, ScopeKind kind, std::string_view name, std::string_view part = {},
+              int64_t micro_batch = -1, int chunk = -1);
+  ~RecordScope() {
+    if (record_ != nullptr) record_->close_scope(index_);
+  }
+  RecordScope(const RecordScope&) = delete;
+  RecordScope& operator=(const RecordScope&) = delete;
+
+ private:
+  StepRecord* record_;
+  int64_t index_ = -1;
+};
+
+/// Seconds of the clock that records use.
+double wall_clock_seconds();
 
 }  // namespace viaduct

@@ -1,5 +1,8 @@
 #include "train/dry_run.h"
 
+#include <optional>
+
+#include "base/function_ref.h"
 #include "model/flops.h"
 #include "train/engine.h"
 #include "train/engine_settings.h"
@@ -45,20 +48,30 @@ HostBatch blank_batch(int64_t rows, int64_t length) {
   return batch;
 }
 
-DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept) {
+DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool with_evaluation) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config.dist);
   StepRecord own;
   StepRecord& record = kept != nullptr ? *kept : own;
   rank.device->set_record(&record);
   DryRun result{.rank = place};
+  const auto in_window = [&](MemorySequence sequence, FunctionRef<void()> work) {
+    SequenceWindow& window = result.windows[static_cast<size_t>(sequence)];
+    window.begin = record.position();
+    work();
+    window.end = record.position();
+  };
   {
     const Layout layout = make_layout(config, setup.model);
     const auto world = make_sim_communicator(place.value, layout.mesh.ranks(), "world");
     world->record_on(rank.device.get());
-    Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
-                  make_parallel_groups(layout.mesh, world));
-    engine.initialize();
+    std::optional<Engine> built;
+    in_window(MemorySequence::setup, [&] {
+      built.emplace(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
+                    make_parallel_groups(layout.mesh, world));
+    });
+    Engine& engine = *built;
+    in_window(MemorySequence::initialize, [&] { engine.initialize(); });
     for (const Parameter* parameter : engine.store().parameters()) {
       for (const Part& part : parameter->parts)
         result.tensors[part.name] = part.logical_shape.elements();
@@ -76,14 +89,18 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept) {
     step();
     const size_t first_op = record.ops().size(), first_collective = record.collectives().size(),
                  first_read = record.host_reads().size();
-    step();
+    in_window(MemorySequence::step, step);
     for (size_t i = first_op; i < record.ops().size(); ++i) {
       result.cost += record.ops()[i].cost;
       result.launches += record.ops()[i].launches;
     }
     result.traffic = traffic_since(record, first_collective);
-    result.peak = record.peak();
     result.host_reads = static_cast<int64_t>(record.host_reads().size() - first_read);
+    if (with_evaluation) {
+      in_window(MemorySequence::evaluate,
+                [&] { engine.evaluate(blank_batch(config.train.micro_batch_size, length)); });
+    }
+    result.peak = record.peak();
     result.model_flops =
         training_flops(flop_sizes(setup.model), config.train.global_batch_size, length).model();
   }

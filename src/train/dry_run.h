@@ -2,11 +2,13 @@
 // A training step of one rank on the sim device: the same engine and the same calls, nothing
 // computed and nothing sent. What it records is what a real step allocates, costs and communicates.
 
+#include <array>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "comm/mesh.h"
+#include "device/memory_plan.h"
 #include "timeline/record.h"
 #include "train/host_batch.h"
 #include "train/setup.h"
@@ -23,6 +25,11 @@ struct GroupTraffic {
   int64_t wire_bytes = 0;  // that the rank hands to a network
 };
 
+/// Positions of a record, the second one not included.
+struct SequenceWindow {
+  int64_t begin = 0, end = 0;
+};
+
 struct DryRun {
   GlobalRank rank;
   /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
@@ -34,11 +41,15 @@ struct DryRun {
   int64_t host_reads = 0;
   std::vector<GroupTraffic> traffic;  // of one step, by group and operation
   double model_flops = 0;             // by the project's convention, of one step of all ranks
+  /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
+  std::array<SequenceWindow, kMemorySequences> windows;
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
 /// later ones; both go into `record` if given. Any number of ranks: the others are only thought of.
-DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr);
+/// `with_evaluation`: and one evaluated micro-batch after them.
+DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
+               bool with_evaluation = false);
 
 /// A micro-batch of the right sizes; what it holds does not matter.
 HostBatch blank_batch(int64_t rows, int64_t length);

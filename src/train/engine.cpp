@@ -9,7 +9,6 @@
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
 #include "train/host_values.h"
-#include "train/in_format.h"
 #include "train/model_stage.h"
 #include "train/stage_chain.h"
 
@@ -21,6 +20,8 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
       settings_(std::move(settings)),
       groups_(std::move(groups)),
       batch_place_(viaduct::batch_place(groups_, settings_.place.sequence_parallel)) {
+  const SequenceScope sequence(device_, MemorySequence::setup);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
   OpContext context{device_, ops_};
   settings_.ddp.resolve(groups_.dp_cp->size(),
                         groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
@@ -30,9 +31,6 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
                                             groups_);
   if (settings_.with_optimizer) {
-    // FP16 gradients overflow in normal runs: its loss scale lives on the test.
-    settings_.optimizer.skip_not_finite =
-        settings_.ddp.check_for_nan_in_grad || settings_.precision.loss_scaling;
     optimizer_ = std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer,
                                          groups_.statistics);
   }
@@ -59,6 +57,8 @@ RankContext Engine::context(bool training, bool gradients) {
 }
 
 void Engine::initialize() {
+  const SequenceScope sequence(device_, MemorySequence::initialize);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
   OpContext context{device_, ops_};
   initialize_parameters(context, *store_, settings_.seed);
 }
@@ -74,6 +74,8 @@ double Engine::read_scalar(StepScalar slot, std::string_view reason) {
 }
 
 void Engine::begin_step(const StepInputs& inputs) {
+  device_.begin_sequence(MemorySequence::step);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "begin");
   loss_scale_ = inputs.loss_scale;
   micro_batches_ = 0;
   const auto t = static_cast<double>(inputs.update);
@@ -103,14 +105,14 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
   const auto upload_at = [&](int64_t i) {
+    const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
     HostBatch rows = batch_at(i);
     if (!settings_.calculate_per_token_loss) rows.normalize_loss_weights();
     return upload_part(rows);
   };
   micro_batches_ += count;
-  const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank, message_format(), upload_at, begin_chunk,
-                   settings_.deferred_micro_batches, phases_);
+  const auto first_use = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
+  ModelStage stage(*model_, rank, upload_at, first_use, settings_.deferred_micro_batches, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
   stage.finish_deferred();
 }
@@ -123,18 +125,13 @@ Batch Engine::upload_part(const HostBatch& rows) {
 
 void Engine::forward_stages(const Batch& batch,
                             FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward) {
-  const Shape shape{batch.stream_tokens, model_->config().hidden};
-  const StageEdge edge{{std::string(kHidden), message_format(), shape},
-                       settings_.executor.shapes_first};
-  OpContext context{device_, ops_};
-  const auto in_tag = MemoryTag::activations;
+  const Shape stream{batch.stream_tokens, model_->config().hidden};
   forward_through_stages(
-      *groups_.pp, model_->chunks().size(), edge,
-      [&] { return device_.allocate(message_format(), shape, in_tag); },
-      [&](size_t chunk, const TensorSet& received) {
-        const TensorSet in = in_format(context, received, settings_.precision.activation, in_tag);
-        return in_format(context, forward(chunk, in), message_format(), in_tag);
-      });
+      *groups_.pp, model_->chunks().size(),
+      [&] {
+        return device_.allocate(settings_.precision.activation, stream, MemoryTag::activations);
+      },
+      forward);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
@@ -144,6 +141,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   const PhaseTimer timer(phases_.optimizer);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "optimizer");
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
@@ -154,6 +152,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   result.loss = total_loss("loss") / scored;
   result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");
   result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
+  device_.end_sequence();
   return result;
 }
 
@@ -167,6 +166,8 @@ double Engine::total_loss(std::string_view reason) {
 }
 
 double Engine::evaluate(const HostBatch& host) {
+  const SequenceScope sequence(device_, MemorySequence::evaluate);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
   const Batch batch = upload_part(host);
   RankContext rank = context(false, false);
   fill(rank.ops, {loss_state_, 0});

@@ -1,18 +1,15 @@
 #include "train/model_stage.h"
 
 #include "base/error.h"
-#include "train/in_format.h"
 
 namespace viaduct {
 
-ModelStage::ModelStage(const Model& model, RankContext& context, DType message_format,
-                       BatchAt batch_at, ChunkCall begin_chunk, int64_t deferred_micro_batches,
-                       PhaseSeconds& phases)
+ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_at,
+                       ChunkCall first_use, int64_t deferred_micro_batches, PhaseSeconds& phases)
     : model_(model),
       context_(context),
-      message_format_(message_format),
       batch_at_(batch_at),
-      begin_chunk_(begin_chunk),
+      first_use_(first_use),
       deferred_micro_batches_(deferred_micro_batches),
       phases_(phases) {}
 
@@ -39,53 +36,51 @@ void ModelStage::finish(int64_t micro_batch, int chunk) {
   if (--at_hand.unfinished == 0) open_.erase(micro_batch);
 }
 
-TensorSet ModelStage::message(const TensorSet& made) {
-  return in_format(context_.ops, made, message_format_, MemoryTag::activations);
-}
-
-TensorSet ModelStage::stream(const TensorSet& received, MemoryTag tag) {
-  return in_format(context_.ops, received, context_.precision.activation, tag);
+RecordScope ModelStage::phase(std::string_view name, int64_t micro_batch, int chunk) const {
+  return {context_.ops.device.record(), ScopeKind::phase, name, {}, micro_batch, chunk};
 }
 
 TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {
   MicroBatch& at_hand = at(micro_batch);
   const PhaseTimer timer(phases_.forward);
-  in = stream(in, MemoryTag::saved);
-  return message(model_.forward(context_, static_cast<size_t>(chunk), at_hand.batch, in,
-                                at_hand.saved[chunk]));
+  const RecordScope scope = phase("forward", micro_batch, chunk);
+  return model_.forward(context_, static_cast<size_t>(chunk), at_hand.batch, in,
+                        at_hand.saved[chunk]);
 }
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out) {
   const PhaseTimer timer(phases_.backward);
+  const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
-  d_out = stream(d_out, MemoryTag::activations);
   const auto held = static_cast<size_t>(chunk);
   SavedStore& saved = at_hand.saved[chunk];
   const bool defers = model_.chunks()[held].head != nullptr &&
                       static_cast<int64_t>(deferred_.size()) < deferred_micro_batches_;
-  const TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
-                                         defers ? HeadWeight::later : HeadWeight::now);
+  TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
+                                   defers ? HeadWeight::later : HeadWeight::now);
   if (defers) deferred_.push_back({at_hand.batch, std::move(saved)});
   finish(micro_batch, chunk);
-  return message(d_in);
+  return d_in;
 }
 
 void ModelStage::finish_deferred() {
   const PhaseTimer timer(phases_.backward);
+  const RecordScope scope = phase("backward", -1, -1);
   for (; !deferred_.empty(); deferred_.pop_front())
     model_.backward_head_weight(context_, deferred_.front().batch, deferred_.front().saved);
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, TensorSet d_out) {
   const PhaseTimer timer(phases_.backward);
+  const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
-  d_out = stream(d_out, MemoryTag::activations);
-  return message(model_.backward_input(context_, static_cast<size_t>(chunk), at_hand.batch,
-                                       std::move(d_out), at_hand.saved[chunk]));
+  return model_.backward_input(context_, static_cast<size_t>(chunk), at_hand.batch,
+                               std::move(d_out), at_hand.saved[chunk]);
 }
 
 void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
   const PhaseTimer timer(phases_.backward);
+  const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
   model_.backward_weight(context_, static_cast<size_t>(chunk), at_hand.batch, at_hand.saved[chunk]);
   finish(micro_batch, chunk);
@@ -94,7 +89,7 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
 std::vector<EdgeTensor> ModelStage::edge(int64_t micro_batch) {
   // The gradient goes on when the micro-batch may be finished here.
   upload_until(micro_batch);
-  return {{std::string(kHidden), message_format_,
+  return {{std::string(kHidden), context_.precision.activation,
            Shape{stream_tokens_[static_cast<size_t>(micro_batch)], model_.config().hidden}}};
 }
 

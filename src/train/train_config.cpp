@@ -74,36 +74,38 @@ FieldGroup logger_fields(LoggerConfig& config) {
 }
 
 FieldGroup profiling_fields(ProfilingConfig& config) {
-  const char* planned = "traces of training runs";
   FieldGroup group("profiling", "Traces and memory histories.");
-  group.field("trace", config.trace, "Write a trace of streams and ops (chrome trace format).")
+  group
+      .field("trace", config.trace,
+             "Write a trace of ops, communication and memory (Chrome's format, for "
+             "ui.perfetto.dev): `trace_rank_00000.json` in checkpoint.save or the current folder.")
       .alias("use_pytorch_profiler")
       .alias("profile")
-      .planned(planned);
-  group.field("profile_step_start", config.profile_step_start, "First traced step.")
+      .constraint("excludes use_nsys_profiler");
+  group
+      .field("profile_step_start", config.profile_step_start,
+             "Steps done before the first recorded one: 10 records from step 11.")
       .range(0)
       .in("steps")
       .alias("profile_start_step")
-      .alias("start_step")
-      .planned(planned);
-  group.field("profile_step_end", config.profile_step_end, "Step at which the trace ends.")
+      .alias("start_step");
+  group.field("profile_step_end", config.profile_step_end, "Number of the last recorded step.")
       .range(0)
       .in("steps")
       .alias("profile_end_step")
       .alias("end_step")
-      .constraint("above profile_step_start")
-      .planned(planned);
-  group.field("profile_ranks", config.profile_ranks, "Ranks that are traced.")
+      .constraint("above profile_step_start");
+  group.field("profile_ranks", config.profile_ranks, "Ranks that are recorded, one file each.")
       .range(0)
       .alias("ranks")
-      .planned(planned);
+      .constraint("below dist.ranks");
+  group.field("record_shapes", config.record_shapes, "Traces have the shapes of operands.");
+  group.field("record_memory_history", config.record_memory_history,
+              "Record every allocation with bytes, owner and lifetime; one file a rank.");
   group
-      .field("record_memory_history", config.record_memory_history,
-             "Record every allocation with bytes, lifetime and owner; one file a rank.")
-      .planned(planned);
-  group.field("memory_snapshot_path", config.memory_snapshot_path, "Where the memory history goes.")
-      .alias("dir")
-      .planned(planned);
+      .field("memory_snapshot_path", config.memory_snapshot_path,
+             "Where the memory history goes; `_rank_00000` comes before the extension.")
+      .alias("dir");
   return group;
 }
 

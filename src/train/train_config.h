@@ -37,6 +37,7 @@ struct ProfilingConfig {
   int64_t profile_step_start = 10;
   int64_t profile_step_end = 12;
   std::vector<int> profile_ranks{0};
+  bool record_shapes = false;
   bool record_memory_history = false;
   std::string memory_snapshot_path = "memory_snapshot.json";
 };

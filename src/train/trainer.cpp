@@ -50,6 +50,11 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   world_->record_on(&device_);
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
   const GlobalRank rank{world_->rank()};
+  if (device.memory().system_allocations == 0) {
+    planned_ = plan_memory(setup, rank);
+    device.use_plan(planned_.plan);
+  }
+  profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
   data_ = std::make_unique<TrainingData>(setup, device.pool(), layout_.size(Axis::dp),
                                          layout_.mesh.coordinate(rank, Axis::dp).value);
   engine_ =
@@ -98,6 +103,7 @@ void Trainer::run() {
     evaluate();
     if (stop_requested()) reason = "signal";
   }
+  note_profiles(profiler_->finish());
   if (checkpoint.save && !train.skip_train) save(true);
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
@@ -105,7 +111,11 @@ void Trainer::run() {
 void Trainer::step() {
   const double begin = now();
   record_ = StepRecord();
-  if (world_->size() > 1) device_.set_record(&record_);
+  StepRecord* record = profiler_->begin_step(state_.step + 1);
+  if (record == nullptr && world_->size() > 1) device_.set_record(record = &record_);
+  const size_t first_collective = record != nullptr ? record->collectives().size() : 0;
+  std::optional<RecordScope> scope;
+  scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
   const bool fp16 = engine_->settings().precision.loss_scaling;
   const double decay = schedules_.weight_decay.decay(state_.schedule_samples);
   StepInputs inputs;
@@ -137,7 +147,8 @@ void Trainer::step() {
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
-  device_.set_record(nullptr);
+  scope.reset();
+  if (record == &record_) device_.set_record(nullptr);
 
   state_.step += 1;
   state_.consumed_samples += config_.train.global_batch_size;
@@ -154,17 +165,28 @@ void Trainer::step() {
   metrics.data_seconds = data_seconds;
   metrics.skipped = result.skipped;
   if (fp16) metrics.loss_scale = inputs.loss_scale;
+  add_communication(metrics, record, first_collective);
   log_step(std::move(metrics), begin, tokens, document_lengths);
+  note_profiles(profiler_->end_step(state_.step));
+}
+
+void Trainer::add_communication(StepMetrics& metrics, const StepRecord* record,
+                                size_t first) const {
+  if (record == nullptr) return;
+  for (size_t i = first; i < record->collectives().size(); ++i) {
+    const CollectiveRecord& entry = record->collectives()[i];
+    metrics.communication_seconds += entry.complete_seconds - entry.wait_begin_seconds;
+    metrics.communication_busy_seconds += entry.busy_seconds;
+  }
+}
+
+void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
+  for (const auto& file : files) log_->note("profile written to " + file.string());
 }
 
 void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
                        const std::vector<int64_t>& document_lengths) {
   const FlopCount local = training_flops(flop_sizes(setup_.model), document_lengths);
-  double exposed = 0, busy = 0;
-  for (const CollectiveRecord& entry : record_.collectives()) {
-    exposed += entry.complete_seconds - entry.wait_begin_seconds;
-    busy += entry.busy_seconds;
-  }
   const auto all = all_gather_values(
       *world_, {static_cast<double>(device_.memory().peak_bytes), static_cast<double>(local_tokens),
                 local.token_part, local.attention_part, local.attention_part_full});
@@ -184,20 +206,12 @@ void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
   metrics.flop_convention = kFlopConvention;
-  metrics.communication_seconds = exposed;
-  metrics.communication_busy_seconds = busy;
   metrics.set_rates(now() - begin, config_.train.global_batch_size, static_cast<int64_t>(tokens),
                     flops, world_->size(), peak_, config_.logger.flops == "full");
   log_->step(metrics);
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
-  if (!result.skipped) {  // weights are not what made the loss any more: nothing is to be found
-    fail<Error>(
-        "step {}: loss {}, gradient norm {}; the update is made: gradients are not tested "
-        "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite)",
-        state_.step + 1, result.loss, result.grad_norm);
-  }
   const std::string first = first_nonfinite(*engine_, batch);
   const std::string what = fmt::format(
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,

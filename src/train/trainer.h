@@ -12,7 +12,9 @@
 #include "train/engine.h"
 #include "train/layout.h"
 #include "train/metrics_log.h"
+#include "train/plan_memory.h"
 #include "train/setup.h"
+#include "train/step_profiler.h"
 #include "train/train_state.h"
 #include "train/training_data.h"
 
@@ -29,7 +31,8 @@ struct TrainerHooks {
 
 class Trainer {
  public:
-  /// Builds everything, loads or initializes weights. `device` and `ops` outlive the trainer.
+  /// Plans the memory of a device that nothing was allocated from yet, builds everything, loads or
+  /// initializes weights. `device` and `ops` outlive the trainer.
   /// `world`: all ranks of the run (null: this one alone); of `hooks`, the display is rank 0's.
   Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks,
           std::shared_ptr<Communicator> world = nullptr);
@@ -40,6 +43,8 @@ class Trainer {
 
   Engine& engine() { return *engine_; }
   const TrainState& state() const { return state_; }
+  /// Empty where the device was in use before.
+  const PlannedMemory& planned_memory() const { return planned_; }
   /// The evaluations so far: (step, mean loss).
   const std::vector<std::pair<int64_t, double>>& validations() const { return validations_; }
 
@@ -56,9 +61,12 @@ class Trainer {
   /// Agreed by all ranks: true if one of them is asked to stop.
   bool stop_requested();
   bool should_exit(double seconds);
+  /// Communication of the step under way, from the record that is attached to the device.
+  void add_communication(StepMetrics& metrics, const StepRecord* record, size_t first) const;
   /// What all ranks report of a step, on rank 0's line.
   void log_step(StepMetrics metrics, double begin, int64_t local_tokens,
                 const std::vector<int64_t>& document_lengths);
+  void note_profiles(const std::vector<std::filesystem::path>& files);
   bool leads() const { return world_->rank() == 0; }
   std::map<std::string, std::string> checkpoint_files() const;
 
@@ -68,6 +76,8 @@ class Trainer {
   std::shared_ptr<Communicator> world_;
   Layout layout_;
   TrainerHooks hooks_;
+  PlannedMemory planned_;
+  std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TrainingData> data_;
   Schedules schedules_;
@@ -76,7 +86,7 @@ class Trainer {
   std::unique_ptr<MetricsLog> log_;
   MatmulPeak peak_;
   TrainState state_;
-  StepRecord record_;  // of the step under way, where ranks communicate
+  StepRecord record_;  // of the step under way, where ranks communicate and nobody profiles
   int64_t saved_step_ = -1, evaluated_step_ = -1;
   std::vector<std::pair<int64_t, double>> validations_;
 };

@@ -69,6 +69,28 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
   }
 }
 
+void validate_profiling(const RunConfig& config, Problems& problems) {
+  const ProfilingConfig& p = config.profiling;
+  if (p.profile_step_end <= p.profile_step_start) {
+    problems.add("profiling.profile_step_end: {} is not above profile_step_start = {}",
+                 p.profile_step_end, p.profile_step_start);
+  }
+  if (!p.trace && !p.record_memory_history) return;
+  if (p.profile_step_start >= config.train.train_iters) {
+    problems.add(
+        "profiling.profile_step_start: {} steps come before the first recorded one, but "
+        "the run ends with step {} (train.train_iters)",
+        p.profile_step_start, config.train.train_iters);
+  }
+  if (p.profile_ranks.empty()) problems.add("profiling.profile_ranks: no rank is named");
+  for (const int rank : p.profile_ranks) {
+    if (rank >= config.dist.ranks) {
+      problems.add("profiling.profile_ranks: rank {} is not one of the run's {} (0 to {})", rank,
+                   config.dist.ranks, config.dist.ranks - 1);
+    }
+  }
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
@@ -84,19 +106,10 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   if (config.checkpoint.most_recent_k == 0) {
     problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
   }
-  if (config.profiling.profile_step_end < config.profiling.profile_step_start) {
-    problems.add("profiling.profile_step_end: {} is before profile_step_start = {}",
-                 config.profiling.profile_step_end, config.profiling.profile_step_start);
-  }
+  validate_profiling(config, problems);
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
-  }
-  if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
-      config.mixed_precision.recipe != "fp16_mixed") {
-    problems.add(
-        "ddp.check_for_nan_in_grad: false applies gradients that are not finite, and "
-        "train.nan_loss_action = skip would leave them out");
   }
   for (const CpuIsa isa : kCpuIsas) {
     if (config.dist.cpu_isa.value_or("") == cpu_isa_name(isa) && !cpu_supports(isa)) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 
 #include "hardware/calibration.h"
 #include "support/command.h"
@@ -117,6 +118,42 @@ TEST(BenchCommand, StepMeasuresWholeSteps) {
   for (const char* phase : {"forward", "backward", "optimizer"})
     EXPECT_GT(document["phases"][phase], 0) << phase;
   EXPECT_GT(document["ops"]["gemm (openblas)"]["flops"], 0);
+}
+
+TEST(BenchCommand, TheRowsOfAProfileAddUpToTheStep) {
+  const std::string step =
+      "step --config " VIADUCT_SOURCE_FOLDER
+      "/configs/bench/llama_10m.yaml model.num_layers=1 model.seq_length=16 dist.ranks=2 "
+      "train.global_batch_size=2 train.micro_batch_size=1 --steps 2 --warmup 1 ";
+  const Result result = bench(step + "--profile --json");
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto profile = nlohmann::json::parse(result.out)["profile"];
+  EXPECT_EQ(profile["steps"], 2);
+  const double step_seconds = profile["step_seconds"];
+  for (const char* table : {"rows", "over_phases"}) {
+    double seconds = 0, share = 0;
+    for (const auto& row : profile[table]) {
+      seconds += row["seconds"].get<double>();
+      share += row["share"].get<double>();
+      if (row["kind"] == "op" && row["name"] == "gemm") {
+        EXPECT_GT(row["roofline_fraction"], 0);
+      }
+    }
+    EXPECT_NEAR(seconds, step_seconds, 1e-6 * step_seconds) << table;
+    EXPECT_NEAR(share, 1, 1e-6) << table;
+  }
+  std::set<std::string> phases, kinds;
+  for (const auto& row : profile["rows"]) phases.insert(row["phase"]), kinds.insert(row["kind"]);
+  EXPECT_EQ(kinds, (std::set<std::string>{"op", "communication", "host"}));
+  for (const char* phase : {"data", "forward", "backward", "optimizer", "step"})
+    EXPECT_TRUE(phases.count(phase)) << phase;
+  for (const char* peak : {"f32_tflops", "bf16_tflops", "read_gbytes_per_second",
+                           "copy_gbytes_per_second", "triad_gbytes_per_second"})
+    EXPECT_GT(profile["peaks"][peak], 0) << peak;
+  const Result table = bench(step + "--profile --memory lists");
+  EXPECT_NE(table.out.find("forward: "), std::string::npos) << table.out;
+  EXPECT_NE(table.out.find("all phases"), std::string::npos);
+  EXPECT_EQ(bench(step + "--memory nowhere").status, 2);
 }
 
 TEST(BenchCommand, RefusesWhatCannotBe) {

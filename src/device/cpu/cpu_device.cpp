@@ -1,22 +1,22 @@
-// The cpu device. Memory comes from the system once and is kept: a block given back waits in the
-// list of its size class for the next request of that class, so a steady step allocates nothing.
-// Large blocks are aligned to huge pages and ask for them (transparent huge pages are on `madvise`
-// on many machines).
-
-#include <sys/mman.h>
+// The cpu device. With a plan, memory comes from one arena, each allocation at its place. What the
+// plan does not know, and everything without one, comes from the growable region: a block given
+// back waits in the list of its size class for the next request of that class, so a steady step
+// allocates nothing. Large blocks and the arena ask for huge pages.
 
 #include <cstring>
 #include <map>
+#include <unordered_map>
 #include <vector>
 
 #include "base/error.h"
+#include "device/cpu/planned_arena.h"
+#include "device/cpu/system_memory.h"
 #include "device/device.h"
 
 namespace viaduct {
 namespace {
 
 constexpr int64_t kAlignment = 64;
-constexpr int64_t kHugePage = 2 << 20;
 
 int64_t round_up(int64_t value, int64_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -27,7 +27,7 @@ int64_t size_class(int64_t bytes) {
   int64_t step = kAlignment;
   while (step * 16 <= bytes) step *= 2;
   const int64_t rounded = round_up(bytes, step);
-  return rounded >= kHugePage ? round_up(rounded, kHugePage) : rounded;
+  return rounded >= kHugePageBytes ? round_up(rounded, kHugePageBytes) : rounded;
 }
 
 class CpuDevice final : public Device {
@@ -35,7 +35,7 @@ class CpuDevice final : public Device {
   explicit CpuDevice(int threads) : pool_(threads) {}
   ~CpuDevice() override {
     for (auto& [size, blocks] : free_) {
-      for (void* block : blocks) std::free(block);
+      for (void* block : blocks) return_to_system(block);
     }
   }
 
@@ -43,31 +43,47 @@ class CpuDevice final : public Device {
   ThreadPool& pool() override { return pool_; }
   void wait(int, const Event&) override {}  // compute runs inline: every event has passed
 
+  void use_plan(const MemoryPlan& plan) override {
+    VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,
+                  "cpu device: a memory plan comes before the first allocation, and once");
+    arena_ = std::make_unique<PlannedArena>(plan);
+    statistics().planned_bytes = arena_->bytes();
+    statistics().reserved_bytes += arena_->bytes();
+    ++statistics().system_allocations;
+  }
+  void begin_sequence(MemorySequence sequence) override {
+    if (arena_) arena_->begin(sequence);
+  }
+  void end_sequence() override {
+    if (arena_) arena_->end();
+  }
+
   void copy_from_host(const Tensor& host, const Tensor& device) override { copy(host, device); }
   void copy_to_host(const Tensor& device, const Tensor& host) override { copy(device, host); }
 
  protected:
-  void* take(int64_t bytes) override {
-    const int64_t size = size_class(bytes);
-    auto& blocks = free_[size];
-    if (!blocks.empty()) {
-      void* block = blocks.back();
-      blocks.pop_back();
-      return block;
+  void* take(int64_t bytes, MemoryTag tag) override {
+    if (arena_) {
+      if (void* place = arena_->take(bytes, tag)) return place;
+      if (arena_->in_sequence()) {
+        ++statistics().unplanned_allocations;
+        statistics().unplanned_bytes += bytes;
+      }
     }
-    void* block = std::aligned_alloc(
-        static_cast<size_t>(size >= kHugePage ? kHugePage : kAlignment), static_cast<size_t>(size));
-    VIADUCT_CHECK(DeviceError, block != nullptr,
-                  "cpu device: no memory for {} bytes ({} bytes in use)", bytes,
-                  memory().bytes_in_use);
-    if (size >= kHugePage)
-      ::madvise(block, static_cast<size_t>(size),
-                MADV_HUGEPAGE);  // a wish; failure changes nothing
-    statistics().reserved_bytes += size;
-    ++statistics().system_allocations;
-    return block;
+    return take_unplanned(bytes);
   }
-  void give(void* data, int64_t bytes) override { free_[size_class(bytes)].push_back(data); }
+  void give(void* data, int64_t bytes) override {
+    if (arena_ && arena_->give(data)) return;
+    const int64_t size = size_class(bytes);
+    // Between the sequences of a plan (loading, saving, …) large blocks are not kept: nothing would
+    // need them soon, and the arena has memory of its own.
+    if (arena_ && !arena_->in_sequence() && size >= kHugePageBytes) {
+      return_to_system(data);
+      statistics().reserved_bytes -= size;
+      return;
+    }
+    free_[size].push_back(data);
+  }
 
  private:
   static void copy(const Tensor& from, const Tensor& to) {
@@ -79,8 +95,37 @@ class CpuDevice final : public Device {
     if (from.bytes() > 0) std::memcpy(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
   }
 
+  void* take_unplanned(int64_t bytes) {
+    const int64_t size = size_class(bytes);
+    auto& blocks = free_[size];
+    if (!blocks.empty()) {
+      void* block = blocks.back();
+      blocks.pop_back();
+      return block;
+    }
+    void* block = nullptr;
+    if (size >= kHugePageBytes) {
+      SystemMemory memory(size);
+      block = memory.data();
+      large_.emplace(block, std::move(memory));
+    } else {
+      block = std::aligned_alloc(kAlignment, static_cast<size_t>(size));
+      VIADUCT_CHECK(DeviceError, block != nullptr,
+                    "cpu device: no memory for {} bytes ({} bytes in use)", bytes,
+                    memory().bytes_in_use);
+    }
+    statistics().reserved_bytes += size;
+    ++statistics().system_allocations;
+    return block;
+  }
+  void return_to_system(void* block) {
+    if (large_.erase(block) == 0) std::free(block);
+  }
+
   ThreadPool pool_;
+  std::unique_ptr<PlannedArena> arena_;  // null without a plan
   std::map<int64_t, std::vector<void*>> free_;
+  std::unordered_map<void*, SystemMemory> large_;
 };
 
 }  // namespace

@@ -19,7 +19,7 @@ class SimDevice final : public Device {
   }
 
  protected:
-  void* take(int64_t) override { return nullptr; }
+  void* take(int64_t, MemoryTag) override { return nullptr; }
   void give(void*, int64_t) override {}
 
  private:

@@ -1,0 +1,69 @@
+#include "device/cpu/planned_arena.h"
+
+#include <algorithm>
+
+namespace viaduct {
+namespace {
+
+uint64_t key_of(MemoryTag tag, int64_t bytes) {
+  return static_cast<uint64_t>(bytes) * kMemoryTags + static_cast<uint64_t>(tag);
+}
+
+}  // namespace
+
+PlannedArena::PlannedArena(const MemoryPlan& plan)
+    : memory_(plan.arena_bytes), sequences_(kMemorySequences) {
+  const auto add = [](Sequence& sequence, const std::vector<PlannedAllocation>& list) {
+    for (const PlannedAllocation& a : list)
+      sequence[key_of(a.tag, a.bytes)].offsets.push_back(a.offset);
+  };
+  for (size_t s = 0; s < sequences_.size(); ++s) add(sequences_[s], plan.sequences[s]);
+  add(resident_, plan.resident);
+}
+
+void PlannedArena::begin(MemorySequence sequence) {
+  sequence_ = static_cast<int>(sequence);
+  for (auto& [key, places] : sequences_[static_cast<size_t>(sequence_)]) places.next = 0;
+}
+
+void* PlannedArena::hold(int64_t offset, int64_t bytes) {
+  const auto after = held_.upper_bound(offset);
+  if (after != held_.end() && after->first < offset + bytes) return nullptr;
+  if (after != held_.begin() && std::prev(after)->second > offset) return nullptr;
+  held_.emplace_hint(after, offset, offset + bytes);
+  return static_cast<char*>(memory_.data()) + offset;
+}
+
+void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
+  if (sequence_ < 0) return nullptr;
+  const uint64_t key = key_of(tag, bytes);
+  Sequence& sequence = sequences_[static_cast<size_t>(sequence_)];
+  if (const auto found = sequence.find(key); found != sequence.end()) {
+    Places& places = found->second;
+    if (places.next < places.offsets.size()) {
+      if (void* place = hold(places.offsets[places.next++], bytes)) return place;
+    }
+  }
+  const auto found = resident_.find(key);
+  if (found == resident_.end()) return nullptr;
+  // They are taken once, one after the other; one given back is found on the next round.
+  Places& places = found->second;
+  for (size_t i = 0; i < places.offsets.size(); ++i) {
+    const size_t at = (places.next + i) % places.offsets.size();
+    if (void* place = hold(places.offsets[at], bytes)) {
+      places.next = at + 1;
+      return place;
+    }
+  }
+  return nullptr;
+}
+
+bool PlannedArena::give(void* data) {
+  const char* base = static_cast<const char*>(memory_.data());
+  const char* at = static_cast<const char*>(data);
+  if (at < base || at >= base + memory_.bytes()) return false;
+  held_.erase(at - base);
+  return true;
+}
+
+}  // namespace viaduct

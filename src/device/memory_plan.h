@@ -1,0 +1,34 @@
+#pragma once
+// Places for allocations, known before they are made: a dry run of the same program has recorded
+// which come (train/plan_memory.h makes the plan, timeline/placement.h finds the places).
+
+#include <array>
+#include <cstdint>
+#include <vector>
+
+#include "device/memory_tag.h"
+
+namespace viaduct {
+
+/// A stretch of the program that allocates the same each time it runs: building the engine, initial
+/// weights, a training step, an evaluated micro-batch.
+enum class MemorySequence { setup, initialize, step, evaluate };
+inline constexpr int kMemorySequences = 4;
+
+struct PlannedAllocation {
+  MemoryTag tag = MemoryTag::other;
+  int64_t bytes = 0;
+  int64_t offset = 0;  // in the arena; a multiple of 64
+};
+
+struct MemoryPlan {
+  int64_t arena_bytes = 0;
+  /// What is held across sequences (weights, moments, …), whichever sequence first asks for it.
+  std::vector<PlannedAllocation> resident;
+  /// What comes and goes within them, by MemorySequence, in program order. Within a sequence, the
+  /// n-th allocation of a tag and size gets the place of the n-th one here, so that one that the
+  /// dry run did not foresee (a size that depends on data) does not shift all that follow.
+  std::array<std::vector<PlannedAllocation>, kMemorySequences> sequences;
+};
+
+}  // namespace viaduct

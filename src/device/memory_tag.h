@@ -1,0 +1,26 @@
+#pragma once
+// Who holds memory.
+
+#include <string_view>
+
+namespace viaduct {
+
+/// Who holds a piece of memory; the table of `train` and the memory half of the record are by
+/// these.
+enum class MemoryTag {
+  weights,          // weights as stored for compute (canonical form)
+  derived_weights,  // packed, transposed or quantized forms of weights
+  main_gradients,
+  master_weights,
+  moments,      // optimizer state
+  saved,        // kept from forward to backward
+  activations,  // live within a segment
+  workspace,    // scratch of ops
+  batch,        // tokens, labels, positions
+  kv_cache,     // generation
+  other,
+};
+inline constexpr int kMemoryTags = 11;
+std::string_view memory_tag_name(MemoryTag tag);
+
+}  // namespace viaduct

@@ -1,0 +1,26 @@
+#pragma once
+// The operands of an op as text, for traces: "bf16 [64, 512], f32 [512]".
+
+#include <string>
+
+#include "base/fields_of.h"
+#include "tensor/tensor.h"
+
+namespace viaduct {
+
+/// The tensors among the fields of `args` in the order of their declaration; those that are not
+/// there are left out, and so are those inside nested structs.
+template <class Args>
+std::string operand_shapes(const Args& args) {
+  std::string text;
+  for_each_field(args, [&](const auto& field) {
+    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Tensor>) {
+      if (!field.defined()) return;
+      if (!text.empty()) text += ", ";
+      text += describe(field);
+    }
+  });
+  return text;
+}
+
+}  // namespace viaduct

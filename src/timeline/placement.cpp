@@ -1,0 +1,120 @@
+#include "timeline/placement.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace viaduct {
+namespace {
+
+/// Times as ranks of their order, so that a stretch of them has a bounded number of events.
+std::vector<Lifetime> with_dense_times(std::vector<Lifetime> lifetimes) {
+  std::vector<int64_t> times;
+  for (const Lifetime& l : lifetimes) times.push_back(l.begin), times.push_back(l.end);
+  std::sort(times.begin(), times.end());
+  times.erase(std::unique(times.begin(), times.end()), times.end());
+  const auto rank = [&](int64_t time) {
+    return std::lower_bound(times.begin(), times.end(), time) - times.begin();
+  };
+  for (Lifetime& l : lifetimes) l.begin = rank(l.begin), l.end = rank(l.end);
+  return lifetimes;
+}
+
+int64_t most_held(const std::vector<Lifetime>& lifetimes) {
+  int64_t last = 0, held = 0, most = 0;
+  for (const Lifetime& l : lifetimes) last = std::max(last, l.end);
+  std::vector<int64_t> change(static_cast<size_t>(last + 1));
+  for (const Lifetime& l : lifetimes) {
+    change[static_cast<size_t>(l.begin)] += l.bytes;
+    change[static_cast<size_t>(l.end)] -= l.bytes;
+  }
+  for (const int64_t bytes : change) most = std::max(most, held += bytes);
+  return most;
+}
+
+/// What is placed so far, found by time: each piece of time knows who lives in it.
+class Placed {
+ public:
+  Placed(const std::vector<Lifetime>& lifetimes, std::vector<int64_t>& offsets)
+      : lifetimes_(lifetimes), offsets_(offsets), seen_(lifetimes.size(), -1) {
+    int64_t last = 0;
+    for (const Lifetime& l : lifetimes) last = std::max(last, l.end);
+    pieces_.resize(static_cast<size_t>(last / kTimes + 1));
+  }
+
+  void add(size_t item, int64_t offset) {
+    offsets_[item] = offset;
+    const Lifetime& l = lifetimes_[item];
+    for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p)
+      pieces_[static_cast<size_t>(p)].push_back(item);
+  }
+
+  /// Start of the tightest gap between those alive with `item`; else the end of the last of them.
+  int64_t tightest_gap(size_t item) {
+    const Lifetime& l = lifetimes_[item];
+    neighbours_.clear();
+    for (int64_t p = l.begin / kTimes; p <= (l.end - 1) / kTimes; ++p) {
+      for (const size_t other : pieces_[static_cast<size_t>(p)]) {
+        const Lifetime& o = lifetimes_[other];
+        if (seen_[other] == static_cast<int64_t>(item) || o.end <= l.begin || l.end <= o.begin)
+          continue;
+        seen_[other] = static_cast<int64_t>(item);
+        neighbours_.emplace_back(offsets_[other], offsets_[other] + o.bytes);
+      }
+    }
+    std::sort(neighbours_.begin(), neighbours_.end());
+    int64_t best = -1, best_bytes = 0, free_from = 0;
+    for (const auto& [begin, end] : neighbours_) {
+      const int64_t gap = begin - free_from;
+      if (gap >= l.bytes && (best < 0 || gap < best_bytes)) best = free_from, best_bytes = gap;
+      free_from = std::max(free_from, end);
+    }
+    return best >= 0 ? best : free_from;
+  }
+
+ private:
+  static constexpr int64_t kTimes = 64;  // in a piece
+  const std::vector<Lifetime>& lifetimes_;
+  std::vector<int64_t>& offsets_;
+  std::vector<std::vector<size_t>> pieces_;
+  std::vector<int64_t> seen_;  // by which query
+  std::vector<std::pair<int64_t, int64_t>> neighbours_;
+};
+
+template <class Key>
+Placement place_in_order(const std::vector<Lifetime>& lifetimes, Key key) {
+  std::vector<size_t> order(lifetimes.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(),
+                   [&](size_t a, size_t b) { return key(lifetimes[a]) > key(lifetimes[b]); });
+  Placement placement;
+  placement.offsets.resize(lifetimes.size());
+  Placed placed(lifetimes, placement.offsets);
+  for (const size_t item : order) {
+    const int64_t offset = placed.tightest_gap(item);
+    placed.add(item, offset);
+    placement.bytes = std::max(placement.bytes, offset + lifetimes[item].bytes);
+  }
+  return placement;
+}
+
+}  // namespace
+
+Placement place(const std::vector<Lifetime>& given, int64_t alignment) {
+  std::vector<Lifetime> lifetimes = with_dense_times(given);
+  for (Lifetime& l : lifetimes) l.bytes = (l.bytes + alignment - 1) & ~(alignment - 1);
+  const int64_t lower_bound = most_held(lifetimes);
+  const auto area = [](const Lifetime& l) {
+    return static_cast<double>(l.bytes) * static_cast<double>(l.end - l.begin);
+  };
+  Placement best = place_in_order(lifetimes, [](const Lifetime& l) { return l.bytes; });
+  for (int order = 0; order < 2 && best.bytes > lower_bound; ++order) {
+    Placement other = order == 0
+                          ? place_in_order(lifetimes, area)
+                          : place_in_order(lifetimes, [](const Lifetime& l) { return -l.begin; });
+    if (other.bytes < best.bytes) best = std::move(other);
+  }
+  best.lower_bound = lower_bound;
+  return best;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,20 @@
+#pragma once
+// The rates that the roofline of this rank is made of, measured.
+
+#include "base/thread_pool.h"
+#include "ops/cpu/stream_bandwidth.h"
+#include "timeline/roofline.h"
+
+namespace viaduct {
+
+struct MeasuredPeaks {
+  MachinePeaks peaks;
+  StreamBandwidth stream;
+  std::string matmul_names;  // "FP32 FMA AVX-512, 0.2 TFLOP/s …; …"
+};
+
+/// About half a second on all threads of `pool`. FP64 counts as half of FP32; bandwidth is the best
+/// of read, copy and triad.
+MeasuredPeaks measure_peaks(ThreadPool& pool);
+
+}  // namespace viaduct

@@ -1,0 +1,75 @@
+#include "train/plan_memory.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "timeline/placement.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+MemoryTag tag_of(const std::string& name) {
+  for (int tag = 0; tag < kMemoryTags; ++tag) {
+    if (memory_tag_name(static_cast<MemoryTag>(tag)) == name) return static_cast<MemoryTag>(tag);
+  }
+  fail<DeviceError>("memory plan: no owner is called {}", name);
+}
+
+/// The sequence that `position` lies in, −1 if none.
+int sequence_at(const DryRun& run, int64_t position) {
+  for (int s = 0; s < kMemorySequences; ++s) {
+    const SequenceWindow& window = run.windows[static_cast<size_t>(s)];
+    if (window.begin <= position && position < window.end) return s;
+  }
+  return -1;
+}
+
+int64_t last_position(const DryRun& run) {
+  int64_t last = 0;
+  for (const SequenceWindow& window : run.windows) last = std::max(last, window.end);
+  return last;
+}
+
+}  // namespace
+
+PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
+  const double begin = wall_clock_seconds();
+  StepRecord record;
+  const DryRun run = dry_run(setup, rank, &record, setup.config.validation.eval_iters > 0);
+  const int64_t last = last_position(run);
+  PlannedMemory memory;
+  memory.peak = run.peak;
+  std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
+  int64_t resident_bytes = 0;
+  for (const AllocationRecord& a : record.allocations()) {
+    PlannedAllocation planned{tag_of(a.tag), a.bytes, 0};
+    const int made = sequence_at(run, a.allocated_at);
+    const bool held = a.released_at < 0 || a.released_at >= last;
+    if (!held && made < 0 && sequence_at(run, a.released_at) < 0) continue;  // of the first step
+    if (held || made < 0 || sequence_at(run, a.released_at) != made) {
+      planned.offset = resident_bytes;
+      resident_bytes += (a.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      memory.plan.resident.push_back(planned);
+    } else {
+      memory.plan.sequences[static_cast<size_t>(made)].push_back(planned);
+      lifetimes[static_cast<size_t>(made)].push_back({a.bytes, a.allocated_at, a.released_at});
+    }
+  }
+  // One sequence is done when another begins, so they share the room above what is resident.
+  int64_t above = 0, above_at_least = 0;
+  for (size_t s = 0; s < lifetimes.size(); ++s) {
+    const Placement placement = place(lifetimes[s], kAlignment);
+    for (size_t i = 0; i < placement.offsets.size(); ++i)
+      memory.plan.sequences[s][i].offset = resident_bytes + placement.offsets[i];
+    above = std::max(above, placement.bytes);
+    above_at_least = std::max(above_at_least, placement.lower_bound);
+  }
+  memory.plan.arena_bytes = resident_bytes + above;
+  memory.lower_bound_bytes = resident_bytes + above_at_least;
+  memory.seconds = wall_clock_seconds() - begin;
+  return memory;
+}
+
+}  // namespace viaduct
