@@ -15,6 +15,7 @@ namespace {
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
+using testing::Not;
 
 const std::vector<std::string> kTinyModel{"model.num_layers=2", "model.hidden_size=64",
                                           "model.num_attention_heads=4", "model.vocab_size=256",
@@ -167,6 +168,20 @@ TEST(RunConfig, WithoutEffectIsNoted) {
   EXPECT_THAT(loaded.outcome.notes,
               Contains(HasSubstr("comm_overlap.num_sm has no effect on cpu")));
   EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("env_vars.NCCL_NVLS_ENABLE")));
+}
+
+TEST(RunConfig, AttentionBackends) {
+  const auto notes = [](const std::vector<std::string>& overrides) {
+    return load_run_config({}, overrides).outcome.notes;
+  };
+  const std::string steps = "model.masked_softmax_fusion=false";
+  EXPECT_THAT(notes({steps, "model.attention_backend=unfused", "model.apply_rope_fusion=false"}),
+              Not(Contains(HasSubstr("model."))));
+  EXPECT_THAT(notes({steps}), Contains(HasSubstr("masked_softmax_fusion=false has no effect")));
+  for (const char* other : {"fused", "local"}) {
+    EXPECT_THAT(problems_of({std::string("model.attention_backend=") + other}),
+                ElementsAre(HasSubstr("nearest on cpu: flash for fused, unfused for local")));
+  }
 }
 
 TEST(RunConfig, RulesOverSeveralSectionsReportTogether) {
