@@ -8,7 +8,7 @@
 #include "base/units.h"
 #include "checkpoint/convert.h"
 #include "subcommands.h"
-#include "train/run_config.h"
+#include "train/checkpoint_shards.h"
 
 namespace viaduct::cli {
 namespace {
@@ -20,10 +20,14 @@ struct Arguments {
 };
 
 int run(Arguments& arguments) {
-  load_run_config({}, arguments.overrides);  // one rank today; what is not built yet is refused
+  LoadedRunConfig loaded = load_run_config({}, arguments.overrides);
   if (!arguments.format.empty())
     arguments.settings.format =
         arguments.format == "hf" ? ModelFolderKind::hugging_face : ModelFolderKind::checkpoint;
+  if (loaded.config.dist.ranks > 1) {
+    arguments.settings.plan =
+        checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
+  }
   const Converted result = convert_model(arguments.settings);
   fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
              result.folder.path.string());
@@ -55,7 +59,10 @@ Subcommand add_convert(CLI::App& root) {
       "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
       "its FP32 masters,\nwhatever config.json calls the model's type. config.json, tokenizer and "
       "generation files are copied as they are.\nOptimizer state stays in a checkpoint and is left "
-      "out of a Hugging Face folder.\n\n"
+      "out of a Hugging Face folder.\nWith dist.ranks and sizes of model parallelism among the "
+      "overrides "
+      "a checkpoint is cut into the shards that the\nranks of such a run save; any layout loads "
+      "any checkpoint.\n\n"
       "Example:\n  viaduct convert --from models/llama --to runs/llama\n  viaduct convert --from "
       "runs/llama --to models/llama-tuned");
   return {app, [arguments] { return run(*arguments); }};

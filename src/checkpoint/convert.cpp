@@ -4,9 +4,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/checkpoint_writer.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
+#include "checkpoint/write_shards.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -67,12 +68,19 @@ void check_save_folder(const std::filesystem::path& save, int64_t step) {
 }
 
 void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int64_t step,
-                      const std::string& state, const std::filesystem::path& save) {
+                      const std::string& state, const std::filesystem::path& save,
+                      const std::optional<ShardPlan>& plan) {
   check_save_folder(save, step);
-  CheckpointWriter writer(save, step);
-  ShardWriter shard(writer.folder(), 0);
-  for (const TensorInfo& info : tensors.tensors()) shard.add(info.name, tensors.tensor(info.name));
-  shard.finish();
+  CheckpointWriter writer(save, step, plan ? plan->shards : 1);
+  if (plan) {
+    write_shards(*plan, tensors, model_family(read_model_config(from).family).names,
+                 writer.folder());
+  } else {
+    ShardWriter shard(writer.folder(), 0);
+    for (const TensorInfo& info : tensors.tensors())
+      shard.add(info.name, tensors.tensor(info.name));
+    shard.finish();
+  }
   writer.set_state(state);
   writer.add_file("config.json", read_config_text(from));
   for (const auto& file : model_side_files(from.path)) writer.copy_file(file);
@@ -101,13 +109,17 @@ Converted convert_model(const ConvertSettings& settings) {
     ++result.tensors;
     result.bytes += info.bytes();
   }
+  VIADUCT_CHECK(
+      ConfigError, to_checkpoint || !settings.plan,
+      "convert: a Hugging Face folder has no layout of ranks, and {} shards are asked for",
+      settings.plan->shards);
   if (!to_checkpoint) {
     write_hugging_face(from, *weights, to, settings.max_shard_bytes);
   } else if (from.kind == ModelFolderKind::checkpoint) {
     const CheckpointReader checkpoint(from.path);  // optimizer state too
-    write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to);
+    write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to, settings.plan);
   } else {
-    write_checkpoint(from, *weights, 0, "{}", to);
+    write_checkpoint(from, *weights, 0, "{}", to, settings.plan);
   }
   result.folder = resolve_model_folder(to);
   return result;

@@ -1,5 +1,6 @@
 // `viaduct convert`: round trips bit by bit, and what is refused.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -131,6 +132,81 @@ TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
   expect_refused(run(folder_ / "other", "new"), 2, "mamba");
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
     EXPECT_EQ(entry.path().filename().string().find("new"), std::string::npos);
+}
+
+/// What index.json says of a checkpoint's tensors, shard by shard.
+std::string pieces_of(const CheckpointReader& reader) {
+  std::string text;
+  for (const auto& [name, tensor] : reader.index().tensors) {
+    for (const StoredPiece& piece : tensor.pieces) {
+      text += fmt::format("{} {} {} {} in {} at {}: {:x}\n", name, dtype_name(tensor.dtype),
+                          to_string(tensor.shape), to_string(piece.piece),
+                          reader.index().shards.at(piece.shard).name, piece.offset, piece.checksum);
+    }
+  }
+  return text;
+}
+
+// A run's checkpoint, joined into one shard and cut again for the run's layout, is the same
+// checkpoint: names, boxes, places and bytes, on the same ranks.
+TEST_F(ConvertCommand, CutsACheckpointLikeARunOfTheLayout) {
+  const std::string run =
+      "train model.family=llama model.num_layers=2 model.hidden_size=32 model.ffn_hidden_size=64 "
+      "model.num_attention_heads=4 model.vocab_size=61 model.seq_length=32 dataset.mock=true "
+      "train.train_iters=1 scheduler.lr_warmup_iters=0 validation.eval_iters=0 "
+      "dist.threads_per_rank=1 checkpoint.save=";
+  const std::string common = "train.global_batch_size=4 train.micro_batch_size=1 dist.ranks=4 ";
+  const char* layouts[] = {
+      "model.tensor_model_parallel_size=2 model.pipeline_model_parallel_size=2",
+      "model.tensor_model_parallel_size=2 ddp.bucket_size=3000",
+      "model.pipeline_model_parallel_size=2 ddp.use_distributed_optimizer=false"};
+  for (int i = 0; i < 3; ++i) {
+    const std::string layout = common + layouts[i], number = std::to_string(i);
+    SCOPED_TRACE(layout);
+    const auto own = folder_ / ("own" + number), one = folder_ / ("one" + number);
+    const Result trained = test::run_viaduct(run + own.string() + " " + layout);
+    ASSERT_EQ(trained.status, 0) << trained.err;
+    const Result joined = this->run(own, "one" + number, "--to-format viaduct");
+    ASSERT_EQ(joined.status, 0) << joined.err;
+    const Result cut = this->run(one, "cut" + number, "--to-format viaduct " + layout);
+    ASSERT_EQ(cut.status, 0) << cut.err;
+    const auto saved = open_checkpoint(own),
+               converted = open_checkpoint(folder_ / ("cut" + number));
+    EXPECT_EQ(open_checkpoint(one)->index().shards.size(), 1u);
+    EXPECT_EQ(saved->index().shards.size(), 4u);
+    EXPECT_EQ(pieces_of(*converted), pieces_of(*saved));
+    EXPECT_EQ(converted->state(), saved->state());
+    converted->verify();
+    expect_same(*converted, *saved);
+  }
+}
+
+// Tensors that the family ignores, and names without their prefix, keep their places.
+TEST_F(ConvertCommand, CutsAHuggingFaceFolder) {
+  for (const char* name : {"llama_tied/model_sharded_bf16", "gpt2/model_bare"}) {
+    SCOPED_TRACE(name);
+    const Result cut = run(golden(name), "save",
+                           "dist.ranks=2 model.tensor_model_parallel_size=2 "
+                           "train.global_batch_size=4 train.micro_batch_size=1");
+    ASSERT_EQ(cut.status, 0) << cut.err;
+    const auto checkpoint = open_checkpoint(folder_ / "save");
+    EXPECT_EQ(checkpoint->index().shards.size(), 2u);
+    expect_same(SafetensorsFolder(golden(name)), *checkpoint);
+    std::filesystem::remove_all(folder_ / "save");
+  }
+}
+
+TEST_F(ConvertCommand, ALayoutMustFit) {
+  const auto good = golden("llama/model");
+  expect_refused(run(good, "new",
+                     "dist.ranks=3 model.tensor_model_parallel_size=3 "
+                     "train.global_batch_size=4 train.micro_batch_size=1"),
+                 2, "does not divide num_attention_heads");
+  ASSERT_EQ(run(good, "save").status, 0);
+  expect_refused(run(folder_ / "save", "new",
+                     "--to-format hf dist.ranks=2 train.global_batch_size=4 "
+                     "train.micro_batch_size=1"),
+                 2, "no layout of ranks");
 }
 
 }  // namespace

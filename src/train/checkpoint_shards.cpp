@@ -1,0 +1,61 @@
+#include "train/checkpoint_shards.h"
+
+#include <algorithm>
+#include <memory>
+
+#include "checkpoint/logical_values.h"
+#include "checkpoint/parameter_io.h"
+#include "config/problems.h"
+#include "model/model_from_fields.h"
+#include "train/engine.h"
+#include "train/engine_settings.h"
+#include "train/rank_device.h"
+#include "train/validate.h"
+
+namespace viaduct {
+namespace {
+
+/// The run that would save: its configuration, and what it trains.
+std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig loaded) {
+  auto run = std::make_shared<RunSetup>();
+  RunSetup& setup = *run;
+  setup.config = std::move(loaded.config);
+  const ModelConfig model = read_model_config(from);
+  take_architecture(setup.config.model, model);
+  setup.config.model.seq_length.resolve(std::min<int64_t>(model.max_positions, 2048));
+  resolve(setup.config);
+  Problems problems;
+  validate(setup.config, loaded.outcome, problems);
+  problems.throw_if_any();
+  setup.model = to_model_config(setup.config.model, model);
+  return run;
+}
+
+std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const Layout& layout, int number) {
+  const RankDevice rank = make_dry_run_device(setup.config.dist);
+  const auto world = make_sim_communicator(number, layout.mesh.ranks(), "world");
+  const Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, {number}),
+                      make_parallel_groups(layout.mesh, world));
+  const Communicator& copies = *engine.groups().dp_cp_outer;
+  const auto runs =
+      share_of_copies(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
+                      copies.rank(), copies.size());
+  std::vector<CheckpointEntry> entries;
+  for (const StoredRun& stored : runs) {
+    for (const LogicalPiece& piece : logical_pieces(stored.run)) {
+      if (!piece.part->owned) continue;
+      entries.push_back({{piece.part->name, DType::f32, piece.part->logical_shape}, piece.piece});
+    }
+  }
+  return entries;
+}
+
+}  // namespace
+
+ShardPlan checkpoint_shards(const ModelFolder& from, LoadedRunConfig loaded) {
+  const auto setup = run_of(from, std::move(loaded));
+  const Layout layout = make_layout(setup->config, setup->model);
+  return {layout.mesh.ranks(), [=](int shard) { return pieces_of(*setup, layout, shard); }};
+}
+
+}  // namespace viaduct
