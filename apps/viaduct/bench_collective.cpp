@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "before_ranks.h"
 #include "bench.h"
 #include "collective_timing.h"
 #include "comm/launcher.h"
@@ -58,15 +59,19 @@ int run(Arguments a) {
   const Launch launch = detect_launch([](const char* name) { return std::getenv(name); });
   if (a.backend == "mpi") {
     const int ranks = a.ranks == 0 ? launch.ranks : a.ranks;
-    VIADUCT_CHECK(ConfigError, launch.launcher == Launcher::mpi && launch.ranks == ranks,
-                  "--backend mpi: ranks are started by `mpirun -n {} viaduct bench collective "
-                  "--backend mpi …`",
-                  std::max(2, ranks));
+    before_ranks([&] {
+      VIADUCT_CHECK(ConfigError, launch.launcher == Launcher::mpi && launch.ranks == ranks,
+                    "--backend mpi: ranks are started by `mpirun -n {} viaduct bench collective "
+                    "--backend mpi …`",
+                    std::max(2, ranks));
+    });
     a.problem.against_mpi = true;
     run_mpi_rank({}, measure);
   } else {
-    VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || launch.ranks == 1,
-                  "{} ranks were started: they are measured with --backend mpi", launch.ranks);
+    before_ranks([&] {
+      VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || launch.ranks == 1,
+                    "{} ranks were started: they are measured with --backend mpi", launch.ranks);
+    });
     run_thread_ranks(a.ranks == 0 ? 2 : a.ranks, {}, measure);
   }
   return 0;

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/nearest.h"
+#include "before_ranks.h"
 #include "subcommands.h"
 
 namespace {
@@ -47,11 +48,14 @@ int run(int argc, char** argv) {
       add_train(root),      //
       add_version(root),    //
   };
-  if (argc > 1 && argv[1][0] != '-') check_known(argv[1], subcommands);
+  before_ranks([&] {
+    if (argc > 1 && argv[1][0] != '-') check_known(argv[1], subcommands);
+  });
   try {
     root.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return root.exit(error);  // --help
+    if (!says_common_errors()) throw SaidByRank0();
     viaduct::log_line(viaduct::LogLevel::error, error.what());
     return kBadUsage;
   }
@@ -66,6 +70,9 @@ int run(int argc, char** argv) {
 int main(int argc, char** argv) {
   try {
     return run(argc, argv);
+  } catch (const viaduct::cli::SaidByRank0&) {
+    viaduct::cli::wait_for_rank0();
+    return kBadUsage;
   } catch (const viaduct::ConfigError& error) {
     for (const auto& problem : error.problems())
       viaduct::log_line(viaduct::LogLevel::error, problem);

@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
 #include "subcommands.h"
 #include "train/launch.h"
@@ -29,9 +30,14 @@ void check_output(const std::filesystem::path& file) {
 
 int run(ProbeRequest request, const std::filesystem::path& out) {
   check_output(out);
-  const Launch launch = launch_on_cpu();
-  request.dist = launch_defaults(launch);
-  const ProbeSetup setup = prepare_probe(request);
+  Launch launch;
+  const ProbeSetup setup = before_ranks([&] {
+    launch = launch_on_cpu();
+    request.dist = launch_defaults(launch);
+    ProbeSetup prepared = prepare_probe(request);
+    check_started(prepared.config.dist, launch);
+    return prepared;
+  });
   std::map<std::string, Tensor> dump;
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;

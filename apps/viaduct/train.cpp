@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "base/units.h"
+#include "before_ranks.h"
 #include "dry_run_report.h"
 #include "subcommands.h"
 #include "train/launch.h"
@@ -101,10 +102,15 @@ Subcommand add_train(CLI::App& root) {
               overrides.insert(overrides.begin(), file);
               file.clear();
             }
-            const Launch launch = options->dry_run ? Launch() : launch_on_cpu();
-            RunConfig defaults;
-            defaults.dist = launch_defaults(launch);
-            const RunSetup setup = prepare_run(load_run_config(file, overrides, defaults));
+            Launch launch;
+            const RunSetup setup = before_ranks([&] {
+              if (!options->dry_run) launch = launch_on_cpu();
+              RunConfig defaults;
+              defaults.dist = launch_defaults(launch);
+              LoadedRunConfig loaded = load_run_config(file, overrides, defaults);
+              check_started(loaded.config.dist, launch);
+              return prepare_run(std::move(loaded));
+            });
             if (!options->dry_run) return run_training(setup, launch);
             print_dry_run(setup, options->json);
             return 0;

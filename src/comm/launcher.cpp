@@ -10,14 +10,15 @@
 namespace viaduct {
 namespace {
 
-// Sizes of the world and of its part on this machine, as Open MPI, MPICH and its kin, and steps of
-// Slurm give them to their processes.
+// Sizes of the world and of its part on this machine, and the process's place, as Open MPI, MPICH
+// and its kin, and steps of Slurm give them to their processes.
 struct Names {
-  const char *ranks, *local_ranks;
+  const char *ranks, *local_ranks, *rank;
 };
-constexpr std::array<Names, 3> kMpi{{{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE"},
-                                     {"PMI_SIZE", "MPI_LOCALNRANKS"},
-                                     {"SLURM_STEP_NUM_TASKS", nullptr}}};
+constexpr std::array<Names, 3> kMpi{
+    {{"OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE", "OMPI_COMM_WORLD_RANK"},
+     {"PMI_SIZE", "MPI_LOCALNRANKS", "PMI_RANK"},
+     {"SLURM_STEP_NUM_TASKS", nullptr, "SLURM_PROCID"}}};
 
 /// The first number in `text`; 0 if it does not begin with one.
 int number(std::string_view text) {
@@ -54,7 +55,9 @@ Launch detect_launch(const EnvironmentLookup& environment) {
   for (const Names& names : kMpi) {
     const char* ranks = environment(names.ranks);
     if (ranks == nullptr) continue;
-    Launch launch{Launcher::mpi, ranks_of(names.ranks, ranks), 1, names.ranks};
+    Launch launch{
+        .launcher = Launcher::mpi, .ranks = ranks_of(names.ranks, ranks), .variable = names.ranks};
+    if (const char* rank = environment(names.rank); rank != nullptr) launch.rank = number(rank);
     if (names.local_ranks == nullptr)
       launch.local_ranks = slurm_local_ranks(environment);
     else if (const char* local = environment(names.local_ranks); local != nullptr)
@@ -63,7 +66,9 @@ Launch detect_launch(const EnvironmentLookup& environment) {
   }
   const char* world = environment("WORLD_SIZE");
   if (world == nullptr || environment("RANK") == nullptr) return {};
-  Launch launch{Launcher::torchrun, ranks_of("WORLD_SIZE", world), 1, "WORLD_SIZE"};
+  Launch launch{.launcher = Launcher::torchrun,
+                .ranks = ranks_of("WORLD_SIZE", world),
+                .variable = "WORLD_SIZE"};
   if (const char* local = environment("LOCAL_WORLD_SIZE"); local != nullptr)
     launch.local_ranks = ranks_of("LOCAL_WORLD_SIZE", local);
   return launch;

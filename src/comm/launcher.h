@@ -16,6 +16,7 @@ struct Launch {
   Launcher launcher = Launcher::none;
   int ranks = 1;         // of the world
   int local_ranks = 1;   // on this machine; 1 where the launcher does not say
+  int rank = 0;          // of this process, under MPI; 0 where the launcher does not say
   std::string variable;  // what `ranks` was read from, "OMPI_COMM_WORLD_SIZE"; empty without one
 };
 

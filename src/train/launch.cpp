@@ -27,11 +27,15 @@ DistConfig launch_defaults(const Launch& launch) {
   return defaults;
 }
 
-void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
-  const bool by_mpi = launch.launcher == Launcher::mpi;
-  VIADUCT_CHECK(ConfigError, !by_mpi || config.ranks == launch.ranks,
+void check_started(const DistConfig& config, const Launch& launch) {
+  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || config.ranks == launch.ranks,
                 "dist.ranks: {}, but the launcher started {} ({}); leave it out or make it equal",
                 config.ranks, launch.ranks, launch.variable);
+}
+
+void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
+  const bool by_mpi = launch.launcher == Launcher::mpi;
+  check_started(config, launch);
   if (config.ranks == 1) return rank_main(make_self_communicator("world"));
   WorldOptions options;
   options.timeout_seconds = 60 * config.distributed_timeout_minutes;

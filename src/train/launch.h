@@ -17,6 +17,9 @@ Launch launch_on_cpu();
 /// ranks of this machine.
 DistConfig launch_defaults(const Launch& launch);
 
+/// ConfigError if dist.ranks is not what the launcher started.
+void check_started(const DistConfig& config, const Launch& launch);
+
 /// Runs `rank_main` on the ranks of the run that live in this process: `dist.ranks` threads, or the
 /// one rank that MPI made of it. Throws the first cause if a rank fails; ConfigError if dist.ranks
 /// is not what the launcher started.

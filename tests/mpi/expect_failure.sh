@@ -18,5 +18,5 @@ else
 fi
 times=$(grep -cE -- "$text" "$errors")
 [[ $times -eq 1 ]] || { echo "expected '$text' once, found it $times times"; exit 1; }
-others=$(grep -E 'faults: error' "$errors" | grep -cvE -- "$text|another problem")
+others=$(grep -E '(faults|viaduct): error' "$errors" | grep -cvE -- "$text|another problem")
 [[ $others -eq 0 ]] || { echo "expected no other error"; exit 1; }

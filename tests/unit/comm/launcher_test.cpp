@@ -37,6 +37,14 @@ TEST(Launcher, MpiSaysHowManyRanks) {
          Launcher::mpi, 2, 1);
 }
 
+TEST(Launcher, MpiSaysWhichRankAProcessIs) {
+  EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}, {"OMPI_COMM_WORLD_RANK", "5"}}).rank, 5);
+  EXPECT_EQ(detected({{"PMI_SIZE", "6"}, {"PMI_RANK", "2"}}).rank, 2);
+  EXPECT_EQ(detected({{"SLURM_STEP_NUM_TASKS", "4"}, {"SLURM_PROCID", "3"}}).rank, 3);
+  EXPECT_EQ(detected({{"OMPI_COMM_WORLD_SIZE", "8"}}).rank, 0) << "who does not know speaks";
+  EXPECT_EQ(detected({{"RANK", "1"}, {"WORLD_SIZE", "4"}}).rank, 0);
+}
+
 TEST(Launcher, SlurmSaysHowManyTasksEachNodeHas) {
   std::map<std::string, std::string> step{{"SLURM_STEP_NUM_TASKS", "11"},
                                           {"SLURM_STEP_TASKS_PER_NODE", "4(x2),3"},

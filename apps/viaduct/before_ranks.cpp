@@ -1,0 +1,24 @@
+#include "before_ranks.h"
+
+#include <chrono>
+#include <cstdlib>
+#include <thread>
+
+#include "comm/launcher.h"
+
+namespace viaduct::cli {
+
+bool says_common_errors() {
+  try {
+    const Launch launch = detect_launch([](const char* name) { return std::getenv(name); });
+    return launch.rank == 0;
+  } catch (const ConfigError&) {
+    return true;  // not even the number of ranks is clear
+  }
+}
+
+void wait_for_rank0() {
+  std::this_thread::sleep_for(std::chrono::seconds(10));
+}
+
+}  // namespace viaduct::cli
