@@ -73,7 +73,7 @@ ordered_json action_json(const Action& action) {
     j["peer"] = m.peer;
     j["sequence"] = m.sequence;
   }
-  if (action.first_use) j["first_use"] = true;
+  if (action.begins >= 0) j["begins"] = action.begins;
   if (action.last_gradient) j["last_gradient"] = true;
   return j;
 }

@@ -61,10 +61,6 @@ constexpr KnobRow kOverlapOnGpu[] = {
 };
 
 constexpr KnobRow kData[] = {
-    {"param_name_patterns_for_fp32_local_accumulation", "list of string", "[]", "",
-     "Parameters (globs, or `all`) that accumulate micro-batches in FP32 and are reduced in low "
-     "precision.",
-     "excludes grad_reduce_in_fp32"},
     {"grad_reduce_in_bf16", "bool", "false", "",
      "Turns grad_reduce_in_fp32 off where a recipe turned it on.", ""},
     {"check_for_large_grads", "bool", "false", "",

@@ -34,9 +34,11 @@ struct SumValueArgs {
 void sum_value(OpContext& context, const SumValueArgs& args);
 
 /// From the state of Σ g² over all main gradients: gradient_norm = gradient_factor · sqrt(Σ g²),
-/// clip_factor, and skip = 1 if the norm is not finite (StepScalar slots of `scalars`).
+/// clip_factor, and skip = 1 if the norm is not finite (StepScalar slots of `scalars`). Without
+/// `skip_not_finite` skip = 0; a norm that is NaN then clips nothing.
 struct GradientNormArgs {
   Tensor state, scalars;
+  bool skip_not_finite = true;
 };
 void gradient_norm(OpContext& context, const GradientNormArgs& args);
 

@@ -63,7 +63,7 @@ void AdamW::compute_norm(OpContext& context, const Tensor& scalars) {
     }
   }
   reproducible_all_reduce(context, *statistics_, norm_state_);
-  gradient_norm(context, {norm_state_, scalars});
+  gradient_norm(context, {norm_state_, scalars, settings_.skip_not_finite});
 }
 
 void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {

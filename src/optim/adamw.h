@@ -12,7 +12,8 @@ namespace viaduct {
 
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double weight_decay = 0.1;  // of parameters that decay (matrices)
+  double weight_decay = 0.1;    // of parameters that decay (matrices)
+  bool skip_not_finite = true;  // no update where a gradient is not finite
 };
 
 class AdamW {

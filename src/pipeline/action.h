@@ -39,8 +39,11 @@ struct Action {
   /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages, the chunk here that made
   /// or takes it.
   int chunk = 0;
-  Message message;             // of post_send, post_receive and wait
-  bool first_use = false;      // the first forward of the chunk
+  Message message;  // of post_send, post_receive and wait
+  /// Of a forward: the chunk whose first forward comes `stage` forwards later (chunk 0: the very
+  /// first forward). Stages run one forward behind each other, so this is one time for all; −1:
+  /// none.
+  int begins = -1;
   bool last_gradient = false;  // after it no action of the chunk adds to weight gradients
 };
 

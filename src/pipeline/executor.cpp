@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "base/error.h"
+#include "pipeline/shape_message.h"
 
 namespace viaduct {
 namespace {
@@ -14,7 +15,7 @@ class Executor {
       : program_(program), pp_(pp), settings_(settings) {}
 
   void run(const Action& action) {
-    if (action.first_use) program_.first_use(action.chunk);
+    if (action.begins >= 0) program_.begin_chunk(action.begins);
     if (action.last_gradient) program_.last_gradient(action.chunk);
     const Edge in_activations{action.micro_batch, action.chunk, Flow::activations};
     const Edge in_gradients{action.micro_batch, action.chunk, Flow::gradients};
@@ -123,6 +124,7 @@ class Executor {
 
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
                   const ExecutorSettings& settings) {
+  if (settings.shapes_first) exchange_shapes(actions, program, pp);
   Executor executor(program, pp, settings);
   for (const Action& action : actions) executor.run(action);
 }

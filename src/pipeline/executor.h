@@ -10,6 +10,8 @@ struct ExecutorSettings {
   /// An activation is freed once it is sent; otherwise it is held until its backward
   /// (deallocate_pipeline_outputs).
   bool deallocate_outputs = true;
+  /// Shapes of all messages go ahead of the first (variable_seq_lengths).
+  bool shapes_first = false;
 };
 
 /// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of

@@ -65,14 +65,15 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
 void add_messages(FieldGroup& group, PipelineConfig& config) {
   group
       .field("pipeline_dtype", config.pipeline_dtype,
-             "Format of messages between stages; null: activations'.")
-      .one_of({"fp32", "bf16", "fp16"})
-      .planned("messages in another format than activations");
+             "Format of messages between stages, to which activations and their gradients are "
+             "rounded on the way; null: activations'. No effect at pp = 1.")
+      .one_of({"fp32", "bf16", "fp16"});
   group
-      .field("variable_seq_lengths", config.variable_seq_lengths,
-             "Stages send shapes before activations.")
-      .constraint("excludes comm_overlap.tp_comm_overlap and moe_token_dispatcher_type=allgather")
-      .planned("shapes ahead of messages; stages read the same batch and know them");
+      .field(
+          "variable_seq_lengths", config.variable_seq_lengths,
+          "The shapes of a step's messages between stages go ahead of them, and are compared with "
+          "the batch that the receiver reads. No effect at pp = 1.")
+      .constraint("excludes comm_overlap.tp_comm_overlap and moe_token_dispatcher_type=allgather");
   group
       .field("batch_p2p_comm", config.batch_p2p_comm,
              "A stage's send and receive are started as one group; auto: not where "

@@ -27,7 +27,13 @@ ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_sta
 }
 
 ExecutorSettings executor_settings(const PipelineConfig& config) {
-  return {config.deallocate_pipeline_outputs};
+  return {config.deallocate_pipeline_outputs, config.variable_seq_lengths};
+}
+
+std::optional<DType> message_format(const PipelineConfig& config) {
+  if (!config.pipeline_dtype) return std::nullopt;
+  if (*config.pipeline_dtype == "bf16") return DType::bf16;
+  return *config.pipeline_dtype == "fp16" ? DType::f16 : DType::f32;
 }
 
 }  // namespace viaduct

@@ -21,7 +21,7 @@ class Writer {
       if (i == count) break;
       for (const Compute& work : steps_[static_cast<size_t>(i)].work) {
         wait_for_input(work);
-        actions_.push_back({work.kind, work.micro_batch, work.chunk, {}, false, false});
+        actions_.push_back({work.kind, work.micro_batch, work.chunk});
         if (!sends_output(work)) continue;
         const Action send = send_of(work);
         if (overlapped_at(i + 1)) {
@@ -61,12 +61,11 @@ class Writer {
   }
   Action send_of(const Compute& work) const {
     const bool forward = is_forward(work);
-    return {ActionKind::post_send,
-            work.micro_batch,
-            work.chunk,
-            {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0},
-            false,
-            false};
+    return {
+        ActionKind::post_send,
+        work.micro_batch,
+        work.chunk,
+        {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0}};
   }
   Action receive_of(const Compute& work) const {
     const bool forward = is_forward(work);
@@ -74,9 +73,7 @@ class Writer {
         ActionKind::post_receive,
         work.micro_batch,
         work.chunk,
-        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0},
-        false,
-        false};
+        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
   }
 
   /// All receives of the step, by the exchange that they are due at.

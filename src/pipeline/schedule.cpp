@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <set>
 
@@ -15,10 +16,15 @@ namespace {
 constexpr std::array kKinds{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                             ScheduleKind::gpipe, ScheduleKind::zb_h1};
 
-void set_flags(ActionList& actions) {
+void set_flags(ActionList& actions, int stage) {
   std::set<int> begun, ended;
+  std::vector<Action*> forwards;
   for (Action& action : actions) {
-    if (action.kind == ActionKind::forward) action.first_use = begun.insert(action.chunk).second;
+    if (action.kind != ActionKind::forward) continue;
+    forwards.push_back(&action);
+    if (!begun.insert(action.chunk).second) continue;
+    const size_t number = forwards.size() - 1, ahead = std::min(number, static_cast<size_t>(stage));
+    forwards[number - ahead]->begins = action.chunk;
   }
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
     if (computes(action->kind) && action->kind != ActionKind::forward)
@@ -123,7 +129,7 @@ ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
   VIADUCT_CHECK(ConfigError, stage >= 0 && stage < settings.pp, "schedule: no stage {} of {}",
                 stage, settings.pp);
   ActionList actions = place_messages(settings, stage, compute_order(settings, stage));
-  set_flags(actions);
+  set_flags(actions, stage);
   return actions;
 }
 

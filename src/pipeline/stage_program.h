@@ -31,8 +31,9 @@ class StageProgram {
   /// Called right before the action after which the chunk's weight gradients are complete:
   /// reductions may start from inside it.
   virtual void last_gradient(int chunk) = 0;
-  /// Called right before the chunk's first forward of the step.
-  virtual void first_use(int chunk) = 0;
+  /// Called once a step for each chunk, at the same virtual micro-batch on all stages, no later
+  /// than right before the chunk's first forward (Action::begins).
+  virtual void begin_chunk(int chunk) = 0;
 
   /// The tensors that go over every edge for a micro-batch, activations and their gradients alike.
   /// All stages give the same list.

@@ -71,8 +71,9 @@ class StageCheck {
                     : "comes twice, or before its forward or the other half of the backward");
     if (!weight) take_input(action);
     if (forward) {
-      require(action.first_use == begun_.insert(action.chunk).second, action,
-              "first_use does not mark the chunk's first forward");
+      if (action.begins >= 0)
+        require(begun_.insert(action.begins).second, action, "begins a chunk that has begun");
+      require(begun_.contains(action.chunk), action, "its chunk has not begun");
       ++stores_;
       progress = Progress::forward;
       return;

@@ -73,14 +73,23 @@ FieldGroup ddp_fields(DdpConfig& config) {
              "Shards travel in low precision and are summed in FP32.")
       .constraint("needs use_distributed_optimizer and grad_reduce_in_fp32=false; one instance");
   group
+      .field("param_name_patterns_for_fp32_local_accumulation", config.fp32_accumulation_patterns,
+             "Parameters whose micro-batches add up in FP32 before the sum over ranks, which is in "
+             "the weights' format: globs over paths (blocks.*.mlp.*) and Hugging Face names, or "
+             "`all`.")
+      .constraint("needs grad_reduce_in_fp32=false; each pattern fits a parameter");
+  group
       .field("average_in_collective", config.average_in_collective,
              "The reduction averages instead of scaling gradients before a sum.")
       .constraint("not with model.calculate_per_token_loss");
   group
-      .field("check_for_nan_in_grad", config.check_for_nan_in_grad,
-             "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
-             "is named, and train.nan_loss_action says what follows.")
-      .planned("updates without the test, which costs nothing here");
+      .field(
+          "check_for_nan_in_grad", config.check_for_nan_in_grad,
+          "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
+          "is named, and train.nan_loss_action says what follows. false: such gradients are "
+          "applied like others; a loss that is not finite still stops the run. fp16_mixed, whose "
+          "loss scale lives on the test, skips either way.")
+      .constraint("false excludes train.nan_loss_action=skip, but under fp16_mixed");
   return group;
 }
 

@@ -2,8 +2,10 @@
 // Section `ddp`: gradient buffers and their reduction over data-parallel ranks.
 
 #include <optional>
+#include <string>
 
 #include "config/field.h"
+#include "config/one_or_list.h"
 
 namespace viaduct {
 
@@ -22,6 +24,8 @@ struct DdpConfig {
   int num_distributed_optimizer_instances = 1;
   bool grad_reduce_in_fp32 = true;
   bool reduce_scatter_with_fp32_accumulation = false;
+  /// Globs over names of parameters; "all".
+  OneOrList<std::string> fp32_accumulation_patterns = std::vector<std::string>{};
   bool average_in_collective = false;
   bool check_for_nan_in_grad = true;
   /// Pipeline stages start gradient reductions at the same virtual micro-batch (section `dist`).

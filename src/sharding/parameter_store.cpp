@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/elementwise.h"
+#include "sharding/name_patterns.h"
 #include "sharding/replica_gradients.h"
 
 namespace viaduct {
@@ -39,6 +40,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   for (const auto& uses : chunks) add_chunk(device, formats, uses);
   list_buckets();
   list_runs();
+  add_accumulations(device);
 
   std::vector<GradientReduction::Bucket> gradients;
   std::vector<WeightGather::Bucket> weights;
@@ -97,6 +99,17 @@ void ParameterStore::list_buckets() {
       e.gradient = buffer.gradient(i);
       e.bucket = first + buffer.layout().parameters[i].bucket;
       ++buckets_[e.bucket].parameters;
+    }
+  }
+}
+
+void ParameterStore::add_accumulations(Device& device) {
+  for (const Parameter* parameter : parameters_) {
+    Entry& e = entry(*parameter);
+    if (!e.gradient || e.gradient.dtype() == kernel_gradient_) continue;
+    if (any_fits(settings_.fp32_accumulation, *parameter)) {
+      e.accumulation =
+          device.allocate(kernel_gradient_, parameter->shape, MemoryTag::main_gradients);
     }
   }
 }
@@ -208,9 +221,10 @@ void ParameterStore::begin_step(OpContext& context) {
     Entry& e = entry(*parameter);
     e.contributions = 0;
     e.expected = -1;
+    e.rounded = false;
     // Their ops only add; gradients of matrices are overwritten by their first contribution
     // instead.
-    if (!parameter->weight_gradient) fill(context, {e.gradient, 0});
+    if (!parameter->weight_gradient) fill(context, {accumulated(e), 0});
   }
 }
 
@@ -222,14 +236,21 @@ void ParameterStore::expect_backwards(int64_t backwards) {
 
 void ParameterStore::finish_gradients(OpContext& context) {
   for (const Parameter* parameter : parameters_) {
-    const Entry& e = entry(*parameter);
+    Entry& e = entry(*parameter);
     VIADUCT_CHECK(ShapeError, !e.open, "parameter store: a gradient of {} is not done",
                   parameter->path);
-    if (e.contributions == 0 && parameter->weight_gradient) fill(context, {e.gradient, 0});
+    if (e.contributions == 0 && parameter->weight_gradient) fill(context, {accumulated(e), 0});
+    round_accumulation(context, e);
   }
   reduction_->finish();
   sum_replica_gradients(context, runs_, groups_);
   widen_run_gradients(context);
+}
+
+void ParameterStore::round_accumulation(OpContext& context, Entry& e) {
+  if (!e.accumulation || e.rounded) return;
+  copy(context, {e.accumulation, e.gradient});
+  e.rounded = true;
 }
 
 void ParameterStore::narrow_run_gradients() {
@@ -276,8 +297,8 @@ GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter)
                 parameter.path);
   e.open = true;
   const bool overwrite = e.contributions == 0 && parameter.weight_gradient;
-  if (e.gradient.dtype() == kernel_gradient_)
-    return {e.gradient, overwrite ? WriteMode::assign : WriteMode::accumulate};
+  if (const Tensor& target = accumulated(e); target.dtype() == kernel_gradient_)
+    return {target, overwrite ? WriteMode::assign : WriteMode::accumulate};
   VIADUCT_CHECK(ShapeError, context_.has_value(),
                 "parameter store: a gradient of {} before the first step began", parameter.path);
   e.contribution = context_->allocate(kernel_gradient_, parameter.shape, MemoryTag::workspace);
@@ -298,6 +319,7 @@ void ParameterStore::done(const Parameter& parameter) {
   }
   ++e.contributions;
   if (e.contributions != e.expected) return;
+  if (e.accumulation) round_accumulation(*context_, e);
   if (--buckets_[e.bucket].incomplete == 0) reduction_->complete(e.bucket);
 }
 

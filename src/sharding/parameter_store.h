@@ -106,7 +106,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
     int acquired = 0;
     int64_t contributions = 0, expected = -1;  // in this step; -1: not known
     bool open = false;                         // being written now
-    Tensor contribution;  // while open, what is written, where main gradients are narrower
+    Tensor contribution;   // while open, what is written, where main gradients are narrower
+    Tensor accumulation;   // where main gradients are narrower, and micro-batches add up in FP32
+    bool rounded = false;  // `accumulation` to `gradient`, in this step
   };
   const Entry& entry(const Parameter& parameter) const;
   Entry& entry(const Parameter& parameter);
@@ -116,6 +118,13 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void add_chunk(Device& device, const BufferFormats& formats,
                  const std::vector<const Parameter*>& uses);
   void list_buckets();
+  void add_accumulations(Device& device);
+  /// What ops write: `accumulation` where there is one, else `gradient`.
+  static const Tensor& accumulated(const Entry& entry) {
+    return entry.accumulation ? entry.accumulation : entry.gradient;
+  }
+  /// The main gradient of a parameter that adds up in FP32 is made, once, before it is sent.
+  void round_accumulation(OpContext& context, Entry& entry);
   void list_runs();
   /// Ends what `widen_run_gradients` began: runs see the main gradients.
   void narrow_run_gradients();

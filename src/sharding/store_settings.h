@@ -2,6 +2,8 @@
 // How a parameter store shards, reduces and gathers: the values of section `ddp` that it reads.
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "sharding/ddp_config.h"
 
@@ -25,6 +27,8 @@ struct StoreSettings {
   bool average_in_collective = false;
   /// False: main gradients and the wire are in the weights' format where that is narrower.
   bool fp32_gradients = true;
+  /// Otherwise: parameters that add up the micro-batches in FP32 all the same (name_patterns.h).
+  std::vector<std::string> fp32_accumulation;
   /// Shards are reduced by an all-to-all and a local sum. Needs the distributed optimizer and one
   /// instance.
   bool reduce_by_exchange = false;

@@ -9,6 +9,7 @@
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
 #include "train/host_values.h"
+#include "train/in_format.h"
 #include "train/model_stage.h"
 #include "train/stage_chain.h"
 
@@ -31,6 +32,9 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
                                             groups_);
   if (settings_.with_optimizer) {
+    // FP16 gradients overflow in normal runs: its loss scale lives on the test.
+    settings_.optimizer.skip_not_finite =
+        settings_.ddp.check_for_nan_in_grad || settings_.precision.loss_scaling;
     optimizer_ = std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer,
                                          groups_.statistics);
   }
@@ -111,8 +115,9 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
     return upload_part(rows);
   };
   micro_batches_ += count;
-  const auto first_use = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank, upload_at, first_use, settings_.deferred_micro_batches, phases_);
+  const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
+  ModelStage stage(*model_, rank, message_format(), upload_at, begin_chunk,
+                   settings_.deferred_micro_batches, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
   stage.finish_deferred();
 }
@@ -125,13 +130,18 @@ Batch Engine::upload_part(const HostBatch& rows) {
 
 void Engine::forward_stages(const Batch& batch,
                             FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward) {
-  const Shape stream{batch.stream_tokens, model_->config().hidden};
+  const Shape shape{batch.stream_tokens, model_->config().hidden};
+  const StageEdge edge{{std::string(kHidden), message_format(), shape},
+                       settings_.executor.shapes_first};
+  OpContext context{device_, ops_};
+  const auto in_tag = MemoryTag::activations;
   forward_through_stages(
-      *groups_.pp, model_->chunks().size(),
-      [&] {
-        return device_.allocate(settings_.precision.activation, stream, MemoryTag::activations);
-      },
-      forward);
+      *groups_.pp, model_->chunks().size(), edge,
+      [&] { return device_.allocate(message_format(), shape, in_tag); },
+      [&](size_t chunk, const TensorSet& received) {
+        const TensorSet in = in_format(context, received, settings_.precision.activation, in_tag);
+        return in_format(context, forward(chunk, in), message_format(), in_tag);
+      });
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {

@@ -4,6 +4,7 @@
 // it on the sim device.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -35,6 +36,8 @@ struct EngineSettings {
   ExecutorSettings executor;
   /// Micro-batches whose weight gradient of the head waits for the end of the schedule.
   int64_t deferred_micro_batches = 0;
+  /// Of messages between stages; none: that of activations.
+  std::optional<DType> message_format;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
   /// micro-batches' means, as Megatron's default.
   bool calculate_per_token_loss = true;
@@ -106,6 +109,9 @@ class Engine {
 
  private:
   ScheduleSettings schedule_of(int64_t micro_batches) const;
+  DType message_format() const {
+    return settings_.message_format.value_or(settings_.precision.activation);
+  }
   /// The merged loss sum of all ranks; resets nothing.
   double total_loss(std::string_view reason);
   void write_scalar(StepScalar slot, double value);

@@ -12,6 +12,7 @@ void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings)
   settings.fusions = layout.fusions;
   settings.recompute_logits = layout.recompute_logits;
   settings.deferred_micro_batches = layout.deferred_micro_batches;
+  settings.message_format = layout.message_format;
 }
 
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {

@@ -28,6 +28,7 @@ struct Layout {
   ScheduleSettings schedule;  // but for the number of micro-batches
   ExecutorSettings executor;
   int64_t deferred_micro_batches = 0;  // whose weight gradient of the head waits for the drain
+  std::optional<DType> message_format;  // between stages; none: that of activations
 
   int size(Axis axis) const { return mesh.size(axis); }
   int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }

@@ -1,15 +1,18 @@
 #include "train/model_stage.h"
 
 #include "base/error.h"
+#include "train/in_format.h"
 
 namespace viaduct {
 
-ModelStage::ModelStage(const Model& model, RankContext& context, BatchAt batch_at,
-                       ChunkCall first_use, int64_t deferred_micro_batches, PhaseSeconds& phases)
+ModelStage::ModelStage(const Model& model, RankContext& context, DType message_format,
+                       BatchAt batch_at, ChunkCall begin_chunk, int64_t deferred_micro_batches,
+                       PhaseSeconds& phases)
     : model_(model),
       context_(context),
+      message_format_(message_format),
       batch_at_(batch_at),
-      first_use_(first_use),
+      begin_chunk_(begin_chunk),
       deferred_micro_batches_(deferred_micro_batches),
       phases_(phases) {}
 
@@ -40,27 +43,37 @@ RecordScope ModelStage::phase(std::string_view name, int64_t micro_batch, int ch
   return {context_.ops.device.record(), ScopeKind::phase, name, {}, micro_batch, chunk};
 }
 
+TensorSet ModelStage::message(const TensorSet& made) {
+  return in_format(context_.ops, made, message_format_, MemoryTag::activations);
+}
+
+TensorSet ModelStage::stream(const TensorSet& received, MemoryTag tag) {
+  return in_format(context_.ops, received, context_.precision.activation, tag);
+}
+
 TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {
   MicroBatch& at_hand = at(micro_batch);
   const PhaseTimer timer(phases_.forward);
   const RecordScope scope = phase("forward", micro_batch, chunk);
-  return model_.forward(context_, static_cast<size_t>(chunk), at_hand.batch, in,
-                        at_hand.saved[chunk]);
+  in = stream(in, MemoryTag::saved);
+  return message(model_.forward(context_, static_cast<size_t>(chunk), at_hand.batch, in,
+                                at_hand.saved[chunk]));
 }
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out) {
   const PhaseTimer timer(phases_.backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
+  d_out = stream(d_out, MemoryTag::activations);
   const auto held = static_cast<size_t>(chunk);
   SavedStore& saved = at_hand.saved[chunk];
   const bool defers = model_.chunks()[held].head != nullptr &&
                       static_cast<int64_t>(deferred_.size()) < deferred_micro_batches_;
-  TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
-                                   defers ? HeadWeight::later : HeadWeight::now);
+  const TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
+                                         defers ? HeadWeight::later : HeadWeight::now);
   if (defers) deferred_.push_back({at_hand.batch, std::move(saved)});
   finish(micro_batch, chunk);
-  return d_in;
+  return message(d_in);
 }
 
 void ModelStage::finish_deferred() {
@@ -74,8 +87,9 @@ TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, TensorSet d
   const PhaseTimer timer(phases_.backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
-  return model_.backward_input(context_, static_cast<size_t>(chunk), at_hand.batch,
-                               std::move(d_out), at_hand.saved[chunk]);
+  d_out = stream(d_out, MemoryTag::activations);
+  return message(model_.backward_input(context_, static_cast<size_t>(chunk), at_hand.batch,
+                                       std::move(d_out), at_hand.saved[chunk]));
 }
 
 void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
@@ -89,7 +103,7 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk) {
 std::vector<EdgeTensor> ModelStage::edge(int64_t micro_batch) {
   // The gradient goes on when the micro-batch may be finished here.
   upload_until(micro_batch);
-  return {{std::string(kHidden), context_.precision.activation,
+  return {{std::string(kHidden), message_format_,
            Shape{stream_tokens_[static_cast<size_t>(micro_batch)], model_.config().hidden}}};
 }
 

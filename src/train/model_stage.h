@@ -19,12 +19,13 @@ class ModelStage final : public StageProgram {
   using BatchAt = FunctionRef<Batch(int64_t i)>;
   using ChunkCall = FunctionRef<void(int chunk)>;
 
-  /// All references outlive the stage, which lives for a step. `first_use` is called before a
-  /// chunk's first forward. Who keeps gradients counts contributions, so last_gradient tells
-  /// nobody. The weight gradient of the head waits for `finish_deferred` in the first
-  /// `deferred_micro_batches` (0: in none); the schedule does not split their backward.
-  ModelStage(const Model& model, RankContext& context, BatchAt batch_at, ChunkCall first_use,
-             int64_t deferred_micro_batches, PhaseSeconds& phases);
+  /// All references outlive the stage, which lives for a step. `begin_chunk` is called as
+  /// StageProgram's. Who keeps gradients counts contributions, so last_gradient tells nobody.
+  /// Messages are in `message_format`, whatever that of activations. The weight gradient of the
+  /// head waits for `finish_deferred` in the first `deferred_micro_batches` (0: in none); the
+  /// schedule does not split their backward.
+  ModelStage(const Model& model, RankContext& context, DType message_format, BatchAt batch_at,
+             ChunkCall begin_chunk, int64_t deferred_micro_batches, PhaseSeconds& phases);
 
   TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
   TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
@@ -34,7 +35,7 @@ class ModelStage final : public StageProgram {
   /// stage is done first, so this fills the time in which the others drain.
   void finish_deferred();
   void last_gradient(int) override {}
-  void first_use(int chunk) override { first_use_(chunk); }
+  void begin_chunk(int chunk) override { begin_chunk_(chunk); }
   /// The residual stream [stream tokens, H].
   std::vector<EdgeTensor> edge(int64_t micro_batch) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
@@ -55,12 +56,16 @@ class ModelStage final : public StageProgram {
   /// Uploads the micro-batches up to this one that are not here yet.
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
+  /// What goes out, and what came in, in the format of the other side.
+  TensorSet message(const TensorSet& made);
+  TensorSet stream(const TensorSet& received, MemoryTag tag);
   void finish(int64_t micro_batch, int chunk);
 
   const Model& model_;
   RankContext& context_;
+  DType message_format_;
   BatchAt batch_at_;
-  ChunkCall first_use_;
+  ChunkCall begin_chunk_;
   int64_t deferred_micro_batches_;
   PhaseSeconds& phases_;
   std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch

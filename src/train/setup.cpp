@@ -8,6 +8,7 @@
 #include "config/problems.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
+#include "train/check_name_patterns.h"
 #include "train/layout.h"
 
 namespace viaduct {
@@ -52,6 +53,7 @@ void check_fit(const RunSetup& setup) {
   if (data.mock || data.blend || data.blend_per_split) {
     for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
   }
+  check_name_patterns(config, setup.model, problems);
   problems.throw_if_any();
 }
 

@@ -212,6 +212,12 @@ void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
+  if (!result.skipped) {  // weights are not what made the loss any more: nothing is to be found
+    fail<Error>(
+        "step {}: loss {}, gradient norm {}; the update is made: gradients are not tested "
+        "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite)",
+        state_.step + 1, result.loss, result.grad_norm);
+  }
   const std::string first = first_nonfinite(*engine_, batch);
   const std::string what = fmt::format(
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,

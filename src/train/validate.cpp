@@ -111,6 +111,12 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
   }
+  if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
+      config.mixed_precision.recipe != "fp16_mixed") {
+    problems.add(
+        "ddp.check_for_nan_in_grad: false applies gradients that are not finite, and "
+        "train.nan_loss_action = skip would leave them out");
+  }
   for (const CpuIsa isa : kCpuIsas) {
     if (config.dist.cpu_isa.value_or("") == cpu_isa_name(isa) && !cpu_supports(isa)) {
       problems.add("dist.cpu_isa: this machine cannot run {}; its best is {}", cpu_isa_name(isa),

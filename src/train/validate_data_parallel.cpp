@@ -66,6 +66,11 @@ void validate_wire(const RunConfig& config, Problems& problems) {
         "ddp.average_in_collective: true excludes model.calculate_per_token_loss = true: a mean "
         "over ranks is none over tokens");
   }
+  if (!ddp.fp32_accumulation_patterns.values().empty() && ddp.grad_reduce_in_fp32) {
+    problems.add(
+        "ddp.param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32, "
+        "grad_reduce_in_fp32 is true");
+  }
   if (ddp.reduce_scatter_with_fp32_accumulation) {
     const char* name = "ddp.reduce_scatter_with_fp32_accumulation: true";
     if (!ddp.use_distributed_optimizer)

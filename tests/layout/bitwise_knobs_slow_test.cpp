@@ -81,6 +81,8 @@ std::vector<Knob> knobs() {
       {"tp_comm_overlap_rs_dgrad", tensor, {}, {"model.tp_comm_overlap_rs_dgrad=true"}},
       {"tp_comm_overlap_method", tensor, {}, {"comm_overlap.method=ring_exchange"}},
       {"overlap_p2p_comm", chunks, {}, {"comm_overlap.overlap_p2p_comm=false"}},
+      {"variable_seq_lengths", chunks, {}, {"model.variable_seq_lengths=true"}},
+      {"pipeline_dtype", stages, {}, {"model.pipeline_dtype=fp32"}},
   };
 }
 

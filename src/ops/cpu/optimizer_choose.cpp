@@ -103,9 +103,9 @@ void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& arg
   const double factor = slot(StepScalar::gradient_factor), limit = slot(StepScalar::clip_norm);
   const double norm = factor * std::sqrt(value_of(read_sum(args.state.data<double>())));
   slot(StepScalar::gradient_norm) = norm;
-  slot(StepScalar::clip_factor) =
-      limit > 0 ? factor * std::min(1.0, limit / (norm + 1e-6)) : factor;
-  slot(StepScalar::skip) = std::isfinite(norm) ? 0 : 1;
+  const double clip = limit / (norm + 1e-6);
+  slot(StepScalar::clip_factor) = limit > 0 && clip < 1 ? factor * clip : factor;
+  slot(StepScalar::skip) = args.skip_not_finite && !std::isfinite(norm) ? 1 : 0;
 }
 
 template <CpuIsa isa>

@@ -47,6 +47,7 @@ struct StageRun {
   ExecutorSettings executor;
   int64_t micro_batches = 5;
   int64_t deferred_micro_batches = 0;
+  std::optional<DType> message_format = {};
 };
 
 struct Outcome {
@@ -73,6 +74,7 @@ Outcome run_stages(const StageRun& run) {
     settings.schedule = run.schedule;
     settings.executor = run.executor;
     settings.deferred_micro_batches = run.deferred_micro_batches;
+    settings.message_format = run.message_format;
     auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
     Engine engine(*device, ops, run.model, settings, std::move(groups));
     engine.initialize();
@@ -168,25 +170,91 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
   }
 }
 
-// Bytes on the wire: every edge carries each micro-batch's stream once in each direction.
-TEST(Stages, SendTheStreamOfEachMicroBatch) {
-  const ModelConfig model = model_of("llama", 4);
-  StageRun run{model, "bf16_mixed", {4, 2, 1}, {}, {}};
-  const Outcome outcome = run_stages(run);
+struct Wire {
+  int64_t sent = 0, received = 0, messages = 0;
+};
+
+Wire wire_of(const StepRecord& record) {
+  Wire wire;
+  for (const CollectiveRecord& c : record.collectives()) {
+    if (c.operation != "send" && c.operation != "receive") continue;
+    ++wire.messages;
+    (c.operation == "send" ? wire.sent : wire.received) += c.bytes;
+    EXPECT_GT(c.completed_at, c.launched_at);
+  }
+  return wire;
+}
+
+/// Elements of the streams that an edge carries in one direction.
+int64_t stream_elements(const StageRun& run) {
   int64_t tokens = 0;
   for (int64_t i = 0; i < run.micro_batches; ++i)
-    tokens += micro_batch(i, model.vocabulary).tokens();
+    tokens += micro_batch(i, run.model.vocabulary).tokens();
+  return tokens * run.model.hidden;
+}
+
+// Bytes on the wire: every edge carries each micro-batch's stream once in each direction.
+TEST(Stages, SendTheStreamOfEachMicroBatch) {
+  StageRun run{model_of("llama", 4), "bf16_mixed", {4, 2, 1}, {}, {}};
+  const Outcome outcome = run_stages(run);
   for (const StepRecord& record : outcome.records) {
-    int64_t sent = 0, received = 0, messages = 0;
-    for (const CollectiveRecord& c : record.collectives()) {
-      if (c.operation != "send" && c.operation != "receive") continue;
-      ++messages;
-      (c.operation == "send" ? sent : received) += c.bytes;
-      EXPECT_GT(c.completed_at, c.launched_at);
+    const Wire wire = wire_of(record);
+    EXPECT_EQ(wire.messages, 2 * run.micro_batches);
+    EXPECT_EQ(wire.sent, stream_elements(run) * 2);
+    EXPECT_EQ(wire.received, wire.sent);
+  }
+}
+
+// A wider format carries the same values in more bytes; a narrower one rounds them.
+TEST(Stages, MessagesMayHaveAFormatOfTheirOwn) {
+  StageRun run{model_of("llama", 4), "bf16_mixed", {4, 2, 2}, {}, {}};
+  run.schedule.kind = ScheduleKind::interleaved;
+  run.micro_batches = 4;
+  const Outcome own = run_stages(run);
+  run.message_format = DType::f32;
+  const Outcome wide = run_stages(run);
+  expect_bitwise(wide, own);
+  for (size_t stage = 0; stage < 2; ++stage)
+    EXPECT_EQ(wire_of(wide.records[stage]).sent, 2 * wire_of(own.records[stage]).sent);
+
+  run.recipe = "fp32";
+  const Outcome same = run_stages(run);
+  run.message_format = std::nullopt;
+  expect_bitwise(run_stages(run), same);
+  run.message_format = DType::bf16;
+  const Outcome narrow = run_stages(run);
+  for (size_t stage = 0; stage < 2; ++stage)
+    EXPECT_EQ(2 * wire_of(narrow.records[stage]).sent, wire_of(same.records[stage]).sent);
+  for (const auto& [path, whole] : same.gradients) {
+    double difference = 0, size = 0;
+    const auto& rounded = narrow.gradients.at(path);
+    for (size_t i = 0; i < whole[0].size(); ++i) {
+      difference += std::pow(rounded[0][i] - whole[0][i], 2);
+      size += std::pow(whole[0][i], 2);
     }
-    EXPECT_EQ(messages, 2 * run.micro_batches);
-    EXPECT_EQ(sent, tokens * model.hidden * 2);
-    EXPECT_EQ(received, sent);
+    EXPECT_GT(difference, 0) << path << ": nothing was rounded";
+    EXPECT_LT(std::sqrt(difference / size), 0.03) << path;
+  }
+}
+
+// Shapes go ahead of messages, 8 bytes a dimension, in one message a channel, and change nothing
+// else.
+TEST(Stages, ShapesMayGoAheadOfMessages) {
+  for (const auto& [map, kind] : {std::pair{LayerMapSettings{4, 2, 1}, ScheduleKind::zb_h1},
+                                  {LayerMapSettings{4, 2, 2}, ScheduleKind::interleaved}}) {
+    StageRun run{model_of("llama", 4), "bf16_mixed", map, {}, {}};
+    run.schedule.kind = kind;
+    run.micro_batches = 4;
+    const Outcome without = run_stages(run);
+    run.executor.shapes_first = true;
+    const Outcome with = run_stages(run);
+    expect_bitwise(with, without);
+    const int channels = kind == ScheduleKind::zb_h1 ? 2 : 4;  // of a stage, in both directions
+    for (size_t stage = 0; stage < 2; ++stage) {
+      const Wire bare = wire_of(without.records[stage]), full = wire_of(with.records[stage]);
+      EXPECT_EQ(full.messages, bare.messages + channels);
+      EXPECT_EQ(full.sent, bare.sent + bare.messages / 2 * 16);
+    }
   }
 }
 

@@ -184,6 +184,22 @@ TEST_P(ReproducibleSum, GradientNormClipsAndSkips) {
   EXPECT_EQ(slot(StepScalar::skip), 0);
 }
 
+TEST_P(ReproducibleSum, GradientNormThatIsNotTestedSkipsNothing) {
+  OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
+  OpContext context = machine.context();
+  const Tensor scalars = host_tensor(DType::f64, {kStepScalars});
+  const auto slot = [&](StepScalar name) -> double& {
+    return scalars.data<double>()[static_cast<int>(name)];
+  };
+  slot(StepScalar::gradient_factor) = 0.5;
+  slot(StepScalar::clip_norm) = 1;
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  gradient_norm(context, {state_of(tensor_of({3, nan}), true), scalars, false});
+  EXPECT_TRUE(std::isnan(slot(StepScalar::gradient_norm)));
+  EXPECT_EQ(slot(StepScalar::skip), 0);
+  EXPECT_EQ(slot(StepScalar::clip_factor), 0.5) << "the other elements are updated as they are";
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, ReproducibleSum, ::testing::ValuesIn(test::testable_isas()),
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 

@@ -26,7 +26,7 @@ TEST(Executor, OneStageRunsThePlainLoop) {
     EXPECT_EQ(toy.weight_gradients(), expected.gradients);
     EXPECT_EQ(toy.loss(), expected.loss);
     EXPECT_TRUE(toy.all_read());
-    EXPECT_EQ(toy.first_uses(), 1);
+    EXPECT_EQ(toy.begun(), 1);
     EXPECT_EQ(toy.last_gradients(), 1);
   }
 }
@@ -54,13 +54,14 @@ TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
           if (messages == PointToPoint::ordered && c.kind == ScheduleKind::zb_h1) continue;
           ScheduleSettings settings{c.kind, pp, c.virtual_stages, micro_batches, c.group, messages};
           settings.overlap_warmup_flush = micro_batches % 2 == 0;
+          const bool shapes_first = micro_batches == 5 || (pp == 3 && micro_batches > 1);
           SCOPED_TRACE(fmt::format("{} pp {} V {} M {} messages {}", schedule_kind_name(c.kind), pp,
                                    c.virtual_stages, micro_batches, int(messages)));
           const auto expected = test::toy_result(int64_t{pp} * c.virtual_stages, micro_batches);
           run_thread_ranks(pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
             test::ToyStage toy(*world, settings);
             run_schedule(stage_schedule(settings, world->rank()), toy, *world,
-                         {.deallocate_outputs = micro_batches > 2});
+                         {.deallocate_outputs = micro_batches > 2, .shapes_first = shapes_first});
             for (int chunk = 0; chunk < c.virtual_stages; ++chunk) {
               EXPECT_EQ(toy.weight_gradients()[size_t(chunk)],
                         expected.gradients[size_t(chunk * pp + world->rank())]);
@@ -69,12 +70,45 @@ TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
               EXPECT_EQ(toy.loss(), expected.loss);
             }
             EXPECT_TRUE(toy.all_read());
-            EXPECT_EQ(toy.first_uses(), c.virtual_stages);
+            EXPECT_EQ(toy.begun(), c.virtual_stages);
             EXPECT_EQ(toy.last_gradients(), c.virtual_stages);
           });
         }
       }
     }
+  }
+}
+
+/// A stage that read another batch than its neighbours.
+class OtherBatch final : public test::ToyStage {
+ public:
+  using ToyStage::ToyStage;
+  std::vector<EdgeTensor> edge(int64_t micro_batch) override {
+    std::vector<EdgeTensor> list = ToyStage::edge(micro_batch);
+    if (micro_batch == 1) list[0].shape = {7};
+    return list;
+  }
+};
+
+TEST(Executor, AShapeThatGoesAheadIsComparedWithTheReceiversBatch) {
+  ScheduleSettings settings;
+  settings.pp = 2, settings.micro_batches = 3;
+  try {
+    run_thread_ranks(2, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+      test::ToyStage toy(*world, settings);
+      OtherBatch other(*world, settings);
+      StageProgram& program = world->rank() == 1 ? static_cast<StageProgram&>(other) : toy;
+      run_schedule(stage_schedule(settings, world->rank()), program, *world,
+                   {.shapes_first = true});
+    });
+    FAIL() << "nothing was thrown";
+  } catch (const CommError& error) {
+    // Both ends see it.
+    EXPECT_THAT(error.what(),
+                testing::AnyOf(testing::HasSubstr("stage 0 sends x [2], and by the batch that "
+                                                  "stage 1 read it has [7]"),
+                               testing::HasSubstr("stage 1 sends x [7], and by the batch that "
+                                                  "stage 0 read it has [2]")));
   }
 }
 

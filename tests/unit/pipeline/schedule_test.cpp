@@ -143,9 +143,30 @@ TEST(Schedule, WithoutWarmupOverlapOnlySteadyMessagesStayUnderWay) {
 TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {
   const auto actions = stage_schedule(settings(ScheduleKind::zb_h1, 2, 1, 3), 1);
   for (const Action& action : actions) {
-    EXPECT_EQ(action.first_use, action.kind == ActionKind::forward && action.micro_batch == 0);
+    EXPECT_EQ(action.begins,
+              action.kind == ActionKind::forward && action.micro_batch == 0 ? 0 : -1);
     EXPECT_EQ(action.last_gradient,
               action.kind == ActionKind::backward_weight && action.micro_batch == 2);
+  }
+}
+
+// Megatron-Core's alignment: stage p begins chunk c at its forward k if k + p is the first of c.
+TEST(Schedule, StagesBeginAChunkAtOneVirtualMicroBatch) {
+  for (const int64_t group : {4, 6}) {
+    const auto s = settings(ScheduleKind::interleaved, 4, 3, 2 * group, group);
+    for (int stage = 0; stage < s.pp; ++stage) {
+      std::vector<int64_t> begun;
+      int64_t number = 0;
+      for (const Action& action : stage_schedule(s, stage)) {
+        if (action.begins >= 0) {
+          EXPECT_EQ(action.kind, ActionKind::forward);
+          EXPECT_EQ(action.begins, int(begun.size()));
+          begun.push_back(number);
+        }
+        if (action.kind == ActionKind::forward) ++number;
+      }
+      EXPECT_THAT(begun, testing::ElementsAre(0, group - stage, 2 * group - stage)) << stage;
+    }
   }
 }
 

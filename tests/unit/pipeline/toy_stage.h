@@ -13,7 +13,7 @@
 
 namespace viaduct::test {
 
-class ToyStage final : public StageProgram {
+class ToyStage : public StageProgram {
  public:
   ToyStage(const Communicator& pp, const ScheduleSettings& settings)
       : stages_(pp.size()), stage_(pp.rank()), gradients_(size_t(settings.virtual_stages)) {
@@ -57,7 +57,7 @@ class ToyStage final : public StageProgram {
       gradients_[size_t(chunk)] += x.data<double>()[i] * dy.data<double>()[i];
   }
   void last_gradient(int) override { ++last_gradients_; }
-  void first_use(int) override { ++first_uses_; }
+  void begin_chunk(int) override { ++begun_; }
   std::vector<EdgeTensor> edge(int64_t micro_batch) override {
     return {{"x", DType::f64, {micro_batch + 1}}, {"number", DType::f64, {1}}};
   }
@@ -72,7 +72,7 @@ class ToyStage final : public StageProgram {
   bool all_read() const { return saved_.empty() && d_saved_.empty() && numbers_fit_; }
   /// The most outputs of this stage that lived at one time.
   int64_t peak_messages() const { return peak_messages_; }
-  int first_uses() const { return first_uses_; }
+  int begun() const { return begun_; }
   int last_gradients() const { return last_gradients_; }
 
  private:
@@ -117,7 +117,7 @@ class ToyStage final : public StageProgram {
   int64_t peak_messages_ = 0;
   double loss_ = 0;
   bool numbers_fit_ = true;
-  int first_uses_ = 0, last_gradients_ = 0;
+  int begun_ = 0, last_gradients_ = 0;
 };
 
 /// What one rank computes for virtual stages 0 … count − 1, one after the other.

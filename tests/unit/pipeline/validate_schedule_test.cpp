@@ -75,7 +75,7 @@ TEST(ValidateSchedule, SwappedMessagesAreCaught) {
                                                action.message.flow == Flow::activations);
     if (incoming && action.micro_batch <= 1) {
       action.micro_batch = 1 - action.micro_batch;
-      action.first_use = action.kind == ActionKind::forward && action.micro_batch == 1;
+      if (action.kind == ActionKind::forward) action.begins = action.micro_batch == 1 ? 0 : -1;
     }
   }
   for (Action& action : s.stages[1]) {
@@ -119,8 +119,11 @@ TEST(ValidateSchedule, WrongFlagsAreCaught) {
   find(s.stages[0], ActionKind::backward, 3)->last_gradient = false;
   EXPECT_THAT(problem(s), HasSubstr("a chunk has no last_gradient"));
   s = schedule(ScheduleKind::one_f_one_b, 1);
-  find(s.stages[0], ActionKind::forward, 0)->first_use = false;
-  EXPECT_THAT(problem(s), HasSubstr("first_use does not mark"));
+  find(s.stages[0], ActionKind::forward, 0)->begins = -1;
+  EXPECT_THAT(problem(s), HasSubstr("its chunk has not begun"));
+  s = schedule(ScheduleKind::one_f_one_b, 1);
+  find(s.stages[0], ActionKind::forward, 1)->begins = 0;
+  EXPECT_THAT(problem(s), HasSubstr("begins a chunk that has begun"));
 }
 
 TEST(ValidateSchedule, ADeadlockNamesWhatEachStageWaitsFor) {

@@ -326,6 +326,20 @@ TEST(ValidateParallel, Buckets) {
              "ddp.use_distributed_optimizer=false");
 }
 
+TEST(ValidateParallel, Fp32AccumulationIsForNarrowGradients) {
+  const std::string all = "ddp.param_name_patterns_for_fp32_local_accumulation=all";
+  EXPECT_GOOD(all, "ddp.grad_reduce_in_fp32=false");
+  EXPECT_ONE("param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32", all);
+}
+
+TEST(ValidateParallel, SkippingNeedsTheTestOfGradients) {
+  const std::string unchecked = "ddp.check_for_nan_in_grad=false";
+  EXPECT_GOOD(unchecked);
+  EXPECT_GOOD("train.nan_loss_action=skip");
+  EXPECT_GOOD(unchecked, "train.nan_loss_action=skip", "mixed_precision=fp16_mixed");
+  EXPECT_ONE("ddp.check_for_nan_in_grad: false applies", unchecked, "train.nan_loss_action=skip");
+}
+
 TEST(ValidateParallel, AllProblemsAtOnce) {
   EXPECT_THAT(
       problems_of({tp(3), ranks(8), "model.cp_comm_type=[p2p]",

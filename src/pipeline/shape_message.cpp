@@ -1,0 +1,69 @@
+#include "pipeline/shape_message.h"
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+void check_shapes(const std::vector<EdgeTensor>& expected, const Tensor& message, int peer,
+                  int stage) {
+  const int64_t* dimension = message.data<int64_t>();
+  for (const EdgeTensor& tensor : expected) {
+    const Shape sent(dimension, tensor.shape.rank());
+    dimension += tensor.shape.rank();
+    VIADUCT_CHECK(CommError, sent == tensor.shape,
+                  "pipeline: stage {} sends {} {}, and by the batch that stage {} read it has {}",
+                  peer, tensor.name, to_string(sent), stage, to_string(tensor.shape));
+  }
+}
+
+}  // namespace
+
+Tensor shape_message(const std::vector<EdgeTensor>& tensors) {
+  std::vector<int64_t> dimensions;
+  for (const EdgeTensor& tensor : tensors)
+    dimensions.insert(dimensions.end(), tensor.shape.begin(), tensor.shape.end());
+  const Tensor message = host_tensor(DType::i64, {static_cast<int64_t>(dimensions.size())});
+  std::copy(dimensions.begin(), dimensions.end(), message.data<int64_t>());
+  return message;
+}
+
+void receive_shapes(const std::vector<EdgeTensor>& tensors, Communicator& pp, int peer, Flow flow) {
+  // On sim nothing comes, and the shapes stay those that are expected.
+  const Tensor message = shape_message(tensors);
+  pp.receive(message, peer, flow).wait();
+  check_shapes(tensors, message, peer, pp.rank());
+}
+
+void exchange_shapes(const ActionList& actions, StageProgram& program, Communicator& pp) {
+  struct Channel {
+    std::vector<EdgeTensor> tensors;
+    Tensor message;
+    CommHandle handle;
+  };
+  std::map<std::tuple<bool, Flow, int>, Channel> channels;  // outgoing, flow, peer
+  for (const Action& action : actions) {
+    if (action.kind != ActionKind::post_send && action.kind != ActionKind::post_receive) continue;
+    const Message& m = action.message;
+    auto& tensors = channels[{m.outgoing, m.flow, m.peer}].tensors;
+    for (EdgeTensor& tensor : program.edge(action.micro_batch))
+      tensors.push_back(std::move(tensor));
+  }
+  for (auto& [key, channel] : channels) {
+    const auto& [outgoing, flow, peer] = key;
+    channel.message = shape_message(channel.tensors);
+    channel.handle =
+        outgoing ? pp.send(channel.message, peer, flow) : pp.receive(channel.message, peer, flow);
+  }
+  for (auto& [key, channel] : channels) {
+    const auto& [outgoing, flow, peer] = key;
+    channel.handle.wait();
+    if (!outgoing) check_shapes(channel.tensors, channel.message, peer, pp.rank());
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,16 @@
+#pragma once
+// Which parameters a configuration means by name.
+
+#include <string>
+#include <vector>
+
+#include "nn/parameter.h"
+
+namespace viaduct {
+
+/// Whether the glob `pattern` (`*`, `?`, `[…]`; `*` takes dots too) fits the path of a parameter or
+/// the Hugging Face name of one of its parts; `all` fits every parameter.
+bool name_fits(const std::string& pattern, const Parameter& parameter);
+bool any_fits(const std::vector<std::string>& patterns, const Parameter& parameter);
+
+}  // namespace viaduct
