@@ -106,7 +106,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     *phase /= options.steps;
   if (options.profile) {
     world->barrier();
-    m.machine = measure_peaks(rank.device->pool());
+    m.machine = measure_peaks(rank.device->pool(), cpu_isa_of(config.dist));
     m.profile = profile(record, m.machine.peaks);
   }
   m.peak_memory_bytes = static_cast<int64_t>(all_reduce_value(

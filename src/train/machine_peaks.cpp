@@ -4,11 +4,10 @@
 
 namespace viaduct {
 
-MeasuredPeaks measure_peaks(ThreadPool& pool) {
+MeasuredPeaks measure_peaks(ThreadPool& pool, CpuIsa isa) {
   MeasuredPeaks measured;
-  const CpuFeatures features = detect_cpu_features();
-  const MatmulPeak f32 = measure_matmul_peak(pool, DType::f32, features);
-  const MatmulPeak bf16 = measure_matmul_peak(pool, DType::bf16, features);
+  const MatmulPeak f32 = measure_matmul_peak(pool, DType::f32, isa);
+  const MatmulPeak bf16 = measure_matmul_peak(pool, DType::bf16, isa);
   const auto set = [&](FlopFormat format, double tflops) {
     measured.peaks.flops_per_second[static_cast<size_t>(format)] = tflops * 1e12;
   };

@@ -2,6 +2,7 @@
 // The rates that the roofline of this rank is made of, measured.
 
 #include "base/thread_pool.h"
+#include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/stream_bandwidth.h"
 #include "timeline/roofline.h"
 
@@ -13,8 +14,8 @@ struct MeasuredPeaks {
   std::string matmul_names;  // "FP32 FMA AVX-512, 0.2 TFLOP/s …; …"
 };
 
-/// About half a second on all threads of `pool`. FP64 counts as half of FP32; bandwidth is the best
-/// of read, copy and triad.
-MeasuredPeaks measure_peaks(ThreadPool& pool);
+/// About half a second on all threads of `pool`, with the instructions of `isa`. FP64 counts as
+/// half of FP32; bandwidth is the best of read, copy and triad.
+MeasuredPeaks measure_peaks(ThreadPool& pool, CpuIsa isa);
 
 }  // namespace viaduct

@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "timeline/memory_history.h"
 #include "train/machine_peaks.h"
+#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {
@@ -51,7 +52,7 @@ StepProfiler::StepProfiler(const RunConfig& config, Device& device, GlobalRank r
   if (traces_) {
     trace_.rank = rank.value;
     trace_.process = fmt::format("rank {}", rank.value);
-    trace_.peaks = measure_peaks(device.pool()).peaks;
+    trace_.peaks = measure_peaks(device.pool(), cpu_isa_of(config.dist)).peaks;
   }
   if (remembers_) device_.set_record(&record_);
 }
