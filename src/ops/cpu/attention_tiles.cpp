@@ -165,6 +165,8 @@ struct BackwardCut {
     slots = std::min(kAttentionSlots, heads * chunks);
     const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
     run = tile_backward_run(width, value_width);
+    if (args.problem.max_keys > 0)
+      run = std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
     scratch = round_up_to(tile_backward_scratch(width, value_width), 64) +
               run * (tile_room(width) + tile_room(value_width)) * 4;
     dq_floats = round_up_to(args.q.elements(), 16);

@@ -33,14 +33,15 @@ TEST(HeadMemory, DeferredMicroBatchesHoldNormedTokensAndGradientsOfLogits) {
   EXPECT_EQ(deferred("0"), deferred("4")) << "0: all four";
 }
 
-// A vocabulary of 8192: logits are 2 MiB in FP32, half of it in BF16.
+// A vocabulary of 16384: logits are 4 MiB in FP32, half of it in BF16, and make the
+// peak.
 TEST(HeadMemory, KeptLogits) {
   for (const auto& [recipe, bytes] : {std::pair{"fp32", 4}, std::pair{"bf16_mixed", 2}}) {
-    const Overrides large{"model.vocab_size=8192", std::string("mixed_precision=") + recipe};
+    const Overrides large{"model.vocab_size=16384", std::string("mixed_precision=") + recipe};
     const int64_t kept = peak(large + Overrides{"model.recompute_logits=false"});
     EXPECT_EQ(peak(large), kept) << "auto: they are few";
     // Made again they are a chunk in FP32, with its gradient beside it in BF16.
-    const int64_t logits = kTokens * 8192, again = logits * (bytes == 4 ? 4 : 4 + 2);
+    const int64_t logits = kTokens * 16384, again = logits * (bytes == 4 ? 4 : 4 + 2);
     const int64_t other = peak(large + Overrides{"model.recompute_logits=true"});
     EXPECT_NEAR(static_cast<double>(other - kept), static_cast<double>(again - logits * bytes),
                 0.1 * static_cast<double>(logits));
