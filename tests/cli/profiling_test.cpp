@@ -155,7 +155,6 @@ TEST(Profiling, WhatCannotBeIsRefused) {
   expect_refused(
       {"profiling.trace=true", "profiling.profile_ranks=[]", "profiling.profile_step_start=0"},
       "no rank is named");
-  expect_refused({"profiling.use_nsys_profiler=true"}, "use_nsys_profiler");
 }
 
 TEST(Profiling, OffWritesNothing) {
