@@ -76,7 +76,7 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("param_name_patterns_for_fp32_local_accumulation", config.fp32_accumulation_patterns,
              "Parameters whose micro-batches add up in FP32 before the sum over ranks, which is in "
              "the weights' format: globs over paths (blocks.*.mlp.*) and Hugging Face names, or "
-             "`all`.")
+             "`all`; quoted where YAML wants it ('*.bias').")
       .constraint("needs grad_reduce_in_fp32=false; each pattern fits a parameter");
   group
       .field("average_in_collective", config.average_in_collective,

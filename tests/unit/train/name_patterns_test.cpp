@@ -37,7 +37,7 @@ TEST(NamePatterns, OneThatFitsNoParameterIsSaid) {
            Overrides{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
                      "ddp.param_name_patterns_for_fp32_local_accumulation=" + patterns};
   };
-  EXPECT_NO_THROW(setup_of(with("[blocks.*.mlp.*,*lm_head*]")));
+  EXPECT_NO_THROW(setup_of(with("[blocks.*.mlp.*,'*lm_head*']")));
   EXPECT_THAT([&] { setup_of(with("[blocks.*.mlp.*,blocks.7.*,lm_haed]")); },
               ThrowsMessage<ConfigError>(AllOf(HasSubstr("blocks.7.* fits no parameter"),
                                                HasSubstr("lm_haed fits no parameter"),
