@@ -15,11 +15,12 @@
 namespace viaduct {
 namespace {
 
-// How long a worker polls for the next job before it sleeps: long enough to bridge the gap between two ops of a step,
-// short enough not to steal a core from another rank.
+// How long a worker polls for the next job before it sleeps: long enough to bridge the gap between
+// two ops of a step, short enough not to steal a core from another rank.
 constexpr int kSpins = 2000;
 
-thread_local int t_worker = -1;  // index of this thread in the pool whose task it is running, −1 outside
+thread_local int t_worker =
+    -1;  // index of this thread in the pool whose task it is running, −1 outside
 
 }  // namespace
 
@@ -30,9 +31,10 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, done;
   std::atomic<uint64_t> generation{0};
-  // Tasks that nobody has claimed, and those that are done. A job is over when all its tasks are, not when all workers have
-  // looked at it: a worker that sleeps, or has no core, holds up nobody who needs it not. Such a worker may meet the next
-  // job; so `task` and `tasks` are read only by who holds a claim, while they cannot change.
+  // Tasks that nobody has claimed, and those that are done. A job is over when all its tasks are,
+  // not when all workers have looked at it: a worker that sleeps, or has no core, holds up nobody
+  // who needs it not. Such a worker may meet the next job; so `task` and `tasks` are read only by
+  // who holds a claim, while they cannot change.
   std::atomic<int64_t> unclaimed{0};
   std::atomic<int64_t> completed{0};
   int64_t tasks = 0;
@@ -55,7 +57,8 @@ struct ThreadPool::State {
         finished += unclaimed.exchange(0, std::memory_order_relaxed);  // nobody starts the others
       }
       const int64_t all = tasks;  // before the job may be over
-      if (completed.fetch_add(finished, std::memory_order_acq_rel) + finished == all && thread != 0) {
+      if (completed.fetch_add(finished, std::memory_order_acq_rel) + finished == all &&
+          thread != 0) {
         std::lock_guard lock(mutex);
         done.notify_one();
       }
@@ -67,7 +70,9 @@ struct ThreadPool::State {
   void loop(int thread) {
     uint64_t seen = 0;
     for (;;) {
-      for (int spin = 0; may_spin && spin < kSpins && generation.load(std::memory_order_acquire) == seen; ++spin) {
+      for (int spin = 0;
+           may_spin && spin < kSpins && generation.load(std::memory_order_acquire) == seen;
+           ++spin) {
         cpu_pause();
       }
       if (generation.load(std::memory_order_acquire) == seen) {
@@ -82,9 +87,11 @@ struct ThreadPool::State {
 };
 
 ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
-  VIADUCT_CHECK(ConfigError, threads >= 1, "thread pool: expected at least 1 thread, got {}", threads);
+  VIADUCT_CHECK(ConfigError, threads >= 1, "thread pool: expected at least 1 thread, got {}",
+                threads);
   state_->may_spin = threads <= static_cast<int>(std::thread::hardware_concurrency());
-  for (int t = 1; t < threads; ++t) state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
+  for (int t = 1; t < threads; ++t)
+    state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
 }
 
 ThreadPool::~ThreadPool() {
@@ -97,7 +104,9 @@ ThreadPool::~ThreadPool() {
   for (auto& worker : state_->workers) worker.join();
 }
 
-int ThreadPool::threads() const { return static_cast<int>(state_->workers.size()) + 1; }
+int ThreadPool::threads() const {
+  return static_cast<int>(state_->workers.size()) + 1;
+}
 
 void ThreadPool::run(int64_t tasks, FunctionRef<void(int64_t, int)> task) {
   State& s = *state_;

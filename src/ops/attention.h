@@ -19,8 +19,8 @@
 //
 // Precision: scores, softmax and sums are FP32 (FP64 for f64). Where the cpu has products of BF16
 // tiles, BF16 probabilities and score gradients enter the products with v, d_out, k and q rounded
-// to BF16, as the GPU kernels have it: an element of out, dq, dk, dv may be off by another half unit
-// of BF16, 2^-8, times the sum of its terms' magnitudes. Sums over keys that give lse are not
+// to BF16, as the GPU kernels have it: an element of out, dq, dk, dv may be off by another half
+// unit of BF16, 2^-8, times the sum of its terms' magnitudes. Sums over keys that give lse are not
 // rounded.
 //
 // q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one

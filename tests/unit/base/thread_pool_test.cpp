@@ -26,7 +26,11 @@ TEST(ThreadPool, RunsEveryTaskOnce) {
 
 TEST(ThreadPool, RethrowsTheFirstErrorAndStaysUsable) {
   ThreadPool pool(3);
-  EXPECT_THROW(pool.run(100, [](int64_t i, int) { if (i == 17) throw std::runtime_error("17"); }), std::runtime_error);
+  EXPECT_THROW(pool.run(100,
+                        [](int64_t i, int) {
+                          if (i == 17) throw std::runtime_error("17");
+                        }),
+               std::runtime_error);
   std::atomic<int> sum{0};
   pool.run(10, [&](int64_t i, int) { sum += static_cast<int>(i); });
   EXPECT_EQ(sum, 45);
@@ -51,7 +55,8 @@ TEST(ThreadPool, ManyShortJobs) {
   EXPECT_EQ(sum, 5000 * 28);
 }
 
-// A job ends when its tasks are done; a worker that comes late finds the next one, with another task and another count.
+// A job ends when its tasks are done; a worker that comes late finds the next one, with another
+// task and another count.
 TEST(ThreadPool, LateWorkersJoinTheNextJob) {
   ThreadPool pool(4);
   for (int job = 0; job < 20000; ++job) {
