@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -275,6 +276,17 @@ std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run) {
     for (const Parameter* p : model->parameters()) ranks[static_cast<size_t>(rank)].push_back(*p);
   }
   return ranks;
+}
+
+double distance(const std::vector<double>& a, const std::vector<double>& b) {
+  EXPECT_EQ(a.size(), b.size());
+  double difference = 0, size = 0;
+  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
+    difference += (a[i] - b[i]) * (a[i] - b[i]);
+    size += b[i] * b[i];
+  }
+  return std::sqrt(difference) /
+         std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(b.size())));
 }
 
 }  // namespace viaduct::test

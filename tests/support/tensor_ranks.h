@@ -38,6 +38,9 @@ struct TensorOutcome {
   int64_t saved_bytes = 0;          // that rank 0 keeps from forward to backward
 };
 
+/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): as `relative_error`, of an outcome's values.
+double distance(const std::vector<double>& a, const std::vector<double>& b);
+
 /// Two rows of 16 tokens, the first packed from two documents; some tokens are not scored.
 HostBatch tensor_batch(int64_t vocabulary);
 

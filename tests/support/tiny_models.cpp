@@ -72,4 +72,14 @@ ModelConfig tiny_model(const std::string& name) {
   fail<ConfigError>("no tiny model {}", name);
 }
 
+ModelConfig small_llama() {
+  ModelConfig c;
+  c.family = "llama";
+  c.layers = 1, c.hidden = 16, c.feed_forward = 24, c.heads = 2, c.kv_heads = 1, c.head_dim = 8;
+  c.vocabulary = 40, c.max_positions = 8;
+  c.rotary.width = 8;
+  c.attention_scale = 0.35;
+  return c;
+}
+
 }  // namespace viaduct::test

@@ -22,5 +22,7 @@ inline void PrintTo(const TinyModel& model, std::ostream* os) {
 std::vector<TinyModel> tiny_models();
 /// ConfigError if there is none of that name.
 ModelConfig tiny_model(const std::string& name);
+/// One Llama-like block, for tests that only need a model.
+ModelConfig small_llama();
 
 }  // namespace viaduct::test

@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/tensor_bytes.h"
+#include "support/tiny_models.h"
 #include "support/training.h"
 #include "train/engine.h"
 
@@ -18,16 +19,6 @@ using namespace test;
 using testing::AllOf;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
-
-ModelConfig small_llama() {
-  ModelConfig c;
-  c.family = "llama";
-  c.layers = 1, c.hidden = 16, c.feed_forward = 24, c.heads = 2, c.kv_heads = 1, c.head_dim = 8;
-  c.vocabulary = 40, c.max_positions = 8;
-  c.rotary.width = 8;
-  c.attention_scale = 0.35;
-  return c;
-}
 
 HostBatch row() {
   HostBatch batch;

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cmath>
-
 #include "base/error.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
@@ -12,20 +10,9 @@
 namespace viaduct {
 namespace {
 
+using test::distance;
 using test::TensorOutcome;
 using test::TensorRun;
-
-/// ‖a − b‖ / max(‖b‖, 1e-5 √elements).
-double distance(const std::vector<double>& a, const std::vector<double>& b) {
-  EXPECT_EQ(a.size(), b.size());
-  double difference = 0, size = 0;
-  for (size_t i = 0; i < a.size() && i < b.size(); ++i) {
-    difference += (a[i] - b[i]) * (a[i] - b[i]);
-    size += b[i] * b[i];
-  }
-  return std::sqrt(difference) /
-         std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(b.size())));
-}
 
 struct Case {
   std::string model;

@@ -9,19 +9,12 @@
 
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/tiny_models.h"
 
 namespace viaduct {
 namespace {
 
-ModelConfig small_llama() {
-  ModelConfig c;
-  c.family = "llama";
-  c.layers = 1, c.hidden = 16, c.feed_forward = 24, c.heads = 2, c.kv_heads = 1, c.head_dim = 8;
-  c.vocabulary = 40, c.max_positions = 8;
-  c.rotary.width = 8;
-  c.attention_scale = 0.35;
-  return c;
-}
+using test::small_llama;
 
 HostBatch row(bool overflows) {
   HostBatch batch;
