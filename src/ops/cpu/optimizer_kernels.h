@@ -144,9 +144,9 @@ void pieces_of(const SumRun& run, int64_t begin, int64_t end, double scale, int6
     v = v - fma_wide(p0, one, back0);
     const Wide p1 = v + m1;
     v = fma_wide(fma_wide(p1, one, back1), minus_one, v);
-    s0 = s0 + bits_of(p0);
-    s1 = s1 + bits_of(p1);
-    s2 = s2 + bits_of(v + m2);
+    s0 = add_bits(s0, bits_of(p0));
+    s1 = add_bits(s1, bits_of(p1));
+    s2 = add_bits(s2, bits_of(v + m2));
   });
   const auto lanes_added = static_cast<uint64_t>((end - begin + kWide - 1) / kWide * kWide);
   const WideBits sums[3] = {s0, s1, s2};

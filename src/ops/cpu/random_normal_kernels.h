@@ -51,7 +51,7 @@ inline void turn(Wide u, Wide& cosine, Wide& sine) {
   const Wide s = fma_wide(angle * z, polynomial(kSine, z), angle);
   const Wide c = fma_wide(z, polynomial(kCosine, z), wide(1));
   const WideBits odd = shift_left<63>(quarter), sign = wide_bits(uint64_t{1} << 63);
-  const WideBits cosine_sign = shift_left<62>(quarter + wide_bits(1)) & sign;
+  const WideBits cosine_sign = shift_left<62>(add_bits(quarter, wide_bits(1))) & sign;
   const WideBits sine_sign = shift_left<62>(quarter) & sign;
   cosine = wide_of(bits_of(select_by_sign(odd, s, c)) ^ cosine_sign);
   sine = wide_of(bits_of(select_by_sign(odd, c, s)) ^ sine_sign);

@@ -45,6 +45,9 @@ inline Wide wide_of(WideBits a) {
 inline WideBits wide_bits(uint64_t x) {
   return _mm512_set1_epi64(static_cast<long long>(x));
 }
+inline WideBits add_bits(WideBits a, WideBits b) {  // modulo 2^64
+  return _mm512_add_epi64(a, b);
+}
 inline WideBits load_bits(const uint64_t* p) {
   return _mm512_loadu_si512(p);
 }
@@ -116,6 +119,9 @@ inline Wide wide_of(WideBits a) {
 }
 inline WideBits wide_bits(uint64_t x) {
   return _mm256_set1_epi64x(static_cast<long long>(x));
+}
+inline WideBits add_bits(WideBits a, WideBits b) {  // modulo 2^64
+  return _mm256_add_epi64(a, b);
 }
 inline WideBits load_bits(const uint64_t* p) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));

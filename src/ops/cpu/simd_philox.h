@@ -99,7 +99,7 @@ inline WideBits counter_order() {
 inline void philox_words(uint64_t key, uint64_t low, uint64_t high, Words w[4]) {
   for (int half = 0; half < 2; ++half, high += kWide) {
     WideBits c0 = wide_bits(low), c1 = wide_bits(low >> 32);
-    WideBits c2 = wide_bits(high) + counter_order(), c3 = shift_right<32>(c2);
+    WideBits c2 = add_bits(wide_bits(high), counter_order()), c3 = shift_right<32>(c2);
     philox_lanes(key, c0, c1, c2, c3);
     const Wide a = wide_of(join_halves(c0, c1)), b = wide_of(join_halves(c2, c3));
     w[2 * half] = bits_of(pairs_of_even(a, b));
