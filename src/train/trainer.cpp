@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "device/recording.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
 #include "train/host_values.h"
@@ -112,7 +113,8 @@ void Trainer::step() {
   const double begin = now();
   record_ = StepRecord();
   StepRecord* record = profiler_->begin_step(state_.step + 1);
-  if (record == nullptr && world_->size() > 1) device_.set_record(record = &record_);
+  std::optional<Recording> recording;
+  if (record == nullptr && world_->size() > 1) recording.emplace(device_, *(record = &record_));
   const size_t first_collective = record != nullptr ? record->collectives().size() : 0;
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
@@ -148,7 +150,7 @@ void Trainer::step() {
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
   scope.reset();
-  if (record == &record_) device_.set_record(nullptr);
+  recording.reset();
 
   state_.step += 1;
   state_.consumed_samples += config_.train.global_batch_size;

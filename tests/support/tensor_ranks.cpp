@@ -10,6 +10,7 @@
 
 #include "base/hash.h"
 #include "comm/world.h"
+#include "device/recording.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -142,12 +143,12 @@ class Rank {
     RankContext context = make_context(true);
     const Batch batch = cut();
     StepRecord record;
-    device_->set_record(&record);
+    const Recording recording(*device_, record);
     SavedStore saved;
     model_->forward(context, 0, batch, {}, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
     model_->backward(context, 0, batch, {}, saved);
-    device_->set_record(nullptr);
+    device_->set_record(nullptr);  // the rest of the step is not looked at
     store_.finish_gradients(ops);
     return record;
   }
