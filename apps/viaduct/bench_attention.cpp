@@ -110,7 +110,8 @@ int run(Arguments a) {
   const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
   const OpTable ops = cpu_ops(best_cpu_isa());
   OpContext context{*device, ops};
-  const MatmulPeak peak = measure_matmul_peak(device->pool(), DType::f32, best_cpu_isa());
+  const MatmulPeak peak =
+      measure_matmul_peak(device->pool(), dtype_of_name(a.dtype), best_cpu_isa());
   const Tensors x = make_tensors(context, a);
   const AttentionProblem problem = make_problem(a);
   Timed forward{"forward", "", 0, {}}, backward{"backward", "", 0, {}};
