@@ -26,6 +26,7 @@ constexpr int64_t kMostActions = 4'000'000;
 struct Arguments {
   int pp = 1, virtual_stages = 1;
   int64_t micro_batches = 1, group = 0;
+  int64_t deferral_limit = -1;  // as comm_overlap.wgrad_deferral_limit
   std::string kind, svg;
   bool json = false;
 };
@@ -47,6 +48,10 @@ Result make(const Arguments& arguments) {
     r.settings.kind = parse_schedule_kind(arguments.kind);
   } else if (arguments.virtual_stages > 1) {
     r.settings.kind = ScheduleKind::interleaved;
+  }
+  if (arguments.deferral_limit >= 0) {
+    r.settings.deferred_heads =
+        arguments.deferral_limit == 0 ? arguments.micro_batches : arguments.deferral_limit;
   }
   check_schedule_settings(r.settings);
   const double work =
@@ -90,6 +95,7 @@ void print_json(const Result& r) {
     stages.push_back({{"stage", stage},
                       {"peak_saved_stores", r.holds[stage].stores},
                       {"peak_buffers", r.holds[stage].buffers},
+                      {"peak_heads", r.holds[stage].heads},
                       {"actions", std::move(actions)}});
   }
   const ordered_json document{{"kind", schedule_kind_name(r.settings.kind)},
@@ -123,10 +129,12 @@ void print_text(const Result& r) {
                r.times.end);
   }
   fmt::print(
-      "time {:.0f} ({}forward 1, backward {}), of which a stage works {:.0f}: {}, idle {:.1f} %\n",
+      "time {:.0f} ({}forward 1, backward {}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
+      "%\n",
       r.times.end, r.settings.virtual_stages > 1 ? "of a chunk: " : "",
-      r.settings.kind == ScheduleKind::zb_h1 ? "1 + 1" : "2", r.times.busy, bubble(r),
-      100 * (1 - r.times.busy / r.times.end));
+      r.settings.kind == ScheduleKind::zb_h1 ? "1 + 1" : "2",
+      r.settings.deferred_heads > 0 ? "; where the head's weight gradient waits, 1 and 1" : "",
+      r.times.busy, bubble(r), 100 * (1 - r.times.busy / r.times.end));
   fmt::print("held at most, in {}:",
              r.settings.virtual_stages > 1
                  ? fmt::format("micro-batches of a chunk (1/{} of a stage each)",
@@ -134,6 +142,8 @@ void print_text(const Result& r) {
                  : "micro-batches");
   for (size_t stage = 0; stage < r.holds.size(); ++stage)
     fmt::print("{} stage {}: {}", stage == 0 ? "" : ",", stage, r.holds[stage].stores);
+  if (const int64_t heads = r.holds.back().heads; heads > 0)
+    fmt::print(", and the inputs of {} weight gradients of the head", heads);
   fmt::print("\n");
 }
 
@@ -165,6 +175,10 @@ Subcommand add_schedule(CLI::App& root) {
                   "1f1b, interleaved, gpipe or zb-h1 (default: interleaved with --vpp, else 1f1b)");
   app->add_option("--g", arguments->group,
                   "Interleaved: micro-batches that a chunk runs before the next (default: pp)");
+  app->add_option("--wgrad-deferral-limit", arguments->deferral_limit,
+                  "Micro-batches whose weight gradient of the head waits for the drain "
+                  "(defer_embedding_wgrad_compute); 0: all")
+      ->check(CLI::NonNegativeNumber);
   app->add_option("--svg", arguments->svg, "Write the drawing to this file");
   app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
   return {app, [arguments] { return run_schedule_command(*arguments); }};

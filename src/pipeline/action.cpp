@@ -14,6 +14,10 @@ std::string_view action_name(ActionKind kind) {
       return "backward_input";
     case ActionKind::backward_weight:
       return "backward_weight";
+    case ActionKind::backward_but_head:
+      return "backward_but_head";
+    case ActionKind::head_weight:
+      return "head_weight";
     case ActionKind::post_send:
       return "post_send";
     case ActionKind::post_receive:

@@ -15,14 +15,18 @@ enum class ActionKind {
   backward,         // both halves at once, segment by segment: what they keep is freed on the way
   backward_input,   // d_in alone: what the stage before waits for
   backward_weight,  // the rest, at any later time
-  post_send,        // these two return at once
+  // Of the last virtual stage, where the head's weight gradient fills the time in which the other
+  // stages drain: both halves of all but that gradient, and that gradient, at any later time.
+  backward_but_head,
+  head_weight,
+  post_send,  // these two return at once
   post_receive,
   wait,  // for a message posted before: it has arrived, or nobody reads it any more
 };
 std::string_view action_name(ActionKind kind);
 /// True where the model runs; false for what moves messages.
 constexpr bool computes(ActionKind kind) {
-  return kind <= ActionKind::backward_weight;
+  return kind <= ActionKind::head_weight;
 }
 
 /// A message between neighbouring stages: the n-th of its channel, which is first in, first out.

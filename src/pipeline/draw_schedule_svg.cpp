@@ -21,10 +21,14 @@ const Colour& colour_of(ActionKind kind) {
   static constexpr Colour kBackward{"backward", {178, 223, 190}, {76, 160, 104}};
   static constexpr Colour kInput{"backward, input half", {178, 223, 190}, {76, 160, 104}};
   static constexpr Colour kWeight{"backward, weight half", {250, 214, 160}, {224, 160, 70}};
+  static constexpr Colour kHead{"weight gradient of the head", {222, 190, 232}, {150, 90, 170}};
   switch (kind) {
     case ActionKind::forward:
       return kForward;
+    case ActionKind::head_weight:
+      return kHead;
     case ActionKind::backward:
+    case ActionKind::backward_but_head:
       return kBackward;
     case ActionKind::backward_input:
       return kInput;
@@ -83,7 +87,8 @@ class Svg {
 void draw_legend(Svg& svg, const Schedule& schedule, double y) {
   double x = kLeft;
   std::vector<std::string_view> done;
-  for (const Action& action : schedule.stages[0]) {
+  // Stages differ in the head's alone, which the last one has.
+  for (const Action& action : schedule.stages.back()) {
     if (!computes(action.kind)) continue;
     const Colour& colour = colour_of(action.kind);
     if (std::find(done.begin(), done.end(), colour.name) != done.end()) continue;

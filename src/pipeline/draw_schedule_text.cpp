@@ -10,9 +10,11 @@ namespace {
 
 std::string label(const Action& action, int virtual_stages) {
   const char* letter = "F";
-  if (action.kind == ActionKind::backward) letter = "B";
+  if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_but_head)
+    letter = "B";
   if (action.kind == ActionKind::backward_input) letter = "I";
   if (action.kind == ActionKind::backward_weight) letter = "W";
+  if (action.kind == ActionKind::head_weight) letter = "H";
   std::string chunk;
   if (virtual_stages > 26) {
     chunk = fmt::format(".{}", action.chunk);

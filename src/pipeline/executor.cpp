@@ -37,6 +37,14 @@ class Executor {
       case ActionKind::backward_weight:
         program_.backward_weight(action.micro_batch, action.chunk);
         return;
+      case ActionKind::backward_but_head:
+        outputs_.erase(in_activations);
+        made(in_gradients, program_.backward_but_head(action.micro_batch, action.chunk,
+                                                      take(received_, in_gradients)));
+        return;
+      case ActionKind::head_weight:
+        program_.head_weight(action.micro_batch, action.chunk);
+        return;
       case ActionKind::post_send:
         post_send(action);
         return;

@@ -23,6 +23,7 @@ ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_sta
   s.group = config.microbatch_group_size_per_vp_stage.value_or(0);
   s.messages = messages_of(config);
   s.overlap_warmup_flush = config.overlap_p2p_comm_warmup_flush;
+  s.deferred_heads = config.deferred_micro_batches();
   return s;
 }
 

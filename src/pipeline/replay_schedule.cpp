@@ -39,6 +39,10 @@ double duration(ActionKind kind, const ComputeTimes& times) {
       return times.backward_input;
     case ActionKind::backward_weight:
       return times.backward_weight;
+    case ActionKind::backward_but_head:
+      return times.backward_input + times.backward_weight - times.head_weight;
+    case ActionKind::head_weight:
+      return times.head_weight;
     default:
       return 0;
   }

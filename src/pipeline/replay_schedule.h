@@ -9,6 +9,7 @@ namespace viaduct {
 
 struct ComputeTimes {
   double forward = 1, backward_input = 1, backward_weight = 1;
+  double head_weight = 1;  // that part of the last virtual stage's backward_weight
 };
 
 /// A computation in time.

@@ -32,6 +32,24 @@ void set_flags(ActionList& actions, int stage) {
   }
 }
 
+/// Splits the head's weight gradient off the first backwards of the last chunk, and puts it after
+/// the last thing that another stage waits for.
+void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
+  ActionList heads;
+  for (Action& action : actions) {
+    if (static_cast<int64_t>(heads.size()) == settings.deferred_heads) break;
+    if (action.kind != ActionKind::backward || action.chunk != settings.virtual_stages - 1)
+      continue;
+    action.kind = ActionKind::backward_but_head;
+    heads.push_back({.kind = ActionKind::head_weight,
+                     .micro_batch = action.micro_batch,
+                     .chunk = action.chunk});
+  }
+  const auto waits = [](const Action& action) { return action.kind == ActionKind::wait; };
+  const auto drained = std::find_if_not(actions.rbegin(), actions.rend(), waits).base();
+  actions.insert(drained, heads.begin(), heads.end());
+}
+
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
   const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
   if (s.micro_batches < s.pp) {
@@ -88,6 +106,7 @@ void check_schedule_settings(const ScheduleSettings& s) {
   positive("virtual_pipeline_model_parallel_size", s.virtual_stages);
   positive("micro-batches", s.micro_batches);
   if (s.group < 0) positive("microbatch_group_size_per_vp_stage", s.group);
+  if (s.deferred_heads < 0) positive("micro-batches whose head waits", s.deferred_heads);
   if (!problems.empty()) throw ConfigError(problems);
 
   const std::string_view kind = schedule_kind_name(s.kind);
@@ -116,6 +135,11 @@ void check_schedule_settings(const ScheduleSettings& s) {
           s.group, kind));
     }
   }
+  if (s.kind == ScheduleKind::zb_h1 && s.deferred_heads > 0) {
+    problems.push_back(
+        "schedule zb-h1 delays all weight gradients as it is; that of the head cannot be deferred "
+        "on top");
+  }
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {
     problems.push_back(
@@ -129,6 +153,7 @@ ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
   VIADUCT_CHECK(ConfigError, stage >= 0 && stage < settings.pp, "schedule: no stage {} of {}",
                 stage, settings.pp);
   ActionList actions = place_messages(settings, stage, compute_order(settings, stage));
+  if (stage == settings.pp - 1) defer_heads(settings, actions);
   set_flags(actions, stage);
   return actions;
 }

@@ -35,12 +35,16 @@ struct ScheduleSettings {
   PointToPoint messages = PointToPoint::overlapped;
   /// Overlapped: warm-up and drain, too. Otherwise messages are batched there.
   bool overlap_warmup_flush = true;
+  /// Micro-batches, the first of a step, whose weight gradient of the head waits until the last
+  /// stage has nothing else to do (defer_embedding_wgrad_compute).
+  int64_t deferred_heads = 0;
   /// false: forwards alone (evaluation).
   bool backward = true;
 };
 
 /// ConfigError with all that does not fit: numbers below 1, virtual stages that the kind does not
-/// have, a group outside [pp, micro-batches] or with a remainder below pp.
+/// have, a group outside [pp, micro-batches] or with a remainder below pp, deferred heads where all
+/// weight gradients wait.
 void check_schedule_settings(const ScheduleSettings& settings);
 
 /// What pipeline rank `stage` does in a step. ConfigError as check_schedule_settings.

@@ -27,6 +27,9 @@ class StageProgram {
   /// The same in two halves.
   virtual TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
   virtual void backward_weight(int64_t micro_batch, int chunk) = 0;
+  /// On the last virtual stage: backward without the head's weight gradient, and that gradient.
+  virtual TensorSet backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
+  virtual void head_weight(int64_t micro_batch, int chunk) = 0;
 
   /// Called right before the action after which the chunk's weight gradients are complete:
   /// reductions may start from inside it.

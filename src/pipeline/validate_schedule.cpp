@@ -39,6 +39,7 @@ class StageCheck {
         message(action);
       }
       holds_.stores = std::max(holds_.stores, stores_);
+      holds_.heads = std::max(holds_.heads, heads_);
       holds_.buffers =
           std::max(holds_.buffers, static_cast<int64_t>(open_.size() + received_.size()));
     }
@@ -47,7 +48,7 @@ class StageCheck {
   }
 
  private:
-  enum class Progress { none, forward, input, done };
+  enum class Progress { none, forward, input, but_head, done };
   using Key = std::tuple<int64_t, int, Flow>;  // micro-batch, chunk, flow
 
   void require(bool condition, const Action& action, const char* why) const {
@@ -64,12 +65,12 @@ class StageCheck {
   void compute(const Action& action) {
     Progress& progress = progress_[{action.micro_batch, action.chunk}];
     const bool forward = action.kind == ActionKind::forward;
-    const bool weight = action.kind == ActionKind::backward_weight;
-    const Progress needed = forward ? Progress::none : weight ? Progress::input : Progress::forward;
-    require(progress == needed, action,
+    const bool head = action.kind == ActionKind::head_weight;
+    const bool late = head || action.kind == ActionKind::backward_weight;
+    require(progress == needed_by(action.kind), action,
             forward ? "comes twice"
-                    : "comes twice, or before its forward or the other half of the backward");
-    if (!weight) take_input(action);
+                    : "comes twice, or before its forward or the other part of the backward");
+    if (!late) take_input(action);
     if (forward) {
       if (action.begins >= 0)
         require(begun_.insert(action.begins).second, action, "begins a chunk that has begun");
@@ -81,8 +82,33 @@ class StageCheck {
     require(!ended_.contains(action.chunk), action, "comes after the chunk's last_gradient");
     if (action.last_gradient) ended_.insert(action.chunk);
     has_backward_ = true;
-    progress = action.kind == ActionKind::backward_input ? Progress::input : Progress::done;
-    if (progress == Progress::done) --stores_;
+    if (action.kind == ActionKind::backward_input) {
+      progress = Progress::input;
+      return;
+    }
+    if (head) {
+      --heads_;
+    } else {
+      --stores_;
+    }
+    progress = Progress::done;
+    if (action.kind != ActionKind::backward_but_head) return;
+    require(virtual_stage(action) == last_virtual_stage(), action, "there is no head here");
+    progress = Progress::but_head;
+    ++heads_;
+  }
+
+  static Progress needed_by(ActionKind kind) {
+    switch (kind) {
+      case ActionKind::forward:
+        return Progress::none;
+      case ActionKind::backward_weight:
+        return Progress::input;
+      case ActionKind::head_weight:
+        return Progress::but_head;
+      default:
+        return Progress::forward;
+    }
   }
 
   void take_input(const Action& action) {
@@ -150,7 +176,7 @@ class StageCheck {
   std::set<Key> received_;                               // arrived and not used yet
   std::set<std::tuple<bool, Flow, int, int64_t>> open_;  // posted, not waited for
   std::set<int> begun_, ended_;
-  int64_t stores_ = 0;
+  int64_t stores_ = 0, heads_ = 0;
   bool has_backward_ = false;
   StageHolds holds_;
 };

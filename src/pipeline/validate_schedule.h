@@ -10,6 +10,8 @@ namespace viaduct {
 struct StageHolds {
   /// Saved stores: (micro-batch, chunk) pairs between the forward and the end of the backward.
   int64_t stores = 0;
+  /// What head_weight needs of a micro-batch: normed tokens and gradients of logits.
+  int64_t heads = 0;
   /// Buffers of messages: receives from their post to their use, sends from post to wait.
   int64_t buffers = 0;
 };

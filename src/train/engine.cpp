@@ -116,10 +116,8 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   };
   micro_batches_ += count;
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank, message_format(), upload_at, begin_chunk,
-                   settings_.deferred_micro_batches, phases_);
+  ModelStage stage(*model_, rank, message_format(), upload_at, begin_chunk, phases_);
   run_schedule(actions, stage, *groups_.pp, settings_.executor);
-  stage.finish_deferred();
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {

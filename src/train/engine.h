@@ -34,8 +34,6 @@ struct EngineSettings {
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
-  /// Micro-batches whose weight gradient of the head waits for the end of the schedule.
-  int64_t deferred_micro_batches = 0;
   /// Of messages between stages; none: that of activations.
   std::optional<DType> message_format;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the

@@ -11,7 +11,6 @@ void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings)
   settings.executor = layout.executor;
   settings.fusions = layout.fusions;
   settings.recompute_logits = layout.recompute_logits;
-  settings.deferred_micro_batches = layout.deferred_micro_batches;
   settings.message_format = layout.message_format;
 }
 

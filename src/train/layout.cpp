@@ -42,7 +42,6 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   layout.ddp = config.ddp;
   layout.schedule = schedule_settings(config.pipeline, layout.virtual_stages());
   layout.executor = executor_settings(config.pipeline);
-  layout.deferred_micro_batches = config.pipeline.deferred_micro_batches();
   layout.message_format = message_format(config.pipeline);
   return layout;
 }

@@ -27,7 +27,6 @@ struct Layout {
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches
   ExecutorSettings executor;
-  int64_t deferred_micro_batches = 0;   // whose weight gradient of the head waits for the drain
   std::optional<DType> message_format;  // between stages; none: that of activations
 
   int size(Axis axis) const { return mesh.size(axis); }

@@ -6,14 +6,12 @@
 namespace viaduct {
 
 ModelStage::ModelStage(const Model& model, RankContext& context, DType message_format,
-                       BatchAt batch_at, ChunkCall begin_chunk, int64_t deferred_micro_batches,
-                       PhaseSeconds& phases)
+                       BatchAt batch_at, ChunkCall begin_chunk, PhaseSeconds& phases)
     : model_(model),
       context_(context),
       message_format_(message_format),
       batch_at_(batch_at),
       begin_chunk_(begin_chunk),
-      deferred_micro_batches_(deferred_micro_batches),
       phases_(phases) {}
 
 void ModelStage::upload_until(int64_t micro_batch) {
@@ -61,26 +59,36 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {
 }
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out) {
+  return backward(micro_batch, chunk, std::move(d_out), HeadWeight::now);
+}
+
+TensorSet ModelStage::backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) {
+  return backward(micro_batch, chunk, std::move(d_out), HeadWeight::later);
+}
+
+TensorSet ModelStage::backward(int64_t micro_batch, int chunk, TensorSet d_out,
+                               HeadWeight head_weight) {
   const PhaseTimer timer(phases_.backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& at_hand = at(micro_batch);
   d_out = stream(d_out, MemoryTag::activations);
-  const auto held = static_cast<size_t>(chunk);
   SavedStore& saved = at_hand.saved[chunk];
-  const bool defers = model_.chunks()[held].head != nullptr &&
-                      static_cast<int64_t>(deferred_.size()) < deferred_micro_batches_;
-  const TensorSet d_in = model_.backward(context_, held, at_hand.batch, std::move(d_out), saved,
-                                         defers ? HeadWeight::later : HeadWeight::now);
-  if (defers) deferred_.push_back({at_hand.batch, std::move(saved)});
+  const TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), at_hand.batch,
+                                         std::move(d_out), saved, head_weight);
+  if (head_weight == HeadWeight::later)
+    heads_to_come_[micro_batch] = {at_hand.batch, std::move(saved)};
   finish(micro_batch, chunk);
   return message(d_in);
 }
 
-void ModelStage::finish_deferred() {
+void ModelStage::head_weight(int64_t micro_batch, int chunk) {
   const PhaseTimer timer(phases_.backward);
-  const RecordScope scope = phase("backward", -1, -1);
-  for (; !deferred_.empty(); deferred_.pop_front())
-    model_.backward_head_weight(context_, deferred_.front().batch, deferred_.front().saved);
+  const RecordScope scope = phase("backward", micro_batch, chunk);
+  auto head = heads_to_come_.extract(micro_batch);
+  VIADUCT_CHECK(ShapeError, !head.empty(),
+                "pipeline: the head's weight gradient of micro-batch {} does not wait",
+                micro_batch);
+  model_.backward_head_weight(context_, head.mapped().batch, head.mapped().saved);
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, TensorSet d_out) {

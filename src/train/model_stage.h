@@ -2,7 +2,6 @@
 // A rank's part of the model as what a pipeline schedule runs: micro-batches of one step through
 // the chunks of layers held here, each with a saved store of its own until its backward.
 
-#include <deque>
 #include <map>
 
 #include "base/function_ref.h"
@@ -21,19 +20,16 @@ class ModelStage final : public StageProgram {
 
   /// All references outlive the stage, which lives for a step. `begin_chunk` is called as
   /// StageProgram's. Who keeps gradients counts contributions, so last_gradient tells nobody.
-  /// Messages are in `message_format`, whatever that of activations. The weight gradient of the
-  /// head waits for `finish_deferred` in the first `deferred_micro_batches` (0: in none); the
-  /// schedule does not split their backward.
+  /// Messages are in `message_format`, whatever that of activations.
   ModelStage(const Model& model, RankContext& context, DType message_format, BatchAt batch_at,
-             ChunkCall begin_chunk, int64_t deferred_micro_batches, PhaseSeconds& phases);
+             ChunkCall begin_chunk, PhaseSeconds& phases);
 
   TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
   TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
   TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override;
   void backward_weight(int64_t micro_batch, int chunk) override;
-  /// After the schedule, in the order of the backwards: the weight gradients that waited. The last
-  /// stage is done first, so this fills the time in which the others drain.
-  void finish_deferred();
+  TensorSet backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) override;
+  void head_weight(int64_t micro_batch, int chunk) override;
   void last_gradient(int) override {}
   void begin_chunk(int chunk) override { begin_chunk_(chunk); }
   /// The residual stream [stream tokens, H].
@@ -47,7 +43,7 @@ class ModelStage final : public StageProgram {
     std::map<int, SavedStore> saved = {};  // by chunk
   };
   /// A backward whose weight gradient of the head is to come.
-  struct Deferred {
+  struct HeadToCome {
     Batch batch;
     SavedStore saved;
   };
@@ -56,6 +52,7 @@ class ModelStage final : public StageProgram {
   /// Uploads the micro-batches up to this one that are not here yet.
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
+  TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out, HeadWeight head_weight);
   /// What goes out, and what came in, in the format of the other side.
   TensorSet message(const TensorSet& made);
   TensorSet stream(const TensorSet& received, MemoryTag tag);
@@ -66,11 +63,10 @@ class ModelStage final : public StageProgram {
   DType message_format_;
   BatchAt batch_at_;
   ChunkCall begin_chunk_;
-  int64_t deferred_micro_batches_;
   PhaseSeconds& phases_;
-  std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch
-  std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last backward
-  std::deque<Deferred> deferred_;
+  std::vector<int64_t> stream_tokens_;           // of each uploaded micro-batch
+  std::map<int64_t, MicroBatch> open_;           // from first need to the end of the last backward
+  std::map<int64_t, HeadToCome> heads_to_come_;  // by micro-batch
 };
 
 }  // namespace viaduct

@@ -73,6 +73,27 @@ TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
   EXPECT_GE(drawings, 4);
 }
 
+TEST(ScheduleCommand, DeferredHeadsAreDrawn) {
+  const std::string deferred = "--pp 2 --microbatches 3 --wgrad-deferral-limit ";
+  const auto text = schedule(deferred + "2").out;
+  EXPECT_THAT(text, HasSubstr("stage 1  .  F0 B0 F1 B1 .  F2 B2=== H0 H1\n"));
+  EXPECT_THAT(text, HasSubstr("and the inputs of 2 weight gradients of the head\n"));
+  EXPECT_THAT(schedule(deferred + "0").out, HasSubstr("F2 B2 H0 H1 H2\n"));
+  const auto document = nlohmann::json::parse(schedule(deferred + "2 --json").out);
+  EXPECT_EQ(document["stages"][1]["peak_heads"], 2);
+  EXPECT_EQ(document["stages"][0]["peak_heads"], 0);
+  int heads = 0;
+  for (const auto& action : document["stages"][1]["actions"])
+    heads += action["kind"] == "head_weight" ? 1 : 0;
+  EXPECT_EQ(heads, 2);
+  const test::TemporaryFolder folder;
+  const auto file = folder.path() / "schedule.svg";
+  EXPECT_EQ(schedule(deferred + "0 --svg " + file.string()).status, 0);
+  EXPECT_THAT(read_file(file), HasSubstr(">weight gradient of the head</text>"));
+  EXPECT_EQ(schedule(deferred + "0 --kind zb-h1").status, 2);
+  EXPECT_EQ(schedule(deferred + "-1").status, 2);
+}
+
 TEST(ScheduleCommand, WritesAPicture) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "schedule.svg";

@@ -46,7 +46,6 @@ struct StageRun {
   ScheduleSettings schedule;
   ExecutorSettings executor;
   int64_t micro_batches = 5;
-  int64_t deferred_micro_batches = 0;
   std::optional<DType> message_format = {};
 };
 
@@ -73,7 +72,6 @@ Outcome run_stages(const StageRun& run) {
     settings.place.chunks = chunks_of_stage(layer_map(run.map), run.map.pp, rank);
     settings.schedule = run.schedule;
     settings.executor = run.executor;
-    settings.deferred_micro_batches = run.deferred_micro_batches;
     settings.message_format = run.message_format;
     auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
     Engine engine(*device, ops, run.model, settings, std::move(groups));
@@ -299,7 +297,7 @@ TEST(Stages, OneForwardOneBackwardHoldsFewerMicroBatches) {
 StageRun deferring(int64_t deferred_micro_batches) {
   StageRun run{model_of("llama", 2), "bf16_mixed", {2, 2, 1}, {}, {}};
   run.micro_batches = 4;
-  run.deferred_micro_batches = deferred_micro_batches;
+  run.schedule.deferred_heads = deferred_micro_batches;
   return run;
 }
 
@@ -322,27 +320,28 @@ TEST(Stages, DeferredWeightGradientsOfTheHead) {
   expect_bitwise(some, expected);
 }
 
-// They run after everything else of the schedule, the last stage's idle time, and what they need is
-// held until then: the normed tokens and the gradients of the logits, in the activation format.
-TEST(Stages, DeferredWeightGradientsRunAfterTheScheduleAndHoldTheirInputs) {
+// They run after everything that the other stage waits for, in the last stage's idle time, and what
+// they need is held until then: the normed tokens and the gradients of the logits, in the
+// activation format.
+TEST(Stages, DeferredWeightGradientsRunAfterTheLastMessageAndHoldTheirInputs) {
   const auto held = [](int64_t deferred) {
     const StageRun run = deferring(deferred);
     const StepRecord record = run_stages(run).records[1];
     const int64_t weight_bytes = run.model.vocabulary * run.model.hidden * 4;
-    int64_t schedule_end = 0, after = 0, all = 0;
+    int64_t last_message = 0, after = 0, all = 0;
     for (const CollectiveRecord& c : record.collectives()) {
-      if (c.group == "pp") schedule_end = std::max(schedule_end, c.completed_at);
+      if (c.group == "pp") last_message = std::max(last_message, c.launched_at);
     }
     for (const OpEntryRecord& op : record.ops()) {
       if (op.op != "gemm" || op.cost.bytes_written != weight_bytes) continue;
       ++all;
-      if (op.at > schedule_end) ++after;
+      if (op.at > last_message) ++after;
     }
     EXPECT_EQ(all, run.micro_batches);
     EXPECT_EQ(after, deferred);
-    int64_t bytes = 0;  // of what lives from the schedule to its end
+    int64_t bytes = 0;  // of what lives then
     for (const AllocationRecord& a : record.allocations()) {
-      if (a.allocated_at < schedule_end && a.released_at > schedule_end &&
+      if (a.allocated_at < last_message && a.released_at > last_message &&
           a.tag == memory_tag_name(MemoryTag::saved))
         bytes += a.bytes;
     }

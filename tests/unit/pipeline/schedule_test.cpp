@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "pipeline/compute_order.h"
 #include "pipeline/replay_schedule.h"
@@ -17,16 +19,13 @@ namespace {
 using testing::HasSubstr;
 
 // "F0 F1 B0": what a stage computes, chunks after a dot where there are several; backward halves
-// are I and W.
+// are I and W, a backward without the head's weight gradient b, and that gradient H.
 std::string computations(const ScheduleSettings& settings, int stage) {
   std::string text;
   for (const Action& action : stage_schedule(settings, stage)) {
     if (!computes(action.kind)) continue;
-    const char* letter = action.kind == ActionKind::forward          ? "F"
-                         : action.kind == ActionKind::backward       ? "B"
-                         : action.kind == ActionKind::backward_input ? "I"
-                                                                     : "W";
-    text += (text.empty() ? "" : " ") + std::string(letter) + std::to_string(action.micro_batch);
+    const char letter = "FBIWbH"[static_cast<int>(action.kind)];
+    text += (text.empty() ? "" : " ") + std::string(1, letter) + std::to_string(action.micro_batch);
     if (settings.virtual_stages > 1) text += "." + std::to_string(action.chunk);
   }
   return text;
@@ -138,6 +137,42 @@ TEST(Schedule, WithoutWarmupOverlapOnlySteadyMessagesStayUnderWay) {
   EXPECT_EQ(all_actions(stage_schedule(s, 0)),
             "F0 >A0:1 .>A0:1 F1 >A1:1 <G0:1 .<G0:1 B0 <G1:1 F2 .>A1:1 >A2:1 <G2:1 .<G1:1 B1 "
             ".>A2:1 .<G2:1 B2");
+}
+
+// The head's weight gradients come in the order of their backwards, after the last stage's last
+// message has been posted and before it is waited for; other stages have none.
+TEST(Schedule, DeferredHeadsComeLast) {
+  auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 3);
+  s.deferred_heads = 2;
+  EXPECT_EQ(computations(s, 0), "F0 F1 B0 F2 B1 B2");
+  EXPECT_EQ(computations(s, 1), "F0 b0 F1 b1 F2 B2 H0 H1");
+  const ActionList last = stage_schedule(s, 1);
+  EXPECT_EQ(last.back().kind, ActionKind::wait);
+  const auto at = [&](ActionKind kind) {
+    const auto is = [&](const Action& action) { return action.kind == kind; };
+    return std::find_if(last.rbegin(), last.rend(), is).base() - last.begin();
+  };
+  EXPECT_EQ(at(ActionKind::head_weight), at(ActionKind::post_send) + 2);
+  s.deferred_heads = 100;
+  EXPECT_EQ(computations(s, 1), "F0 b0 F1 b1 F2 b2 H0 H1 H2");
+  s.kind = ScheduleKind::gpipe;
+  EXPECT_EQ(computations(s, 1), "F0 F1 F2 b0 b1 b2 H0 H1 H2");
+  // The last stage is done with its first chunk last; the head is of the last one.
+  auto chunks = settings(ScheduleKind::interleaved, 2, 2, 2);
+  chunks.deferred_heads = 100;
+  EXPECT_EQ(computations(chunks, 0), "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0");
+  EXPECT_EQ(computations(chunks, 1), "F0.0 F1.0 F0.1 b0.1 F1.1 b1.1 B0.0 B1.0 H0.1 H1.1");
+  for (const Action& action : stage_schedule(chunks, 1)) {
+    const bool head = action.kind == ActionKind::head_weight, first = action.chunk == 0;
+    EXPECT_EQ(action.last_gradient,
+              (head || (first && action.kind == ActionKind::backward)) && action.micro_batch == 1);
+  }
+  s = settings(ScheduleKind::one_f_one_b, 4, 1, 8);
+  s.deferred_heads = 3;
+  const auto holds = validate_schedule(make_schedule(s));
+  EXPECT_EQ(holds[3].heads, 3);
+  EXPECT_EQ(holds[3].stores, 1);
+  EXPECT_EQ(holds[0].heads, 0);
 }
 
 TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {

@@ -56,6 +56,14 @@ class ToyStage : public StageProgram {
     for (int64_t i = 0; i < x.elements(); ++i)
       gradients_[size_t(chunk)] += x.data<double>()[i] * dy.data<double>()[i];
   }
+  // Its weight gradient is the head's.
+  TensorSet backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) override {
+    return backward_input(micro_batch, chunk, std::move(d_out));
+  }
+  void head_weight(int64_t micro_batch, int chunk) override {
+    backward_weight(micro_batch, chunk);
+    ++heads_;
+  }
   void last_gradient(int) override { ++last_gradients_; }
   void begin_chunk(int) override { ++begun_; }
   std::vector<EdgeTensor> edge(int64_t micro_batch) override {
@@ -73,6 +81,8 @@ class ToyStage : public StageProgram {
   /// The most outputs of this stage that lived at one time.
   int64_t peak_messages() const { return peak_messages_; }
   int begun() const { return begun_; }
+  /// Micro-batches whose head waited.
+  int64_t heads() const { return heads_; }
   int last_gradients() const { return last_gradients_; }
 
  private:
@@ -116,6 +126,7 @@ class ToyStage : public StageProgram {
   std::vector<std::weak_ptr<Storage>> made_;
   int64_t peak_messages_ = 0;
   double loss_ = 0;
+  int64_t heads_ = 0;
   bool numbers_fit_ = true;
   int begun_ = 0, last_gradients_ = 0;
 };

@@ -111,6 +111,29 @@ TEST(ValidateSchedule, MissingAndRepeatedWorkIsCaught) {
   EXPECT_THAT(problem(s), HasSubstr("forward of micro-batch 0, chunk 0: comes twice"));
 }
 
+TEST(ValidateSchedule, HeadsOutOfPlaceAreCaught) {
+  ScheduleSettings settings;
+  settings.pp = 2, settings.micro_batches = 3, settings.deferred_heads = 2;
+  const Schedule good = make_schedule(settings);
+  EXPECT_EQ(problem(good), "valid");
+  Schedule s = good;
+  s.stages[1].erase(find(s.stages[1], ActionKind::head_weight, 0));
+  EXPECT_THAT(problem(s), HasSubstr("stage 1: micro-batch 0 of chunk 0 is not finished"));
+  s = good;
+  const auto head = find(s.stages[1], ActionKind::head_weight, 0);
+  s.stages[1].insert(head, *head);
+  EXPECT_THAT(problem(s), HasSubstr("stage 1: head_weight of micro-batch 0, chunk 0: comes twice"));
+  s = good;
+  s.stages[1].insert(find(s.stages[1], ActionKind::backward_but_head, 1),
+                     *find(s.stages[1], ActionKind::head_weight, 1));
+  EXPECT_THAT(problem(s), HasSubstr("head_weight of micro-batch 1, chunk 0: comes twice, or before "
+                                    "its forward or the other part"));
+  s = good;  // the first stage has no head
+  find(s.stages[0], ActionKind::backward, 0)->kind = ActionKind::backward_but_head;
+  EXPECT_THAT(problem(s), HasSubstr("stage 0: backward_but_head of micro-batch 0, chunk 0: there "
+                                    "is no head here"));
+}
+
 TEST(ValidateSchedule, WrongFlagsAreCaught) {
   Schedule s = schedule(ScheduleKind::one_f_one_b, 1);
   find(s.stages[0], ActionKind::backward, 1)->last_gradient = true;
