@@ -21,6 +21,7 @@ ROWS = [
     ("`gradient_accumulation_fusion=false`", ["model.gradient_accumulation_fusion=false"]),
     ("`bias_activation_fusion=false`", ["model.bias_activation_fusion=false"]),
     ("`bias_dropout_fusion=false`", ["model.bias_dropout_fusion=false"]),
+    ("`gemm_epilogue_fusion=false`", ["model.gemm_epilogue_fusion=false"]),
     ("`apply_rope_fusion=false`", ["model.apply_rope_fusion=false"]),
     ("`attention_backend=unfused`", ["model.attention_backend=unfused"]),
     (

@@ -1,5 +1,6 @@
 #include "nn/attention.h"
 
+#include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
@@ -26,11 +27,11 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
   heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, MemoryTag::saved);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, MemoryTag::saved);
   const Tensor attended = core_.forward(context, batch, heads, saved);
-  Tensor branch = parts_.projection.forward(
-      context, attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}), saved,
-      MemoryTag::activations);
-  if (parts_.output_norm) branch = parts_.output_norm->forward(context, branch, saved);
-  return TensorSet(kHidden, parts_.residual.forward(context, batch, branch, x));
+  return TensorSet(
+      kHidden,
+      end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},
+                 attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}), x,
+                 saved));
 }
 
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,

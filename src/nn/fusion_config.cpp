@@ -18,7 +18,7 @@ void FusionConfig::resolve(const std::string& activation, int64_t logits_bytes) 
 
 Fusions FusionConfig::fusions() const {
   return {bias_activation_fusion.value(), bias_dropout_fusion, gradient_accumulation_fusion,
-          cross_entropy_loss_fusion};
+          cross_entropy_loss_fusion, gemm_epilogue_fusion};
 }
 
 FieldGroup fusion_fields(FusionConfig& config) {
@@ -45,6 +45,11 @@ FieldGroup fusion_fields(FusionConfig& config) {
   group.field("bias_dropout_fusion", config.bias_dropout_fusion,
               "Biases of the projections into the residual stream are added in their GEMMs, and "
               "dropout adds the residual; off: one op each.");
+  group.field("gemm_epilogue_fusion", config.gemm_epilogue_fusion,
+              "GEMMs go on with a block of their result while it is in cache: the activation, "
+              "forward and backward (where bias_activation_fusion is on), and the sum with the "
+              "residual stream (where bias_dropout_fusion is on, and no dropout, norm or sum over "
+              "tensor ranks stands between). Off: ops of their own, with the same bits.");
   group
       .field("recompute_logits", config.recompute_logits,
              "The backward of the head makes the logits again; off: the forward keeps them, in the "

@@ -15,6 +15,7 @@ struct FusionConfig {
   /// `auto`: for the activations that Megatron fuses.
   Auto<bool> bias_activation_fusion;
   bool bias_dropout_fusion = true;
+  bool gemm_epilogue_fusion = true;
   /// `auto`: where the cross entropy is fused and a step's logits are too many to be kept.
   Auto<bool> recompute_logits;
 

@@ -9,6 +9,9 @@ struct Fusions {
   bool bias_dropout = true;     // biases of proj and fc2 in their GEMMs; dropout with the residual
   bool gradient_accumulation = true;  // weight-gradient GEMMs add into the main gradient
   bool cross_entropy = true;  // softmax cross entropy chunk by chunk, no tensor of probabilities
+  /// Activations and residuals in the GEMM before or after them, where the bias is in that GEMM and
+  /// nothing stands between: the same bits.
+  bool gemm_epilogue = true;
 };
 
 }  // namespace viaduct

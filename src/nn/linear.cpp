@@ -48,11 +48,12 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
                std::shared_ptr<const Parameter> bias)
     : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
-                       MemoryTag tag) const {
+Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
+                       const GemmEpilogue& epilogue) const {
   saved.keep(this, "x", x);
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
   StreamProduct product{GemmForm::forward, weight.tensor(), Tensor()};
+  product.epilogue = epilogue;
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);
@@ -78,20 +79,29 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
   return context.fusions.bias_dropout;
 }
 
-Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved) const {
+bool Linear::takes_epilogue(const RankContext& context) const {
+  return context.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
+         (columns() || !sums_products(context));
+}
+
+Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
+                              const GemmEpilogue& epilogue) const {
   if (bias_) {
     const auto destination = context.gradients->gradient(*bias_);
     column_sum(context.ops, {dy, destination.tensor, destination.mode});
     context.gradients->done(*bias_);
   }
-  return columns() ? column_input_gradient(context, dy, saved) : input_gradient(context, dy, saved);
+  return columns() ? column_input_gradient(context, dy, saved)
+                   : input_gradient(context, dy, saved, epilogue);
 }
 
-Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const {
+Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
+                              const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
+  StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor()};
+  product.epilogue = epilogue;
   Tensor all;
-  const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad],
-                                        {GemmForm::data_gradient, weight.tensor(), Tensor()}, dy,
+  const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad], product, dy,
                                         MemoryTag::activations, &all);
   saved.keep(this, "dy", all);
   return dx;

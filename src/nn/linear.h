@@ -8,6 +8,7 @@
 
 #include "nn/context.h"
 #include "nn/saved.h"
+#include "ops/gemm.h"
 
 namespace viaduct {
 
@@ -27,20 +28,30 @@ class Linear {
          std::shared_ptr<const Parameter> bias);
 
   /// y [T, out] of x [T, in]; out and in as held here. The side that is the stream has its rows.
+  /// `epilogue`: what `takes_epilogue` allows, of y's rows.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
-                 MemoryTag tag = MemoryTag::saved) const;
-  /// dx of dy; the gradient of the bias accumulates.
-  Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+                 MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {}) const;
+  /// dx of dy; the gradient of the bias accumulates. With an `epilogue` (row-parallel layers) the
+  /// gradient of its `raised`, in its place.
+  Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
+                        const GemmEpilogue& epilogue = {}) const;
   /// Gradient of the weight. Already there where it ran under the exchange of the input gradient.
   void backward_weight(RankContext& context, SavedStore& saved) const;
 
   void append_parameters(std::vector<const Parameter*>& list) const;
 
+  /// Whether the GEMM of the forward may go on with its result: it has the whole sum, with the
+  /// bias.
+  bool takes_epilogue(const RankContext& context) const;
+  /// Output features held here.
+  int64_t outputs() const { return weight_->shape[0]; }
+
  private:
   /// Whether the GEMM of the forward adds the bias.
   bool adds_bias_in_gemm(const RankContext& context) const;
   bool columns() const { return role_ == LinearRole::qkv || role_ == LinearRole::fc1; }
-  Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
+  Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
+                        const GemmEpilogue& epilogue) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// From x and dy of all tokens.
   void weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const;

@@ -1,5 +1,6 @@
 #include "nn/mlp.h"
 
+#include "nn/branch_end.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
@@ -17,11 +18,35 @@ TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const Te
   const Tensor x = in.get(kHidden);
   const Tensor normed = parts_.input_norm.forward(context, x, saved);
   UnitScope unit(saved, "mlp");
-  const Tensor raised = parts_.up.forward(context, normed, saved);
-  Tensor branch =
-      parts_.down.forward(context, activate(context, raised, saved), saved, MemoryTag::activations);
-  if (parts_.output_norm) branch = parts_.output_norm->forward(context, branch, saved);
-  return TensorSet(kHidden, parts_.residual.forward(context, batch, branch, x));
+  const Tensor activated = raise(context, batch, normed, saved);
+  return TensorSet(kHidden,
+                   end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
+                              activated, x, saved));
+}
+
+Tensor MlpSegment::raise(RankContext& context, const Batch& batch, const Tensor& normed,
+                         SavedStore& saved) const {
+  if (!parts_.up.takes_epilogue(context))
+    return activate(context, parts_.up.forward(context, normed, saved), saved);
+  GemmEpilogue with = epilogue();
+  with.activated =
+      context.activation({batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)});
+  const Tensor raised = parts_.up.forward(context, normed, saved, MemoryTag::saved, with);
+  saved.keep(this, "raised", raised);
+  return with.activated;
+}
+
+Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const {
+  if (!parts_.up.takes_epilogue(context)) {
+    return deactivate(context, parts_.down.backward_input(context, d_branch, saved), saved);
+  }
+  GemmEpilogue with = epilogue();
+  with.raised = saved.take(this, "raised");
+  return parts_.down.backward_input(context, d_branch, saved, with);
+}
+
+GemmEpilogue MlpSegment::epilogue() const {
+  return {.activation = parts_.activation, .gated = parts_.gated};
 }
 
 Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved) const {
@@ -66,8 +91,7 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
     parts_.output_norm->backward(context, d_branch, Tensor(), d_down, saved);
     d_branch = d_down;
   }
-  const Tensor d_activated = parts_.down.backward_input(context, d_branch, saved);
-  const Tensor d_raised = deactivate(context, d_activated, saved);
+  const Tensor d_raised = lower(context, d_branch, saved);
   const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
   const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);

@@ -36,10 +36,17 @@ class MlpSegment final : public Segment {
   std::string_view name() const override { return "mlp"; }
 
  private:
-  /// From the output of `up` to the input of `down`; keeps what `deactivate` reads.
+  /// From the input of `up` to that of `down`; keeps what `lower` reads.
+  Tensor raise(RankContext& context, const Batch& batch, const Tensor& normed,
+               SavedStore& saved) const;
+  /// The gradient of the output of `up` from that of `down`.
+  Tensor lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
+  /// The two without epilogues: from the output of `up` to the input of `down`, and the gradient of
+  /// that output, in its place.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
-  /// The gradient of that output, in its place.
   Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
+  /// The activation in the GEMM that raises, with `activated` or `raised` not set.
+  GemmEpilogue epilogue() const;
   /// The gate goes through its function by itself, then multiplies.
   bool gates_apart(const RankContext& context) const {
     return parts_.gated && !context.fusions.bias_activation;

@@ -15,9 +15,26 @@ Flow flow_of(const StreamProduct& product) {
   return product.form == GemmForm::forward ? Flow::activations : Flow::gradients;
 }
 
-void multiply_into(RankContext& context, const StreamProduct& product, const Tensor& x,
-                   const Tensor& out) {
-  gemm(context.ops, {product.form, x, product.weight, out, product.bias});
+/// Of an epilogue, the rows that a part of the product has.
+GemmEpilogue rows_of(const GemmEpilogue& epilogue, int64_t begin, int64_t rows) {
+  GemmEpilogue part = epilogue;
+  for (Tensor* tensor : {&part.residual, &part.activated, &part.raised})
+    if (*tensor) *tensor = tensor->slice(0, begin, rows);
+  return part;
+}
+
+/// Rows of the whole product's `out` from those of x, `begin` of all.
+void multiply_rows(RankContext& context, const StreamProduct& product, const Tensor& x,
+                   int64_t begin, const Tensor& out) {
+  GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
+  args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
+  gemm(context.ops, args);
+}
+
+/// Where a product of `rows` rows goes.
+Tensor result_of(RankContext& context, const StreamProduct& product, int64_t rows, MemoryTag tag) {
+  if (product.epilogue.raised) return product.epilogue.raised;
+  return context.activation({rows, product.columns()}, tag);
 }
 
 /// The columns [begin, begin + count) of a product.
@@ -42,7 +59,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
   const Flow flow = flow_of(product);
   const Tensor all =
       context.ops.allocate(rows.dtype(), {ranks * chunk_rows, rows.dim(1)}, MemoryTag::activations);
-  const Tensor out = context.activation({ranks * chunk_rows, product.columns()}, tag);
+  const Tensor out = result_of(context, product, ranks * chunk_rows, tag);
   const auto chunk = [&](int of) { return all.slice(0, of * chunk_rows, chunk_rows); };
 
   copy(context.ops, {rows, chunk(rank)});
@@ -62,7 +79,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
       sent = tp.send(rows_of(all, block), next, flow);
       received = tp.receive(rows_of(all, coming), previous, flow);
     }
-    multiply_into(context, product, rows_of(all, block), rows_of(out, block));
+    multiply_rows(context, product, rows_of(all, block), block * block_rows, out);
     sent.wait(), received.wait();
   }
   if (gathered != nullptr) *gathered = all;
@@ -131,8 +148,8 @@ Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& pr
 
 Tensor multiply(RankContext& context, const StreamProduct& product, const Tensor& x,
                 MemoryTag tag) {
-  const Tensor out = context.activation({x.dim(0), product.columns()}, tag);
-  multiply_into(context, product, x, out);
+  const Tensor out = result_of(context, product, x.dim(0), tag);
+  multiply_rows(context, product, x, 0, out);
   return out;
 }
 
@@ -148,6 +165,9 @@ Tensor gather_and_multiply(RankContext& context, const GemmOverlap& row,
 
 Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
                            const StreamProduct& product, const Tensor& x, MemoryTag tag) {
+  VIADUCT_CHECK(ShapeError, !product.epilogue.any() || !sums_products(context),
+                "epilogue of a product that is summed over {} tensor ranks",
+                context.groups.tp->size());
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
     return ring_reduce(context, product, x, tag);
   if (stream_is_cut(context) && row.method == OverlapMethod::pipeline)

@@ -12,11 +12,14 @@
 
 namespace viaduct {
 
-/// The product with a weight [out, in] that a layer asks for: x · Wᵀ + bias or dy · W.
+/// The product with a weight [out, in] that a layer asks for: x · Wᵀ + bias or dy · W, and what is
+/// done with it at once. Tensors of the epilogue have all rows of the product; a gradient of
+/// `raised` takes its place.
 struct StreamProduct {
   GemmForm form = GemmForm::forward;  // or data_gradient
   Tensor weight;
-  Tensor bias;  // may be undefined
+  Tensor bias;            // may be undefined
+  GemmEpilogue epilogue;  // a residual only where no ranks' products are summed
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

@@ -19,9 +19,10 @@ class ResidualDropout {
                  const Tensor& residual) const;
   /// Gradient of the branch from that of the sum.
   Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out) const;
+  /// Whether it draws.
+  bool active(const RankContext& context) const { return context.training && probability_ > 0; }
 
  private:
-  bool active(const RankContext& context) const { return context.training && probability_ > 0; }
   double probability_;
   uint64_t path_hash_;
 };

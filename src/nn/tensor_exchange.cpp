@@ -8,6 +8,10 @@ bool stream_is_cut(const RankContext& context) {
   return context.sequence_parallel && context.groups.tp->size() > 1;
 }
 
+bool sums_products(const RankContext& context) {
+  return context.groups.tp->size() > 1;
+}
+
 Tensor PendingTensor::wait() {
   handle_.wait();
   input_ = Tensor();

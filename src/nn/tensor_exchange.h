@@ -8,6 +8,8 @@ namespace viaduct {
 
 /// Whether a rank's rows of the stream are not all tokens'.
 bool stream_is_cut(const RankContext& context);
+/// Whether the stream is a sum of products of several ranks: nothing may follow one in its GEMM.
+bool sums_products(const RankContext& context);
 
 /// A tensor that a collective is still writing.
 class PendingTensor {

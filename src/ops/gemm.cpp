@@ -4,6 +4,39 @@
 #include "ops/table.h"
 
 namespace viaduct {
+namespace {
+
+void check_epilogue(const GemmArgs& args) {
+  constexpr std::string_view kOp = "gemm epilogue";
+  const GemmEpilogue& epilogue = args.epilogue;
+  const auto check = [&](std::string_view name, const Tensor& tensor, const Shape& shape) {
+    check_shape(kOp, name, tensor, shape);
+    check_dtype(kOp, name, tensor, {args.c.dtype()});
+    check_dense_rows(kOp, name, tensor);
+  };
+  const GemmForm form = epilogue.raised ? GemmForm::data_gradient : GemmForm::forward;
+  VIADUCT_CHECK(ShapeError, args.form == form && args.mode == WriteMode::assign,
+                "gemm: a residual and an activation go with the forward form, the gradient of an "
+                "activation with data_gradient, and each with assignment only");
+  VIADUCT_CHECK(
+      ShapeError,
+      epilogue.residual.defined() + epilogue.activated.defined() + epilogue.raised.defined() == 1,
+      "gemm: expected one epilogue, got residual {}, activated {}, raised {}",
+      describe(epilogue.residual), describe(epilogue.activated), describe(epilogue.raised));
+  if (epilogue.residual) {
+    check("residual", epilogue.residual, args.c.shape());
+    VIADUCT_CHECK(ShapeError, args.c.raw() == nullptr || args.c.raw() != epilogue.residual.raw(),
+                  "gemm epilogue: residual is c itself, which the product overwrites");
+  }
+  if (epilogue.raised) check("raised", epilogue.raised, args.c.shape());
+  if (!epilogue.activated) return;
+  const int64_t columns = args.c.dim(1);
+  VIADUCT_CHECK(ShapeError, !epilogue.gated || columns % 2 == 0,
+                "gemm epilogue: expected gate | up of equal width in c, got {}", describe(args.c));
+  check("activated", epilogue.activated, {args.c.dim(0), epilogue.gated ? columns / 2 : columns});
+}
+
+}  // namespace
 
 void gemm(OpContext& context, const GemmArgs& args) {
   constexpr std::string_view kOp = "gemm";
@@ -27,7 +60,8 @@ void gemm(OpContext& context, const GemmArgs& args) {
       break;
     case GemmForm::data_gradient:
       check_shape("gemm data_gradient", "b", args.b, {a1, b1});
-      check_shape("gemm data_gradient", "c", args.c, {a0, b1});
+      check_shape("gemm data_gradient", "c", args.c,
+                  {a0, args.epilogue.raised && args.epilogue.gated ? 2 * b1 : b1});
       break;
     case GemmForm::weight_gradient:
       check_shape("gemm weight_gradient", "b", args.b, {a0, b1});
@@ -41,6 +75,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
     check_dtype(kOp, "bias", args.bias, {args.a.dtype(), accumulator_dtype(args.a.dtype())});
     check_dense_rows(kOp, "bias", args.bias);
   }
+  if (args.epilogue.any()) check_epilogue(args);
   dispatch(context, kOp, context.ops.gemm, args);
 }
 

@@ -8,20 +8,41 @@
 //
 // a and b share one dtype of {f64, f32, bf16, f16}; c has that dtype or f32; sums run in FP32 (FP64
 // for f64). Rows may be strided (the innermost dim is dense); rank 2. `mode` = accumulate is
-// allowed for every form; with bias only `assign`. The order of summation of an element depends on
-// the contracted size alone, so results are bitwise equal for any number of threads.
+// allowed for every form; with bias or an epilogue only `assign`. The order of summation of an
+// element depends on the contracted size alone, so results are bitwise equal for any number of
+// threads.
 
+#include "ops/activation.h"
 #include "ops/dispatch.h"
 
 namespace viaduct {
 
 enum class GemmForm { forward, data_gradient, weight_gradient };
 
+/// What is done with a product while it is in cache, instead of in an op that reads it again. At
+/// most one of the tensors is there; they have the dtype of c, and bits are those of two ops, for
+/// the product is rounded to c's dtype first.
+struct GemmEpilogue {
+  /// forward: c = residual + product, as `add`. Shape of c; not c itself.
+  Tensor residual;
+  /// forward: beside c, which is the product, activated = f(c), as `activation_forward` with in =
+  /// c.
+  Tensor activated;
+  /// data_gradient: the product is that of f(raised), and c [M, K] (gated: [M, 2K]) the gradient of
+  /// `raised`, as `activation_backward` with in = raised. c may be `raised` itself.
+  Tensor raised;
+  ActivationKind activation = ActivationKind::silu;  // f
+  bool gated = false;
+
+  bool any() const { return residual || activated || raised; }
+};
+
 struct GemmArgs {
   GemmForm form = GemmForm::forward;
   Tensor a, b, c;
   Tensor bias;  // optional, forward only; dtype of a or f32
   WriteMode mode = WriteMode::assign;
+  GemmEpilogue epilogue;
 };
 
 void gemm(OpContext& context, const GemmArgs& args);

@@ -45,7 +45,7 @@ Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
   Choice choice =
       narrowing_choice("activation_forward", isa, args.in.dtype(), args.in.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.out.elements());
-  add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 1 : 0)));
+  add_flops(choice, args.in.dtype(), elements * activation_forward_flops(args.kind, args.gated));
   choice.cost.bytes_read = bytes_of(args.in);
   choice.cost.bytes_written = bytes_of(args.out);
   return choice;
@@ -54,8 +54,8 @@ Choice choose_forward(const ActivationForwardArgs& args, const Traits&) {
 void launch_forward(OpContext& context, const Choice& choice, const ActivationForwardArgs& args,
                     void*) {
   if (choice.variant == kReferenceKernel) return reference::activation_forward(args);
-  ActivationRows rows{args.kind,         args.gated,         args.out.dim(1),
-                      row_view(args.in), row_view(args.out), {}};
+  ActivationRows rows{args.kind,          args.gated, args.out.dim(1), row_view(args.in),
+                      row_view(args.out), {},         args.out.dim(1)};
   for_row_runs(context, args.in.dim(0), args.in.dim(1),
                [&](int64_t begin, int64_t end) { kernels(choice).forward(rows, begin, end); });
 }
@@ -65,7 +65,7 @@ Choice choose_backward(const ActivationBackwardArgs& args, const Traits&) {
   Choice choice =
       narrowing_choice("activation_backward", isa, args.in.dtype(), args.in.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.d_out.elements());
-  add_flops(choice, args.in.dtype(), elements * (flops_of(args.kind) + (args.gated ? 8 : 6)));
+  add_flops(choice, args.in.dtype(), elements * activation_backward_flops(args.kind, args.gated));
   choice.cost.bytes_read = bytes_of(args.in) + bytes_of(args.d_out);
   choice.cost.bytes_written = bytes_of(args.d_in);
   return choice;
@@ -75,7 +75,8 @@ void launch_backward(OpContext& context, const Choice& choice, const ActivationB
                      void*) {
   if (choice.variant == kReferenceKernel) return reference::activation_backward(args);
   ActivationRows rows{args.kind,         args.gated,           args.d_out.dim(1),
-                      row_view(args.in), row_view(args.d_out), row_view(args.d_in)};
+                      row_view(args.in), row_view(args.d_out), row_view(args.d_in),
+                      args.d_out.dim(1)};
   for_row_runs(context, args.in.dim(0), args.in.dim(1),
                [&](int64_t begin, int64_t end) { kernels(choice).backward(rows, begin, end); });
 }
@@ -87,6 +88,14 @@ void fill(OpTable& table) {
 }
 
 }  // namespace
+
+double activation_forward_flops(ActivationKind kind, bool gated) {
+  return flops_of(kind) + (gated ? 1 : 0);
+}
+
+double activation_backward_flops(ActivationKind kind, bool gated) {
+  return flops_of(kind) + (gated ? 8 : 6);
+}
 
 void add_activation(OpTable& table, CpuIsa isa) {
   if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);

@@ -13,7 +13,7 @@ void forward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
   const int64_t width = rows.width;
   for (int64_t r = begin; r < end; ++r) {
     const T* in = reinterpret_cast<const T*>(rows.in.row(r));
-    const T* up = in + width;
+    const T* up = in + rows.up;
     T* out = reinterpret_cast<T*>(rows.out.row(r));
     for_row(width, [&](int64_t i, auto... tail) {
       const Vec f = F::value(load(in + i, tail...));
@@ -24,7 +24,7 @@ void forward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
 
 template <class F, class T, bool kGated>
 void backward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
-  const int64_t width = rows.width;
+  const int64_t width = rows.width, gate_to_up = rows.up;
   for (int64_t r = begin; r < end; ++r) {
     const T* in = reinterpret_cast<const T*>(rows.in.row(r));
     const T* d_out = reinterpret_cast<const T*>(rows.out.row(r));
@@ -33,9 +33,9 @@ void backward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
       const Point p = F::point(load(in + i, tail...));
       const Vec d = load(d_out + i, tail...);
       if constexpr (kGated) {
-        const Vec up = load(in + width + i, tail...);
+        const Vec up = load(in + gate_to_up + i, tail...);
         store(d_in + i, mul(mul(d, up), p.derivative), tail...);
-        store(d_in + width + i, mul(d, p.value), tail...);
+        store(d_in + gate_to_up + i, mul(d, p.value), tail...);
       } else {
         store(d_in + i, mul(d, p.derivative), tail...);
       }

@@ -9,10 +9,15 @@ namespace viaduct::cpu {
 struct ActivationRows {
   ActivationKind kind = ActivationKind::silu;
   bool gated = true;
-  int64_t width = 0;  // F
+  int64_t width = 0;  // F, or a part of it
   RowView in, out;    // backward: in = the saved input, out = d_out, d_in = what is written
   RowView d_in;
+  int64_t up = 0;  // elements from a gate to what it multiplies: F
 };
+
+/// Operations of an element of the output, forward and backward.
+double activation_forward_flops(ActivationKind kind, bool gated);
+double activation_backward_flops(ActivationKind kind, bool gated);
 
 /// Rows [begin, end).
 struct ActivationKernels {

@@ -33,12 +33,17 @@ template <CpuIsa kIsa>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
   Choice choice = choose_by_dtype("gemm", args.a.dtype(), traits, "openblas");
+  // c of an activation's gradient has more columns than the product.
+  const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
   add_flops(choice, args.a.dtype(),
-            2.0 * static_cast<double>(args.c.elements()) * static_cast<double>(depth));
+            2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
   choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
-  if (choice.variant == kReferenceVariant || kIsa == CpuIsa::avx2) return choice;
+  if (choice.variant == kReferenceVariant || kIsa == CpuIsa::avx2) {
+    add_epilogue_cost(args, choice);
+    return choice;
+  }
   if (kHasBf16Tiles<kIsa> && args.a.dtype() == DType::bf16) {
     choice.variant = kBf16Tiles;
     choice.kernel = kIsa == CpuIsa::amx ? "tiles_amx" : "tiles_avx512_bf16";
@@ -50,6 +55,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
     choice.kernel = "tiles_avx512";
     choice.workspace_bytes = tile_workspace_bytes<float>(args, kVectorBlocking);
   }
+  add_epilogue_cost(args, choice);
   return choice;
 }
 
@@ -57,8 +63,8 @@ template <CpuIsa kIsa>
 void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
   if (choice.variant == kReferenceVariant) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
-  if constexpr (kIsa == CpuIsa::avx2) return gemm_on_openblas(pool, args, avx2::gemm_kernels());
-  const GemmKernels& kernels = avx512::gemm_kernels();
+  const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
+  if constexpr (kIsa == CpuIsa::avx2) return gemm_on_openblas(pool, args, kernels);
   if (choice.variant == kFloatTiles) {
     return gemm_on_tiles(pool, args, kVectorBlocking, avx512::float_tile_kernels(), kernels,
                          workspace);

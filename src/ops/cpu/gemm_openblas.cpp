@@ -36,7 +36,8 @@ Problem problem_of(const GemmArgs& args) {
                    contracted_first};
   };
   return {operand(args.a, weight_gradient), operand(args.b, args.form != GemmForm::forward),
-          args.c.dim(0), args.c.dim(1), weight_gradient ? args.a.dim(0) : args.a.dim(1)};
+          args.c.dim(0), args.b.dim(args.form == GemmForm::forward ? 0 : 1),
+          weight_gradient ? args.a.dim(0) : args.a.dim(1)};
 }
 
 /// Equal pieces of the contracted dim of at most kDepth, multiples of 16 but for the last.
@@ -68,7 +69,7 @@ Piece piece_of(const Operand& operand, const GemmKernels& kernels, int64_t begin
   return {scratch, kDepthStride};
 }
 
-void compute_block(const GemmArgs& args, const Problem& problem, const GemmKernels& kernels,
+void compute_block(const GemmArgs& args, const Problem& problem, const FinishKernels& kernels,
                    int64_t row, int64_t column, int64_t padded_columns) {
   alignas(64) float scratch_a[kBlockRows * kDepthStride];
   alignas(64) float scratch_b[kBlockColumns * kDepthStride];
@@ -76,45 +77,50 @@ void compute_block(const GemmArgs& args, const Problem& problem, const GemmKerne
   const int64_t rows = std::min(kBlockRows, problem.rows - row);
   const int64_t columns = std::min(padded_columns, problem.columns - column);
   const int64_t c_stride = args.c.stride(0);
-  std::byte* const c = static_cast<std::byte*>(args.c.raw()) +
-                       (row * c_stride + column) * dtype_bytes(args.c.dtype());
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
-                      !args.bias && rows == kBlockRows && columns == padded_columns;
-  float* const sums = direct ? reinterpret_cast<float*>(c) : scratch_c;
+                      !args.bias && !args.epilogue.any() && rows == kBlockRows &&
+                      columns == padded_columns;
+  float* const sums = direct ? args.c.data<float>() + row * c_stride + column : scratch_c;
   const int64_t sums_stride = direct ? c_stride : padded_columns;
   const int64_t step = depth_step(problem.depth);
   if (problem.depth == 0) std::fill_n(scratch_c, kBlockRows * kBlockColumns, 0.0f);
   for (int64_t k = 0; k < problem.depth; k += step) {
     const int64_t depth = std::min(step, problem.depth - k);
-    const Piece a = piece_of(problem.a, kernels, row, rows, kBlockRows, k, depth, scratch_a);
+    const Piece a = piece_of(problem.a, kernels.gemm, row, rows, kBlockRows, k, depth, scratch_a);
     const Piece b =
-        piece_of(problem.b, kernels, column, columns, padded_columns, k, depth, scratch_b);
+        piece_of(problem.b, kernels.gemm, column, columns, padded_columns, k, depth, scratch_b);
     sgemm(problem.a.contracted_first, !problem.b.contracted_first, kBlockRows, padded_columns,
           depth, a.data, a.stride, b.data, b.stride, k > 0, sums, sums_stride);
   }
   if (direct && problem.depth > 0) return;
-  const std::byte* bias = nullptr;
-  DType bias_dtype = DType::f32;
-  if (args.bias) {
-    bias_dtype = args.bias.dtype();
-    bias = static_cast<const std::byte*>(args.bias.raw()) + column * dtype_bytes(bias_dtype);
-  }
-  kernels.store(scratch_c, padded_columns, rows, columns, bias, bias_dtype,
-                args.mode == WriteMode::accumulate, c, args.c.dtype(), c_stride);
+  finish_block(args, kernels,
+               {.row = row,
+                .rows = rows,
+                .column = column,
+                .columns = columns,
+                .sums = scratch_c,
+                .stride = padded_columns});
 }
 
 }  // namespace
 
-void gemm_on_openblas(ThreadPool& pool, const GemmArgs& args, const GemmKernels& kernels) {
+void gemm_on_openblas(ThreadPool& pool, const GemmArgs& args, const FinishKernels& kernels) {
   require_concurrent_openblas();
+  GemmArgs blocks = args;
+  if (gates_columns(args)) blocks.epilogue = {};
   const Problem problem = problem_of(args);
   const int64_t block_columns =
       problem.columns <= kBlockColumns / 2 ? kBlockColumns / 2 : kBlockColumns;
   const int64_t row_blocks = (problem.rows + kBlockRows - 1) / kBlockRows;
   const int64_t column_blocks = (problem.columns + block_columns - 1) / block_columns;
   pool.run(row_blocks * column_blocks, [&](int64_t task, int) {
-    compute_block(args, problem, kernels, task % row_blocks * kBlockRows,
+    compute_block(blocks, problem, kernels, task % row_blocks * kBlockRows,
                   task / row_blocks * block_columns, block_columns);
+  });
+  if (!gates_columns(args)) return;
+  pool.run(row_blocks, [&](int64_t task, int) {
+    const int64_t row = task * kBlockRows;
+    activate_rows(args, kernels, row, std::min(kBlockRows, problem.rows - row));
   });
 }
 

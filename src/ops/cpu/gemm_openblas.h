@@ -7,12 +7,13 @@
 // bits are widened piece by piece into the same scratch.
 
 #include "base/thread_pool.h"
-#include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/gemm_epilogue.h"
 #include "ops/gemm.h"
 
 namespace viaduct::cpu {
 
-/// a, b FP32, BF16 or FP16; c and bias of that dtype or FP32.
-void gemm_on_openblas(ThreadPool& pool, const GemmArgs& args, const GemmKernels& kernels);
+/// a, b FP32, BF16 or FP16; c and bias of that dtype or FP32. A gated activation follows the whole
+/// product: a block has not both of a gate's columns and those that it multiplies.
+void gemm_on_openblas(ThreadPool& pool, const GemmArgs& args, const FinishKernels& kernels);
 
 }  // namespace viaduct::cpu

@@ -35,17 +35,21 @@ constexpr int64_t kTile = kStepElements<Element>;
 /// How a product is cut. B is packed by all threads, one chunk of columns after the other (but by
 /// the task itself where no other one reads it), A by the task that needs it.
 struct Plan {
-  TileSource a, b;
-  int64_t rows = 0, columns = 0;  // of a block of C, one task
+  TileSource a, b;     // b of a gated activation: the gate's columns
+  int64_t halves = 1;  // 2: with every gate's columns those that it multiplies, `b.width`
+                       // behind them
+  int64_t rows = 0, columns = 0;  // of a block of C, one task (of each half)
   int64_t steps = 0;              // of the contracted dim
   int64_t visit = 0;              // steps between two visits of a block's C
   int64_t chunk = 0;              // columns of B packed at a time, whole blocks
   bool shared = true;             // B is
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
+  /// Of a half of B packed at a time.
+  int64_t chunk_tiles() const { return shared ? tile_strips(std::min(chunk, b.width)) * steps : 0; }
   int64_t chunk_bytes() const {
     constexpr int64_t kTileBytes = 1024;
-    return shared ? tile_strips(std::min(chunk, b.width)) * steps * kTileBytes : 0;
+    return halves * chunk_tiles() * kTileBytes;
   }
 };
 
@@ -69,18 +73,22 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   Plan plan;
   plan.a = source(args.a, args.form == GemmForm::weight_gradient);
   plan.b = source(args.b, args.form != GemmForm::forward);
+  plan.halves = gates_columns(args) ? 2 : 1;
+  plan.b.width /= plan.halves;
   plan.rows = even_piece(plan.a.width, blocking.rows, kTileRows);
   const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
   plan.shared = row_blocks > 1;
   int64_t most = plan.shared ? blocking.columns : own_columns<Element>(blocking);
+  most /= plan.halves;
   while (most > 4 * kTileColumns && row_blocks * ceil_div(plan.b.width, most) < kWantedBlocks)
     most /= 2;
   plan.columns = even_piece(plan.b.width, most, 2 * kTileColumns);
   plan.steps = tile_steps<Element>(plan.a.depth);
   plan.visit = even_piece(plan.steps, blocking.depth / kStep<Element>, 1);
-  plan.chunk = std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
-                                        std::max<int64_t>(1, plan.columns * plan.b.depth)) *
-               plan.columns;
+  plan.chunk =
+      std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
+                               std::max<int64_t>(1, plan.halves * plan.columns * plan.b.depth)) *
+      plan.columns;
   plan.chunk = even_piece(plan.b.width, plan.chunk, plan.columns);
   return plan;
 }
@@ -128,29 +136,27 @@ struct Task {
   const GemmArgs& args;
   const Plan& plan;
   const TileKernelsOf<Element>& tiles;
-  const GemmKernels& kernels;
+  const FinishKernels& kernels;
+  Chunk<Element> chunks[2];  // of each half
 };
 
 /// The block at `row` of C and `column` of the chunk.
 template <class Element>
-void compute_block(const Task<Element>& task, const Chunk<Element>& chunk, int64_t row,
-                   int64_t column) {
+void compute_block(const Task<Element>& task, int64_t row, int64_t column) {
   alignas(64) float sums[kMaxSums];
   constexpr int64_t kElements = kMaxStrips / static_cast<int64_t>(sizeof(Element));
   alignas(64) Element a_strips[kElements], b_strips[kElements];
   const Plan& plan = task.plan;
   const GemmArgs& args = task.args;
   const int64_t rows = std::min(plan.rows, plan.a.width - row);
-  const int64_t columns = std::min(plan.columns, chunk.width - column);
-  const int64_t c_stride = args.c.stride(0);
-  std::byte* const c = static_cast<std::byte*>(args.c.raw()) +
-                       (row * c_stride + chunk.begin + column) * dtype_bytes(args.c.dtype());
+  const Chunk<Element>& first = task.chunks[0];
+  const int64_t columns = std::min(plan.columns, first.width - column);
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
-                      !args.bias && rows % kTileRows == 0 && columns % kTileColumns == 0;
+                      !args.bias && !args.epilogue.any() && rows % kTileRows == 0 &&
+                      columns % kTileColumns == 0;
   TileProductOf<Element> product{.rows = rows, .columns = columns};
   product.a = a_strips;
-  product.c = direct ? reinterpret_cast<float*>(c) : sums;
-  product.c_stride = direct ? c_stride : plan.columns;
+  product.c_stride = direct ? args.c.stride(0) : plan.halves * plan.columns;
   const TileScope scope(task.tiles);
   // At least once: nothing contracted is a sum of zero.
   for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
@@ -158,26 +164,30 @@ void compute_block(const Task<Element>& task, const Chunk<Element>& chunk, int64
     product.a_strip = product.b_strip = product.steps * kTile<Element>;
     task.tiles.pack_a(part<Element>(plan.a, row, rows, step, product.steps), a_strips,
                       product.a_strip);
-    if (plan.shared) {
-      product.b = chunk.at(plan, column / kTileColumns, step);
-    } else {
-      task.tiles.pack_b(part<Element>(plan.b, chunk.begin + column, columns, step, product.steps),
-                        b_strips, product.b_strip);
-      product.b = b_strips;
-    }
     product.accumulate = step > 0;
-    task.tiles.product(product);
+    for (int64_t half = 0; half < plan.halves; ++half) {
+      const Chunk<Element>& chunk = task.chunks[half];
+      if (plan.shared) {
+        product.b = chunk.at(plan, column / kTileColumns, step);
+      } else {
+        task.tiles.pack_b(part<Element>(plan.b, chunk.begin + column, columns, step, product.steps),
+                          b_strips, product.b_strip);
+        product.b = b_strips;
+      }
+      product.c = direct ? args.c.data<float>() + row * args.c.stride(0) + chunk.begin + column
+                         : sums + half * plan.columns;
+      task.tiles.product(product);
+    }
   }
   if (direct) return;
-  const std::byte* bias = nullptr;
-  DType bias_dtype = DType::f32;
-  if (args.bias) {
-    bias_dtype = args.bias.dtype();
-    bias = static_cast<const std::byte*>(args.bias.raw()) +
-           (chunk.begin + column) * dtype_bytes(bias_dtype);
-  }
-  task.kernels.store(sums, plan.columns, rows, columns, bias, bias_dtype,
-                     args.mode == WriteMode::accumulate, c, args.c.dtype(), c_stride);
+  finish_block(args, task.kernels,
+               {.row = row,
+                .rows = rows,
+                .column = first.begin + column,
+                .columns = columns,
+                .sums = sums,
+                .up_sums = plan.halves > 1 ? sums + plan.columns : nullptr,
+                .stride = product.c_stride});
 }
 
 }  // namespace
@@ -189,18 +199,26 @@ int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking)
 
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernelsOf<Element>& tiles, const GemmKernels& kernels,
+                   const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
                    void* workspace) {
   const Plan plan = plan_of<Element>(args, blocking);
-  const Task<Element> task{args, plan, tiles, kernels};
   const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
   for (int64_t column = 0; column < plan.b.width; column += plan.chunk) {
-    const Chunk<Element> chunk{static_cast<Element*>(workspace), column,
-                               std::min(plan.chunk, plan.b.width - column)};
-    pool.run(plan.shared ? chunk.tasks(plan) : 0,
-             [&](int64_t index, int) { chunk.pack_task(plan, tiles, index); });
-    pool.run(row_blocks * ceil_div(chunk.width, plan.columns), [&](int64_t index, int) {
-      compute_block(task, chunk, index % row_blocks * plan.rows, index / row_blocks * plan.columns);
+    Element* const packed = static_cast<Element*>(workspace);
+    const int64_t width = std::min(plan.chunk, plan.b.width - column);
+    const Task<Element> task{
+        args,
+        plan,
+        tiles,
+        kernels,
+        {{packed, column, width},
+         {packed + plan.chunk_tiles() * kTile<Element>, plan.b.width + column, width}}};
+    const int64_t packing = plan.shared ? task.chunks[0].tasks(plan) : 0;
+    pool.run(plan.halves * packing, [&](int64_t index, int) {
+      task.chunks[index / packing].pack_task(plan, tiles, index % packing);
+    });
+    pool.run(row_blocks * ceil_div(width, plan.columns), [&](int64_t index, int) {
+      compute_block(task, index % row_blocks * plan.rows, index / row_blocks * plan.columns);
     });
   }
 }
@@ -208,8 +226,8 @@ void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& b
 template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);
 template int64_t tile_workspace_bytes<float>(const GemmArgs&, const TileBlocking&);
 template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<bfloat16>&, const GemmKernels&, void*);
+                            const TileKernelsOf<bfloat16>&, const FinishKernels&, void*);
 template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<float>&, const GemmKernels&, void*);
+                            const TileKernelsOf<float>&, const FinishKernels&, void*);
 
 }  // namespace viaduct::cpu

@@ -5,14 +5,14 @@
 // instruction set alone, and an element's order of summation on the contracted size alone.
 
 #include "base/thread_pool.h"
-#include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/gemm_epilogue.h"
 #include "ops/cpu/tiles.h"
 #include "ops/gemm.h"
 
 namespace viaduct::cpu {
 
-/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32; rows × columns up
-/// to 96 K, rows × depth up to 192 KB.
+/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32, columns of 64;
+/// rows × columns up to 96 K, rows × depth up to 192 KB.
 struct TileBlocking {
   int64_t rows, columns;  // a block of C, one task
   int64_t depth;          // contracted elements between two visits of a block's C
@@ -25,7 +25,7 @@ int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking)
 /// c and bias: dtype of a or FP32. `Element`: bfloat16 or float.
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
-                   const TileKernelsOf<Element>& tiles, const GemmKernels& kernels,
+                   const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
                    void* workspace);
 
 }  // namespace viaduct::cpu

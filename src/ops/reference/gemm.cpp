@@ -21,9 +21,7 @@ Matrix transposed(const Tensor& t) {
   return {t.data<double>(), 1, t.stride(0)};
 }
 
-}  // namespace
-
-void gemm(const GemmArgs& args) {
+void product(const GemmArgs& args) {
   const bool weight_gradient = args.form == GemmForm::weight_gradient;
   const Matrix a = weight_gradient ? transposed(args.a) : as_is(args.a);
   const Matrix b = args.form == GemmForm::forward ? transposed(args.b) : as_is(args.b);
@@ -39,6 +37,21 @@ void gemm(const GemmArgs& args) {
       out = args.mode == WriteMode::accumulate ? out + sum : sum;
     }
   }
+}
+
+}  // namespace
+
+void gemm(const GemmArgs& args) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  GemmArgs plain = args;
+  plain.epilogue = {};
+  if (epilogue.raised) plain.c = host_tensor(DType::f64, {args.a.dim(0), args.b.dim(1)});
+  product(plain);
+  if (epilogue.residual) add({epilogue.residual, args.c, args.c});
+  if (epilogue.activated)
+    activation_forward({epilogue.activation, epilogue.gated, args.c, epilogue.activated});
+  if (epilogue.raised)
+    activation_backward({epilogue.activation, epilogue.gated, plain.c, epilogue.raised, args.c});
 }
 
 void column_sum(const ColumnSumArgs& args) {

@@ -26,16 +26,16 @@ void PrintTo(const Switch& s, std::ostream* out) {
 }
 
 std::vector<Switch> switches() {
-  std::vector<Switch> list{{"bias_activation", {}},
-                           {"bias_dropout", {}},
-                           {"gradient_accumulation", {}},
-                           {"cross_entropy", {}},
-                           {"all", {false, false, false, false}},
-                           {"kept_logits", {}, false}};
+  std::vector<Switch> list{
+      {"bias_activation", {}},       {"bias_dropout", {}},
+      {"gradient_accumulation", {}}, {"cross_entropy", {}},
+      {"gemm_epilogue", {}},         {"all", {false, false, false, false, false}},
+      {"kept_logits", {}, false}};
   list[0].fusions.bias_activation = false;
   list[1].fusions.bias_dropout = false;
   list[2].fusions.gradient_accumulation = false;
   list[3].fusions.cross_entropy = false;
+  list[4].fusions.gemm_epilogue = false;
   return list;
 }
 
@@ -120,12 +120,19 @@ TEST(FusionRecord, OffRunsOtherOpsOverMoreBytes) {
     Switch off;
     Ops llama, gpt2;
   };
-  // Two blocks; gpt2 has biases and dropout, llama a gated activation.
+  // Two blocks; gpt2 has biases and dropout, llama a gated activation. What is fused with a bias
+  // has no epilogue without it.
+  const Ops activations{{"activation_forward", 2}, {"activation_backward", 2}};
+  Ops llama_activations = activations, gpt2_activations = activations, llama_apart = activations;
+  llama_activations["multiply"] = 6;
+  gpt2_activations["bias_add"] = 2;
+  llama_apart["add"] = 4;
   const std::vector<Expected> cases{
-      {all[0], {{"multiply", 6}}, {{"bias_add", 2}}},
-      {all[1], {}, {{"bias_add", 4}, {"add", 4}}},
+      {all[0], llama_activations, gpt2_activations},
+      {all[1], {{"add", 4}}, {{"bias_add", 4}, {"add", 4}}},
       {all[2], {{"copy", 9}}, {{"copy", 9}}},
       {all[3], loss, loss},
+      {all[4], llama_apart, activations},
   };
   for (const char* recipe : {"fp32", "bf16_mixed"}) {
     for (const bool gpt2 : {false, true}) {

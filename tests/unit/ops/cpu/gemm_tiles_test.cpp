@@ -7,6 +7,7 @@
 
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
 #include "ops/reference/reference.h"
 #include "support/emulated_tiles.h"
 #include "support/op_testing.h"
@@ -25,8 +26,9 @@ void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int thr
   const int64_t bytes = cpu::tile_workspace_bytes<Element>(args, kSmall);
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
-  // Only the stores are compiled for AVX-512; every machine has those of AVX2.
-  cpu::gemm_on_tiles(pool, args, kSmall, tiles, cpu::avx2::gemm_kernels(), workspace.raw());
+  // Every machine has the stores and epilogues of AVX2.
+  cpu::gemm_on_tiles(pool, args, kSmall, tiles, cpu::finish_kernels(CpuIsa::avx2, args.c.dtype()),
+                     workspace.raw());
 }
 
 struct Shapes {
@@ -110,6 +112,70 @@ TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
     run({GemmForm::forward, a, b.slice(0, begin, 1), column}, test::emulated_amx_kernels(), 1);
     test::expect_same_bits(column, whole.slice(1, begin, 1));
   }
+}
+
+// Blocks of both halves of a gate, edges and one row of blocks: the bits of the product and of the
+// op after it.
+template <class Element>
+void compare_epilogues(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
+  test::OpMachine machine(CpuIsa::avx2, 2, {cpu::add_activation, cpu::add_elementwise});
+  OpContext context = machine.context();
+  for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
+                                {5, 130, 70},
+                                {40, 97, 33},
+                                {70, 33, 200},
+                                {33, 64, 128},
+                                {3, 8, 0}}) {
+    SCOPED_TRACE(testing::Message() << m << " x " << n << " x " << k);
+    const Tensor x = random_strided(dtype, {m, k}, 3, 1);
+    for (const bool gated : {false, true}) {
+      const int64_t columns = gated ? 2 * n : n;
+      GemmArgs args{GemmForm::forward, x, random_strided(dtype, {columns, k}, 5, 2),
+                    test::strided_zeros(dtype, {m, columns}, 1),
+                    random_tensor(DType::f32, {columns}, 3)};
+      const Tensor raised = host_tensor(dtype, {m, columns}),
+                   activated = host_tensor(dtype, {m, n});
+      run({args.form, args.a, args.b, raised, args.bias}, tiles, 1);
+      activation_forward(context, {ActivationKind::silu, gated, raised, activated});
+      args.epilogue.activated = host_tensor(dtype, {m, n});
+      args.epilogue.gated = gated;
+      run(args, tiles, 2);
+      test::expect_same_bits(args.c, raised);
+      test::expect_same_bits(args.epilogue.activated, activated);
+
+      GemmArgs back{GemmForm::data_gradient, x, random_strided(dtype, {k, n}, 5, 4), args.c};
+      back.epilogue = {.raised = args.c, .gated = gated};
+      const Tensor d_activated = host_tensor(dtype, {m, n});
+      run({back.form, back.a, back.b, d_activated}, tiles, 1);
+      activation_backward(context, {ActivationKind::silu, gated, d_activated, raised, raised});
+      run(back, tiles, 2);
+      test::expect_same_bits(back.c, raised);
+    }
+    GemmArgs args{GemmForm::forward, x, random_strided(dtype, {n, k}, 5, 2),
+                  host_tensor(dtype, {m, n})};
+    const Tensor sum = host_tensor(dtype, {m, n});
+    run({args.form, args.a, args.b, sum}, tiles, 1);
+    args.epilogue.residual = random_strided(dtype, {m, n}, 2, 5);
+    add(context, {args.epilogue.residual, sum, sum});
+    run(args, tiles, 2);
+    test::expect_same_bits(args.c, sum);
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+TEST(GemmOnTiles, EmulatedAmxEpilogues) {
+  compare_epilogues(test::emulated_amx_kernels(), DType::bf16);
+}
+
+TEST(GemmOnTiles, Avx512Bf16Epilogues) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
+  compare_epilogues(cpu::avx512_bf16::tile_kernels(), DType::bf16);
+}
+
+TEST(GemmOnTiles, Fp32Epilogues) {
+  if (!cpu_supports(CpuIsa::avx512)) GTEST_SKIP() << "no AVX-512 here";
+  for (const DType dtype : test::kKernelDTypes)
+    compare_epilogues(cpu::avx512::float_tile_kernels(), dtype);
 }
 
 // A simulated machine may have what this one lacks.

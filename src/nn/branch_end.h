@@ -1,0 +1,24 @@
+#pragma once
+// The end of a block's branch, forward: linear → (norm) → dropout → + residual, in one product
+// where nothing stands between the product and the sum.
+
+#include <optional>
+
+#include "nn/linear.h"
+#include "nn/norm.h"
+#include "nn/residual.h"
+
+namespace viaduct {
+
+/// The layers of a segment that end its branch.
+struct BranchEnd {
+  const Linear& linear;
+  const std::optional<Norm>& norm;
+  const ResidualDropout& dropout;
+};
+
+/// The stream after the branch, from the input of its last linear layer and the stream before.
+Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Tensor& x,
+                  const Tensor& stream, SavedStore& saved);
+
+}  // namespace viaduct

@@ -1,0 +1,137 @@
+#include "ops/cpu/gemm_epilogue.h"
+
+#include <algorithm>
+
+#include "ops/cpu/cpu_entry.h"
+
+namespace viaduct::cpu {
+namespace {
+
+// Of a result, between rounding and epilogue: half of a first-level cache.
+constexpr int64_t kRunBytes = 16 * 1024;
+
+std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
+  return static_cast<std::byte*>(tensor.raw()) +
+         (row * tensor.stride(0) + column) * dtype_bytes(tensor.dtype());
+}
+
+/// Rows of a matrix from an element on.
+RowView rows_from(const Tensor& tensor, int64_t row, int64_t column) {
+  return {reinterpret_cast<char*>(address(tensor, row, column)), tensor.dtype(), 1,
+          tensor.stride(0) * dtype_bytes(tensor.dtype()), 0};
+}
+
+/// Sums whose first column is `column` of c, with bias, to rows of c's dtype `to_stride` elements
+/// apart.
+void round_sums(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
+                const float* sums, int64_t column, void* to, int64_t to_stride) {
+  const std::byte* bias = nullptr;
+  DType bias_dtype = DType::f32;
+  if (args.bias) {
+    bias_dtype = args.bias.dtype();
+    bias = static_cast<const std::byte*>(args.bias.raw()) + column * dtype_bytes(bias_dtype);
+  }
+  kernels.gemm.store(sums, block.stride, block.rows, block.columns, bias, bias_dtype,
+                     args.mode == WriteMode::accumulate, to, args.c.dtype(), to_stride);
+}
+
+void round_to_c(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
+                const float* sums, int64_t column) {
+  round_sums(args, kernels, block, sums, column, address(args.c, block.row, column),
+             args.c.stride(0));
+}
+
+void add_residual(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  const DType dtype = args.c.dtype();
+  for (int64_t row = block.row; row < block.row + block.rows; ++row) {
+    std::byte* const c = address(args.c, row, block.column);
+    kernels.elementwise.add(address(args.epilogue.residual, row, block.column), dtype, c, dtype, c,
+                            dtype, block.columns);
+  }
+}
+
+void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  const ActivationRows rows{epilogue.activation,
+                            epilogue.gated,
+                            block.columns,
+                            rows_from(args.c, block.row, block.column),
+                            rows_from(epilogue.activated, block.row, block.column),
+                            {},
+                            epilogue.activated.dim(1)};
+  kernels.activation.forward(rows, 0, block.rows);
+}
+
+void differentiate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  alignas(64) char product[kRunBytes];
+  const GemmEpilogue& epilogue = args.epilogue;
+  const int64_t bytes = block.columns * dtype_bytes(args.c.dtype());
+  round_sums(args, kernels, block, block.sums, block.column, product, block.columns);
+  const ActivationRows rows{epilogue.activation,
+                            epilogue.gated,
+                            block.columns,
+                            rows_from(epilogue.raised, block.row, block.column),
+                            {product, args.c.dtype(), 1, bytes, 0},
+                            rows_from(args.c, block.row, block.column),
+                            args.b.dim(1)};
+  kernels.activation.backward(rows, 0, block.rows);
+}
+
+}  // namespace
+
+FinishKernels finish_kernels(CpuIsa isa, DType dtype) {
+  if (isa == CpuIsa::avx2)
+    return {avx2::gemm_kernels(), avx2::activation_kernels, avx2::elementwise_kernels()};
+  if (isa == CpuIsa::avx512)
+    return {avx512::gemm_kernels(), avx512::activation_kernels, avx512::elementwise_kernels()};
+  return {avx512::gemm_kernels(),
+          dtype == DType::bf16 ? avx512_bf16::activation_kernels : avx512::activation_kernels,
+          avx512_bf16::elementwise_kernels()};
+}
+
+void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  if (!epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
+  const int64_t run =
+      std::max<int64_t>(1, kRunBytes / (block.columns * dtype_bytes(args.c.dtype())));
+  GemmBlock part = block;
+  for (int64_t begin = 0; begin < block.rows; begin += run) {
+    part.row = block.row + begin;
+    part.rows = std::min(run, block.rows - begin);
+    part.sums = block.sums + begin * block.stride;
+    if (block.up_sums != nullptr) part.up_sums = block.up_sums + begin * block.stride;
+    if (epilogue.raised) {
+      differentiate(args, kernels, part);
+      continue;
+    }
+    round_to_c(args, kernels, part, part.sums, part.column);
+    if (gates_columns(args)) {
+      round_to_c(args, kernels, part, part.up_sums, epilogue.activated.dim(1) + part.column);
+    }
+    epilogue.residual ? add_residual(args, kernels, part) : activate(args, kernels, part);
+  }
+}
+
+void activate_rows(const GemmArgs& args, const FinishKernels& kernels, int64_t row, int64_t rows) {
+  activate(args, kernels,
+           {.row = row, .rows = rows, .column = 0, .columns = args.epilogue.activated.dim(1)});
+}
+
+void add_epilogue_cost(const GemmArgs& args, Choice& choice) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  choice.cost.bytes_read += bytes_of(epilogue.residual) + bytes_of(epilogue.raised);
+  choice.cost.bytes_written += bytes_of(epilogue.activated);
+  double flops = 0;
+  if (epilogue.residual) flops = static_cast<double>(args.c.elements());
+  if (epilogue.activated) {
+    flops = static_cast<double>(epilogue.activated.elements()) *
+            activation_forward_flops(epilogue.activation, epilogue.gated);
+  }
+  if (epilogue.raised) {
+    flops = static_cast<double>(args.a.dim(0) * args.b.dim(1)) *
+            activation_backward_flops(epilogue.activation, epilogue.gated);
+  }
+  add_flops(choice, args.c.dtype(), flops);
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,114 @@
+// Activations and residuals in the GEMMs before and behind them (model.gemm_epilogue_fusion): bit
+// by bit the numbers of ops of their own, with fewer ops, bytes and tensors.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "support/tensor_ranks.h"
+#include "support/tiny_models.h"
+
+namespace viaduct {
+namespace {
+
+using test::TensorOutcome;
+using test::TensorRun;
+
+/// The tiny models, and GPT-2 without dropout: its projections have biases and end in a sum.
+std::vector<test::TinyModel> models() {
+  std::vector<test::TinyModel> list = test::tiny_models();
+  ModelConfig still = test::tiny_model("gpt2");
+  still.embedding_dropout = still.residual_dropout = still.attention_dropout = 0;
+  list.push_back({"gpt2_still", still});
+  return list;
+}
+
+TensorRun apart(TensorRun run) {
+  run.fusions.gemm_epilogue = false;
+  return run;
+}
+
+void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b,
+                      const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
+}
+
+void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
+  expect_same_bits({a.loss}, {b.loss}, "loss");
+  expect_same_bits(a.logits, b.logits, "logits");
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (const auto& [name, gradient] : b.gradients)
+    expect_same_bits(a.gradients.at(name), gradient, name);
+}
+
+int64_t count(const TensorOutcome& outcome, std::string_view op) {
+  const auto& ops = outcome.records[0].ops();
+  return std::count_if(ops.begin(), ops.end(),
+                       [&](const OpEntryRecord& entry) { return entry.op == op; });
+}
+
+int64_t bytes(const TensorOutcome& outcome) {
+  const Cost cost = outcome.records[0].total_cost();
+  return cost.bytes_read + cost.bytes_written;
+}
+
+TEST(GemmEpilogue, ChangesNoBit) {
+  for (const test::TinyModel& model : models()) {
+    for (const char* recipe : {"fp64", "fp32", "bf16_mixed", "fp16_mixed"}) {
+      SCOPED_TRACE(model.name + " " + recipe);
+      const TensorRun run{model.config, recipe};
+      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+    }
+  }
+}
+
+// Without rounding between them, all that the two switches of biases fuse has the same bits too.
+TEST(GemmEpilogue, InFp32BiasesOfTheirOwnChangeNoBit) {
+  for (const test::TinyModel& model : models()) {
+    SCOPED_TRACE(model.name);
+    const TensorRun fused{model.config, "fp32"};
+    TensorRun composed = fused;
+    composed.fusions.bias_activation = composed.fusions.bias_dropout = false;
+    expect_same_bits(test::run_tensor_ranks(fused), test::run_tensor_ranks(composed));
+  }
+}
+
+TEST(GemmEpilogue, ChangesNoBitOnTensorRanks) {
+  for (const char* name : {"llama", "gpt2"}) {
+    for (const bool sequence_parallel : {false, true}) {
+      SCOPED_TRACE(std::string(name) + (sequence_parallel ? " sequence parallel" : ""));
+      TensorRun run{test::tiny_model(name), "bf16_mixed", 2, sequence_parallel};
+      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+      if (!sequence_parallel) continue;
+      // Gathered block by block: an epilogue has the rows of its block.
+      for (const OverlapGemm gemm : {OverlapGemm::fc1_fprop, OverlapGemm::fc2_dgrad})
+        run.overlap[gemm] = {OverlapMethod::ring_exchange};
+      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+    }
+  }
+}
+
+TEST(GemmEpilogue, SavesOpsBytesAndMemory) {
+  for (const test::TinyModel& model : models()) {
+    SCOPED_TRACE(model.name);
+    const TensorRun run{model.config, "bf16_mixed"};
+    const TensorOutcome fused = test::run_tensor_ranks(run),
+                        separate = test::run_tensor_ranks(apart(run));
+    EXPECT_EQ(count(fused, "activation_forward"), 0);
+    EXPECT_EQ(count(fused, "activation_backward"), 0);
+    EXPECT_EQ(count(separate, "activation_forward"), model.config.layers);
+    EXPECT_EQ(count(separate, "activation_backward"), model.config.layers);
+    // With dropout the residual is added by it; an output norm stands between.
+    const bool sums = model.config.residual_dropout == 0 && !model.config.output_norms;
+    EXPECT_EQ(count(separate, "add") - count(fused, "add"), sums ? 2 * model.config.layers : 0);
+    EXPECT_EQ(count(fused, "gemm"), count(separate, "gemm"));
+    EXPECT_LT(bytes(fused), bytes(separate));
+    EXPECT_LE(fused.records[0].peak().bytes, separate.records[0].peak().bytes);
+    EXPECT_EQ(fused.saved_bytes, separate.saved_bytes);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
