@@ -41,15 +41,16 @@ struct Measured {
   PhaseSeconds phases;          // per step
   Profile profile;              // empty unless asked for
   MeasuredPeaks machine;        // of one rank, with the profile
-  int64_t peak_memory_bytes = 0;
+  std::vector<int64_t> peak_memory_bytes_per_rank;
   int64_t arena_bytes = 0;            // 0 without a plan
-  int64_t resident_growth_bytes = 0;  // of the process, from before the engine to its peak
+  int64_t resident_growth_bytes = 0;  // of the process, from before its engines to its peak
   double model_flops = 0;
   int64_t tokens = 0;
   int64_t ranks = 1;
   MatmulPeak peak;  // of one rank
 
   double median() const { return seconds[seconds.size() / 2]; }
+  int64_t peak_memory_bytes() const { return std::ranges::max(peak_memory_bytes_per_rank); }
 };
 
 double now() {
@@ -66,7 +67,10 @@ Measured measure(const RunSetup& setup, const Options& options,
   const GlobalRank place{world->rank()};
   const TrainingData data(setup, rank.device->pool(), layout.size(Axis::dp),
                           layout.mesh.coordinate(place, Axis::dp).value);
+  // Ranks may be threads of this process: none of them begins before this one has looked.
+  world->barrier();
   const int64_t resident_before = process_memory().resident_bytes;
+  world->barrier();
   if (options.memory == "planned") rank.device->use_plan(plan_memory(setup, place).plan);
   Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
                 make_parallel_groups(layout.mesh, world));
@@ -98,6 +102,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     if (counted) m.seconds.push_back(now() - begin);
   }
   rank.device->set_record(nullptr);
+  world->barrier();
   m.resident_growth_bytes = process_memory().peak_resident_bytes - resident_before;
   m.arena_bytes = rank.device->memory().planned_bytes;
   std::sort(m.seconds.begin(), m.seconds.end());
@@ -109,8 +114,9 @@ Measured measure(const RunSetup& setup, const Options& options,
     m.machine = measure_peaks(rank.device->pool(), cpu_isa_of(config.dist));
     m.profile = profile(record, m.machine.peaks);
   }
-  m.peak_memory_bytes = static_cast<int64_t>(all_reduce_value(
-      *world, static_cast<double>(rank.device->memory().peak_bytes), ReduceOp::max));
+  for (const auto& values :
+       all_gather_values(*world, {static_cast<double>(rank.device->memory().peak_bytes)}))
+    m.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
   m.ranks = world->size();
   const int64_t length = config.model.seq_length.value();
   m.tokens = config.train.global_batch_size * length;
@@ -133,7 +139,8 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
       {"flop_convention", kFlopConvention},
       {"peak_tflops", m.peak.tflops},
       {"peak", m.peak.describe()},
-      {"peak_memory_bytes", m.peak_memory_bytes},
+      {"peak_memory_bytes", m.peak_memory_bytes()},
+      {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
       {"arena_bytes", m.arena_bytes},
       {"resident_growth_bytes", m.resident_growth_bytes},
       {"phases",
@@ -163,7 +170,7 @@ void print(const Measured& m) {
              100 * model_flops_utilization(rate, m.peak), m.peak.describe());
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
-             format_bytes(m.peak_memory_bytes));
+             format_bytes(m.peak_memory_bytes()));
   if (m.profile.steps > 0) print_profile(m.profile, m.machine);
 }
 

@@ -1,0 +1,45 @@
+// The peak that the plan names is what the operating system sees: resident memory grows by it,
+// within 3 %, summed over ranks. Above 1 GiB, where what else a process holds does not count.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <numeric>
+
+#include "support/command.h"
+
+namespace viaduct {
+namespace {
+
+class ResidentMemory : public testing::TestWithParam<const char*> {};
+
+TEST_P(ResidentMemory, GrowsByThePlannedPeak) {
+  // 67 million parameters, nearly all of them in the embedding, so that few tokens are quickly
+  // computed.
+  const auto result = test::run_viaduct(
+      std::string("bench step --config ") + VIADUCT_SOURCE_FOLDER +
+      "/configs/bench/llama_10m.yaml --steps 1 --warmup 1 --json mixed_precision=fp32 "
+      "model.hidden_size=640 model.num_attention_heads=10 model.num_query_groups=2 "
+      "model.num_layers=2 model.vocab_size=100000 model.seq_length=32 train.global_batch_size=2 "
+      "train.micro_batch_size=1 dist.ranks=2 " +
+      GetParam());
+  ASSERT_EQ(result.status, 0) << result.err;
+  const auto document = nlohmann::json::parse(result.out);
+  const auto per_rank = document["peak_memory_bytes_per_rank"].get<std::vector<double>>();
+  EXPECT_EQ(per_rank.size(), 2u);
+  const double peak = std::accumulate(per_rank.begin(), per_rank.end(), 0.0);
+  EXPECT_GT(peak, 1024.0 * 1024 * 1024);
+  EXPECT_NEAR(document["resident_growth_bytes"].get<double>() / peak, 1, 0.03);
+}
+
+std::string name_of(const testing::TestParamInfo<const char*>& info) {
+  return std::vector{"dp2", "tp2", "pp2"}.at(info.index);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ResidentMemory,
+                         testing::Values("", "model.tensor_model_parallel_size=2",
+                                         "model.pipeline_model_parallel_size=2"),
+                         name_of);
+
+}  // namespace
+}  // namespace viaduct
