@@ -38,9 +38,9 @@ CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
 void CommHandle::wait() {
   if (operation_ == nullptr) return;
   const auto operation = std::move(operation_);
-  const double begin = now();
-  operation->wait();
   StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
+  const double begin = record != nullptr ? now() : 0;
+  operation->wait();
   if (record != nullptr && record_index_ >= 0)
     record->complete(record_index_, begin, now(), operation->busy_seconds());
 }

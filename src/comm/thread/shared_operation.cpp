@@ -1,5 +1,7 @@
 #include "comm/thread/shared_operation.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -8,8 +10,10 @@
 namespace viaduct {
 namespace {
 
-constexpr int kMaxPieces = 64;            // one bit each
-constexpr int64_t kPieceUnits = 4096;     // a multiple of any cache line, in elements and in bytes
+constexpr int kMaxPieces = 64;  // one bit each
+// Of a piece at least: multiples of any cache line, in elements and in bytes. Small operations are
+// cut for the threads that happen to be awake, where that takes less time than telling them.
+constexpr int64_t kPieceUnits = 4096, kSmallSumUnits = 512, kSmallCopyUnits = 4096;
 constexpr int64_t kSmallBytes = 1 << 17;  // moved in less time than a thread takes to wake
 
 double now() {
@@ -23,27 +27,46 @@ SharedOperation::SharedOperation(ThreadWorld& world,
     : world_(world), members_(std::move(members)), asks_(members_->size()) {}
 
 void SharedOperation::renew(int64_t number) {
-  number_ = number;
-  here_ = 0;
-  users_.store(static_cast<int>(asks_.size()));
-  waiting_.store(0);
-  for (Ask& ask : asks_) ask.request = nullptr;
-  taken_.store(0);
-  finished_.store(0);
+  constexpr auto relaxed = std::memory_order_relaxed;
+  here_.store(0, relaxed);
+  users_.store(static_cast<int>(asks_.size()), relaxed);
+  taken_.store(0, relaxed);
+  finished_.store(0, relaxed);
   begin_seconds_ = busy_seconds_ = 0;
-  state_.store(State::collecting);
+  state_.store(State::collecting, relaxed);
+  number_.store(number, std::memory_order_release);
 }
 
 bool SharedOperation::post(int party, const Ask& ask) {
-  if (state() == State::left) return false;
   asks_[static_cast<size_t>(party)] = ask;
-  return ++here_ == static_cast<int>(asks_.size());
+  return here_.fetch_add(1) + 1 == static_cast<int>(asks_.size());
 }
 
 bool SharedOperation::leave() {
-  if (here_ == static_cast<int>(asks_.size())) return false;
-  state_.store(State::left);
-  return true;
+  for (int here = here_.load(); here != static_cast<int>(asks_.size());) {
+    if (!here_.compare_exchange_weak(here, here | kLeft)) continue;
+    state_.store(State::left);
+    return true;
+  }
+  return false;
+}
+
+bool SharedOperation::somebody_waits() const {
+  return std::any_of(members_->begin(), members_->end(),
+                     [&](int rank) { return world_.awaited(rank) == this; });
+}
+
+void SharedOperation::cut_into_pieces(bool small) {
+  int64_t most = kMaxPieces, least = kPieceUnits;
+  if (small) {
+    const bool sums = asks_[0].collective == Collective::all_reduce ||
+                      asks_[0].collective == Collective::reduce_scatter;
+    most = std::min<int64_t>(static_cast<int64_t>(asks_.size()), world_.cores());
+    least = sums ? kSmallSumUnits : kSmallCopyUnits;
+  }
+  const int64_t even = (units_ + most - 1) / most;
+  piece_units_ = (even + least - 1) / least * least;
+  pieces_ = static_cast<int>((units_ + piece_units_ - 1) / piece_units_);
 }
 
 void SharedOperation::begin(int party) {
@@ -51,15 +74,13 @@ void SharedOperation::begin(int party) {
   if (!error_.empty()) return finish(State::mismatched);
   units_ = work_units(asks_);
   if (units_ == 0) return finish(State::done);
-  const int64_t least = (units_ + kMaxPieces - 1) / kMaxPieces;
-  piece_units_ = (std::max(least, int64_t{1}) + kPieceUnits - 1) / kPieceUnits * kPieceUnits;
-  pieces_ = static_cast<int>((units_ + piece_units_ - 1) / piece_units_);
   const Ask& mine = asks_[static_cast<size_t>(party)];
   const bool small = std::max(mine.in_bytes, mine.out_bytes) <= kSmallBytes;
+  cut_into_pieces(small);
   if (!small) begin_seconds_ = now();
   state_.store(State::running);
   if (small) return help(party);
-  if (waiting_.load() > 0) return ring_all();
+  if (somebody_waits()) return ring_all();
   for (size_t p = 0; p < members_->size(); ++p) {
     users_.fetch_add(1);  // of the progress thread
     world_.serve((*members_)[p], shared_from_this(), static_cast<int>(p));
@@ -67,8 +88,9 @@ void SharedOperation::begin(int party) {
 }
 
 void SharedOperation::help(int party) {
-  const int first =
-      static_cast<int>(static_cast<size_t>(party) * static_cast<size_t>(pieces_) / asks_.size());
+  const size_t places = world_.crowded() ? static_cast<size_t>(world_.cores()) : asks_.size();
+  const auto place = static_cast<size_t>(world_.crowded() ? sched_getcpu() : party) % places;
+  const int first = static_cast<int>(place * static_cast<size_t>(pieces_) / places);
   int done = 0;
   for (int i = 0; i < pieces_; ++i) {
     const int piece = (first + i) % pieces_;

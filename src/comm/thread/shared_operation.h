@@ -32,10 +32,9 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
   /// The rank in the world of a party.
   int member(int party) const { return (*members_)[static_cast<size_t>(party)]; }
 
-  // Under the lock of the lane.
-  /// Makes it the operation `number` of the lane. Only when `unused`.
+  /// Makes it the operation `number` of the lane. Only when `unused`, under the lane's lock.
   void renew(int64_t number);
-  int64_t number() const { return number_; }
+  int64_t number() const { return number_.load(std::memory_order_acquire); }
   /// All parties and progress threads have released it, or none has ever had it.
   bool unused() const { return users_.load() == 0; }
   /// The request and its buffers stay valid until the operation is done, mismatched or left. True
@@ -44,30 +43,30 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
   /// The party will not wait any longer. False if all are here: then it has to, for its buffers are
   /// being read.
   bool leave();
-  bool is_here(int party) const { return asks_[static_cast<size_t>(party)].request != nullptr; }
 
   /// Called once, by the last party to come: checks that all want the same and lets the work begin.
   /// Small work is done right away; else the threads that wait for it are woken, and if there are
   /// none, the progress threads of all ranks.
   void begin(int party);
-  /// Does pieces until none is left to take; starts with those of `party`.
+  /// Does pieces until none is left to take; starts with those of `party`, or of this core where
+  /// ranks share cores.
   void help(int party);
-  /// A host thread waits, and so serves it.
-  void begin_wait() { waiting_.fetch_add(1); }
   /// A party that posted it, or a progress thread, is done with it.
   void release() { users_.fetch_sub(1); }
 
  private:
+  static constexpr int kLeft = 1 << 30;
+  bool somebody_waits() const;
+  void cut_into_pieces(bool small);
   void finish(State state);
   void ring_all();
 
   // What waiting threads poll, what changes while ranks come, and what changes while they work lie
   // in cache lines of their own.
   alignas(64) std::atomic<State> state_{State::collecting};
-  alignas(64) int64_t number_ = -1;
-  int here_ = 0;
+  std::atomic<int64_t> number_{-1};
+  alignas(64) std::atomic<int> here_{0};  // parties that have posted it, and kLeft
   std::atomic<int> users_{0};
-  std::atomic<int> waiting_{0};
   ThreadWorld& world_;
   std::shared_ptr<const std::vector<int>> members_;
   std::vector<Ask> asks_;                       // by party

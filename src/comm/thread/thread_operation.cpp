@@ -13,8 +13,26 @@ namespace {
 
 using State = SharedOperation::State;
 
-constexpr double kSpinSeconds = 50e-6;     // every thread has a core: sleeping costs about 5 µs
-constexpr double kCrowdedSeconds = 20e-6;  // others need this core
+// How long one waits before one sleeps: where every thread has a core (sleeping costs about 5 µs),
+// and where others need this one, of which so long without giving it away, for those who need it
+// have nothing to do as far as one knows.
+constexpr double kSpinSeconds = 50e-6, kCrowdedSeconds = 20e-6, kAloneSeconds = 5e-6;
+
+/// Says that a rank waits, as long as it lives.
+class Awaiting {
+ public:
+  Awaiting(ThreadWorld& world, int rank, const SharedOperation* operation)
+      : world_(world), rank_(rank) {
+    world_.await(rank_, operation);
+  }
+  ~Awaiting() { world_.await(rank_, nullptr); }
+  Awaiting(const Awaiting&) = delete;
+  Awaiting& operator=(const Awaiting&) = delete;
+
+ private:
+  ThreadWorld& world_;
+  int rank_;
+};
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -47,7 +65,7 @@ void ThreadOperation::finish_or_leave() {
   try {
     wait();
   } catch (const std::exception& error) {
-    world().fail(member_->group->world_rank(member_->rank), error.what(), std::current_exception());
+    world().fail(world_rank(), error.what(), std::current_exception());
   }
 }
 
@@ -73,9 +91,9 @@ void ThreadOperation::wait() {
     over_ = true;
     return;
   }
-  operation_->begin_wait();
-  const double limit = now() + world().timeout_seconds();
-  double time = 0;
+  const Awaiting awaiting(world(), world_rank(), operation_);
+  double time = now();
+  const double limit = time + world().timeout_seconds();
   for (;;) {
     const uint32_t events = world().events();
     const State state = operation_->state();
@@ -87,33 +105,38 @@ void ThreadOperation::wait() {
         give_up(operation_->error());
       case State::running:
         operation_->help(party_);
+        time = now();
         break;
       case State::collecting:
       case State::left:
         if (events != 0 || time >= limit) check_others(time >= limit);
         break;
     }
-    time = pause_until_change(state, events, limit);
+    time = pause_until_change(state, events, time, limit);
   }
 }
 
-double ThreadOperation::pause_until_change(State seen, uint32_t events, double limit) {
+// A switch between ranks that share a core costs about as much as a small operation. So who
+// comes last of the ranks of a core does not switch to those that wait for the same as he does, but
+// goes on to the next operation first: that is one switch less an operation than there are ranks.
+double ThreadOperation::pause_until_change(State seen, uint32_t events, double begin,
+                                           double limit) {
   const auto changed = [&] { return operation_->state() != seen || world().events() != events; };
-  const double begin = now();
+  const bool crowded = world().crowded();
   double time = begin;
-  for (; time - begin < (world().crowded() ? kCrowdedSeconds : kSpinSeconds); time = now()) {
-    for (int i = 0; i < (world().crowded() ? 1 : 64); ++i) {
+  for (; time - begin < (crowded ? kCrowdedSeconds : kSpinSeconds); time = now()) {
+    const bool spins =
+        (!crowded || time - begin < kAloneSeconds) && world().alone_on_core(world_rank());
+    for (int i = 0; i < (spins ? 64 : 1); ++i) {
       if (changed()) return time;
-      if (world().crowded())
-        std::this_thread::yield();
-      else
+      if (spins)
         cpu_pause();
+      else
+        std::this_thread::yield();
     }
   }
   if (seen == State::running) limit = time + 1;
-  world()
-      .bell(member_->group->world_rank(member_->rank))
-      .sleep(std::max(1e-6, limit - time), changed);
+  world().bell(world_rank()).sleep(std::max(1e-6, limit - time), changed);
   return now();
 }
 
@@ -139,7 +162,7 @@ void ThreadOperation::give_up(const std::string& why) {
 }
 
 bool ThreadOperation::leave() {
-  over_ = lane_.leave(*operation_);
+  over_ = operation_->leave();
   return over_;
 }
 
@@ -147,7 +170,8 @@ void ThreadOperation::drain() {
   while (operation_->state() == State::collecting || operation_->state() == State::running) {
     const State state = operation_->state();
     if (state == State::running) operation_->help(party_);
-    pause_until_change(state, world().events(), now() + 1);
+    const double time = now();
+    pause_until_change(state, world().events(), time, time + 1);
   }
   over_ = true;
 }

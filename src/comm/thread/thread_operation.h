@@ -22,9 +22,10 @@ class ThreadOperation final : public CommOperation {
   double busy_seconds() const override { return operation_->busy_seconds(); }
 
  private:
-  /// Until the operation or a rank has changed, or `limit` (now() of the steady clock, which it
-  /// returns) is reached.
-  double pause_until_change(SharedOperation::State seen, uint32_t events, double limit);
+  /// Until the operation or a rank has changed, or `limit` is reached. Begins to wait at `begin`
+  /// and returns the time (now() of the steady clock), which may be some polls old.
+  double pause_until_change(SharedOperation::State seen, uint32_t events, double begin,
+                            double limit);
   /// Throws if a rank has failed or will never come, or it is `late`, unless all are here.
   void check_others(bool late);
   void finish_or_leave();
@@ -35,6 +36,7 @@ class ThreadOperation final : public CommOperation {
   std::string names_of(const std::vector<int>& parties) const;
 
   ThreadWorld& world() const { return member_->group->world(); }
+  int world_rank() const { return member_->group->world_rank(member_->rank); }
 
   std::shared_ptr<const ThreadMember> member_;
   Lane& lane_;

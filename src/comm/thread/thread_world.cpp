@@ -1,5 +1,7 @@
 #include "comm/thread/thread_world.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <thread>
 
@@ -10,9 +12,24 @@ namespace viaduct {
 
 ThreadWorld::ThreadWorld(int ranks, const WorldOptions& options)
     : options_(options),
-      crowded_(ranks * std::max(1, options.threads_per_rank) >
-               static_cast<int>(std::thread::hardware_concurrency())) {
+      cores_(std::max(1, static_cast<int>(std::thread::hardware_concurrency()))),
+      crowded_(ranks * std::max(1, options.threads_per_rank) > cores_) {
   for (int rank = 0; rank < ranks; ++rank) ranks_.push_back(std::make_unique<Rank>());
+}
+
+void ThreadWorld::await(int rank, const SharedOperation* operation) {
+  Rank& mine = state(rank);
+  if (const int core = sched_getcpu(); mine.core.load(std::memory_order_relaxed) != core)
+    mine.core.store(core);
+  mine.awaited.store(operation);
+}
+
+bool ThreadWorld::alone_on_core(int rank) const {
+  const Rank& mine = *ranks_[index(rank)];
+  const int core = mine.core.load();
+  return std::all_of(ranks_.begin(), ranks_.end(), [&](const auto& other) {
+    return other->core.load() != core || other->awaited.load() == mine.awaited.load();
+  });
 }
 
 void ThreadWorld::fail(int rank, std::string_view cause, std::exception_ptr exception) {

@@ -23,6 +23,13 @@ class ThreadWorld {
   double timeout_seconds() const { return options_.timeout_seconds; }
   /// More threads than cores: who waits gives its core away.
   bool crowded() const { return crowded_; }
+  int cores() const { return cores_; }
+
+  /// The host thread of `rank` does nothing but wait for `operation` from now on; null: it goes on.
+  void await(int rank, const SharedOperation* operation);
+  const SharedOperation* awaited(int rank) const { return ranks_[index(rank)]->awaited.load(); }
+  /// Every other rank that was last seen on the core of `rank` waits for what `rank` waits for.
+  bool alone_on_core(int rank) const;
 
   Doorbell& bell(int rank) { return state(rank).bell; }
   /// Hands a running operation to the progress thread of `rank`.
@@ -48,12 +55,16 @@ class ThreadWorld {
   struct Rank {
     Doorbell bell;
     std::atomic<bool> ended{false};
+    alignas(64) std::atomic<const SharedOperation*> awaited{nullptr};
+    std::atomic<int> core{-1};  // that it last waited on
     ProgressThread progress;
   };
-  Rank& state(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
+  static size_t index(int rank) { return static_cast<size_t>(rank); }
+  Rank& state(int rank) { return *ranks_[index(rank)]; }
   void tell_all();
 
   WorldOptions options_;
+  int cores_;
   bool crowded_;
   alignas(64) std::atomic<bool> failed_{false};
   alignas(64) std::atomic<uint32_t> events_{0};
