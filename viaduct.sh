@@ -25,6 +25,8 @@ usage: ./viaduct.sh COMMAND [arguments]
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
   growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
+  hosts                 run over two hosts, as mpirun --hostfile does, on this machine (network namespaces; needs root): the numbers
+                        are those of one rank, and a killed process, a lost host and a pulled cable end the run everywhere
   clean                 remove build/ (runs/ stays)
 
 environment:
@@ -146,6 +148,13 @@ command_counts() {
   exec "$root/benchmarks/counts.py" "$@"
 }
 
+command_hosts() {
+  [[ $# -eq 0 ]] || bad_usage "hosts takes no arguments, got '$*'"
+  [[ $(id -u) -eq 0 ]] || die "hosts makes network namespaces, which needs root; run: sudo ./viaduct.sh hosts"
+  build_binary
+  exec "$root/tests/hosts/hosts.sh" "$root/build/release/viaduct" "$root/tests/data/golden"
+}
+
 command_clean() {
   [[ $# -eq 0 ]] || bad_usage "clean takes no arguments, got '$*'"
   rm -rf "$root/build"
@@ -153,7 +162,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | counts | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | counts | hosts | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2
