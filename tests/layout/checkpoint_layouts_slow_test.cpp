@@ -1,6 +1,6 @@
 // A run that one layout saved goes on in another: masters and moments are the same bits, the next
 // step is the same up to rounding, Hugging Face folders the same; in the same layout it is the same
-// run.
+// run. Cut by `convert` for a layout before, it is loaded there as if it had not been.
 
 #include <gtest/gtest.h>
 
@@ -11,10 +11,12 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
+#include "train/checkpoint_shards.h"
 #include "train/launch.h"
 #include "train/rank_device.h"
 #include "train/run_checkpoint.h"
@@ -45,15 +47,19 @@ void with_trainers(const Overrides& overrides,
   });
 }
 
-Overrides run_of(const std::string& family, const LayoutCase& layout) {
-  // A vocabulary that does not divide, rows that shards cut anywhere.
-  return tiny_run(family) + layout.overrides +
-         Overrides{"train.train_iters=3", "train.micro_batch_size=1", "model.vocab_size=61",
-                   "ddp.bucket_size=3000"};
+/// What of a run decides about its shards beside the layout: rows that shards cut anywhere.
+Overrides run_sizes() {
+  return {"train.global_batch_size=4", "train.micro_batch_size=1", "ddp.bucket_size=3000"};
 }
 
-Overrides from(const TemporaryFolder& load, const TemporaryFolder& save) {
-  return {"checkpoint.load=" + load.path().string(), "checkpoint.save=" + save.path().string()};
+Overrides run_of(const std::string& family, const LayoutCase& layout) {
+  // A vocabulary that does not divide.
+  return tiny_run(family) + layout.overrides + run_sizes() +
+         Overrides{"train.train_iters=3", "model.vocab_size=61"};
+}
+
+Overrides from(const std::filesystem::path& load, const TemporaryFolder& save) {
+  return {"checkpoint.load=" + load.string(), "checkpoint.save=" + save.path().string()};
 }
 
 void save_two_steps(const Overrides& run, const TemporaryFolder& folder) {
@@ -63,8 +69,8 @@ void save_two_steps(const Overrides& run, const TemporaryFolder& folder) {
 }
 
 /// The logical tensors of a save folder's latest checkpoint: bytes by name.
-std::map<std::string, std::string> saved_tensors(const TemporaryFolder& folder) {
-  const auto reader = open_checkpoint(folder.path());
+std::map<std::string, std::string> saved_tensors(const std::filesystem::path& folder) {
+  const auto reader = open_checkpoint(folder);
   reader->verify();
   std::map<std::string, std::string> tensors;
   for (const TensorInfo& info : reader->tensors())
@@ -107,7 +113,7 @@ TEST_P(CheckpointLayouts, ARunGoesOnInAnother) {
   const auto& [name, family, one, other] = GetParam();
   TemporaryFolder saved, exported, same, changed;
   save_two_steps(run_of(family, one), saved);
-  const auto stored = saved_tensors(saved);
+  const auto stored = saved_tensors(saved.path());
   ASSERT_GT(stored.size(), 30u);
 
   convert_model({.from = saved.path(), .to = exported / "model"});
@@ -116,9 +122,9 @@ TEST_P(CheckpointLayouts, ARunGoesOnInAnother) {
     EXPECT_TRUE(bytes_of(hugging_face.tensor(info.name)) == stored.at(info.name)) << info.name;
   EXPECT_EQ(3 * hugging_face.tensors().size(), stored.size());
 
-  with_trainers(run_of(family, one) + from(saved, same),
+  with_trainers(run_of(family, one) + from(saved.path(), same),
                 [](Trainer& trainer, Communicator&) { trainer.run(); });
-  with_trainers(run_of(family, other) + from(saved, changed),
+  with_trainers(run_of(family, other) + from(saved.path(), changed),
                 [&](Trainer& trainer, Communicator& world) {
                   EXPECT_EQ(trainer.state().step, 2);
                   const bool leads = world.rank() == 0;
@@ -160,6 +166,82 @@ std::vector<Pair> pairs() {
 INSTANTIATE_TEST_SUITE_P(Pairs, CheckpointLayouts, testing::ValuesIn(pairs()),
                          [](const auto& info) { return info.param.name; });
 
+/// Bytes by name.
+std::map<std::string, std::string> bytes_of_all(const std::map<std::string, Tensor>& tensors) {
+  std::map<std::string, std::string> bytes;
+  for (const auto& [name, tensor] : tensors) bytes[name] = bytes_of(tensor);
+  return bytes;
+}
+
+void expect_equal(const std::map<std::string, std::string>& actual,
+                  const std::map<std::string, std::string>& expected) {
+  EXPECT_EQ(actual.size(), expected.size());
+  for (const auto& [name, bytes] : expected) {
+    const auto found = actual.find(name);
+    EXPECT_TRUE(found != actual.end() && found->second == bytes) << name;
+  }
+}
+
+class ConvertedShards : public testing::TestWithParam<Pair> {};
+
+// The shards that `convert` cuts for another layout: loaded there, ranks hold the masters and
+// moments that were saved, compute the logits and gradients that they compute of the checkpoint
+// itself, and their next steps are its next steps, bit by bit.
+TEST_P(ConvertedShards, GoOnInTheLayoutThatTheyWereCutFor) {
+  const auto& [name, family, one, other] = GetParam();
+  const Overrides steps{"train.train_iters=4"};
+  TemporaryFolder saved, folder, direct, converted;
+  save_two_steps(run_of(family, one) + steps, saved);
+  const auto cut = folder / "cut";
+  const ShardPlan plan = checkpoint_shards(resolve_model_folder(saved.path()),
+                                           load_run_config({}, other.overrides + run_sizes()));
+  convert_model(
+      {.from = saved.path(), .to = cut, .format = ModelFolderKind::checkpoint, .plan = plan});
+  const auto stored = saved_tensors(saved.path());
+  expect_equal(saved_tensors(cut), stored);
+  EXPECT_EQ(open_checkpoint(cut)->index().shards.size(), static_cast<size_t>(plan.shards));
+
+  const Tensor ids = host_tensor(DType::i64, {4, 16});
+  for (int64_t i = 0; i < ids.elements(); ++i) ids.data<int64_t>()[i] = (7 * i + i * i) % 61;
+  write_safetensors(folder / "batch.safetensors", {{"input_ids", ids}});
+  const auto probed = [&](const std::filesystem::path& model) {
+    return bytes_of_all(
+        test::probe_layout(model, folder / "batch.safetensors", false, other.overrides));
+  };
+  const auto values = probed(cut);
+  EXPECT_TRUE(values.contains("logits"));
+  expect_equal(values, probed(saved.path()));
+
+  with_trainers(run_of(family, other) + steps + from(saved.path(), direct),
+                [](Trainer& trainer, Communicator&) { trainer.run(); });
+  with_trainers(run_of(family, other) + steps + from(cut, converted),
+                [&](Trainer& trainer, Communicator& world) {
+                  EXPECT_EQ(trainer.state().step, 2);
+                  const bool leads = world.rank() == 0;
+                  const auto held = held_tensors(trainer.engine(), world);
+                  if (leads) expect_equal(held, stored);
+                  trainer.run();
+                });
+  expect_equal(saved_tensors(converted.path()), saved_tensors(direct.path()));
+  const auto losses = metric(converted / "metrics.jsonl", "loss");
+  EXPECT_EQ(losses.size(), 2u);
+  EXPECT_EQ(losses, metric(direct / "metrics.jsonl", "loss"));
+}
+
+std::vector<Pair> converted_pairs() {
+  const std::vector<Pair> all = pairs();
+  std::vector<Pair> some;
+  for (const Pair& pair : all) {
+    if (pair.name == "tp2_to_dp2" || pair.name == "transposed_dp4_to_tp2_pp2" ||
+        pair.name == "cp2_to_dp4_instances2" || pair.name == "one_to_tp2")
+      some.push_back(pair);
+  }
+  return some;
+}
+
+INSTANTIATE_TEST_SUITE_P(Pairs, ConvertedShards, testing::ValuesIn(converted_pairs()),
+                         [](const auto& info) { return info.param.name; });
+
 TEST(CheckpointLayout, InTheSameLayoutItIsTheSameRun) {
   for (const LayoutCase& split :
        {layout(2, 1, 1, 2, {"checkpoint.async_save=true"}), layout(1, 2, 2, 1)}) {
@@ -169,9 +251,9 @@ TEST(CheckpointLayout, InTheSameLayoutItIsTheSameRun) {
     with_trainers(run + Overrides{"checkpoint.save=" + whole.path().string()},
                   [](Trainer& trainer, Communicator&) { trainer.run(); });
     save_two_steps(run, half);
-    with_trainers(run + from(half, resumed),
+    with_trainers(run + from(half.path(), resumed),
                   [](Trainer& trainer, Communicator&) { trainer.run(); });
-    const auto expected = saved_tensors(whole), tensors = saved_tensors(resumed);
+    const auto expected = saved_tensors(whole.path()), tensors = saved_tensors(resumed.path());
     ASSERT_EQ(tensors.size(), expected.size());
     for (const auto& [name, bytes] : expected) EXPECT_TRUE(tensors.at(name) == bytes) << name;
   }
