@@ -8,7 +8,7 @@ namespace viaduct::cpu {
 namespace {
 
 // Of a result, between rounding and epilogue: half of a first-level cache.
-constexpr int64_t kRunBytes = 16 * 1024;
+constexpr int64_t kRoundedBytes = 16 * 1024;
 
 std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
   return static_cast<std::byte*>(tensor.raw()) +
@@ -41,15 +41,7 @@ void round_to_c(const GemmArgs& args, const FinishKernels& kernels, const GemmBl
              args.c.stride(0));
 }
 
-void add_residual(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
-  const DType dtype = args.c.dtype();
-  for (int64_t row = block.row; row < block.row + block.rows; ++row) {
-    std::byte* const c = address(args.c, row, block.column);
-    kernels.elementwise.add(address(args.epilogue.residual, row, block.column), dtype, c, dtype, c,
-                            dtype, block.columns);
-  }
-}
-
+/// Of a c that is there.
 void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
   const GemmEpilogue& epilogue = args.epilogue;
   const ActivationRows rows{epilogue.activation,
@@ -62,19 +54,55 @@ void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBloc
   kernels.activation.forward(rows, 0, block.rows);
 }
 
-void differentiate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
-  alignas(64) char product[kRunBytes];
+void add_residual(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
+                  const RowView& product) {
+  const DType dtype = args.c.dtype();
+  for (int64_t row = 0; row < block.rows; ++row) {
+    kernels.elementwise.add(address(args.epilogue.residual, block.row + row, block.column), dtype,
+                            product.row(row), dtype, address(args.c, block.row + row, block.column),
+                            dtype, block.columns);
+  }
+}
+
+void differentiate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
+                   const RowView& product) {
   const GemmEpilogue& epilogue = args.epilogue;
-  const int64_t bytes = block.columns * dtype_bytes(args.c.dtype());
-  round_sums(args, kernels, block, block.sums, block.column, product, block.columns);
   const ActivationRows rows{epilogue.activation,
                             epilogue.gated,
                             block.columns,
                             rows_from(epilogue.raised, block.row, block.column),
-                            {product, args.c.dtype(), 1, bytes, 0},
+                            product,
                             rows_from(args.c, block.row, block.column),
                             args.b.dim(1)};
   kernels.activation.backward(rows, 0, block.rows);
+}
+
+/// Rows of a block, few enough for the first-level cache.
+void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  if (args.epilogue.activated) {
+    round_to_c(args, kernels, block, block.sums, block.column);
+    if (args.epilogue.gated) {
+      round_to_c(args, kernels, block, block.up_sums,
+                 args.epilogue.activated.dim(1) + block.column);
+    }
+    return activate(args, kernels, block);
+  }
+  // c takes something else than the product.
+  alignas(64) char memory[kRoundedBytes];
+  const DType dtype = args.c.dtype();
+  round_sums(args, kernels, block, block.sums, block.column, memory, block.columns);
+  const RowView product{memory, dtype, 1, block.columns * dtype_bytes(dtype), 0};
+  args.epilogue.residual ? add_residual(args, kernels, block, product)
+                         : differentiate(args, kernels, block, product);
+}
+
+/// The columns of a block from `column` on, into the second-level cache.
+void fetch(const Tensor& tensor, const GemmBlock& block, int64_t column) {
+  const int64_t bytes = block.columns * dtype_bytes(tensor.dtype());
+  for (int64_t row = block.row; row < block.row + block.rows; ++row) {
+    const std::byte* from = address(tensor, row, column);
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
+  }
 }
 
 }  // namespace
@@ -89,26 +117,25 @@ FinishKernels finish_kernels(CpuIsa isa, DType dtype) {
           avx512_bf16::elementwise_kernels()};
 }
 
-void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+void fetch_block(const GemmArgs& args, const GemmBlock& block) {
   const GemmEpilogue& epilogue = args.epilogue;
-  if (!epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
+  if (epilogue.residual) fetch(epilogue.residual, block, block.column);
+  if (!epilogue.raised) return;
+  fetch(epilogue.raised, block, block.column);
+  if (epilogue.gated) fetch(epilogue.raised, block, args.b.dim(1) + block.column);
+}
+
+void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  if (!args.epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
   const int64_t run =
-      std::max<int64_t>(1, kRunBytes / (block.columns * dtype_bytes(args.c.dtype())));
+      std::max<int64_t>(1, kRoundedBytes / (block.columns * dtype_bytes(args.c.dtype())));
   GemmBlock part = block;
   for (int64_t begin = 0; begin < block.rows; begin += run) {
     part.row = block.row + begin;
     part.rows = std::min(run, block.rows - begin);
     part.sums = block.sums + begin * block.stride;
     if (block.up_sums != nullptr) part.up_sums = block.up_sums + begin * block.stride;
-    if (epilogue.raised) {
-      differentiate(args, kernels, part);
-      continue;
-    }
-    round_to_c(args, kernels, part, part.sums, part.column);
-    if (gates_columns(args)) {
-      round_to_c(args, kernels, part, part.up_sums, epilogue.activated.dim(1) + part.column);
-    }
-    epilogue.residual ? add_residual(args, kernels, part) : activate(args, kernels, part);
+    finish_rows(args, kernels, part);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The way of a block of a product from FP32 sums to memory: bias, rounding and the epilogue of the
-// contract. An epilogue runs the row kernels of the ops that it stands for, a few rows after they
-// are rounded, so that they are read from the first-level cache and bits are those of these ops.
+// contract. An epilogue runs the row kernels of the ops that it stands for on rows that are rounded
+// but still in the first-level cache: bits are those of these ops.
 
 #include "ops/cpu/activation_rows.h"
 #include "ops/cpu/cpu_ops.h"
@@ -28,6 +28,9 @@ struct GemmBlock {
   const float* up_sums = nullptr;  // gated activation alone: what the columns of the gate multiply
   int64_t stride = 0;              // elements between rows of sums
 };
+
+/// Asks for what the epilogue of a block reads, so that it arrives while products go on.
+void fetch_block(const GemmArgs& args, const GemmBlock& block);
 
 void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block);
 

@@ -38,6 +38,7 @@ struct RowView {
   int64_t outer_stride = 0, inner_stride = 0;  // bytes
 
   char* row(int64_t r) const {
+    if (inner == 1) return data + r * outer_stride;  // no division
     return data + (r / inner) * outer_stride + (r % inner) * inner_stride;
   }
 };
