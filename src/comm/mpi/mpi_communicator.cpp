@@ -44,8 +44,9 @@ class Pending final : public CommOperation {
     return engine_->ready(*operation_, queue_.get(), asked_seconds_);
   }
   void wait() override {
-    habit_->overlaps = steady_seconds() - launched_seconds_ > kAtOnceSeconds;
-    engine_->wait(*operation_, queue_.get());
+    const double now = steady_seconds();
+    habit_->overlaps = now - launched_seconds_ > kAtOnceSeconds;
+    engine_->wait(*operation_, queue_.get(), now);
   }
   double busy_seconds() const override { return operation_->busy_seconds(); }
 
@@ -96,7 +97,7 @@ class MpiCommunicator final : public Communicator {
     // Making a group blocks inside MPI, so that it is entered only when all are here.
     const auto meeting = make_mpi_meeting(*group_, members, kMeetingTag, "split");
     engine_->start(meeting, nullptr, false);
-    engine_->wait(*meeting, nullptr);
+    engine_->wait(*meeting, nullptr, steady_seconds());
     std::shared_ptr<const MpiGroup> group;
     engine_->with_network(
         [&](MpiNetwork& network) { group = network.make_group(*group_, members, name); });

@@ -167,16 +167,15 @@ bool MpiEngine::ready(MpiOperation& operation, const MpiQueue* queue, double ask
   return false;
 }
 
-void MpiEngine::wait(MpiOperation& operation, const MpiQueue* queue) {
+void MpiEngine::wait(MpiOperation& operation, const MpiQueue* queue, double asked_seconds) {
   if (operation.done()) return;
-  const double asked = steady_seconds();
   Patience patience(crowded_);
   Lock lock(mutex_);
   ++waiting_;
   for (int round = 1;; ++round) {
     poll();
     if (operation.done() || failed_) break;
-    if (round % 64 == 0) check_time(operation, queue, asked);
+    if (round % 64 == 0) check_time(operation, queue, asked_seconds);
     lock.unlock();
     patience();
     lock.lock();

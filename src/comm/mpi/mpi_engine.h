@@ -37,8 +37,9 @@ class MpiEngine {
              bool overlaps);
   /// True once done; never blocks. CommError as `wait`.
   bool ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
-  /// Blocks until done. CommError after the timeout, or with the first cause where a rank failed.
-  void wait(MpiOperation& operation, const MpiQueue* queue);
+  /// Blocks until done. CommError after the timeout, counted from `asked_seconds` (now), or with
+  /// the first cause where a rank failed.
+  void wait(MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
   /// The caller forgets `operation`: it ends soon, or is given up.
   void forget(MpiOperation& operation) noexcept;
 

@@ -1,7 +1,9 @@
 // Operations whose messages can all be posted at once: everything but large reductions.
 
 #include <algorithm>
+#include <array>
 #include <cstring>
+#include <span>
 
 #include "comm/mpi/mpi_operation.h"
 #include "comm/rank_order_sum.h"
@@ -107,10 +109,13 @@ class SmallAllReduce final : public MpiOperation {
     }
   }
   bool finish() override {
-    std::vector<const std::byte*> sources;
-    sources.reserve(static_cast<size_t>(group_.size()));
-    for (int rank = 0; rank < group_.size(); ++rank)
-      sources.push_back(rank == group_.rank() ? data_ : scratch_.data() + rank * bytes_);
+    const auto ranks = static_cast<size_t>(group_.size());
+    std::array<const std::byte*, 16> few;
+    std::vector<const std::byte*> many(ranks > few.size() ? ranks : 0);
+    const std::span<const std::byte*> sources(many.empty() ? few.data() : many.data(), ranks);
+    for (size_t rank = 0; rank < ranks; ++rank)
+      sources[rank] = scratch_.data() + static_cast<int64_t>(rank) * bytes_;
+    sources[static_cast<size_t>(group_.rank())] = data_;
     reduce_in_rank_order(dtype_, op_, sources, data_, elements_);
     return true;
   }

@@ -16,6 +16,7 @@ struct MpiGroup::Handle {
   // What one poll of a group's operation needs; polls take turns.
   mutable std::vector<MPI_Status> statuses;
   mutable std::vector<int> indices;
+  mutable std::vector<Transfer> done;
 };
 
 /// CommError with MPI's text unless `code` is success. `call` is the function's name.

@@ -37,7 +37,6 @@ MpiGroup::~MpiGroup() = default;
 
 struct Transfers::Requests {
   std::vector<MPI_Request> all;
-  std::vector<Transfer> done;
 };
 
 Transfers::Transfers(const MpiGroup& group)
@@ -62,7 +61,6 @@ void Transfers::add(const Transfer& transfer) {
     const auto likely = static_cast<size_t>(2 * group_.size());
     transfers_.reserve(likely);
     requests_->all.reserve(likely);
-    requests_->done.reserve(likely);
   }
   transfers_.push_back(transfer);
   requests_->all.push_back(MPI_REQUEST_NULL);
@@ -115,7 +113,9 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
                                 indices.data(), statuses.data());
   if (code != MPI_ERR_IN_STATUS) check_mpi(code, "MPI_Testsome");
   if (count == MPI_UNDEFINED || count == 0) return false;
-  r.done.clear();
+  // `done` may post, but not poll.
+  auto& done_now = group_.handle().done;
+  done_now.clear();
   for (int i = 0; i < count; ++i) {
     const auto index = static_cast<size_t>(indices[static_cast<size_t>(i)]);
     const MPI_Status& status = statuses[static_cast<size_t>(i)];
@@ -135,7 +135,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
       transfer.bytes = bytes;
       transfer.peer = status.MPI_SOURCE;
     }
-    r.done.push_back(transfer);
+    done_now.push_back(transfer);
   }
   // MPI has set the requests that are complete to null.
   size_t kept = 0;
@@ -147,7 +147,7 @@ bool Transfers::poll(FunctionRef<void(const Transfer&)> done) {
   }
   transfers_.resize(kept);
   r.all.resize(kept);
-  for (const Transfer& transfer : r.done) done(transfer);
+  for (const Transfer& transfer : done_now) done(transfer);
   return true;
 }
 
@@ -173,7 +173,8 @@ MpiNetwork::MpiNetwork() {
   MPI_Comm_free(&local);
   const auto group = [&](MPI_Comm comm) {
     return std::make_unique<MpiGroup>(
-        std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}}), "world", rank, ranks);
+        std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}}), "world", rank,
+        ranks);
   };
   world_ = group(MPI_COMM_WORLD);
   control_ = group(control);
@@ -199,7 +200,7 @@ std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
   std::vector<int> world_ranks;
   for (const int member : members) world_ranks.push_back(parent.world_rank(member));
   return std::make_unique<MpiGroup>(
-      std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}}), std::move(name), rank,
+      std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}}), std::move(name), rank,
       std::move(world_ranks));
 }
 

@@ -30,14 +30,13 @@ bool MpiOperation::advance() {
     if (!transfer.sending) came_[static_cast<size_t>(transfer.peer)] = true;
     arrived(transfer);
   });
-  if (moved) {
+  const bool over = transfers_.under_way().empty() && finish();
+  if (moved || over) {
     moved_seconds_ = steady_seconds();
     if (first_seconds_ == 0) first_seconds_ = moved_seconds_;
   }
-  if (!transfers_.under_way().empty() || !finish()) return moved;
-  moved_seconds_ = steady_seconds();
-  done_.store(true, std::memory_order_release);
-  return true;
+  if (over) done_.store(true, std::memory_order_release);
+  return moved || over;
 }
 
 std::string MpiOperation::name() const {

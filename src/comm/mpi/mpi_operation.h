@@ -33,7 +33,7 @@ class MpiOperation {
   bool begun() const { return begun_; }
   /// When it began or something last came or left.
   double moved_seconds() const { return moved_seconds_; }
-  /// From the first message to the end.
+  /// From the first message to the end; 0 if all came at once.
   double busy_seconds() const {
     return done() && first_seconds_ > 0 ? moved_seconds_ - first_seconds_ : 0;
   }
