@@ -19,6 +19,9 @@ using std::chrono::microseconds;
 constexpr microseconds kIdle{1000}, kShortest{10}, kLongest{200};
 // How often news of failures are looked for, in polls.
 constexpr unsigned kPollsPerWatch = 64;
+// Where every rank has a core of its own, small operations end within so many polls: the lock is
+// not let go of between them.
+constexpr int kRoundsAtOnce = 16;
 // A failing rank waits so long for rank 0's decision and for its news to leave. Higher ranks wait
 // longer, so that without rank 0 they do not all decide at once.
 constexpr double kSettleSeconds = 2, kSettleSecondsOfRank = 0.25;
@@ -175,6 +178,7 @@ void MpiEngine::wait(MpiOperation& operation, const MpiQueue* queue, double aske
   for (int round = 1;; ++round) {
     poll();
     if (operation.done() || failed_) break;
+    if (!crowded_ && round <= kRoundsAtOnce) continue;
     if (round % 64 == 0) check_time(operation, queue, asked_seconds);
     lock.unlock();
     patience();
