@@ -2,6 +2,7 @@
 
 #include "ops/checks.h"
 #include "ops/table.h"
+#include "ops/weight_tiles.h"
 
 namespace viaduct {
 namespace {
@@ -76,6 +77,14 @@ void gemm(OpContext& context, const GemmArgs& args) {
     check_dense_rows(kOp, "bias", args.bias);
   }
   if (args.epilogue.any()) check_epilogue(args);
+  if (args.b_tiles) {
+    VIADUCT_CHECK(ShapeError, reads_weight_tiles(context.ops, args.b.dtype()),
+                  "gemm: b as tiles, but {} reads none of {}", context.ops.traits.name,
+                  dtype_name(args.b.dtype()));
+    check_dtype(kOp, "b_tiles", args.b_tiles, {args.b.dtype()});
+    check_shape(kOp, "b_tiles", args.b_tiles, weight_tiles_shape(args.form, args.b.shape()));
+    check_contiguous(kOp, "b_tiles", args.b_tiles);
+  }
   dispatch(context, kOp, context.ops.gemm, args);
 }
 

@@ -43,6 +43,8 @@ struct GemmArgs {
   Tensor bias;  // optional, forward only; dtype of a or f32
   WriteMode mode = WriteMode::assign;
   GemmEpilogue epilogue;
+  /// b once more, as tiles (weight_tiles.h), for a backend to read in its place; may be undefined.
+  Tensor b_tiles;
 };
 
 void gemm(OpContext& context, const GemmArgs& args);

@@ -15,6 +15,7 @@
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
+#include "ops/weight_tiles.h"
 
 namespace viaduct {
 
@@ -22,6 +23,7 @@ struct OpTable {
   Traits traits;
 
   OpEntry<GemmArgs> gemm;
+  OpEntry<PackWeightArgs> pack_weight;  // empty where products read no tiles
   OpEntry<ColumnSumArgs> column_sum;
   OpEntry<BiasAddArgs> bias_add;
   OpEntry<NormForwardArgs> norm_forward;

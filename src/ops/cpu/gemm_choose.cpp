@@ -37,7 +37,8 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
   add_flops(choice, args.a.dtype(),
             2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
-  choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
+  choice.cost.bytes_read = args.a.bytes() + (args.b_tiles ? args.b_tiles : args.b).bytes() +
+                           bytes_of(args.bias) +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
   if (choice.variant == kReferenceVariant || kIsa == CpuIsa::avx2) {
@@ -79,10 +80,25 @@ OpEntry<GemmArgs> entry() {
   return {choose_gemm<kIsa>, launch_gemm<kIsa>};
 }
 
+Choice choose_pack(const PackWeightArgs& args, const Traits&) {
+  Choice choice;
+  choice.kernel = "tiles_avx512_bf16";
+  choice.cost.bytes_read = args.weight.bytes();
+  choice.cost.bytes_written = args.tiles.bytes();
+  return choice;
+}
+
+// AMX reads the same tiles.
+void launch_pack(OpContext& context, const Choice&, const PackWeightArgs& args, void*) {
+  pack_weight_tiles(context.device.pool(), args, avx512_bf16::tile_kernels());
+}
+
 }  // namespace
 
 void add_gemm(OpTable& table, CpuIsa isa) {
   table.column_sum = column_sum_entry(isa);
+  if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx)
+    table.pack_weight = {choose_pack, launch_pack};
   switch (isa) {
     case CpuIsa::avx2:
       table.gemm = entry<CpuIsa::avx2>();

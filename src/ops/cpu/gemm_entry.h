@@ -26,5 +26,8 @@ const GemmKernels& gemm_kernels();
 namespace avx512 {
 const GemmKernels& gemm_kernels();
 }
+namespace avx512_bf16 {
+const GemmKernels& gemm_kernels();
+}
 
 }  // namespace viaduct::cpu

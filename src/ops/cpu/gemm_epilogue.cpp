@@ -112,7 +112,7 @@ FinishKernels finish_kernels(CpuIsa isa, DType dtype) {
     return {avx2::gemm_kernels(), avx2::activation_kernels, avx2::elementwise_kernels()};
   if (isa == CpuIsa::avx512)
     return {avx512::gemm_kernels(), avx512::activation_kernels, avx512::elementwise_kernels()};
-  return {avx512::gemm_kernels(),
+  return {avx512_bf16::gemm_kernels(),
           dtype == DType::bf16 ? avx512_bf16::activation_kernels : avx512::activation_kernels,
           avx512_bf16::elementwise_kernels()};
 }

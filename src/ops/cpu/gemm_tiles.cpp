@@ -10,12 +10,15 @@ constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // Strips that a packing task makes: of a source whose rows run along the contracted dim it reads
 // two cache lines of every row.
 constexpr int64_t kPackStrips = 4;
+// Columns of a block that are multiplied and stored at a time.
+constexpr int64_t kRunColumns = 64;
 // Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
 constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
 constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
-// Blocks that are wanted before they become wide: work for many threads, and short waits for the
+// Blocks that are wanted before they become large: work for many threads, and short waits for the
 // last of them.
-constexpr int64_t kWantedBlocks = 32;
+constexpr int64_t kWantedBlocks = 16;
+constexpr int64_t kLeastColumns = 64;
 
 int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
@@ -33,7 +36,8 @@ template <class Element>
 constexpr int64_t kTile = kStepElements<Element>;
 
 /// How a product is cut. B is packed by all threads, one chunk of columns after the other (but by
-/// the task itself where no other one reads it), A by the task that needs it.
+/// the task itself where no other one reads it), unless it came as tiles; A by the task that needs
+/// it.
 struct Plan {
   TileSource a, b;     // b of a gated activation: the gate's columns
   int64_t halves = 1;  // 2: with every gate's columns those that it multiplies, `b.width`
@@ -41,8 +45,9 @@ struct Plan {
   int64_t rows = 0, columns = 0;  // of a block of C, one task (of each half)
   int64_t steps = 0;              // of the contracted dim
   int64_t visit = 0;              // steps between two visits of a block's C
-  int64_t chunk = 0;              // columns of B packed at a time, whole blocks
-  bool shared = true;             // B is
+  int64_t chunk = 0;              // columns of B packed at a time
+  bool shared = true;             // B is packed by all threads
+  bool tiles = false;             // B came as tiles: strips of all steps, one after the other
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
   /// Of a half of B packed at a time.
@@ -60,36 +65,44 @@ int64_t own_columns(const TileBlocking& blocking) {
   return std::min(blocking.columns, most / (2 * kTileColumns) * (2 * kTileColumns));
 }
 
+TileSource source_of(const Tensor& t, bool contracted_first) {
+  return {t.raw(),
+          t.dtype(),
+          t.stride(0),
+          contracted_first,
+          t.dim(contracted_first ? 1 : 0),
+          t.dim(contracted_first ? 0 : 1)};
+}
+
 template <class Element>
 Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
-  const auto source = [](const Tensor& t, bool contracted_first) {
-    return TileSource{t.raw(),
-                      t.dtype(),
-                      t.stride(0),
-                      contracted_first,
-                      t.dim(contracted_first ? 1 : 0),
-                      t.dim(contracted_first ? 0 : 1)};
-  };
   Plan plan;
-  plan.a = source(args.a, args.form == GemmForm::weight_gradient);
-  plan.b = source(args.b, args.form != GemmForm::forward);
+  plan.a = source_of(args.a, args.form == GemmForm::weight_gradient);
+  plan.b = source_of(args.b, args.form != GemmForm::forward);
   plan.halves = gates_columns(args) ? 2 : 1;
   plan.b.width /= plan.halves;
-  plan.rows = even_piece(plan.a.width, blocking.rows, kTileRows);
-  const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
-  plan.shared = row_blocks > 1;
-  int64_t most = plan.shared ? blocking.columns : own_columns<Element>(blocking);
-  most /= plan.halves;
-  while (most > 4 * kTileColumns && row_blocks * ceil_div(plan.b.width, most) < kWantedBlocks)
-    most /= 2;
-  plan.columns = even_piece(plan.b.width, most, 2 * kTileColumns);
+  // Both halves have to begin with a strip.
+  plan.tiles = args.b_tiles && (plan.halves == 1 || plan.b.width % kTileColumns == 0);
+  const bool one_row = plan.a.width <= blocking.rows;
+  plan.shared = !one_row && !plan.tiles;
+  int64_t rows = blocking.rows;
+  int64_t columns = one_row && !plan.tiles ? own_columns<Element>(blocking) : blocking.columns;
+  columns /= plan.halves;
+  const auto too_few = [&] {
+    return ceil_div(plan.a.width, rows) * ceil_div(plan.b.width, columns) < kWantedBlocks;
+  };
+  // Half the rows pack no more of A; fewer would read too much of B for each product.
+  if (!one_row && too_few()) rows = ceil_div(rows / 2, kTileRows) * kTileRows;
+  while (columns > kLeastColumns && too_few()) columns /= 2;
+  plan.rows = even_piece(plan.a.width, rows, kTileRows);
+  plan.columns = even_piece(plan.b.width, columns, 2 * kTileColumns);
   plan.steps = tile_steps<Element>(plan.a.depth);
   plan.visit = even_piece(plan.steps, blocking.depth / kStep<Element>, 1);
-  plan.chunk =
-      std::max<int64_t>(1, kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
-                               std::max<int64_t>(1, plan.halves * plan.columns * plan.b.depth)) *
-      plan.columns;
-  plan.chunk = even_piece(plan.b.width, plan.chunk, plan.columns);
+  const int64_t fit = kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
+                      std::max<int64_t>(1, plan.halves * plan.b.depth);
+  plan.chunk = plan.shared ? even_piece(plan.b.width, std::max(fit, blocking.columns / plan.halves),
+                                        2 * kTileColumns)
+                           : std::max<int64_t>(1, plan.b.width);
   return plan;
 }
 
@@ -140,9 +153,59 @@ struct Task {
   Chunk<Element> chunks[2];  // of each half
 };
 
-/// The block at `row` of C and `column` of the chunk.
+/// Asks for a share of what is packed next.
+void fetch(const TileSource& source, int64_t share, int64_t shares) {
+  const int64_t rows = source.contracted_first ? source.depth : source.width;
+  const int64_t bytes =
+      (source.contracted_first ? source.width : source.depth) * dtype_bytes(source.dtype);
+  const int64_t stride = source.stride * dtype_bytes(source.dtype);
+  for (int64_t row = rows * share / shares; row < rows * (share + 1) / shares; ++row) {
+    const std::byte* from = static_cast<const std::byte*>(source.data) + row * stride;
+    for (int64_t byte = 0; byte < bytes; byte += 64) __builtin_prefetch(from + byte, 0, 2);
+  }
+}
+
+/// What of A is packed after the visit at `step` of a block: for the next visit, or for the
+/// thread's next block, at `next_row` (-1: there is none).
 template <class Element>
-void compute_block(const Task<Element>& task, int64_t row, int64_t column) {
+TileSource packed_next(const Plan& plan, int64_t row, int64_t step, int64_t next_row) {
+  const auto visit_of = [&](int64_t begin, int64_t from) {
+    return part<Element>(plan.a, begin, std::min(plan.rows, plan.a.width - begin), from,
+                         plan.visit_steps(from));
+  };
+  if (step + plan.visit < plan.steps) return visit_of(row, step + plan.visit);
+  return next_row < 0 ? TileSource() : visit_of(next_row, 0);
+}
+
+/// Strips of B for a visit of a block: the first one, and elements between two.
+template <class Element>
+struct Strips {
+  const Element* first = nullptr;
+  int64_t distance = 0;
+};
+
+/// Those of `columns` from `column` of a half's chunk; `own`: where to pack them if nobody did.
+template <class Element>
+Strips<Element> strips_of(const Task<Element>& task, int64_t half, int64_t column, int64_t columns,
+                          int64_t step, Element* own) {
+  const Plan& plan = task.plan;
+  const Chunk<Element>& chunk = task.chunks[half];
+  const int64_t steps = plan.visit_steps(step);
+  if (plan.tiles) {
+    const int64_t distance = plan.steps * kTile<Element>;
+    return {task.args.b_tiles.template data<Element>() +
+                (chunk.begin + column) / kTileColumns * distance + step * kTile<Element>,
+            distance};
+  }
+  if (plan.shared) return {chunk.at(plan, column / kTileColumns, step), steps * kTile<Element>};
+  task.tiles.pack_b(part<Element>(plan.b, chunk.begin + column, columns, step, steps), own,
+                    steps * kTile<Element>);
+  return {own, steps * kTile<Element>};
+}
+
+/// The block at `row` of C and `column` of the chunk. `next_row`: of the thread's next block.
+template <class Element>
+void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64_t next_row) {
   alignas(64) float sums[kMaxSums];
   constexpr int64_t kElements = kMaxStrips / static_cast<int64_t>(sizeof(Element));
   alignas(64) Element a_strips[kElements], b_strips[kElements];
@@ -154,40 +217,48 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column) {
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
                       !args.bias && !args.epilogue.any() && rows % kTileRows == 0 &&
                       columns % kTileColumns == 0;
-  TileProductOf<Element> product{.rows = rows, .columns = columns};
+  float* const c =
+      direct ? args.c.data<float>() + row * args.c.stride(0) + first.begin + column : sums;
+  TileProductOf<Element> product{.rows = rows};
   product.a = a_strips;
   product.c_stride = direct ? args.c.stride(0) : plan.halves * plan.columns;
   const TileScope scope(task.tiles);
   // At least once: nothing contracted is a sum of zero.
   for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
     product.steps = plan.visit_steps(step);
-    product.a_strip = product.b_strip = product.steps * kTile<Element>;
+    product.a_strip = product.steps * kTile<Element>;
+    product.accumulate = step > 0;
     task.tiles.pack_a(part<Element>(plan.a, row, rows, step, product.steps), a_strips,
                       product.a_strip);
-    product.accumulate = step > 0;
+    Strips<Element> b[2];
     for (int64_t half = 0; half < plan.halves; ++half) {
-      const Chunk<Element>& chunk = task.chunks[half];
-      if (plan.shared) {
-        product.b = chunk.at(plan, column / kTileColumns, step);
-      } else {
-        task.tiles.pack_b(part<Element>(plan.b, chunk.begin + column, columns, step, product.steps),
-                          b_strips, product.b_strip);
-        product.b = b_strips;
+      b[half] = strips_of(task, half, column, columns, step,
+                          b_strips + half * tile_strips(columns) * product.a_strip);
+    }
+    const bool last = step + plan.visit >= plan.steps;
+    const TileSource next = packed_next<Element>(plan, row, step, next_row);
+    // Run by run, so that memory is read and written while products go on.
+    for (int64_t begin = 0; begin < columns; begin += kRunColumns) {
+      if (next.depth > 0) fetch(next, begin / kRunColumns, ceil_div(columns, kRunColumns));
+      product.columns = std::min(kRunColumns, columns - begin);
+      product.more = begin + kRunColumns < columns;
+      for (int64_t half = 0; half < plan.halves; ++half) {
+        product.b = b[half].first + begin / kTileColumns * b[half].distance;
+        product.b_strip = b[half].distance;
+        product.c = c + half * plan.columns + begin;
+        task.tiles.product(product);
       }
-      product.c = direct ? args.c.data<float>() + row * args.c.stride(0) + chunk.begin + column
-                         : sums + half * plan.columns;
-      task.tiles.product(product);
+      if (!last || direct) continue;
+      finish_block(args, task.kernels,
+                   {.row = row,
+                    .rows = rows,
+                    .column = first.begin + column + begin,
+                    .columns = product.columns,
+                    .sums = sums + begin,
+                    .up_sums = plan.halves > 1 ? sums + plan.columns + begin : nullptr,
+                    .stride = product.c_stride});
     }
   }
-  if (direct) return;
-  finish_block(args, task.kernels,
-               {.row = row,
-                .rows = rows,
-                .column = first.begin + column,
-                .columns = columns,
-                .sums = sums,
-                .up_sums = plan.halves > 1 ? sums + plan.columns : nullptr,
-                .stride = product.c_stride});
 }
 
 }  // namespace
@@ -217,10 +288,24 @@ void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& b
     pool.run(plan.halves * packing, [&](int64_t index, int) {
       task.chunks[index / packing].pack_task(plan, tiles, index % packing);
     });
-    pool.run(row_blocks * ceil_div(width, plan.columns), [&](int64_t index, int) {
-      compute_block(task, index % row_blocks * plan.rows, index / row_blocks * plan.columns);
+    const int64_t blocks = row_blocks * ceil_div(width, plan.columns);
+    pool.run(blocks, [&](int64_t index, int) {
+      const int64_t next = index + pool.threads();
+      compute_block(task, index % row_blocks * plan.rows, index / row_blocks * plan.columns,
+                    next < blocks ? next % row_blocks * plan.rows : -1);
     });
   }
+}
+
+void pack_weight_tiles(ThreadPool& pool, const PackWeightArgs& args, const TileKernels& tiles) {
+  const TileSource weight = source_of(args.weight, args.form == GemmForm::data_gradient);
+  const int64_t steps = tile_steps(weight.depth), strip = steps * kTileElements;
+  pool.run(ceil_div(tile_strips(weight.width), kPackStrips), [&](int64_t index, int) {
+    const int64_t begin = index * kPackStrips * kTileColumns;
+    const int64_t count = std::min(kPackStrips * kTileColumns, weight.width - begin);
+    tiles.pack_b(part<bfloat16>(weight, begin, count, 0, steps),
+                 args.tiles.data<bfloat16>() + index * kPackStrips * strip, strip);
+  });
 }
 
 template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);

@@ -7,7 +7,7 @@
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm_epilogue.h"
 #include "ops/cpu/tiles.h"
-#include "ops/gemm.h"
+#include "ops/weight_tiles.h"
 
 namespace viaduct::cpu {
 
@@ -27,5 +27,8 @@ template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
                    const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
                    void* workspace);
+
+/// The tiles of args.weight, which `gemm_on_tiles` reads as b_tiles.
+void pack_weight_tiles(ThreadPool& pool, const PackWeightArgs& args, const TileKernels& tiles);
 
 }  // namespace viaduct::cpu

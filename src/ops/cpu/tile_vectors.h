@@ -105,7 +105,8 @@ void vector_product(const TileProductOf<typename Arithmetic::Element>& p) {
   const int64_t strip = p.b_strip * static_cast<int64_t>(sizeof(typename Arithmetic::Element));
   int64_t column = 0;
   for (; p.columns - column > kTileColumns; column += 2 * kTileColumns, b += 2 * strip) {
-    vector_panel<Arithmetic, 2>(p, b, p.c + column, p.columns - column <= 2 * kTileColumns);
+    vector_panel<Arithmetic, 2>(p, b, p.c + column,
+                                !p.more && p.columns - column <= 2 * kTileColumns);
   }
   if (column < p.columns) vector_panel<Arithmetic, 1>(p, b, p.c + column, true);
 }

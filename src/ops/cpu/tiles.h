@@ -73,6 +73,7 @@ struct TileProductOf {
   float* c = nullptr;
   int64_t c_stride = 0;  // elements between rows of C
   bool accumulate = false;
+  bool more = false;  // the strips of B behind these come next: they may be fetched
 };
 
 using TileProduct = TileProductOf<bfloat16>;

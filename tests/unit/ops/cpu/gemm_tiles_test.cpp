@@ -62,6 +62,7 @@ void compare(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
                         mode};
           if (form == GemmForm::forward && mode == WriteMode::assign)
             args.bias = random_tensor(DType::f32, {n}, ++seed);
+          const Tensor before = test::to_f64(args.c);
           GemmArgs exact = args;
           exact.a = test::to_f64(args.a), exact.b = test::to_f64(args.b);
           exact.c = test::to_f64(args.c), exact.bias = test::to_f64(args.bias);
@@ -76,6 +77,17 @@ void compare(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
                        << m << " x " << n << " x " << k << " form " << static_cast<int>(form));
           test::expect_close(args.c, exact.c, static_cast<double>(std::max({m, n, k})), sums.c);
           if (testing::Test::HasFatalFailure()) return;
+          if constexpr (std::is_same_v<Element, bfloat16>) {
+            if (form == GemmForm::weight_gradient) continue;
+            GemmArgs packed = args;
+            packed.c = test::converted(before, out);
+            packed.b_tiles =
+                random_tensor(DType::bf16, weight_tiles_shape(form, args.b.shape()), ++seed);
+            ThreadPool pool(2);
+            cpu::pack_weight_tiles(pool, {form, args.b, packed.b_tiles}, tiles);
+            run(packed, tiles, 2);
+            test::expect_same_bits(packed.c, test::converted(args.c, out));
+          }
         }
       }
     }

@@ -1,0 +1,1 @@
+#include "ops/cpu/gemm_kernels.h"
