@@ -109,6 +109,7 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
   if (place.pp == 1) return table;
   auto held = std::make_shared<Parameter>(*table);
   held->holders = {0, place.pp - 1};
+  held->multiplied = place.pp_rank != 0;
   if (place.pp_rank != 0) {
     for (Part& part : held->parts) part.owned = false;
   }
@@ -140,7 +141,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
   const auto token_table = [&] {
     if (!tokens)
       tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
-                                     config.hidden);
+                                     config.hidden, config.tied_embeddings);
     if (config.tied_embeddings && tokens->holders.empty())
       tokens = held_by_both_ends(tokens, place);
     return tokens;
@@ -171,9 +172,9 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
           HeadSpec{config.vocabulary, config.logit_softcap},
           make.norm("head.norm", names.final_norm, config.hidden, config.norm,
                     stream_gradient(place)),
-          config.tied_embeddings
-              ? token_table()
-              : make.vocabulary_table("head.weight", names.head, config.vocabulary, config.hidden));
+          config.tied_embeddings ? token_table()
+                                 : make.vocabulary_table("head.weight", names.head,
+                                                         config.vocabulary, config.hidden, true));
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));

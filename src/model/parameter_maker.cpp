@@ -63,7 +63,8 @@ std::string ParameterMaker::at(const std::string& pattern, int64_t layer) {
 }
 
 ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::string& name,
-                                                  int64_t rows, int64_t columns) const {
+                                                  int64_t rows, int64_t columns,
+                                                  bool multiplied) const {
   const int64_t multiple = place_.vocabulary_multiple * place_.tp;
   const int64_t here = (rows + multiple - 1) / multiple * multiple / place_.tp;
   const int64_t first = here * place_.tp_rank;
@@ -72,6 +73,7 @@ ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::s
   part.box.begin[0] = first;
   part.box.size[0] = std::clamp<int64_t>(rows - first, 0, here);
   if (part.box.size[0] > 0) p.parts = {std::move(part)};
+  p.multiplied = multiplied;
   return share(std::move(p));
 }
 
@@ -111,6 +113,7 @@ Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
   std::vector<Part> parts = column_parts(pieces, ".weight", in);
   Parameter weight = matrix(path + ".weight", rows_of(parts), in);
   weight.parts = std::move(parts);
+  weight.multiplied = true;
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", weight.shape[0], 0);
@@ -132,6 +135,7 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
   part.box.begin[dim] = here * place_.tp_rank;
   part.box.size[dim] = here;
   weight.parts = {std::move(part)};
+  weight.multiplied = true;
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", out, 0);

@@ -30,9 +30,9 @@ class ParameterMaker {
   static std::string at(const std::string& pattern, int64_t layer);
 
   /// [V, H] table of which each tensor rank holds a run of rows: V is padded to a multiple of
-  /// vocabulary_multiple · tp; the padding belongs to no part.
+  /// vocabulary_multiple · tp; the padding belongs to no part. `multiplied`: the head's.
   ParameterPointer vocabulary_table(std::string path, const std::string& name, int64_t rows,
-                                    int64_t columns) const;
+                                    int64_t columns, bool multiplied) const;
   /// [rows, columns] table that each tensor rank holds whole.
   ParameterPointer position_table(std::string path, const std::string& name, int64_t rows,
                                   int64_t columns) const;

@@ -11,12 +11,20 @@ namespace viaduct {
 /// use.
 enum class WeightUse { forward, data_gradient, lookup, elementwise };
 
+/// A weight as it is given to a layer.
+struct AccessedWeight {
+  Tensor canonical;
+  /// The same as the tiles that a product of this use reads (ops/weight_tiles.h); undefined where
+  /// none are kept.
+  Tensor tiles;
+};
+
 class WeightAccess {
  public:
   virtual ~WeightAccess() = default;
-  /// The weight in the form of `use`, valid until `release`. A stale generation is an error, never
+  /// The weight in the forms of `use`, valid until `release`. A stale generation is an error, never
   /// a wrong number.
-  virtual Tensor acquire(const Parameter& parameter, WeightUse use) = 0;
+  virtual AccessedWeight acquire(const Parameter& parameter, WeightUse use) = 0;
   virtual void release(const Parameter& parameter, WeightUse use) = 0;
 };
 
@@ -27,17 +35,18 @@ class AcquiredWeight {
       : access_(access),
         parameter_(parameter),
         use_(use),
-        tensor_(access.acquire(parameter, use)) {}
+        weight_(access.acquire(parameter, use)) {}
   ~AcquiredWeight() { access_.release(parameter_, use_); }
   AcquiredWeight(const AcquiredWeight&) = delete;
   AcquiredWeight& operator=(const AcquiredWeight&) = delete;
-  const Tensor& tensor() const { return tensor_; }
+  const Tensor& tensor() const { return weight_.canonical; }
+  const Tensor& tiles() const { return weight_.tiles; }
 
  private:
   WeightAccess& access_;
   const Parameter& parameter_;
   WeightUse use_;
-  Tensor tensor_;
+  AccessedWeight weight_;
 };
 
 class GradientAccess {

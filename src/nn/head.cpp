@@ -75,6 +75,7 @@ void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
   GemmArgs args;
   args.a = normed;
   args.b = weight.tensor();
+  args.b_tiles = weight.tiles();
   args.c = logits;
   gemm(context.ops, args);
 }
@@ -157,7 +158,9 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
 void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
                                   const Tensor& d_normed) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  gemm(context.ops, {GemmForm::data_gradient, d_logits, weight.tensor(), d_normed, Tensor()});
+  GemmArgs args{GemmForm::data_gradient, d_logits, weight.tensor(), d_normed};
+  args.b_tiles = weight.tiles();
+  gemm(context.ops, args);
 }
 
 TensorSet HeadSegment::stream_gradient(RankContext& context, const Tensor& d_normed,

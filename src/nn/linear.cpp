@@ -52,8 +52,7 @@ Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
                        const GemmEpilogue& epilogue) const {
   saved.keep(this, "x", x);
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor()};
-  product.epilogue = epilogue;
+  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor(), epilogue, weight.tiles()};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);
@@ -98,8 +97,8 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
 Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor()};
-  product.epilogue = epilogue;
+  const StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor(), epilogue,
+                              weight.tiles()};
   Tensor all;
   const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad], product, dy,
                                         MemoryTag::activations, &all);
@@ -111,7 +110,8 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
                                      SavedStore& saved) const {
   const GemmOverlap& row = context.overlap[rows_of(role_).dgrad];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  const StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor()};
+  const StreamProduct product{
+      GemmForm::data_gradient, weight.tensor(), Tensor(), {}, weight.tiles()};
   saved.keep(this, "dy", dy);
   if (!gathers_beside_input_gradient(context, role_) &&
       !makes_weight_gradient_early(context, role_)) {

@@ -7,6 +7,7 @@
 #include "nn/tensor_exchange.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
+#include "ops/weight_tiles.h"
 
 namespace viaduct {
 namespace {
@@ -28,6 +29,7 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ten
                    int64_t begin, const Tensor& out) {
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
+  args.b_tiles = product.tiles;
   gemm(context.ops, args);
 }
 
@@ -42,6 +44,7 @@ StreamProduct columns_of(const StreamProduct& product, int64_t begin, int64_t co
   StreamProduct part = product;
   part.weight = product.weight.slice(product.form == GemmForm::forward ? 0 : 1, begin, count);
   if (product.bias) part.bias = product.bias.slice(0, begin, count);
+  if (product.tiles) part.tiles = weight_tiles_columns(product.tiles, begin, count);
   return part;
 }
 

@@ -20,6 +20,7 @@ struct StreamProduct {
   Tensor weight;
   Tensor bias;            // may be undefined
   GemmEpilogue epilogue;  // a residual only where no ranks' products are summed
+  Tensor tiles;           // the weight as tiles; may be undefined
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

@@ -64,6 +64,8 @@ struct Parameter {
   bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
   bool weight_gradient =
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
+  /// An operand of matrix products; tables that are only looked up are none.
+  bool multiplied = false;
 };
 
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "ops/elementwise.h"
+#include "ops/table.h"
 #include "sharding/name_patterns.h"
 #include "sharding/replica_gradients.h"
 
@@ -23,7 +24,10 @@ int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutP
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                                const std::vector<std::vector<const Parameter*>>& chunks,
                                const StoreSettings& settings, const ParallelGroups& groups)
-    : settings_(settings), groups_(groups), kernel_gradient_(recipe.main_gradient) {
+    : settings_(settings),
+      groups_(groups),
+      format_(recipe.weight),
+      kernel_gradient_(recipe.main_gradient) {
   VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
                 "of its own, but {} ranks share one",
@@ -131,6 +135,13 @@ void ParameterStore::list_runs() {
     }
     runs_end_.push_back(runs_.size());
   }
+}
+
+void ParameterStore::pack_weights(const OpContext& context) {
+  VIADUCT_CHECK(ConfigError, parameters_.empty() || reads_weight_tiles(context.ops, format_),
+                "packed weights: products of {} read no tiles of {}", context.ops.traits.name,
+                dtype_name(format_));
+  packed_.emplace(context, parameters_, format_, settings_.with_gradients);
 }
 
 const ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) const {
@@ -276,12 +287,13 @@ double ParameterStore::gradient_divisor() const {
                                          : 1;
 }
 
-Tensor ParameterStore::acquire(const Parameter& parameter, WeightUse) {
+AccessedWeight ParameterStore::acquire(const Parameter& parameter, WeightUse use) {
   Entry& e = entry(parameter);
   if (!gather_->stale()) gather_->require(gather_place(e.bucket));
-  const Tensor whole = weight(parameter);
+  AccessedWeight found{weight(parameter), Tensor()};
+  if (packed_) found.tiles = packed_->form(parameter, use, found.canonical, generation_);
   ++e.acquired;
-  return whole;
+  return found;
 }
 
 void ParameterStore::release(const Parameter& parameter, WeightUse) {

@@ -14,6 +14,7 @@
 #include "nn/access.h"
 #include "precision/recipe.h"
 #include "sharding/gradient_reduction.h"
+#include "sharding/packed_weights.h"
 #include "sharding/parameter_buffer.h"
 #include "sharding/shard_run.h"
 #include "sharding/store_settings.h"
@@ -29,6 +30,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   ParameterStore(Device& device, const PrecisionRecipe& recipe,
                  const std::vector<std::vector<const Parameter*>>& chunks,
                  const StoreSettings& settings, const ParallelGroups& groups);
+
+  /// From here on products get their weights as tiles too (packed_weights.h), made by the ops of
+  /// `context`, which outlive the store. ConfigError if these read none of the weights' format.
+  void pack_weights(const OpContext& context);
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
@@ -86,7 +91,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// For tests and dumps, after finish_gradients: `main_gradient` becomes whole.
   void gather_gradients() { reduction_->gather(); }
 
-  Tensor acquire(const Parameter& parameter, WeightUse use) override;
+  AccessedWeight acquire(const Parameter& parameter, WeightUse use) override;
   void release(const Parameter& parameter, WeightUse use) override;
   Destination gradient(const Parameter& parameter) override;
   void done(const Parameter& parameter) override;
@@ -141,12 +146,14 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<BucketPlace> buckets_;
   std::vector<ShardRun> runs_;
   std::vector<Tensor> run_gradients_;  // of the runs, views of the main gradients
+  DType format_;                       // of weights
   DType kernel_gradient_;              // what kernels write and the optimizer reads
   std::optional<OpContext> context_;   // of the step
   std::vector<size_t> runs_end_;       // by chunk
   std::map<const Parameter*, Entry> entries_;
   std::unique_ptr<GradientReduction> reduction_;
   std::unique_ptr<WeightGather> gather_;
+  std::optional<PackedWeights> packed_;
   int64_t generation_ = 0;
 };
 

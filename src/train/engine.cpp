@@ -31,6 +31,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store.with_gradients = settings_.with_optimizer;
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
                                             groups_);
+  if (settings_.packed_weights) store_->pack_weights(context);
   if (settings_.with_optimizer) {
     // FP16 gradients overflow in normal runs: its loss scale lives on the test.
     settings_.optimizer.skip_not_finite =

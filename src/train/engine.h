@@ -31,6 +31,7 @@ struct EngineSettings {
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
   Fusions fusions;
   bool recompute_logits = true;
+  bool packed_weights = false;  // products read their weights as tiles that a step makes once
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;

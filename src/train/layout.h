@@ -23,6 +23,7 @@ struct Layout {
   int64_t vocabulary_multiple = 1;
   Fusions fusions;
   bool recompute_logits = true;
+  bool packed_weights = false;
   bool calculate_per_token_loss = true;  // how the losses of ranks and micro-batches are joined
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches

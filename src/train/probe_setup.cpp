@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
+#include "train/packed_weights.h"
 #include "train/parallel_settings.h"
 #include "train/validate.h"
 
@@ -36,6 +37,7 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   config.model.resolve();
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
+  resolve_packed_weights(config);
   Problems problems;
   validate(config, outcome, problems);
   problems.throw_if_any();

@@ -4,6 +4,7 @@
 #include "base/thread_pool.h"
 #include "config/catalogue.h"
 #include "ops/cpu/cpu_ops.h"
+#include "train/packed_weights.h"
 #include "train/parallel_settings.h"
 #include "train/validate.h"
 
@@ -17,6 +18,7 @@ Schema run_schema(RunConfig& config) {
       tensor_switch_fields(config.tensor_overlap),
       pipeline_fields(config.pipeline),
       fusion_fields(config.fusion),
+      packed_weights_fields(config.packing),
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
@@ -73,6 +75,7 @@ void resolve(RunConfig& config) {
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   config.dist.device.resolve("cpu");
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
+  resolve_packed_weights(config);
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));
   config.checkpoint.load.resolve(config.checkpoint.save);
   const auto& save = config.checkpoint.save;

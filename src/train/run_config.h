@@ -19,6 +19,7 @@
 #include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
 #include "sharding/ddp_config.h"
+#include "sharding/packed_weights_config.h"
 #include "train/train_config.h"
 
 namespace viaduct {
@@ -31,6 +32,7 @@ struct RunConfig {
   ContextParallelConfig context_parallel;
   PipelineConfig pipeline;
   FusionConfig fusion;
+  PackedWeightsConfig packing;
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;

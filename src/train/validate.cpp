@@ -1,6 +1,7 @@
 #include "train/validate.h"
 
 #include "ops/cpu/cpu_ops.h"
+#include "train/packed_weights.h"
 #include "train/validate_parallel.h"
 
 namespace viaduct {
@@ -107,6 +108,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
     problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
   }
   validate_profiling(config, problems);
+  validate_packed_weights(config, problems);
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);

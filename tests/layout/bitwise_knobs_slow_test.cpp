@@ -4,6 +4,8 @@
 
 #include <cstring>
 
+#include "ops/cpu/cpu_ops.h"
+#include "ops/weight_tiles.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
 
@@ -58,8 +60,10 @@ std::vector<Knob> knobs() {
       {"train.micro_batch_size=1", "mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"});
   const std::vector<std::string> deferred{"comm_overlap.defer_embedding_wgrad_compute=true",
                                           "comm_overlap.wgrad_deferral_limit=0"};
+  const std::vector<std::string> packed{"mixed_precision=bf16_mixed", "model.packed_weights=true"},
+      unpacked{"mixed_precision=bf16_mixed", "model.packed_weights=false"};
   const std::string exchange = "ddp.reduce_scatter_with_fp32_accumulation=true";
-  return {
+  std::vector<Knob> list{
       {"reduce_scatter_with_fp32_accumulation", narrow, {}, {exchange}},
       {"overlap_grad_reduce_in_bf16", narrow, {exchange}, {"ddp.overlap_grad_reduce=false"}},
       {"overlap_grad_reduce", data, {}, {"ddp.overlap_grad_reduce=false"}},
@@ -84,6 +88,12 @@ std::vector<Knob> knobs() {
       {"variable_seq_lengths", chunks, {}, {"model.variable_seq_lengths=true"}},
       {"pipeline_dtype", stages, {}, {"model.pipeline_dtype=fp32"}},
   };
+  if (reads_weight_tiles(cpu_ops(best_cpu_isa()), DType::bf16)) {
+    list.push_back({"packed_weights_of_data_ranks", data, packed, unpacked});
+    list.push_back({"packed_weights_of_tensor_ranks", tensor, packed, unpacked});
+    list.push_back({"packed_weights_of_chunks", data_chunks, packed, unpacked});
+  }
+  return list;
 }
 
 INSTANTIATE_TEST_SUITE_P(Knobs, Bitwise, testing::ValuesIn(knobs()),

@@ -119,6 +119,7 @@ class Rank {
     groups_ = make_parallel_groups(Mesh({run.tp, run.cp, 1, 1, 1}), world, sizes);
     place_ = batch_place(groups_, run.sequence_parallel);
     OpContext context{*device_, ops_};
+    if (run.packed_weights) store_.pack_weights(context);
     for (const Parameter* p : store_.parameters()) {
       fill(context, {store_.master(*p), 0});
       for (const Part& part : p->parts) {

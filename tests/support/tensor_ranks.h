@@ -26,6 +26,7 @@ struct TensorRun {
   GemmOverlapTable overlap = {};
   Fusions fusions = {};
   bool recompute_logits = true;
+  bool packed_weights = false;
 };
 
 struct TensorOutcome {

@@ -43,6 +43,7 @@ Trainer::Trainer(const TrainingRun& run)
   settings.precision = precision_recipe(run.recipe);
   settings.seed = run.seed;
   settings.positions = run.length;
+  settings.packed_weights = run.packed_weights;
   engine_ = std::make_unique<Engine>(*device_, ops_, run.model, settings);
   engine_->initialize();
 }

@@ -19,6 +19,7 @@ struct TrainingRun {
   uint64_t seed = 1234;
   int64_t rows = 4, length = 40, rows_per_batch = 4;
   double loss_scale = 1;
+  bool packed_weights = false;
 };
 
 /// Trains step by step, so that several can be interleaved.

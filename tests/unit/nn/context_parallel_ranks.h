@@ -36,7 +36,9 @@ struct RankTrace {
 
 class NoWeights final : public WeightAccess {
  public:
-  Tensor acquire(const Parameter&, WeightUse) override { fail<Error>("attention has no weights"); }
+  AccessedWeight acquire(const Parameter&, WeightUse) override {
+    fail<Error>("attention has no weights");
+  }
   void release(const Parameter&, WeightUse) override {}
 };
 

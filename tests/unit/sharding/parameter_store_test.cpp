@@ -54,6 +54,13 @@ TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
   const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
 }
 
+TEST_F(ParameterStoreTest, PackedWeightsNeedProductsThatReadThem) {
+  EXPECT_THROW(store_.pack_weights(context_), ConfigError);
+  store_.publish_masters(context_);
+  const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
+  EXPECT_FALSE(weight.tiles());
+}
+
 TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {
   for (int i = 0; i < 15; ++i) store_.main_gradient(matrix_).data<float>()[i] = 9;
   for (int i = 0; i < 3; ++i) store_.main_gradient(bias_).data<float>()[i] = 9;

@@ -1,0 +1,13 @@
+#pragma once
+// model.packed_weights on the machine and for the sizes of a run.
+
+#include "train/run_config.h"
+
+namespace viaduct {
+
+/// Replaces its `auto`. Sizes are those of `resolve_parallel`.
+void resolve_packed_weights(RunConfig& config);
+
+void validate_packed_weights(const RunConfig& config, Problems& problems);
+
+}  // namespace viaduct

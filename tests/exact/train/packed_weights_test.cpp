@@ -1,0 +1,103 @@
+// Weights that are kept as tiles change no bit, and follow every update.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "device/recording.h"
+#include "ops/weight_tiles.h"
+#include "support/tensor_ranks.h"
+#include "support/tiny_models.h"
+#include "support/training.h"
+#include "support/training_run.h"
+#include "train/dry_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+class PackedWeights : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!reads_weight_tiles(cpu_ops(best_cpu_isa()), DType::bf16))
+      GTEST_SKIP() << "products read no tiles here";
+  }
+};
+
+TrainingRun short_run(const std::string& model, bool packed) {
+  return {.model = tiny_model(model),
+          .recipe = "bf16_mixed",
+          .length = 16,
+          .rows_per_batch = 1,
+          .packed_weights = packed};
+}
+
+int64_t packs(test::Trainer& trainer) {
+  StepRecord record;
+  const Recording recording(trainer.engine().device(), record);
+  trainer.step();
+  return std::count_if(record.ops().begin(), record.ops().end(),
+                       [](const OpEntryRecord& op) { return op.op == "pack_weight"; });
+}
+
+TEST_F(PackedWeights, ChangeNoBitOfStepsWhoseWeightsChange) {
+  for (const auto& [name, model] : tiny_models()) {
+    SCOPED_TRACE(name);
+    test::Trainer with(short_run(name, true)), without(short_run(name, false));
+    for (int step = 0; step < 3; ++step) with.step(), without.step();
+    EXPECT_EQ(with.state(), without.state());
+  }
+}
+
+TEST_F(PackedWeights, AreMadeOnceAStepForAllMicroBatches) {
+  const TrainingRun run = short_run("gpt2", true);
+  test::Trainer trainer(run);
+  // Four a block and the tied head's, each for forward and data gradient.
+  const int64_t forms = 2 * (4 * run.model.layers + 1);
+  EXPECT_EQ(packs(trainer), forms);
+  EXPECT_EQ(packs(trainer), forms);
+  test::Trainer without(short_run("gpt2", false));
+  EXPECT_EQ(packs(without), 0);
+}
+
+TEST_F(PackedWeights, ChangeNoBitUnderOverlappedExchanges) {
+  for (const int splits : {1, 4}) {
+    TensorRun run{tiny_model("llama"), "bf16_mixed", 2, true};
+    run.overlap[OverlapGemm::qkv_fprop] = {OverlapMethod::ring_exchange};
+    for (const OverlapGemm gemm :
+         {OverlapGemm::proj_fprop, OverlapGemm::fc2_fprop, OverlapGemm::fc1_dgrad})
+      run.overlap[gemm] = {OverlapMethod::pipeline, splits};
+    const TensorOutcome without = run_tensor_ranks(run);
+    run.packed_weights = true;
+    const TensorOutcome with = run_tensor_ranks(run);
+    EXPECT_EQ(with.loss, without.loss);
+    EXPECT_EQ(with.logits, without.logits);
+    EXPECT_EQ(with.gradients, without.gradients);
+  }
+}
+
+const Overrides kRun =
+    tiny_run() + Overrides{"mixed_precision=bf16_mixed", "train.global_batch_size=4",
+                           "train.micro_batch_size=1"};
+
+TEST_F(PackedWeights, EvaluationBetweenStepsChangesNothing) {
+  const Overrides run = kRun + Overrides{"train.train_iters=4", "validation.eval_iters=2",
+                                         "validation.eval_interval=2"};
+  EXPECT_EQ(train_run(run + Overrides{"model.packed_weights=true"}),
+            train_run(run + Overrides{"model.packed_weights=false"}));
+}
+
+TEST_F(PackedWeights, TakeTheBytesOfMultipliedWeightsTwiceMore) {
+  const auto weights = [](const char* packed) {
+    return dry_run(setup_of(kRun + Overrides{std::string("model.packed_weights=") + packed}))
+        .peak.bytes_by_tag["weights"];
+  };
+  // QKV, projection, gate and up, down of two blocks, and the head. A table that is only looked up
+  // has no tiles.
+  const int64_t elements = 2 * (96 * 32 + 32 * 32 + 2 * 64 * 32 + 32 * 64) + 64 * 32;
+  EXPECT_EQ(weights("true") - weights("false"), 2 * 2 * elements);
+}
+
+}  // namespace
+}  // namespace viaduct
