@@ -10,8 +10,9 @@ constexpr int64_t kChunkBytes = int64_t{8} << 20;
 // Strips that a packing task makes: of a source whose rows run along the contracted dim it reads
 // two cache lines of every row.
 constexpr int64_t kPackStrips = 4;
-// Columns of a block that are multiplied and stored at a time.
-constexpr int64_t kRunColumns = 64;
+// Columns of a block that are multiplied and stored at a time: more where each row costs an
+// epilogue's kernel a little, most where the kernel does little.
+constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
 // Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
 constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
 constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
@@ -28,6 +29,11 @@ int64_t ceil_div(int64_t a, int64_t b) {
 int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
   const int64_t pieces = std::max<int64_t>(1, ceil_div(size, most));
   return std::max<int64_t>(1, ceil_div(ceil_div(size, pieces), unit)) * unit;
+}
+
+int64_t run_columns(const GemmArgs& args) {
+  if (args.epilogue.residual) return kResidualColumns;
+  return args.epilogue.any() ? kActivatedColumns : kRunColumns;
 }
 
 template <class Element>
@@ -238,25 +244,26 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
     const bool last = step + plan.visit >= plan.steps;
     const TileSource next = packed_next<Element>(plan, row, step, next_row);
     // Run by run, so that memory is read and written while products go on.
-    for (int64_t begin = 0; begin < columns; begin += kRunColumns) {
-      if (next.depth > 0) fetch(next, begin / kRunColumns, ceil_div(columns, kRunColumns));
-      product.columns = std::min(kRunColumns, columns - begin);
-      product.more = begin + kRunColumns < columns;
+    const int64_t run = run_columns(args);
+    for (int64_t begin = 0; begin < columns; begin += run) {
+      if (next.depth > 0) fetch(next, begin / run, ceil_div(columns, run));
+      product.columns = std::min(run, columns - begin);
+      product.more = begin + run < columns;
+      const GemmBlock block{.row = row,
+                            .rows = rows,
+                            .column = first.begin + column + begin,
+                            .columns = product.columns,
+                            .sums = sums + begin,
+                            .up_sums = plan.halves > 1 ? sums + plan.columns + begin : nullptr,
+                            .stride = product.c_stride};
+      if (last) fetch_block(args, block);
       for (int64_t half = 0; half < plan.halves; ++half) {
         product.b = b[half].first + begin / kTileColumns * b[half].distance;
         product.b_strip = b[half].distance;
         product.c = c + half * plan.columns + begin;
         task.tiles.product(product);
       }
-      if (!last || direct) continue;
-      finish_block(args, task.kernels,
-                   {.row = row,
-                    .rows = rows,
-                    .column = first.begin + column + begin,
-                    .columns = product.columns,
-                    .sums = sums + begin,
-                    .up_sums = plan.halves > 1 ? sums + plan.columns + begin : nullptr,
-                    .stride = product.c_stride});
+      if (last && !direct) finish_block(args, task.kernels, block);
     }
   }
 }
