@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <mutex>
 #include <random>
@@ -27,6 +28,12 @@ constexpr double kUnset = std::numeric_limits<double>::quiet_NaN();
 void set_once(double& to, double value) {
   if (std::isnan(to)) to = value;
   EXPECT_EQ(to, value);
+}
+
+void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b,
+                      const std::string& what) {
+  ASSERT_EQ(a.size(), b.size()) << what;
+  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
 }
 
 ModelPlace place_of(const TensorRun& run, int rank) {
@@ -289,6 +296,14 @@ double distance(const std::vector<double>& a, const std::vector<double>& b) {
   }
   return std::sqrt(difference) /
          std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(b.size())));
+}
+
+void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
+  expect_same_bits({a.loss}, {b.loss}, "loss");
+  expect_same_bits(a.logits, b.logits, "logits");
+  ASSERT_EQ(a.gradients.size(), b.gradients.size());
+  for (const auto& [name, gradient] : b.gradients)
+    expect_same_bits(a.gradients.at(name), gradient, name);
 }
 
 }  // namespace viaduct::test

@@ -49,6 +49,9 @@ HostBatch tensor_batch(int64_t vocabulary);
 /// if gradients of replicas that should be equal are not, or if padding gets a gradient.
 TensorOutcome run_tensor_ranks(const TensorRun& run);
 
+/// Fails the test unless loss, logits and all gradients of `b` have the bits of `a`'s.
+void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b);
+
 /// The model's parts on every rank: [rank][parameter].
 std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run);
 

@@ -4,7 +4,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
@@ -29,20 +28,6 @@ TensorRun apart(TensorRun run) {
   return run;
 }
 
-void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b,
-                      const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
-}
-
-void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
-  expect_same_bits({a.loss}, {b.loss}, "loss");
-  expect_same_bits(a.logits, b.logits, "logits");
-  ASSERT_EQ(a.gradients.size(), b.gradients.size());
-  for (const auto& [name, gradient] : b.gradients)
-    expect_same_bits(a.gradients.at(name), gradient, name);
-}
-
 int64_t count(const TensorOutcome& outcome, std::string_view op) {
   const auto& ops = outcome.records[0].ops();
   return std::count_if(ops.begin(), ops.end(),
@@ -59,7 +44,7 @@ TEST(GemmEpilogue, ChangesNoBit) {
     for (const char* recipe : {"fp64", "fp32", "bf16_mixed", "fp16_mixed"}) {
       SCOPED_TRACE(model.name + " " + recipe);
       const TensorRun run{model.config, recipe};
-      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+      test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
     }
   }
 }
@@ -71,7 +56,7 @@ TEST(GemmEpilogue, InFp32BiasesOfTheirOwnChangeNoBit) {
     const TensorRun fused{model.config, "fp32"};
     TensorRun composed = fused;
     composed.fusions.bias_activation = composed.fusions.bias_dropout = false;
-    expect_same_bits(test::run_tensor_ranks(fused), test::run_tensor_ranks(composed));
+    test::expect_same_bits(test::run_tensor_ranks(fused), test::run_tensor_ranks(composed));
   }
 }
 
@@ -80,12 +65,12 @@ TEST(GemmEpilogue, ChangesNoBitOnTensorRanks) {
     for (const bool sequence_parallel : {false, true}) {
       SCOPED_TRACE(std::string(name) + (sequence_parallel ? " sequence parallel" : ""));
       TensorRun run{test::tiny_model(name), "bf16_mixed", 2, sequence_parallel};
-      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+      test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
       if (!sequence_parallel) continue;
       // Gathered block by block: an epilogue has the rows of its block.
       for (const OverlapGemm gemm : {OverlapGemm::fc1_fprop, OverlapGemm::fc2_dgrad})
         run.overlap[gemm] = {OverlapMethod::ring_exchange};
-      expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+      test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
     }
   }
 }

@@ -3,8 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
 
@@ -65,20 +63,6 @@ std::string text(const Row& row) {
          std::to_string(row.overlap.num_splits) + (row.overlap.aggregate ? " in pairs" : "");
 }
 
-void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b,
-                      const std::string& what) {
-  ASSERT_EQ(a.size(), b.size()) << what;
-  EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
-}
-
-void expect_same_bits(const TensorOutcome& a, const TensorOutcome& b) {
-  expect_same_bits({a.loss}, {b.loss}, "loss");
-  expect_same_bits(a.logits, b.logits, "logits");
-  ASSERT_EQ(a.gradients.size(), b.gradients.size());
-  for (const auto& [name, gradient] : b.gradients)
-    expect_same_bits(a.gradients.at(name), gradient, name);
-}
-
 TEST(OverlappedGemm, EachMethodOfEachRowIsBitwiseNoOverlap) {
   for (const char* recipe : {"fp32", "bf16_mixed"}) {
     for (const int tp : {2, 4}) {
@@ -88,7 +72,7 @@ TEST(OverlappedGemm, EachMethodOfEachRowIsBitwiseNoOverlap) {
         SCOPED_TRACE(std::string(recipe) + " tp " + std::to_string(tp) + " " + text(row));
         run.overlap = {};
         run.overlap[row.gemm] = row.overlap;
-        expect_same_bits(test::run_tensor_ranks(run), plain);
+        test::expect_same_bits(test::run_tensor_ranks(run), plain);
       }
     }
   }
@@ -101,7 +85,7 @@ TEST(OverlappedGemm, AllRowsTogetherAreBitwiseNoOverlap) {
       TensorRun run{model, recipe, 2, true};
       const TensorOutcome plain = test::run_tensor_ranks(run);
       run.overlap = default_table();
-      expect_same_bits(test::run_tensor_ranks(run), plain);
+      test::expect_same_bits(test::run_tensor_ranks(run), plain);
     }
   }
 }
