@@ -12,8 +12,17 @@ function(viaduct_library name)
   target_compile_features(viaduct_${name} PUBLIC cxx_std_20)
   set_target_properties(viaduct_${name} PROPERTIES EXPORT_NAME ${name})
   install(TARGETS viaduct_${name} EXPORT viaduct)
+  # One precompiled header for all folders that see base; kernel files have other flags and do without.
+  if(name STREQUAL "base")
+    target_precompile_headers(viaduct_base PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
+  elseif(NOT name STREQUAL "timeline")
+    target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_base)
+  endif()
   # GCC 12 takes the deliberately undefined registers of its own AVX-512 headers for mistakes.
   foreach(source ${sources})
+    if(source MATCHES "_(avx512|avx512_bf16|amx)\\.cpp$")
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+    endif()
     if(source MATCHES "_avx512\\.cpp$")
       set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
         "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512;-Wno-uninitialized")

@@ -103,7 +103,7 @@ TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {
 
 TEST(BenchCommand, StepMeasuresWholeSteps) {
   const Result result = bench(
-      "step --config " VIADUCT_SOURCE_FOLDER
+      "step --config " + test::source_folder().string() +
       "/configs/bench/llama_10m.yaml model.num_layers=1 model.seq_length=16 "
       "train.global_batch_size=2 train.micro_batch_size=1 dist.cpu_isa=avx2 --steps 2 --warmup 1 "
       "--profile --json");
@@ -122,7 +122,7 @@ TEST(BenchCommand, StepMeasuresWholeSteps) {
 
 TEST(BenchCommand, TheRowsOfAProfileAddUpToTheStep) {
   const std::string step =
-      "step --config " VIADUCT_SOURCE_FOLDER
+      "step --config " + test::source_folder().string() +
       "/configs/bench/llama_10m.yaml model.num_layers=1 model.seq_length=16 dist.ranks=2 "
       "train.global_batch_size=2 train.micro_batch_size=1 --steps 2 --warmup 1 ";
   const Result result = bench(step + "--profile --json");

@@ -58,7 +58,7 @@ TEST(KnobsCommand, UnknownNamesGetTheNearestOne) {
 
 TEST(ConfigurationPage, IsWhatTheFieldsSay) {
   const std::string page =
-      read_file(std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "docs/configuration.md");
+      read_file(test::source_folder() / "docs/configuration.md");
   EXPECT_EQ(page, knobs("--markdown").out)
       << "run: viaduct knobs --markdown > docs/configuration.md";
 }

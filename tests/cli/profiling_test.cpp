@@ -25,7 +25,7 @@ struct Finished {
 };
 
 Finished train(const TemporaryFolder& folder, const Overrides& overrides) {
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + tiny_run() +
+  RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
                                          Overrides{"checkpoint.save=" + (folder / "run").string(),
                                                    "train.train_iters=5"} +
                                          overrides);

@@ -17,7 +17,7 @@ TEST_P(ResidentMemory, GrowsByThePlannedPeak) {
   // 67 million parameters, nearly all of them in the embedding, so that few tokens are quickly
   // computed.
   const auto result = test::run_viaduct(
-      std::string("bench step --config ") + VIADUCT_SOURCE_FOLDER +
+      "bench step --config " + test::source_folder().string() +
       "/configs/bench/llama_10m.yaml --steps 1 --warmup 1 --json mixed_precision=fp32 "
       "model.hidden_size=640 model.num_attention_heads=10 model.num_query_groups=2 "
       "model.num_layers=2 model.vocab_size=100000 model.seq_length=32 train.global_batch_size=2 "

@@ -61,7 +61,7 @@ TEST(ScheduleCommand, JsonHasEveryAction) {
 // The drawings of docs/parallelism.md are what the command prints.
 TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
   const std::string page =
-      read_file(std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "docs" / "parallelism.md");
+      read_file(test::source_folder() / "docs" / "parallelism.md");
   const std::string start = "```text\n$ viaduct schedule ";
   int drawings = 0;
   for (size_t at = page.find(start); at != std::string::npos; at = page.find(start, at + 1)) {

@@ -26,7 +26,7 @@ using testing::Not;
 using Result = test::CommandResult;
 
 Result train(const Overrides& arguments, const Overrides& environment = {}) {
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + arguments, environment);
+  RunProcess process(viaduct_binary(), Overrides{"train"} + arguments, environment);
   const int status = process.finish();
   return {status, process.out(), process.err()};
 }
@@ -101,7 +101,7 @@ TEST(TrainCommand, FineTunesAndExports) {
   const std::filesystem::path model = data("golden/llama/model");
   const auto convert = [](const std::filesystem::path& from, const std::filesystem::path& to,
                           const std::string& format) {
-    RunProcess process(VIADUCT_BINARY, {"convert", "--from", from.string(), "--to", to.string(),
+    RunProcess process(viaduct_binary(), {"convert", "--from", from.string(), "--to", to.string(),
                                         "--to-format", format});
     const int status = process.finish();
     EXPECT_EQ(status, 0) << process.err();
@@ -146,7 +146,7 @@ TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
   const auto into = [](const TemporaryFolder& folder) {
     return Overrides{"checkpoint.save=" + folder.path().string()};
   };
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + run + into(stopped) +
+  RunProcess process(viaduct_binary(), Overrides{"train"} + run + into(stopped) +
                                          Overrides{"train.train_iters=1000000"});
   ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
   process.send(GetParam());
@@ -170,7 +170,7 @@ TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
 TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
   TemporaryFolder folder;
   // An evaluation that would last hours, before the first step.
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + tiny_run() +
+  RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
                                          Overrides{"checkpoint.save=" + folder.path().string(),
                                                    "validation.eval_iters=10000000"});
   process.wait_until_caught(GetParam());
@@ -184,7 +184,7 @@ TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
 TEST_P(TrainCommandSignal, ASecondOneEndsAtOnce) {
   TemporaryFolder folder;
   // A step of many rows, which would last minutes.
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + tiny_run() +
+  RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
                                          Overrides{"checkpoint.save=" + folder.path().string(),
                                                    "train.global_batch_size=1000000"});
   process.wait_until_caught(GetParam());

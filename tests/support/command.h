@@ -4,6 +4,8 @@
 #include <string>
 #include <string_view>
 
+#include "support/paths.h"
+
 namespace viaduct::test {
 
 struct CommandResult {
@@ -14,11 +16,9 @@ struct CommandResult {
 /// Runs a shell command with `input` on standard input.
 CommandResult run_command(const std::string& command, std::string_view input = "");
 
-#ifdef VIADUCT_BINARY
 /// `viaduct ARGUMENTS`, as a shell reads them.
 inline CommandResult run_viaduct(const std::string& arguments, std::string_view input = "") {
-  return run_command(std::string(VIADUCT_BINARY) + " " + arguments, input);
+  return run_command(viaduct_binary() + " " + arguments, input);
 }
-#endif
 
 }  // namespace viaduct::test

@@ -30,10 +30,6 @@ size_t raw_literal_end(std::string_view code, size_t begin) {
 
 }  // namespace
 
-std::filesystem::path source_folder() {
-  return VIADUCT_SOURCE_FOLDER;
-}
-
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
                                                const std::vector<std::string>& endings) {
   std::vector<std::filesystem::path> files;

@@ -7,10 +7,9 @@
 #include <string_view>
 #include <vector>
 
-namespace viaduct::test {
+#include "support/paths.h"
 
-/// The folder of the repository that was built.
-std::filesystem::path source_folder();
+namespace viaduct::test {
 
 /// All files below source_folder()/`folder` whose names end in one of `endings` (all files if there
 /// are none), sorted; none if the folder does not exist.

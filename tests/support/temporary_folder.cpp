@@ -17,8 +17,4 @@ TemporaryFolder::~TemporaryFolder() {
   std::filesystem::remove_all(path_, ignored);
 }
 
-std::filesystem::path test_data(const std::filesystem::path& name) {
-  return std::filesystem::path(VIADUCT_TEST_DATA) / name;
-}
-
 }  // namespace viaduct::test

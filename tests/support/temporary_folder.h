@@ -3,6 +3,8 @@
 
 #include <filesystem>
 
+#include "support/paths.h"
+
 namespace viaduct::test {
 
 class TemporaryFolder {
@@ -18,8 +20,5 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// tests/data/NAME: reference data that is part of the repository.
-std::filesystem::path test_data(const std::filesystem::path& name);
 
 }  // namespace viaduct::test

@@ -87,7 +87,7 @@ TEST(NotFinite, ALearningRateThatExplodesStopsWithoutACheckpointOfIt) {
               ThrowsMessage<Error>(AllOf(HasSubstr("step 2: loss "), HasSubstr("not finite: "),
                                          Not(HasSubstr("none in")))));
   EXPECT_EQ(latest_step(folder.path()), 1);
-  RunProcess process(VIADUCT_BINARY, Overrides{"train"} + run + Overrides{"checkpoint.load=null"});
+  RunProcess process(viaduct_binary(), Overrides{"train"} + run + Overrides{"checkpoint.load=null"});
   EXPECT_EQ(process.finish(), 1);
   EXPECT_THAT(process.err(), HasSubstr("viaduct: error: step 2: loss "));
 }
@@ -136,7 +136,7 @@ class TrainFault : public testing::Test {
 
 TEST_F(TrainFault, AFullDiskEndsTheRunAndLeavesThePreviousCheckpoint) {
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true"}) {
-    RunProcess process(VIADUCT_BINARY, session({how}), {}, kSmallDisk);
+    RunProcess process(viaduct_binary(), session({how}), {}, kSmallDisk);
     EXPECT_EQ(process.finish(), 1);
     EXPECT_THAT(process.err(), AllOf(HasSubstr("resuming from"), HasSubstr("viaduct: error: "),
                                      HasSubstr("File too large")));
@@ -150,7 +150,7 @@ TEST_F(TrainFault, AFullDiskEndsTheRunAndLeavesThePreviousCheckpoint) {
 
 TEST_F(TrainFault, WithAFullDiskTrainingGoesOnIfConfigured) {
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true"}) {
-    RunProcess process(VIADUCT_BINARY, session({how, "checkpoint.continue_on_save_failure=true"}),
+    RunProcess process(viaduct_binary(), session({how, "checkpoint.continue_on_save_failure=true"}),
                        {}, kSmallDisk);
     // All steps are done; that their result is lost in the end is a failure all the same.
     EXPECT_EQ(process.finish(), 1);
@@ -169,13 +169,13 @@ TEST_F(TrainFault, ADamagedCheckpointIsRefusedWithWhatAndWhere) {
     shard.write("\xff\x01\xff\x01", 4);
     ASSERT_TRUE(shard.good());
   }
-  RunProcess refused(VIADUCT_BINARY, session());
+  RunProcess refused(viaduct_binary(), session());
   EXPECT_EQ(refused.finish(), 1);
   EXPECT_THAT(refused.err(), AllOf(HasSubstr("damaged"), HasSubstr("step_00000008"),
                                    HasSubstr("tensor \""), Not(HasSubstr("step 9/"))));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(4, 8));
 
-  RunProcess fallen(VIADUCT_BINARY, session({"checkpoint.fallback_to_previous=true"}));
+  RunProcess fallen(viaduct_binary(), session({"checkpoint.fallback_to_previous=true"}));
   EXPECT_EQ(fallen.finish(), 0);
   EXPECT_THAT(fallen.err(), AllOf(HasSubstr("warning"), HasSubstr("FALLING BACK"),
                                   HasSubstr("step_00000004 at step 4")));

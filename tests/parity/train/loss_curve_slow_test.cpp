@@ -41,7 +41,7 @@ double farthest(const Curve& a, const Curve& b) {
 
 TEST(LossCurve, Bf16IsWithinTheNoiseOfFp32) {
   const TemporaryFolder folder;
-  std::ifstream text(VIADUCT_SOURCE_FOLDER "/data/tinyshakespeare.txt");
+  std::ifstream text(source_folder() / "data/tinyshakespeare.txt");
   ASSERT_TRUE(text.is_open());
   write_bytes(text, 36000, folder / "train");
   write_bytes(text, 4000, folder / "valid");

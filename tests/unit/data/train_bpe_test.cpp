@@ -24,7 +24,7 @@ TrainedBpe train_on(std::string_view text, int32_t vocab_size) {
 
 TEST(TrainBpe, MakesTheReferenceTokenizer) {
   test::TemporaryFolder folder;
-  const auto text = std::filesystem::path(VIADUCT_SOURCE_FOLDER) / "data/tinyshakespeare.txt";
+  const auto text = test::source_folder() / "data/tinyshakespeare.txt";
   write_tokenizer(train_bpe({text}, 1024), folder / "made");
   EXPECT_EQ(json::parse(read_file(folder / "made" / "tokenizer.json")),
             json::parse(read_file(test::test_data("tokenizer/bpe_shakespeare/tokenizer.json"))));

@@ -1,0 +1,19 @@
+#pragma once
+// Where this build and its checkout lie. Functions, so that one source alone is compiled with absolute paths and a compiler
+// cache serves checkouts in different folders.
+
+#include <filesystem>
+#include <string>
+
+namespace viaduct::test {
+
+/// The folder of the repository that was built.
+std::filesystem::path source_folder();
+
+/// tests/data/NAME: reference data that is part of the repository.
+std::filesystem::path test_data(const std::filesystem::path& name);
+
+/// The program `viaduct` of this build.
+std::string viaduct_binary();
+
+}  // namespace viaduct::test
