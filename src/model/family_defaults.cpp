@@ -101,11 +101,11 @@ void ModelFields::resolve() {
 
 std::vector<std::string> ModelFields::missing() const {
   std::vector<std::string> names;
-  if (num_layers.is_auto()) names.push_back("model.num_layers");
-  if (hidden_size.is_auto()) names.push_back("model.hidden_size");
-  if (num_attention_heads.is_auto()) names.push_back("model.num_attention_heads");
-  if (vocab_size.is_auto()) names.push_back("model.vocab_size");
-  if (seq_length.is_auto()) names.push_back("model.seq_length");
+  if (num_layers.is_auto()) names.emplace_back("model.num_layers");
+  if (hidden_size.is_auto()) names.emplace_back("model.hidden_size");
+  if (num_attention_heads.is_auto()) names.emplace_back("model.num_attention_heads");
+  if (vocab_size.is_auto()) names.emplace_back("model.vocab_size");
+  if (seq_length.is_auto()) names.emplace_back("model.seq_length");
   return names;
 }
 
