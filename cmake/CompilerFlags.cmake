@@ -2,7 +2,8 @@
 # get more (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
 add_compile_options(-march=x86-64-v3 -Wall -Wextra -Werror -Wno-missing-field-initializers)
 # GCC 12 reports false positives of these in its own headers under -O2, sanitizers and precompiled headers.
-add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds)
+add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
+  -Wno-stringop-overread)
 # Results must not depend on what the compiler contracts: kernels write FMA where they mean it.
 add_compile_options(-ffp-contract=off)
 
