@@ -29,8 +29,9 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       capacity_(capacity),
       groups_(self_groups()),
       model_(build_model(device, config, recipe_, capacity)),
-      store_(std::make_unique<ParameterStore>(device, recipe_, model_->uses(),
-                                              StoreSettings{.with_gradients = false}, groups_)) {
+      store_(std::make_unique<ParameterStore>(
+          device, recipe_, model_->uses(),
+          StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
   restart();
 }
 

@@ -3,32 +3,11 @@
 #include "base/error.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
-#include "sharding/reproducible_all_reduce.h"
 
 namespace viaduct {
-namespace {
-
-/// The elements of a run that count in norms: of parts that this rank owns, neighbours joined.
-std::vector<Range> counted_ranges(const ShardRun& run) {
-  std::vector<Range> ranges;
-  for (const Part& part : run.parameter->parts) {
-    if (!part.owned) continue;
-    const auto here = overlap(run.range, part_range(*run.parameter, part));
-    if (!here) continue;
-    if (!ranges.empty() && ranges.back().end == here->begin) {
-      ranges.back().end = here->end;
-    } else {
-      ranges.push_back(*here);
-    }
-  }
-  return ranges;
-}
-
-}  // namespace
-
 AdamW::AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-             AdamWSettings settings, std::shared_ptr<Communicator> statistics)
-    : store_(store), settings_(settings), statistics_(std::move(statistics)) {
+             AdamWSettings settings)
+    : store_(store), settings_(settings) {
   for (const ShardRun& run : store.shard_runs()) {
     const Shape shape{run.range.size()};
     Moments moments{context.allocate(recipe.moment, shape, MemoryTag::moments),
@@ -37,7 +16,6 @@ AdamW::AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& 
     fill(context, {moments.second, 0});
     moments_.push_back(std::move(moments));
   }
-  norm_state_ = context.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
 }
 
 AdamW::Moments AdamW::whole(const Parameter& parameter) const {
@@ -52,18 +30,6 @@ AdamW::Moments AdamW::whole(const Parameter& parameter) const {
   }
   fail<ShapeError>("optimizer: {} is not among the parameters that this rank updates",
                    parameter.path);
-}
-
-void AdamW::compute_norm(OpContext& context, const Tensor& scalars) {
-  fill(context, {norm_state_, 0});
-  for (const ShardRun& run : store_.shard_runs()) {
-    for (const Range& range : counted_ranges(run)) {
-      const Tensor counted = run.gradient.slice(0, range.begin - run.range.begin, range.size());
-      reproducible_sum(context, {counted, Tensor(), true, norm_state_});
-    }
-  }
-  reproducible_all_reduce(context, *statistics_, norm_state_);
-  gradient_norm(context, {norm_state_, scalars, settings_.skip_not_finite});
 }
 
 void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {

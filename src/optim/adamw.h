@@ -1,10 +1,9 @@
 #pragma once
-// The optimizer step over the runs that this rank updates: gradient norm, clipping, AdamW with
-// decay by the parameter record.
+// The optimizer step over the runs that this rank updates: AdamW with decay by the parameter
+// record.
 
 #include <vector>
 
-#include "comm/parallel_groups.h"
 #include "ops/step_scalars.h"
 #include "sharding/parameter_store.h"
 
@@ -12,21 +11,15 @@ namespace viaduct {
 
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
-  double weight_decay = 0.1;    // of parameters that decay (matrices)
-  bool skip_not_finite = true;  // no update where a gradient is not finite
+  double weight_decay = 0.1;  // of parameters that decay (matrices)
 };
 
 class AdamW {
  public:
-  /// Moments of zero for every run of the store, in the recipe's format. `statistics`: the ranks
-  /// whose runs together are the whole model, once (groups.statistics).
+  /// Moments of zero for every run of the store, in the recipe's format.
   AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-        AdamWSettings settings, std::shared_ptr<Communicator> statistics);
+        AdamWSettings settings);
 
-  /// Σ g² over every main gradient of the model, each logical element once, then norm, clip factor
-  /// and skip flag into `scalars` (StepScalars block), bitwise the same on all ranks and for every
-  /// split. Reads gradient_factor and clip_norm from it.
-  void compute_norm(OpContext& context, const Tensor& scalars);
   /// One update of masters, moments and weights, nothing if the skip flag is set; a new generation
   /// of weights either way, gathered as the store's settings say. Goes chunk by chunk: gathers of
   /// one can run beside the update of the next.
@@ -50,8 +43,6 @@ class AdamW {
   ParameterStore& store_;
   AdamWSettings settings_;
   std::vector<Moments> moments_;
-  std::shared_ptr<Communicator> statistics_;
-  Tensor norm_state_;
 };
 
 }  // namespace viaduct

@@ -28,10 +28,11 @@ ParameterBuffer::ParameterBuffer(Device& device, std::vector<const Parameter*> p
   const Shape shape{layout_.elements()};
   weights_ = device.allocate(formats.weight, shape, MemoryTag::weights);
   clear_padding(device, layout_, weights_);
-  if (!formats.with_gradients) return;
-  gradients_ = device.allocate(formats.gradient, shape, MemoryTag::main_gradients);
-  clear_padding(device, layout_, gradients_);
-  if (formats.master == formats.weight) return;
+  if (formats.with_gradients) {
+    gradients_ = device.allocate(formats.gradient, shape, MemoryTag::main_gradients);
+    clear_padding(device, layout_, gradients_);
+  }
+  if (!formats.with_masters || formats.master == formats.weight) return;
   masters_ = device.allocate(formats.master, {layout_.elements() / layout_.shards},
                              MemoryTag::master_weights);
   int64_t begin = 0;

@@ -14,7 +14,8 @@ struct BufferFormats {
   DType weight = DType::f32;
   DType gradient = DType::f32;
   DType master = DType::f32;
-  bool with_gradients = true;  // masters too, where they are not the weights
+  bool with_gradients = true;
+  bool with_masters = true;  // where they are not the weights
 };
 
 class ParameterBuffer {

@@ -40,7 +40,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                 groups.dp_cp_outer->size());
   const BufferFormats formats{recipe.weight,
                               settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
-                              recipe.master, settings.with_gradients};
+                              recipe.master, settings.with_gradients, settings.with_masters};
   for (const auto& uses : chunks) add_chunk(device, formats, uses);
   list_buckets();
   list_runs();

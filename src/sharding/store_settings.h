@@ -10,7 +10,8 @@
 namespace viaduct {
 
 struct StoreSettings {
-  bool with_gradients = true;  // false: weights alone (generation, conversion)
+  bool with_gradients = true;  // false: weights alone (generation, evaluation, conversion)
+  bool with_masters = true;    // where the recipe has masters apart from the weights: for updates
   /// Buckets are padded, and each rank of a group's `dp_cp_inner` keeps its shard of masters and
   /// moments. Without it `dp_cp_inner` has one rank: every data rank is an instance of its own.
   bool distributed_optimizer = true;

@@ -86,17 +86,17 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
       engine.finish_step(1);
     };
     // The first step does not yet gather what an update before it left to be gathered.
-    step();
+    if (!config.train.skip_train) step();
     const size_t first_op = record.ops().size(), first_collective = record.collectives().size(),
                  first_read = record.host_reads().size();
-    in_window(MemorySequence::step, step);
+    if (!config.train.skip_train) in_window(MemorySequence::step, step);
     for (size_t i = first_op; i < record.ops().size(); ++i) {
       result.cost += record.ops()[i].cost;
       result.launches += record.ops()[i].launches;
     }
     result.traffic = traffic_since(record, first_collective);
     result.host_reads = static_cast<int64_t>(record.host_reads().size() - first_read);
-    if (with_evaluation) {
+    if (with_evaluation || config.train.skip_train) {
       in_window(MemorySequence::evaluate,
                 [&] { engine.evaluate(blank_batch(config.train.micro_batch_size, length)); });
     }

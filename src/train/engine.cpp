@@ -28,16 +28,20 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
                         groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
   model_ = build_model(device_, config, settings_.precision, settings_.positions, settings_.place);
   StoreSettings store = store_settings(settings_.ddp);
-  store.with_gradients = settings_.with_optimizer;
+  store.with_gradients = settings_.purpose != EnginePurpose::evaluate;
+  store.with_masters = settings_.purpose == EnginePurpose::train;
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
                                             groups_);
   if (settings_.packed_weights) store_->pack_weights(context);
-  if (settings_.with_optimizer) {
-    // FP16 gradients overflow in normal runs: its loss scale lives on the test.
-    settings_.optimizer.skip_not_finite =
-        settings_.ddp.check_for_nan_in_grad || settings_.precision.loss_scaling;
-    optimizer_ = std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer,
-                                         groups_.statistics);
+  if (settings_.purpose == EnginePurpose::train) {
+    optimizer_ =
+        std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer);
+  }
+  if (store.with_gradients) {
+    // FP16 gradients overflow in normal runs: loss scaling needs the check.
+    gradient_norm_ = std::make_unique<GradientNorm>(
+        context, *store_, settings_.ddp.check_for_nan_in_grad || settings_.precision.loss_scaling,
+        groups_.statistics);
   }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
@@ -155,7 +159,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   store_->finish_gradients(context);
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
-  optimizer_->compute_norm(context, scalars_);
+  gradient_norm_->compute(context, scalars_);
   if (update) optimizer_->step(context, scalars_);
   StepResult result;
   result.loss = total_loss("loss") / scored;

@@ -12,6 +12,7 @@
 #include "model/model.h"
 #include "ops/table.h"
 #include "optim/adamw.h"
+#include "optim/gradient_norm.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
 #include "sharding/ddp_config.h"
@@ -20,13 +21,17 @@
 
 namespace viaduct {
 
+/// What an engine is for, and so what it holds beside the weights: nothing; main gradients; these,
+/// masters and moments.
+enum class EnginePurpose { evaluate, gradients, train };
+
 struct EngineSettings {
   PrecisionRecipe precision;
   AdamWSettings optimizer;
   double clip_norm = 1.0;  // 0: no clipping
   uint64_t seed = 1234;
   int64_t positions = 0;  // longest sequence that will come
-  bool with_optimizer = true;
+  EnginePurpose purpose = EnginePurpose::train;
   ModelPlace place;          // what of the model this rank holds
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
   Fusions fusions;
@@ -68,6 +73,7 @@ class Engine {
   const Model& model() const { return *model_; }
   ParameterStore& store() { return *store_; }
   const ParameterStore& store() const { return *store_; }
+  /// Null unless the purpose is to train.
   AdamW* optimizer() { return optimizer_.get(); }
   Device& device() { return device_; }
   const EngineSettings& settings() const { return settings_; }
@@ -85,7 +91,8 @@ class Engine {
   void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                          bool dropout = true);
   /// `scored_weight`: sum over the rows of this data-parallel rank, as given to it; the loss is a
-  /// mean over the sum of all. Updates unless `update` is false. The result is the same on all
+  /// mean over the sum of all. Updates unless `update` is false (an engine that is not for training
+  /// cannot). The result is the same on all
   /// ranks.
   StepResult finish_step(double scored_weight, bool update = true);
 
@@ -124,6 +131,7 @@ class Engine {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<GradientNorm> gradient_norm_;
   Tensor scalars_, loss_state_;
   Tensor host_scalars_;  // staging of the block
   double loss_scale_ = 1, gradient_factor_ = 1;

@@ -22,6 +22,7 @@ EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, Glob
   s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps,
                  c.optimizer.weight_decay};
   s.clip_norm = c.optimizer.clip_grad;
+  if (c.train.skip_train) s.purpose = EnginePurpose::evaluate;
   s.seed = static_cast<uint64_t>(c.rng.seed);
   s.positions = c.model.seq_length.value();
   place_rank(layout, rank, s);

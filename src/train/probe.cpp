@@ -145,6 +145,8 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   engine_settings.precision = settings.precision;
   engine_settings.optimizer = settings.optimizer;
   engine_settings.clip_norm = settings.clip_norm;
+  // Weights that are shown are those of the file, which a recipe's masters keep in full.
+  if (!settings.train && !settings.weights) engine_settings.purpose = EnginePurpose::gradients;
   engine_settings.seed = settings.seed;
   engine_settings.positions = ids->shape.dim(-1);
   if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {

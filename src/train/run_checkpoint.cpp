@@ -38,7 +38,7 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
                staged);
   };
   stage("", masters(engine));
-  if (with_optimizer) {
+  if (with_optimizer && engine.optimizer() != nullptr) {
     stage(kFirstMoment, first_moments(engine));
     stage(kSecondMoment, second_moments(engine));
   }
@@ -49,7 +49,7 @@ TrainState restore_run(Engine& engine, const CheckpointReader& checkpoint, bool 
   const TrainState state = train_state_from_json(checkpoint.state(), checkpoint.where());
   OpContext context = engine.context(false, false).ops;
   load_parameters(context, engine.store(), CheckpointWeights(checkpoint), engine.model().config());
-  if (!load_optimizer) return state;
+  if (!load_optimizer || engine.optimizer() == nullptr) return state;
   fill_runs(engine.device(), first_moments(engine), checkpoint,
             [](const std::string& name) { return kFirstMoment + name; });
   fill_runs(engine.device(), second_moments(engine), checkpoint,

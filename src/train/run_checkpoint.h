@@ -19,7 +19,8 @@ inline constexpr const char* kFirstMoment = "optimizer.exp_avg/";
 inline constexpr const char* kSecondMoment = "optimizer.exp_avg_sq/";
 
 /// What this rank saves of a checkpoint, in host memory: of what several ranks hold, one of them
-/// saves it. `files`: name → content of the further files.
+/// saves it; moments with `with_optimizer`, where the engine has any. `files`: name → content of
+/// the further files.
 StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
                            std::map<std::string, std::string> files,
                            const std::filesystem::path& save, int64_t keep_last,

@@ -7,6 +7,7 @@
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
+#include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
 
 namespace viaduct::test {
@@ -29,7 +30,7 @@ std::vector<Parameter> toy_parameters() {
 class ToyTrainer {
  public:
   ToyTrainer(const ToyRun& run, std::shared_ptr<Communicator> world)
-      : run_(run), device_(make_cpu_device(1)), ops_(cpu_ops(best_cpu_isa())) {
+      : run_(run), device_(make_cpu_device(1)), ops_(cpu_ops(instruction_set())) {
     world->record_on(device_.get());
     rank_ = world->rank();
     groups_ = make_parallel_groups(run.mesh, world, {.optimizer_instances = run.instances});
@@ -40,8 +41,8 @@ class ToyTrainer {
       chunks[i * chunks.size() / parameters_.size()].push_back(&parameters_[i]);
     const PrecisionRecipe recipe = precision_recipe(run.recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
-    optimizer_ =
-        std::make_unique<AdamW>(context_, recipe, *store_, AdamWSettings{}, groups_.statistics);
+    optimizer_ = std::make_unique<AdamW>(context_, recipe, *store_, AdamWSettings{});
+    norm_ = std::make_unique<GradientNorm>(context_, *store_, true, groups_.statistics);
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
     initialize_parameters(context_, *store_, 7);
   }
@@ -60,7 +61,7 @@ class ToyTrainer {
       backward(step, i);
     }
     store_->finish_gradients(context_);
-    optimizer_->compute_norm(context_, scalars_);
+    norm_->compute(context_, scalars_);
     optimizer_->step(context_, scalars_);
     outcome_.norms.push_back(get(StepScalar::gradient_norm));
   }
@@ -118,6 +119,7 @@ class ToyTrainer {
   std::vector<Parameter> parameters_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<GradientNorm> norm_;
   Tensor scalars_;
   ToyRank outcome_;
 };

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "optim/adamw.h"
+#include "optim/gradient_norm.h"
 
 namespace viaduct::test {
 

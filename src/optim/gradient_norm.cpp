@@ -1,0 +1,47 @@
+#include "optim/gradient_norm.h"
+
+#include "ops/elementwise.h"
+#include "ops/optimizer.h"
+#include "sharding/reproducible_all_reduce.h"
+
+namespace viaduct {
+namespace {
+
+/// The elements of a run that count in norms: of parts that this rank owns, neighbours joined.
+std::vector<Range> counted_ranges(const ShardRun& run) {
+  std::vector<Range> ranges;
+  for (const Part& part : run.parameter->parts) {
+    if (!part.owned) continue;
+    const auto here = overlap(run.range, part_range(*run.parameter, part));
+    if (!here) continue;
+    if (!ranges.empty() && ranges.back().end == here->begin) {
+      ranges.back().end = here->end;
+    } else {
+      ranges.push_back(*here);
+    }
+  }
+  return ranges;
+}
+
+}  // namespace
+
+GradientNorm::GradientNorm(OpContext& context, const ParameterStore& store, bool skip_not_finite,
+                           std::shared_ptr<Communicator> statistics)
+    : store_(store),
+      skip_not_finite_(skip_not_finite),
+      statistics_(std::move(statistics)),
+      state_(context.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other)) {}
+
+void GradientNorm::compute(OpContext& context, const Tensor& scalars) {
+  fill(context, {state_, 0});
+  for (const ShardRun& run : store_.shard_runs()) {
+    for (const Range& range : counted_ranges(run)) {
+      const Tensor counted = run.gradient.slice(0, range.begin - run.range.begin, range.size());
+      reproducible_sum(context, {counted, Tensor(), true, state_});
+    }
+  }
+  reproducible_all_reduce(context, *statistics_, state_);
+  gradient_norm(context, {state_, scalars, skip_not_finite_});
+}
+
+}  // namespace viaduct
