@@ -103,6 +103,8 @@ Measured measure(const RunSetup& setup, const Options& options,
   }
   rank.device->set_record(nullptr);
   world->barrier();
+  m.peak.keep_best(measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
+                                       cpu_isa_of(config.dist)));
   m.resident_growth_bytes = process_memory().peak_resident_bytes - resident_before;
   m.arena_bytes = rank.device->memory().planned_bytes;
   std::sort(m.seconds.begin(), m.seconds.end());

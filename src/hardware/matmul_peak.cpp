@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+
 namespace viaduct {
 
 std::string MatmulPeak::describe() const {
@@ -11,8 +13,12 @@ std::string MatmulPeak::describe() const {
   return text;
 }
 
+void MatmulPeak::keep_best(const MatmulPeak& later) {
+  tflops = std::max(tflops, later.tflops);
+}
+
 double model_flops_utilization(double tflops_per_rank, const MatmulPeak& peak) {
-  return peak.known() ? tflops_per_rank / peak.tflops : -1;
+  return peak.known() ? std::min(1.0, tflops_per_rank / peak.tflops) : -1;
 }
 
 }  // namespace viaduct

@@ -16,11 +16,15 @@ struct MatmulPeak {
   int threads = 0;
 
   bool known() const { return tflops > 0; }
+  /// Takes a later measurement of the same peak if it is higher: clocks move, and other work on the
+  /// machine only ever lowers a measurement.
+  void keep_best(const MatmulPeak& later);
   /// "FP32 FMA AVX-512, 0.412 TFLOP/s measured on 2 threads".
   std::string describe() const;
 };
 
-/// Model FLOP/s utilization: the rate of a rank over its peak, or −1 if the peak is unknown.
+/// Model FLOP/s utilization: the rate of a rank over its peak, at most 1 (a rate above a measured
+/// peak says that the clock has risen since), or −1 if the peak is unknown.
 double model_flops_utilization(double tflops_per_rank, const MatmulPeak& peak);
 
 }  // namespace viaduct

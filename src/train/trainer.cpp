@@ -67,6 +67,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   load_weights();
   peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
                               cpu_isa_of(config_.dist));
+  peak_seen_at_ = now();
   const bool writes = leads() && config_.checkpoint.save;
   if (writes) std::filesystem::create_directories(*config_.checkpoint.save);
   log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));
@@ -208,9 +209,20 @@ void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
   metrics.flop_convention = kFlopConvention;
-  metrics.set_rates(now() - begin, config_.train.global_batch_size, static_cast<int64_t>(tokens),
-                    flops, world_->size(), peak_, config_.logger.flops == "full");
+  const double seconds = now() - begin;
+  if (leads()) look_at_peak(tflops_per_rank(flops.model(), seconds, world_->size()));
+  metrics.set_rates(seconds, config_.train.global_batch_size, static_cast<int64_t>(tokens), flops,
+                    world_->size(), peak_, config_.logger.flops == "full");
   log_->step(metrics);
+}
+
+void Trainer::look_at_peak(double tflops_per_rank) {
+  // Ten milliseconds a measurement: at most a five-hundredth of a run.
+  constexpr double kInterval = 5;
+  if (now() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
+  peak_.keep_best(measure_matmul_peak(device_.pool(), engine_->settings().precision.activation,
+                                      cpu_isa_of(config_.dist), PeakEffort::glance));
+  peak_seen_at_ = now();
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {

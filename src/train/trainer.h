@@ -84,7 +84,11 @@ class Trainer {
   LossScaler scaler_;
   std::unique_ptr<AsyncSaver> saver_;
   std::unique_ptr<MetricsLog> log_;
-  MatmulPeak peak_;
+  /// Measures the peak of MFU again, if the last time is long ago or a step was faster than it.
+  void look_at_peak(double tflops_per_rank);
+
+  MatmulPeak peak_;  // the best seen
+  double peak_seen_at_ = 0;
   TrainState state_;
   StepRecord record_;  // of the step under way, where ranks communicate and nobody profiles
   int64_t saved_step_ = -1, evaluated_step_ = -1;

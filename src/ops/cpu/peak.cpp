@@ -13,7 +13,7 @@ namespace {
 
 // A round hands each thread some pieces, so that one that wakes late does less instead of holding
 // up the rest; many rounds, since both threads of a young process may share a core for a while.
-constexpr int kRounds = 24, kPiecesPerThread = 8;
+constexpr int kRounds = 24, kGlanceRounds = 1, kPiecesPerThread = 8;
 constexpr double kPieceSeconds = 1.2e-3;
 
 double seconds_of(FunctionRef<void()> work) {
@@ -39,7 +39,7 @@ std::vector<uint16_t> random_bf16(size_t count, uint64_t stream) {
 }
 
 /// Best rate in FLOP/s of `piece(thread, iterations)` on all threads.
-double best_rate(ThreadPool& pool, double flops_per_iteration,
+double best_rate(ThreadPool& pool, int rounds, double flops_per_iteration,
                  FunctionRef<void(int thread, int64_t iterations)> piece) {
   int64_t iterations = 1000;
   // Long enough to time, which also lets the core settle on the clock it has for wide vectors.
@@ -52,7 +52,7 @@ double best_rate(ThreadPool& pool, double flops_per_iteration,
       1, static_cast<int64_t>(static_cast<double>(iterations) * kPieceSeconds / seconds));
   const int64_t pieces = int64_t{kPiecesPerThread} * pool.threads();
   double best = 0;
-  for (int round = 0; round < kRounds; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const double elapsed = seconds_of(
         [&] { pool.run(pieces, [&](int64_t, int thread) { piece(thread, iterations); }); });
     best = std::max(best, flops_per_iteration * static_cast<double>(iterations * pieces) / elapsed);
@@ -60,61 +60,63 @@ double best_rate(ThreadPool& pool, double flops_per_iteration,
   return best;
 }
 
-double fma_rate(ThreadPool& pool, const cpu::FmaLoop& loop) {
+double fma_rate(ThreadPool& pool, int rounds, const cpu::FmaLoop& loop) {
   const size_t lanes = static_cast<size_t>(loop.lanes),
                vector = lanes * static_cast<size_t>(loop.accumulators);
   const auto x = random_floats(cpu::FmaLoop::kMultipliers * lanes, 0);
   const auto y = random_floats(cpu::FmaLoop::kAddends * lanes, 1);
   std::vector<std::vector<float>> values(static_cast<size_t>(pool.threads()),
                                          random_floats(vector, 2));
-  return best_rate(pool, loop.flops_per_iteration(), [&](int thread, int64_t iterations) {
+  return best_rate(pool, rounds, loop.flops_per_iteration(), [&](int thread, int64_t iterations) {
     loop.run(x.data(), y.data(), values[static_cast<size_t>(thread)].data(), iterations);
   });
 }
 
-double dot_rate(ThreadPool& pool, const cpu::DotLoop& loop) {
+double dot_rate(ThreadPool& pool, int rounds, const cpu::DotLoop& loop) {
   const size_t pairs = 2 * static_cast<size_t>(loop.lanes);
   const auto x = random_bf16(cpu::DotLoop::kMultipliers * pairs, 3);
   const auto y = random_bf16(cpu::DotLoop::kOthers * pairs, 4);
   const auto sums = static_cast<size_t>(loop.lanes) * static_cast<size_t>(loop.accumulators);
   std::vector<std::vector<float>> v(static_cast<size_t>(pool.threads()), std::vector<float>(sums));
-  return best_rate(pool, loop.flops_per_iteration(), [&](int thread, int64_t iterations) {
+  return best_rate(pool, rounds, loop.flops_per_iteration(), [&](int thread, int64_t iterations) {
     loop.run(x.data(), y.data(), v[static_cast<size_t>(thread)].data(), iterations);
   });
 }
 
-double tile_rate(ThreadPool& pool, const cpu::TileLoop& loop) {
+double tile_rate(ThreadPool& pool, int rounds, const cpu::TileLoop& loop) {
   const auto a = random_bf16(2 * cpu::TileLoop::kTileElements, 3),
              b = random_bf16(2 * cpu::TileLoop::kTileElements, 4);
   std::vector<std::vector<float>> c(static_cast<size_t>(pool.threads()),
                                     std::vector<float>(4 * 16 * 16));
-  return best_rate(pool, cpu::TileLoop::kFlopsPerIteration, [&](int thread, int64_t iterations) {
-    loop.run(a.data(), b.data(), c[static_cast<size_t>(thread)].data(), iterations);
-  });
+  return best_rate(
+      pool, rounds, cpu::TileLoop::kFlopsPerIteration, [&](int thread, int64_t iterations) {
+        loop.run(a.data(), b.data(), c[static_cast<size_t>(thread)].data(), iterations);
+      });
 }
 
 }  // namespace
 
-MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, CpuIsa isa) {
+MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, CpuIsa isa, PeakEffort effort) {
   VIADUCT_CHECK(DeviceError,
                 compute == DType::f32 || compute == DType::bf16 || compute == DType::f16,
                 "matmul peak: of f32, bf16 or f16, not of {}", dtype_name(compute));
   VIADUCT_CHECK(DeviceError, cpu_supports(isa), "matmul peak: this machine cannot run {}",
                 cpu_isa_name(isa));
   MatmulPeak peak{.measured = true, .threads = pool.threads()};
+  const int rounds = effort == PeakEffort::thorough ? kRounds : kGlanceRounds;
   double rate = 0;
   if (compute == DType::bf16 && isa == CpuIsa::amx) {
     peak.name = "BF16 AMX";
-    rate = tile_rate(pool, cpu::tile_loop_amx());
+    rate = tile_rate(pool, rounds, cpu::tile_loop_amx());
   } else if (compute == DType::bf16 && isa == CpuIsa::avx512_bf16) {
     peak.name = "BF16 AVX-512";
-    rate = dot_rate(pool, cpu::dot_loop_avx512_bf16());
+    rate = dot_rate(pool, rounds, cpu::dot_loop_avx512_bf16());
   } else if (isa != CpuIsa::avx2) {
     peak.name = "FP32 FMA AVX-512";
-    rate = fma_rate(pool, cpu::fma_loop_avx512());
+    rate = fma_rate(pool, rounds, cpu::fma_loop_avx512());
   } else {
     peak.name = "FP32 FMA AVX2";
-    rate = fma_rate(pool, cpu::fma_loop_avx2());
+    rate = fma_rate(pool, rounds, cpu::fma_loop_avx2());
   }
   peak.tflops = rate / 1e12;
   return peak;

@@ -23,10 +23,20 @@ TEST(CpuFeatures, Describe) {
       "X: AVX2, AVX-512, AVX512-BF16, AMX BF16");
 }
 
+TEST(MatmulPeak, OnlyRises) {
+  MatmulPeak peak{.tflops = 0.5, .name = "FP32 FMA AVX2", .measured = true, .threads = 2};
+  peak.keep_best({.tflops = 0.4});
+  EXPECT_EQ(peak.tflops, 0.5);
+  peak.keep_best({.tflops = 0.7});
+  EXPECT_EQ(peak.tflops, 0.7);
+  EXPECT_EQ(peak.name, "FP32 FMA AVX2");
+}
+
 TEST(MatmulPeak, NamesItself) {
   const MatmulPeak peak{.tflops = 0.5, .name = "FP32 FMA AVX2", .measured = true, .threads = 2};
   EXPECT_EQ(peak.describe(), "FP32 FMA AVX2, 0.5 TFLOP/s measured on 2 threads");
   EXPECT_DOUBLE_EQ(model_flops_utilization(0.125, peak), 0.25);
+  EXPECT_EQ(model_flops_utilization(0.6, peak), 1) << "the clock has risen since the measurement";
   EXPECT_EQ(MatmulPeak{}.describe(), "peak unknown");
   EXPECT_EQ(model_flops_utilization(0.125, {}), -1);
 }
