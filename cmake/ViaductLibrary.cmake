@@ -1,3 +1,8 @@
+# What most sources include. Headers of the system alone: a path of this checkout in the list would keep a compiler cache from
+# serving other checkouts.
+set(VIADUCT_PRECOMPILED <fmt/core.h> <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
+  <span> <stdexcept> <string> <string_view> <vector>)
+
 # viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…]): the folder src/NAME as the static library viaduct_NAME,
 # from every .cpp below it. Files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp get that instruction set.
 function(viaduct_library name)
@@ -14,7 +19,7 @@ function(viaduct_library name)
   install(TARGETS viaduct_${name} EXPORT viaduct)
   # One precompiled header for all folders that see base; kernel files have other flags and do without.
   if(name STREQUAL "base")
-    target_precompile_headers(viaduct_base PRIVATE ${PROJECT_SOURCE_DIR}/cmake/precompiled.h)
+    target_precompile_headers(viaduct_base PRIVATE ${VIADUCT_PRECOMPILED})
   elseif(NOT name STREQUAL "timeline")
     target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_base)
   endif()

@@ -9,6 +9,7 @@
 #include "checkpoint/safetensors_reader.h"
 #include "device/device.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "train/probe.h"
 
 namespace viaduct::test {
@@ -16,8 +17,8 @@ namespace viaduct::test {
 /// Runs `probe` on a model folder and a batch file.
 std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
                                          const std::filesystem::path& batch,
-                                         const ProbeSettings& settings, CpuIsa isa = best_cpu_isa(),
-                                         int threads = 2);
+                                         const ProbeSettings& settings,
+                                         CpuIsa isa = instruction_set(), int threads = 2);
 
 /// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): the relative L2 error against a reference, where a
 /// reference that is zero counts as small.

@@ -1,5 +1,7 @@
 #include "support/layout_run.h"
 
+#include "support/instruction_set.h"
+
 #include <algorithm>
 #include <ostream>
 
@@ -40,6 +42,7 @@ std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
                                            const std::filesystem::path& batch, bool train,
                                            std::vector<std::string> overrides) {
   overrides.push_back("dist.threads_per_rank=1");
+  for (const std::string& isa : instruction_set_override()) overrides.push_back(isa);
   overrides.push_back("dist.distributed_timeout_minutes=1");
   const ProbeSetup setup =
       prepare_probe({.model = model, .batch = batch, .overrides = overrides, .train = train});

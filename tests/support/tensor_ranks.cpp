@@ -15,6 +15,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "support/instruction_set.h"
 #include "support/op_testing.h"
 #include "train/cut_batch.h"
 
@@ -113,7 +114,7 @@ class Rank {
   Rank(const TensorRun& run, std::shared_ptr<Communicator> world)
       : run_(run),
         device_(make_cpu_device(1)),
-        ops_(cpu_ops(best_cpu_isa())),
+        ops_(cpu_ops(instruction_set())),
         recipe_(precision_recipe(run.recipe)),
         rank_(world->rank()),
         model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),

@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
 #include "train/rank_device.h"
 #include "train/run_checkpoint.h"
@@ -22,12 +23,14 @@ Overrides operator+(Overrides a, const Overrides& b) {
 }
 
 Overrides tiny_run(const std::string& family) {
-  return {"model.family=" + family,   "model.num_layers=2",          "model.hidden_size=32",
-          "model.ffn_hidden_size=64", "model.num_attention_heads=4", "model.vocab_size=64",
-          "model.seq_length=32",      "mixed_precision=fp32",        "dataset.mock=true",
-          "train.train_iters=20",     "train.global_batch_size=4",   "train.micro_batch_size=2",
-          "optimizer.lr=1e-2",        "scheduler.lr_warmup_iters=0", "validation.eval_iters=0",
-          "logger.log_interval=1"};
+  return Overrides{
+             "model.family=" + family,   "model.num_layers=2",          "model.hidden_size=32",
+             "model.ffn_hidden_size=64", "model.num_attention_heads=4", "model.vocab_size=64",
+             "model.seq_length=32",      "mixed_precision=fp32",        "dataset.mock=true",
+             "train.train_iters=20",     "train.global_batch_size=4",   "train.micro_batch_size=2",
+             "optimizer.lr=1e-2",        "scheduler.lr_warmup_iters=0", "validation.eval_iters=0",
+             "logger.log_interval=1"} +
+         instruction_set_override();
 }
 
 RunSetup setup_of(const Overrides& overrides) {

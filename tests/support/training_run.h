@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "train/engine.h"
 
 namespace viaduct::test {
@@ -15,7 +16,7 @@ struct TrainingRun {
   ModelConfig model;
   std::string recipe = "fp32";
   int threads = 2;
-  CpuIsa isa = best_cpu_isa();
+  CpuIsa isa = instruction_set();
   uint64_t seed = 1234;
   int64_t rows = 4, length = 40, rows_per_batch = 4;
   double loss_scale = 1;

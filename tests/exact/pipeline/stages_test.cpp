@@ -13,6 +13,7 @@
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
 #include "pipeline/layer_map.h"
+#include "support/instruction_set.h"
 #include "support/op_testing.h"
 #include "support/tiny_models.h"
 #include "train/engine.h"
@@ -63,7 +64,7 @@ Outcome run_stages(const StageRun& run) {
   run_thread_ranks(run.map.pp, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const int rank = world->rank();
     const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(best_cpu_isa());
+    const OpTable ops = cpu_ops(test::instruction_set());
     world->record_on(device.get());
     EngineSettings settings;
     settings.precision = precision_recipe(run.recipe);

@@ -6,6 +6,7 @@
 
 #include "device/recording.h"
 #include "ops/weight_tiles.h"
+#include "support/instruction_set.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
 #include "support/training.h"
@@ -20,7 +21,7 @@ using namespace test;
 class PackedWeights : public testing::Test {
  protected:
   void SetUp() override {
-    if (!reads_weight_tiles(cpu_ops(best_cpu_isa()), DType::bf16))
+    if (!reads_weight_tiles(cpu_ops(test::instruction_set()), DType::bf16))
       GTEST_SKIP() << "products read no tiles here";
   }
 };

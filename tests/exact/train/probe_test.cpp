@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "support/golden.h"
+#include "support/instruction_set.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 
@@ -18,7 +19,7 @@ TEST(ExactProbe, ThreadsDoNotChangeABit) {
       const std::filesystem::path folder = test::test_data(std::string("golden/") + name);
       const auto probe = [&](int threads) {
         return test::probe_case(folder / "model", folder / "golden.safetensors", settings,
-                                best_cpu_isa(), threads);
+                                test::instruction_set(), threads);
       };
       const auto expected = probe(1);
       for (const int threads : {2, 3}) {
@@ -30,6 +31,22 @@ TEST(ExactProbe, ThreadsDoNotChangeABit) {
       }
     }
   }
+}
+
+// Where no update follows, masters and moments are not there; gradients are the same.
+TEST(ExactProbe, WithoutMastersGradientsAreTheSame) {
+  const std::filesystem::path folder = test::test_data("golden/llama_tied");
+  ProbeSettings settings;
+  settings.precision = precision_recipe("bf16_mixed");
+  const auto probe = [&](bool weights) {
+    settings.weights = weights;
+    return test::probe_case(folder / "model", folder / "golden.safetensors", settings,
+                            test::instruction_set(), 2);
+  };
+  const auto with_masters = probe(true), without = probe(false);
+  EXPECT_LT(without.size(), with_masters.size());
+  for (const auto& [tensor, values] : without)
+    EXPECT_TRUE(test::bytes_of(with_masters.at(tensor)) == test::bytes_of(values)) << tensor;
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
 #include "support/tiny_models.h"
 #include "support/training.h"
@@ -41,7 +42,7 @@ struct Outcome {
 /// A step whose loss is finite and whose gradients overflow: the loss scale is FP32's largest.
 Outcome overflowing_step(const std::string& recipe, bool check) {
   const auto device = make_cpu_device(1);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(test::instruction_set());
   EngineSettings settings;
   settings.precision = precision_recipe(recipe);
   settings.positions = 8;

@@ -8,6 +8,7 @@
 
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "train/engine.h"
 
 namespace viaduct {
@@ -30,7 +31,7 @@ ModelConfig small_model() {
 /// micro-batch.
 std::vector<std::vector<double>> gradients(int documents, int per_batch) {
   const auto device = make_cpu_device(2);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(test::instruction_set());
   EngineSettings settings;
   settings.precision = precision_recipe("fp64");
   settings.positions = kDocument;

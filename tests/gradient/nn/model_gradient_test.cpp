@@ -10,6 +10,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "support/instruction_set.h"
 #include "support/tiny_models.h"
 #include "train/engine.h"
 
@@ -68,7 +69,7 @@ class ModelGradient : public testing::TestWithParam<test::TinyModel> {};
 
 TEST_P(ModelGradient, EqualsFiniteDifferences) {
   const auto device = make_cpu_device(2);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(test::instruction_set());
   EngineSettings settings;
   settings.precision = precision_recipe("fp64");
   settings.positions = 16;

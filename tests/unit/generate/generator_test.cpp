@@ -9,6 +9,7 @@
 #include "model/family.h"
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -38,7 +39,7 @@ void PrintTo(const Case& c, std::ostream* os) {
 
 struct Maker {
   std::unique_ptr<Device> device = make_cpu_device(2);
-  OpTable ops = cpu_ops(best_cpu_isa());
+  OpTable ops = cpu_ops(test::instruction_set());
   ModelConfig config;
   std::filesystem::path folder;
 

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "comm/world.h"
 #include "nn/core_attention.h"
+#include "support/instruction_set.h"
 #include "support/op_testing.h"
 #include "train/cut_batch.h"
 
@@ -89,7 +90,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
                            const std::vector<ContextExchange>& exchanges, Device& device,
                            std::vector<AttentionTensors>& results, RankTrace& trace) {
   const PrecisionRecipe recipe = precision_recipe(precision);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(test::instruction_set());
   const HostBatch whole = whole_batch(c);
   const BatchPlace place = batch_place(groups, false);
   const auto sources = cut_sources(whole.document_offsets, place, true);

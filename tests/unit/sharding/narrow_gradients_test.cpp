@@ -12,6 +12,7 @@
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
 #include "sharding/gradient_reduction.h"
+#include "support/instruction_set.h"
 #include "support/toy_ranks.h"
 
 namespace viaduct {
@@ -246,7 +247,7 @@ std::vector<float> exchanged_sum(const std::vector<float>& by_rank) {
   std::mutex mutex;
   run_thread_ranks(4, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(best_cpu_isa());
+    const OpTable ops = cpu_ops(test::instruction_set());
     OpContext context{*device, ops};
     const auto groups = make_parallel_groups(Mesh({1, 1, 1, 4, 1}), world);
     const Tensor whole = device->allocate(DType::bf16, {8}, MemoryTag::main_gradients);

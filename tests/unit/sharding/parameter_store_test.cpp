@@ -6,6 +6,7 @@
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
+#include "support/instruction_set.h"
 
 namespace viaduct {
 namespace {
@@ -85,7 +86,7 @@ TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
   for (const bool align : {false, true}) {
     run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
       const auto device = make_cpu_device(1);
-      const OpTable ops = cpu_ops(best_cpu_isa());
+      const OpTable ops = cpu_ops(test::instruction_set());
       OpContext context{*device, ops};
       world->record_on(device.get());
       const auto groups = make_parallel_groups(Mesh({1, 1, 1, 2, 1}), world);

@@ -9,6 +9,7 @@
 
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "support/tiny_models.h"
 
 namespace viaduct {
@@ -35,7 +36,7 @@ std::string report(int bad) {
   std::string text;
   run_thread_ranks(3, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(best_cpu_isa());
+    const OpTable ops = cpu_ops(test::instruction_set());
     EngineSettings settings;
     settings.precision = precision_recipe("bf16_mixed");
     settings.positions = 8;

@@ -1,1 +1,0 @@
-// A library needs a source; its precompiled header is what counts.
