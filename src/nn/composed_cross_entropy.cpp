@@ -14,8 +14,10 @@ void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
                                     SavedStore& saved) {
   Communicator& tp = *context.groups.tp;
   if (softcap > 0) soft_cap(context.ops, {logits, logits, softcap});
-  row_pick(context.ops, {logits, batch.targets, target_logit, columns.count, columns.first});
-  tp.all_reduce(target_logit, ReduceOp::sum).wait();
+  const Tensor picked = context.statistic(lse.shape(), MemoryTag::workspace);
+  row_pick(context.ops, {logits, batch.targets, picked, columns.count, columns.first});
+  tp.all_reduce(picked, ReduceOp::sum).wait();
+  copy(context.ops, {picked, target_logit});
   const Tensor largest = context.statistic(lse.shape(), MemoryTag::workspace);
   row_largest(context.ops, {logits, largest, columns.count});
   tp.all_reduce(largest, ReduceOp::max).wait();
@@ -24,7 +26,10 @@ void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
   const Tensor sums = context.statistic(lse.shape(), MemoryTag::workspace);
   row_sum(context.ops, {probabilities, sums, columns.count});
   tp.all_reduce(sums, ReduceOp::sum).wait();
-  lse_join(context.ops, {sums, largest, lse});
+  const Tensor wide_largest = context.ops.allocate(DType::f64, lse.shape(), MemoryTag::workspace);
+  copy(context.ops, {largest, wide_largest});
+  copy(context.ops, {sums, lse});
+  lse_join(context.ops, {lse, wide_largest, lse});
   row_divide(context.ops, {probabilities, sums, probabilities});
   saved.keep(owner, "probabilities", probabilities);
   if (softcap > 0) saved.keep(owner, "capped", logits);

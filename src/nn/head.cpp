@@ -17,6 +17,12 @@ namespace {
 // for each chunk, cost little beside the products.
 constexpr int64_t kChunkBytes = int64_t{128} << 20;
 
+/// A log-sum-exp or a target logit of each token: FP64, for the loss of a confident token is their
+/// small difference.
+Tensor token_values(RankContext& context, int64_t tokens, MemoryTag tag) {
+  return context.ops.allocate(DType::f64, {tokens}, tag);
+}
+
 template <class F>
 void for_each_chunk(int64_t tokens, int64_t chunk, F&& f) {
   for (int64_t begin = 0; begin < tokens; begin += chunk) f(begin, std::min(chunk, tokens - begin));
@@ -82,7 +88,7 @@ void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
 
 void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
   Communicator& tp = *context.groups.tp;
-  const Tensor largest = context.statistic(lse.shape(), MemoryTag::workspace);
+  const Tensor largest = token_values(context, lse.dim(0), MemoryTag::workspace);
   copy(context.ops, {lse, largest});
   tp.all_reduce(largest, ReduceOp::max).wait();
   lse_share(context.ops, {lse, largest, lse});
@@ -122,8 +128,8 @@ TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const T
                                SavedStore& saved) {
   const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
   const Tensor normed = gather_stream(context, stream);
-  const Tensor lse = context.statistic({batch.tokens()});
-  const Tensor loss = context.statistic({batch.tokens()}, MemoryTag::activations);
+  const Tensor lse = token_values(context, batch.tokens(), MemoryTag::saved);
+  const Tensor loss = token_values(context, batch.tokens(), MemoryTag::activations);
   if (way(context) == Way::compose) {
     composed_cross_entropy_forward(
         context, batch, columns(context.groups.tp->rank()), spec_.softcap,

@@ -27,18 +27,17 @@ void check_logits(std::string_view op, const Tensor& logits, const Tensor& targe
 void check_vector(std::string_view op, std::string_view argument, const Tensor& tensor,
                   const Tensor& logits) {
   check_shape(op, argument, tensor, {logits.dim(0)});
-  check_dtype(op, argument, tensor, {logits.dtype() == DType::f64 ? DType::f64 : DType::f32});
+  check_dtype(op, argument, tensor, {DType::f64});
   check_contiguous(op, argument, tensor);
 }
 
-/// Three vectors of one length and one dtype of {f32, f64}.
+/// Three f64 vectors of one length.
 void check_lse(std::string_view op,
                std::initializer_list<std::pair<std::string_view, Tensor>> all) {
   const Tensor& first = all.begin()->second;
   for (const auto& [argument, tensor] : all) {
     check_rank(op, argument, tensor, 1);
-    check_dtype(op, argument, tensor, {DType::f32, DType::f64});
-    check_dtype(op, argument, tensor, {first.dtype()});
+    check_dtype(op, argument, tensor, {DType::f64});
     check_shape(op, argument, tensor, first.shape());
     check_contiguous(op, argument, tensor);
   }

@@ -2,8 +2,9 @@
 // Softmax cross entropy over a chunk of tokens whose logits are in memory, in two halves so that
 // the vocabulary may be split over ranks: the forward gives log-sum-exp and target logit over the
 // columns here, which merge over ranks (`lse_share`, `lse_join`); the loss of a token is
-// lse − target_logit; the backward turns logits into their gradient in place. Logits z pass through
-// softcap · tanh(z / softcap) first if softcap > 0 (Gemma 2).
+// lse − target_logit; the backward turns logits into their gradient in place. Both are FP64: where
+// the model is sure of a token, its loss is a small difference of large numbers. Logits z pass
+// through softcap · tanh(z / softcap) first if softcap > 0 (Gemma 2).
 
 #include "ops/dispatch.h"
 
@@ -14,8 +15,8 @@ namespace viaduct {
 struct CrossEntropyForwardArgs {
   Tensor logits;        // [t, V], f32, bf16 or f16 (f64), rows strided
   Tensor targets;       // i32 [t]: a token, −1 where nothing is scored
-  Tensor lse;           // out, f32 (f64) [t]
-  Tensor target_logit;  // out, f32 (f64) [t]; 0 where the target is −1 or not among the columns
+  Tensor lse;           // out, f64 [t]
+  Tensor target_logit;  // out, f64 [t]; 0 where the target is −1 or not among the columns
   int64_t columns = 0;
   double softcap = 0;
   int64_t first_column = 0;
@@ -29,7 +30,7 @@ void cross_entropy_forward(OpContext& context, const CrossEntropyForwardArgs& ar
 struct CrossEntropyBackwardArgs {
   Tensor logits;
   Tensor targets;
-  Tensor lse;     // merged over ranks where the vocabulary is split
+  Tensor lse;     // f64 [t], merged over ranks where the vocabulary is split
   Tensor weight;  // f32 [t]
   Tensor factor;  // f64 [1]
   Tensor out;
@@ -43,14 +44,14 @@ void cross_entropy_backward(OpContext& context, const CrossEntropyBackwardArgs& 
 /// share [t] = exp(lse − largest): what the columns of one rank are to the whole, in units of the
 /// largest rank's. Equal infinities give 1. share may be lse.
 struct LseShareArgs {
-  Tensor lse, largest, share;  // f32 (f64) [t]
+  Tensor lse, largest, share;  // f64 [t]
 };
 void lse_share(OpContext& context, const LseShareArgs& args);
 
 /// lse [t] = largest + log(shares): of all ranks' columns, from the sum of their shares. lse may be
 /// either.
 struct LseJoinArgs {
-  Tensor shares, largest, lse;  // f32 (f64) [t]
+  Tensor shares, largest, lse;  // f64 [t]
 };
 void lse_join(OpContext& context, const LseJoinArgs& args);
 

@@ -44,11 +44,12 @@ void launch_forward(OpContext& context, const Choice& choice, const CrossEntropy
                     void*) {
   if (choice.variant == kReferenceVariant) return reference::cross_entropy_forward(args);
   const int32_t* targets = args.targets.data<int32_t>();
-  float* lse = args.lse.data<float>();
-  float* target_logit = args.target_logit.data<float>();
+  double* lse = args.lse.data<double>();
+  double* target_logit = args.target_logit.data<double>();
   const float softcap = static_cast<float>(args.softcap);
   for_rows(context, args.logits, [&](int64_t t) {
-    float largest = 0, sum = 0;
+    float largest = 0;
+    double sum = 0;
     kKernels().row_sum(row_of(args.logits, t), args.logits.dtype(), args.columns, softcap, &largest,
                        &sum);
     lse[t] = largest + std::log(sum);
@@ -63,7 +64,7 @@ void launch_backward(OpContext& context, const Choice& choice, const CrossEntrop
                      void*) {
   if (choice.variant == kReferenceVariant) return reference::cross_entropy_backward(args);
   const int32_t* targets = args.targets.data<int32_t>();
-  const float* lse = args.lse.data<float>();
+  const double* lse = args.lse.data<double>();
   const float* weight = args.weight.data<float>();
   const double factor = args.factor.data<double>()[0];
   const int64_t width = args.logits.dim(1);
@@ -83,19 +84,12 @@ void launch_backward(OpContext& context, const Choice& choice, const CrossEntrop
   });
 }
 
-void launch_share(OpContext&, const Choice& choice, const LseShareArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::lse_share(args);
-  const float *lse = args.lse.data<float>(), *largest = args.largest.data<float>();
-  float* share = args.share.data<float>();
-  for (int64_t t = 0; t < args.lse.elements(); ++t)
-    share[t] = lse[t] == largest[t] ? 1 : std::exp(lse[t] - largest[t]);
+// A few FP64 numbers for each token: the reference is as fast as anything.
+void launch_share(OpContext&, const Choice&, const LseShareArgs& args, void*) {
+  reference::lse_share(args);
 }
-
-void launch_join(OpContext&, const Choice& choice, const LseJoinArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::lse_join(args);
-  const float *shares = args.shares.data<float>(), *largest = args.largest.data<float>();
-  float* lse = args.lse.data<float>();
-  for (int64_t t = 0; t < args.lse.elements(); ++t) lse[t] = largest[t] + std::log(shares[t]);
+void launch_join(OpContext&, const Choice&, const LseJoinArgs& args, void*) {
+  reference::lse_join(args);
 }
 
 // Operations per column: subtraction, exponential (a polynomial of degree 7) and sum.
@@ -120,7 +114,6 @@ Choice choose_backward(const CrossEntropyBackwardArgs& args, const Traits& trait
   return choice;
 }
 
-/// A few numbers for each token: one thread.
 Choice choose_lse(std::string_view op, const Tensor& tensor, const Traits& traits) {
   Choice choice = choose_by_dtype(op, tensor.dtype(), traits, "scalar");
   add_flops(choice, tensor.dtype(), kFlopsPerColumn * static_cast<double>(tensor.elements()));

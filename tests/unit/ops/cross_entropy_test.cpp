@@ -32,6 +32,11 @@ Tensor some_targets(int64_t rows, int64_t columns) {
   return test::integers(DType::i32, targets);
 }
 
+/// In the format that sums over logits of `dtype` have, for its tolerance.
+Tensor in_sums_of(DType dtype, const Tensor& tensor) {
+  return test::converted(tensor, dtype == DType::f64 ? dtype : DType::f32);
+}
+
 struct Case {
   int64_t rows, width, columns;
   double softcap, scale;
@@ -53,11 +58,10 @@ TEST_P(CrossEntropyTest, ForwardMatchesTheReference) {
     for (const Case& c : kCases) {
       SCOPED_TRACE(testing::Message()
                    << dtype_name(dtype) << ", " << c.columns << " columns, soft cap " << c.softcap);
-      const DType statistic = dtype == DType::f64 ? dtype : DType::f32;
       const CrossEntropyForwardArgs args{random_strided(dtype, {c.rows, c.width}, 3, 1, c.scale),
                                          some_targets(c.rows, c.columns),
-                                         random_tensor(statistic, {c.rows}, 2),
-                                         random_tensor(statistic, {c.rows}, 3),
+                                         random_tensor(DType::f64, {c.rows}, 2),
+                                         random_tensor(DType::f64, {c.rows}, 3),
                                          c.columns,
                                          c.softcap};
       CrossEntropyForwardArgs exact = args;
@@ -68,8 +72,8 @@ TEST_P(CrossEntropyTest, ForwardMatchesTheReference) {
       // lse is a logit plus the logarithm of a sum: terms of the size of the largest logit.
       const Tensor size = host_tensor(DType::f64, {c.rows});
       for (int64_t t = 0; t < c.rows; ++t) test::set_element(size, t, c.scale + 1);
-      expect_close(args.lse, exact.lse, static_cast<double>(c.columns), size);
-      expect_close(args.target_logit, exact.target_logit, 1);
+      expect_close(in_sums_of(dtype, args.lse), exact.lse, static_cast<double>(c.columns), size);
+      expect_close(in_sums_of(dtype, args.target_logit), exact.target_logit, 1);
     }
   }
 }
@@ -93,7 +97,7 @@ TEST_P(CrossEntropyTest, BackwardMatchesTheReference) {
         const Tensor factor = host_tensor(DType::f64, {1});
         test::set_element(factor, 0, 3.5);
         const CrossEntropyBackwardArgs args{
-            logits,    targets,  test::converted(lse, statistic),
+            logits,    targets,  lse,
             weight,    factor,   in_place ? logits : random_strided(out, {c.rows, c.width}, 5, 6),
             c.columns, c.softcap};
         CrossEntropyBackwardArgs exact = args;
@@ -127,7 +131,7 @@ TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
   for (DType dtype : {DType::f32, DType::f64}) {
     const Tensor logits = random_tensor(dtype, {rows, vocabulary}, 1, 5);
     const Tensor targets = some_targets(rows, vocabulary);
-    const auto vector = [&] { return host_tensor(dtype, {rows}); };
+    const auto vector = [&] { return host_tensor(DType::f64, {rows}); };
     const Tensor whole = vector(), whole_target = vector();
     cross_entropy_forward(context_, {logits, targets, whole, whole_target, vocabulary, 2.5});
     // The last rank has nothing but padding.
@@ -155,7 +159,7 @@ TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
         test::set_element(shares, t, test::element(shares, t) + test::element(part, t));
     }
     lse_join(context_, {shares, largest, lse});
-    expect_close(lse, to_f64(whole), vocabulary);
+    expect_close(in_sums_of(dtype, lse), whole, vocabulary);
     expect_same_bits(target_logit, whole_target);
 
     // The gradient of a rank's columns is those columns of the whole gradient.
@@ -176,10 +180,10 @@ TEST_P(CrossEntropyTest, PartsOfTheVocabularyMerge) {
 
 TEST_P(CrossEntropyTest, OneRankMergesToItself) {
   const double infinity = std::numeric_limits<double>::infinity();
-  const Tensor lse = host_tensor(DType::f32, {4}), largest = host_tensor(DType::f32, {4});
+  const Tensor lse = host_tensor(DType::f64, {4}), largest = host_tensor(DType::f64, {4});
   for (const Tensor& tensor : {lse, largest})
     test::set_values(tensor, {1.25, infinity, -infinity, std::nan("")});
-  const Tensor before = test::converted(lse, DType::f32);
+  const Tensor before = to_f64(lse);
   lse_share(context_, {lse, largest, lse});
   EXPECT_EQ(test::element(lse, 1), 1);
   lse_join(context_, {lse, largest, lse});
@@ -187,7 +191,7 @@ TEST_P(CrossEntropyTest, OneRankMergesToItself) {
   EXPECT_TRUE(std::isnan(test::element(lse, 3)));
   EXPECT_THAT(
       [&] {
-        lse_join(context_, {lse, host_tensor(DType::f32, {3}), lse});
+        lse_join(context_, {lse, host_tensor(DType::f64, {3}), lse});
       },
       ThrowsMessage<ShapeError>(HasSubstr("lse_join")));
 }
@@ -197,7 +201,7 @@ TEST_P(CrossEntropyTest, ExtremeLogits) {
   const auto lse_of = [&](const std::vector<double>& z) {
     const Tensor logits = host_tensor(DType::f32, {1, static_cast<int64_t>(z.size())});
     test::set_values(logits, z);
-    const Tensor lse = host_tensor(DType::f32, {1}), target = host_tensor(DType::f32, {1});
+    const Tensor lse = host_tensor(DType::f64, {1}), target = host_tensor(DType::f64, {1});
     cross_entropy_forward(context_,
                           {logits, test::integers(DType::i32, {0}), lse, target, logits.dim(1), 0});
     return test::element(lse, 0);
@@ -211,20 +215,82 @@ TEST_P(CrossEntropyTest, ExtremeLogits) {
   EXPECT_NEAR(lse_of(growing), 499.9 - std::log(1 - std::exp(-0.1)), 1e-4);
 }
 
+// Where the model is sure of a token, its loss and its gradient are small differences: they keep
+// their digits at any offset of the logits, down to 1 − p = 1e-7, and over parts of the vocabulary.
+TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {
+  constexpr int64_t kColumns = 3000, kTarget = 1700;
+  for (const double offset : {-100.0, 0.0, 100.0}) {
+    for (const double missing : {1e-2, 1e-4, 1e-7}) {
+      SCOPED_TRACE(testing::Message() << "offset " << offset << ", 1 - p = " << missing);
+      const Tensor logits = random_tensor(DType::f32, {1, kColumns}, 1, 3);
+      std::vector<double> z = test::values(logits);
+      double others = 0;
+      for (size_t i = 0; i < z.size(); ++i) others += i == kTarget ? 0 : std::exp(z[i]);
+      z[kTarget] = std::log(others * (1 - missing) / missing);
+      for (double& value : z) value += offset;
+      test::set_values(logits, z);  // rounds; the reference sees the same
+      const Tensor targets = test::integers(DType::i32, {kTarget});
+      const auto scalar = [] { return host_tensor(DType::f64, {1}); };
+      const Tensor exact_lse = scalar(), exact_target = scalar(), lse = scalar(), target = scalar(),
+                   factor = scalar(), weight = host_tensor(DType::f32, {1});
+      test::set_element(factor, 0, 1), test::set_element(weight, 0, 1);
+      reference::cross_entropy_forward(
+          {to_f64(logits), targets, exact_lse, exact_target, kColumns});
+      const double exact_lse_value = test::element(exact_lse, 0);
+      const double exact = exact_lse_value - test::element(exact_target, 0);
+      constexpr double kDigits = 1e-6;
+      cross_entropy_forward(context_, {logits, targets, lse, target, kColumns});
+      EXPECT_NEAR(test::element(lse, 0) - test::element(target, 0), exact, kDigits * exact);
+
+      const Tensor gradient = host_tensor(DType::f32, {1, kColumns});
+      const Tensor exact_gradient = host_tensor(DType::f64, {1, kColumns});
+      cross_entropy_backward(context_, {logits, targets, lse, weight, factor, gradient, kColumns});
+      reference::cross_entropy_backward(
+          {to_f64(logits), targets, exact_lse, weight, factor, exact_gradient, kColumns});
+      for (int64_t i = 0; i < kColumns; ++i) {
+        const double expected = test::element(exact_gradient, i);
+        // The exponent z − lse is rounded: an error relative to it, and so of p.
+        const double exponent = i == kTarget ? 0 : z[static_cast<size_t>(i)] - exact_lse_value;
+        const double tolerance = 2 * dtype_epsilon(DType::f32) * (2 + std::abs(exponent));
+        ASSERT_NEAR(test::element(gradient, i), expected, tolerance * std::abs(expected)) << i;
+      }
+
+      // Two ranks, cut before the target.
+      const Tensor parts[2] = {scalar(), scalar()};
+      const Tensor largest = scalar(), shares = scalar(), joined = scalar();
+      for (int rank = 0; rank < 2; ++rank) {
+        constexpr int64_t kHalf = kColumns / 2;
+        cross_entropy_forward(context_, {logits.slice(1, rank * kHalf, kHalf), targets, parts[rank],
+                                         target, kHalf, 0, rank * kHalf});
+      }
+      test::set_element(largest, 0,
+                        std::max(test::element(parts[0], 0), test::element(parts[1], 0)));
+      double sum = 0;
+      for (const Tensor& part : parts) {
+        lse_share(context_, {part, largest, part});
+        sum += test::element(part, 0);
+      }
+      test::set_element(shares, 0, sum);
+      lse_join(context_, {shares, largest, joined});
+      EXPECT_NEAR(test::element(joined, 0) - test::element(target, 0), exact, kDigits * exact);
+    }
+  }
+}
+
 TEST_P(CrossEntropyTest, BitsDoNotDependOnThreads) {
   const Tensor logits = random_tensor(DType::f32, {50, 3000}, 1, 5);
   const Tensor targets = some_targets(50, 3000);
-  const Tensor lse = host_tensor(DType::f32, {50}), target = host_tensor(DType::f32, {50});
+  const Tensor lse = host_tensor(DType::f64, {50}), target = host_tensor(DType::f64, {50});
   cross_entropy_forward(context_, {logits, targets, lse, target, 3000, 0});
   OpMachine other(GetParam(), 1, {cpu::add_cross_entropy});
   OpContext context = other.context();
-  const Tensor again = host_tensor(DType::f32, {50});
+  const Tensor again = host_tensor(DType::f64, {50});
   cross_entropy_forward(context, {logits, targets, again, target, 3000, 0});
   expect_same_bits(again, lse);
 }
 
 TEST_P(CrossEntropyTest, RefusesWhatDoesNotFit) {
-  const Tensor row = host_tensor(DType::f32, {2}), targets = test::integers(DType::i32, {0, 1});
+  const Tensor row = host_tensor(DType::f64, {2}), targets = test::integers(DType::i32, {0, 1});
   const Tensor logits = host_tensor(DType::f32, {2, 8});
   EXPECT_THAT(
       [&] {
@@ -235,7 +301,7 @@ TEST_P(CrossEntropyTest, RefusesWhatDoesNotFit) {
       cross_entropy_forward(context_, {host_tensor(DType::i32, {2, 8}), targets, row, row, 8, 0}),
       ShapeError);
   EXPECT_THROW(
-      cross_entropy_forward(context_, {logits, targets, host_tensor(DType::f32, {3}), row, 8, 0}),
+      cross_entropy_forward(context_, {logits, targets, host_tensor(DType::f64, {3}), row, 8, 0}),
       ShapeError);
   EXPECT_THROW(cross_entropy_backward(context_, {logits, targets, row, row,
                                                  host_tensor(DType::f32, {1}), logits, 8, 0}),
