@@ -22,7 +22,7 @@ def measure(program):
     if shutil.which("valgrind") is None:
         raise SystemExit("counts: valgrind is not installed (Debian: valgrind)")
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ, OPENBLAS_NUM_THREADS="1", OPENBLAS_CORETYPE="Haswell")
+        environment = dict(os.environ)
         done = subprocess.run(["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counts", program],
                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:

@@ -42,7 +42,7 @@ struct Traits {
 /// A backend's decision for given shapes and dtypes.
 struct Choice {
   std::string_view
-      kernel;       // "reference", "openblas", "flash_avx512": a string literal of the backend
+      kernel;       // "reference", "tiles_avx2", "flash_avx512": a string literal of the backend
   int variant = 0;  // the backend's own number of the kernel
   Cost cost;
   int launches = 1;

@@ -97,7 +97,7 @@ TEST(BenchCommand, GemmGivesItsFractionOfThePeak) {
   }
   const Result forced = bench("gemm --m 64 --n 48 --k 32 --cpu-isa avx2 --json");
   ASSERT_EQ(forced.status, 0) << forced.err;
-  EXPECT_EQ(nlohmann::json::parse(forced.out)["kernel"], "openblas");
+  EXPECT_EQ(nlohmann::json::parse(forced.out)["kernel"], "tiles_avx2");
   EXPECT_EQ(bench("gemm --m 64 --n 48 --k 32 --form sideways").status, 2);
 }
 
@@ -117,7 +117,7 @@ TEST(BenchCommand, StepMeasuresWholeSteps) {
   EXPECT_GT(document["peak_memory_bytes"], 0);
   for (const char* phase : {"forward", "backward", "optimizer"})
     EXPECT_GT(document["phases"][phase], 0) << phase;
-  EXPECT_GT(document["ops"]["gemm (openblas)"]["flops"], 0);
+  EXPECT_GT(document["ops"]["gemm (tiles_avx2)"]["flops"], 0);
 }
 
 TEST(BenchCommand, TheRowsOfAProfileAddUpToTheStep) {

@@ -4,7 +4,7 @@
 #include "ops/cpu/attention_tile_blocks.h"
 #include "ops/cpu/simd.h"
 #include "ops/cpu/simd_philox.h"
-#include "ops/cpu/tile_words.h"
+#include "ops/cpu/tile_units.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {

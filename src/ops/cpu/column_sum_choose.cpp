@@ -1,5 +1,6 @@
 // Choice and launch of column sums: blocks of rows are summed apart and their sums added in order.
-// The borders of blocks depend on the shape alone.
+// A block adds up pieces of few rows, so that no sum is long. The borders of blocks and pieces
+// depend on the shape alone.
 
 #include <algorithm>
 
@@ -18,6 +19,7 @@ struct Blocks {
   static constexpr int64_t kTaskElements = 65536;  // of x, so that a task outweighs its start
   static constexpr int64_t kMostColumns = 4096;    // of a task: their sums stay in the first cache
   static constexpr int64_t kMostBlocks = 64;
+  static constexpr int64_t kPieceRows = 128;
 
   explicit Blocks(const Tensor& x)
       : rows(x.dim(0)),
@@ -30,7 +32,8 @@ struct Blocks {
         stride((columns + 15) / 16 * 16) {}
 
   int64_t rows, columns, width, panels, rows_per_block, blocks;
-  int64_t stride;  // floats between the sums of two blocks
+  int64_t stride;  // floats between the sums of two rows of sums: blocks have a piece's behind
+                   // their own
 };
 
 template <CpuIsa isa>
@@ -42,7 +45,7 @@ Choice choose(const ColumnSumArgs& args, const Traits&) {
   choice.cost.bytes_written = args.out.bytes();
   if (choice.variant != kReferenceKernel) {
     const Blocks blocks(args.x);
-    choice.workspace_bytes = blocks.blocks * blocks.stride * 4;
+    choice.workspace_bytes = blocks.blocks * 2 * blocks.stride * 4;
     choice.launches = 2;
   }
   return choice;
@@ -57,16 +60,23 @@ void launch(OpContext& context, const Choice& choice, const ColumnSumArgs& args,
   ThreadPool& pool = context.device.pool();
   pool.run(b.blocks * b.panels, [&](int64_t task, int) {
     const int64_t block = task / b.panels, column = task % b.panels * b.width;
-    const int64_t row = block * b.rows_per_block;
-    kernels(choice).sum_rows(
-        x + (row * args.x.stride(0) + column) * dtype_bytes(args.x.dtype()), args.x.dtype(),
-        args.x.stride(0), std::min(b.rows_per_block, b.rows - row),
-        std::min(b.width, b.columns - column), partial + block * b.stride + column);
+    const int64_t begin = block * b.rows_per_block;
+    const int64_t end = std::min(b.rows, begin + b.rows_per_block);
+    const int64_t columns = std::min(b.width, b.columns - column);
+    float* const sums = partial + block * 2 * b.stride + column;
+    float* const piece = sums + b.stride;
+    for (int64_t row = begin; row < end; row += Blocks::kPieceRows) {
+      kernels(choice).sum_rows(x + (row * args.x.stride(0) + column) * dtype_bytes(args.x.dtype()),
+                               args.x.dtype(), args.x.stride(0),
+                               std::min(Blocks::kPieceRows, end - row), columns,
+                               row == begin ? sums : piece);
+      if (row > begin) kernels(choice).merge(piece, 1, 0, columns, true, sums);
+    }
   });
   constexpr int64_t kMergeColumns = 1024;
   pool.run((b.columns + kMergeColumns - 1) / kMergeColumns, [&](int64_t task, int) {
     const int64_t column = task * kMergeColumns;
-    kernels(choice).merge(partial + column, b.blocks, b.stride,
+    kernels(choice).merge(partial + column, b.blocks, 2 * b.stride,
                           std::min(kMergeColumns, b.columns - column),
                           args.mode == WriteMode::accumulate, out + column);
   });

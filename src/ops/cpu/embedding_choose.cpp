@@ -1,5 +1,5 @@
-// Choice and launch of embedding look-ups on the cpu. The gradient needs no atomics: a task owns a
-// slice of features of part of the rows and walks all tokens in order.
+// Choice and launch of embedding look-ups on the cpu. The gradient needs no atomics: tokens are
+// sorted by row, and a task owns a slice of features of part of the rows.
 
 #include <algorithm>
 #include <cstring>
@@ -41,13 +41,28 @@ void launch_forward(OpContext& context, const Choice& choice, const EmbeddingFor
   });
 }
 
+/// Tokens whose rows are here, by row and then in order, in `sorted`; how many.
+int64_t sort_tokens(const EmbeddingBackwardArgs& args, int32_t* sorted) {
+  const int32_t* ids = args.ids.data<int32_t>();
+  const int64_t tokens = args.ids.dim(0), rows = args.d_weight.dim(0);
+  int64_t count = 0;
+  for (int64_t t = 0; t < tokens; ++t) {
+    const int64_t row = ids[t] - args.first_row;
+    if (row < 0 || row >= rows || ids[t] == args.padding_id) continue;
+    sorted[count++] = static_cast<int32_t>(t);
+  }
+  std::sort(sorted, sorted + count,
+            [&](int32_t a, int32_t b) { return ids[a] != ids[b] ? ids[a] < ids[b] : a < b; });
+  return count;
+}
+
 template <const EmbeddingKernels& (*kKernels)()>
 void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBackwardArgs& args,
-                     void*) {
+                     void* workspace) {
   if (choice.variant == kReferenceVariant) return reference::embedding_backward(args);
   const int32_t* ids = args.ids.data<int32_t>();
   float* d_weight = args.d_weight.data<float>();
-  const int64_t tokens = args.ids.dim(0), rows = args.d_weight.dim(0), width = args.d_weight.dim(1);
+  const int64_t width = args.d_weight.dim(1);
   ThreadPool& pool = context.device.pool();
   if (args.mode == WriteMode::assign) {
     const int64_t bytes = args.d_weight.bytes();
@@ -60,14 +75,19 @@ void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBa
   const int64_t slices = (width + kSliceFeatures - 1) / kSliceFeatures;
   if (slices == 0) return;
   const int64_t parts = (kTasksWanted + slices - 1) / slices;  // rows of equal remainder
+  auto* const sorted = static_cast<int32_t*>(workspace);
+  const int64_t count = sort_tokens(args, sorted);
   pool.run(slices * parts, [&](int64_t task, int) {
     const int64_t begin = task % slices * kSliceFeatures, part = task / slices;
     const int64_t n = std::min(kSliceFeatures, width - begin);
-    for (int64_t t = 0; t < tokens; ++t) {
-      const int64_t row = ids[t] - args.first_row;
-      if (row < 0 || row >= rows || row % parts != part || ids[t] == args.padding_id) continue;
-      kKernels().scatter(row_of(args.d_out, t, begin), args.d_out.dtype(), n,
-                         static_cast<float>(args.scale), d_weight + row * width + begin);
+    for (int64_t at = 0, end = 0; at < count; at = end) {
+      const int32_t id = ids[sorted[at]];
+      for (end = at + 1; end < count && ids[sorted[end]] == id;) ++end;
+      const int64_t row = id - args.first_row;
+      if (row % parts != part) continue;
+      kKernels().scatter(row_of(args.d_out, 0, begin), args.d_out.dtype(), args.d_out.stride(0),
+                         sorted + at, end - at, n, static_cast<float>(args.scale),
+                         d_weight + row * width + begin);
     }
   });
 }
@@ -89,6 +109,9 @@ Choice choose_backward(const EmbeddingBackwardArgs& args, const Traits& traits) 
   choice.cost.bytes_read = args.ids.bytes() + args.d_out.bytes() + touched;
   choice.cost.bytes_written =
       touched + (args.mode == WriteMode::assign ? args.d_weight.bytes() : 0);
+  if (choice.variant != kReferenceVariant) {
+    choice.workspace_bytes = args.ids.dim(0) * static_cast<int64_t>(sizeof(int32_t));
+  }
   return choice;
 }
 

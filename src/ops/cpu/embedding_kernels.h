@@ -25,11 +25,26 @@ void gather(const void* row, DType row_dtype, int64_t n, float scale, bool accum
   });
 }
 
-void scatter(const void* d_out, DType dtype, int64_t n, float scale, float* d_row) {
+/// A token that occurs often is summed in blocks of blocks: no sum is longer than kBlock or, for
+/// every kBlock² tokens, one more.
+void scatter(const void* d_out, DType dtype, int64_t stride, const int32_t* tokens, int64_t count,
+             int64_t n, float scale, float* d_row) {
+  constexpr int64_t kBlock = 32;
   with_floats(dtype, d_out, [=](const auto* from) {
     const Vec factor = set1(scale);
     for_row(n, [&](int64_t i, auto... tail) {
-      store(d_row + i, fma(factor, load(from + i, tail...), load(d_row + i, tail...)), tail...);
+      Vec all = zero(), blocks = zero(), block = zero();
+      for (int64_t t = 0; t < count; ++t) {
+        block = add(block, load(from + tokens[t] * stride + i, tail...));
+        if (t % kBlock != kBlock - 1) continue;
+        blocks = add(blocks, block);
+        block = zero();
+        if (t % (kBlock * kBlock) != kBlock * kBlock - 1) continue;
+        all = add(all, blocks);
+        blocks = zero();
+      }
+      all = add(all, add(blocks, block));
+      store(d_row + i, fma(factor, all, load(d_row + i, tail...)), tail...);
     });
   });
 }

@@ -1,5 +1,5 @@
-// Choice and launch of matrix products on the cpu: our tiles where the instruction set has them for
-// the dtype, BF16 products before FP32 ones, else OpenBLAS.
+// Choice and launch of matrix products on the cpu: tiles of BF16 where the instruction set
+// multiplies BF16, else tiles of FP32, to which 16-bit operands are widened.
 
 #include <utility>
 
@@ -7,7 +7,6 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm_entry.h"
-#include "ops/cpu/gemm_openblas.h"
 #include "ops/cpu/gemm_tiles.h"
 #include "ops/reference/reference.h"
 
@@ -17,6 +16,8 @@ namespace {
 // C and the strips of A (192 KB and 96 KB, of FP32 192 KB) stay in the second-level cache; two
 // strips of B stream through the first.
 constexpr TileBlocking kVectorBlocking{64, 768, 768};
+// Of AVX2 machines the first-level cache has 32 KB, and one strip of B streams through it.
+constexpr TileBlocking kAvx2Blocking{96, 768, 384};
 // AMX is ten times as fast against the same caches: two strips of B and their share of A, 48 KB, in
 // the first-level cache; 384 and 192 KB in the second.
 constexpr TileBlocking kAmxBlocking{256, 384, 384};
@@ -28,11 +29,13 @@ template <CpuIsa kIsa>
 constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;
 template <CpuIsa kIsa>
 constexpr TileBlocking kBf16Blocking = kIsa == CpuIsa::amx ? kAmxBlocking : kVectorBlocking;
+template <CpuIsa kIsa>
+constexpr TileBlocking kFloatBlocking = kIsa == CpuIsa::avx2 ? kAvx2Blocking : kVectorBlocking;
 
 template <CpuIsa kIsa>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
-  Choice choice = choose_by_dtype("gemm", args.a.dtype(), traits, "openblas");
+  Choice choice = choose_by_dtype("gemm", args.a.dtype(), traits, "tiles_avx2");
   // c of an activation's gradient has more columns than the product.
   const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
   add_flops(choice, args.a.dtype(),
@@ -41,7 +44,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
                            bytes_of(args.bias) +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
-  if (choice.variant == kReferenceVariant || kIsa == CpuIsa::avx2) {
+  if (choice.variant == kReferenceVariant) {
     add_epilogue_cost(args, choice);
     return choice;
   }
@@ -53,8 +56,8 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
               choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
   } else {
     choice.variant = kFloatTiles;
-    choice.kernel = "tiles_avx512";
-    choice.workspace_bytes = tile_workspace_bytes<float>(args, kVectorBlocking);
+    choice.kernel = kIsa == CpuIsa::avx2 ? "tiles_avx2" : "tiles_avx512";
+    choice.workspace_bytes = tile_workspace_bytes<float>(args, kFloatBlocking<kIsa>);
   }
   add_epilogue_cost(args, choice);
   return choice;
@@ -65,10 +68,10 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
   if (choice.variant == kReferenceVariant) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
-  if constexpr (kIsa == CpuIsa::avx2) return gemm_on_openblas(pool, args, kernels);
   if (choice.variant == kFloatTiles) {
-    return gemm_on_tiles(pool, args, kVectorBlocking, avx512::float_tile_kernels(), kernels,
-                         workspace);
+    const TileKernelsOf<float>& tiles =
+        kIsa == CpuIsa::avx2 ? avx2::float_tile_kernels() : avx512::float_tile_kernels();
+    return gemm_on_tiles(pool, args, kFloatBlocking<kIsa>, tiles, kernels, workspace);
   }
   const TileKernels& tiles =
       kIsa == CpuIsa::amx ? amx::tile_kernels() : avx512_bf16::tile_kernels();

@@ -9,10 +9,6 @@
 namespace viaduct::cpu {
 
 struct GemmKernels {
-  /// to [padded_rows, padded_columns] (row stride `to_stride`) = from [rows, columns] of `dtype`
-  /// (row stride in elements), widened; zero beyond.
-  void (*widen)(const void* from, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
-                float* to, int64_t to_stride, int64_t padded_rows, int64_t padded_columns);
   /// to [rows, columns] of `dtype` = (accumulate ? to : 0) + sums + bias, rounded once. bias may be
   /// null; it has `bias_dtype`.
   void (*store)(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,

@@ -139,11 +139,6 @@ void finish_block(const GemmArgs& args, const FinishKernels& kernels, const Gemm
   }
 }
 
-void activate_rows(const GemmArgs& args, const FinishKernels& kernels, int64_t row, int64_t rows) {
-  activate(args, kernels,
-           {.row = row, .rows = rows, .column = 0, .columns = args.epilogue.activated.dim(1)});
-}
-
 void add_epilogue_cost(const GemmArgs& args, Choice& choice) {
   const GemmEpilogue& epilogue = args.epilogue;
   choice.cost.bytes_read += bytes_of(epilogue.residual) + bytes_of(epilogue.raised);

@@ -34,9 +34,6 @@ void fetch_block(const GemmArgs& args, const GemmBlock& block);
 
 void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block);
 
-/// The activation of rows [row, row + rows) of c, all of whose columns are there.
-void activate_rows(const GemmArgs& args, const FinishKernels& kernels, int64_t row, int64_t rows);
-
 /// A forward whose blocks need a gate's columns and those that it multiplies.
 inline bool gates_columns(const GemmArgs& args) {
   return args.epilogue.activated && args.epilogue.gated;

@@ -1,5 +1,5 @@
 #pragma once
-// Around the FP32 product of a block: widening of operands, rounding of results, sums of columns.
+// From the FP32 sums of a block to memory: bias and rounding.
 // Compiled per instruction set (see simd.h).
 
 #include "ops/cpu/gemm_entry.h"
@@ -7,40 +7,6 @@
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
-
-template <class T>
-void widen_rows(const T* from, int64_t row_stride, int64_t rows, int64_t columns, float* to,
-                int64_t to_stride, int64_t padded_rows, int64_t padded_columns) {
-  for (int64_t r = 0; r < padded_rows; ++r) {
-    float* out = to + r * to_stride;
-    int64_t c = 0;
-    if (r < rows) {
-      const T* in = from + r * row_stride;
-      for (; c + kLanes <= columns; c += kLanes) store(out + c, load(in + c));
-      if (c < columns) {
-        const Mask tail = first(columns - c);
-        store(out + c, load(in + c, tail), tail);
-        c = columns;
-      }
-    }
-    for (; c + kLanes <= padded_columns; c += kLanes) store(out + c, zero());
-    if (c < padded_columns) store(out + c, zero(), first(padded_columns - c));
-  }
-}
-
-void widen(const void* from, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
-           float* to, int64_t to_stride, int64_t padded_rows, int64_t padded_columns) {
-  if (dtype == DType::bf16) {
-    widen_rows(static_cast<const bfloat16*>(from), row_stride, rows, columns, to, to_stride,
-               padded_rows, padded_columns);
-  } else if (dtype == DType::f16) {
-    widen_rows(static_cast<const float16*>(from), row_stride, rows, columns, to, to_stride,
-               padded_rows, padded_columns);
-  } else {
-    widen_rows(static_cast<const float*>(from), row_stride, rows, columns, to, to_stride,
-               padded_rows, padded_columns);
-  }
-}
 
 template <class Bias>
 Vec biased(Vec v, const Bias* bias, int64_t c) {
@@ -105,7 +71,7 @@ void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t c
 }  // namespace
 
 const GemmKernels& gemm_kernels() {
-  static constexpr GemmKernels kKernels{widen, store_block};
+  static constexpr GemmKernels kKernels{store_block};
   return kKernels;
 }
 

@@ -17,14 +17,20 @@ const NormKernels& kernels(const Choice& choice) {
 /// Rows of a task that fills about this many elements, whatever the number of threads.
 constexpr int64_t kTaskElements = 16384;
 
-/// Row blocks whose shares of d_weight are summed apart: borders depend on the shape alone.
+/// Row blocks whose shares of d_weight are summed apart: borders depend on the shape alone. A block
+/// adds up pieces of at most kPieceRows rows, so that no sum is long.
 struct RowBlocks {
+  static constexpr int64_t kPieceRows = 32;
   int64_t rows_per_block, blocks, stride;  // stride: floats between the shares of two blocks
   explicit RowBlocks(const Tensor& x) {
     const int64_t rows = rows_of(x);
     rows_per_block = std::max<int64_t>({16, kTaskElements / x.dim(-1), (rows + 63) / 64});
     blocks = (rows + rows_per_block - 1) / rows_per_block;
     stride = (x.dim(-1) + 15) / 16 * 16;
+  }
+  /// A block's share of d_weight and a piece of it, then the same of d_bias if there is one.
+  int64_t block_floats(const NormBackwardArgs& args) const {
+    return (args.d_bias ? 4 : 2) * stride;
   }
 };
 
@@ -73,7 +79,7 @@ Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
   choice.cost.bytes_written = bytes_of(args.dx) + bytes_of(args.d_weight) + bytes_of(args.d_bias);
   if (choice.variant != kReferenceKernel) {
     const RowBlocks blocks(args.x);
-    choice.workspace_bytes = blocks.blocks * blocks.stride * (args.d_bias ? 2 : 1) * 4;
+    choice.workspace_bytes = blocks.blocks * blocks.block_floats(args) * 4;
     choice.launches = 2;
   }
   return choice;
@@ -96,21 +102,36 @@ void launch_backward(OpContext& context, const Choice& choice, const NormBackwar
   rows.weight_offset = static_cast<float>(args.weight_offset);
   const int64_t count = rows_of(args.x);
   const RowBlocks blocks(args.x);
+  const int64_t block_floats = blocks.block_floats(args);
   auto* d_weight = static_cast<float*>(workspace);
-  float* d_bias = args.d_bias ? d_weight + blocks.blocks * blocks.stride : nullptr;
+  float* d_bias = args.d_bias ? d_weight + 2 * blocks.stride : nullptr;
   ThreadPool& pool = context.device.pool();
   pool.run(blocks.blocks, [&](int64_t b, int) {
-    kernels(choice).backward(
-        rows, b * blocks.rows_per_block, std::min(count, (b + 1) * blocks.rows_per_block),
-        d_weight + b * blocks.stride, d_bias != nullptr ? d_bias + b * blocks.stride : nullptr);
+    const int64_t end = std::min(count, (b + 1) * blocks.rows_per_block);
+    float* const weight_share = d_weight + b * block_floats;
+    float* const bias_share = d_bias != nullptr ? d_bias + b * block_floats : nullptr;
+    int64_t piece = 0;  // floats from a share to where the rows' sums go
+    for (int64_t row = b * blocks.rows_per_block; row < end; row += RowBlocks::kPieceRows) {
+      kernels(choice).backward(rows, row, std::min(end, row + RowBlocks::kPieceRows),
+                               weight_share + piece,
+                               bias_share != nullptr ? bias_share + piece : nullptr);
+      if (piece == 0) {
+        piece = blocks.stride;
+        continue;
+      }
+      for (float* share : {weight_share, bias_share}) {
+        if (share != nullptr)
+          kernels(choice).add_partials(share + piece, 1, 0, share, 0, rows.width);
+      }
+    }
   });
   constexpr int64_t kColumns = 256;
   pool.run((rows.width + kColumns - 1) / kColumns, [&](int64_t task, int) {
     const int64_t begin = task * kColumns, end = std::min(rows.width, begin + kColumns);
-    kernels(choice).add_partials(d_weight, blocks.blocks, blocks.stride,
-                                 args.d_weight.data<float>(), begin, end);
+    kernels(choice).add_partials(d_weight, blocks.blocks, block_floats, args.d_weight.data<float>(),
+                                 begin, end);
     if (d_bias != nullptr) {
-      kernels(choice).add_partials(d_bias, blocks.blocks, blocks.stride, args.d_bias.data<float>(),
+      kernels(choice).add_partials(d_bias, blocks.blocks, block_floats, args.d_bias.data<float>(),
                                    begin, end);
     }
   });

@@ -41,27 +41,47 @@ float mean_of(const T* x, int64_t width) {
   return sum(add(a, b)) / static_cast<float>(width);
 }
 
-/// Mean of (x − mean)².
+/// Mean of x².
 template <class T>
-float mean_square(const T* x, int64_t width, float mean) {
-  const Vec m = set1(mean);
+float mean_square(const T* x, int64_t width) {
   Vec a = zero(), b = zero();
   int64_t i = 0;
   for (; i + 2 * kLanes <= width; i += 2 * kLanes) {
-    const Vec u = sub(load(x + i), m), v = sub(load(x + i + kLanes), m);
+    const Vec u = load(x + i), v = load(x + i + kLanes);
     a = fma(u, u, a);
     b = fma(v, v, b);
   }
   for (; i + kLanes <= width; i += kLanes) {
-    const Vec u = sub(load(x + i), m);
+    const Vec u = load(x + i);
     a = fma(u, u, a);
   }
   if (i < width) {
-    const Mask rest = first(width - i);
-    const Vec u = select(rest, sub(load(x + i, rest), m), zero());
+    const Vec u = load(x + i, first(width - i));
     b = fma(u, u, b);
   }
   return sum(add(a, b)) / static_cast<float>(width);
+}
+
+/// Variance about the mean, which it corrects by what is left of it: of rows whose mean is large
+/// beside their deviation, the first sum has lost digits of both (Chan, Golub and LeVeque 1983,
+/// "Algorithms for computing the sample variance", equation 1.7).
+template <class T>
+float variance(const T* x, int64_t width, float& mean) {
+  const Vec m = set1(mean);
+  Vec square = zero(), left = zero();
+  const auto take = [&](Vec u) {
+    square = fma(u, u, square);
+    left = add(left, u);
+  };
+  int64_t i = 0;
+  for (; i + kLanes <= width; i += kLanes) take(sub(load(x + i), m));
+  if (i < width) {
+    const Mask rest = first(width - i);
+    take(select(rest, sub(load(x + i, rest), m), zero()));
+  }
+  const float inverse = 1.0f / static_cast<float>(width), off = sum(left) * inverse;
+  mean += off;
+  return sum(square) * inverse - off * off;
 }
 
 template <class T>
@@ -72,8 +92,9 @@ void forward_rows(const NormRows& rows, int64_t begin, int64_t end) {
   for (int64_t r = begin; r < end; ++r) {
     const T* x = reinterpret_cast<const T*>(rows.x.row(r));
     T* y = reinterpret_cast<T*>(rows.y.row(r));
-    const float mean = rows.layer_norm ? mean_of(x, width) : 0.0f;
-    const float rstd = 1.0f / __builtin_sqrtf(mean_square(x, width, mean) + rows.eps);
+    float mean = rows.layer_norm ? mean_of(x, width) : 0.0f;
+    const float spread = rows.layer_norm ? variance(x, width, mean) : mean_square(x, width);
+    const float rstd = 1.0f / __builtin_sqrtf(spread + rows.eps);
     if (rows.mean != nullptr) rows.mean[r] = mean;
     if (rows.rstd != nullptr) rows.rstd[r] = rstd;
     const Vec m = set1(mean), s = set1(rstd);

@@ -3,7 +3,7 @@
 // one transposition: A is rows as they lie, or pairs transposed; B is pairs of rows interleaved, or
 // rows transposed (in units of two contracted elements). For files compiled with AVX512-BF16.
 
-#include "ops/cpu/tile_words.h"
+#include "ops/cpu/tile_units.h"
 #include "ops/cpu/tiles.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
@@ -15,13 +15,13 @@ inline __mmask32 first_words(int64_t n) {
 }
 
 /// 32 consecutive elements, zero where the mask is not set (nothing is read there).
-inline Words load_words(const bfloat16* from, __mmask32 mask) {
+inline Units load_units(const bfloat16* from, __mmask32 mask) {
   return _mm512_maskz_loadu_epi16(mask, from);
 }
-inline Words load_words(const float* from, __mmask32 mask) {
+inline Units load_units(const float* from, __mmask32 mask) {
   const __m512 low = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask), from);
   const __m512 high = _mm512_maskz_loadu_ps(static_cast<__mmask16>(mask >> 16), from + 16);
-  return (Words)_mm512_cvtne2ps_pbh(high, low);
+  return (Units)_mm512_cvtne2ps_pbh(high, low);
 }
 
 /// Strips of a source whose rows in memory are rows of A or columns of B.
@@ -34,15 +34,15 @@ void pack_rows(const TileSource& source, bfloat16* to, int64_t strip) {
     for (int64_t step = 0; step < steps; ++step) {
       const int64_t k = step * kTileDepth;
       const __mmask32 mask = first_words(source.depth - k);
-      Words tile[16];
+      Units tile[16];
       if (rows == kTileRows) {
 #pragma GCC unroll 16
-        for (int i = 0; i < 16; ++i) tile[i] = load_words(from + i * source.stride + k, mask);
+        for (int i = 0; i < 16; ++i) tile[i] = load_units(from + i * source.stride + k, mask);
       } else {
 #pragma GCC unroll 16
         for (int i = 0; i < 16; ++i) {
           tile[i] =
-              i < rows ? load_words(from + i * source.stride + k, mask) : _mm512_setzero_si512();
+              i < rows ? load_units(from + i * source.stride + k, mask) : _mm512_setzero_si512();
         }
       }
       if constexpr (kTransposed) transpose(tile);
@@ -55,18 +55,18 @@ void pack_rows(const TileSource& source, bfloat16* to, int64_t strip) {
 /// and 2 p + 1 of memory, 32 columns.
 template <class T>
 inline void load_pairs(const T* from, int64_t stride, int64_t depth, __mmask32 mask,
-                       Words (&left)[16], Words (&right)[16]) {
+                       Units (&left)[16], Units (&right)[16]) {
   alignas(64) static constexpr int16_t kLeft[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
                                                     37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
                                                     11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
-  const Words left_index = _mm512_load_si512(kLeft);
-  const Words right_index = _mm512_add_epi16(left_index, _mm512_set1_epi16(16));
+  const Units left_index = _mm512_load_si512(kLeft);
+  const Units right_index = _mm512_add_epi16(left_index, _mm512_set1_epi16(16));
 #pragma GCC unroll 16
   for (int p = 0; p < 16; ++p) {
-    const Words even =
-        2 * p < depth ? load_words(from + 2 * p * stride, mask) : _mm512_setzero_si512();
-    const Words odd =
-        2 * p + 1 < depth ? load_words(from + (2 * p + 1) * stride, mask) : _mm512_setzero_si512();
+    const Units even =
+        2 * p < depth ? load_units(from + 2 * p * stride, mask) : _mm512_setzero_si512();
+    const Units odd =
+        2 * p + 1 < depth ? load_units(from + (2 * p + 1) * stride, mask) : _mm512_setzero_si512();
     left[p] = _mm512_permutex2var_epi16(even, left_index, odd);
     right[p] = _mm512_permutex2var_epi16(even, right_index, odd);
   }
@@ -82,7 +82,7 @@ void pack_pairs(const TileSource& source, bfloat16* to, int64_t strip) {
     bfloat16* tile = to + step * kTileElements;
     for (int64_t begin = 0; begin < source.width; begin += 2 * kTileRows, tile += 2 * strip) {
       const __mmask32 mask = first_words(source.width - begin);
-      Words left[16], right[16];
+      Units left[16], right[16];
       load_pairs(row + begin, source.stride, depth, mask, left, right);
       if constexpr (kTransposed) transpose(left);
       store_tile(left, tile);

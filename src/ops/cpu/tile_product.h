@@ -12,25 +12,27 @@
 
 namespace viaduct::cpu {
 
+/// c (= or +=) a register of C. The sum of the steps is complete before it meets C: see tiles.h.
+template <class Registers, int kRegister>
+void finish_tile(float* c, int64_t c_stride, bool accumulate) {
+  constexpr int64_t kFloatBytes = sizeof(float);
+  if (!accumulate) return Registers::template store<kRegister>(c, c_stride * kFloatBytes);
+  alignas(64) float sums[kTileRows * kTileColumns];
+  Registers::template store<kRegister>(sums, kTileColumns * kFloatBytes);
+  for (int64_t row = 0; row < kTileRows; ++row) {
+    for (int64_t column = 0; column < kTileColumns; ++column)
+      c[row * c_stride + column] += sums[row * kTileColumns + column];
+  }
+}
+
 /// kRows × kColumns tiles of C (each 1 or 2): registers 0 to 3 hold C, 4 and 5 A, 6 and 7 B.
 template <class Registers, int kRows, int kColumns>
 void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, float* c) {
   constexpr int64_t kRowBytes = 64;  // of every tile in memory but C
-  const int64_t c_bytes = p.c_stride * static_cast<int64_t>(sizeof(float));
-  float* const below = c + kTileRows * p.c_stride;
-  if (p.accumulate) {
-    Registers::template load<0>(c, c_bytes);
-    if constexpr (kColumns > 1) Registers::template load<1>(c + kTileColumns, c_bytes);
-    if constexpr (kRows > 1) Registers::template load<2>(below, c_bytes);
-    if constexpr (kRows * kColumns > 2) {
-      Registers::template load<3>(below + kTileColumns, c_bytes);
-    }
-  } else {
-    Registers::template zero<0>();
-    if constexpr (kColumns > 1) Registers::template zero<1>();
-    if constexpr (kRows > 1) Registers::template zero<2>();
-    if constexpr (kRows * kColumns > 2) Registers::template zero<3>();
-  }
+  Registers::template zero<0>();
+  if constexpr (kColumns > 1) Registers::template zero<1>();
+  if constexpr (kRows > 1) Registers::template zero<2>();
+  if constexpr (kRows * kColumns > 2) Registers::template zero<3>();
   for (int64_t step = 0; step < p.steps; ++step, a += kTileElements, b += kTileElements) {
     Registers::template stream_load<4>(a, kRowBytes);
     Registers::template load<6>(b, kRowBytes);
@@ -45,10 +47,12 @@ void tile_block(const TileProduct& p, const bfloat16* a, const bfloat16* b, floa
       if constexpr (kColumns > 1) Registers::template multiply<3, 5, 7>();
     }
   }
-  Registers::template store<0>(c, c_bytes);
-  if constexpr (kColumns > 1) Registers::template store<1>(c + kTileColumns, c_bytes);
-  if constexpr (kRows > 1) Registers::template store<2>(below, c_bytes);
-  if constexpr (kRows * kColumns > 2) Registers::template store<3>(below + kTileColumns, c_bytes);
+  float* const below = c + kTileRows * p.c_stride;
+  finish_tile<Registers, 0>(c, p.c_stride, p.accumulate);
+  if constexpr (kColumns > 1) finish_tile<Registers, 1>(c + kTileColumns, p.c_stride, p.accumulate);
+  if constexpr (kRows > 1) finish_tile<Registers, 2>(below, p.c_stride, p.accumulate);
+  if constexpr (kRows * kColumns > 2)
+    finish_tile<Registers, 3>(below + kTileColumns, p.c_stride, p.accumulate);
 }
 
 /// All rows of C × kColumns strips of B, two strips of A at a time.

@@ -1,41 +1,54 @@
 #pragma once
 // The product of tiles.h on vector registers: sums of C stay in registers, a unit of A (four bytes:
 // a pair of BF16, or one FP32) is spread over a register and multiplied with rows of B.
-// `Arithmetic` has `Element` and `add(sums, spread, row)`. For files compiled with AVX-512.
+// `Arithmetic` has `Element` and `add(sums, unit, row)`: sums plus the products of the unit at an
+// address with the units of a register's share of a row. Compiled per instruction set.
 
-#include "ops/cpu/tile_words.h"
+#include "ops/cpu/tile_units.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
+inline constexpr int64_t kTileBytes = 1024, kTileRowBytes = 64;
+
+/// How sums fill the registers: as many in flight as hide the latency of a multiply-add (two a
+/// cycle, each four or five cycles), beside a row of B and a unit of A. With 32 registers 8 rows ×
+/// 2 strips; with 16 a strip of 16 rows as 6, 5 and 5 rows × 2 halves of a strip.
+inline constexpr int kPanelStrips = kLanes == 16 ? 2 : 1;
+inline constexpr int kRowVectors = kTileColumns / kLanes;  // registers of a row of a tile
+inline constexpr int64_t kLeastBlockRows = kLanes == 16 ? 8 : 5;
+
 /// What is read next, so that it is in the second-level cache by then: `lines` cache lines from
-/// `first` of every step of two strips.
+/// `first` of every step of a panel.
 struct NextPanel {
   const char* tiles = nullptr;  // null: nothing
   int64_t strip_bytes = 0;
   int64_t first = 0, lines = 0;
 
   void prefetch() const {
-    for (int64_t line = first; line < first + lines && line < 2 * kTileRows; ++line) {
-      _mm_prefetch(tiles + (line < kTileRows ? 0 : strip_bytes) + line % kTileRows * 64,
+    for (int64_t line = first; line < first + lines && line < kPanelStrips * kTileRows; ++line) {
+      _mm_prefetch(tiles + line / kTileRows * strip_bytes + line % kTileRows * kTileRowBytes,
                    _MM_HINT_T1);
     }
   }
 };
 
-/// kRows × (16 · kStrips) of C; 8 × 2 sums or more in flight hide the latency of a multiply-add.
+/// kRows × (16 · kStrips) of C.
 template <class Arithmetic, int kRows, int kStrips>
 void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, float* c,
                   int64_t c_stride, bool accumulate, NextPanel next) {
-  constexpr int64_t kTileBytes = 1024, kRowBytes = 64;
-  __m512 sums[kRows][kStrips];
+  constexpr int kVectors = kStrips * kRowVectors;
+  // C is there when the sums are.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kStrips; ++j) {
-      sums[i][j] =
-          accumulate ? _mm512_loadu_ps(c + i * c_stride + j * kTileColumns) : _mm512_setzero_ps();
-    }
+    for (int j = 0; j < kStrips; ++j) __builtin_prefetch(c + i * c_stride + j * kTileColumns, 1, 3);
+  }
+  Vec sums[kRows][kVectors];
+#pragma GCC unroll 16
+  for (int i = 0; i < kRows; ++i) {
+#pragma GCC unroll 4
+    for (int j = 0; j < kVectors; ++j) sums[i][j] = zero();
   }
   for (int64_t step = 0; step < steps; ++step, a += kTileBytes, b += kTileBytes) {
     if (next.tiles != nullptr) {
@@ -44,28 +57,26 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
     }
 #pragma GCC unroll 4
     for (int unit = 0; unit < 16; ++unit) {
-      Words row[kStrips];
+      Units row[kVectors];
 #pragma GCC unroll 4
-      for (int j = 0; j < kStrips; ++j) {
-        row[j] = _mm512_loadu_si512(b + j * b_strip + unit * kRowBytes);
+      for (int j = 0; j < kVectors; ++j) {
+        row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
+                            j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
       }
 #pragma GCC unroll 16
       for (int i = 0; i < kRows; ++i) {
-        int element;
-        __builtin_memcpy(&element, a + i * kRowBytes + unit * 4, sizeof element);
-        const Words spread = _mm512_set1_epi32(element);
+        const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
 #pragma GCC unroll 4
-        for (int j = 0; j < kStrips; ++j) {
-          sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
-        }
+        for (int j = 0; j < kVectors; ++j) sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
       }
     }
   }
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kStrips; ++j) {
-      _mm512_storeu_ps(c + i * c_stride + j * kTileColumns, sums[i][j]);
+    for (int j = 0; j < kVectors; ++j) {
+      float* const to = c + i * c_stride + j * kLanes;
+      store(to, accumulate ? add(load(to), sums[i][j]) : sums[i][j]);
     }
   }
 }
@@ -75,26 +86,31 @@ template <class Arithmetic, int kStrips>
 void vector_panel(const TileProductOf<typename Arithmetic::Element>& p, const char* b, float* c,
                   bool last) {
   const char* a = reinterpret_cast<const char*>(p.a);
-  constexpr int64_t kBytes = sizeof(typename Arithmetic::Element), kHalf = 8;
+  constexpr int64_t kBytes = sizeof(typename Arithmetic::Element);
   const int64_t b_strip = p.b_strip * kBytes;
-  // Every eight rows fetch their share of the next panel.
+  // Every block of rows fetches its share of the next panel.
   NextPanel next{last ? nullptr : b + kStrips * b_strip, b_strip};
-  next.lines = (2 * kTileRows * kHalf + p.rows - 1) / p.rows;
+  next.lines = (kPanelStrips * kTileRows * kLeastBlockRows + p.rows - 1) / p.rows;
   for (int64_t row = 0; row < p.rows; row += kTileRows, a += p.a_strip * kBytes) {
     const int64_t rows = p.rows - row;
     float* to = c + row * p.c_stride;
-    const auto block = [&]<int kRows>(const char* from, float* out) {
-      vector_block<Arithmetic, kRows, kStrips>(p.steps, from, b, b_strip, out, p.c_stride,
-                                               p.accumulate, next);
+    const auto block = [&]<int kRows>(int64_t begin) {
+      vector_block<Arithmetic, kRows, kStrips>(p.steps, a + begin * kTileRowBytes, b, b_strip,
+                                               to + begin * p.c_stride, p.c_stride, p.accumulate,
+                                               next);
       next.first += next.lines;
     };
     if (rows <= 1) {
-      block.template operator()<1>(a, to);
+      block.template operator()<1>(0);
     } else if (rows <= 4) {
-      block.template operator()<4>(a, to);
+      block.template operator()<4>(0);
+    } else if constexpr (kLanes == 16) {
+      block.template operator()<8>(0);
+      if (rows > 8) block.template operator()<8>(8);
     } else {
-      block.template operator()<8>(a, to);
-      if (rows > kHalf) block.template operator()<8>(a + kHalf * 64, to + kHalf * p.c_stride);
+      block.template operator()<6>(0);
+      if (rows > 6) block.template operator()<5>(6);
+      if (rows > 11) block.template operator()<5>(11);
     }
   }
 }
@@ -103,12 +119,16 @@ template <class Arithmetic>
 void vector_product(const TileProductOf<typename Arithmetic::Element>& p) {
   const char* b = reinterpret_cast<const char*>(p.b);
   const int64_t strip = p.b_strip * static_cast<int64_t>(sizeof(typename Arithmetic::Element));
+  constexpr int64_t kPanelColumns = kPanelStrips * kTileColumns;
   int64_t column = 0;
-  for (; p.columns - column > kTileColumns; column += 2 * kTileColumns, b += 2 * strip) {
-    vector_panel<Arithmetic, 2>(p, b, p.c + column,
-                                !p.more && p.columns - column <= 2 * kTileColumns);
+  for (; p.columns - column > kPanelColumns - kTileColumns;
+       column += kPanelColumns, b += kPanelStrips * strip) {
+    vector_panel<Arithmetic, kPanelStrips>(p, b, p.c + column,
+                                           !p.more && p.columns - column <= kPanelColumns);
   }
-  if (column < p.columns) vector_panel<Arithmetic, 1>(p, b, p.c + column, true);
+  if constexpr (kPanelStrips > 1) {
+    if (column < p.columns) vector_panel<Arithmetic, 1>(p, b, p.c + column, true);
+  }
 }
 
 inline void nothing() {}

@@ -17,11 +17,15 @@
 //
 // Arithmetic. A product of two BF16 numbers is exact in FP32, so only sums round, to nearest even.
 // Denormal inputs and sums count as zero, whatever the thread's rounding mode says. Order:
-// AVX512-BF16 adds one product after the other to C (of a pair, the odd one first); AMX sums a
-// step's even and odd products apart and adds both to C. FP32 tiles add fused products in order.
-// Always an element's bits depend on its row of A, its column of B and the contracted size alone,
-// not on its place, and splitting the contracted dim at whole steps into a first product and
-// accumulating ones changes no bit.
+// AVX512-BF16 adds one product after the other to the sum (of a pair, the odd one first); AMX sums
+// a step's even and odd products apart and adds both to it. FP32 tiles add fused products in order.
+// An element's bits depend on its row of A, its column of B and the contracted size alone, not on
+// its place.
+//
+// A product sums its steps from zero and adds the sum to C once, at its end, if it accumulates. So
+// a contracted dim that is cut into several products is a blocked sum: its error grows with the
+// length of a block and the number of blocks, not with the whole length (Higham 1993, "The accuracy
+// of floating point summation", section 4).
 
 #include <cstdint>
 
@@ -110,6 +114,9 @@ class TileScope {
   const TileKernelsOf<Element>& kernels_;
 };
 
+namespace avx2 {
+const TileKernelsOf<float>& float_tile_kernels();
+}
 namespace avx512 {
 const TileKernelsOf<float>& float_tile_kernels();
 }

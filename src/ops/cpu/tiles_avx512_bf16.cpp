@@ -6,7 +6,7 @@ namespace {
 
 struct Pairs {
   using Element = bfloat16;
-  static __m512 add(__m512 sums, Words spread, Words row) {
+  static __m512 add(__m512 sums, Units spread, Units row) {
     return _mm512_dpbf16_ps(sums, (__m512bh)spread, (__m512bh)row);
   }
 };

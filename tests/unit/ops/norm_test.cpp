@@ -148,6 +148,37 @@ TEST_P(Norm, ForwardFollowsTheReference) {
   }
 }
 
+// Of a wide row whose mean is large beside its deviation, only the rounding of the mean itself is
+// left: the sum of 65,536 elements of 4,096 alone would be off by several units.
+TEST_P(Norm, ALargeMeanCostsHalfAUnitOfIt) {
+  constexpr int64_t kWidth = 65536;
+  constexpr double kMean = 5000;
+  OpMachine machine(GetParam(), 2, {cpu::add_norm});
+  OpContext context = machine.context();
+  NormForwardArgs args{NormKind::layer_norm, test::random_tensor(DType::f32, {2, kWidth}, 1),
+                       test::random_tensor(DType::f32, {kWidth}, 2)};
+  std::vector<double> x = test::values(args.x);
+  for (double& value : x) value += kMean;
+  test::set_values(args.x, x);
+  test::set_values(args.weight, std::vector<double>(kWidth, 1));
+  NormForwardArgs exact = args;
+  exact.x = test::to_f64(args.x), exact.weight = test::to_f64(args.weight);
+  args.y = host_tensor(DType::f32, {2, kWidth}), exact.y = host_tensor(DType::f64, {2, kWidth});
+  args.mean = host_tensor(DType::f32, {2}), exact.mean = host_tensor(DType::f64, {2});
+  args.rstd = host_tensor(DType::f32, {2}), exact.rstd = host_tensor(DType::f64, {2});
+  norm_forward(context, args);
+  reference::norm_forward(exact);
+  const double unit = std::ldexp(1.0, -11);  // of the last place of FP32 numbers from 4,096 on
+  for (int64_t row = 0; row < 2; ++row) {
+    EXPECT_NEAR(element(args.mean, row), element(exact.mean, row), 0.51 * unit);
+    // A sum of 8,192 squares in each lane.
+    EXPECT_NEAR(element(args.rstd, row), element(exact.rstd, row),
+                std::ldexp(1.0, -24) * std::sqrt(8192.0) * element(exact.rstd, row));
+  }
+  for (int64_t i = 0; i < 2 * kWidth; i += 997)
+    ASSERT_NEAR(element(args.y, i), element(exact.y, i), 0.55 * unit * element(exact.rstd, 0)) << i;
+}
+
 TEST_P(Norm, BackwardFollowsTheReference) {
   OpMachine machine(GetParam(), 2, {cpu::add_norm});
   OpContext context = machine.context();

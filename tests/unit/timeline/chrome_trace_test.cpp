@@ -49,7 +49,7 @@ struct Example {
   }
   void op(const std::string& name, double begin, double end) {
     OpEntryRecord entry;
-    entry.op = name, entry.kernel = "openblas", entry.shapes = "f32 [2, 3]";
+    entry.op = name, entry.kernel = "tiles_avx2", entry.shapes = "f32 [2, 3]";
     entry.cost.flops[static_cast<size_t>(FlopFormat::f32)] = 200;
     entry.cost.bytes_read = 40;
     entry.begin_seconds = begin, entry.end_seconds = end;
@@ -74,7 +74,7 @@ TEST(ChromeTrace, OpsHaveKernelShapesCostAndFraction) {
   EXPECT_EQ(gemm["pid"], 3);
   EXPECT_EQ(gemm["ts"], 1e6);
   EXPECT_EQ(gemm["dur"], 4e6);
-  EXPECT_EQ(gemm["args"]["kernel"], "openblas");
+  EXPECT_EQ(gemm["args"]["kernel"], "tiles_avx2");
   EXPECT_EQ(gemm["args"]["operands"], "f32 [2, 3]");
   EXPECT_EQ(gemm["args"]["flops"], 200);
   EXPECT_EQ(gemm["args"]["bytes_read"], 40);

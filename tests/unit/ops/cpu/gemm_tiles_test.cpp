@@ -103,7 +103,11 @@ TEST(GemmOnTiles, Avx512Bf16MatchesTheReference) {
   compare(cpu::avx512_bf16::tile_kernels(), DType::bf16);
 }
 
-TEST(GemmOnTiles, Fp32MatchesTheReference) {
+TEST(GemmOnTiles, Avx2MatchesTheReference) {
+  for (const DType dtype : test::kKernelDTypes) compare(cpu::avx2::float_tile_kernels(), dtype);
+}
+
+TEST(GemmOnTiles, Avx512MatchesTheReference) {
   if (!cpu_supports(CpuIsa::avx512)) GTEST_SKIP() << "no AVX-512 here";
   for (const DType dtype : test::kKernelDTypes) compare(cpu::avx512::float_tile_kernels(), dtype);
 }
@@ -184,7 +188,12 @@ TEST(GemmOnTiles, Avx512Bf16Epilogues) {
   compare_epilogues(cpu::avx512_bf16::tile_kernels(), DType::bf16);
 }
 
-TEST(GemmOnTiles, Fp32Epilogues) {
+TEST(GemmOnTiles, Avx2Epilogues) {
+  for (const DType dtype : test::kKernelDTypes)
+    compare_epilogues(cpu::avx2::float_tile_kernels(), dtype);
+}
+
+TEST(GemmOnTiles, Avx512Epilogues) {
   if (!cpu_supports(CpuIsa::avx512)) GTEST_SKIP() << "no AVX-512 here";
   for (const DType dtype : test::kKernelDTypes)
     compare_epilogues(cpu::avx512::float_tile_kernels(), dtype);
@@ -192,7 +201,7 @@ TEST(GemmOnTiles, Fp32Epilogues) {
 
 // A simulated machine may have what this one lacks.
 TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
-  const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::avx2, "openblas"},
+  const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::avx2, "tiles_avx2"},
                                                      {CpuIsa::avx512, "tiles_avx512"},
                                                      {CpuIsa::avx512_bf16, "tiles_avx512_bf16"},
                                                      {CpuIsa::amx, "tiles_amx"}};
@@ -209,7 +218,7 @@ TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
     ASSERT_EQ(record.ops().size(), 1u);
     EXPECT_EQ(record.ops()[0].kernel, kernel);
     // B packed: three strips of 16 columns, of BF16 one tile each, of FP32 two.
-    const int64_t tiles = isa == CpuIsa::avx2 ? 0 : isa == CpuIsa::avx512 ? 6 : 3;
+    const int64_t tiles = isa <= CpuIsa::avx512 ? 6 : 3;
     EXPECT_EQ(record.ops()[0].workspace_bytes, tiles * 1024) << kernel;
     const auto format =
         static_cast<size_t>(isa >= CpuIsa::avx512_bf16 ? FlopFormat::bf16 : FlopFormat::f32);
@@ -218,12 +227,11 @@ TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
 }
 
 // Large operands go through in chunks: bits are those of products that fit in one.
-TEST(GemmOnTiles, ChunksChangeNoBit) {
-  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
-  constexpr int64_t kDepth = 8192, kWide = 700;  // 11 MB packed: two chunks
-  const Tensor few = random_tensor(DType::bf16, {40, kDepth}, 1);
-  const Tensor many = random_tensor(DType::bf16, {kWide, kDepth}, 2);
-  const auto& tiles = cpu::avx512_bf16::tile_kernels();
+template <class Element>
+void compare_chunks(const cpu::TileKernelsOf<Element>& tiles, int64_t depth) {
+  constexpr int64_t kWide = 700;  // 11 MB packed: two chunks
+  const Tensor few = random_tensor(DType::bf16, {40, depth}, 1);
+  const Tensor many = random_tensor(DType::bf16, {kWide, depth}, 2);
   const Tensor c = host_tensor(DType::f32, {40, kWide}), d = host_tensor(DType::f32, {kWide, 40});
   run({GemmForm::forward, few, many, c}, tiles, 2);
   run({GemmForm::forward, many, few, d}, tiles, 2);
@@ -236,6 +244,12 @@ TEST(GemmOnTiles, ChunksChangeNoBit) {
     run({GemmForm::forward, part, few, rows}, tiles, 1);
     test::expect_same_bits(rows, d.slice(0, begin, 50));
   }
+}
+
+TEST(GemmOnTiles, ChunksChangeNoBit) {
+  compare_chunks(cpu::avx2::float_tile_kernels(), 4096);
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
+  compare_chunks(cpu::avx512_bf16::tile_kernels(), 8192);
 }
 
 }  // namespace

@@ -175,26 +175,27 @@ TEST(TileCheck, EmulatedRegistersNeedAConfiguration) {
                std::logic_error);
 }
 
-TEST_P(Tiles, SplittingAtStepsChangesNoBit) {
+// A sum over a long contracted dim is one of blocks: each product starts at zero and meets C once.
+TEST_P(Tiles, AnAccumulatingProductAddsItsOwnSum) {
   const Matrix a(DType::bf16, false, 20, 320, 1), b(DType::bf16, false, 40, 320, 2);
   const auto a_tiles = packed(tiles(), a, false), b_tiles = packed(tiles(), b, true);
-  std::vector<float> whole(32 * 48), split(32 * 48);
+  std::vector<float> expected(32 * 48, 0.5f), sums(32 * 48, 0.5f), block(32 * 48);
   cpu::TileProduct product{
-      20, 48, 10, a_tiles.data(), strip_of(320), b_tiles.data(), strip_of(320), whole.data(), 48};
-  product.columns = 40;
+      20, 40, 0, a_tiles.data(), strip_of(320), b_tiles.data(), strip_of(320), nullptr, 48};
   const cpu::TileScope scope(tiles());
-  tiles().product(product);
-  product.c = split.data();
   for (const int64_t steps : {3, 1, 6}) {
     product.steps = steps;
+    product.c = block.data(), product.accumulate = false;
     tiles().product(product);
-    product.accumulate = true;
+    for (size_t i = 0; i < sums.size(); ++i) expected[i] += block[i];
+    product.c = sums.data(), product.accumulate = true;
+    tiles().product(product);
     product.a += steps * cpu::kTileElements;
     product.b += steps * cpu::kTileElements;
   }
   for (size_t i = 0; i < 20; ++i) {
     for (size_t j = 0; j < 40; ++j)
-      ASSERT_EQ(split[i * 48 + j], whole[i * 48 + j]) << i << " " << j;
+      ASSERT_EQ(sums[i * 48 + j], expected[i * 48 + j]) << i << " " << j;
   }
 }
 

@@ -1,0 +1,1 @@
+#include "ops/cpu/float_tile_kernels.h"
