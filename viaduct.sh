@@ -25,6 +25,9 @@ usage: ./viaduct.sh COMMAND [arguments]
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
   growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
+  torture [--minutes N] [--seed S]
+                        kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
+                        taken for right that is wrong (docs/reliability.md); `--help` for the rest
   hosts                 run over two hosts, as mpirun --hostfile does, on this machine (network namespaces; needs root): the numbers
                         are those of one rank, and a killed process, a lost host and a pulled cable end the run everywhere
   clean                 remove build/ (runs/ stays)
@@ -148,6 +151,11 @@ command_counts() {
   exec "$root/benchmarks/counts.py" "$@"
 }
 
+command_torture() {
+  build_binary
+  exec /usr/bin/python3 "$root/tools/torture/torture.py" --binary "$root/build/release/viaduct" "$@"
+}
+
 command_hosts() {
   [[ $# -eq 0 ]] || bad_usage "hosts takes no arguments, got '$*'"
   [[ $(id -u) -eq 0 ]] || die "hosts makes network namespaces, which needs root; run: sudo ./viaduct.sh hosts"
@@ -162,7 +170,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | counts | hosts | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | counts | torture | hosts | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

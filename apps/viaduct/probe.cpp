@@ -48,13 +48,15 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
   });
   if (dump.empty()) return 0;  // a process of another rank than 0
   write_safetensors(out, dump);
+  std::FILE* report = out == "-" ? stderr : stdout;  // the file itself has standard output
   const Tensor& loss = dump.at("loss");
   if (request.train) {
-    fmt::print("loss {:.6f} at step 1, {:.6f} at step {}; {} tensors in {}\n",
+    fmt::print(report, "loss {:.6f} at step 1, {:.6f} at step {}; {} tensors in {}\n",
                loss.data<float>()[0], loss.data<float>()[loss.elements() - 1], loss.elements(),
                dump.size(), out.string());
   } else {
-    fmt::print("loss {:.6f}; {} tensors in {}\n", *loss.data<float>(), dump.size(), out.string());
+    fmt::print(report, "loss {:.6f}; {} tensors in {}\n", *loss.data<float>(), dump.size(),
+               out.string());
   }
   return 0;
 }

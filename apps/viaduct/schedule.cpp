@@ -148,11 +148,14 @@ void print_text(const Result& r) {
 }
 
 int run_schedule_command(const Arguments& arguments) {
+  VIADUCT_CHECK(ConfigError, arguments.svg != "-" || !arguments.json,
+                "schedule: --svg - and --json both want standard output");
   const Result result = make(arguments);
   if (!arguments.svg.empty()) {
     write_file_atomically(arguments.svg,
                           draw_schedule_svg(result.schedule, result.times,
                                             fmt::format("{}: {}", title(result), bubble(result))));
+    if (arguments.svg == "-") return 0;  // the drawing alone has standard output
   }
   if (arguments.json) {
     print_json(result);
@@ -179,7 +182,7 @@ Subcommand add_schedule(CLI::App& root) {
                   "Micro-batches whose weight gradient of the head waits for the drain "
                   "(defer_embedding_wgrad_compute); 0: all")
       ->check(CLI::NonNegativeNumber);
-  app->add_option("--svg", arguments->svg, "Write the drawing to this file");
+  app->add_option("--svg", arguments->svg, "Write the drawing to this file; -: to standard output, alone");
   app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
   return {app, [arguments] { return run_schedule_command(*arguments); }};
 }

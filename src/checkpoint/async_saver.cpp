@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "checkpoint/on_all_ranks.h"
+#include "checkpoint/run_lock.h"
 
 namespace viaduct {
 namespace {
@@ -18,6 +19,7 @@ namespace {
 std::unique_ptr<CheckpointWriter> begin_save(const Communicator& world,
                                              const StagedCheckpoint& checkpoint) {
   if (world.rank() > 0) return nullptr;
+  if (checkpoint.lock) checkpoint.lock->check();
   return std::make_unique<CheckpointWriter>(checkpoint.save, checkpoint.step, world.size());
 }
 
@@ -31,7 +33,7 @@ void commit(CheckpointWriter* writer, const StagedCheckpoint& checkpoint) {
   if (writer == nullptr) return;
   writer->set_state(checkpoint.state);
   for (const auto& [name, content] : checkpoint.files) writer->add_file(name, content);
-  writer->commit(checkpoint.keep_last);
+  writer->commit(checkpoint.keep_last, checkpoint.lock.get());
 }
 
 std::string message_of(const std::exception_ptr& error) {

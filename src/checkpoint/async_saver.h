@@ -16,6 +16,8 @@
 
 namespace viaduct {
 
+class RunLock;
+
 /// Everything one rank saves, in host memory that nobody changes until it is written.
 struct StagedCheckpoint {
   struct Entry {
@@ -29,6 +31,7 @@ struct StagedCheckpoint {
   std::string state = "{}";                  // JSON
   std::map<std::string, std::string> files;  // name to content
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
+  std::shared_ptr<RunLock> lock;             // of `save`; null: nobody else is there
 };
 
 /// Adds what the runs hold of logical tensors of owned parts, in FP32, under `prefix` + their

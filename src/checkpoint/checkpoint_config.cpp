@@ -48,6 +48,11 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       "fallback_to_previous", config.fallback_to_previous,
       "If the latest checkpoint is damaged, resume from the one before, and say so loudly.");
   group.field(
+      "allow_changes", config.allow_changes,
+      "Settings that may be others than when the checkpoint was saved, though the weights or "
+      "the place in the data would then mean something else: names of fields, "
+      "dataset.content for other data files, tokenizer.content for another tokenizer.");
+  group.field(
       "continue_on_save_failure", config.continue_on_save_failure,
       "A failed save (disk full) is reported and training goes on; the previous checkpoint stays.");
   return group;

@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/field.h"
 
@@ -21,6 +22,7 @@ struct CheckpointConfig {
   bool exit_on_missing_checkpoint = false;
   bool fallback_to_previous = false;
   bool continue_on_save_failure = false;
+  std::vector<std::string> allow_changes;
 };
 
 FieldGroup checkpoint_fields(CheckpointConfig& config);

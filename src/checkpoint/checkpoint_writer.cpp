@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "checkpoint/run_lock.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
@@ -40,7 +41,7 @@ struct ShardWriter::Sum {
 ShardWriter::ShardWriter(const std::filesystem::path& folder, int rank)
     : folder_(folder), rank_(rank), sum_(std::make_unique<Sum>()) {
   const std::string name = shard_name(rank);
-  file_ = std::make_unique<AtomicFile>(folder / name);
+  file_ = std::make_unique<OutputFile>(folder / name);
   index_.shards.push_back({name, 0, 0});
 }
 
@@ -133,7 +134,7 @@ void CheckpointWriter::copy_file(const std::filesystem::path& file) {
   add_file(file.filename().string(), read_file(file, kSideFileLimitBytes));
 }
 
-void CheckpointWriter::commit(int64_t keep_last) {
+void CheckpointWriter::commit(int64_t keep_last, RunLock* lock) {
   VIADUCT_CHECK(IoError, !published_, "{}: committed twice", folder_.string());
   CheckpointIndex index = index_;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -152,9 +153,15 @@ void CheckpointWriter::commit(int64_t keep_last) {
   }
   sync_folder(folder_);
 
+  const auto ask = [&] {
+    if (lock != nullptr) lock->check();
+  };
+  ask();
   publish_step(folder_, save_, index.step);
   published_ = true;
+  ask();
   write_latest(save_, index.step);
+  ask();
   try {
     remove_old_steps(save_, keep_last);
   } catch (const IoError& error) {

@@ -52,10 +52,12 @@ class ShardWriter {
   std::filesystem::path folder_;
   int rank_;
   CheckpointIndex index_;
-  std::unique_ptr<AtomicFile> file_;
+  std::unique_ptr<OutputFile> file_;
   struct Sum;
   std::unique_ptr<Sum> sum_;  // of the whole shard
 };
+
+class RunLock;
 
 class CheckpointWriter {
  public:
@@ -78,8 +80,9 @@ class CheckpointWriter {
 
   /// Joins the ranks' parts, checks that each tensor is there completely and once, writes
   /// index.json, publishes the step, points `latest` to it and removes old steps (`keep_last` 0
-  /// keeps all). IoError if anything fails; what was saved before is untouched then.
-  void commit(int64_t keep_last = 0);
+  /// keeps all). Asks `lock`, where there is one, before each of these. IoError if anything fails;
+  /// what was saved before is untouched then.
+  void commit(int64_t keep_last = 0, RunLock* lock = nullptr);
 
  private:
   std::filesystem::path save_, folder_;

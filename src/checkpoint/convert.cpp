@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/run_lock.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/write_shards.h"
 #include "model/family.h"
@@ -71,6 +72,9 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
                       const std::string& state, const std::filesystem::path& save,
                       const std::optional<ShardPlan>& plan) {
   check_save_folder(save, step);
+  const bool fresh = is_absent_or_empty(save);
+  RunLock lock(save);
+  if (fresh) lock.remove_when_released();  // the result is no run
   CheckpointWriter writer(save, step, plan ? plan->shards : 1);
   if (plan) {
     write_shards(*plan, tensors, model_family(read_model_config(from).family).names,
@@ -87,7 +91,7 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
   const std::filesystem::path run = from.path / "config.yaml";
   if (from.kind == ModelFolderKind::checkpoint && std::filesystem::exists(run))
     writer.copy_file(run);
-  writer.commit();
+  writer.commit(0, &lock);
 }
 
 }  // namespace
@@ -103,6 +107,9 @@ Converted convert_model(const ConvertSettings& settings) {
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
+  // A link stays, and its folder is filled.
+  if (std::filesystem::is_symlink(to) && std::filesystem::exists(to))
+    to = std::filesystem::canonical(to);
 
   Converted result;
   for (const TensorInfo& info : weights->tensors()) {

@@ -59,7 +59,7 @@ void write_safetensors(const std::filesystem::path& path, std::vector<TensorInfo
     const int64_t bytes_a = dtype_bytes(a.dtype), bytes_b = dtype_bytes(b.dtype);
     return bytes_a != bytes_b ? bytes_a > bytes_b : a.name < b.name;
   });
-  AtomicFile file(path);
+  OutputFile file(path);
   file.write(make_safetensors_header(tensors, metadata));
   for (const auto& info : tensors) {
     const Tensor tensor = get(info.name);

@@ -1,6 +1,7 @@
 #include "checkpoint/save_folder.h"
 
 #include <fcntl.h>
+#include <signal.h>
 #include <stdio.h>
 
 #include <algorithm>
@@ -11,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/strict_json.h"
 
 namespace viaduct {
@@ -42,6 +44,25 @@ std::vector<std::string> names_in(const std::filesystem::path& folder) {
   return names;
 }
 
+/// Index and sizes are checked, no byte of a tensor is read.
+bool can_be_opened(const std::filesystem::path& folder) {
+  try {
+    const CheckpointReader reader(folder);
+    return true;
+  } catch (const IoError&) {
+    return false;
+  }
+}
+
+/// NAME.tmp-PID of a process that is no more.
+bool is_of_dead_process(std::string_view name, size_t cut) {
+  const std::string_view digits = name.substr(cut);
+  pid_t pid = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), pid);
+  if (error != std::errc() || end != digits.data() + digits.size() || pid <= 0) return false;
+  return ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
 // Moves a complete step out of sight before its files go, so that half a folder is never met under
 // the name of a step.
 void remove_step(const std::filesystem::path& save, int64_t step) {
@@ -50,6 +71,20 @@ void remove_step(const std::filesystem::path& save, int64_t step) {
   remove_folder(hidden);
   rename_folder(folder, hidden);
   remove_folder(hidden);
+}
+
+/// A crash between the two renames of `publish_step` has the step that `latest` names hidden: it
+/// comes back.
+void bring_back_hidden(const std::filesystem::path& save) {
+  if (!has_latest(save)) return;
+  std::string name = read_file(save / kLatest, 4096);
+  while (!name.empty() && name.back() == '\n') name.pop_back();
+  if (!parse_step_folder_name(name)) return;
+  std::error_code ignored;
+  const std::filesystem::path hidden = save / (name + ".tmp-old");
+  if (std::filesystem::exists(save / name, ignored) || !can_be_opened(hidden)) return;
+  rename_folder(hidden, save / name);
+  sync_folder(save);
 }
 
 }  // namespace
@@ -140,18 +175,22 @@ void remove_old_steps(const std::filesystem::path& save, int64_t keep_last) {
   const int64_t latest = latest_step(save);
   std::vector<int64_t> steps = saved_steps(save);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), latest), steps.end());
-  while (static_cast<int64_t>(steps.size()) > keep_last) {
-    remove_step(save, steps.front());
-    steps.erase(steps.begin());
-  }
+  size_t kept_from = steps.size();  // index of the oldest that stays
+  for (int64_t good = 0; kept_from > 0 && good < keep_last;)
+    good += can_be_opened(save / step_folder_name(steps[--kept_from])) ? 1 : 0;
+  for (size_t i = 0; i < kept_from; ++i) remove_step(save, steps[i]);
 }
 
 void remove_leftovers(const std::filesystem::path& save) {
+  bring_back_hidden(save);
   for (const auto& name : names_in(save)) {
-    const size_t cut = name.find(".tmp-");
+    constexpr std::string_view kMark = ".tmp-";
+    const size_t cut = name.find(kMark);
     if (cut == std::string::npos) continue;
     const std::string base = name.substr(0, cut);
-    if (base == kLatest || parse_step_folder_name(base)) remove_folder(save / name);
+    if (base == kLatest || parse_step_folder_name(base) ||
+        is_of_dead_process(name, cut + kMark.size()))
+      remove_folder(save / name);
   }
 }
 

@@ -1,7 +1,7 @@
 #pragma once
 // The folder that a run saves into: SAVE/step_00000010/ … and SAVE/latest, which names the newest
 // complete step. A step appears under its name only when it is complete: until then it is called
-// step_00000010.tmp-new. One run at a time writes into a save folder.
+// step_00000010.tmp-new. One run at a time writes into a save folder: run_lock.h.
 
 #include <cstdint>
 #include <filesystem>
@@ -32,12 +32,16 @@ void write_latest(const std::filesystem::path& save, int64_t step);
 void publish_step(const std::filesystem::path& temporary, const std::filesystem::path& save,
                   int64_t step);
 
-/// Removes the newest-but-`keep_last` steps up to the latest one (0 keeps all). Steps beyond the
-/// latest (of a run that was taken back) are left alone. IoError if one cannot be removed.
+/// Keeps the newest `keep_last` good steps up to the latest one and removes those before them (0
+/// keeps all). A step that cannot be opened (a damaged index, a file missing or of another size) is
+/// none of those that count. Steps beyond the latest (of a run that was taken back) are left alone.
+/// IoError if one cannot be removed.
 void remove_old_steps(const std::filesystem::path& save, int64_t keep_last);
 
-/// Removes what interrupted saves left: folders and files with ".tmp-" in their names that belong
-/// to a step or to `latest`.
+/// Puts a step back that an interrupted save was about to replace, and removes what interrupted
+/// saves left: folders and files with ".tmp-" in their names that belong
+/// to a step or to `latest`, and files NAME.tmp-PID of processes that this machine has not. Whoever
+/// calls it has the folder to himself (checkpoint/run_lock.h).
 void remove_leftovers(const std::filesystem::path& save);
 
 /// Creates the folder and its parents; IoError with the reason.

@@ -29,6 +29,11 @@ std::shared_ptr<const IndexedDataset> DatasetBuilder::open(const std::string& pr
   return file;
 }
 
+std::shared_ptr<const IndexedDataset> DatasetBuilder::opened(const std::string& prefix) const {
+  const auto file = files_.find(prefix);
+  return file == files_.end() ? nullptr : file->second;
+}
+
 std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
                                                           std::optional<int64_t> num_samples) {
   if (config_.mock) {

@@ -30,6 +30,8 @@ class DatasetBuilder {
 
   /// A file by its prefix, opened once.
   std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
+  /// The same if it was opened already; null otherwise.
+  std::shared_ptr<const IndexedDataset> opened(const std::string& prefix) const;
   const DatasetConfig& config() const { return config_; }
 
  private:

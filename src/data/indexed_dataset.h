@@ -33,6 +33,9 @@ class IndexedDataset {
   int64_t sequence_count() const { return sequence_count_; }
   int64_t document_count() const { return document_entries_ - 1; }
   int64_t total_tokens() const { return total_tokens_; }
+  /// All bytes of both files.
+  std::span<const std::byte> index_bytes() const { return idx_; }
+  std::span<const std::byte> token_bytes() const { return bin_; }
   bool has_modes() const { return modes_ != nullptr; }
 
   /// Tokens of sequence `sequence`.

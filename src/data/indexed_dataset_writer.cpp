@@ -138,7 +138,7 @@ void IndexedDatasetWriter::finish() {
   VIADUCT_CHECK(IoError, documents_.back() == sequence_count(),
                 "{}: the last document is not closed", prefix_);
   flush();
-  AtomicFile idx(prefix_ + ".idx");
+  OutputFile idx(prefix_ + ".idx");
   std::string header("MMIDIDX\0\0", 9);
   append_value<uint64_t>(header, 1);
   append_value<uint8_t>(header, static_cast<uint8_t>(type_));

@@ -49,7 +49,7 @@ class IndexedDatasetWriter {
 
   std::string prefix_;
   TokenType type_;
-  AtomicFile bin_;
+  OutputFile bin_;
   std::string buffer_;
   int64_t total_tokens_ = 0;
   std::vector<int32_t> lengths_;

@@ -1,7 +1,7 @@
 #include "train/metrics_file.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "base/file.h"
@@ -11,18 +11,28 @@
 namespace viaduct {
 namespace {
 
-/// A line that a run with `steps_done` steps behind it has in common with the session that wrote
-/// it.
-bool belongs(std::string_view line, int64_t steps_done) {
+constexpr const char* kStepLine = "step";
+constexpr const char* kValidationLine = "validation";
+constexpr const char* kStopLine = "stop";
+
+/// Step and kind of a line; nothing if it is none.
+std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
   const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return false;
+  if (!object.is_object()) return std::nullopt;
   const auto step = object.find("step");
-  return step != object.end() && step->is_number_integer() && step->get<int64_t>() <= steps_done;
+  if (step == object.end() || !step->is_number_integer()) return std::nullopt;
+  const char* kind = object.contains("stopped")           ? kStopLine
+                     : object.contains("validation_loss") ? kValidationLine
+                                                          : kStepLine;
+  return std::pair(step->get<int64_t>(), std::string(kind));
 }
 
-void drop_other_history(const std::filesystem::path& path, int64_t steps_done) {
+}  // namespace
+
+void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_done) {
   std::string kept, dropped;
   int64_t dropped_lines = 0;
+  std::set<Key> seen;
   {
     const MappedFile file(path);
     std::string_view rest = file.text();
@@ -31,9 +41,14 @@ void drop_other_history(const std::filesystem::path& path, int64_t steps_done) {
       const std::string_view line = rest.substr(0, end);
       rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
       if (line.empty()) continue;
-      const bool keep = end != std::string_view::npos && belongs(line, steps_done);
+      const auto key = end == std::string_view::npos ? std::nullopt : key_of(line);
+      const bool keep =
+          key && steps_done > 0 && key->first <= steps_done && seen.insert(*key).second;
       (keep ? kept : dropped).append(line).push_back('\n');
       dropped_lines += keep ? 0 : 1;
+      if (!keep || key->first != steps_done) continue;
+      before_.insert(*key);
+      if (key->second == kValidationLine) validation_before_ = line;
     }
   }
   if (dropped_lines == 0) return;
@@ -41,23 +56,30 @@ void drop_other_history(const std::filesystem::path& path, int64_t steps_done) {
   aside.replace_extension(".dropped" + path.extension().string());
   AppendFile(aside, AppendFile::Mode::append).append(dropped);
   write_file_atomically(path, kept);
-  log_warning("{}: {} lines past step {}, or cut short, moved to {}", path.string(), dropped_lines,
-              steps_done, aside.filename().string());
+  log_warning("{}: {} lines past step {}, cut short, or there twice, moved to {}", path.string(),
+              dropped_lines, steps_done, aside.filename().string());
 }
 
-}  // namespace
-
 MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t steps_done) {
-  if (std::filesystem::exists(path) && std::filesystem::file_size(path) > 0)
-    drop_other_history(path, steps_done);
+  if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) > 0)
+    take_history(path, steps_done);
   file_ = std::make_unique<AppendFile>(path, AppendFile::Mode::append);
 }
 
 MetricsFile::~MetricsFile() = default;
 
-void MetricsFile::write(std::string_view json) {
+bool MetricsFile::write(std::string_view json) {
+  if (!before_.empty()) {
+    const auto key = key_of(json);
+    if (key && before_.contains(*key)) return false;
+  }
   // One call, so that lines of two writers would not mix.
   file_->append(std::string(json) + "\n");
+  return true;
+}
+
+void MetricsFile::sync() {
+  file_->sync();
 }
 
 }  // namespace viaduct

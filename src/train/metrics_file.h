@@ -5,7 +5,10 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <set>
+#include <string>
 #include <string_view>
+#include <utility>
 
 namespace viaduct {
 
@@ -15,19 +18,33 @@ class MetricsFile {
  public:
   /// Opens `path` for a run that has done `steps_done` steps (0: from the start).
   ///
-  /// The file tells one history. Lines of an earlier session that this run does not continue (their
-  /// step is past `steps_done`, or they cannot be read: a line cut short by a crash) move to
-  /// NAME.dropped.jsonl beside it, with a warning that counts them. So a run resumed from a
-  /// checkpoint at step 100 repeats steps 101… in the file exactly once. IoError on failure.
+  /// The file tells one history, with one line for each step and kind (a step's metrics, a
+  /// validation, a stop). Lines of an earlier session that this run does not continue (their step
+  /// is past `steps_done`, a run from the start continues nothing, or they cannot be read: a line
+  /// cut short by a crash), and second lines of one step and kind, move to NAME.dropped.jsonl
+  /// beside it, with a warning that counts them. So a run resumed from a checkpoint at step 100
+  /// repeats steps 101… in the file exactly once. IoError on failure.
   MetricsFile(const std::filesystem::path& path, int64_t steps_done);
   ~MetricsFile();
   MetricsFile(const MetricsFile&) = delete;
   MetricsFile& operator=(const MetricsFile&) = delete;
 
-  /// Appends `json` (one line, without its end). IoError on failure.
-  void write(std::string_view json);
+  /// Appends `json` (one line, without its end), unless an earlier session wrote a line of this
+  /// step and kind; returns whether it did. IoError on failure.
+  bool write(std::string_view json);
+  /// Hands all lines to the disk.
+  void sync();
+
+  /// The line of a validation at `steps_done` that an earlier session wrote; "" if there is none.
+  const std::string& validation_before() const { return validation_before_; }
 
  private:
+  using Key = std::pair<int64_t, std::string>;  // step and kind
+
+  void take_history(const std::filesystem::path& path, int64_t steps_done);
+
+  std::set<Key> before_;  // lines of earlier sessions at the last step that they have in common
+  std::string validation_before_;
   std::unique_ptr<AppendFile> file_;
 };
 

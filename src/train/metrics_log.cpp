@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <cmath>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "train/metrics_file.h"
 #include "train/progress.h"
 #include "train/tensorboard_writer.h"
@@ -35,6 +37,15 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   return scalars;
 }
 
+bool has_event_files(const std::filesystem::path& folder) {
+  std::error_code error;
+  for (std::filesystem::directory_iterator at(folder, error), end; !error && at != end;
+       at.increment(error)) {
+    if (at->path().filename().string().starts_with("events.out.tfevents.")) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 MetricsLog::MetricsLog(const MetricsLogOptions& options) : options_(options) {
@@ -48,9 +59,10 @@ MetricsLog::MetricsLog(const MetricsLogOptions& options) : options_(options) {
     file_ = std::make_unique<MetricsFile>(options.folder / "metrics.jsonl", options.steps_done);
   }
   if (!options.tensorboard_folder.empty()) {
-    const std::optional<int64_t> first =
-        options.steps_done > 0 ? std::optional(options.steps_done + 1) : std::nullopt;
-    tensorboard_ = std::make_unique<TensorBoardWriter>(options.tensorboard_folder, first);
+    std::error_code error;
+    std::filesystem::create_directories(options.tensorboard_folder, error);
+    VIADUCT_CHECK(IoError, !error, "{}: cannot make the folder: {}",
+                  options.tensorboard_folder.string(), error.message());
   }
   if (options.display != nullptr) {
     display_ = std::make_unique<ProgressDisplay>(options.display, options.display_is_terminal,
@@ -60,6 +72,35 @@ MetricsLog::MetricsLog(const MetricsLogOptions& options) : options_(options) {
 
 MetricsLog::~MetricsLog() = default;
 
+TensorBoardWriter* MetricsLog::tensorboard() {
+  const auto& folder = options_.tensorboard_folder;
+  if (!tensorboard_ && !folder.empty()) {
+    // Readers forget what other sessions wrote of steps that are not behind this one: of all, if it
+    // continues none.
+    std::optional<int64_t> first;
+    if (options_.steps_done > 0 || has_event_files(folder))
+      first = options_.steps_done > 0 ? options_.steps_done + 1 : 0;
+    tensorboard_ = std::make_unique<TensorBoardWriter>(folder, first);
+  }
+  return tensorboard_.get();
+}
+
+std::optional<double> MetricsLog::validation_before() const {
+  if (!file_ || file_->validation_before().empty()) return std::nullopt;
+  const auto line = nlohmann::json::parse(file_->validation_before());
+  const auto& loss = line.at("validation_loss");
+  return loss.is_number() ? loss.get<double>() : std::nan("");
+}
+
+void MetricsLog::sync() {
+  try {
+    if (file_) file_->sync();
+    if (tensorboard_) tensorboard_->sync();
+  } catch (const IoError& error) {
+    log_warning("{}", error.what());  // no reason to lose a checkpoint
+  }
+}
+
 void MetricsLog::step(const StepMetrics& metrics) {
   skipped_ += metrics.skipped;
   if (display_) display_->advance(metrics.step, metrics.step_seconds);
@@ -67,16 +108,16 @@ void MetricsLog::step(const StepMetrics& metrics) {
   StepMetrics logged = metrics;
   logged.skipped = skipped_;
   skipped_ = 0;
-  if (file_) file_->write(json_line(logged));
-  if (tensorboard_) tensorboard_->write(logged.step, scalars_of(logged));
+  const bool news = !file_ || file_->write(json_line(logged));
+  if (auto* board = news ? tensorboard() : nullptr) board->write(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {
-  if (file_) file_->write(json_line(metrics));
-  if (tensorboard_) {
+  const bool news = !file_ || file_->write(json_line(metrics));
+  if (auto* board = news ? tensorboard() : nullptr) {
     const tensorboard::Scalar scalars[] = {{"validation/loss", metrics.validation_loss}};
-    tensorboard_->write(metrics.step, scalars);
+    board->write(metrics.step, scalars);
   }
   note(fmt::format("step {} | validation loss {:.4f} (perplexity {:.4g})", metrics.step,
                    metrics.validation_loss, std::exp(metrics.validation_loss)));

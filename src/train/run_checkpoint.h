@@ -26,6 +26,10 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
                            const std::filesystem::path& save, int64_t keep_last,
                            bool with_optimizer);
 
+/// Says what of the staged values is not finite: the first such tensor, and how many of its values;
+/// "" if all are.
+std::string first_not_finite(const StagedCheckpoint& staged);
+
 /// Loads what this rank holds of weights and, with `load_optimizer`, moments; returns the state
 /// stored with them. IoError if the checkpoint does not fit the model or lacks moments that are
 /// asked for.

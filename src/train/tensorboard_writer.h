@@ -28,6 +28,9 @@ class TensorBoardWriter {
   /// Appends one event with all scalars of a step; visible to readers at once. IoError on failure.
   void write(int64_t step, std::span<const tensorboard::Scalar> scalars);
 
+  /// Hands all events to the disk.
+  void sync();
+
   const std::filesystem::path& path() const;
 
  private:

@@ -38,6 +38,17 @@ FieldGroup train_fields(TrainConfig& config) {
              "What a loss or gradient with NaN or infinity does: `stop` the run, or `skip` the "
              "update and count it.")
       .one_of({"stop", "skip"});
+  group
+      .field("max_skipped_in_a_row", config.max_skipped_in_a_row,
+             "With nan_loss_action=skip: the run stops when more updates than this are skipped one "
+             "after the other; null: no limit.")
+      .range(0)
+      .in("steps");
+  group
+      .field("max_skipped_rate", config.max_skipped_rate,
+             "With nan_loss_action=skip: the run stops when more than this share of 100 updates is "
+             "skipped (of the last 100 of the session; it may have had fewer); 1: no limit.")
+      .range(0, 1);
   group.field("skip_train", config.skip_train, "Only evaluate.");
   return group;
 }

@@ -16,6 +16,8 @@ struct TrainConfig {
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
   std::string nan_loss_action = "stop";
+  std::optional<int64_t> max_skipped_in_a_row = 10;
+  double max_skipped_rate = 0.2;
   bool skip_train = false;
 };
 

@@ -13,6 +13,7 @@ std::string to_json(const TrainState& s) {
                                 {"consumed_tokens", s.consumed_tokens},
                                 {"schedule_samples", s.schedule_samples},
                                 {"skipped", s.skipped},
+                                {"skipped_in_a_row", s.skipped_in_a_row},
                                 {"loss_scale", s.scaler.scale},
                                 {"scaler_clean_steps", s.scaler.clean_steps},
                                 {"scaler_overflows_left", s.scaler.overflows_left},
@@ -30,13 +31,15 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     s.consumed_tokens = json.at("consumed_tokens").get<int64_t>();
     s.schedule_samples = json.at("schedule_samples").get<int64_t>();
     s.skipped = json.at("skipped").get<int64_t>();
+    // Not in checkpoints of earlier versions.
+    s.skipped_in_a_row = json.value("skipped_in_a_row", int64_t{0});
     s.scaler.scale = json.at("loss_scale").get<double>();
     s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
     s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
     s.seed = json.at("seed").get<uint64_t>();
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
-                      s.schedule_samples >= 0,
+                      s.schedule_samples >= 0 && s.skipped_in_a_row >= 0,
                   "{}: counters of the training state do not fit each other", where);
     return s;
   } catch (const nlohmann::json::exception& error) {

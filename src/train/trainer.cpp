@@ -6,6 +6,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/units.h"
+#include "checkpoint/save_folder.h"
 #include "device/recording.h"
 #include "ops/cpu/peak.h"
 #include "train/engine_settings.h"
@@ -64,17 +65,28 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   state_.seed = engine_->settings().seed;
   state_.scaler.scale = 1;
   if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
+  // Before anything of the folder is read or changed.
+  if (leads() && config_.checkpoint.save) {
+    lock_ = std::make_shared<RunLock>(*config_.checkpoint.save);
+    remove_leftovers(*config_.checkpoint.save);
+  }
   load_weights();
   peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
                               cpu_isa_of(config_.dist));
   peak_seen_at_ = now();
-  const bool writes = leads() && config_.checkpoint.save;
-  if (writes) std::filesystem::create_directories(*config_.checkpoint.save);
   log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));
-  if (writes) {
-    write_file_atomically(std::filesystem::path(*config_.checkpoint.save) / "config.yaml",
-                          to_yaml(config_));
+  const auto known = log_->validation_before();
+  if (!config_.train.skip_train && all_reduce_value(*world_, known ? 1 : 0, ReduceOp::max) > 0) {
+    evaluated_step_ = state_.step;  // an earlier session did, and said so
+    if (known) validations_.emplace_back(state_.step, *known);
   }
+  // A run that is over leaves the folder as it is.
+  if (state_.step == 0 || state_.step < config_.train.train_iters) write_run_files();
+}
+
+void Trainer::write_run_files() const {
+  if (!lock_) return;
+  write_file_atomically(lock_->folder() / "config.yaml", to_yaml(config_));
 }
 
 bool Trainer::stop_requested() {
@@ -82,31 +94,53 @@ bool Trainer::stop_requested() {
   return all_reduce_value(*world_, mine ? 1 : 0, ReduceOp::max) > 0;
 }
 
+Trainer::Agreed Trainer::agree() {
+  constexpr double kStop = 1, kGone = 2;
+  double mine = hooks_.stop_requested && hooks_.stop_requested() ? kStop : 0;
+  if (folder_was_deleted()) mine += kGone;
+  // Where rank 0 says "gone" and another one "stop", the stop is heard after the next step.
+  const double all = all_reduce_value(*world_, mine, ReduceOp::max);
+  return {all == kStop || all == kStop + kGone, all >= kGone};
+}
+
 void Trainer::run() {
   const double begin = now();
   const TrainConfig& train = config_.train;
   const CheckpointConfig& checkpoint = config_.checkpoint;
-  evaluate();
+  const bool over = state_.step >= train.train_iters;
+  if (over && !train.skip_train) {
+    log_->note(fmt::format(
+        "nothing to do: the checkpoint of step {} is the end of this run (train.train_iters={})",
+        state_.step, train.train_iters));
+  }
+  // Where a run goes on, evaluations come when they would have come without the stop.
+  if (train.skip_train || over || state_.step % config_.validation.eval_interval == 0) evaluate();
   std::string reason = stop_requested() ? "signal" : "";
   while (reason.empty() && !train.skip_train && state_.step < train.train_iters) {
     step();
     saver_->advance();
     const bool done = state_.step >= train.train_iters;
     if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
-    if (stop_requested()) {
+    const Agreed agreed = agree();
+    if (agreed.stop) {
       reason = "signal";
     } else if (!done && should_exit(now() - begin)) {
       reason = "exit condition";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
-    if (checkpoint.save && due && !done && reason.empty()) save(false);
+    if (agreed.folder_gone) take_folder_again();
+    const bool wanted = due || agreed.folder_gone;
+    if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
   if (reason.empty()) {
     evaluate();
     if (stop_requested()) reason = "signal";
   }
   note_profiles(profiler_->finish());
-  if (checkpoint.save && !train.skip_train) save(true);
+  if (checkpoint.save && !train.skip_train) {
+    save(true);
+    make_sure_of_last_save();
+  }
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
 
@@ -156,6 +190,11 @@ void Trainer::step() {
   state_.step += 1;
   state_.consumed_samples += config_.train.global_batch_size;
   state_.skipped += result.skipped;
+  if (result.skipped && !fp16) {
+    count_skipped();
+  } else {
+    state_.skipped_in_a_row = 0;
+  }
   if (!result.skipped) {
     state_.updates += 1;
     state_.schedule_samples += config_.train.global_batch_size;
@@ -205,6 +244,8 @@ void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
     flops.attention_part_full += values[4] / copies;
   }
   state_.consumed_tokens += static_cast<int64_t>(tokens);
+  // A run that lost its folder to another one does not write into its files, either.
+  if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
@@ -229,16 +270,39 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
   if (!result.skipped) {  // weights are not what made the loss any more: nothing is to be found
     fail<Error>(
         "step {}: loss {}, gradient norm {}; the update is made: gradients are not tested "
-        "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite)",
-        state_.step + 1, result.loss, result.grad_norm);
+        "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite){}",
+        state_.step + 1, result.loss, result.grad_norm, last_checkpoint());
   }
   const std::string first = first_nonfinite(*engine_, batch);
   const std::string what = fmt::format(
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,
       result.loss, result.grad_norm, first.empty() ? "none in the last micro-batch" : first);
   if (config_.train.nan_loss_action != "skip")
-    throw Error(what + " (train.nan_loss_action=skip goes on without such updates)");
+    throw Error(what + " (train.nan_loss_action=skip goes on without such updates)" +
+                last_checkpoint());
   log_->note("warning: " + what + "; update skipped");
+}
+
+void Trainer::count_skipped() {
+  const TrainConfig& train = config_.train;
+  constexpr int64_t kWindow = 100;
+  ++state_.skipped_in_a_row;
+  skipped_steps_.push_back(state_.step);
+  while (skipped_steps_.front() <= state_.step - kWindow) skipped_steps_.pop_front();
+  const auto& limit = train.max_skipped_in_a_row;
+  if (limit && state_.skipped_in_a_row > *limit) {
+    fail<Error>(
+        "step {}: {} updates in a row were skipped for values that are not finite, more than "
+        "train.max_skipped_in_a_row={}{}",
+        state_.step, state_.skipped_in_a_row, *limit, last_checkpoint());
+  }
+  const auto skipped = static_cast<double>(skipped_steps_.size());
+  if (skipped > train.max_skipped_rate * static_cast<double>(kWindow)) {
+    fail<Error>(
+        "step {}: {} of the last {} updates were skipped for values that are not finite, more than "
+        "train.max_skipped_rate={}{}",
+        state_.step, skipped_steps_.size(), kWindow, train.max_skipped_rate, last_checkpoint());
+  }
 }
 
 void Trainer::evaluate() {

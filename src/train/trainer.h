@@ -2,10 +2,12 @@
 // The training loop of one rank: step after step, with evaluation, metrics, checkpoints, and an
 // orderly stop. All ranks of a run are in the same loop; rank 0 reports.
 
+#include <deque>
 #include <functional>
 #include <memory>
 
 #include "checkpoint/async_saver.h"
+#include "checkpoint/run_lock.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
 #include "optim/schedules.h"
@@ -57,9 +59,29 @@ class Trainer {
   /// On the validation samples, where there are some; gives up when asked to stop.
   void evaluate();
   void save(bool wait);
+  /// Error on all ranks if any holds a weight or a moment that is not finite: that is no
+  /// checkpoint.
+  void check_finite(const StagedCheckpoint& staged);
+  /// After the last save: the run ends with what it says it leaves.
+  void make_sure_of_last_save();
+  /// ", last checkpoint: …" for messages of a run that fails.
+  std::string last_checkpoint() const;
+  /// What is no part of a checkpoint, written to checkpoint.save by the rank that reports.
+  void write_run_files() const;
   void after_nan(const StepResult& result, const HostBatch& batch);
+  /// Counts a skipped update against the limits of section `train`.
+  void count_skipped();
   /// Agreed by all ranks: true if one of them is asked to stop.
   bool stop_requested();
+  /// What all ranks agree on between steps.
+  struct Agreed {
+    bool stop = false;         // one is asked to stop
+    bool folder_gone = false;  // rank 0 finds that checkpoint.save was deleted
+  };
+  Agreed agree();
+  /// Of rank 0: checkpoint.save, or the lock in it, was deleted since `take_folder_again`.
+  bool folder_was_deleted() const;
+  void take_folder_again();
   bool should_exit(double seconds);
   /// Communication of the step under way, from the record that is attached to the device.
   void add_communication(StepMetrics& metrics, const StepRecord* record, size_t first) const;
@@ -80,8 +102,10 @@ class Trainer {
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TrainingData> data_;
+  std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
   Schedules schedules_;
   LossScaler scaler_;
+  std::shared_ptr<RunLock> lock_;  // of checkpoint.save, held by rank 0
   std::unique_ptr<AsyncSaver> saver_;
   std::unique_ptr<MetricsLog> log_;
   /// Measures the peak of MFU again, if the last time is long ago or a step was faster than it.
@@ -92,6 +116,9 @@ class Trainer {
   TrainState state_;
   StepRecord record_;  // of the step under way, where ranks communicate and nobody profiles
   int64_t saved_step_ = -1, evaluated_step_ = -1;
+  int64_t folders_made_again_ = 0;     // of lock_, as far as this loop has dealt with
+  bool saved_ = false;                 // this session saved something
+  std::deque<int64_t> skipped_steps_;  // of this session, for NaN; among the last 100
   std::vector<std::pair<int64_t, double>> validations_;
 };
 

@@ -6,6 +6,8 @@
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "comm/exchange_texts.h"
+#include "train/check_resume.h"
+#include "train/host_values.h"
 #include "train/run_checkpoint.h"
 #include "train/trainer.h"
 
@@ -21,6 +23,7 @@ bool has_checkpoints(const std::filesystem::path& save) {
 void Trainer::load_weights() {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
+  if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
   // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
   // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
   // ranks read what it chose.
@@ -35,6 +38,7 @@ void Trainer::load_weights() {
       exchange_texts(*world_, checkpoint ? checkpoint->folder().string() : "").front();
   if (!checkpoint && !chosen.empty()) checkpoint = std::make_unique<CheckpointReader>(chosen);
   if (checkpoint) {
+    if (leads()) check_resume(setup_, fingerprints_, *checkpoint);
     const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
     VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
                   "{}: the run began with rng.seed={}; resuming with {} would not continue it "
@@ -75,7 +79,8 @@ void Trainer::resume_state(const TrainState& stored) {
 
 std::map<std::string, std::string> Trainer::checkpoint_files() const {
   std::map<std::string, std::string> files{{"config.json", setup_.hf_config},
-                                           {"config.yaml", to_yaml(config_)}};
+                                           {"config.yaml", to_yaml(config_)},
+                                           {kDataFile, to_json(fingerprints_)}};
   if (!setup_.tokenizer_folder.empty()) {
     for (const auto& file : tokenizer_files(setup_.tokenizer_folder))
       files[file.filename().string()] = read_file(file);
@@ -90,6 +95,9 @@ void Trainer::save(bool wait) {
   if (saved_step_ != state_.step) {
     StagedCheckpoint staged =
         stage_run(*engine_, state_, checkpoint_files(), *c.save, c.most_recent_k, c.save_optim);
+    staged.lock = lock_;
+    check_finite(staged);
+    if (leads()) log_->sync();
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     if (c.async_save) {
       saver_->save(std::move(staged));
@@ -104,9 +112,59 @@ void Trainer::save(bool wait) {
       }
     }
     saved_step_ = state_.step;
+    saved_ = true;
     log_->note(fmt::format("{} {} to {}", c.async_save ? "saving" : "saved", what, *c.save));
   }
   if (wait && c.async_save) saver_->join();
+}
+
+void Trainer::check_finite(const StagedCheckpoint& staged) {
+  const std::vector<std::string> found = exchange_texts(*world_, first_not_finite(staged));
+  for (const std::string& what : found) {
+    if (what.empty()) continue;
+    fail<Error>("step {}: {}; it is not saved{}", state_.step, what, last_checkpoint());
+  }
+}
+
+std::string Trainer::last_checkpoint() const {
+  const auto& save = config_.checkpoint.save;
+  if (!save) return "";
+  try {
+    const int64_t step = latest_step(*save);
+    return fmt::format("; last good checkpoint: {}",
+                       (std::filesystem::path(*save) / step_folder_name(step)).string());
+  } catch (const IoError&) {
+    return "; there is no checkpoint of this run yet";
+  }
+}
+
+bool Trainer::folder_was_deleted() const {
+  return lock_ && (lock_->is_gone() || lock_->times_made_again() != folders_made_again_);
+}
+
+void Trainer::take_folder_again() {
+  saved_step_ = -1;  // wherever it was saved, it is not there any more
+  if (!lock_) return;
+  lock_->check();
+  folders_made_again_ = lock_->times_made_again();
+  write_run_files();
+}
+
+void Trainer::make_sure_of_last_save() {
+  bool lost = folder_was_deleted();
+  if (lock_ && saved_) {
+    try {
+      lost = lost || latest_step(lock_->folder()) != state_.step;
+    } catch (const IoError&) {
+      lost = true;
+    }
+  }
+  if (all_reduce_value(*world_, lost ? 1 : 0, ReduceOp::max) == 0) return;
+  if (leads())
+    log_warning("{}: the checkpoint of step {} was deleted, and is saved again",
+                *config_.checkpoint.save, state_.step);
+  take_folder_again();
+  save(true);
 }
 
 }  // namespace viaduct

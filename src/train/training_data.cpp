@@ -22,6 +22,16 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
     validation_ = builder.build(Split::valid, config.validation.eval_iters * global);
     validation_micro_batches_ = config.validation.eval_iters * micro_batches_;
   }
+  if (config.dataset.mock) return;
+  for (const std::string& prefix : dataset_prefixes(config.dataset)) {
+    if (auto file = builder.opened(prefix)) files_.push_back(std::move(file));
+  }
+}
+
+std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
+  std::vector<DatasetFingerprint> all;
+  for (const auto& file : files_) all.push_back(fingerprint(*file));
+  return all;
 }
 
 HostBatch TrainingData::train(int64_t consumed, int64_t index) const {

@@ -2,6 +2,7 @@
 
 #include "ops/cpu/cpu_ops.h"
 #include "train/packed_weights.h"
+#include "train/resume_rules.h"
 #include "train/validate_parallel.h"
 
 namespace viaduct {
@@ -106,6 +107,12 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   }
   if (config.checkpoint.most_recent_k == 0) {
     problems.add("checkpoint.most_recent_k: expected -1 (all) or at least 1, found 0");
+  }
+  for (const std::string& name : config.checkpoint.allow_changes) {
+    const auto rule = resume_rule(name);
+    if (!rule || rule->change != ResumeChange::refused)
+      problems.add("checkpoint.allow_changes: {} is no setting whose change is refused{}", name,
+                   rule ? " (it may change)" : "");
   }
   validate_profiling(config, problems);
   validate_packed_weights(config, problems);

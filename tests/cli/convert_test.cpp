@@ -109,6 +109,14 @@ TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
   EXPECT_EQ(copy->state(), original->state());
 }
 
+TEST_F(ConvertCommand, FillsTheFolderThatALinkLeadsTo) {
+  std::filesystem::create_directory(folder_ / "real");
+  std::filesystem::create_directory_symlink("real", folder_ / "link");
+  ASSERT_EQ(run(golden("llama/model"), "link", "--to-format hf").status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder_ / "link"));
+  EXPECT_TRUE(std::filesystem::exists(folder_ / "real/config.json"));
+}
+
 TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
   const auto good = golden("llama/model");
   std::filesystem::create_directory(folder_ / "full");

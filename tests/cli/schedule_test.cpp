@@ -94,6 +94,22 @@ TEST(ScheduleCommand, DeferredHeadsAreDrawn) {
   EXPECT_EQ(schedule(deferred + "-1").status, 2);
 }
 
+TEST(ScheduleCommand, DrawsIntoWhatIsNoFileAndLeavesItThere) {
+  const std::string command = "--pp 2 --microbatches 2 --svg ";
+  test::TemporaryFolder folder;
+  std::filesystem::create_symlink("/dev/null", folder / "null");
+  EXPECT_EQ(schedule(command + (folder / "null").string()).status, 0);
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "null"));
+  EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
+  const auto drawn = schedule(command + "-");
+  EXPECT_EQ(drawn.status, 0) << drawn.err;
+  EXPECT_THAT(drawn.out, testing::AllOf(testing::StartsWith("<svg"), testing::EndsWith("</svg>\n")));
+  EXPECT_EQ(schedule(command + "- --json").status, 2);
+  const auto refused = schedule(command + folder.path().string());
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_THAT(refused.err, HasSubstr(folder.path().string() + ": it is a folder"));
+}
+
 TEST(ScheduleCommand, WritesAPicture) {
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "schedule.svg";

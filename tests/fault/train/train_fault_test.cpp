@@ -87,7 +87,8 @@ TEST(NotFinite, ALearningRateThatExplodesStopsWithoutACheckpointOfIt) {
               ThrowsMessage<Error>(AllOf(HasSubstr("step 2: loss "), HasSubstr("not finite: "),
                                          Not(HasSubstr("none in")))));
   EXPECT_EQ(latest_step(folder.path()), 1);
-  RunProcess process(viaduct_binary(), Overrides{"train"} + run + Overrides{"checkpoint.load=null"});
+  RunProcess process(viaduct_binary(),
+                     Overrides{"train"} + run + Overrides{"checkpoint.load=null"});
   EXPECT_EQ(process.finish(), 1);
   EXPECT_THAT(process.err(), HasSubstr("viaduct: error: step 2: loss "));
 }
@@ -197,8 +198,10 @@ TEST_F(TrainFault, StepsWithoutLatestAreNotOverwritten) {
 }
 
 TEST_F(TrainFault, ACheckpointOfAnotherModelIsRefused) {
-  EXPECT_THROW(train_run(run + Overrides{"model.ffn_hidden_size=128"}), IoError);
-  EXPECT_THROW(train_run(run + Overrides{"model.num_layers=3"}), IoError);
+  EXPECT_THROW(train_run(run + Overrides{"model.ffn_hidden_size=128"}), ConfigError);
+  EXPECT_THROW(train_run(run + Overrides{"model.num_layers=3",
+                                         "checkpoint.allow_changes=[model.num_layers]"}),
+               IoError);
 }
 
 TEST_F(TrainFault, AMissingCheckpointIsAnErrorIfWanted) {

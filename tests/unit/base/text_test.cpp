@@ -25,19 +25,6 @@ TEST(Units, ReadAsPeopleWriteThem) {
   EXPECT_EQ(format_seconds(187), "3m07s");
 }
 
-TEST(AtomicFile, AppearsOnlyOnCommit) {
-  test::TemporaryFolder folder;
-  const auto path = folder / "a.txt";
-  {
-    AtomicFile file(path);
-    file.write("half");
-  }
-  EXPECT_TRUE(std::filesystem::is_empty(folder.path()));
-  write_file_atomically(path, "whole");
-  EXPECT_EQ(read_file(path), "whole");
-  EXPECT_THROW(read_file(path, 3), IoError);
-  EXPECT_THROW(MappedFile(folder / "missing"), IoError);
-}
 
 }  // namespace
 }  // namespace viaduct

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "support/temporary_folder.h"
+#include "train/append_file.h"
 #include "train/metrics_file.h"
 #include "train/metrics_log.h"
 
@@ -158,6 +159,64 @@ TEST(MetricsFile, AFreshRunStartsAFreshHistoryAndLosesNothing) {
   EXPECT_EQ(read_file(path), "");
   EXPECT_EQ(read_file(folder / "metrics.dropped.jsonl"), garbage);
   EXPECT_THROW(MetricsFile(folder / "missing" / "metrics.jsonl", 0), IoError);
+}
+
+TEST(MetricsFile, HasOneLineForEachStepAndKind) {
+  test::TemporaryFolder folder;
+  const auto path = folder / "metrics.jsonl";
+  write_file_atomically(path,
+                        "{\"step\":0,\"validation_loss\":3}\n{\"step\":1}\n{\"step\":2}\n"
+                        "{\"step\":2,\"validation_loss\":1.5}\n{\"step\":1,\"twice\":1}\n");
+  MetricsFile file(path, 2);
+  EXPECT_EQ(file.validation_before(), "{\"step\":2,\"validation_loss\":1.5}");
+  EXPECT_FALSE(file.write(R"({"step":2,"validation_loss":9})"));
+  EXPECT_TRUE(file.write(R"({"step":2,"stopped":"signal"})"));
+  EXPECT_TRUE(file.write(R"({"step":3})"));
+  EXPECT_EQ(steps_of(path), (std::vector<int64_t>{0, 1, 2, 2, 2, 3}));
+  EXPECT_EQ(read_file(folder / "metrics.dropped.jsonl"), "{\"step\":1,\"twice\":1}\n");
+  EXPECT_EQ(MetricsFile(path, 3).validation_before(), "");
+  // A run from the start has nothing in common with what is there.
+  EXPECT_EQ(MetricsFile(path, 0).validation_before(), "");
+  EXPECT_EQ(read_file(path), "");
+}
+
+TEST(AppendFile, IsMadeAgainWithAllThatItHeld) {
+  test::TemporaryFolder folder;
+  const auto path = folder / "run/metrics.jsonl";
+  std::filesystem::create_directory(folder / "run");
+  std::string expected(200'000, 'x');
+  AppendFile file(path, AppendFile::Mode::append);
+  file.append(expected);
+  std::filesystem::remove_all(folder / "run");
+  file.append("y");
+  EXPECT_TRUE(read_file(path) == expected + "y");
+  file.append("z");
+  EXPECT_TRUE(read_file(path) == expected + "yz");
+  // What somebody else put there stays, and is appended to.
+  std::filesystem::remove(path);
+  write_file_atomically(path, "theirs");
+  file.append(" and ours");
+  EXPECT_EQ(read_file(path), "theirs and ours");
+}
+
+TEST(MetricsLog, ASessionWithoutNewsLeavesNoEventFile) {
+  test::TemporaryFolder folder;
+  const MetricsLogOptions options{.folder = folder / "run",
+                                  .tensorboard_folder = folder / "run/tensorboard",
+                                  .steps_done = 20,
+                                  .total_steps = 20};
+  std::filesystem::create_directory(folder / "run");
+  write_file_atomically(folder / "run/metrics.jsonl", "{\"step\":20,\"validation_loss\":null}\n");
+  {
+    MetricsLog log(options);
+    ASSERT_TRUE(log.validation_before());
+    EXPECT_TRUE(std::isnan(*log.validation_before()));
+    log.validation({.step = 20, .validation_loss = 2.5, .validation_tokens = 100});
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "run/tensorboard"));
+  EXPECT_EQ(lines_of(folder / "run/metrics.jsonl").size(), 1u);
+  MetricsLog(options).stopped(20, "signal");
+  EXPECT_TRUE(std::filesystem::is_empty(folder / "run/tensorboard"));
 }
 
 TEST(MetricsLog, OneCallFeedsEveryWriter) {

@@ -1,0 +1,51 @@
+#pragma once
+// Writing a file that appears whole or not at all, and writing to what is no file: a device, a
+// pipe, standard output.
+
+#include <cstddef>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+namespace viaduct {
+
+/// An output that a caller named by its path.
+///
+/// - A new file, or a regular file that belongs to us: what is written goes to `path` + ".tmp-PID";
+///   `commit` flushes it to disk and renames it to `path`, with the mode of the file that it
+///   replaces. Without `commit` the destructor removes it, so nothing half-written is ever seen.
+/// - A symbolic link is followed: the file that it leads to is replaced (or made) and the link
+///   stays.
+/// - A device or a named pipe is opened and written to; `-`, /dev/stdout, /dev/fd/N and
+///   /proc/self/fd/N are descriptors that are open already. What they got cannot be taken back.
+/// - Anything else (a folder, a socket, a regular file of another owner) is an IoError that names
+///   it and says what it is.
+class OutputFile {
+ public:
+  explicit OutputFile(std::filesystem::path path);
+  ~OutputFile();
+  OutputFile(const OutputFile&) = delete;
+  OutputFile& operator=(const OutputFile&) = delete;
+
+  /// Appends; throws IoError (with the reason, for example "No space left on device") on failure.
+  void write(const void* data, size_t bytes);
+  void write(std::string_view text) { write(text.data(), text.size()); }
+  /// fsync, rename, fsync of the folder; of what is no file, as much of it as there is.
+  void commit();
+
+ private:
+  void open_beside(const std::filesystem::path& target);
+
+  std::filesystem::path path_;    // as it was given, for messages
+  std::filesystem::path target_;  // the file that appears; empty: written to directly
+  std::filesystem::path temporary_;
+  int descriptor_ = -1;
+};
+
+/// Writes `text` as the whole content of `path` by OutputFile: a regular file changes at once.
+void write_file_atomically(const std::filesystem::path& path, std::string_view text);
+
+/// Flushes a folder's entries to disk, so that renames inside it survive a crash.
+void sync_folder(const std::filesystem::path& folder);
+
+}  // namespace viaduct

@@ -1,0 +1,104 @@
+#include "train/check_resume.h"
+
+#include <algorithm>
+
+#include "base/file.h"
+#include "base/hash.h"
+#include "base/log.h"
+#include "config/problems.h"
+#include "train/resume_rules.h"
+
+namespace viaduct {
+namespace {
+
+class Changes {
+ public:
+  Changes(const std::vector<std::string>& allowed, std::string where)
+      : allowed_(allowed), where_(std::move(where)) {}
+
+  /// `difference`: what it was and is.
+  void add(std::string_view name, const std::string& difference) {
+    const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
+    if (rule.change == ResumeChange::free) return;
+    const bool allowed = std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
+    if (rule.change == ResumeChange::refused && !allowed) {
+      problems_.add(
+          "{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] goes on with it all the same", name,
+          difference, where_, rule.effect, name);
+    } else {
+      warnings_.push_back(fmt::format("{}: {}: {}", name, difference, rule.effect));
+    }
+  }
+
+  /// Throws what is refused; else says the rest.
+  void finish() {
+    problems_.throw_if_any();
+    for (const std::string& warning : warnings_) log_warning("{}", warning);
+  }
+
+ private:
+  const std::vector<std::string>& allowed_;
+  std::string where_;
+  Problems problems_;
+  std::vector<std::string> warnings_;
+};
+
+bool holds(const CheckpointReader& checkpoint, const std::string& name) {
+  const auto& files = checkpoint.index().files;
+  return std::any_of(files.begin(), files.end(),
+                     [&](const StoredFile& file) { return file.name == name; });
+}
+
+void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
+                      Changes& changes) {
+  if (!holds(checkpoint, "config.yaml")) return;
+  RunConfig then, now = config;
+  const Schema old_schema = run_schema(then), schema = run_schema(now);
+  Problems ignored;  // fields of another version
+  const ConfigOutcome said =
+      read_config(old_schema, {checkpoint.folder() / "config.yaml", {}}, ignored);
+  for (const FieldGroup& group : schema.groups()) {
+    for (const Field& field : group.fields()) {
+      const std::string name = field.full_name();
+      if (!field.current || !said.is_given(name)) continue;
+      const Value before = old_schema.find(name)->current(), current = field.current();
+      if (same_value(before, current)) continue;
+      changes.add(name, fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current)));
+    }
+  }
+}
+
+void compare_data(const std::vector<DatasetFingerprint>& data, const CheckpointReader& checkpoint,
+                  Changes& changes) {
+  if (!holds(checkpoint, kDataFile)) return;
+  const auto path = checkpoint.folder() / kDataFile;
+  for (const std::string& change :
+       changed_data(fingerprints_from_json(read_file(path), path.string()), data))
+    changes.add(kDatasetContent, change);
+}
+
+void compare_tokenizer(const std::filesystem::path& folder, const CheckpointReader& checkpoint,
+                       Changes& changes) {
+  if (folder.empty()) return;
+  for (const auto& file : tokenizer_files(folder)) {
+    const std::string name = file.filename().string();
+    for (const StoredFile& stored : checkpoint.index().files) {
+      if (stored.name == name && stored.checksum != hash64(read_file(file)))
+        changes.add(kTokenizerContent,
+                    fmt::format("{} is not the file that the checkpoint holds", file.string()));
+    }
+  }
+}
+
+}  // namespace
+
+void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
+                  const CheckpointReader& checkpoint) {
+  Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where());
+  compare_settings(setup.config, checkpoint, changes);
+  compare_data(data, checkpoint, changes);
+  compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
+  changes.finish();
+}
+
+}  // namespace viaduct
