@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/physical_memory.h"
 #include "calibrate.h"
 #include "device/device.h"
 
@@ -35,6 +36,12 @@ int run_calibration(Options& options) {
 }
 
 }  // namespace
+
+void check_fits(double bytes, const std::string& what) {
+  VIADUCT_CHECK(ConfigError, bytes <= physical_memory_bytes(),
+                "{}: the operands take {:.4g} GiB, this machine has {:.4g} GiB of memory", what,
+                bytes / (1 << 30), physical_memory_bytes() / (1 << 30));
+}
 
 Subcommand add_bench(CLI::App& root) {
   CLI::App* app = root.add_subcommand("bench", "Measure operations next to the measured peak");

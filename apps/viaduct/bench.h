@@ -1,6 +1,8 @@
 #pragma once
 // The subcommands below `viaduct bench`, one file each.
 
+#include <string>
+
 #include "subcommands.h"
 
 namespace viaduct::cli {
@@ -9,5 +11,8 @@ Subcommand add_bench_attention(CLI::App& bench);
 Subcommand add_bench_collective(CLI::App& bench);
 Subcommand add_bench_gemm(CLI::App& bench);
 Subcommand add_bench_step(CLI::App& bench);
+
+/// ConfigError if `bytes`, which the options `what` ask for, are more than this machine's memory.
+void check_fits(double bytes, const std::string& what);
 
 }  // namespace viaduct::cli

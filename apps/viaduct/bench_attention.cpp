@@ -107,6 +107,11 @@ int run(Arguments a) {
     throw ConfigError(fmt::format("--batch {} × --sequence {}: expected at most {} tokens", a.batch,
                                   a.sequence, INT32_MAX));
   }
+  // Of query heads: query, output, its gradient, and the query's gradient; of key-value heads four.
+  check_fits(4.0 * static_cast<double>(a.batch * a.sequence) * static_cast<double>(a.head_dim) *
+                 (4.0 * static_cast<double>(a.heads) + 4.0 * static_cast<double>(a.kv_heads)),
+             fmt::format("--batch {} --sequence {} --heads {} --head-dim {}", a.batch, a.sequence,
+                         a.heads, a.head_dim));
   const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
   const OpTable ops = cpu_ops(best_cpu_isa());
   OpContext context{*device, ops};

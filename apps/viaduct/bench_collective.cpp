@@ -52,6 +52,8 @@ void print(const Arguments& a, int ranks, const CollectiveTiming& timing) {
 
 int run(Arguments a) {
   a.problem.dtype = a.dtype == "bf16" ? DType::bf16 : a.dtype == "fp16" ? DType::f16 : DType::f32;
+  check_fits(2.5 * static_cast<double>(a.problem.bytes) * std::max(2, a.ranks),
+             fmt::format("--bytes {} on {} ranks", a.problem.bytes, std::max(2, a.ranks)));
   const auto measure = [&](std::shared_ptr<Communicator> world) {
     const CollectiveTiming timing = time_collective(*world, a.problem);
     if (world->rank() == 0) print(a, world->size(), timing);

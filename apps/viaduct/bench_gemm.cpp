@@ -65,6 +65,11 @@ CpuIsa isa_of(const std::string& name) {
 }
 
 int run(const Arguments& a) {
+  const auto area = [](int64_t rows, int64_t columns) {
+    return static_cast<double>(rows) * static_cast<double>(columns);
+  };
+  check_fits(4 * (area(a.m, a.k) + area(a.n, a.k) + area(a.m, a.n)),
+             fmt::format("--m {} --n {} --k {}", a.m, a.n, a.k));
   const CpuIsa isa = isa_of(a.cpu_isa);
   const auto device = make_cpu_device(a.threads > 0 ? a.threads : default_pool_threads(1));
   const OpTable ops = cpu_ops(isa);

@@ -15,6 +15,7 @@
 #include "hardware/cpu_features.h"
 #include "model/flops.h"
 #include "ops/cpu/peak.h"
+#include "override_scope.h"
 #include "profile_report.h"
 #include "train/engine_settings.h"
 #include "train/host_values.h"
@@ -35,6 +36,13 @@ struct Options {
   std::string memory = "planned";
   bool profile = false, json = false;
 };
+
+/// Mock data, a constant learning rate, and nothing that is written.
+OverrideScope scope() {
+  return {"viaduct bench step",
+          {"model", "comm_overlap", "ddp", "dist", "mixed_precision", "optimizer", "rng",
+           "train.global_batch_size", "train.micro_batch_size"}};
+}
 
 struct Measured {
   std::vector<double> seconds;  // of each step, sorted
@@ -183,7 +191,7 @@ Subcommand add_bench_step(CLI::App& bench) {
   CLI::App* app = bench.add_subcommand("step", "Whole training steps on mock data");
   app->add_option("--config", options->config, "YAML file (configs/bench holds the standing ones)")
       ->required();
-  app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
+  app->add_option("OVERRIDES", options->overrides, "section.field=value: " + scope().help());
   app->add_option("--steps", options->steps, "Measured steps")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
@@ -201,6 +209,7 @@ Subcommand add_bench_step(CLI::App& bench) {
       "Example:\n  viaduct bench step --config configs/bench/llama_10m.yaml --steps 5 --profile");
   return {
       app, [options] {
+        scope().check(options->overrides);
         std::vector<std::string> overrides = options->overrides;
         overrides.push_back("dataset.mock=true");
         overrides.push_back("validation.eval_iters=0");

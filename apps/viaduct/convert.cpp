@@ -5,8 +5,10 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
 #include "base/units.h"
 #include "checkpoint/convert.h"
+#include "override_scope.h"
 #include "subcommands.h"
 #include "train/checkpoint_shards.h"
 
@@ -19,8 +21,25 @@ struct Arguments {
   std::vector<std::string> overrides;
 };
 
+/// What decides which pieces of the weights a rank saves.
+OverrideScope scope() {
+  return {
+      "viaduct convert",
+      {"ddp", "dist.ranks", "dist.use_tp_pp_dp_mapping", "model.tensor_model_parallel_size",
+       "model.context_parallel_size", "model.pipeline_model_parallel_size",
+       "model.virtual_pipeline_model_parallel_size",
+       "model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split",
+       "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage",
+       "model.pipeline_model_parallel_layout", "model.sequence_parallel", "model.cp_comm_type",
+       "train.global_batch_size", "train.micro_batch_size"}};
+}
+
 int run(Arguments& arguments) {
+  scope().check(arguments.overrides);
   LoadedRunConfig loaded = load_run_config({}, arguments.overrides);
+  VIADUCT_CHECK(ConfigError, arguments.overrides.empty() || loaded.config.dist.ranks > 1,
+                "viaduct convert: the overrides say how a checkpoint is cut into shards, which "
+                "needs dist.ranks above 1; without them it has one shard");
   if (!arguments.format.empty())
     arguments.settings.format =
         arguments.format == "hf" ? ModelFolderKind::hugging_face : ModelFolderKind::checkpoint;
@@ -54,7 +73,7 @@ Subcommand add_convert(CLI::App& root) {
                   "Weights of a Hugging Face folder are cut into files of at most so much")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("OVERRIDES", arguments->overrides, "section.field=value");
+  app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());
   app->footer(
       "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
       "its FP32 masters,\nwhatever config.json calls the model's type. config.json, tokenizer and "

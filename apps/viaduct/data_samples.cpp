@@ -13,6 +13,7 @@
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "override_scope.h"
 #include "train/run_config.h"
 
 namespace viaduct::cli {
@@ -27,8 +28,12 @@ struct Arguments {
   bool indices = false, json = false;
 };
 
-// The dataset section of a training configuration: the other sections are read too, and refused
-// where they are wrong, but only the row length and the tokenizer matter here.
+OverrideScope scope() {
+  return {"viaduct data samples", {"dataset", "tokenizer", "model.seq_length"}};
+}
+
+// The dataset section of a training configuration: the other sections of a file are read too, and
+// refused where they are wrong, but only the row length and the tokenizer matter here.
 DatasetConfig read_settings(const std::vector<std::string>& words) {
   ConfigInput input;
   for (const std::string& word : words) {
@@ -40,6 +45,7 @@ DatasetConfig read_settings(const std::vector<std::string>& words) {
       input.file = word;
     }
   }
+  scope().check(input.overrides);
   RunConfig config;
   const Schema schema = run_schema(config);
   Problems problems;
@@ -133,6 +139,8 @@ void print_text(const SampleSource& source, int64_t count) {
 }
 
 int run(const Arguments& arguments) {
+  VIADUCT_CHECK(ConfigError, arguments.json || !arguments.indices,
+                "--indices: the index arrays are printed with --json alone");
   const DatasetConfig dataset = read_settings(arguments.config);
   const Split split = parse_split_name(arguments.split);
   DatasetBuilder builder(dataset);
@@ -157,7 +165,7 @@ Subcommand add_data_samples(CLI::App& data) {
       "samples", "The first samples of a split in the order in which training reads them");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("CONFIG", arguments->config,
-                  "A configuration file and overrides section.field=value");
+                  "A configuration file and overrides section.field=value: " + scope().help());
   app->add_option("--split", arguments->split, "train, valid or test")->required();
   app->add_option("--num-samples", arguments->num_samples,
                   "Samples the run needs of TRAIN,VALID,TEST; null for one epoch")

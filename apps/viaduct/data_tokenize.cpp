@@ -11,6 +11,7 @@
 #include "data.h"
 #include "data/tokenize_files.h"
 #include "data/tokenizer/tokenizer.h"
+#include "standard_streams.h"
 
 namespace viaduct::cli {
 namespace {
@@ -31,14 +32,14 @@ class Bar {
     const double seconds = elapsed();
     const double left =
         done > 0 ? seconds * static_cast<double>(total - done) / static_cast<double>(done) : 0;
-    fmt::print(stderr, "\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "",
-               kWidth - filled, format_bytes(done), format_bytes(total),
-               format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
-               format_seconds(left));
+    say("\r[{:#<{}}{:-<{}}] {} of {}  {}/s  ETA {}\033[K", "", filled, "", kWidth - filled,
+        format_bytes(done), format_bytes(total),
+        format_bytes(static_cast<int64_t>(static_cast<double>(done) / seconds)),
+        format_seconds(left));
     shown_ = true;
   }
   ~Bar() {
-    if (shown_) fmt::print(stderr, "\r\033[K");
+    if (shown_) say("\r\033[K");
   }
   double elapsed() const {
     return std::max(

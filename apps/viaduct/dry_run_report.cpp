@@ -176,12 +176,12 @@ Json stages_json(const std::vector<DryRun>& stages) {
 
 }  // namespace
 
-void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
-                  std::FILE* out) {
+std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total) {
+  std::string text;
   for (const auto& [owner, bytes] : bytes_by_owner) {
-    if (bytes > 0) fmt::print(out, "  {:<20} {:>12}\n", owner, format_bytes(bytes));
+    if (bytes > 0) text += fmt::format("  {:<20} {:>12}\n", owner, format_bytes(bytes));
   }
-  fmt::print(out, "  {:<20} {:>12}\n", "sum", format_bytes(total));
+  return text + fmt::format("  {:<20} {:>12}\n", "sum", format_bytes(total));
 }
 
 void print_dry_run(const RunSetup& setup, bool json) {
@@ -215,7 +215,7 @@ void print_dry_run(const RunSetup& setup, bool json) {
              format_count(fullest.model_flops));
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
-    print_memory(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes, stdout);
+    fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
   }
   if (layout.mesh.ranks() > 1) {
     for (const DryRun& run : stages) print_traffic(run);

@@ -14,7 +14,6 @@ namespace viaduct::cli {
 void print_dry_run(const RunSetup& setup, bool json);
 
 /// "  main gradients   12.0 MiB" …, and the sum.
-void print_memory(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total,
-                  std::FILE* out);
+std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total);
 
 }  // namespace viaduct::cli

@@ -14,6 +14,8 @@
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/tokenizer.h"
 #include "generate/generator.h"
+#include "override_scope.h"
+#include "standard_streams.h"
 #include "subcommands.h"
 #include "train/rank_device.h"
 #include "train/run_config.h"
@@ -68,6 +70,12 @@ std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& 
   return stop;
 }
 
+/// It runs on one rank, and the model is the folder's.
+OverrideScope scope() {
+  return {"viaduct generate",
+          {"dist.device", "dist.cpu_isa", "dist.threads_per_rank", "mixed_precision.recipe"}};
+}
+
 RunConfig defaults() {
   RunConfig config;
   config.mixed_precision.recipe = "fp32";
@@ -76,11 +84,12 @@ RunConfig defaults() {
 
 void print_now(std::string_view text) {
   fmt::print("{}", text);
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 int run(const Arguments& arguments) {
   check(arguments.sampling);
+  scope().check(arguments.overrides);
   const RunConfig config = load_run_config({}, arguments.overrides, defaults()).config;
   const ModelFolder folder = resolve_model_folder(arguments.model);
   const ModelConfig model = read_model_config(folder);
@@ -128,7 +137,7 @@ int run(const Arguments& arguments) {
   } else {
     print_now("\n");
     if (::isatty(STDERR_FILENO) == 1)
-      fmt::print(stderr, "{} tokens, {:.1f} tokens/s\n", result.tokens.size(), rate);
+      say("{} tokens, {:.1f} tokens/s\n", result.tokens.size(), rate);
   }
   return 0;
 }
@@ -161,7 +170,8 @@ Subcommand add_generate(CLI::App& root) {
                 "stop_token), stop_token, tokens_per_second");
   app->add_option("OVERRIDES", arguments->overrides,
                   "section.field=value, such as mixed_precision=bf16_mixed (default: fp32) or "
-                  "dist.threads_per_rank=8");
+                  "dist.threads_per_rank=8; " +
+                      scope().help());
   app->footer(
       "The text ends at a stop token of the tokenizer, generation_config.json or config.json, or "
       "at --max-new-tokens.\n\n"

@@ -2,20 +2,31 @@
 // file parses, runs the chosen one and turns errors into messages and exit statuses (0 done, 1 the
 // run failed, 2 bad usage or configuration).
 
+#include <fmt/ranges.h>
+
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <cstdio>
 #include <exception>
+#include <system_error>
 #include <vector>
 
 #include "base/error.h"
+#include "base/exit_watchdog.h"
 #include "base/log.h"
+#include "base/mapped_faults.h"
 #include "base/nearest.h"
+#include "base/thread.h"
 #include "before_ranks.h"
+#include "standard_streams.h"
 #include "subcommands.h"
 
 namespace {
 
+using viaduct::ConfigError;
+
 constexpr int kRunFailed = 1, kBadUsage = 2;
+constexpr int kExitSeconds = 10;
 
 /// ConfigError, with the nearest name, for a subcommand that does not exist.
 void check_known(const std::string& name,
@@ -24,11 +35,25 @@ void check_known(const std::string& name,
   for (const auto& subcommand : subcommands) names.push_back(subcommand.app->get_name());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   for (const char* later : {"plan", "report"}) {
-    VIADUCT_CHECK(viaduct::ConfigError, name != later, "viaduct {}: known, not built yet", name);
+    VIADUCT_CHECK(ConfigError, name != later, "viaduct {}: known, not built yet", name);
   }
   const auto near = viaduct::nearest_name(name, names);
-  viaduct::fail<viaduct::ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
-                                      near ? "; did you mean " + *near + "?" : "");
+  viaduct::fail<ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
+                             near ? "; did you mean " + *near + "?" : "");
+}
+
+/// The same one level below: `viaduct data NAME`.
+void check_known_below(const CLI::App& app, const std::string& name) {
+  std::vector<std::string> names;
+  for (const CLI::App* below : app.get_subcommands([](const CLI::App*) { return true; }))
+    names.push_back(below->get_name());
+  if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
+  VIADUCT_CHECK(ConfigError, app.get_name() != "data" || name != "pack",
+                "viaduct data pack: known, not built yet");
+  const auto near = viaduct::nearest_name(name, names);
+  viaduct::fail<ConfigError>("viaduct {}: no subcommand \"{}\"{}; there are {}", app.get_name(),
+                             name, near ? "; did you mean " + *near + "?" : "",
+                             fmt::join(names, ", "));
 }
 
 int run(int argc, char** argv) {
@@ -49,7 +74,9 @@ int run(int argc, char** argv) {
       add_version(root),    //
   };
   before_ranks([&] {
-    if (argc > 1 && argv[1][0] != '-') check_known(argv[1], subcommands);
+    if (argc < 2 || argv[1][0] == '-') return;
+    check_known(argv[1], subcommands);
+    if (argc > 2 && argv[2][0] != '-') check_known_below(*root.get_subcommand(argv[1]), argv[2]);
   });
   try {
     root.parse(argc, argv);
@@ -65,9 +92,7 @@ int run(int argc, char** argv) {
   return kBadUsage;
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+int run_to_status(int argc, char** argv) {
   try {
     return run(argc, argv);
   } catch (const viaduct::cli::SaidByRank0&) {
@@ -77,8 +102,38 @@ int main(int argc, char** argv) {
     for (const auto& problem : error.problems())
       viaduct::log_line(viaduct::LogLevel::error, problem);
     return kBadUsage;
+  } catch (const std::system_error& error) {
+    // fmt's complaint does not say which file.
+    const bool output = std::ferror(stdout) != 0;
+    viaduct::log_line(viaduct::LogLevel::error,
+                      output ? "cannot write to standard output: " + error.code().message()
+                             : std::string(error.what()));
+    return kRunFailed;
   } catch (const std::exception& error) {
     viaduct::log_line(viaduct::LogLevel::error, error.what());
     return kRunFailed;
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  viaduct::cli::prepare_standard_streams();
+  const viaduct::MappedFaults mapped_faults;
+  int status = kRunFailed;
+  {
+    // On a stack of our size: the kernels run on this thread, and the first one's stack is the
+    // shell's choice.
+    const viaduct::Thread work([&] { status = run_to_status(argc, argv); });
+  }
+  // Every reader asks for itself; this is for one that does not.
+  if (const std::string fault = viaduct::any_mapped_fault(); status == 0 && !fault.empty()) {
+    viaduct::log_line(viaduct::LogLevel::error, fault + ", so what came of it is wrong");
+    status = kRunFailed;
+  }
+  status = viaduct::cli::finish_standard_output(status);
+  // What libraries do at exit is not ours, and all is said and written.
+  viaduct::end_process_after(kExitSeconds, status,
+                             "viaduct: warning: a library hangs at exit; ended without it\n");
+  return status;
 }

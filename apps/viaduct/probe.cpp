@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
+#include "override_scope.h"
 #include "subcommands.h"
 #include "train/launch.h"
 #include "train/probe_setup.h"
@@ -28,10 +29,17 @@ void check_output(const std::filesystem::path& file) {
                 "--out {}: is a folder, expected the name of a file", file.string());
 }
 
+OverrideScope scope() {
+  return {"viaduct probe",
+          {"model", "comm_overlap", "ddp", "dist", "mixed_precision", "optimizer", "rng",
+           "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
+}
+
 int run(ProbeRequest request, const std::filesystem::path& out) {
   check_output(out);
   Launch launch;
   const ProbeSetup setup = before_ranks([&] {
+    scope().check(request.overrides);
     launch = launch_on_cpu();
     request.dist = launch_defaults(launch);
     ProbeSetup prepared = prepare_probe(request);
@@ -84,7 +92,8 @@ Subcommand add_probe(CLI::App& root) {
   app->add_flag("--weights", request->weights, "Also weight.NAME: the weights as read");
   app->add_option("OVERRIDES", request->overrides,
                   "section.field=value. FP32, a constant learning rate without warm-up, and the "
-                  "whole batch at once unless they say otherwise");
+                  "whole batch at once unless they say otherwise; " +
+                      scope().help());
   app->footer(
       "With mixed_precision=fp16_mixed a loss scale that overflows is halved and the step repeated,"
       "\nfrom mixed_precision.initial_loss_scale down, so that every step counts.\n\n"

@@ -174,8 +174,10 @@ Subcommand add_schedule(CLI::App& root) {
   app->add_option("--vpp", arguments->virtual_stages, "Model chunks of a stage");
   app->add_option("--microbatches", arguments->micro_batches, "Micro-batches of a step")
       ->required();
-  app->add_option("--kind", arguments->kind,
-                  "1f1b, interleaved, gpipe or zb-h1 (default: interleaved with --vpp, else 1f1b)");
+  app->add_option(
+      "--kind", arguments->kind,
+      "1f1b, interleaved, gpipe or zero_bubble, which is zb-h1 (default: interleaved with "
+      "--vpp, else 1f1b)");
   app->add_option("--g", arguments->group,
                   "Interleaved: micro-batches that a chunk runs before the next (default: pp)");
   app->add_option("--wgrad-deferral-limit", arguments->deferral_limit,
@@ -184,6 +186,7 @@ Subcommand add_schedule(CLI::App& root) {
       ->check(CLI::NonNegativeNumber);
   app->add_option("--svg", arguments->svg, "Write the drawing to this file; -: to standard output, alone");
   app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
+  app->footer("Example:\n  viaduct schedule --pp 4 --microbatches 8 --kind zero_bubble");
   return {app, [arguments] { return run_schedule_command(*arguments); }};
 }
 

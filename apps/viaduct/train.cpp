@@ -6,10 +6,12 @@
 #include <CLI/CLI.hpp>
 #include <memory>
 
+#include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_report.h"
+#include "standard_streams.h"
 #include "subcommands.h"
 #include "train/launch.h"
 #include "train/rank_device.h"
@@ -26,13 +28,27 @@ struct Options {
 };
 
 void print_plan(const PlannedMemory& memory) {
-  fmt::print(stderr, "memory of a step at its fullest, by owner, as planned:\n");
-  print_memory(memory.peak.bytes_by_tag, memory.peak.bytes, stderr);
-  fmt::print(stderr, "  {:<20} {:>12}: {:.1f} % above what any placement needs; planned in {}\n",
-             "arena", format_bytes(memory.plan.arena_bytes),
-             100.0 * static_cast<double>(memory.plan.arena_bytes - memory.lower_bound_bytes) /
-                 static_cast<double>(memory.lower_bound_bytes),
-             format_seconds(memory.seconds));
+  say("memory of a step at its fullest, by owner, as planned:\n");
+  say_text(memory_text(memory.peak.bytes_by_tag, memory.peak.bytes));
+  say("  {:<20} {:>12}: {:.1f} % above what any placement needs; planned in {}\n", "arena",
+      format_bytes(memory.plan.arena_bytes),
+      100.0 * static_cast<double>(memory.plan.arena_bytes - memory.lower_bound_bytes) /
+          static_cast<double>(memory.lower_bound_bytes),
+      format_seconds(memory.seconds));
+}
+
+/// Says `text` on standard output, and what the run could not write anywhere. The run is done and
+/// saved, so nothing of this fails it.
+void print_problems(std::string text, const std::vector<std::string>& lost) {
+  for (const std::string& line : lost) log_warning("{}", line);
+  if (standard_error_failed()) {
+    text +=
+        "warning: standard error could not be written; some progress lines and warnings are lost\n";
+    for (const std::string& line : lost) text += "warning: " + line + "\n";
+  }
+  const std::string reason = try_print(text);
+  if (!reason.empty())
+    log_warning("standard output cannot be written: {}; it would have said:\n{}", reason, text);
 }
 
 /// What is left to say when a rank is done; rank 0 says it.
@@ -43,24 +59,28 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
         memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
   }
-  fmt::print(stderr, "memory of a step at its fullest, by owner:\n");
-  print_memory(owners, memory.peak_bytes, stderr);
+  say("memory of a step at its fullest, by owner:\n");
+  say_text(memory_text(owners, memory.peak_bytes));
   if (memory.unplanned_allocations > 0) {
-    fmt::print(stderr, "  not at a planned place: {} allocations of {} in all\n",
-               memory.unplanned_allocations, format_bytes(memory.unplanned_bytes));
+    say("  not at a planned place: {} allocations of {} in all\n", memory.unplanned_allocations,
+        format_bytes(memory.unplanned_bytes));
   }
+  std::string text;
   if (trainer.validations().size() > 1) {
     const auto& [first_step, first] = trainer.validations().front();
     const auto& [last_step, last] = trainer.validations().back();
-    fmt::print("validation loss: {:.4f} at step {}, {:.4f} at step {}\n", first, first_step, last,
-               last_step);
+    text += fmt::format("validation loss: {:.4f} at step {}, {:.4f} at step {}\n", first,
+                        first_step, last, last_step);
   }
-  if (setup.config.checkpoint.save)
-    fmt::print("checkpoints, metrics and config.yaml are in {}\n", *setup.config.checkpoint.save);
+  if (setup.config.checkpoint.save) {
+    text += fmt::format("checkpoints, metrics and config.yaml are in {}\n",
+                        *setup.config.checkpoint.save);
+  }
+  print_problems(text, trainer.log_problems());
 }
 
 int run_training(const RunSetup& setup, const Launch& launch) {
-  const StopSignals signals;
+  const StopSignals signals(setup.config.train.exit_signals);
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
     if (leads) {
@@ -85,7 +105,7 @@ Subcommand add_train(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand(
       "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
-  app->add_option("CONFIG", options->config, "YAML file")->required();
+  app->add_option("CONFIG", options->config, "YAML file; may be absent where overrides say all");
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
@@ -97,6 +117,11 @@ Subcommand add_train(CLI::App& root) {
   return {app, [options] {
             // A first argument that is an override means there is no file.
             std::string file = options->config;
+            before_ranks([&] {
+              VIADUCT_CHECK(ConfigError, !file.empty(),
+                            "viaduct train: expected a configuration file, overrides "
+                            "section.field=value, or both");
+            });
             std::vector<std::string> overrides = options->overrides;
             if (file.find('=') != std::string::npos) {
               overrides.insert(overrides.begin(), file);

@@ -6,11 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "base/mapped_faults.h"
 #include "base/output_file.h"
 
 namespace viaduct {
 
 /// A read-only memory map of a whole file. Throws IoError with the path and the system's reason.
+///
+/// A file may become shorter while it is mapped. Under a MappedFaults (base/mapped_faults.h) what is
+/// missing then reads as zeros: who has read calls `check` before it believes what it read.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -23,7 +27,17 @@ class MappedFile {
   size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
+  /// True if a thread met bytes that are gone. Costs nothing; false does not say that the end of
+  /// the last page is the file's.
+  bool failed() const noexcept { return slot_.fault() >= 0; }
+  /// IoError that names file and offset if bytes could not be read, or the file is shorter than
+  /// when it was opened. Asks the system for its size.
+  void check() const;
+
  private:
+  std::filesystem::path path_;
+  uint64_t device_ = 0, inode_ = 0;
+  MappingSlot slot_;
   const std::byte* data_ = nullptr;
   size_t size_ = 0;
 };

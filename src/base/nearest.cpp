@@ -39,7 +39,7 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
   for (const auto& candidate : candidates) {
     const size_t longer = std::max(name.size(), candidate.size()),
                  shorter = std::min(name.size(), candidate.size());
-    const size_t limit = std::max<size_t>(2, longer / 3);
+    const size_t limit = std::max<size_t>(1, longer / 3);
     // No distance is below the difference of the lengths.
     if (longer - shorter > limit || (best && longer - shorter >= best_distance)) continue;
     const size_t distance = edit_distance(wanted, lower(candidate));

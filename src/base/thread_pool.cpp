@@ -11,6 +11,7 @@
 
 #include "base/cpu_pause.h"
 #include "base/error.h"
+#include "base/thread.h"
 
 namespace viaduct {
 namespace {
@@ -27,7 +28,7 @@ thread_local int t_worker =
 struct ThreadPool::State {
   using Task = FunctionRef<void(int64_t, int)>;
 
-  std::vector<std::thread> workers;
+  std::vector<Thread> workers;
   std::mutex mutex;
   std::condition_variable wake, done;
   std::atomic<uint64_t> generation{0};
@@ -67,6 +68,16 @@ struct ThreadPool::State {
     t_worker = -1;
   }
 
+  void end() {
+    {
+      std::lock_guard lock(mutex);
+      stop = true;
+      generation.fetch_add(1, std::memory_order_release);
+    }
+    wake.notify_all();
+    workers.clear();  // waits for each
+  }
+
   void loop(int thread) {
     uint64_t seen = 0;
     for (;;) {
@@ -90,18 +101,17 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   VIADUCT_CHECK(ConfigError, threads >= 1, "thread pool: expected at least 1 thread, got {}",
                 threads);
   state_->may_spin = threads <= static_cast<int>(std::thread::hardware_concurrency());
-  for (int t = 1; t < threads; ++t)
-    state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
+  try {
+    for (int t = 1; t < threads; ++t)
+      state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
+  } catch (...) {  // no more threads: those that run must end before their state does
+    state_->end();
+    throw;
+  }
 }
 
 ThreadPool::~ThreadPool() {
-  {
-    std::lock_guard lock(state_->mutex);
-    state_->stop = true;
-    state_->generation.fetch_add(1, std::memory_order_release);
-  }
-  state_->wake.notify_all();
-  for (auto& worker : state_->workers) worker.join();
+  state_->end();
 }
 
 int ThreadPool::threads() const {

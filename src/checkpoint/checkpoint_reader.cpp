@@ -6,7 +6,6 @@
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
-#include "checkpoint/mapped_storage.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/strict_json.h"
 
@@ -74,12 +73,13 @@ CheckpointReader::CheckpointReader(const std::filesystem::path& folder) : folder
   check_complete(index_, path.string());
   for (const auto& shard : index_.shards) {
     shards_.push_back(map_storage(folder / shard.name));
-    check_size(shard, shards_.back()->bytes(), folder);
+    check_size(shard, shards_.back().storage->bytes(), folder);
   }
   for (const auto& file : index_.files) {
     const MappedFile content(folder / file.name);
     check_size(file, static_cast<int64_t>(content.size()), folder);
     check_sum(file, content.text(), folder);
+    content.check();
   }
   size_t pieces = 0;
   for (const auto& [name, tensor] : index_.tensors) {
@@ -106,11 +106,14 @@ const StoredTensor& CheckpointReader::stored(const std::string& name) const {
 const std::byte* CheckpointReader::checked_bytes(const std::string& name,
                                                  const StoredTensor& tensor, size_t piece) const {
   const StoredPiece& stored = tensor.pieces[piece];
-  const auto* data = static_cast<const std::byte*>(shards_[stored.shard]->data()) + stored.offset;
+  const auto* data =
+      static_cast<const std::byte*>(shards_[stored.shard].storage->data()) + stored.offset;
   std::atomic<bool>& checked = checked_[first_piece_.at(name) + piece];
   if (checked.load(std::memory_order_relaxed)) return data;
   const auto bytes = static_cast<size_t>(stored.piece.elements() * dtype_bytes(tensor.dtype));
   const uint64_t sum = hash64({reinterpret_cast<const char*>(data), bytes});
+  // A file that became shorter is named as that.
+  if (sum != stored.checksum) shards_[stored.shard].file->check();
   VIADUCT_CHECK(IoError, sum == stored.checksum,
                 "{}: {} of tensor \"{}\" ({} bytes at {}): checksum {:016x}, expected {:016x}: the "
                 "file is damaged",
@@ -127,7 +130,11 @@ Tensor CheckpointReader::tensor(const std::string& name) const {
   if (!one_piece) return read(name, whole_box(tensor.shape));
   checked_bytes(name, tensor, 0);
   const StoredPiece& only = tensor.pieces[0];
-  return Tensor(shards_[only.shard], tensor.dtype, tensor.shape, only.offset);
+  return Tensor(shards_[only.shard].storage, tensor.dtype, tensor.shape, only.offset);
+}
+
+void CheckpointReader::check_read() const {
+  for (const MappedStorage& shard : shards_) shard.file->check();
 }
 
 Tensor CheckpointReader::read(const std::string& name, const Box& box) const {
@@ -146,12 +153,15 @@ void CheckpointReader::read_into(const std::string& name, const Piece& piece,
   int64_t copied = 0;
   for (size_t i = 0; i < tensor.pieces.size() && copied < piece.elements(); ++i) {
     const StoredPiece& stored = tensor.pieces[i];
-    const auto* data = static_cast<const std::byte*>(shards_[stored.shard]->data()) + stored.offset;
+    const auto* data =
+        static_cast<const std::byte*>(shards_[stored.shard].storage->data()) + stored.offset;
     const int64_t shared =
         copy_shared(stored.piece, data, piece, destination, dtype_bytes(tensor.dtype));
     // Only pieces that gave something need to be whole; nobody sees the copy if this one is not.
     if (shared > 0) checked_bytes(name, tensor, i);
     copied += shared;
+    // The checksum may be of an earlier read.
+    if (shards_[stored.shard].file->failed()) shards_[stored.shard].file->check();
   }
   // check_complete proved that every element is stored once.
   VIADUCT_CHECK(IoError, copied == piece.elements(), "{}: {} of tensor \"{}\": {} of {} elements",
@@ -161,7 +171,7 @@ void CheckpointReader::read_into(const std::string& name, const Piece& piece,
 void CheckpointReader::verify() const {
   for (size_t shard = 0; shard < shards_.size(); ++shard) {
     const StoredFile& file = index_.shards[shard];
-    const bool whole = hash64(bytes_of(*shards_[shard])) == file.checksum;
+    const bool whole = hash64(bytes_of(*shards_[shard].storage)) == file.checksum;
     for (const auto& [name, tensor] : index_.tensors) {
       for (size_t i = 0; i < tensor.pieces.size(); ++i) {
         if (tensor.pieces[i].shard != shard) continue;
@@ -170,6 +180,7 @@ void CheckpointReader::verify() const {
         checked_[first_piece_.at(name) + i].store(true, std::memory_order_relaxed);
       }
     }
+    if (!whole) shards_[shard].file->check();
     VIADUCT_CHECK(IoError, whole, "{}: its checksum does not fit: the file is damaged",
                   (folder_ / file.name).string());
   }

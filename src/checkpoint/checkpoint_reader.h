@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_index.h"
+#include "checkpoint/mapped_storage.h"
 #include "checkpoint/tensor_source.h"
 
 namespace viaduct {
@@ -32,6 +33,7 @@ class CheckpointReader : public TensorSource {
   std::string where() const override { return folder_.string(); }
   /// The whole tensor; a read-only view of the mapped shard where it is stored in one piece.
   Tensor tensor(const std::string& name) const override;
+  void check_read() const override;
 
   /// A box of a tensor, in its own memory. ShapeError if the box is not inside the tensor.
   Tensor read(const std::string& name, const Box& box) const;
@@ -49,7 +51,7 @@ class CheckpointReader : public TensorSource {
   std::filesystem::path folder_;
   CheckpointIndex index_;
   std::vector<TensorInfo> infos_;
-  std::vector<std::shared_ptr<Storage>> shards_;
+  std::vector<MappedStorage> shards_;
   // Whether a stored piece's checksum was compared, for all pieces of all tensors in order.
   std::map<std::string, size_t> first_piece_;
   std::unique_ptr<std::atomic<bool>[]> checked_;
@@ -68,6 +70,7 @@ class CheckpointWeights : public TensorSource {
   Tensor tensor(const std::string& name) const override;
   void read_into(const std::string& name, const Piece& piece,
                  std::byte* destination) const override;
+  void check_read() const override { checkpoint_.check_read(); }
   std::string where() const override { return checkpoint_.where(); }
 
  private:

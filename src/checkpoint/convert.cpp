@@ -50,9 +50,15 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
   VIADUCT_CHECK(IoError, is_absent_or_empty(to),
                 "{}: is there already and not empty; name a new folder", to.string());
   UnfinishedFolder unfinished(to);
-  write_safetensors_folder(
-      unfinished.path(), weights.tensors(),
-      [&](const std::string& name) { return weights.tensor(name); }, max_shard_bytes);
+  try {
+    write_safetensors_folder(
+        unfinished.path(), weights.tensors(),
+        [&](const std::string& name) { return weights.tensor(name); }, max_shard_bytes);
+  } catch (const IoError&) {
+    weights.check_read();  // a write fails, too, when its source is gone
+    throw;
+  }
+  weights.check_read();
   write_file_atomically(unfinished.path() / "config.json", read_config_text(from));
   copy_model_side_files(from.path, unfinished.path());
   unfinished.finish();
@@ -84,6 +90,7 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
     for (const TensorInfo& info : tensors.tensors())
       shard.add(info.name, tensors.tensor(info.name));
     shard.finish();
+    tensors.check_read();
   }
   writer.set_state(state);
   writer.add_file("config.json", read_config_text(from));

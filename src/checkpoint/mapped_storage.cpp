@@ -1,16 +1,15 @@
 #include "checkpoint/mapped_storage.h"
 
-#include "base/file.h"
-
 namespace viaduct {
 
-std::shared_ptr<Storage> map_storage(const std::filesystem::path& path) {
-  auto file = std::make_shared<MappedFile>(path);
+MappedStorage map_storage(const std::filesystem::path& path) {
+  auto file = std::make_shared<const MappedFile>(path);
   // An empty file has no map, but views of nothing want an address.
   static constexpr std::byte kNothing{};
   const std::byte* data = file->size() > 0 ? file->data() : &kNothing;
   const auto bytes = static_cast<int64_t>(file->size());
-  return std::make_shared<Storage>(const_cast<std::byte*>(data), bytes, [file](Storage&) {});
+  return {std::make_shared<Storage>(const_cast<std::byte*>(data), bytes, [file](Storage&) {}),
+          file};
 }
 
 }  // namespace viaduct

@@ -4,11 +4,17 @@
 #include <filesystem>
 #include <memory>
 
+#include "base/file.h"
 #include "tensor/tensor.h"
 
 namespace viaduct {
 
+struct MappedStorage {
+  std::shared_ptr<Storage> storage;
+  std::shared_ptr<const MappedFile> file;  // for `check`, when bytes of it were used
+};
+
 /// The whole file, read-only: a write through a view faults. IoError if it cannot be mapped.
-std::shared_ptr<Storage> map_storage(const std::filesystem::path& path);
+MappedStorage map_storage(const std::filesystem::path& path);
 
 }  // namespace viaduct

@@ -115,17 +115,19 @@ SafetensorsHeader parse_safetensors_header(std::string_view file, const std::str
   header.data_offset = static_cast<int64_t>(sizeof(length) + length);
   header.data_bytes = static_cast<int64_t>(file.size()) - header.data_offset;
 
-  // A shape is the longest array that is met; deeper nesting has no meaning.
-  const Json json = parse_strict_json<Json>(file.substr(sizeof(length), length),
-                                            {.depth = 4, .array_elements = 64}, where + ": header");
-  VIADUCT_CHECK(IoError, json.is_object(), "{}: the header is not a JSON object", where);
-  for (const auto& [name, value] : json.items()) {
+  // A shape is the longest array that is met; deeper nesting has no meaning. Each tensor's entry is
+  // taken as it comes, so that a million of them are never in memory as JSON.
+  const auto take = [&](const std::string& name, Json&& value) {
     if (name == kMetadata) {
       parse_metadata(value, header, where);
     } else {
       header.entries.push_back(parse_entry(name, value, header.data_bytes, where));
     }
-  }
+  };
+  const Json json =
+      parse_strict_json<Json>(file.substr(sizeof(length), length),
+                              {.depth = 4, .array_elements = 64}, where + ": header", take);
+  VIADUCT_CHECK(IoError, json.is_object(), "{}: the header is not a JSON object", where);
   check_tiling(header, where);
   return header;
 }

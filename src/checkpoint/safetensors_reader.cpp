@@ -6,7 +6,6 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/mapped_storage.h"
 #include "checkpoint/strict_json.h"
 
 namespace viaduct {
@@ -54,18 +53,24 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path)
 SafetensorsFile SafetensorsFile::from_memory(std::string content, std::string where) {
   auto text = std::make_shared<std::string>(std::move(content));
   const auto bytes = static_cast<int64_t>(text->size());
-  return {std::make_shared<Storage>(text->data(), bytes, [text](Storage&) {}), std::move(where)};
+  return {{std::make_shared<Storage>(text->data(), bytes, [text](Storage&) {}), nullptr},
+          std::move(where)};
 }
 
-SafetensorsFile::SafetensorsFile(std::shared_ptr<Storage> storage, std::string where)
-    : storage_(std::move(storage)), where_(std::move(where)) {
-  const std::string_view content(static_cast<const char*>(storage_->data()),
-                                 static_cast<size_t>(storage_->bytes()));
+SafetensorsFile::SafetensorsFile(MappedStorage storage, std::string where)
+    : mapped_(std::move(storage)), where_(std::move(where)) {
+  const std::string_view content(static_cast<const char*>(mapped_.storage->data()),
+                                 static_cast<size_t>(mapped_.storage->bytes()));
   header_ = parse_safetensors_header(content, where_);
+  check_read();
   for (const auto& entry : header_.entries) {
     index_.emplace(entry.info.name, infos_.size());
     infos_.push_back(entry.info);
   }
+}
+
+void SafetensorsFile::check_read() const {
+  if (mapped_.file) mapped_.file->check();
 }
 
 const TensorInfo* SafetensorsFile::find(const std::string& name) const {
@@ -78,7 +83,7 @@ Tensor SafetensorsFile::tensor(const std::string& name) const {
   if (at == index_.end()) fail_missing(name);
   const SafetensorsEntry& entry = header_.entries[at->second];
   const int64_t offset = header_.data_offset + entry.begin;
-  const Tensor view(storage_, entry.info.dtype, entry.info.shape, offset);
+  const Tensor view(mapped_.storage, entry.info.dtype, entry.info.shape, offset);
   const auto address = reinterpret_cast<uintptr_t>(view.raw());
   if (address % static_cast<uintptr_t>(dtype_bytes(view.dtype())) == 0) return view;
   Tensor copy = host_tensor(entry.info.dtype, entry.info.shape);
@@ -128,6 +133,17 @@ void SafetensorsFolder::add_shard(const std::filesystem::path& path) {
                   shown_name(info.name));
     infos_.push_back(info);
   }
+}
+
+void SafetensorsFolder::read_into(const std::string& name, const Piece& piece,
+                                  std::byte* destination) const {
+  const auto at = index_.find(name);
+  if (at == index_.end()) fail_missing(name);
+  shards_[at->second.shard].read_into(name, piece, destination);
+}
+
+void SafetensorsFolder::check_read() const {
+  for (const SafetensorsFile& shard : shards_) shard.check_read();
 }
 
 const TensorInfo* SafetensorsFolder::find(const std::string& name) const {

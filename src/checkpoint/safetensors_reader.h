@@ -6,6 +6,7 @@
 #include <memory>
 #include <unordered_map>
 
+#include "checkpoint/mapped_storage.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/tensor_source.h"
 
@@ -23,14 +24,15 @@ class SafetensorsFile : public TensorSource {
   /// A view of the mapped file (read-only memory, kept alive by the view), or a copy where the file
   /// has its bytes at an address that is no multiple of the element size.
   Tensor tensor(const std::string& name) const override;
+  void check_read() const override;
   std::string where() const override { return where_; }
   const TensorInfo* find(const std::string& name) const override;
   const std::map<std::string, std::string>& metadata() const { return header_.metadata; }
 
  private:
-  SafetensorsFile(std::shared_ptr<Storage> storage, std::string where);
+  SafetensorsFile(MappedStorage storage, std::string where);
 
-  std::shared_ptr<Storage> storage_;  // the whole file
+  MappedStorage mapped_;  // the whole file; no MappedFile if it is in memory
   std::string where_;
   SafetensorsHeader header_;
   std::vector<TensorInfo> infos_;
@@ -46,6 +48,9 @@ class SafetensorsFolder : public TensorSource {
 
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   Tensor tensor(const std::string& name) const override;
+  void read_into(const std::string& name, const Piece& piece,
+                 std::byte* destination) const override;
+  void check_read() const override;
   std::string where() const override { return folder_.string(); }
   const TensorInfo* find(const std::string& name) const override;
 

@@ -5,11 +5,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_set>
+#include <utility>
 #include <vector>
 
 #include "base/error.h"
@@ -26,55 +28,112 @@ struct JsonLimits {
 /// is very long.
 std::string shown_name(std::string_view name);
 
-/// Parses `text`; IoError that starts with `where` if it is not JSON, is nested deeper or has
-/// longer arrays than the limits, holds a key twice in an object, or anything follows the document.
+/// Builds a value from the parser's events, one look at each: the parser's own callback looks
+/// through the whole parent after every child, which is quadratic.
 template <class Json>
-Json parse_strict_json(std::string_view text, const JsonLimits& limits, const std::string& where) {
-  struct Level {
-    std::unordered_set<std::string> keys;
-    size_t elements = 0;
-  };
-  using Event = typename Json::parse_event_t;
-  std::vector<Level> levels;
-  const auto count_element = [&] {
-    if (levels.empty()) return;
-    VIADUCT_CHECK(IoError, ++levels.back().elements <= limits.array_elements,
-                  "{}: an array has more than {} elements", where, limits.array_elements);
-  };
-  const auto guard = [&](int, Event event, Json& parsed) {
-    switch (event) {
-      case Event::object_start:
-      case Event::array_start:
-        count_element();
-        VIADUCT_CHECK(IoError, levels.size() < limits.depth, "{}: nested deeper than {} levels",
-                      where, limits.depth);
-        levels.emplace_back();
-        break;
-      case Event::object_end:
-      case Event::array_end:
-        levels.pop_back();
-        break;
-      case Event::key: {
-        const auto& key = parsed.template get_ref<const std::string&>();
-        VIADUCT_CHECK(IoError, levels.back().keys.insert(key).second, "{}: \"{}\" is there twice",
-                      where, shown_name(key));
-        levels.back().elements = 0;  // the value that follows is no array element
-        break;
-      }
-      case Event::value:
-        count_element();
-        break;
-    }
+class StrictJsonBuilder {
+ public:
+  using Member = std::function<void(const std::string& name, Json&& value)>;
+
+  /// With a `member`, the entries of the outermost object go there, one after the other, instead of
+  /// into the result.
+  StrictJsonBuilder(const JsonLimits& limits, const std::string& where, Member member)
+      : limits_(limits), where_(where), member_(std::move(member)) {}
+
+  Json take_root() { return std::move(root_); }
+
+  // What Json::sax_parse calls.
+  bool null() { return add_value(nullptr); }
+  bool boolean(bool value) { return add_value(value); }
+  bool number_integer(typename Json::number_integer_t value) { return add_value(value); }
+  bool number_unsigned(typename Json::number_unsigned_t value) { return add_value(value); }
+  bool number_float(typename Json::number_float_t value, const std::string&) {
+    return add_value(value);
+  }
+  bool string(std::string& value) { return add_value(std::move(value)); }
+  bool binary(typename Json::binary_t&) { return false; }  // never in text
+  bool start_object(size_t) { return open(Json::object(), false); }
+  bool start_array(size_t) { return open(Json::array(), true); }
+  bool end_object() { return close(); }
+  bool end_array() { return close(); }
+  bool key(std::string& name) {
+    Level& level = levels_.back();
+    VIADUCT_CHECK(IoError, level.keys.insert(name).second, "{}: \"{}\" is there twice", where_,
+                  shown_name(name));
+    level.key = std::move(name);
     return true;
+  }
+  bool parse_error(size_t, const std::string&, const typename Json::exception& error) {
+    fail<IoError>("{}: not valid JSON: {}", where_, shown_name(error.what()));
+  }
+
+ private:
+  struct Level {
+    Json value;
+    bool is_array = false;
+    size_t elements = 0;                   // of an array
+    std::string key;                       // of the entry that comes next
+    std::unordered_set<std::string> keys;  // all so far
   };
+
+  void count_element() {
+    if (levels_.empty() || !levels_.back().is_array) return;
+    VIADUCT_CHECK(IoError, ++levels_.back().elements <= limits_.array_elements,
+                  "{}: an array has more than {} elements", where_, limits_.array_elements);
+  }
+  bool add_value(Json value) {
+    count_element();
+    store(std::move(value));
+    return true;
+  }
+  bool open(Json empty, bool is_array) {
+    count_element();
+    VIADUCT_CHECK(IoError, levels_.size() < limits_.depth, "{}: nested deeper than {} levels",
+                  where_, limits_.depth);
+    levels_.push_back({std::move(empty), is_array, 0, {}, {}});
+    return true;
+  }
+  bool close() {
+    Json value = std::move(levels_.back().value);
+    levels_.pop_back();
+    store(std::move(value));
+    return true;
+  }
+  void store(Json value) {
+    if (levels_.empty()) {
+      root_ = std::move(value);
+      return;
+    }
+    Level& level = levels_.back();
+    if (level.is_array) {
+      level.value.push_back(std::move(value));
+    } else if (member_ && levels_.size() == 1) {
+      member_(level.key, std::move(value));
+    } else {
+      level.value.emplace(std::move(level.key), std::move(value));
+    }
+  }
+
+  const JsonLimits& limits_;
+  const std::string& where_;
+  Member member_;
+  std::vector<Level> levels_;
+  Json root_;
+};
+
+/// Parses `text`, in time and memory linear in its length; IoError that starts with `where` if it
+/// is not JSON, is nested deeper or has longer arrays than the limits, holds a key twice in an
+/// object, or anything follows the document. With a `member`, each entry of the outermost object
+/// goes there as soon as it is read, and the result is an empty object.
+template <class Json>
+Json parse_strict_json(std::string_view text, const JsonLimits& limits, const std::string& where,
+                       typename StrictJsonBuilder<Json>::Member member = nullptr) {
   // The parser would take a zero byte for the end of the text.
   VIADUCT_CHECK(IoError, text.find('\0') == std::string_view::npos,
                 "{}: a zero byte inside JSON text", where);
-  try {
-    return Json::parse(text.begin(), text.end(), guard);
-  } catch (const typename Json::exception& error) {
-    fail<IoError>("{}: not valid JSON: {}", where, shown_name(error.what()));
-  }
+  StrictJsonBuilder<Json> builder(limits, where, std::move(member));
+  Json::sax_parse(text.begin(), text.end(), &builder);
+  return builder.take_root();
 }
 
 /// The value as a count (0 … 2^63 − 1), nothing if it is something else.

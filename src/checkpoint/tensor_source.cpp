@@ -12,6 +12,7 @@ void TensorSource::read_into(const std::string& name, const Piece& piece,
   check_inside(name, whole.shape(), piece);
   copy_shared(whole_piece(whole_box(whole.shape())), static_cast<const std::byte*>(whole.raw()),
               piece, destination, dtype_bytes(whole.dtype()));
+  check_read();
 }
 
 void TensorSource::check_inside(const std::string& name, const Shape& shape,

@@ -34,6 +34,9 @@ class TensorSource {
   /// The elements of a piece of `name`, densely and as they are stored, to `destination`; reads no
   /// more than it must. ShapeError if the piece is not inside the tensor, IoError as `tensor`.
   virtual void read_into(const std::string& name, const Piece& piece, std::byte* destination) const;
+  /// After the bytes of views that `tensor` gave were used: IoError if their file could not be
+  /// read, or is shorter than when it was opened; what was used is then not what was stored.
+  virtual void check_read() const {}
   /// For messages: path of the file or folder.
   virtual std::string where() const = 0;
 

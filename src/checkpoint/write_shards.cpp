@@ -38,6 +38,7 @@ class PlannedShards {
     for (const TensorInfo& info : source_.tensors()) {
       if (!planned_.contains(info.name)) shard.add(info.name, source_.tensor(info.name));
     }
+    source_.check_read();
   }
 
  private:

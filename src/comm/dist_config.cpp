@@ -1,6 +1,11 @@
 #include "comm/dist_config.h"
 
 namespace viaduct {
+namespace {
+
+constexpr double kMostRanks = 1 << 20;
+
+}  // namespace
 
 FieldGroup dist_fields(DistConfig& config) {
   FieldGroup group("dist", "Ranks and the device they run on.");
@@ -8,7 +13,7 @@ FieldGroup dist_fields(DistConfig& config) {
       .field("ranks", config.ranks,
              "World size. Without a launcher the ranks are threads of this process; under one it "
              "is absent or equal.")
-      .range(1)
+      .range(1, kMostRanks)
       .alias("world_size")
       .constraint("divisible by tp · cp · pp and by etp · ep · pp");
   group
@@ -38,7 +43,7 @@ FieldGroup dist_fields(DistConfig& config) {
       .field("nvlink_domain_size", config.nvlink_domain_size,
              "Devices that share a fast domain (72 or 8 with NVLink): groups of heavy traffic that "
              "straddle two domains are said before the run starts; null: not looked at.")
-      .range(1);
+      .range(1, kMostRanks);
   return group;
 }
 
@@ -48,29 +53,29 @@ FieldGroup parallel_fields(ParallelConfig& config) {
       .field("tensor_model_parallel_size", config.tensor_model_parallel_size,
              "tp: ranks that share each layer; qkv, fc1 and vocabulary are cut by columns, proj "
              "and fc2 by rows.")
-      .range(1)
+      .range(1, kMostRanks)
       .constraint("divides heads and ffn_hidden_size; key-value groups divide by it or it by them");
   group
       .field("pipeline_model_parallel_size", config.pipeline_model_parallel_size,
              "pp: stages that the layers are cut into.")
-      .range(1)
+      .range(1, kMostRanks)
       .constraint("divides num_layers unless the split is given");
   group
       .field("context_parallel_size", config.context_parallel_size,
              "cp: ranks that share a sequence; activations are cut along it in zigzag chunks, "
              "weights are replicated.")
-      .range(1)
+      .range(1, kMostRanks)
       .constraint("2 · cp divides seq_length");
   group
       .field("expert_model_parallel_size", config.expert_model_parallel_size,
              "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")
-      .range(1)
+      .range(1, kMostRanks)
       .constraint("divides num_moe_experts")
       .planned("experts");
   group
       .field("expert_tensor_parallel_size", config.expert_tensor_parallel_size,
              "etp: tensor parallelism inside an expert; null: tp.")
-      .range(1)
+      .range(1, kMostRanks)
       .planned("experts");
   group
       .field("sequence_parallel", config.sequence_parallel,

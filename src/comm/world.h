@@ -16,6 +16,9 @@ struct WorldOptions {
   /// Threads that a rank computes with. Where all ranks' together are more than the cores, a rank
   /// that waits gives its core away at once.
   int threads_per_rank = 1;
+  /// Processes: time that the launcher and MPI's own clean-up have to end this process when the run
+  /// is over or has failed; then it ends itself, with a failing status.
+  int exit_grace_seconds = 60;
 };
 
 using RankMain = FunctionRef<void(std::shared_ptr<Communicator> world)>;

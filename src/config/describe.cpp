@@ -71,7 +71,10 @@ constexpr const char* kPreamble = R"(# Configuration
 Generated from the typed fields by `viaduct knobs --markdown`; a test compares this page with them.
 
 A run is described by one YAML file with the sections below, and by overrides `section.field=value` after it, which win.
-Values are YAML. `mixed_precision=NAME` is short for `mixed_precision.recipe=NAME`. `auto` is replaced by a value before
+Values are YAML. Behind an override of a string field the text is taken to the letter, with no need for quotes (`checkpoint.save=run #1`):
+`null` or nothing is null and `auto` is auto where the field takes them, `[…]` is a list where it takes lists, and a text that is as a
+whole in YAML's quotes, `"…"` or `'…'`, is what stands inside them. Overrides of other fields are YAML on one line, without comments,
+anchors and tags. `mixed_precision=NAME` is short for `mixed_precision.recipe=NAME`. `auto` is replaced by a value before
 the run starts; the resolved configuration is printed and stored as `config.yaml`. Spellings of the guides of
 Megatron-Bridge and NeMo (`TransformerConfig.x`, `recipe.trainer.strategy.x`) resolve to the same fields. An unknown name,
 a value of the wrong type or range, and a knob that is known but not built yet, set to anything but its default, are

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/override_value.h"
 
 namespace viaduct {
 namespace {
@@ -52,10 +53,10 @@ class Reader {
       return;
     }
     try {
-      Value value =
-          parse_yaml(text.substr(equals + 1), fmt::format("override '{}'", shorten(text)));
-      value.source = {
-          std::make_shared<const std::string>(fmt::format("override '{}'", shorten(text))), 0};
+      const Field* field = schema_.find(path);
+      if (field == nullptr) field = schema_.short_form(path);
+      const Value value = value_of_override(field, text.substr(equals + 1),
+                                            fmt::format("override '{}'", shorten(text)));
       // As deep as a file may nest, so that what is read can be printed and read again.
       if (std::count(path.begin(), path.end(), '.') + 1 + depth(value) > kMaxYamlDepth) {
         problems_.add("override '{}': nested deeper than {} levels", shorten(text), kMaxYamlDepth);

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "data/text_check.h"
 
 namespace viaduct {
 namespace {
@@ -90,6 +91,17 @@ std::string document_of_line(std::string_view line, const std::string& key,
   return text;
 }
 
+void use_lines(const DocumentPiece& piece, const std::string& key,
+               FunctionRef<void(std::string_view)> use) {
+  int64_t number = piece.first_line;
+  for (std::string_view rest = piece.text(); !rest.empty(); ++number) {
+    const size_t newline = rest.find('\n');
+    const std::string_view line = rest.substr(0, newline);
+    rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);
+    if (!is_blank(line)) use(document_of_line(line, key, piece, number));
+  }
+}
+
 }  // namespace
 
 bool is_jsonl_path(const std::filesystem::path& path) {
@@ -109,6 +121,7 @@ std::optional<DocumentPiece> DocumentReader::next() {
       open_ = std::make_shared<const MappedFile>(path);
       at_ = 0;
       line_ = 1;
+      check_file_kind(path.string(), open_->text(), jsonl);
       if (!jsonl) {
         DocumentPiece piece{std::move(open_), path.string(), 0, 0, 1, false};
         piece.end = piece.file->size();
@@ -133,14 +146,18 @@ std::optional<DocumentPiece> DocumentReader::next() {
 
 void for_each_document(const DocumentPiece& piece, const std::string& key,
                        FunctionRef<void(std::string_view)> use) {
-  if (!piece.jsonl) return use(piece.text());
-  int64_t number = piece.first_line;
-  for (std::string_view rest = piece.text(); !rest.empty(); ++number) {
-    const size_t newline = rest.find('\n');
-    const std::string_view line = rest.substr(0, newline);
-    rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);
-    if (!is_blank(line)) use(document_of_line(line, key, piece, number));
+  try {
+    check_text(piece.path, piece.text(), piece.begin);
+    if (!piece.jsonl) {
+      use(piece.text());
+    } else {
+      use_lines(piece, key, use);
+    }
+  } catch (const IoError&) {
+    piece.file->check();  // a line may be wrong because it is gone
+    throw;
   }
+  piece.file->check();
 }
 
 }  // namespace viaduct

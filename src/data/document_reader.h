@@ -31,7 +31,8 @@ bool is_jsonl_path(const std::filesystem::path& path);
 
 class DocumentReader {
  public:
-  /// `all_jsonl`: every file is JSONL, whatever its name. Files are opened when their turn comes.
+  /// `all_jsonl`: every file is JSONL, whatever its name. Files are opened when their turn comes;
+  /// `next` throws IoError for one whose first bytes say that it is no text.
   DocumentReader(std::vector<std::filesystem::path> files, bool all_jsonl,
                  size_t piece_bytes = size_t{1} << 18);
 
@@ -51,7 +52,8 @@ class DocumentReader {
 
 /// Calls `use` with each document of a piece: the text itself, or the string under `key` of each
 /// line's object. Lines of white space alone are skipped. A line that is not a JSON object, or has
-/// no such string, is an IoError that names file and line.
+/// no such string, is an IoError that names file and line; so is content that is no text
+/// (data/text_check.h), with its offset.
 void for_each_document(const DocumentPiece& piece, const std::string& key,
                        FunctionRef<void(std::string_view document)> use);
 

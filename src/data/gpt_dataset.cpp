@@ -38,6 +38,7 @@ void GptDataset::get(int64_t index, Sample& sample) const {
     dataset_->read(sequence, from, row.subspan(filled, static_cast<size_t>(to - from)));
     filled += static_cast<size_t>(to - from);
   }
+  dataset_->check_read();
   VIADUCT_CHECK(IoError, filled == length + 1, "dataset {}: sample {} has {} tokens, expected {}",
                 dataset_->prefix(), index, filled, length + 1);
   if (vocabulary_size_) {

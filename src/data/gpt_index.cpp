@@ -1,20 +1,14 @@
 #include "data/gpt_index.h"
 
-#include <unistd.h>
-
 #include <limits>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/physical_memory.h"
 #include "data/numpy_random.h"
 
 namespace viaduct {
 namespace {
-
-double physical_memory_bytes() {
-  return static_cast<double>(::sysconf(_SC_PHYS_PAGES)) *
-         static_cast<double>(::sysconf(_SC_PAGESIZE));
-}
 
 struct Epochs {
   int64_t count = 1;
@@ -72,7 +66,12 @@ void build_sample_index(const IndexedDataset& dataset, int64_t samples, int64_t 
     int64_t left = sequence_length + 1;
     while (left > length - offset) {
       left -= length - offset;
-      length = dataset.sequence_length(index.document_index[static_cast<size_t>(++position)]);
+      if (++position == static_cast<int64_t>(index.document_index.size())) {
+        dataset.check_read();
+        fail<IoError>("{}.idx: the lengths of its sequences are not what they were a moment ago",
+                      dataset.prefix());
+      }
+      length = dataset.sequence_length(index.document_index[static_cast<size_t>(position)]);
       offset = 0;
     }
     offset += left - 1;
@@ -142,6 +141,7 @@ GptIndex build_gpt_index(const IndexedDataset& dataset, Split split, DocumentRan
   const int64_t together = epochs.last_apart ? epochs.samples_before_last : samples;
   index.shuffle_index = wide ? shuffled<int64_t>(together, samples, random)
                              : shuffled<uint32_t>(together, samples, random);
+  dataset.check_read();
   return index;
 }
 

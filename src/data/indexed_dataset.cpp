@@ -77,16 +77,34 @@ bool any_outside_int32(TokenType type, const std::byte* from, size_t count) {
 
 }  // namespace
 
+struct IndexedDataset::Files {
+  MappedFile idx, bin;
+};
+
 IndexedDataset::IndexedDataset(const std::filesystem::path& prefix) : prefix_(prefix.string()) {
-  struct Files {
-    MappedFile idx, bin;
-  };
   const auto files = std::make_shared<const Files>(
       Files{MappedFile(prefix_ + ".idx"), MappedFile(prefix_ + ".bin")});
   idx_ = {files->idx.data(), files->idx.size()};
   bin_ = {files->bin.data(), files->bin.size()};
   owner_ = files;
-  parse();
+  files_ = files.get();
+  try {
+    parse();
+  } catch (const IoError&) {
+    check_known_faults();  // the index is not wrong, but gone
+    throw;
+  }
+  check_known_faults();
+}
+
+void IndexedDataset::check_read() const {
+  if (files_ == nullptr) return;
+  files_->idx.check();
+  files_->bin.check();
+}
+
+void IndexedDataset::check_known_faults() const {
+  if (files_ != nullptr && (files_->idx.failed() || files_->bin.failed())) check_read();
 }
 
 IndexedDataset IndexedDataset::from_memory(std::string idx, std::string bin, std::string name) {
@@ -179,6 +197,7 @@ const std::byte* IndexedDataset::range(int64_t sequence, int64_t offset, int64_t
   VIADUCT_CHECK(ShapeError, sequence >= 0 && sequence < sequence_count_, "{}: sequence {} of {}",
                 prefix_, sequence, sequence_count_);
   const int64_t length = sequence_length(sequence);
+  if (offset < 0 || offset > length || count > length - offset) check_known_faults();
   VIADUCT_CHECK(ShapeError, offset >= 0 && offset <= length && count <= length - offset,
                 "{}: tokens [{}, {}) of sequence {}, which has {}", prefix_, offset, offset + count,
                 sequence, length);
@@ -189,6 +208,7 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int64_t> o
   VIADUCT_CHECK(IoError, !is_float_token(type_), "{}: holds {} values, not tokens", prefix_,
                 token_type_name(type_));
   widen_integers(type_, range(sequence, offset, static_cast<int64_t>(out.size())), out);
+  check_known_faults();
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> out) const {
@@ -200,13 +220,19 @@ void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int32_t> o
                 prefix_, sequence, std::numeric_limits<int32_t>::max(), offset,
                 offset + static_cast<int64_t>(out.size()));
   widen_integers(type_, from, out);
+  check_known_faults();
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<double> out) const {
   const std::byte* from = range(sequence, offset, static_cast<int64_t>(out.size()));
-  if (type_ == TokenType::float32) return widen<float>(from, out);
-  if (type_ == TokenType::float64) return widen<double>(from, out);
-  widen_integers(type_, from, out);
+  if (type_ == TokenType::float32) {
+    widen<float>(from, out);
+  } else if (type_ == TokenType::float64) {
+    widen<double>(from, out);
+  } else {
+    widen_integers(type_, from, out);
+  }
+  check_known_faults();
 }
 
 std::span<const std::byte> IndexedDataset::bytes(int64_t sequence) const {

@@ -54,6 +54,10 @@ class IndexedDataset {
   void read(int64_t sequence, int64_t offset, std::span<int32_t> out) const;
   /// The same for any type of file, as numbers.
   void read(int64_t sequence, int64_t offset, std::span<double> out) const;
+  /// IoError that names file and offset if bytes of the two files could not be read, or one of them
+  /// is shorter than when it was opened. `read` asks for what it costs nothing to know; who has
+  /// read a whole sample, or used lengths and offsets alone, asks here.
+  void check_read() const;
   /// The stored bytes of a whole sequence.
   std::span<const std::byte> bytes(int64_t sequence) const;
 
@@ -70,10 +74,14 @@ class IndexedDataset {
   void parse_header();
   void validate_sequences();
   void validate_documents();
+  /// `check_read` if a thread met missing bytes.
+  void check_known_faults() const;
   const std::byte* range(int64_t sequence, int64_t offset, int64_t count) const;
 
   std::string prefix_;
+  struct Files;
   std::shared_ptr<const void> owner_;
+  const Files* files_ = nullptr;  // of `owner_`; null where the bytes are in memory
   std::span<const std::byte> idx_, bin_;
   TokenType type_ = TokenType::int32;
   int64_t sequence_count_ = 0, document_entries_ = 0, total_tokens_ = 0;

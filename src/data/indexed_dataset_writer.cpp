@@ -120,6 +120,7 @@ void IndexedDatasetWriter::append(const IndexedDataset& dataset) {
   for (int64_t i = 1; i <= dataset.document_count(); ++i)
     documents_.push_back(first + dataset.document_start(i));
   total_tokens_ += dataset.total_tokens();
+  dataset.check_read();
 }
 
 void IndexedDatasetWriter::flush() {

@@ -3,6 +3,10 @@
 namespace viaduct {
 namespace {
 
+// Far above any model, and low enough that products of them are numbers.
+constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
+                 kMostPositions = 1 << 26, kMostTokens = 1 << 26;
+
 void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
   group
       .field("family", config.family,
@@ -13,40 +17,42 @@ void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
   group.field("hf_config", config.hf_config,
               "Hugging Face folder or config.json that the architecture is read from (no weights); "
               "null: none.");
-  group.field("num_layers", config.num_layers, "Transformer blocks.").range(1);
-  group.field("hidden_size", config.hidden_size, "H: width of the residual stream.").range(1);
+  group.field("num_layers", config.num_layers, "Transformer blocks.").range(1, kMostLayers);
+  group.field("hidden_size", config.hidden_size, "H: width of the residual stream.")
+      .range(1, kMostWidth);
   group
       .field("ffn_hidden_size", config.ffn_hidden_size,
              "F: width of the feed-forward; auto: 4 · hidden_size (gated: 8/3 · hidden_size, up to "
              "a multiple of 64).")
-      .range(1);
-  group.field("num_attention_heads", config.num_attention_heads, "N: attention heads.").range(1);
+      .range(1, kMostWidth);
+  group.field("num_attention_heads", config.num_attention_heads, "N: attention heads.")
+      .range(1, kMostHeads);
   group
       .field("num_query_groups", config.num_query_groups,
              "K: key-value heads (grouped-query attention); auto: num_attention_heads.")
-      .range(1)
+      .range(1, kMostHeads)
       .constraint("divides num_attention_heads");
   group
       .field("kv_channels", config.kv_channels,
              "D: size of a head; auto: hidden_size / num_attention_heads.")
-      .range(1);
+      .range(1, kMostHeads);
   group.field("seq_length", config.seq_length, "S: tokens of a row in training.")
-      .range(1)
+      .range(1, kMostPositions)
       .in("tokens")
       .alias("recipe.data.seq_length")
       .constraint("at most max_position_embeddings with learned positions");
   group
       .field("max_position_embeddings", config.max_position_embeddings,
              "Positions the model has; auto: seq_length.")
-      .range(1)
+      .range(1, kMostPositions)
       .in("tokens");
   group.field("vocab_size", config.vocab_size, "V: true vocabulary; auto: the tokenizer's.")
-      .range(1);
+      .range(1, kMostTokens);
   group
       .field("make_vocab_size_divisible_by", config.make_vocab_size_divisible_by,
              "Embedding rows are padded to a multiple of this (times tp); on one rank they are not "
              "padded.")
-      .range(1);
+      .range(1, kMostTokens);
 }
 
 void add_block(FieldGroup& group, ModelFields& config) {

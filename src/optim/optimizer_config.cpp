@@ -6,6 +6,12 @@
 #include <string>
 
 namespace viaduct {
+namespace {
+
+// Far above any run; times the rows of a step it is still a number.
+constexpr double kMostSteps = 1e11;
+
+}  // namespace
 
 void OptimizerConfig::resolve() {
   min_lr.resolve(std::stod(fmt::format("{:.12g}", lr / 10)));  // 3e-05, not 2.9999999999999997e-05
@@ -52,12 +58,12 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
   group
       .field("lr_decay_iters", config.lr_decay_iters,
              "Step at which min_lr is reached, warm-up included; null: train.train_iters.")
-      .range(1)
+      .range(1, kMostSteps)
       .in("steps");
   group
       .field("lr_warmup_iters", config.lr_warmup_iters,
              "Steps of linear warm-up; auto: 500, but at most a tenth of lr_decay_iters.")
-      .range(0)
+      .range(0, kMostSteps)
       .in("steps")
       .constraint("below lr_decay_iters");
   group
@@ -71,7 +77,7 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
   group.field("lr_wsd_decay_style", config.lr_wsd_decay_style, "Shape of the last stretch of WSD.")
       .one_of({"linear", "cosine", "exponential", "minus_sqrt"});
   group.field("lr_wsd_decay_iters", config.lr_wsd_decay_iters, "Length of the last stretch of WSD.")
-      .range(1)
+      .range(1, kMostSteps)
       .in("steps")
       .constraint("required by lr_decay_style=WSD");
   group

@@ -92,9 +92,13 @@ ScheduleKind parse_schedule_kind(const std::string& name) {
     if (name == schedule_kind_name(kind)) return kind;
     names.emplace_back(schedule_kind_name(kind));
   }
+  if (name == "zero_bubble") return ScheduleKind::zb_h1;  // model.pipeline_schedule's word
+  names.emplace_back("zero_bubble");
   const auto near = nearest_name(name, names);
-  fail<ConfigError>("no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe and zb-h1",
-                    name, near ? fmt::format("; did you mean {}?", *near) : "");
+  fail<ConfigError>(
+      "no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe and "
+      "zero_bubble (zb-h1)",
+      name, near ? fmt::format("; did you mean {}?", *near) : "");
 }
 
 void check_schedule_settings(const ScheduleSettings& s) {

@@ -3,6 +3,12 @@
 #include <algorithm>
 
 namespace viaduct {
+namespace {
+
+// Far above any model.
+constexpr double kMostElements = 1e12;
+
+}  // namespace
 
 void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stages) {
   overlap_param_gather.resolve(use_distributed_optimizer && overlap_grad_reduce);
@@ -44,13 +50,13 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("bucket_size", config.bucket_size,
              "Elements (parameters, not bytes) after which a gradient bucket closes; auto: max(40 "
              "000 000, 1 000 000 · dp · cp), or 0 where num_buckets says.")
-      .range(0)
+      .range(0, kMostElements)
       .in("elements")
       .constraint("excludes num_buckets");
   group
       .field("num_buckets", config.num_buckets,
              "Number of gradient buckets instead of their size; null: bucket_size says.")
-      .range(1)
+      .range(1, kMostElements)
       .constraint("excludes bucket_size");
   group
       .field("pad_buckets_for_high_nccl_busbw", config.pad_buckets_for_high_nccl_busbw,

@@ -75,11 +75,20 @@ void AppendFile::open_again(Place found) {
 }
 
 void AppendFile::write_all(std::string_view bytes) {
+  struct stat before {};
+  const bool known = ::fstat(descriptor_, &before) == 0 && S_ISREG(before.st_mode);
+  bool begun = false;
   while (!bytes.empty()) {
     const ssize_t written = ::write(descriptor_, bytes.data(), bytes.size());
     if (written < 0 && errno == EINTR) continue;
-    VIADUCT_CHECK(IoError, written >= 0, "{}: cannot append: {}", path_.string(),
-                  std::strerror(errno));
+    if (written < 0) {
+      const int reason = errno;
+      // Half a record would spoil the next one.
+      const bool whole = !begun || (known && ::ftruncate(descriptor_, before.st_size) == 0);
+      fail<IoError>("{}: cannot append: {}{}", path_.string(), std::strerror(reason),
+                    whole ? "" : " (and what was begun cannot be taken back)");
+    }
+    begun = true;
     bytes.remove_prefix(static_cast<size_t>(written));
   }
 }

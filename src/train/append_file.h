@@ -21,8 +21,8 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
 
   /// Writes all of `bytes` at the end; IoError with the reason (for example "No space left on
-  /// device"). If the file is not there any more, folder and file are made again first, with a
-  /// warning.
+  /// device"), and the file is as it was before. If the file is not there any more, folder and file
+  /// are made again first, with a warning.
   void append(std::string_view bytes);
   /// Hands what was appended to the disk, as far as the file has one; IoError with the reason.
   void sync();

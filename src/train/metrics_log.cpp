@@ -51,22 +51,26 @@ bool has_event_files(const std::filesystem::path& folder) {
 MetricsLog::MetricsLog(const MetricsLogOptions& options) : options_(options) {
   VIADUCT_CHECK(ConfigError, options.log_interval >= 1,
                 "logger.log_interval must be at least 1, found {}", options.log_interval);
-  if (!options.folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.folder, error);
-    VIADUCT_CHECK(IoError, !error, "{}: cannot make the folder: {}", options.folder.string(),
-                  error.message());
-    file_ = std::make_unique<MetricsFile>(options.folder / "metrics.jsonl", options.steps_done);
-  }
-  if (!options.tensorboard_folder.empty()) {
-    std::error_code error;
-    std::filesystem::create_directories(options.tensorboard_folder, error);
-    VIADUCT_CHECK(IoError, !error, "{}: cannot make the folder: {}",
-                  options.tensorboard_folder.string(), error.message());
-  }
   if (options.display != nullptr) {
     display_ = std::make_unique<ProgressDisplay>(options.display, options.display_is_terminal,
                                                  options.total_steps);
+  }
+  if (!options.folder.empty()) {
+    attempt(lost_lines_, [&] {
+      std::error_code error;
+      std::filesystem::create_directories(options.folder, error);
+      VIADUCT_CHECK(IoError, !error, "{}: cannot make the folder: {}", options.folder.string(),
+                    error.message());
+      file_ = std::make_unique<MetricsFile>(options.folder / "metrics.jsonl", options.steps_done);
+    });
+  }
+  if (!options.tensorboard_folder.empty()) {
+    attempt(lost_events_, [&] {
+      std::error_code error;
+      std::filesystem::create_directories(options.tensorboard_folder, error);
+      VIADUCT_CHECK(IoError, !error, "{}: cannot make the folder: {}",
+                    options.tensorboard_folder.string(), error.message());
+    });
   }
 }
 
@@ -108,24 +112,61 @@ void MetricsLog::step(const StepMetrics& metrics) {
   StepMetrics logged = metrics;
   logged.skipped = skipped_;
   skipped_ = 0;
-  const bool news = !file_ || file_->write(json_line(logged));
-  if (auto* board = news ? tensorboard() : nullptr) board->write(logged.step, scalars_of(logged));
+  if (write_line(json_line(logged))) write_event(logged.step, scalars_of(logged));
   if (display_) display_->log(logged);
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {
-  const bool news = !file_ || file_->write(json_line(metrics));
-  if (auto* board = news ? tensorboard() : nullptr) {
+  if (write_line(json_line(metrics))) {
     const tensorboard::Scalar scalars[] = {{"validation/loss", metrics.validation_loss}};
-    board->write(metrics.step, scalars);
+    write_event(metrics.step, scalars);
   }
   note(fmt::format("step {} | validation loss {:.4f} (perplexity {:.4g})", metrics.step,
                    metrics.validation_loss, std::exp(metrics.validation_loss)));
 }
 
 void MetricsLog::stopped(int64_t step, const std::string& reason) {
-  if (file_) file_->write(json_stopped_line(step, reason));
+  if (file_) attempt(lost_lines_, [&] { file_->write(json_stopped_line(step, reason)); });
   note(fmt::format("stopped after step {}: {}", step, reason));
+}
+
+bool MetricsLog::write_line(const std::string& line) {
+  bool news = true;  // where a line is lost, TensorBoard may have it all the same
+  if (file_) attempt(lost_lines_, [&] { news = file_->write(line); });
+  return news;
+}
+
+void MetricsLog::write_event(int64_t step, std::span<const tensorboard::Scalar> scalars) {
+  attempt(lost_events_, [&] {
+    if (TensorBoardWriter* board = tensorboard()) board->write(step, scalars);
+  });
+}
+
+void MetricsLog::attempt(Losses& losses, FunctionRef<void()> write) {
+  std::string what;
+  try {
+    return write();
+  } catch (const IoError& error) {
+    what = error.what();
+  } catch (const std::system_error& error) {  // of the standard library's file operations
+    what = error.what();
+  }
+  if (++losses.count > 1) return;
+  note(fmt::format("warning: {}; the run goes on without it", what));
+  losses.what = std::move(what);
+}
+
+std::vector<std::string> MetricsLog::problems() const {
+  std::vector<std::string> lines;
+  const auto add = [&](const char* what, const Losses& losses, bool open) {
+    if (losses.count == 0) return;
+    lines.push_back(open ? fmt::format("{} {} not written, the first because of: {}", losses.count,
+                                       what, losses.what)
+                         : fmt::format("no {} written: {}", what, losses.what));
+  };
+  add("lines of metrics.jsonl", lost_lines_, file_ != nullptr);
+  add("TensorBoard events", lost_events_, tensorboard_ != nullptr);
+  return lines;
 }
 
 void MetricsLog::note(const std::string& text) {

@@ -7,9 +7,13 @@
 #include <filesystem>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <vector>
 
+#include "base/function_ref.h"
 #include "train/metrics.h"
+#include "train/tensorboard_events.h"
 
 namespace viaduct {
 
@@ -32,6 +36,9 @@ struct MetricsLogOptions {
   int64_t log_interval = 10;
 };
 
+/// Metrics are worth less than the run: a file that cannot be made or written costs its lines, a
+/// warning at the first of them and one line of `problems`, and the run goes on. Each line is tried
+/// anew, so that a disk that has space again goes on being written.
 class MetricsLog {
  public:
   explicit MetricsLog(const MetricsLogOptions& options);
@@ -54,11 +61,25 @@ class MetricsLog {
   /// the checkpoint stays.
   void sync();
 
+  /// What could not be written so far, one line for each file.
+  std::vector<std::string> problems() const;
+
+
  private:
   /// Made when there is something to write: a session without news leaves no file.
   TensorBoardWriter* tensorboard();
+  struct Losses {
+    int64_t count = 0;
+    std::string what;  // of the first
+  };
+  /// Runs `write`; an error of files is counted in `losses` and said when it is the first.
+  void attempt(Losses& losses, FunctionRef<void()> write);
+  /// False if the file has the line of that step already.
+  bool write_line(const std::string& line);
+  void write_event(int64_t step, std::span<const tensorboard::Scalar> scalars);
 
   MetricsLogOptions options_;
+  Losses lost_lines_, lost_events_;
   int64_t skipped_ = 0;
   std::unique_ptr<MetricsFile> file_;
   std::unique_ptr<TensorBoardWriter> tensorboard_;

@@ -22,6 +22,7 @@ std::vector<int64_t> integers(const TensorSource& file, const std::string& name,
     default:
       fail<IoError>("{}: {} is {}, expected i64 or i32", file.where(), name, describe(tensor));
   }
+  file.check_read();
   return values;
 }
 

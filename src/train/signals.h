@@ -1,32 +1,41 @@
 #pragma once
-// Ctrl-C and SIGTERM during training: the first asks the loop to stop after its step and to save, a
-// second ends the process at once.
+// Signals that ask a training run to stop after its step and to save.
 //
-// A signal handler gets no argument of its own, so what it sets can only be a global: one lock-free
-// atomic number in signals.cpp, the only mutable global of the library. It means nothing while no
-// StopSignals exists, and at most one exists in a process.
+// SIGINT (Ctrl-C) and SIGTERM always do; a second one of them ends the process at once. Warnings
+// (SIGHUP, SIGUSR1, SIGUSR2: a terminal that went away, Slurm's --signal some time before the
+// limit) do so, too, and never end the process: SIGTERM after one of them is the first.
+//
+// A signal handler gets no argument of its own, so what it sets can only be global: two lock-free
+// atomic numbers in signals.cpp (see "No mutable globals" in docs/architecture.md). They mean
+// nothing while no StopSignals exists, and at most one exists in a process.
 
 #include <signal.h>
 
+#include <string>
+#include <utility>
+#include <vector>
+
 namespace viaduct {
 
-/// Installs the handlers for its lifetime, then puts back what was there. A signal that was ignored
-/// before (a background job of a script) is handled too: saving is harmless.
+/// Installs the handlers for its lifetime, then puts back what was there. SIGINT and SIGTERM that
+/// were ignored before (a background job of a script) are handled too: saving is harmless. A
+/// warning that was ignored stays so: `nohup` ignores SIGHUP so that the run goes on.
 class StopSignals {
  public:
-  /// Error if another one exists.
-  StopSignals();
+  /// `warnings`: names, of SIGHUP, SIGUSR1 and SIGUSR2. ConfigError for another name, Error if
+  /// another StopSignals exists.
+  explicit StopSignals(const std::vector<std::string>& warnings = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The first signal that came since construction (SIGINT or SIGTERM), 0 while none has. A second
-  /// one, of either kind, ends the process with status 128 + signal (130, 143) without any
-  /// clean-up: it may be that the clean-up hangs.
+  /// The first signal that came since construction, 0 while none has. A second SIGINT or SIGTERM,
+  /// of either kind, ends the process with status 128 + signal (130, 143) without any clean-up: it
+  /// may be that the clean-up hangs.
   int received() const;
 
  private:
-  struct sigaction previous_[2];
+  std::vector<std::pair<int, struct sigaction>> previous_;
 };
 
 }  // namespace viaduct

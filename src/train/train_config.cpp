@@ -1,17 +1,23 @@
 #include "train/train_config.h"
 
 namespace viaduct {
+namespace {
+
+// Far above any run, and low enough that products of them are numbers.
+constexpr double kMostSteps = 1e10, kMostRows = 1 << 24;
+
+}  // namespace
 
 FieldGroup train_fields(TrainConfig& config) {
   FieldGroup group("train", "The length of a run and its batch.");
   group.field("train_iters", config.train_iters, "Optimizer steps of the run.")
-      .range(1)
+      .range(1, kMostSteps)
       .in("steps")
       .alias("recipe.trainer.max_steps");
   group
       .field("global_batch_size", config.global_batch_size,
              "Rows of an optimizer step, over all ranks.")
-      .range(1)
+      .range(1, kMostRows)
       .in("rows")
       .alias("recipe.data.global_batch_size")
       .constraint("divisible by micro_batch_size · dp");
@@ -20,7 +26,7 @@ FieldGroup train_fields(TrainConfig& config) {
              "Rows of one forward and backward on a rank; gradients accumulate over "
              "global_batch_size / (micro_batch_size · "
              "dp) of them.")
-      .range(1)
+      .range(1, kMostRows)
       .in("rows")
       .alias("recipe.data.micro_batch_size");
   group
@@ -50,6 +56,12 @@ FieldGroup train_fields(TrainConfig& config) {
              "skipped (of the last 100 of the session; it may have had fewer); 1: no limit.")
       .range(0, 1);
   group.field("skip_train", config.skip_train, "Only evaluate.");
+  group
+      .field("exit_signals", config.exit_signals,
+             "Signals that stop the run after its step with a checkpoint, beside SIGINT and "
+             "SIGTERM, which always do: what a batch system sends ahead of its limit (Slurm: "
+             "`--signal=USR1@300`). One that is ignored when the run starts (nohup) stays so.")
+      .one_of({"SIGHUP", "SIGUSR1", "SIGUSR2"});
   return group;
 }
 
@@ -60,7 +72,7 @@ FieldGroup validation_fields(ValidationConfig& config) {
       .in("steps")
       .alias("TrainingConfig.eval_interval");
   group.field("eval_iters", config.eval_iters, "Global batches of an evaluation; 0: none.")
-      .range(0)
+      .range(0, kMostSteps)
       .in("batches")
       .alias("TrainingConfig.eval_iters");
   return group;

@@ -19,6 +19,7 @@ struct TrainConfig {
   std::optional<int64_t> max_skipped_in_a_row = 10;
   double max_skipped_rate = 0.2;
   bool skip_train = false;
+  std::vector<std::string> exit_signals{"SIGHUP", "SIGUSR1", "SIGUSR2"};
 };
 
 struct ValidationConfig {

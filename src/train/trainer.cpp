@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/physical_memory.h"
 #include "base/units.h"
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
@@ -36,6 +37,17 @@ MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int
   return o;
 }
 
+/// ConfigError if this rank alone needs more memory than the machine has.
+void check_fits(const PlannedMemory& planned, const RunConfig& config) {
+  const double bytes = static_cast<double>(planned.plan.arena_bytes);
+  VIADUCT_CHECK(ConfigError, bytes <= physical_memory_bytes(),
+                "the model, its optimizer state and a step with train.micro_batch_size={} take {} "
+                "on a rank, this machine has {} of memory (viaduct train --dry-run says what takes "
+                "how much)",
+                config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
+                format_bytes(static_cast<int64_t>(physical_memory_bytes())));
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, TrainerHooks hooks,
@@ -54,6 +66,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   const GlobalRank rank{world_->rank()};
   if (device.memory().system_allocations == 0) {
     planned_ = plan_memory(setup, rank);
+    check_fits(planned_, config_);
     device.use_plan(planned_.plan);
   }
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);

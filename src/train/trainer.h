@@ -45,6 +45,8 @@ class Trainer {
 
   Engine& engine() { return *engine_; }
   const TrainState& state() const { return state_; }
+  /// Metrics and TensorBoard events that could not be written, one line for each file.
+  std::vector<std::string> log_problems() const { return log_->problems(); }
   /// Empty where the device was in use before.
   const PlannedMemory& planned_memory() const { return planned_; }
   /// The evaluations so far: (step, mean loss).

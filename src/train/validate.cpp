@@ -38,6 +38,47 @@ void validate_model(const ModelFields& model, Problems& problems) {
   }
 }
 
+double number_of(const Auto<int64_t>& value) {
+  return static_cast<double>(value.value_or(1));
+}
+
+/// What is so large that it is a mistake, and that building even the plan of it would take all
+/// memory or for ever. Each field is bounded by itself; products are bounded here.
+void validate_sizes(const RunConfig& config, Problems& problems) {
+  // A micro-batch is made on the host; parameters and activations are counted in int64 bytes.
+  constexpr double kMostTokens = 1 << 26, kMostElements = 1e16;
+  constexpr double kMostLayerPasses = 1 << 21;  // of a step, which the dry run records one by one
+  const ModelFields& m = config.model;
+  const double rows = static_cast<double>(config.train.micro_batch_size);
+  const double tokens = rows * number_of(m.seq_length);
+  if (tokens > kMostTokens) {
+    problems.add(
+        "train.micro_batch_size: {} rows of model.seq_length = {} are {:.4g} tokens at a time, at "
+        "most {:.0f} are possible",
+        rows, number_of(m.seq_length), tokens, kMostTokens);
+  }
+  const double hidden = number_of(m.hidden_size), ffn = number_of(m.ffn_hidden_size),
+               heads = number_of(m.num_attention_heads) * number_of(m.kv_channels);
+  const double parameters = number_of(m.num_layers) * hidden * (4 * heads + 3 * ffn) +
+                            2 * number_of(m.vocab_size) * hidden;
+  if (parameters > kMostElements) {
+    problems.add(
+        "model.num_layers, hidden_size, ffn_hidden_size, num_attention_heads · kv_channels "
+        "and vocab_size: about {:.2g} parameters, at most {:.0e} can be counted",
+        parameters, kMostElements);
+  }
+  const double passes = number_of(m.num_layers) *
+                        static_cast<double>(config.train.global_batch_size) / rows /
+                        static_cast<double>(config.dist.ranks);
+  if (passes > kMostLayerPasses) {
+    problems.add(
+        "train.global_batch_size: {} rows in micro-batches of {}, through model.num_layers = {} on "
+        "{} ranks: {:.3g} passes through layers in a step on each rank, at most {:.0f} are planned",
+        config.train.global_batch_size, rows, number_of(m.num_layers), config.dist.ranks, passes,
+        kMostLayerPasses);
+  }
+}
+
 void validate_optimizer(const RunConfig& config, Problems& problems) {
   const OptimizerConfig& optimizer = config.optimizer;
   const SchedulerConfig& scheduler = config.scheduler;
@@ -97,6 +138,7 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
 
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   validate_model(config.model, problems);
+  validate_sizes(config, problems);
   validate_optimizer(config, problems);
   validate_parallel(config, outcome, problems);
   const auto& row = config.dataset.sequence_length;

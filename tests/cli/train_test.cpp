@@ -102,7 +102,7 @@ TEST(TrainCommand, FineTunesAndExports) {
   const auto convert = [](const std::filesystem::path& from, const std::filesystem::path& to,
                           const std::string& format) {
     RunProcess process(viaduct_binary(), {"convert", "--from", from.string(), "--to", to.string(),
-                                        "--to-format", format});
+                                          "--to-format", format});
     const int status = process.finish();
     EXPECT_EQ(status, 0) << process.err();
   };
@@ -147,7 +147,7 @@ TEST_P(TrainCommandSignal, SavesExitsAndResumesBitwise) {
     return Overrides{"checkpoint.save=" + folder.path().string()};
   };
   RunProcess process(viaduct_binary(), Overrides{"train"} + run + into(stopped) +
-                                         Overrides{"train.train_iters=1000000"});
+                                           Overrides{"train.train_iters=1000000"});
   ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
   process.send(GetParam());
   EXPECT_EQ(process.finish(), 0) << process.err();
@@ -171,8 +171,8 @@ TEST_P(TrainCommandSignal, AnEvaluationIsGivenUp) {
   TemporaryFolder folder;
   // An evaluation that would last hours, before the first step.
   RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
-                                         Overrides{"checkpoint.save=" + folder.path().string(),
-                                                   "validation.eval_iters=10000000"});
+                                           Overrides{"checkpoint.save=" + folder.path().string(),
+                                                     "validation.eval_iters=10000000"});
   process.wait_until_caught(GetParam());
   process.send(GetParam());
   EXPECT_EQ(process.finish(), 0) << process.err();
@@ -185,8 +185,8 @@ TEST_P(TrainCommandSignal, ASecondOneEndsAtOnce) {
   TemporaryFolder folder;
   // A step of many rows, which would last minutes.
   RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
-                                         Overrides{"checkpoint.save=" + folder.path().string(),
-                                                   "train.global_batch_size=1000000"});
+                                           Overrides{"checkpoint.save=" + folder.path().string(),
+                                                     "train.global_batch_size=200000"});
   process.wait_until_caught(GetParam());
   process.send(GetParam());
   process.wait_until_delivered();
@@ -199,6 +199,30 @@ INSTANTIATE_TEST_SUITE_P(Kinds, TrainCommandSignal, testing::Values(SIGTERM, SIG
                          [](const auto& info) {
                            return std::string(info.param == SIGTERM ? "Term" : "Int");
                          });
+
+TEST(TrainCommand, AWarningOfTheBatchSystemSavesAndStops) {
+  for (const int signal : {SIGHUP, SIGUSR1, SIGUSR2}) {
+    TemporaryFolder folder;
+    RunProcess process(viaduct_binary(), Overrides{"train"} + tiny_run() +
+                                             Overrides{"checkpoint.save=" + folder.path().string(),
+                                                       "train.train_iters=1000000"});
+    ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
+    process.send(signal);
+    process.send(signal);  // again: it is a warning, not an order
+    EXPECT_EQ(process.finish(), 0) << signal << process.err();
+    EXPECT_THAT(last_line(folder / "metrics.jsonl"), HasSubstr("\"stopped\":\"signal\""));
+    EXPECT_TRUE(std::filesystem::exists(folder / "latest"));
+  }
+}
+
+TEST(TrainCommand, AWarningThatIsNotAskedForEndsTheProcess) {
+  RunProcess process(viaduct_binary(),
+                     Overrides{"train"} + tiny_run() +
+                         Overrides{"train.train_iters=1000000", "train.exit_signals=[SIGHUP]"});
+  ASSERT_TRUE(process.wait_for_line("step       4/1000000")) << process.err();
+  process.send(SIGUSR1);
+  EXPECT_EQ(process.finish(), -SIGUSR1);
+}
 
 TEST(TrainCommand, DryRunPrintsAndWritesNothing) {
   TemporaryFolder folder;

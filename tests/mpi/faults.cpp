@@ -4,11 +4,13 @@
 
 #include <atomic>
 #include <csignal>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
 
 #include "base/error.h"
+#include "comm/mpi/mpi_handle.h"
 #include "comm/world.h"
 
 namespace viaduct {
@@ -56,6 +58,8 @@ void fail_as(const std::string& kind, Communicator& world) {
   } else if (kind == "stop") {  // the rank that the others report to
     if (rank == 0) std::raise(SIGSTOP);
     sum_for_ever(world);
+  } else if (kind == "finalize") {  // rank 0 alone comes to the end of MPI
+    world.barrier();
   } else if (kind == "split") {
     if (rank == 1) never_come();
     world.split({0, 1, 2}, "again");
@@ -75,12 +79,27 @@ void fail_as(const std::string& kind, Communicator& world) {
 }  // namespace
 }  // namespace viaduct
 
+namespace {
+bool stop_in_finalize = false;
+}
+
+/// MPI's profiling interface: stands in front of the library's own.
+extern "C" int MPI_Finalize() {
+  if (stop_in_finalize) std::raise(SIGSTOP);
+  return PMPI_Finalize();
+}
+
 int main(int count, char** arguments) {
+  // Where MPI ends, so that all of ours is over before.
+  if (count > 1 && std::string(arguments[1]) == "finalize") {
+    const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+    stop_in_finalize = rank != nullptr && std::string(rank) != "0";
+  }
   const std::string kind = count > 1 ? arguments[1] : "";
   const double timeout_seconds = count > 2 ? std::stod(arguments[2]) : 60;
   try {
     viaduct::run_mpi_rank(
-        {.timeout_seconds = timeout_seconds},
+        {.timeout_seconds = timeout_seconds, .exit_grace_seconds = 2},
         [&](std::shared_ptr<viaduct::Communicator> world) { viaduct::fail_as(kind, *world); });
   } catch (const viaduct::ConfigError& error) {
     for (const std::string& problem : error.problems())

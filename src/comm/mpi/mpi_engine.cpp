@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 
 #include "base/cpu_pause.h"
 #include "base/error.h"

@@ -8,9 +8,9 @@
 #include <mutex>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
+#include "base/thread.h"
 #include "comm/mpi/mpi_failure.h"
 #include "comm/mpi/mpi_operation.h"
 #include "comm/world.h"
@@ -80,7 +80,7 @@ class MpiEngine {
   unsigned polls_ = 0;
   int waiting_ = 0;  // host threads inside `wait`
   bool stopping_ = false;
-  std::thread progress_;
+  Thread progress_;
 };
 
 }  // namespace viaduct

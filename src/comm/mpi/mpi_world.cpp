@@ -2,6 +2,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/exit_watchdog.h"
 #include "comm/failed_rank.h"
 #include "comm/launcher.h"
 #include "comm/mpi/mpi_communicator.h"
@@ -53,12 +54,19 @@ void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
       if (network.world().size() == 1) throw;
       rethrow_of_rank(first.rank, std::current_exception());
     }
-    // The rank that failed reports it; this one waits to be ended.
+    // The rank that failed reports it; this one waits to be ended. MPI_Abort may hang as well.
+    end_process_after(static_cast<int>(kLauncherTime.count()) + options.exit_grace_seconds, 1,
+                      "viaduct: error: neither the launcher nor MPI_Abort ended this rank\n");
     std::this_thread::sleep_for(kLauncherTime);
     network.end_all();
   }
   engine->stop();
+  // A rank that is gone since hangs this, in OpenMPI 4.1.4 for ever.
+  end_process_after(options.exit_grace_seconds, 1,
+                    "viaduct: error: MPI_Finalize does not return: another rank or the launcher is "
+                    "gone; the work of this rank was done\n");
   network.finish();
+  let_process_live();
 }
 
 }  // namespace viaduct

@@ -18,7 +18,7 @@ void ProgressThread::serve(std::shared_ptr<SharedOperation> operation, int party
     const std::lock_guard guard(mutex_);
     if (!thread_.joinable()) {
       try {
-        thread_ = std::thread([this] { loop(); });
+        thread_ = Thread([this] { loop(); });
       } catch (const std::system_error&) {
         operation->release();
         return;  // no more threads: the work is done by the rank that waits for it

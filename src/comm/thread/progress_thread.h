@@ -6,8 +6,8 @@
 #include <deque>
 #include <memory>
 #include <mutex>
-#include <thread>
 
+#include "base/thread.h"
 #include "comm/thread/shared_operation.h"
 
 namespace viaduct {
@@ -31,7 +31,7 @@ class ProgressThread {
   std::condition_variable wake_;
   std::deque<Job> jobs_;
   bool stop_ = false;
-  std::thread thread_;
+  Thread thread_;
 };
 
 }  // namespace viaduct

@@ -2,9 +2,9 @@
 
 #include <map>
 #include <system_error>
-#include <thread>
 
 #include "base/error.h"
+#include "base/thread.h"
 #include "comm/thread/thread_operation.h"
 #include "comm/world.h"
 
@@ -82,7 +82,7 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
   std::vector<int> members;
   for (int rank = 0; rank < ranks; ++rank) members.push_back(rank);
   const auto group = std::make_shared<ThreadGroup>(world, members, "world");
-  std::vector<std::thread> threads;
+  std::vector<Thread> threads;
   try {
     for (int rank = 1; rank < ranks; ++rank)
       threads.emplace_back([&, rank] { run_rank(*world, group, rank, rank_main); });
@@ -90,7 +90,7 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
   } catch (const std::system_error& error) {  // no more threads: those that run leave
     world->fail(static_cast<int>(threads.size()) + 1, error.what());
   }
-  for (std::thread& thread : threads) thread.join();
+  for (Thread& thread : threads) thread.join();
   world->rethrow();
 }
 

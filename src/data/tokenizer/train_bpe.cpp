@@ -195,7 +195,11 @@ TrainedBpe BpeTrainer::train(int32_t vocab_size) const {
 
 TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size) {
   BpeTrainer trainer;
-  for (const auto& path : files) trainer.add_text(MappedFile(path).text());
+  for (const auto& path : files) {
+    const MappedFile file(path);
+    trainer.add_text(file.text());
+    file.check();
+  }
   return trainer.train(vocab_size);
 }
 

@@ -57,6 +57,16 @@ bool is_valid_utf8(std::string_view text) {
   return true;
 }
 
+IllFormed ill_formed_utf8(std::string_view text) {
+  IllFormed found;
+  for (size_t at = skip_ascii(text, 0); at < text.size(); at = skip_ascii(text, at)) {
+    const Step step = scan(text, at);
+    if (!step.valid && found.count++ == 0) found.first = at;
+    at += step.bytes;
+  }
+  return found;
+}
+
 std::string lossy_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());

@@ -11,6 +11,12 @@ namespace viaduct {
 /// forms).
 bool is_valid_utf8(std::string_view text);
 
+/// How many maximal ill-formed parts `text` has, and where the first begins.
+struct IllFormed {
+  size_t count = 0, first = 0;
+};
+IllFormed ill_formed_utf8(std::string_view text);
+
 /// `text` with each maximal ill-formed part replaced by one U+FFFD (Unicode standard, section 3.9,
 /// "U+FFFD substitution of maximal subparts"). Well-formed text comes back unchanged.
 std::string lossy_utf8(std::string_view text);

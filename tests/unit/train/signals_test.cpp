@@ -42,5 +42,35 @@ TEST(StopSignalsDeathTest, TheSecondEndsTheProcessAtOnce) {
   EXPECT_EXIT(twice(SIGINT, SIGTERM), testing::ExitedWithCode(143), "");
 }
 
+TEST(StopSignals, WarningsAskToStopAndNeverEndTheProcess) {
+  StopSignals signals({"SIGHUP", "SIGUSR1", "SIGUSR2"});
+  raise(SIGUSR1);
+  raise(SIGUSR1);
+  raise(SIGHUP);
+  raise(SIGUSR2);
+  EXPECT_EQ(signals.received(), SIGUSR1);
+  raise(SIGTERM);  // the first that would be followed by an end at once
+  EXPECT_EQ(signals.received(), SIGUSR1);
+}
+
+TEST(StopSignals, AWarningThatIsIgnoredStaysSo) {
+  ASSERT_NE(signal(SIGHUP, SIG_IGN), SIG_ERR);
+  {
+    StopSignals signals({"SIGHUP"});
+    raise(SIGHUP);
+    EXPECT_EQ(signals.received(), 0);
+  }
+  EXPECT_EQ(signal(SIGHUP, SIG_DFL), SIG_IGN);
+}
+
+TEST(StopSignalsDeathTest, OnlyWarningsThatAreAskedFor) {
+  const auto warned = [] {
+    StopSignals signals({"SIGHUP"});
+    raise(SIGUSR1);
+  };
+  EXPECT_EXIT(warned(), testing::KilledBySignal(SIGUSR1), "");
+  EXPECT_THROW(StopSignals({"SIGKILL"}), ConfigError);
+}
+
 }  // namespace
 }  // namespace viaduct

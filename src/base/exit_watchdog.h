@@ -1,0 +1,20 @@
+#pragma once
+// Ends a process whose work is over but which does not end by itself: libraries wait in their exit
+// functions for threads that never came up or for peers that are gone (MPI_Finalize of OpenMPI
+// 4.1.4 after a rank was killed).
+//
+// It is a timer whose signal handler calls _exit: that works when no thread can be started and
+// whatever lock is held. The handler's status and text are lock-free atomics (see "No mutable
+// globals" in docs/architecture.md).
+
+namespace viaduct {
+
+/// After `seconds` (≥ 1) from now the process ends with `status`, once it has written `message`, a
+/// string literal with its line end, to standard error. A later call takes the place of an earlier
+/// one. Uses SIGALRM.
+void end_process_after(int seconds, int status, const char* message);
+
+/// Takes it back.
+void let_process_live();
+
+}  // namespace viaduct

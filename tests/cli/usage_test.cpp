@@ -1,0 +1,34 @@
+// What a wrong word on the command line gets.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/command.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST(Usage, AWrongNestedVerbNamesTheRightOnes) {
+  const auto near = test::run_viaduct("data tokenise --input x");
+  EXPECT_EQ(near.status, 2);
+  EXPECT_THAT(near.err,
+              HasSubstr("viaduct data: no subcommand \"tokenise\"; did you mean tokenize?; "
+                        "there are tokenize, inspect, samples, merge"));
+  const auto far = test::run_viaduct("bench everything");
+  EXPECT_EQ(far.status, 2);
+  EXPECT_THAT(far.err, AllOf(HasSubstr("there are gemm"), Not(HasSubstr("did you mean"))));
+  EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("known, not built yet"));
+}
+
+TEST(Usage, ScheduleTakesTheConfigurationsWord) {
+  const std::string sizes = "schedule --pp 2 --microbatches 4 --kind ";
+  EXPECT_EQ(test::run_viaduct(sizes + "zero_bubble").out, test::run_viaduct(sizes + "zb-h1").out);
+  EXPECT_THAT(test::run_viaduct("schedule --help").out, HasSubstr("--kind zero_bubble"));
+}
+
+}  // namespace
+}  // namespace viaduct
