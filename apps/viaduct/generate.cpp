@@ -102,8 +102,7 @@ int run(const Arguments& arguments) {
   options.stop_tokens = stop_tokens(tokenizer, model);
 
   const RankDevice rank = make_rank_device(config.dist);
-  Generator generator(*rank.device, rank.ops, model,
-                      precision_recipe(config.mixed_precision.recipe),
+  Generator generator(*rank.device, rank.ops, model, precision_recipe(config.mixed_precision),
                       static_cast<int64_t>(prompt.size()) + options.max_new_tokens);
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(folder), model);

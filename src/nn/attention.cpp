@@ -38,7 +38,8 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
                                            const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_stream = d_out.get(kHidden);
   const int64_t tokens = batch.tokens();
-  Tensor d_branch = parts_.residual.backward(context, batch, d_stream);
+  Tensor d_branch =
+      parts_.residual.backward(context, batch, d_stream, context.precision.activation);
   if (parts_.output_norm) {
     const Tensor d_projection = context.activation(d_branch.shape());
     parts_.output_norm->backward(context, d_branch, Tensor(), d_projection, saved);
@@ -62,7 +63,7 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   into(std::nullopt, d.v, out.v);
 
   const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
-  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
+  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);
 }

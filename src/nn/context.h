@@ -38,6 +38,10 @@ struct RankContext {
   Tensor activation(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
     return ops.allocate(precision.activation, shape, tag);
   }
+  /// The same in the format of the residual stream.
+  Tensor stream(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
+    return ops.allocate(precision.stream, shape, tag);
+  }
   Tensor statistic(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
     return ops.allocate(precision.statistic, shape, tag);
   }

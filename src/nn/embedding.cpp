@@ -20,7 +20,7 @@ int64_t EmbeddingSegment::first_row(const RankContext& context) const {
 
 TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,
                                     SavedStore&) {
-  Tensor out = context.activation({batch.tokens(), tokens_->shape[1]});
+  Tensor out = context.stream({batch.tokens(), tokens_->shape[1]});
   {
     const AcquiredWeight table(context.weights, *tokens_, WeightUse::lookup);
     embedding_forward(context.ops, {batch.ids, table.tensor(), out, first_row(context), scale_,
@@ -37,7 +37,9 @@ TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, co
 
 TensorSet EmbeddingSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
-  saved.keep(this, "d_out", dropout_.backward(context, batch, d_out.get(kHidden)));
+  const Tensor d_rows =
+      dropout_.backward(context, batch, d_out.get(kHidden), context.precision.stream);
+  saved.keep(this, "d_out", d_rows);
   return {};
 }
 

@@ -172,7 +172,7 @@ void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
 TensorSet HeadSegment::stream_gradient(RankContext& context, const Tensor& d_normed,
                                        SavedStore& saved) const {
   const Tensor d_stream = reduce_to_stream(context, d_normed, MemoryTag::activations);
-  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
+  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
   norm_.backward(context, d_stream, Tensor(), d_in, saved);
   return TensorSet(kHidden, d_in);
 }

@@ -1,7 +1,5 @@
 #include "nn/linear.h"
 
-#include <optional>
-
 #include "nn/overlapped_gemm.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
@@ -49,10 +47,11 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
     : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
-                       const GemmEpilogue& epilogue) const {
+                       const GemmEpilogue& epilogue, std::optional<DType> format) const {
   saved.keep(this, "x", x);
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor(), epilogue, weight.tiles()};
+  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor(),
+                        epilogue,          weight.tiles(),  format};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);

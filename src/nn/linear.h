@@ -5,6 +5,7 @@
 // hidden under the other where the context's table says so. Keeps what its backward reads.
 
 #include <memory>
+#include <optional>
 
 #include "nn/context.h"
 #include "nn/saved.h"
@@ -28,9 +29,11 @@ class Linear {
          std::shared_ptr<const Parameter> bias);
 
   /// y [T, out] of x [T, in]; out and in as held here. The side that is the stream has its rows.
-  /// `epilogue`: what `takes_epilogue` allows, of y's rows.
+  /// `epilogue`: what `takes_epilogue` allows, of y's rows. `format` of y: none is that of
+  /// activations, and so is all that tensor ranks sum.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
-                 MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {}) const;
+                 MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
+                 std::optional<DType> format = {}) const;
   /// dx of dy; the gradient of the bias accumulates. With an `epilogue` (row-parallel layers) the
   /// gradient of its `raised`, in its place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,

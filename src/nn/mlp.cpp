@@ -85,7 +85,8 @@ Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
 TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
                                      const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_stream = d_out.get(kHidden);
-  Tensor d_branch = parts_.residual.backward(context, batch, d_stream);
+  Tensor d_branch =
+      parts_.residual.backward(context, batch, d_stream, context.precision.activation);
   if (parts_.output_norm) {
     const Tensor d_down = context.activation(d_branch.shape());
     parts_.output_norm->backward(context, d_branch, Tensor(), d_down, saved);
@@ -93,7 +94,7 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
   }
   const Tensor d_raised = lower(context, d_branch, saved);
   const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
-  const Tensor d_in = context.activation(d_stream.shape(), MemoryTag::activations);
+  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);
   return TensorSet(kHidden, d_in);
 }

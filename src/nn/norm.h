@@ -22,10 +22,11 @@ class Norm {
   Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
        std::shared_ptr<const Parameter> bias);
 
-  /// y of x ([R, H] or [T, N, H]); y is new and contiguous.
+  /// y, in the activation format, of x ([R, H] or [T, N, H]), in that or the stream's; y is new and
+  /// contiguous.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved) const;
   /// Writes (dx_add +) the gradient of the kept x into `dx`; weight and bias gradients accumulate.
-  /// `dx_add` may be undefined.
+  /// `dx_add` may be undefined; dx has the format of x.
   void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
                 SavedStore& saved) const;
 

@@ -36,7 +36,8 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ten
 /// Where a product of `rows` rows goes.
 Tensor result_of(RankContext& context, const StreamProduct& product, int64_t rows, MemoryTag tag) {
   if (product.epilogue.raised) return product.epilogue.raised;
-  return context.activation({rows, product.columns()}, tag);
+  return context.ops.allocate(product.format.value_or(context.precision.activation),
+                              {rows, product.columns()}, tag);
 }
 
 /// The columns [begin, begin + count) of a product.
@@ -171,6 +172,11 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
   VIADUCT_CHECK(ShapeError, !product.epilogue.any() || !sums_products(context),
                 "epilogue of a product that is summed over {} tensor ranks",
                 context.groups.tp->size());
+  const DType format = product.format.value_or(context.precision.activation);
+  VIADUCT_CHECK(ShapeError, format == context.precision.activation || !sums_products(context),
+                "product in {} that is summed over {} tensor ranks, which exchange {}",
+                dtype_name(format), context.groups.tp->size(),
+                dtype_name(context.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
     return ring_reduce(context, product, x, tag);
   if (stream_is_cut(context) && row.method == OverlapMethod::pipeline)

@@ -6,6 +6,8 @@
 // (Ring and pipeline: Wang et al. 2023, "Overlap communication with dependent computation via
 // decomposition".)
 
+#include <optional>
+
 #include "nn/context.h"
 #include "nn/gemm_overlap.h"
 #include "ops/gemm.h"
@@ -21,6 +23,8 @@ struct StreamProduct {
   Tensor bias;            // may be undefined
   GemmEpilogue epilogue;  // a residual only where no ranks' products are summed
   Tensor tiles;           // the weight as tiles; may be undefined
+  /// Of the product; none: that of activations, as of all products that ranks sum.
+  std::optional<DType> format = {};
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 

@@ -12,7 +12,7 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
                                 const Tensor& residual) const {
   if (!active(context)) {
     if (!residual) return branch;
-    Tensor out = context.activation(branch.shape());
+    Tensor out = context.stream(branch.shape());
     add(context.ops, {residual, branch, out});
     return out;
   }
@@ -20,28 +20,34 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
   DropoutArgs args;
   args.x = branch;
   if (!apart) args.residual = residual;
-  args.out = context.activation(branch.shape(), apart ? MemoryTag::activations : MemoryTag::saved);
+  args.out = apart ? context.ops.allocate(branch.dtype(), branch.shape(), MemoryTag::activations)
+                   : context.stream(branch.shape());
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   if (!apart) return args.out;
-  const Tensor out = context.activation(branch.shape());
+  const Tensor out = context.stream(branch.shape());
   add(context.ops, {residual, args.out, out});
   return out;
 }
 
-Tensor ResidualDropout::backward(RankContext& context, const Batch& batch,
-                                 const Tensor& d_out) const {
-  if (!active(context)) return d_out;
+Tensor ResidualDropout::backward(RankContext& context, const Batch& batch, const Tensor& d_out,
+                                 DType format) const {
+  if (!active(context) && d_out.dtype() == format) return d_out;
+  const Tensor d_branch = context.ops.allocate(format, d_out.shape(), MemoryTag::activations);
+  if (!active(context)) {
+    copy(context.ops, {d_out, d_branch});
+    return d_branch;
+  }
   DropoutArgs args;
   args.x = d_out;
-  args.out = context.activation(d_out.shape(), MemoryTag::activations);
+  args.out = d_branch;
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
-  return args.out;
+  return d_branch;
 }
 
 }  // namespace viaduct

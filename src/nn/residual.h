@@ -14,11 +14,13 @@ class ResidualDropout {
  public:
   ResidualDropout(double probability, std::string_view path);
 
-  /// residual + dropout(branch); `residual` may be undefined (dropout alone).
+  /// The stream residual + dropout(branch), of whatever formats; `residual` may be undefined
+  /// (dropout alone).
   Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
                  const Tensor& residual) const;
-  /// Gradient of the branch from that of the sum.
-  Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out) const;
+  /// Gradient of the branch, in the branch's `format`, from that of the sum.
+  Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out,
+                  DType format) const;
   /// Whether it draws.
   bool active(const RankContext& context) const { return context.training && probability_ > 0; }
 

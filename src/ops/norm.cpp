@@ -14,6 +14,18 @@ void check_rows(std::string_view op, std::string_view argument, const Tensor& te
   check_dense_rows(op, argument, tensor);
 }
 
+/// y or dy: of x's dtype, or a narrower one where that is f32.
+void check_activation_rows(std::string_view op, std::string_view argument, const Tensor& tensor,
+                           const Tensor& x) {
+  check_shape(op, argument, tensor, x.shape());
+  if (x.dtype() == DType::f32) {
+    check_dtype(op, argument, tensor, {DType::f32, DType::bf16, DType::f16});
+  } else {
+    check_dtype(op, argument, tensor, {x.dtype()});
+  }
+  check_dense_rows(op, argument, tensor);
+}
+
 void check_input(std::string_view op, const Tensor& x) {
   check_floating(op, "x", x);
   VIADUCT_CHECK(ShapeError, x.rank() == 2 || x.rank() == 3,
@@ -24,9 +36,9 @@ void check_input(std::string_view op, const Tensor& x) {
 }
 
 void check_scale(std::string_view op, std::string_view argument, const Tensor& tensor,
-                 const Tensor& x) {
-  check_shape(op, argument, tensor, {x.dim(-1)});
-  check_dtype(op, argument, tensor, {x.dtype(), accumulator_dtype(x.dtype())});
+                 const Tensor& y) {
+  check_shape(op, argument, tensor, {y.dim(-1)});
+  check_dtype(op, argument, tensor, {y.dtype(), accumulator_dtype(y.dtype())});
   check_contiguous(op, argument, tensor);
 }
 
@@ -42,14 +54,14 @@ void check_statistic(std::string_view op, std::string_view argument, const Tenso
 void norm_forward(OpContext& context, const NormForwardArgs& args) {
   constexpr std::string_view op = "norm_forward";
   check_input(op, args.x);
-  check_rows(op, "y", args.y, args.x);
-  check_scale(op, "weight", args.weight, args.x);
+  check_activation_rows(op, "y", args.y, args.x);
+  check_scale(op, "weight", args.weight, args.y);
   const bool layer = args.kind == NormKind::layer_norm;
   VIADUCT_CHECK(ShapeError, layer || !args.bias, "{}: bias: RMS norm has none, found {}", op,
                 describe(args.bias));
   VIADUCT_CHECK(ShapeError, layer || !args.mean, "{}: mean: RMS norm has none, found {}", op,
                 describe(args.mean));
-  if (args.bias) check_scale(op, "bias", args.bias, args.x);
+  if (args.bias) check_scale(op, "bias", args.bias, args.y);
   if (args.mean) check_statistic(op, "mean", args.mean, args.x);
   if (args.rstd) check_statistic(op, "rstd", args.rstd, args.x);
   dispatch(context, op, context.ops.norm_forward, args);
@@ -58,10 +70,10 @@ void norm_forward(OpContext& context, const NormForwardArgs& args) {
 void norm_backward(OpContext& context, const NormBackwardArgs& args) {
   constexpr std::string_view op = "norm_backward";
   check_input(op, args.x);
-  check_rows(op, "dy", args.dy, args.x);
+  check_activation_rows(op, "dy", args.dy, args.x);
   check_rows(op, "dx", args.dx, args.x);
   if (args.dx_add) check_rows(op, "dx_add", args.dx_add, args.x);
-  check_scale(op, "weight", args.weight, args.x);
+  check_scale(op, "weight", args.weight, args.dy);
   check_statistic(op, "rstd", args.rstd, args.x);
   const bool layer = args.kind == NormKind::layer_norm;
   if (layer) {

@@ -4,8 +4,9 @@
 //   (Ba et al. 2016) RMS norm    y = x · rstd · w,               rstd = 1 / sqrt(mean(x²) + eps)
 //   (Zhang, Sennrich 2019)
 // with w = weight + weight_offset (Gemma stores w − 1). x, y, dy, dx: [R, H] or [T, N, H] (per
-// head), outer dims strided, dense inside, one floating dtype; weight, bias [H] of that dtype or
-// f32. mean, rstd: f32 [rows] (f64 for f64).
+// head), outer dims strided, dense inside. x, dx_add and dx have one floating dtype, y and dy that
+// or, where x is f32, a narrower one (an FP32 residual stream under 16-bit activations). weight,
+// bias [H] of the dtype of y or f32. mean, rstd: f32 [rows] (f64 for f64).
 
 #include "ops/dispatch.h"
 
@@ -16,7 +17,7 @@ enum class NormKind { layer_norm, rms_norm };
 struct NormForwardArgs {
   NormKind kind = NormKind::rms_norm;
   Tensor x, weight, bias;  // bias: optional, layer norm only
-  Tensor y;                // may be x (in place)
+  Tensor y;                // may be x (in place), in one dtype
   Tensor mean, rstd;       // outputs; mean only for layer norm; both optional (generation)
   double eps = 1e-5;
   double weight_offset = 0;
@@ -25,7 +26,7 @@ struct NormForwardArgs {
 void norm_forward(OpContext& context, const NormForwardArgs& args);
 
 /// dx = (dx_add +) gradient with respect to x; d_weight, d_bias += (f32, f64 for f64). dx may alias
-/// dy or dx_add.
+/// dx_add, and dy in one dtype.
 struct NormBackwardArgs {
   NormKind kind = NormKind::rms_norm;
   Tensor dy, x, weight, mean, rstd;

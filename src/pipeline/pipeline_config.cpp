@@ -66,7 +66,7 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
   group
       .field("pipeline_dtype", config.pipeline_dtype,
              "Format of messages between stages, to which activations and their gradients are "
-             "rounded on the way; null: activations'. No effect at pp = 1.")
+             "rounded on the way; null: that of the residual stream. No effect at pp = 1.")
       .one_of({"fp32", "bf16", "fp16"});
   group
       .field(

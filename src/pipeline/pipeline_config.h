@@ -30,7 +30,7 @@ struct PipelineConfig {
   bool deallocate_pipeline_outputs = true;
 
   // Messages between stages.
-  std::optional<std::string> pipeline_dtype;  // null: the activations'
+  std::optional<std::string> pipeline_dtype;  // null: the residual stream's
   bool variable_seq_lengths = false;
   /// `auto`: not where sends and receives overlap.
   Auto<bool> batch_p2p_comm;

@@ -11,7 +11,7 @@ namespace viaduct {
 /// stages and micro-batches are for the caller to set.
 ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages);
 ExecutorSettings executor_settings(const PipelineConfig& config);
-/// Of messages between stages; none: that of activations.
+/// Of messages between stages; none: that of the residual stream.
 std::optional<DType> message_format(const PipelineConfig& config);
 
 }  // namespace viaduct

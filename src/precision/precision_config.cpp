@@ -1,5 +1,7 @@
 #include "precision/precision_config.h"
 
+#include "base/error.h"
+
 namespace viaduct {
 
 FieldGroup precision_fields(PrecisionConfig& config) {
@@ -41,6 +43,28 @@ FieldGroup precision_fields(PrecisionConfig& config) {
              "Overflows that it takes to start halving the loss scale.")
       .range(1);
   return group;
+}
+
+FieldGroup residual_stream_fields(PrecisionConfig& config) {
+  FieldGroup group("model", "");
+  group.field("fp32_residual_connection", config.fp32_residual_connection,
+              "bf16_mixed, fp16_mixed: the residual stream, its gradient and messages between "
+              "pipeline stages are in FP32: 2 more bytes for each value kept at a norm or sent "
+              "from stage to stage. No effect with recipes fp32 and fp64.");
+  return group;
+}
+
+PrecisionRecipe precision_recipe(const PrecisionConfig& config) {
+  return precision_recipe(config.recipe, config.fp32_residual_connection);
+}
+
+std::string residual_stream_note(const PrecisionConfig& config) {
+  const DType without = precision_recipe(config.recipe).stream;
+  if (!config.fp32_residual_connection || dtype_bytes(without) < dtype_bytes(DType::f32)) return "";
+  return fmt::format(
+      "model.fp32_residual_connection=true has no effect: with recipe {} the residual stream is in "
+      "{} anyway",
+      config.recipe, without == DType::f64 ? "FP64" : "FP32");
 }
 
 }  // namespace viaduct

@@ -1,10 +1,12 @@
 #pragma once
-// Section `mixed_precision`: which recipe maps tensor roles to formats, and FP16's loss scale.
+// Section `mixed_precision`: which recipe maps tensor roles to formats, and FP16's loss scale; and
+// the format of the residual stream, in section `model`.
 
 #include <optional>
 #include <string>
 
 #include "config/field.h"
+#include "precision/recipe.h"
 
 namespace viaduct {
 
@@ -16,8 +18,15 @@ struct PrecisionConfig {
   double min_loss_scale = 1;
   int64_t loss_scale_window = 1000;
   int64_t hysteresis = 2;
+  bool fp32_residual_connection = false;
 };
 
 FieldGroup precision_fields(PrecisionConfig& config);
+FieldGroup residual_stream_fields(PrecisionConfig& config);
+
+PrecisionRecipe precision_recipe(const PrecisionConfig& config);
+/// What to say at start where fp32_residual_connection changes nothing; empty where it does not
+/// need to be said.
+std::string residual_stream_note(const PrecisionConfig& config);
 
 }  // namespace viaduct

@@ -13,7 +13,8 @@ namespace viaduct {
 struct PrecisionRecipe {
   std::string name;
   DType weight = DType::f32;         // canonical weights that the GEMMs read
-  DType activation = DType::f32;     // residual stream and everything between ops
+  DType activation = DType::f32;     // everything between ops but the residual stream
+  DType stream = DType::f32;         // residual stream and its gradient
   DType main_gradient = DType::f32;  // what weight gradients accumulate in
   DType master = DType::f32;         // what the optimizer updates
   DType moment = DType::f32;         // Adam's running means
@@ -25,8 +26,9 @@ struct PrecisionRecipe {
 };
 
 /// "fp32", "bf16_mixed", "fp16_mixed", and "fp64" (for gradient checks). ConfigError with the
-/// nearest name otherwise.
-PrecisionRecipe precision_recipe(std::string_view name);
+/// nearest name otherwise. The residual stream has the format of activations; with `fp32_residual`
+/// at least FP32.
+PrecisionRecipe precision_recipe(std::string_view name, bool fp32_residual = false);
 std::vector<std::string> precision_recipe_names();
 
 }  // namespace viaduct

@@ -13,7 +13,7 @@ void check_name_patterns(const RunConfig& config, const ModelConfig& model, Prob
   if (patterns.empty()) return;
   const auto device = make_sim_device();  // names, no memory
   const auto whole =
-      build_model(*device, model, precision_recipe(config.mixed_precision.recipe),
+      build_model(*device, model, precision_recipe(config.mixed_precision),
                   config.model.seq_length.value(), model_place(single_rank_layout(model), {0}));
   const auto parameters = whole->parameters();
   for (const std::string& pattern : patterns) {

@@ -142,7 +142,7 @@ void Engine::forward_stages(const Batch& batch,
       *groups_.pp, model_->chunks().size(), edge,
       [&] { return device_.allocate(message_format(), shape, in_tag); },
       [&](size_t chunk, const TensorSet& received) {
-        const TensorSet in = in_format(context, received, settings_.precision.activation, in_tag);
+        const TensorSet in = in_format(context, received, settings_.precision.stream, in_tag);
         return in_format(context, forward(chunk, in), message_format(), in_tag);
       });
 }

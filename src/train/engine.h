@@ -40,7 +40,7 @@ struct EngineSettings {
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
   ExecutorSettings executor;
-  /// Of messages between stages; none: that of activations.
+  /// Of messages between stages; none: that of the residual stream.
   std::optional<DType> message_format;
   /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
   /// micro-batches' means, as Megatron's default.
@@ -116,7 +116,7 @@ class Engine {
  private:
   ScheduleSettings schedule_of(int64_t micro_batches) const;
   DType message_format() const {
-    return settings_.message_format.value_or(settings_.precision.activation);
+    return settings_.message_format.value_or(settings_.precision.stream);
   }
   /// The merged loss sum of all ranks; resets nothing.
   double total_loss(std::string_view reason);

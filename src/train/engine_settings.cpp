@@ -18,7 +18,7 @@ void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings)
 EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, GlobalRank rank) {
   const RunConfig& c = setup.config;
   EngineSettings s;
-  s.precision = precision_recipe(c.mixed_precision.recipe);
+  s.precision = precision_recipe(c.mixed_precision);
   s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps,
                  c.optimizer.weight_decay};
   s.clip_norm = c.optimizer.clip_grad;

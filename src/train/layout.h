@@ -28,7 +28,7 @@ struct Layout {
   DdpConfig ddp;
   ScheduleSettings schedule;  // but for the number of micro-batches
   ExecutorSettings executor;
-  std::optional<DType> message_format;  // between stages; none: that of activations
+  std::optional<DType> message_format;  // between stages; none: that of the residual stream
 
   int size(Axis axis) const { return mesh.size(axis); }
   int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }

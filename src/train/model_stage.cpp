@@ -46,7 +46,7 @@ TensorSet ModelStage::message(const TensorSet& made) {
 }
 
 TensorSet ModelStage::stream(const TensorSet& received, MemoryTag tag) {
-  return in_format(context_.ops, received, context_.precision.activation, tag);
+  return in_format(context_.ops, received, context_.precision.stream, tag);
 }
 
 TensorSet ModelStage::forward(int64_t micro_batch, int chunk, TensorSet in) {

@@ -20,7 +20,7 @@ class ModelStage final : public StageProgram {
 
   /// All references outlive the stage, which lives for a step. `begin_chunk` is called as
   /// StageProgram's. Who keeps gradients counts contributions, so last_gradient tells nobody.
-  /// Messages are in `message_format`, whatever that of activations.
+  /// Messages are in `message_format`, whatever that of the stream.
   ModelStage(const Model& model, RankContext& context, DType message_format, BatchAt batch_at,
              ChunkCall begin_chunk, PhaseSeconds& phases);
 

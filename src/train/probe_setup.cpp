@@ -77,7 +77,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
   ProbeSettings& settings = setup.settings;
-  settings.precision = precision_recipe(config.mixed_precision.recipe);
+  settings.precision = precision_recipe(config.mixed_precision);
   settings.optimizer = {config.optimizer.adam_beta1, config.optimizer.adam_beta2,
                         config.optimizer.adam_eps, config.optimizer.weight_decay};
   settings.clip_norm = config.optimizer.clip_grad;

@@ -18,6 +18,7 @@ Schema run_schema(RunConfig& config) {
       tensor_switch_fields(config.tensor_overlap),
       pipeline_fields(config.pipeline),
       fusion_fields(config.fusion),
+      residual_stream_fields(config.mixed_precision),
       packed_weights_fields(config.packing),
       train_fields(config.train),
       validation_fields(config.validation),
@@ -59,6 +60,8 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
           "model.masked_softmax_fusion=false has no effect: attention_backend=flash has no softmax "
           "of its own");
     }
+    std::string note = residual_stream_note(loaded.config.mixed_precision);
+    if (!note.empty()) loaded.outcome.notes.push_back(std::move(note));
   }
   problems.throw_if_any();
   return loaded;

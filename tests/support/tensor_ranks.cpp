@@ -115,7 +115,7 @@ class Rank {
       : run_(run),
         device_(make_cpu_device(1)),
         ops_(cpu_ops(instruction_set())),
-        recipe_(precision_recipe(run.recipe)),
+        recipe_(precision_recipe(run.recipe, run.fp32_residual)),
         rank_(world->rank()),
         model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),
         // Of groups of one: gradients stay what this rank computed.
@@ -281,8 +281,9 @@ std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run) {
   const auto device = make_cpu_device(1);
   std::vector<std::vector<Parameter>> ranks(static_cast<size_t>(run.tp));
   for (int rank = 0; rank < run.tp; ++rank) {
-    const auto model = build_model(*device, run.model, precision_recipe(run.recipe), kPositions,
-                                   place_of(run, rank));
+    const auto model =
+        build_model(*device, run.model, precision_recipe(run.recipe, run.fp32_residual), kPositions,
+                    place_of(run, rank));
     for (const Parameter* p : model->parameters()) ranks[static_cast<size_t>(rank)].push_back(*p);
   }
   return ranks;

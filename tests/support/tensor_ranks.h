@@ -27,6 +27,7 @@ struct TensorRun {
   Fusions fusions = {};
   bool recompute_logits = true;
   bool packed_weights = false;
+  bool fp32_residual = false;
 };
 
 struct TensorOutcome {

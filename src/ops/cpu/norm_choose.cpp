@@ -37,7 +37,7 @@ struct RowBlocks {
 template <CpuIsa isa>
 Choice choose_forward(const NormForwardArgs& args, const Traits&) {
   Choice choice =
-      narrowing_choice("norm_forward", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
+      narrowing_choice("norm_forward", isa, args.x.dtype(), args.y.dtype() == DType::bf16);
   const auto elements = static_cast<double>(args.x.elements());
   add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
   choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.bias);

@@ -6,7 +6,7 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// Weights of the dtype of x or f32, a vector at a time.
+/// Weights of the dtype of activations or f32, a vector at a time.
 template <class T>
 struct Scale {
   const void* data;
@@ -84,14 +84,14 @@ float variance(const T* x, int64_t width, float& mean) {
   return sum(square) * inverse - off * off;
 }
 
-template <class T>
+template <class X, class Y>
 void forward_rows(const NormRows& rows, int64_t begin, int64_t end) {
   const int64_t width = rows.width;
-  const Scale<T> weight{rows.weight, rows.weight_f32}, bias{rows.bias, rows.bias_f32};
+  const Scale<Y> weight{rows.weight, rows.weight_f32}, bias{rows.bias, rows.bias_f32};
   const Vec offset = set1(rows.weight_offset);
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = reinterpret_cast<const T*>(rows.x.row(r));
-    T* y = reinterpret_cast<T*>(rows.y.row(r));
+    const X* x = reinterpret_cast<const X*>(rows.x.row(r));
+    Y* y = reinterpret_cast<Y*>(rows.y.row(r));
     float mean = rows.layer_norm ? mean_of(x, width) : 0.0f;
     const float spread = rows.layer_norm ? variance(x, width, mean) : mean_square(x, width);
     const float rstd = 1.0f / __builtin_sqrtf(spread + rows.eps);
@@ -124,22 +124,22 @@ void forward_rows(const NormRows& rows, int64_t begin, int64_t end) {
   }
 }
 
-template <class T>
+template <class X, class Y>
 void backward_rows(const NormRows& rows, int64_t begin, int64_t end, float* d_weight,
                    float* d_bias) {
   const int64_t width = rows.width;
-  const Scale<T> weight{rows.weight, rows.weight_f32};
+  const Scale<Y> weight{rows.weight, rows.weight_f32};
   const Vec offset = set1(rows.weight_offset);
   for (int64_t i = 0; i < width; ++i) d_weight[i] = 0;
   if (d_bias != nullptr) {
     for (int64_t i = 0; i < width; ++i) d_bias[i] = 0;
   }
   for (int64_t r = begin; r < end; ++r) {
-    const T* x = reinterpret_cast<const T*>(rows.x.row(r));
-    const T* dy = reinterpret_cast<const T*>(rows.dy.row(r));
-    const T* more =
-        rows.dx_add.data != nullptr ? reinterpret_cast<const T*>(rows.dx_add.row(r)) : nullptr;
-    T* dx = reinterpret_cast<T*>(rows.dx.row(r));
+    const X* x = reinterpret_cast<const X*>(rows.x.row(r));
+    const Y* dy = reinterpret_cast<const Y*>(rows.dy.row(r));
+    const X* more =
+        rows.dx_add.data != nullptr ? reinterpret_cast<const X*>(rows.dx_add.row(r)) : nullptr;
+    X* dx = reinterpret_cast<X*>(rows.dx.row(r));
     const Vec m = set1(rows.mean != nullptr ? rows.mean[r] : 0.0f), s = set1(rows.rstd[r]);
     // g = dy · w: its mean, and its projection on x̂.
     Vec total = zero(), along = zero();
@@ -179,26 +179,25 @@ void backward_rows(const NormRows& rows, int64_t begin, int64_t end, float* d_we
   }
 }
 
+/// Calls f with a value of the dtype of x, dx_add and dx, and one of that of y and dy.
+template <class F>
+void with_formats(DType x, DType y, F&& f) {
+  if (x == DType::bf16) return f(bfloat16{}, bfloat16{});
+  if (x == DType::f16) return f(float16{}, float16{});
+  if (y == DType::bf16) return f(float{}, bfloat16{});
+  if (y == DType::f16) return f(float{}, float16{});
+  f(float{}, float{});
+}
+
 void forward(const NormRows& rows, int64_t begin, int64_t end) {
-  switch (rows.x.dtype) {
-    case DType::bf16:
-      return forward_rows<bfloat16>(rows, begin, end);
-    case DType::f16:
-      return forward_rows<float16>(rows, begin, end);
-    default:
-      return forward_rows<float>(rows, begin, end);
-  }
+  with_formats(rows.x.dtype, rows.y.dtype,
+               [&](auto x, auto y) { forward_rows<decltype(x), decltype(y)>(rows, begin, end); });
 }
 
 void backward(const NormRows& rows, int64_t begin, int64_t end, float* d_weight, float* d_bias) {
-  switch (rows.x.dtype) {
-    case DType::bf16:
-      return backward_rows<bfloat16>(rows, begin, end, d_weight, d_bias);
-    case DType::f16:
-      return backward_rows<float16>(rows, begin, end, d_weight, d_bias);
-    default:
-      return backward_rows<float>(rows, begin, end, d_weight, d_bias);
-  }
+  with_formats(rows.x.dtype, rows.dy.dtype, [&](auto x, auto dy) {
+    backward_rows<decltype(x), decltype(dy)>(rows, begin, end, d_weight, d_bias);
+  });
 }
 
 void add_partials(const float* partial, int64_t blocks, int64_t stride, float* out, int64_t begin,

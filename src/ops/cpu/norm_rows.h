@@ -11,7 +11,7 @@ struct NormRows {
   RowView x, y, dy, dx_add, dx;
   const void* weight = nullptr;
   const void* bias = nullptr;
-  bool weight_f32 = true, bias_f32 = true;  // else the dtype of x
+  bool weight_f32 = true, bias_f32 = true;  // else the dtype of y and dy
   float* mean = nullptr;
   float* rstd = nullptr;
   float eps = 0, weight_offset = 0;

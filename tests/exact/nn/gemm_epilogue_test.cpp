@@ -75,6 +75,18 @@ TEST(GemmEpilogue, ChangesNoBitOnTensorRanks) {
   }
 }
 
+// Of an FP32 residual stream too: the product that is added to it is in FP32 in both ways.
+TEST(GemmEpilogue, ChangesNoBitOfAnFp32Stream) {
+  for (const test::TinyModel& model : models()) {
+    for (const char* recipe : {"bf16_mixed", "fp16_mixed"}) {
+      SCOPED_TRACE(model.name + " " + recipe);
+      TensorRun run{model.config, recipe};
+      run.fp32_residual = true;
+      test::expect_same_bits(test::run_tensor_ranks(run), test::run_tensor_ranks(apart(run)));
+    }
+  }
+}
+
 TEST(GemmEpilogue, SavesOpsBytesAndMemory) {
   for (const test::TinyModel& model : models()) {
     SCOPED_TRACE(model.name);

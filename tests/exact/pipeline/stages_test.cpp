@@ -48,6 +48,7 @@ struct StageRun {
   ExecutorSettings executor;
   int64_t micro_batches = 5;
   std::optional<DType> message_format = {};
+  bool fp32_residual = false;
 };
 
 struct Outcome {
@@ -67,7 +68,7 @@ Outcome run_stages(const StageRun& run) {
     const OpTable ops = cpu_ops(test::instruction_set());
     world->record_on(device.get());
     EngineSettings settings;
-    settings.precision = precision_recipe(run.recipe);
+    settings.precision = precision_recipe(run.recipe, run.fp32_residual);
     settings.positions = 32;
     settings.place.pp = run.map.pp, settings.place.pp_rank = rank;
     settings.place.chunks = chunks_of_stage(layer_map(run.map), run.map.pp, rank);
@@ -101,6 +102,13 @@ ModelConfig model_of(const std::string& name, int64_t layers) {
 
 StageRun one_rank(const ModelConfig& model, const std::string& recipe) {
   return {model, recipe, LayerMapSettings{model.layers}, {}, {}};
+}
+
+/// bf16_mixed with an FP32 residual stream.
+StageRun with_fp32_stream(StageRun run) {
+  run.recipe = "bf16_mixed";
+  run.fp32_residual = true;
+  return run;
 }
 
 void expect_bitwise(const Outcome& actual, const Outcome& expected) {
@@ -148,11 +156,14 @@ std::vector<Case> cases() {
 
 TEST(Stages, HaveTheGradientsOfOneRank) {
   for (const char* name : {"llama", "gpt2"}) {
-    for (const char* recipe : {"fp32", "bf16_mixed"}) {
+    for (const char* recipe : {"fp32", "bf16_mixed", "FP32 stream"}) {
       const ModelConfig model = model_of(name, 4);
+      const bool fp32_stream = std::string_view(recipe) == "FP32 stream";
       StageRun reference = one_rank(model, recipe);
+      if (fp32_stream) reference = with_fp32_stream(reference);
       for (const Case& c : cases()) {
         StageRun run{model, recipe, c.map, {}, {}};
+        if (fp32_stream) run = with_fp32_stream(run);
         // Groups of pp must leave at least pp: 5 of 2 and 3 do not.
         run.micro_batches = reference.micro_batches =
             c.kind == ScheduleKind::interleaved && c.group == 0 ? 2 * c.map.pp : 5;
@@ -202,6 +213,22 @@ TEST(Stages, SendTheStreamOfEachMicroBatch) {
     EXPECT_EQ(wire.sent, stream_elements(run) * 2);
     EXPECT_EQ(wire.received, wire.sent);
   }
+}
+
+// An FP32 stream goes from stage to stage as it is, twice the bytes of BF16 activations; messages
+// that are to be BF16 round it.
+TEST(Stages, SendAnFp32Stream) {
+  const StageRun run = with_fp32_stream({model_of("llama", 4), "bf16_mixed", {4, 2, 1}, {}, {}});
+  const Outcome own = run_stages(run);
+  StageRun rounded = run;
+  rounded.message_format = DType::bf16;
+  const Outcome narrow = run_stages(rounded);
+  for (size_t stage = 0; stage < 2; ++stage) {
+    EXPECT_EQ(wire_of(own.records[stage]).sent, stream_elements(run) * 4);
+    EXPECT_EQ(wire_of(narrow.records[stage]).sent, stream_elements(run) * 2);
+  }
+  for (const auto& [path, gradients] : own.gradients)
+    EXPECT_NE(narrow.gradients.at(path), gradients) << path << ": nothing was rounded";
 }
 
 // A wider format carries the same values in more bytes; a narrower one rounds them.

@@ -24,9 +24,11 @@ using testing::Not;
 
 struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
+  bool fp32_stream = false;  // under BF16; else all is FP32
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
-           "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "");
+           "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
+           (fp32_stream ? "_fp32_stream" : "");
   }
 };
 
@@ -44,6 +46,10 @@ RunSetup setup_of(const Sizes& sizes) {
   config.parallel.tensor_model_parallel_size = sizes.tp;
   config.parallel.context_parallel_size = sizes.cp;
   config.parallel.pipeline_model_parallel_size = sizes.pp;
+  if (sizes.fp32_stream) {
+    config.mixed_precision.recipe = "bf16_mixed";
+    config.mixed_precision.fp32_residual_connection = true;
+  }
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));
 }
@@ -100,7 +106,11 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
 INSTANTIATE_TEST_SUITE_P(Layouts, DryRunRanks,
                          testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2},
                                          Sizes{.cp = 2}, Sizes{.pp = 2, .chunks = 2},
-                                         Sizes{.tp = 2, .pp = 2}),
+                                         Sizes{.tp = 2, .pp = 2}, Sizes{.fp32_stream = true},
+                                         Sizes{.tp = 2, .fp32_stream = true},
+                                         Sizes{.dp = 2, .fp32_stream = true},
+                                         Sizes{.cp = 2, .fp32_stream = true},
+                                         Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}),
                          [](const auto& info) { return info.param.name(); });
 
 TEST(DryRunReport, StagesTogetherAreTheModel) {

@@ -113,6 +113,27 @@ TEST(Formulas, StagesSendTheStream) {
   EXPECT_EQ(sent(setup, "pp", "send", {3}), micro * kStream);
 }
 
+// Twice the bytes from stage to stage, and of what tensor ranks exchange of the embedding; blocks
+// and head exchange activations as before.
+TEST(Formulas, AnFp32StreamUnderBf16) {
+  const Overrides bf16{"mixed_precision=bf16_mixed", "comm_overlap.tp_comm_overlap=false"};
+  const Overrides wide = bf16 + Overrides{"model.fp32_residual_connection=true"};
+  const int64_t narrow_stream = kTokens * kWidth * 2, wide_stream = kTokens * kWidth * 4;
+  const RunSetup stages = setup_of({.pp = 4}, 4, bf16), wide_stages = setup_of({.pp = 4}, 4, wide);
+  const int64_t micro = micro_batches(stages.config);
+  EXPECT_EQ(sent(stages, "pp", "send", {1}), micro * 2 * narrow_stream);
+  EXPECT_EQ(sent(wide_stages, "pp", "send", {1}), micro * 2 * wide_stream);
+
+  const RunSetup tensor = setup_of({.tp = 2}, 2, bf16), wide_tensor = setup_of({.tp = 2}, 2, wide);
+  const auto more = [&](const char* operation) {
+    return sent(wide_tensor, "tp", operation) - sent(tensor, "tp", operation);
+  };
+  const int64_t grown = micro_batches(tensor.config) * (wide_stream - narrow_stream) / 2;
+  EXPECT_EQ(more("reduce_scatter"), grown) << "rows looked up";
+  EXPECT_EQ(more("all_gather"), grown) << "gradient of the rows";
+  EXPECT_EQ(more("all_reduce"), 0);
+}
+
 TEST(Formulas, DataRanksSendGradientsAndWeightsOnce) {
   const RunSetup setup = setup_of({.dp = 4}, 2);
   const DryRun run = dry_run(setup);

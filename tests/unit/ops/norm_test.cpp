@@ -1,9 +1,11 @@
 #include "ops/norm.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include "base/error.h"
 #include "ops/reference/reference.h"
 #include "support/op_testing.h"
 
@@ -34,23 +36,41 @@ const NormCase kCases[] = {
     {{0, 8}},
 };
 
+/// Formats of x, dx_add and dx, and of y and dy.
+struct Formats {
+  DType stream, activation;
+};
+
+/// One format each, and an FP32 stream under 16-bit activations.
+std::vector<Formats> formats() {
+  std::vector<Formats> list{{DType::f32, DType::bf16}, {DType::f32, DType::f16}};
+  for (const DType dtype : test::kKernelDTypes) list.push_back({dtype, dtype});
+  return list;
+}
+
+std::string to_string(const Formats& f) {
+  return fmt::format("{} to {}", dtype_name(f.stream), dtype_name(f.activation));
+}
+
 struct NormData {
   Tensor x, weight, bias, y, mean, rstd, dy, dx_add, dx, d_weight, d_bias;
   NormCase c;
 
-  NormData(const NormCase& given, DType dtype) : c(given) {
+  NormData(const NormCase& given, DType dtype) : NormData(given, Formats{dtype, dtype}) {}
+  NormData(const NormCase& given, const Formats& formats) : c(given) {
+    const auto [stream, dtype] = formats;
     const int64_t width = c.shape.dim(-1), rows = c.shape.elements() / width;
     const DType sums = dtype == DType::f64 ? DType::f64 : DType::f32;
     const bool layer = c.kind == NormKind::layer_norm;
-    x = test::random_strided(dtype, c.shape, c.gap, 1, 2);
+    x = test::random_strided(stream, c.shape, c.gap, 1, 2);
     weight = test::random_tensor(c.f32_weight ? sums : dtype, {width}, 2);
     if (c.bias) bias = test::random_tensor(c.f32_weight ? sums : dtype, {width}, 3);
     y = test::strided_zeros(dtype, c.shape, c.gap);
     if (c.statistics && layer) mean = host_tensor(sums, {rows});
     if (c.statistics) rstd = host_tensor(sums, {rows});
     dy = test::random_strided(dtype, c.shape, c.gap, 4);
-    if (c.dx_add) dx_add = test::random_strided(dtype, c.shape, c.gap, 5);
-    dx = test::strided_zeros(dtype, c.shape, c.gap);
+    if (c.dx_add) dx_add = test::random_strided(stream, c.shape, c.gap, 5);
+    dx = test::strided_zeros(stream, c.shape, c.gap);
     d_weight = test::random_tensor(sums, {width}, 6);
     if (c.bias) d_bias = test::random_tensor(sums, {width}, 7);
   }
@@ -130,9 +150,9 @@ TEST_P(Norm, ForwardFollowsTheReference) {
   OpMachine machine(GetParam(), 2, {cpu::add_norm});
   OpContext context = machine.context();
   for (const NormCase& c : kCases) {
-    for (DType dtype : test::kKernelDTypes) {
-      SCOPED_TRACE(to_string(c.shape) + " " + std::string(dtype_name(dtype)));
-      const NormData data(c, dtype), expected = data.in_f64();
+    for (const Formats& f : formats()) {
+      SCOPED_TRACE(to_string(c.shape) + " " + to_string(f));
+      const NormData data(c, f), expected = data.in_f64();
       norm_forward(context, data.forward());
       reference::norm_forward(expected.forward());
       const auto width = static_cast<double>(data.width());
@@ -183,9 +203,9 @@ TEST_P(Norm, BackwardFollowsTheReference) {
   OpMachine machine(GetParam(), 2, {cpu::add_norm});
   OpContext context = machine.context();
   for (const NormCase& c : kCases) {
-    for (DType dtype : test::kKernelDTypes) {
-      SCOPED_TRACE(to_string(c.shape) + " " + std::string(dtype_name(dtype)));
-      const NormData data(c, dtype);
+    for (const Formats& f : formats()) {
+      SCOPED_TRACE(to_string(c.shape) + " " + to_string(f));
+      const NormData data(c, f);
       norm_forward(context, data.forward());
       const NormData expected = data.in_f64();
       const Tensor x_terms = gradient_terms(expected, 'x'), w_terms = gradient_terms(expected, 'w');
@@ -242,6 +262,20 @@ TEST_P(Norm, WorksInPlace) {
     forward.y = forward.x;
     norm_forward(context, forward);
     test::expect_same_bits(forward.y, apart.y);
+  }
+}
+
+// The stream may be wider than activations, never narrower, and no format stands beside another.
+TEST_P(Norm, RefusesOtherPairsOfFormats) {
+  OpMachine machine(GetParam(), 1, {cpu::add_norm});
+  OpContext context = machine.context();
+  for (const auto& [stream, activation] :
+       {Formats{DType::bf16, DType::f32}, Formats{DType::bf16, DType::f16},
+        Formats{DType::f64, DType::f32}, Formats{DType::f32, DType::f64}}) {
+    SCOPED_TRACE(to_string(Formats{stream, activation}));
+    const NormData data({{4, 16}}, Formats{stream, activation});
+    EXPECT_THROW(norm_forward(context, data.forward()), ShapeError);
+    EXPECT_THROW(norm_backward(context, data.backward()), ShapeError);
   }
 }
 

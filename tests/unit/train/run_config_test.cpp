@@ -170,6 +170,18 @@ TEST(RunConfig, WithoutEffectIsNoted) {
   EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("env_vars.NCCL_NVLS_ENABLE")));
 }
 
+TEST(RunConfig, AnFp32ResidualStreamIsNothingNewToWideRecipes) {
+  const auto notes = [](const std::string& recipe) {
+    return load_run_config({}, {"mixed_precision=" + recipe, "model.fp32_residual_connection=true"})
+        .outcome.notes;
+  };
+  for (const char* recipe : {"fp32", "fp64"})
+    EXPECT_THAT(notes(recipe),
+                Contains(HasSubstr("model.fp32_residual_connection=true has no effect")));
+  for (const char* recipe : {"bf16_mixed", "fp16_mixed"})
+    EXPECT_THAT(notes(recipe), Not(Contains(HasSubstr("fp32_residual_connection"))));
+}
+
 TEST(RunConfig, AttentionBackends) {
   const auto notes = [](const std::vector<std::string>& overrides) {
     return load_run_config({}, overrides).outcome.notes;

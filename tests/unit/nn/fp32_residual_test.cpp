@@ -1,0 +1,115 @@
+// model.fp32_residual_connection: the residual stream is in FP32 under 16-bit activations, whatever
+// the layers are made of, and costs what docs/numerics.md says.
+
+#include <gtest/gtest.h>
+
+#include "ops/cpu/cpu_ops.h"
+#include "precision/precision_config.h"
+#include "support/tensor_ranks.h"
+#include "support/tiny_models.h"
+#include "train/engine.h"
+
+namespace viaduct {
+namespace {
+
+using test::distance;
+using test::TensorOutcome;
+using test::TensorRun;
+
+TensorRun run_of(const ModelConfig& model, const std::string& recipe, bool fp32_residual) {
+  TensorRun run{model, recipe};
+  run.fp32_residual = fp32_residual;
+  return run;
+}
+
+constexpr int64_t kTokens = 16;  // of tensor_batch
+
+// What the two norms of a block and the last one keep of it: two bytes more an element.
+TEST(Fp32Residual, EachNormKeepsItsInputInFp32) {
+  for (const test::TinyModel& model : test::tiny_models()) {
+    for (const char* recipe : {"bf16_mixed", "fp16_mixed"}) {
+      SCOPED_TRACE(model.name + " " + recipe);
+      const int64_t elements = kTokens * model.config.hidden;
+      const int64_t narrow =
+                        test::run_tensor_ranks(run_of(model.config, recipe, false)).saved_bytes,
+                    wide = test::run_tensor_ranks(run_of(model.config, recipe, true)).saved_bytes;
+      EXPECT_EQ(wide - narrow, (2 * model.config.layers + 1) * elements * 2);
+    }
+  }
+}
+
+TEST(Fp32Residual, IsCutUnderSequenceParallelism) {
+  const ModelConfig model = test::tiny_model("llama");
+  TensorRun narrow = run_of(model, "bf16_mixed", false);
+  narrow.tp = 2, narrow.sequence_parallel = true;
+  TensorRun wide = narrow;
+  wide.fp32_residual = true;
+  EXPECT_EQ(test::run_tensor_ranks(wide).saved_bytes - test::run_tensor_ranks(narrow).saved_bytes,
+            (2 * model.layers + 1) * kTokens / 2 * model.hidden * 2);
+}
+
+TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
+  for (const char* recipe : {"fp32", "fp64"}) {
+    SCOPED_TRACE(recipe);
+    const ModelConfig model = test::tiny_model("gemma2");
+    const TensorOutcome off = test::run_tensor_ranks(run_of(model, recipe, false)),
+                        on = test::run_tensor_ranks(run_of(model, recipe, true));
+    test::expect_same_bits(on, off);
+    EXPECT_EQ(on.saved_bytes, off.saved_bytes);
+    EXPECT_NE(residual_stream_note({.recipe = recipe, .fp32_residual_connection = true}), "");
+    EXPECT_EQ(residual_stream_note({.recipe = recipe}), "");
+  }
+  EXPECT_EQ(residual_stream_note({.recipe = "bf16_mixed", .fp32_residual_connection = true}), "");
+}
+
+/// Formats of what leaves the embedding and each block.
+std::vector<DType> stream_formats(const ModelConfig& config, bool fp32_residual) {
+  const auto device = make_cpu_device(1);
+  const OpTable ops = cpu_ops(best_cpu_isa());
+  EngineSettings settings;
+  settings.precision = precision_recipe("bf16_mixed", fp32_residual);
+  settings.positions = kTokens;
+  Engine engine(*device, ops, config, settings);
+  engine.initialize();
+  RankContext context = engine.context(false, false);
+  SavedStore nothing(false);
+  std::vector<DType> formats;
+  engine.model().hidden(
+      context, 0, engine.upload_part(test::tensor_batch(config.vocabulary)), {}, nothing,
+      [&](const std::string&, const Tensor& hidden) { formats.push_back(hidden.dtype()); });
+  return formats;
+}
+
+TEST(Fp32Residual, EveryLayerHandsOverFp32) {
+  for (const test::TinyModel& model : test::tiny_models()) {
+    SCOPED_TRACE(model.name);
+    const auto layers = static_cast<size_t>(model.config.layers) + 1;
+    EXPECT_EQ(stream_formats(model.config, true), std::vector(layers, DType::f32));
+    EXPECT_EQ(stream_formats(model.config, false), std::vector(layers, DType::bf16));
+  }
+}
+
+// Rounded nowhere but where a product or a norm makes a 16-bit value, each layout is about as far
+// from FP64 as BF16 activations are.
+TEST(Fp32Residual, TensorAndContextRanksFollowFp64) {
+  const auto run = [](const ModelConfig& model, int tp, bool sequence_parallel, int cp) {
+    TensorRun split = run_of(model, "bf16_mixed", true);
+    split.tp = tp, split.sequence_parallel = sequence_parallel, split.cp = cp;
+    return test::run_tensor_ranks(split);
+  };
+  for (const test::TinyModel& model : test::tiny_models()) {
+    const TensorOutcome exact = test::run_tensor_ranks({model.config, "fp64"});
+    for (const auto& [tp, sequence_parallel, cp] :
+         {std::tuple{1, false, 1}, {2, false, 1}, {2, true, 1}, {1, false, 2}, {2, true, 2}}) {
+      SCOPED_TRACE(testing::Message() << model.name << " tp " << tp << " cp " << cp << " sequence "
+                                      << sequence_parallel);
+      const TensorOutcome outcome = run(model.config, tp, sequence_parallel, cp);
+      EXPECT_LE(distance(outcome.logits, exact.logits), 6e-2);
+      for (const auto& [name, gradient] : exact.gradients)
+        EXPECT_LE(distance(outcome.gradients.at(name), gradient), 6e-2) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
