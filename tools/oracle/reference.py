@@ -1,0 +1,113 @@
+"""What Hugging Face's transformers computes for a folder and a batch: logits, loss and every gradient, under the names of `viaduct probe`.
+
+Five ways of computing it:
+
+- `fp64`: the truth. Every operation in FP64, also those where transformers asks for FP32 by name (norms, softmax). One exception: the
+  tables of rotary positions (frequency, its product with the position, cosine and sine) stay those of the FP32 run. They are part of what
+  the model is, as published and as trained: at position 100,000 the FP32 product alone is off by up to 4e-3 radians. With exact tables every
+  FP32 implementation would show that difference, and nothing else could be seen beside it.
+- `fp32`; `autocast`: FP32 weights under torch.autocast to BF16; `bf16`, `fp16`: weights and every activation in 16 bits.
+"""
+
+import contextlib
+import math
+
+import torch
+from torch.overrides import TorchFunctionMode
+from transformers import AutoModelForCausalLM
+
+from narrow_products import narrow_products
+from rule import is_gradient
+
+DTYPES = {"fp64": torch.float64, "fp32": torch.float32, "autocast": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}
+
+
+class StayInDouble(TorchFunctionMode):
+    """Requests to turn an FP64 tensor into FP32 leave it as it is."""
+
+    def __torch_function__(self, function, types, args=(), kwargs=None):
+        kwargs = dict(kwargs or {})
+        if args and isinstance(args[0], torch.Tensor) and args[0].dtype == torch.float64:
+            if function is torch.Tensor.float:
+                return args[0]
+            args = tuple(torch.float64 if argument is torch.float32 else argument for argument in args)
+            if kwargs.get("dtype") is torch.float32:
+                kwargs["dtype"] = torch.float64
+        return function(*args, **kwargs)
+
+
+def default_attention(config):
+    """transformers' own default, except that its fused attention leaves out the soft cap of Gemma 2."""
+    return "eager" if getattr(config, "attn_logit_softcapping", None) is not None else "sdpa"
+
+
+def load(folder, how="fp32", attention="eager"):
+    """The model, dropout off. Frequencies of rotary positions in FP32, whatever the type of the rest."""
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=DTYPES[how], attn_implementation=attention)
+    for module in model.modules():
+        if "RotaryEmbedding" in type(module).__name__ and module.inv_freq.dtype != torch.float32:
+            raise RuntimeError(f"rotary frequencies of {folder} were made in {module.inv_freq.dtype}, expected float32")
+    return model.eval()
+
+
+def arithmetic(how):
+    """The context in which a model of load(…, how) computes."""
+    if how == "fp64":
+        return StayInDouble()
+    return torch.autocast("cpu", torch.bfloat16) if how == "autocast" else contextlib.nullcontext()
+
+
+def compute(model, batch, how="fp32", micro_batches=1):
+    """Logits, loss and gradients of the mean loss over all scored tokens, the rows in so many parts, as a training loop would do it."""
+    labels = batch.get("labels", batch["input_ids"])
+    # Position t is scored against label t + 1; -100 is skipped; the mean is over the scored tokens of the batch.
+    scored = (labels[:, 1:] != -100).sum()
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "position_ids") if name in batch}
+    model.zero_grad(set_to_none=True)
+    logits, total = [], 0
+    for part in range(micro_batches):
+        rows = slice(part * len(labels) // micro_batches, (part + 1) * len(labels) // micro_batches)
+        with narrow_products():
+            with arithmetic(how):
+                out = model(**{name: tensor[rows] for name, tensor in inputs.items()}, use_cache=False).logits
+            values = out if how == "fp64" else out.float()  # the loss in FP32, as transformers has it
+            loss = torch.nn.functional.cross_entropy(
+                values[:, :-1].flatten(0, 1), labels[rows, 1:].flatten(), ignore_index=-100, reduction="sum") / scored
+            loss.backward()
+        logits.append(out.detach())
+        total = total + loss.detach()
+        del out, values, loss
+    tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
+    for name, parameter in model.named_parameters():
+        tensors[f"grad.{name}"] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        parameter.grad = None
+    return tensors
+
+
+def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):
+    """compute() of a folder, without keeping the model."""
+    return compute(load(folder, how, attention), batch, how, micro_batches)
+
+
+def gradient_floors(truth):
+    """The norm that a gradient counts as at least, by name: 1e-6 of what it would have if all elements of all gradients were of one size.
+
+    Some gradients are zero in theory (biases of keys: softmax does not see them), and their rounding says nothing.
+    """
+    gradients = [tensor for name, tensor in truth.items() if is_gradient(name)]
+    squares = sum(tensor.double().square().sum().item() for tensor in gradients)
+    elements = sum(tensor.numel() for tensor in gradients)
+    return {name: 1e-6 * math.sqrt(squares * tensor.numel() / elements) for name, tensor in truth.items() if is_gradient(name)}
+
+
+def errors(found, truth):
+    """Relative L2 distance from the truth, by name; of the loss, a single number, relative too. A tensor that is missing counts as infinite."""
+    floors, result = gradient_floors(truth), {}
+    for name, expected in truth.items():
+        if name not in found or found[name].shape != expected.shape:
+            result[name] = math.inf
+            continue
+        norm = max(torch.linalg.vector_norm(expected, dtype=torch.float64).item(), floors.get(name, 0.0))
+        difference = torch.linalg.vector_norm(found[name].double() - expected).item()
+        result[name] = difference / norm if norm > 0 else (0.0 if difference == 0 else math.inf)
+    return result

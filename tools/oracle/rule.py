@@ -1,0 +1,35 @@
+"""How far from the truth Viaduct may be: the rule of `oracle scale` and `oracle smollm2`, in terms of PyTorch's own distance."""
+
+import math
+
+# What is run: overrides, what of PyTorch it is measured against, how many times its distance is allowed.
+RECIPES = {
+    "FP32": (("mixed_precision=fp32",), "fp32", 2.0),
+    "BF16, FP32 residuals": (("mixed_precision=bf16_mixed", "model.fp32_residual_connection=true"), "autocast", 1.3),
+    "BF16": (("mixed_precision=bf16_mixed",), "bf16", 1.0),
+}
+ENOUGH = 2e-6  # distance that is always allowed in FP32
+
+
+def is_gradient(name):
+    return name.startswith("grad.")
+
+
+def worst_and_median(by_name):
+    """(largest, median, name of the largest) of the gradients among errors()."""
+    ordered = sorted((math.inf if math.isnan(error) else error, name) for name, error in by_name.items() if is_gradient(name))
+    middle = len(ordered) // 2
+    median = ordered[middle][0] if len(ordered) % 2 else (ordered[middle - 1][0] + ordered[middle][0]) / 2
+    return ordered[-1][0], median, ordered[-1][1].removeprefix("grad.")
+
+
+def judge(recipe, own, theirs):
+    """Problems; `own` and `theirs` are errors() of Viaduct and PyTorch."""
+    limit = RECIPES[recipe][2]
+    if worst_and_median(theirs)[0] >= 1:  # PyTorch has no digit left: which of two such errors is larger is chance
+        limit = max(limit, 1.3)
+    enough = ENOUGH if recipe == "FP32" else 0.0
+    pairs = [("gradients", worst_and_median(own)[0], worst_and_median(theirs)[0])]
+    if recipe == "FP32":
+        pairs += [(name, own[name], theirs[name]) for name in ("logits", "loss")]
+    return [f"{name} {mine:.1e} against {other:.1e}" for name, mine, other in pairs if not mine <= max(limit * other, enough)]
