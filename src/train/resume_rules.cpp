@@ -68,6 +68,7 @@ constexpr NamedRule kRules[] = {
      said(
          "the run goes on at the same row of the data; a step takes so many rows from here on, and "
          "the learning rate's schedule counts rows")},
+    {"model.fp32_residual_connection", said("steps round otherwise from here on")},
     {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
     {"dataset.blend", said(kRows)},
     {"dataset.blend_per_split", said(kRows)},

@@ -100,10 +100,11 @@ class PipelineRules {
     }
     const int64_t given = (first ? 1 : 0) + (last ? 1 : 0);
     if (pp_ < 2) {
+      const char* ends = !last ? "first" : !first ? "last" : "first/last";
       problems_.add(
-          "model.num_layers_in_first/last_pipeline_stage: needs pipeline_model_parallel_size of at "
-          "least 2, found {}",
-          pp_);
+          "model.num_layers_in_{}_pipeline_stage: needs pipeline_model_parallel_size of at least 2, "
+          "found {}",
+          ends, pp_);
       return;
     }
     check_end("num_layers_in_first_pipeline_stage", first);

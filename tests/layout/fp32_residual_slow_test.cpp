@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
@@ -15,6 +14,7 @@
 #include "generate/generator.h"
 #include "model/hf_config.h"
 #include "support/golden.h"
+#include "support/instruction_set.h"
 #include "support/layout_run.h"
 #include "support/op_testing.h"
 #include "support/temporary_folder.h"
@@ -52,7 +52,7 @@ class LargeMean : public testing::Test {
     const SafetensorsFile file(golden / "model.safetensors");
     Dump weights;
     for (const TensorInfo& info : file.tensors()) {
-      const Tensor weight = file.tensor(info.name);
+      const Tensor weight = test::converted(file.tensor(info.name), DType::f32);
       const bool positions = info.name.ends_with("wpe.weight");
       for (int64_t i = 0; i < weight.elements(); ++i) {
         auto& value = weight.data<float>()[i];
@@ -78,7 +78,6 @@ class LargeMean : public testing::Test {
     for (const auto& [name, gradient] : exact_) {
       if (!name.starts_with("grad.")) continue;
       const double apart = relative_error(dump.at(name), gradient);
-      if (std::getenv("SHOW")) std::cerr << name << " " << apart << "\n";
       error = apart <= error ? error : apart;  // NaN stays
     }
     return error;
@@ -121,7 +120,7 @@ TEST_F(LargeMean, GenerationKeepsThem) {
       read_hf_config(read_file(folder_->path() / "config.json"), "GPT-2 with a large mean");
   const auto logits = [&](const PrecisionRecipe& recipe) {
     const auto device = make_cpu_device(1);
-    const OpTable ops = cpu_ops(best_cpu_isa());
+    const OpTable ops = cpu_ops(test::instruction_set());
     Generator generator(*device, ops, config, recipe, 8);
     OpContext context = generator.context();
     load_parameters(context, generator.store(), SafetensorsFolder(folder_->path()), config);
@@ -137,7 +136,7 @@ TEST_F(LargeMean, GenerationKeepsThem) {
 // Messages between stages that are to be BF16 round the stream after all.
 TEST_F(LargeMean, MessagesMayRoundIt) {
   const LayoutCase stages = layout(1, 1, 2, 1, {kBf16, kFp32Stream, "model.pipeline_dtype=bf16"});
-  EXPECT_GT(worst(run(stages.overrides)), 0.5);
+  EXPECT_GT(worst(run(stages.overrides)), 2 * kLimit);
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/error.h"
+#include "base/exit_watchdog.h"
 #include "comm/mpi/mpi_handle.h"
 #include "comm/world.h"
 
@@ -85,7 +86,10 @@ bool stop_in_finalize = false;
 
 /// MPI's profiling interface: stands in front of the library's own.
 extern "C" int MPI_Finalize() {
-  if (stop_in_finalize) std::raise(SIGSTOP);
+  if (stop_in_finalize) {
+    viaduct::let_process_live();  // the launcher may continue a stopped rank before it ends it
+    std::raise(SIGSTOP);
+  }
   return PMPI_Finalize();
 }
 

@@ -3,8 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "ops/cpu/cpu_ops.h"
 #include "precision/precision_config.h"
+#include "support/instruction_set.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
 #include "train/engine.h"
@@ -65,7 +68,7 @@ TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
 /// Formats of what leaves the embedding and each block.
 std::vector<DType> stream_formats(const ModelConfig& config, bool fp32_residual) {
   const auto device = make_cpu_device(1);
-  const OpTable ops = cpu_ops(best_cpu_isa());
+  const OpTable ops = cpu_ops(test::instruction_set());
   EngineSettings settings;
   settings.precision = precision_recipe("bf16_mixed", fp32_residual);
   settings.positions = kTokens;
@@ -89,24 +92,31 @@ TEST(Fp32Residual, EveryLayerHandsOverFp32) {
   }
 }
 
-// Rounded nowhere but where a product or a norm makes a 16-bit value, each layout is about as far
-// from FP64 as BF16 activations are.
+/// Relative L2 distance of the gradient that is farthest off.
+double worst(const TensorOutcome& outcome, const TensorOutcome& exact) {
+  double error = 0;
+  for (const auto& [name, gradient] : exact.gradients)
+    error = std::max(error, distance(outcome.gradients.at(name), gradient));
+  return error;
+}
+
+// The rule of BF16 models: ranks are at most half as far again from FP64 as one rank is, and that
+// one is no farther than with a stream in BF16.
 TEST(Fp32Residual, TensorAndContextRanksFollowFp64) {
-  const auto run = [](const ModelConfig& model, int tp, bool sequence_parallel, int cp) {
-    TensorRun split = run_of(model, "bf16_mixed", true);
-    split.tp = tp, split.sequence_parallel = sequence_parallel, split.cp = cp;
-    return test::run_tensor_ranks(split);
-  };
   for (const test::TinyModel& model : test::tiny_models()) {
     const TensorOutcome exact = test::run_tensor_ranks({model.config, "fp64"});
+    const TensorRun one = run_of(model.config, "bf16_mixed", true);
+    const double alone = worst(test::run_tensor_ranks(one), exact);
+    EXPECT_LE(alone,
+              1.1 * worst(test::run_tensor_ranks(run_of(model.config, "bf16_mixed", false)), exact))
+        << model.name;
     for (const auto& [tp, sequence_parallel, cp] :
-         {std::tuple{1, false, 1}, {2, false, 1}, {2, true, 1}, {1, false, 2}, {2, true, 2}}) {
-      SCOPED_TRACE(testing::Message() << model.name << " tp " << tp << " cp " << cp << " sequence "
-                                      << sequence_parallel);
-      const TensorOutcome outcome = run(model.config, tp, sequence_parallel, cp);
-      EXPECT_LE(distance(outcome.logits, exact.logits), 6e-2);
-      for (const auto& [name, gradient] : exact.gradients)
-        EXPECT_LE(distance(outcome.gradients.at(name), gradient), 6e-2) << name;
+         {std::tuple{2, false, 1}, {2, true, 1}, {1, false, 2}, {2, true, 2}}) {
+      if (cp > 1 && !model.config.windows.empty()) continue;  // the ring has no windows
+      TensorRun split = one;
+      split.tp = tp, split.sequence_parallel = sequence_parallel, split.cp = cp;
+      EXPECT_LE(worst(test::run_tensor_ranks(split), exact), 1.5 * alone)
+          << model.name << " tp " << tp << " cp " << cp << " sequence " << sequence_parallel;
     }
   }
 }
