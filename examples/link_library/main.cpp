@@ -22,7 +22,7 @@ double loss_of(const char* model_folder, const char* sentence) {
   const OpTable ops = cpu_ops(best_cpu_isa());
   EngineSettings settings;
   settings.positions = static_cast<int64_t>(ids.size());
-  settings.with_optimizer = false;
+  settings.purpose = EnginePurpose::evaluate;
   Engine engine(*device, ops, model, settings);
   OpContext context{*device, ops};
   load_parameters(context, engine.store(), *open_weights(folder), model);
