@@ -23,7 +23,16 @@ CommandResult train_under(const std::string& limit, const std::string& more) {
   return run_command(command + " train.train_iters=2 " + more);
 }
 
+/// A sanitizer's runtime takes terabytes of address space and larger frames.
+constexpr bool kSanitized =
+#if defined(__SANITIZE_ADDRESS__)
+    true;
+#else
+    false;
+#endif
+
 TEST(Limits, ASmallStackIsEnough) {
+  if (kSanitized) GTEST_SKIP() << "the frames of a sanitized build are larger";
   for (const char* more : {"dist.threads_per_rank=2", "dist.ranks=2 dist.threads_per_rank=2",
                            "mixed_precision=bf16_mixed model.hidden_size=512 "
                            "model.ffn_hidden_size=2048 dist.threads_per_rank=2"}) {
@@ -42,6 +51,7 @@ TEST(Limits, AFileThatMayNotGrowIsAFailedWrite) {
 }
 
 TEST(Limits, LittleAddressSpaceIsAnErrorAndNoHang) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer reserves terabytes of address space";
   for (const int kilobytes : {60'000, 90'000, 120'000, 200'000}) {
     const CommandResult result = train_under("ulimit -v " + std::to_string(kilobytes),
                                              "model.hidden_size=1024 model.vocab_size=50000");
