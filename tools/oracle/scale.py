@@ -93,6 +93,8 @@ def main():
     transformers.utils.logging.set_verbosity_error()
     viaduct, rows, wrong = Viaduct(arguments.viaduct), [], 0
     chosen = {name: case for name, case in CASES.items() if not arguments.names or any(part in name for part in arguments.names)}
+    if not chosen:
+        parser.error(f"no case is called {' or '.join(arguments.names)}; there are {', '.join(CASES)}")
     if arguments.quick:
         chosen = {name: case for name, case in chosen.items() if case.quick}
     for name, case in chosen.items():
