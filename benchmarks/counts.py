@@ -5,7 +5,6 @@ Counts do not depend on what else the machine does, so a change of a kernel show
 kernels: Valgrind 3.19 has no AVX-512. Exit status 1 if a count left its tolerance, or ops came or went."""
 
 import argparse
-import os
 import re
 import shutil
 import subprocess
@@ -22,9 +21,8 @@ def measure(program):
     if shutil.which("valgrind") is None:
         raise SystemExit("counts: valgrind is not installed (Debian: valgrind)")
     with tempfile.TemporaryDirectory() as folder:
-        environment = dict(os.environ)
         done = subprocess.run(["valgrind", "--tool=callgrind", "--instr-atstart=no", f"--callgrind-out-file={folder}/counts", program],
-                              env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         if done.returncode != 0:
             raise SystemExit(f"counts: {program} failed under callgrind:\n{done.stderr[-2000:]}")
         counts = {}

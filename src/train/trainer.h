@@ -90,6 +90,8 @@ class Trainer {
   /// What all ranks report of a step, on rank 0's line.
   void log_step(StepMetrics metrics, double begin, int64_t local_tokens,
                 const std::vector<int64_t>& document_lengths);
+  /// Measures the peak of MFU again, if the last time is long ago or a step was faster than it.
+  void look_at_peak(double tflops_per_rank);
   void note_profiles(const std::vector<std::filesystem::path>& files);
   bool leads() const { return world_->rank() == 0; }
   std::map<std::string, std::string> checkpoint_files() const;
@@ -110,9 +112,6 @@ class Trainer {
   std::shared_ptr<RunLock> lock_;  // of checkpoint.save, held by rank 0
   std::unique_ptr<AsyncSaver> saver_;
   std::unique_ptr<MetricsLog> log_;
-  /// Measures the peak of MFU again, if the last time is long ago or a step was faster than it.
-  void look_at_peak(double tflops_per_rank);
-
   MatmulPeak peak_;  // the best seen
   double peak_seen_at_ = 0;
   TrainState state_;
