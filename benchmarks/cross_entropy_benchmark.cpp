@@ -9,7 +9,7 @@ void cross_entropy(benchmark::State& state, bool backward, DType out_dtype) {
   OpBench bench;
   const int64_t t = state.range(0), V = state.range(1);
   const Tensor logits = bench.random(DType::f32, {t, V}, 1), targets = bench.integers(t, V);
-  const Tensor lse = bench.empty(DType::f32, {t}), target_logit = bench.empty(DType::f32, {t});
+  const Tensor lse = bench.empty(DType::f64, {t}), target_logit = bench.empty(DType::f64, {t});
   const CrossEntropyForwardArgs forward_args{logits, targets, lse, target_logit, V};
   cross_entropy_forward(bench.context, forward_args);
   if (!backward) {

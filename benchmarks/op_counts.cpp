@@ -150,7 +150,7 @@ void count_rows(Counter& c, const std::string& suffix, DType dtype) {
 void count_head(Counter& c) {
   constexpr int64_t T = 64, V = 4096;
   const Tensor logits = c.random(DType::f32, {T, V}, 1), d_logits = c.empty(DType::bf16, {T, V});
-  const Tensor lse = c.empty(DType::f32, {T}), target_logit = c.empty(DType::f32, {T});
+  const Tensor lse = c.empty(DType::f64, {T}), target_logit = c.empty(DType::f64, {T});
   const Tensor targets = c.empty(DType::i32, {T}), weight = c.random(DType::f32, {T}, 2, 1);
   const Tensor factor = c.empty(DType::f64, {1});
   fill(c.context(), {factor, 0.5});

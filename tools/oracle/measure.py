@@ -2,6 +2,7 @@
 
 import dataclasses
 import gc
+import math
 import pathlib
 
 from safetensors.torch import save_file
@@ -28,46 +29,68 @@ def runs(viaduct, layouts, precisions):
 
 @dataclasses.dataclass
 class Subject:
-    """What is computed: a model of `work`/model, a batch, by PyTorch with this attention, the rows in so many parts."""
+    """What is computed: a model of `work`/model, batches, by PyTorch with this attention, the rows of a batch in so many parts."""
 
     name: str
     work: pathlib.Path
-    batch: dict
+    batches: tuple
     attention: str
     micro_batches: int = 1
 
-    def by_pytorch(self, how):
-        return reference(self.work / "model", self.batch, how, self.attention, self.micro_batches)
+    def by_pytorch(self, how, batch):
+        return reference(self.work / "model", batch, how, self.attention, self.micro_batches)
 
-    def by_viaduct(self, viaduct, overrides):
-        save_file(self.batch, self.work / "batch.safetensors")
+    def by_viaduct(self, viaduct, overrides, batch):
+        save_file(batch, self.work / "batch.safetensors")
         if self.micro_batches > 1:
-            overrides = (*overrides, f"train.micro_batch_size={len(self.batch['input_ids']) // self.micro_batches}")
+            overrides = (*overrides, f"train.micro_batch_size={len(batch['input_ids']) // self.micro_batches}")
         return viaduct.probe(self.work / "model", self.work / "batch.safetensors", self.work / "out.safetensors", *overrides)
+
+
+def root_mean_square(samples):
+    """One distance for each tensor from those of several batches."""
+    return {name: math.sqrt(sum(sample[name] ** 2 for sample in samples) / len(samples)) for name in samples[0]}
+
+
+def row_of(subject, run, own, theirs, refusal):
+    """The row of a table and whether a rule is broken."""
+    recipe, layout, _, isa = run
+    worst, median, _ = worst_and_median(theirs)
+    row = [subject.name, recipe, layout, isa, f"{worst:.1e}", f"{median:.1e}"]
+    if refusal:
+        problems = [f"refused: {refusal}"]
+        row += ["", "", ""]
+    else:
+        problems = judge(recipe, own, theirs)
+        own_worst, own_median, _ = worst_and_median(own)
+        row += [f"{own_worst:.1e}", f"{own_median:.1e}", f"{own_worst / worst:.2f}"]
+    return [*row, "**" + "; ".join(problems) + "**" if problems else "within"], bool(problems)
 
 
 def measure(subject, viaduct, layouts, precisions, show=0):
     """Rows of the table, printed as they come, and the number of runs that break a rule. `show`: tensors that are named below a row."""
-    truth, theirs, rows, wrong = subject.by_pytorch("fp64"), {}, [], 0
-    for recipe, layout, overrides, isa in runs(viaduct, layouts, precisions):
-        given, how, _ = RECIPES[recipe]
-        if how not in theirs:
-            theirs[how] = errors(subject.by_pytorch(how), truth)
-            gc.collect()
-        worst, median, _ = worst_and_median(theirs[how])
-        row = [subject.name, recipe, layout, isa, f"{worst:.1e}", f"{median:.1e}"]
-        try:
-            own = errors(subject.by_viaduct(viaduct, (*given, *overrides, f"dist.cpu_isa={isa}")), truth)
-            problems = judge(recipe, own, theirs[how])
-            own_worst, own_median, _ = worst_and_median(own)
-            row += [f"{own_worst:.1e}", f"{own_median:.1e}", f"{own_worst / worst:.2f}"]
-        except Refused as refusal:
-            own, problems = {}, [f"refused: {str(refusal).splitlines()[0]}"]
-            row += ["", "", ""]
-        row.append("**" + "; ".join(problems) + "**" if problems else "within")
-        rows.append(row)
-        wrong += bool(problems)
-        print(*(f"{cell:>{width}}" for cell, width in zip(row, (20, 20, 4, 6, 8, 8, 8, 8, 6, 0))), flush=True)
-        for tensor in sorted(own, key=own.get, reverse=True)[:show]:
-            print(f"{'':22}{own[tensor]:.1e} (PyTorch {theirs[how][tensor]:.1e})  {tensor}", flush=True)
+    theirs, own, refusals, rows, wrong = {}, {}, {}, [], 0
+    for batch in subject.batches:
+        truth, known = subject.by_pytorch("fp64", batch), {}
+        for run in runs(viaduct, layouts, precisions):
+            recipe, layout, overrides, isa = run
+            given, how, _ = RECIPES[recipe]
+            if how not in known:
+                known[how] = errors(subject.by_pytorch(how, batch), truth)
+                theirs.setdefault(how, []).append(known[how])
+                gc.collect()
+            try:
+                distances = errors(subject.by_viaduct(viaduct, (*given, *overrides, f"dist.cpu_isa={isa}"), batch), truth)
+                own.setdefault(run, []).append(distances)
+            except Refused as refusal:
+                refusals[run] = str(refusal).splitlines()[0]
+            if batch is not subject.batches[-1]:
+                continue
+            mine, other = root_mean_square(own.get(run, [{}])), root_mean_square(theirs[how])
+            row, broken = row_of(subject, run, mine, other, refusals.get(run))
+            rows.append(row)
+            wrong += broken
+            print(*(f"{cell:>{width}}" for cell, width in zip(row, (20, 20, 4, 6, 8, 8, 8, 8, 6, 0))), flush=True)
+            for tensor in sorted(mine, key=mine.get, reverse=True)[:show]:
+                print(f"{'':22}{mine[tensor]:.1e} (PyTorch {other[tensor]:.1e})  {tensor}", flush=True)
     return rows, wrong

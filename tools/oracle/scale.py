@@ -104,7 +104,7 @@ def main():
             work = arguments.keep / name if arguments.keep else pathlib.Path(temporary)
             work.mkdir(parents=True, exist_ok=True)
             batch, attention = make(work / "model", case, seed=len(name))
-            subject = Subject(name, work, batch, attention, case.micro_batches)
+            subject = Subject(name, work, (batch,), attention, case.micro_batches)
             more, failed = measure(subject, viaduct, case.layouts, precisions, arguments.show)
         rows, wrong = rows + more, wrong + failed
         print(f"{name}: {time.monotonic() - started:.0f} s", file=sys.stderr, flush=True)

@@ -3,7 +3,8 @@
     ./viaduct.sh oracle smollm2              everything; a section of docs/parity.md is written
     ./viaduct.sh oracle smollm2 PART…        only these parts
 
-Parts: `gradients` of 2 × 192 tokens of Shakespeare, FP32 and BF16, against FP64 beside PyTorch's own error, by the rule of `oracle scale`;
+Parts: `gradients` of 4 × 2 × 192 tokens of Shakespeare, FP32 and BF16, against FP64 beside PyTorch's own error (root mean squares over
+the four batches), by the rule of `oracle scale`;
 `perplexity` of the first 20,000 tokens of data/tinyshakespeare.txt in windows of 256; `greedy`: text by the chat template, the same tokens
 as transformers writes; `tokenizer`: 300 strings, the same ids as those of the tokenizers package. Exit status 1 if anything differs.
 """
@@ -29,14 +30,16 @@ from viaduct import Viaduct
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 SHAKESPEARE = ROOT / "data" / "tinyshakespeare.txt"
 WINDOW, TOKENS = 256, 20000
+BATCHES = 4  # in BF16 the distance of one batch is mostly chance: the root mean square of these is judged
 QUESTIONS = ["What is the capital of France?", "Write a short poem about the sea.", "Count from 1 to 20, and say which numbers are prime."]
 
 
 def gradients(viaduct, model, work, tokenizer):
     """Rows of measure(), lines for the page, number of problems."""
-    ids = torch.tensor(tokenizer(SHAKESPEARE.read_text()[:4000])["input_ids"][: 2 * 192]).view(2, 192)
+    ids = torch.tensor(tokenizer(SHAKESPEARE.read_text()[: BATCHES * 4000])["input_ids"][: BATCHES * 2 * 192]).view(BATCHES, 2, 192)
+    batches = tuple({"input_ids": rows.clone(), "labels": rows.clone()} for rows in ids)
     (work / "model").symlink_to(model)
-    rows, wrong = measure(Subject("SmolLM2-135M", work, {"input_ids": ids, "labels": ids.clone()}, "sdpa"), viaduct, (), RECIPES, show=3)
+    rows, wrong = measure(Subject("SmolLM2-135M", work, batches, "sdpa"), viaduct, (), RECIPES, show=3)
     return [*pages.table(HEADER, rows), ""], wrong
 
 

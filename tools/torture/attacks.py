@@ -272,7 +272,7 @@ def stale_writer(case):
     old = case.start()
     wait_for(old, lambda: checks.latest(case.save) is not None)
     if old.process.poll() is None:
-        old.send(signal.SIGSTOP)
+        old.stop()
         case.events += 1
     lock = os.path.join(case.save, "run.lock")
     if os.path.exists(lock):

@@ -92,6 +92,23 @@ class Run:
         except ProcessLookupError:
             pass
 
+    def stop(self):
+        """SIGSTOP, and waits until no thread of the process runs any more (or it has ended): the signal alone takes a moment."""
+        self.send(signal.SIGSTOP)
+        while self.process.poll() is None and not self.is_stopped():
+            time.sleep(0.0002)
+
+    def is_stopped(self):
+        tasks = f"/proc/{self.process.pid}/task"
+        try:
+            for name in os.listdir(tasks):
+                with open(f"{tasks}/{name}/stat") as stat:
+                    if stat.read().rsplit(")", 1)[1].split()[0] not in "TZX":
+                        return False
+        except OSError:  # a thread that ended meanwhile
+            return False
+        return True
+
     def finish(self, seconds=SESSION_SECONDS):
         """Exit status, −signal, or None for a run that hangs (and is then killed)."""
         try:
