@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/convert.h"
 #include "override_scope.h"
@@ -48,6 +49,7 @@ int run(Arguments& arguments) {
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
   }
   const Converted result = convert_model(arguments.settings);
+  for (const std::string& note : result.notes) log_warning("{}", note);
   fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
              result.folder.path.string());
   return 0;

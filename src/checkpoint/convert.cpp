@@ -106,7 +106,8 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
 Converted convert_model(const ConvertSettings& settings) {
   const ModelFolder from = resolve_model_folder(settings.from);
   const auto weights = open_weights(from);
-  check_tensors_fit(read_model_config(from), *weights);
+  const ModelConfig model = read_model_config(from);
+  check_tensors_fit(model, *weights);
   const bool to_checkpoint =
       settings.format.value_or(from.kind == ModelFolderKind::checkpoint
                                    ? ModelFolderKind::hugging_face
@@ -119,6 +120,7 @@ Converted convert_model(const ConvertSettings& settings) {
     to = std::filesystem::canonical(to);
 
   Converted result;
+  result.notes = model.notes;
   for (const TensorInfo& info : weights->tensors()) {
     ++result.tensors;
     result.bytes += info.bytes();

@@ -34,6 +34,7 @@ struct ConvertSettings {
 struct Converted {
   ModelFolder folder;  // what was written
   int64_t tensors = 0, bytes = 0;
+  std::vector<std::string> notes;  // ModelConfig::notes of what was read
 };
 
 /// Writes `to`: a Hugging Face folder (weights only), or a save folder with one step (that of the

@@ -74,6 +74,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     base = read_hf_config(text, path.string());
     base_text = text;
   }
+  if (base) setup.notes.insert(setup.notes.end(), base->notes.begin(), base->notes.end());
   open_tokenizer(setup);
 
   if (!config.dataset.sequence_length.is_auto())
