@@ -19,7 +19,6 @@ constexpr int kMaxDepth = 32;
 struct HfConfig::State {
   Json json;
   std::set<std::string, std::less<>> read;
-  bool nested = false;  // an object within the file
 
   const Json* find(std::string_view name) {
     read.emplace(name);
@@ -127,7 +126,6 @@ HfConfig HfConfig::object(std::string_view name) {
   if (value == nullptr || !value->is_object()) wrong_type(name, "an object");
   auto state = std::make_unique<State>();
   state->json = *value;
-  state->nested = true;
   return HfConfig(std::move(state), fmt::format("{}: {}", where_, name));
 }
 
@@ -135,7 +133,7 @@ void HfConfig::ignore(std::initializer_list<std::string_view> names) {
   for (std::string_view name : names) state_->read.emplace(name);
 }
 
-std::vector<std::string> HfConfig::finish() const {
+std::vector<std::string> HfConfig::finish(UnknownFields how) const {
   std::vector<std::string> problems, unknown;
   for (const auto& [name, value] : state_->json.items()) {
     if (value.is_null() || state_->read.contains(name) || cannot_change_numbers(name)) continue;
@@ -146,7 +144,7 @@ std::vector<std::string> HfConfig::finish() const {
         problems.push_back(fmt::format("{}: field {} is {}, which is not supported (supported: {})",
                                        where_, name, found, field->expected));
       }
-    } else if (state_->nested || looks_numerical(name, value)) {
+    } else if (how == UnknownFields::refused || looks_numerical(name, value)) {
       problems.push_back(
           fmt::format("{}: field {} is not supported: it is not known, and its value {} may change "
                       "the computation; if it does not, take it out of the file",

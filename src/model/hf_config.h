@@ -11,6 +11,8 @@
 
 namespace viaduct {
 
+enum class UnknownFields { named, refused };
+
 class HfConfig {
  public:
   /// Parses the text of a config.json; ConfigError (with `where`) if it is not a JSON object or
@@ -41,9 +43,8 @@ class HfConfig {
   void ignore(std::initializer_list<std::string_view> names);
   /// Judges every field that is present, not null, and was neither read nor ignored
   /// (model/hf_fields.h). ConfigError naming those that change the computation, and unknown ones
-  /// that may; the result is the names of other unknown ones. Within an object every unknown field
-  /// is an error.
-  std::vector<std::string> finish() const;
+  /// that may; the result is the names of other unknown ones, unless they are refused, too.
+  [[nodiscard]] std::vector<std::string> finish(UnknownFields unknown = UnknownFields::named) const;
 
  private:
   struct State;
