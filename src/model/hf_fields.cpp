@@ -34,10 +34,12 @@ const std::vector<Ignored>& ignored_fields() {
       {"what a call returns, and losses of frameworks",
        {"keys_to_ignore_at_inference", "num_logits_to_keep", "output_attentions",
         "output_hidden_states", "output_past", "return_dict", "tf_legacy_loss"}},
+      {"the longest text that others had in mind: max_position_embeddings is what counts",
+       {"max_sequence_length", "model_max_length", "tokenizer_model_max_length"}},
       {"token ids and the tokenizer (the ids that matter are read)",
        {"bad_words_ids", "bos_token_id", "cls_token_id", "decoder_start_token_id", "eos_token_id",
-        "is_decoder", "mask_token_id", "pad_token_id", "prefix", "sep_token_id", "tokenizer_class",
-        "unk_token_id"}},
+        "eos_token_ids", "is_decoder", "mask_token_id", "pad_token_id", "prefix", "sep_token_id",
+        "tokenizer_class", "unk_token_id"}},
       {"defaults of generation",
        {"begin_suppress_tokens",
         "cache_implementation",
@@ -120,6 +122,7 @@ const std::vector<Neutral>& neutral_fields() {
       {"attn_logit_softcapping", {}},
       {"final_logit_softcapping", {}},
       {"use_bidirectional_attention", {false}},
+      {"is_causal", {true}},
       // Biases.
       {"attention_bias", {false}},
       {"mlp_bias", {false}},
@@ -149,10 +152,10 @@ const std::vector<Neutral>& neutral_fields() {
 
 // A name with one of these may be part of the formula, whatever its value.
 constexpr std::string_view kWords[] = {
-    "act",   "alibi",  "attention", "attn", "bias", "cap",    "dim",   "drop",
-    "embed", "eps",    "expert",    "ffn",  "head", "hidden", "layer", "lora",
-    "mask",  "mlp",    "moe",       "mup",  "norm", "positi", "quant", "residual",
-    "rope",  "rotary", "scal",      "sink", "size", "tie",    "window"};
+    "act",      "alibi", "attention", "attn",   "bias", "cap",  "causal", "dim",
+    "drop",     "embed", "eps",       "expert", "ffn",  "head", "hidden", "layer",
+    "lora",     "mask",  "mlp",       "moe",    "mup",  "norm", "positi", "quant",
+    "residual", "rope",  "rotary",    "scal",   "sink", "size", "tie",    "window"};
 
 bool holds_a_number_or_true(const Json& value) {
   if (value.is_number()) return true;

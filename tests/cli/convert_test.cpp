@@ -93,6 +93,23 @@ TEST_F(ConvertCommand, HalfPrecisionAndSideFiles) {
   EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "back/config.json")), expected);
 }
 
+TEST_F(ConvertCommand, AnExportThatOthersWouldComputeOtherwiseIsSaid) {
+  auto config = nlohmann::json::parse(read_file(golden("llama/model/config.json")));
+  config["rotary_interleaved"] = true;
+  std::filesystem::create_directory(folder_ / "model");
+  std::filesystem::copy_file(golden("llama/model/model.safetensors"),
+                             folder_ / "model/model.safetensors");
+  write_file_atomically(folder_ / "model/config.json", config.dump());
+  const Result in = run(folder_ / "model", "save");
+  EXPECT_EQ(in.status, 0);
+  EXPECT_EQ(in.err, "");
+  const Result out = run(folder_ / "save", "hf");
+  EXPECT_EQ(out.status, 0);
+  EXPECT_NE(out.err.find("viaduct: warning: "), std::string::npos) << out.err;
+  EXPECT_NE(out.err.find("hf: rotary_interleaved is true"), std::string::npos) << out.err;
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "hf/config.json")), config);
+}
+
 TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
   StagedCheckpoint staged;
   staged.save = folder_ / "run";

@@ -210,6 +210,30 @@ TEST_F(DataCommand, TokenizesAndMerges) {
       << nameless.err;
   EXPECT_EQ(run(named + "'!' --no-append-eod").status, 2);
 
+  // A vocabulary without byte 0x06.
+  std::filesystem::create_directory(folder_ / "lacking");
+  json vocabulary = json::parse(read_file(data("tokenizer/gpt2/vocab.json")));
+  ASSERT_EQ(vocabulary.erase("\u0106"), 1u);
+  write_file_atomically(folder_ / "lacking/vocab.json", vocabulary.dump());
+  std::filesystem::copy_file(data("tokenizer/gpt2/merges.txt"), folder_ / "lacking/merges.txt");
+  write_file_atomically(folder_ / "control.txt", "one\ntwo \x06 three\n");
+  const std::string lacking = "tokenize --input " + path("control.txt") + " --tokenizer " +
+                              path("lacking") + " --output " + path("control");
+  const Result dropped = run(lacking);
+  EXPECT_EQ(dropped.status, 0);
+  EXPECT_EQ(dropped.err,
+            "viaduct: warning: 1 bytes have no token in this vocabulary and were left out; the "
+            "first: " +
+                path("control.txt") +
+                ":2: the vocabulary has no token for byte 0x06 at offset 8\n");
+  std::filesystem::remove(folder_ / "control.bin");
+  const Result refused = run(lacking + " --unknown-bytes refuse");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find(":2: the vocabulary has no token for byte 0x06 at offset 8"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "control.bin"));
+
   write_file_atomically(folder_ / "bad.jsonl", lines + "{\"body\": 3}\n");
   const Result bad = run("tokenize --input " + path("bad.jsonl") + " --json-key body --tokenizer " +
                          data("tokenizer/gpt2") + " --output " + path("bad"));

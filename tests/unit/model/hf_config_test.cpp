@@ -91,6 +91,8 @@ TEST(HfConfig, FieldsThatDoNothingAtTheirValueAreRead) {
       R"("transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}, "n": 3})",
       R"("partial_rotary_factor": 1.0)",
       R"("use_mrope": false)",
+      R"("is_causal": true)",
+      R"("max_sequence_length": 2048)",
       R"("hidden_dropout": 0.0)",
       R"("logits_scaling": 1.0)",
       R"("layer_types": ["full_attention", "full_attention", "full_attention"])",
@@ -107,6 +109,7 @@ TEST(HfConfig, TheSameFieldsAtOtherValuesAreRefusedWithTheOneThatIsSupported) {
   EXPECT_THAT(refusal("llama", R"("rope_interleaved": true)"),
               HasSubstr("field rope_interleaved is true, which is not supported (supported: "
                         "false)"));
+  EXPECT_THAT(refusal("llama", R"("is_causal": false)"), HasSubstr("supported: true"));
   EXPECT_THAT(refusal("llama", R"("hidden_dropout": 0.1)"), HasSubstr("hidden_dropout is 0.1"));
   EXPECT_THAT(refusal("llama", R"("num_local_experts": 8)"), HasSubstr("supported: 0 or 1"));
   EXPECT_THAT(refusal("llama", R"("layer_types": ["full_attention", "sliding_attention"])"),
