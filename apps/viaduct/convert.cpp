@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/convert.h"
 #include "override_scope.h"
@@ -48,6 +49,7 @@ int run(Arguments& arguments) {
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
   }
   const Converted result = convert_model(arguments.settings);
+  for (const std::string& note : result.notes) log_warning("{}", note);
   fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
              result.folder.path.string());
   return 0;
@@ -76,8 +78,10 @@ Subcommand add_convert(CLI::App& root) {
   app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());
   app->footer(
       "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
-      "its FP32 masters,\nwhatever config.json calls the model's type. config.json, tokenizer and "
-      "generation files are copied as they are.\nOptimizer state stays in a checkpoint and is left "
+      "its FP32 masters,\nand torch_dtype of an exported config.json says so. The rest of "
+      "config.json, "
+      "tokenizer and generation files are copied as they are.\nOptimizer state stays in a "
+      "checkpoint and is left "
       "out of a Hugging Face folder.\nWith dist.ranks and sizes of model parallelism among the "
       "overrides "
       "a checkpoint is cut into the shards that the\nranks of such a run save; any layout loads "

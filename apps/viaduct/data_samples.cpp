@@ -12,9 +12,9 @@
 #include "data/blended_dataset.h"
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
-#include "data/tokenizer/tokenizer.h"
 #include "override_scope.h"
 #include "train/run_config.h"
+#include "train/setup.h"
 
 namespace viaduct::cli {
 namespace {
@@ -29,12 +29,14 @@ struct Arguments {
 };
 
 OverrideScope scope() {
-  return {"viaduct data samples", {"dataset", "tokenizer", "model.seq_length"}};
+  return {"viaduct data samples",
+          {"dataset", "tokenizer", "model.seq_length", "model.hf_config", "model.vocab_size",
+           "checkpoint.pretrained_checkpoint"}};
 }
 
 // The dataset section of a training configuration: the other sections of a file are read too, and
-// refused where they are wrong, but only the row length and the tokenizer matter here.
-DatasetConfig read_settings(const std::vector<std::string>& words) {
+// refused where they are wrong, but only what decides the rows matters here.
+DataSetup read_settings(const std::vector<std::string>& words) {
   ConfigInput input;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
@@ -52,13 +54,7 @@ DatasetConfig read_settings(const std::vector<std::string>& words) {
   ConfigOutcome outcome = read_config(schema, input, problems);
   check_states(schema, KnobDevice::cpu, outcome, problems);
   problems.throw_if_any();
-  if (!config.model.seq_length.is_auto()) {
-    config.dataset.sequence_length.resolve(config.model.seq_length.value());
-  }
-  if (config.tokenizer.tokenizer_model && !config.dataset.eod_id) {
-    config.dataset.eod_id = load_tokenizer(*config.tokenizer.tokenizer_model).special_ids().eod;
-  }
-  return config.dataset;
+  return prepare_data(std::move(config));
 }
 
 // "200,20,0": samples per split; "null" or nothing means one epoch.
@@ -141,9 +137,9 @@ void print_text(const SampleSource& source, int64_t count) {
 int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.json || !arguments.indices,
                 "--indices: the index arrays are printed with --json alone");
-  const DatasetConfig dataset = read_settings(arguments.config);
+  const auto [dataset, vocabulary_size] = read_settings(arguments.config);
   const Split split = parse_split_name(arguments.split);
-  DatasetBuilder builder(dataset);
+  DatasetBuilder builder(dataset, vocabulary_size);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")

@@ -1,4 +1,4 @@
-#include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "base/thread_pool.h"
 #include "base/units.h"
 #include "data.h"
@@ -19,6 +20,7 @@ namespace {
 struct Arguments {
   std::vector<std::string> inputs;
   std::string tokenizer, output, json_key = "text";
+  std::string eod_token, unknown_bytes = "drop";
   bool all_jsonl = false, no_append_eod = false;
   int workers = default_pool_threads(1);
 };
@@ -52,6 +54,18 @@ class Bar {
   bool shown_ = false;
 };
 
+/// "; its special tokens are …", or nothing.
+std::string special_tokens(const Tokenizer& tokenizer) {
+  constexpr size_t kShown = 8;
+  std::vector<std::string> names;
+  for (const AddedToken& token : tokenizer.added_tokens().tokens()) {
+    if (token.special && names.size() <= kShown) names.push_back(token.content);
+  }
+  if (names.empty()) return "";
+  if (names.size() > kShown) names.back() = "…";
+  return fmt::format("; its special tokens are {}", fmt::join(names, ", "));
+}
+
 int run(const Arguments& arguments) {
   const Tokenizer tokenizer = load_tokenizer(arguments.tokenizer);
   TokenizeSettings settings;
@@ -61,11 +75,17 @@ int run(const Arguments& arguments) {
   settings.all_jsonl = arguments.all_jsonl;
   settings.workers = arguments.workers;
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
-  if (!arguments.no_append_eod) {
+  settings.refuse_unknown_bytes = arguments.unknown_bytes == "refuse";
+  if (!arguments.eod_token.empty()) {
+    settings.eod = tokenizer.find(arguments.eod_token);
+    VIADUCT_CHECK(ConfigError, settings.eod, "--eod-token: the tokenizer {} has no token \"{}\"{}",
+                  arguments.tokenizer, arguments.eod_token, special_tokens(tokenizer));
+  } else if (!arguments.no_append_eod) {
     settings.eod = tokenizer.special_ids().eod;
     VIADUCT_CHECK(ConfigError, settings.eod,
-                  "the tokenizer {} names no end-of-text token; use --no-append-eod",
-                  arguments.tokenizer);
+                  "the tokenizer {} names no end-of-text token; name one by --eod-token, or use "
+                  "--no-append-eod{}",
+                  arguments.tokenizer, special_tokens(tokenizer));
   }
   const auto folder = settings.output.parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder);
@@ -81,6 +101,10 @@ int run(const Arguments& arguments) {
   fmt::print("{}.bin, {}.idx: {} documents, {} tokens ({}) from {} in {}\n", arguments.output,
              arguments.output, result.documents, result.tokens, token_type_name(settings.type),
              format_bytes(result.bytes), format_seconds(seconds));
+  if (result.unknown_bytes > 0) {
+    log_warning("{} bytes have no token in this vocabulary and {}; the first: {}",
+                result.unknown_bytes, tokenizer.unknown_bytes_became(), result.first_unknown);
+  }
   return 0;
 }
 
@@ -91,7 +115,8 @@ Subcommand add_data_tokenize(CLI::App& data) {
   auto arguments = std::make_shared<Arguments>();
   app->add_option(
          "--input", arguments->inputs,
-         "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line)")
+         "Text files (a document each) or JSONL files (.jsonl, .ndjson, .json; a document a line), "
+         "also as .gz or .zst; - is standard input")
       ->required();
   app->add_option("--tokenizer", arguments->tokenizer, "Folder with tokenizer files")->required();
   app->add_option("--output", arguments->output, "Prefix of the files to write")->required();
@@ -103,11 +128,22 @@ Subcommand add_data_tokenize(CLI::App& data) {
   app->add_option("--workers", arguments->workers, "Threads; the output does not depend on them")
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
-  app->add_flag("--no-append-eod", arguments->no_append_eod,
-                "Do not close documents by the end-of-text token");
+  auto* open = app->add_flag("--no-append-eod", arguments->no_append_eod,
+                             "Do not close documents by the end-of-text token");
+  app->add_option("--eod-token", arguments->eod_token,
+                  "Token that closes documents, as the vocabulary spells it; if absent, the "
+                  "end-of-text token that the tokenizer names")
+      ->excludes(open);
+  app->add_option("--unknown-bytes", arguments->unknown_bytes,
+                  "Bytes that the vocabulary has no token for. drop: as Hugging Face's tokenizers, "
+                  "the vocabulary's unknown token or nothing, with a count; refuse: an error that "
+                  "says where the first one stands")
+      ->check(CLI::IsMember({"drop", "refuse"}))
+      ->capture_default_str();
   app->footer(
       "Example:\n  viaduct data tokenize --input part1.jsonl part2.jsonl --tokenizer models/gpt2 "
-      "--output data/web --workers 8");
+      "--output data/web --workers 8\n  zcat part3.gz | viaduct data tokenize --input - --json-key "
+      "text --tokenizer models/gpt2 --output data/more");
   return {app, [arguments, key] {
             arguments->all_jsonl = key->count() > 0;
             return run(*arguments);

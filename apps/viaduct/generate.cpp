@@ -10,6 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/tokenizer.h"
@@ -93,6 +94,7 @@ int run(const Arguments& arguments) {
   const RunConfig config = load_run_config({}, arguments.overrides, defaults()).config;
   const ModelFolder folder = resolve_model_folder(arguments.model);
   const ModelConfig model = read_model_config(folder);
+  for (const std::string& note : model.notes) log_warning("{}", note);
   const Tokenizer tokenizer = load_tokenizer(folder.path);
   const std::vector<int32_t> prompt = prompt_ids(tokenizer, model, arguments.prompt);
   GenerateOptions options;

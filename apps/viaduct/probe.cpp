@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
 #include "override_scope.h"
@@ -49,6 +50,9 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
   std::map<std::string, Tensor> dump;
   run_ranks(setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
     const bool leads = world->rank() == 0;
+    if (leads) {
+      for (const std::string& note : setup.model.notes) log_warning("{}", note);
+    }
     const RankDevice rank = make_rank_device(setup.config.dist);
     auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
                             setup.settings, std::move(world));

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "data/tokenizer/unicode.h"
@@ -19,8 +20,8 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string tokenizer, special = "recognised", output;
-  bool json_lines = false, add_special_tokens = false;
+  std::string tokenizer, special = "recognised", unknown_bytes = "drop", output;
+  bool json_lines = false, exact_bytes = false, add_special_tokens = false;
   std::vector<std::string> inputs;
   int32_t vocab_size = 0;
 };
@@ -70,18 +71,38 @@ std::vector<int32_t> parse_ids(const std::string& line, size_t number) {
   return ids;
 }
 
+/// Where a byte without a token stands.
+std::string describe_unknown(const std::string& line, size_t number, uint8_t byte) {
+  const size_t at = line.find(static_cast<char>(byte));
+  return fmt::format(
+      "standard input, line {}: the vocabulary has no token for byte 0x{:02X} {}", number, byte,
+      at == std::string::npos ? "somewhere in its normal form" : fmt::format("at offset {}", at));
+}
+
 int encode(const Options& options) {
   const Tokenizer tokenizer = load_tokenizer(options.tokenizer);
-  const EncodeOptions how{options.special == "as-text", options.add_special_tokens};
+  const EncodeOptions how{options.special == "as-text", options.add_special_tokens,
+                          options.exact_bytes};
   EncodeCache cache = tokenizer.make_cache();
   std::vector<int32_t> ids;
-  std::string line;
+  std::string line, first;
+  int64_t unknown_bytes = 0;
   for (size_t number = 1; read_line(line); ++number) {
     ids.clear();
-    tokenizer.encode(options.json_lines ? parse_string(line, number) : line, how, cache, ids);
+    if (options.json_lines) line = parse_string(line, number);
+    const UnknownBytes unknown = tokenizer.encode(line, how, cache, ids);
+    if (unknown.count > 0) {
+      if (first.empty()) first = describe_unknown(line, number, unknown.first);
+      VIADUCT_CHECK(IoError, options.unknown_bytes != "refuse", "{}", first);
+      unknown_bytes += unknown.count;
+    }
     write_line(json(ids).dump());
   }
   finish_output();
+  if (unknown_bytes > 0) {
+    log_warning("{} bytes have no token in this vocabulary and {}; the first: {}", unknown_bytes,
+                tokenizer.unknown_bytes_became(), first);
+  }
   return 0;
 }
 
@@ -90,8 +111,13 @@ int decode(const Options& options) {
   std::string line;
   for (size_t number = 1; read_line(line); ++number) {
     const std::string bytes = tokenizer.decode(parse_ids(line, number));
-    // ASCII only: some readers take U+2028 and the like for line ends.
-    write_line(options.json_lines ? json(lossy_utf8(bytes)).dump(-1, ' ', true) : bytes);
+    if (options.exact_bytes) {
+      write_line(bytes);
+    } else {
+      // JSON in ASCII only: some readers take U+2028 and the like for line ends.
+      const std::string text = lossy_utf8(bytes);
+      write_line(options.json_lines ? json(text).dump(-1, ' ', true) : text);
+    }
   }
   finish_output();
   return 0;
@@ -138,14 +164,32 @@ Subcommand add_tokenizer(CLI::App& root) {
 
   CLI::App* encoder =
       add_coder(*app, *options, "encode", "Each line of standard input to a JSON array of ids");
-  encoder->add_flag("--json", options->json_lines, "each input line is a JSON string");
+  auto* strings =
+      encoder->add_flag("--json", options->json_lines, "each input line is a JSON string");
+  encoder
+      ->add_flag("--bytes", options->exact_bytes,
+                 "bytes that are not UTF-8 become their own tokens, so that decode --bytes gives "
+                 "them back; without it they become U+FFFD")
+      ->excludes(strings);
+  encoder
+      ->add_option("--unknown-bytes", options->unknown_bytes,
+                   "bytes that the vocabulary has no token for. drop: as Hugging Face's "
+                   "tokenizers, the vocabulary's unknown token or nothing, with a count; refuse: "
+                   "an error that says where the first one stands")
+      ->check(CLI::IsMember({"drop", "refuse"}))
+      ->capture_default_str();
   encoder->footer(
       "Example:\n  echo 'Hello, world!' | viaduct tokenizer encode --tokenizer models/gpt2");
 
   CLI::App* decoder = add_coder(*app, *options, "decode",
                                 "Each JSON array of ids on standard input to a line of text");
-  decoder->add_flag("--json", options->json_lines,
-                    "each output line is a JSON string (bytes that are not UTF-8 as U+FFFD)");
+  auto* quoted =
+      decoder->add_flag("--json", options->json_lines, "each output line is a JSON string");
+  decoder
+      ->add_flag("--bytes", options->exact_bytes,
+                 "the exact bytes of the tokens; without it, bytes that are not UTF-8 (part of a "
+                 "character) are U+FFFD")
+      ->excludes(quoted);
   decoder->footer(
       "Example:\n  echo '[15496,11,995,0]' | viaduct tokenizer decode --tokenizer models/gpt2");
 

@@ -53,14 +53,19 @@ void print_problems(std::string text, const std::vector<std::string>& lost) {
 
 /// What is left to say when a rank is done; rank 0 says it.
 void print_outcome(const RunSetup& setup, const Device& device, const Trainer& trainer) {
-  std::map<std::string, int64_t> owners;
+  std::map<std::string, int64_t> owners;  // those that hold something
   const MemoryStatistics& memory = device.memory();
   for (int tag = 0; tag < kMemoryTags; ++tag) {
-    owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
-        memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
+    const int64_t bytes = memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
+    if (bytes > 0) owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] = bytes;
   }
-  say("memory of a step at its fullest, by owner:\n");
-  say_text(memory_text(owners, memory.peak_bytes));
+  // The plan was said at the start; it is said again only where it was not kept.
+  std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
+  std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
+  if (owners != planned) {
+    say("memory of the run at its fullest, by owner, which is not as planned:\n");
+    say_text(memory_text(owners, memory.peak_bytes));
+  }
   if (memory.unplanned_allocations > 0) {
     say("  not at a planned place: {} allocations of {} in all\n", memory.unplanned_allocations,
         format_bytes(memory.unplanned_bytes));

@@ -2,6 +2,10 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
@@ -45,6 +49,44 @@ class UnfinishedFolder {
   bool finished_ = false;
 };
 
+/// Hugging Face's name of the format that most of the weights have.
+std::optional<std::string> stored_format(const TensorSource& weights) {
+  std::map<DType, int64_t> bytes;
+  for (const TensorInfo& info : weights.tensors()) bytes[info.dtype] += info.bytes();
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  if (most == bytes.end()) return std::nullopt;
+  switch (most->first) {
+    case DType::f64:
+      return "float64";
+    case DType::f32:
+      return "float32";
+    case DType::f16:
+      return "float16";
+    case DType::bf16:
+      return "bfloat16";
+    default:
+      return std::nullopt;
+  }
+}
+
+/// The text of a config.json whose torch_dtype (dtype, as newer files call it) is that of the
+/// weights; the same text where it is so already.
+std::string with_stored_format(const std::string& config, const TensorSource& weights) {
+  const auto format = stored_format(weights);
+  if (!format) return config;
+  auto json = nlohmann::ordered_json::parse(config);
+  const char* name =
+      json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype";
+  // A file without it means float32.
+  const std::string said =
+      json.contains(name) && json[name].is_string() ? json[name].get<std::string>() : "float32";
+  if (said == *format) return config;
+  json[name] = *format;
+  if (std::string_view(name) == "torch_dtype" && json.contains("dtype")) json["dtype"] = *format;
+  return json.dump(2) + "\n";
+}
+
 void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
                         const std::filesystem::path& to, int64_t max_shard_bytes) {
   VIADUCT_CHECK(IoError, is_absent_or_empty(to),
@@ -59,7 +101,8 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
     throw;
   }
   weights.check_read();
-  write_file_atomically(unfinished.path() / "config.json", read_config_text(from));
+  write_file_atomically(unfinished.path() / "config.json",
+                        with_stored_format(read_config_text(from), weights));
   copy_model_side_files(from.path, unfinished.path());
   unfinished.finish();
 }
@@ -106,7 +149,8 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
 Converted convert_model(const ConvertSettings& settings) {
   const ModelFolder from = resolve_model_folder(settings.from);
   const auto weights = open_weights(from);
-  check_tensors_fit(read_model_config(from), *weights);
+  const ModelConfig model = read_model_config(from);
+  check_tensors_fit(model, *weights);
   const bool to_checkpoint =
       settings.format.value_or(from.kind == ModelFolderKind::checkpoint
                                    ? ModelFolderKind::hugging_face
@@ -119,6 +163,13 @@ Converted convert_model(const ConvertSettings& settings) {
     to = std::filesystem::canonical(to);
 
   Converted result;
+  result.notes = model.notes;
+  if (!to_checkpoint && model.rotary.interleaved) {
+    result.notes.push_back(fmt::format(
+        "{}: rotary_interleaved is true: Viaduct reads it, Hugging Face's code does not and would "
+        "compute pairs of halves",
+        settings.to.string()));
+  }
   for (const TensorInfo& info : weights->tensors()) {
     ++result.tensors;
     result.bytes += info.bytes();

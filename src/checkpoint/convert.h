@@ -1,7 +1,8 @@
 #pragma once
 // From a Hugging Face folder to a checkpoint and back. Tensors go through one at a time, each in
-// its stored format and under its stored name; config.json and the files of model_side_file_names
-// are copied as they are.
+// its stored format and under its stored name; the files of model_side_file_names are copied as
+// they are, and so is config.json, but that torch_dtype of a Hugging Face folder is that of its
+// tensors.
 
 #include <filesystem>
 #include <functional>
@@ -34,6 +35,7 @@ struct ConvertSettings {
 struct Converted {
   ModelFolder folder;  // what was written
   int64_t tensors = 0, bytes = 0;
+  std::vector<std::string> notes;  // for people: ModelConfig::notes of what was read, and more
 };
 
 /// Writes `to`: a Hugging Face folder (weights only), or a save folder with one step (that of the

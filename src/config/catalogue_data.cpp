@@ -54,8 +54,6 @@ constexpr KnobRow kLoader[] = {
 constexpr KnobRow kTokenizer[] = {
     {"tokenizer_type", "string or null", "null", "",
      "Kind of tokenizer; it is found from the files.", ""},
-    {"vocab_size", "int or null", "null", "", "Vocabulary of a tokenizer without files.", ""},
-    {"vocab_extra_ids", "int", "0", "", "Additional ids.", ""},
 };
 
 constexpr KnobRow kAdapters[] = {

@@ -11,8 +11,6 @@ constexpr KnobReach kCuda = KnobReach::cuda_only;
 constexpr KnobRow kFusions[] = {
     {"attention_softmax_in_fp32", "bool", "true", "",
      "Softmax of attention in FP32; always so here.", ""},
-    {"rotary_interleaved", "bool", "false", "", "Rotary pairs are neighbours instead of halves.",
-     ""},
     {"multi_latent_attention", "bool", "false", "", "Multi-head latent attention.", ""},
 };
 

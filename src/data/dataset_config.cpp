@@ -101,6 +101,19 @@ FieldGroup tokenizer_fields(TokenizerConfig& config) {
   group.field("tokenizer_model", config.tokenizer_model,
               "Folder with tokenizer files (a Hugging Face folder, or one with tokenizer.json, "
               "tokenizer.model, or vocab.json and merges.txt).");
+  constexpr double kMostTokens = 1 << 26;
+  group
+      .field(
+          "vocab_size", config.vocab_size,
+          "Tokens in front of the end of documents, for data without tokenizer files (ids 0 to "
+          "vocab_size - 1, and vocab_size ends documents: Megatron's null tokenizer); with files, "
+          "the size that their vocabulary is taken for.")
+      .range(1, kMostTokens)
+      .constraint("at least the size of the tokenizer's vocabulary");
+  group
+      .field("vocab_extra_ids", config.vocab_extra_ids,
+             "Ids behind the tokenizer's, for uses beside text; the model's vocabulary has them.")
+      .range(0, kMostTokens);
   return group;
 }
 

@@ -44,6 +44,11 @@ struct DatasetConfig {
 struct TokenizerConfig {
   /// Folder with tokenizer files; null: the one of `checkpoint.pretrained_checkpoint`, if any.
   std::optional<std::string> tokenizer_model;
+  /// Without files: tokens 0 to vocab_size − 1, and vocab_size closes documents (Megatron's null
+  /// tokenizer). With files: what the vocabulary is taken for, at least its size.
+  std::optional<int64_t> vocab_size;
+  /// Further ids behind the vocabulary, which no text has.
+  int64_t vocab_extra_ids = 0;
 };
 
 FieldGroup dataset_fields(DatasetConfig& config);

@@ -92,72 +92,154 @@ std::string document_of_line(std::string_view line, const std::string& key,
 }
 
 void use_lines(const DocumentPiece& piece, const std::string& key,
-               FunctionRef<void(std::string_view)> use) {
-  int64_t number = piece.first_line;
-  for (std::string_view rest = piece.text(); !rest.empty(); ++number) {
+               FunctionRef<void(std::string_view, const DocumentPlace&)> use) {
+  DocumentPlace place{piece.first_line, piece.begin};
+  for (std::string_view rest = piece.text(); !rest.empty(); ++place.line) {
     const size_t newline = rest.find('\n');
     const std::string_view line = rest.substr(0, newline);
-    rest.remove_prefix(newline == std::string_view::npos ? rest.size() : newline + 1);
-    if (!is_blank(line)) use(document_of_line(line, key, piece, number));
+    const size_t taken = newline == std::string_view::npos ? rest.size() : newline + 1;
+    rest.remove_prefix(taken);
+    if (!is_blank(line)) use(document_of_line(line, key, piece, place.line), place);
+    place.offset += taken;
   }
 }
 
 }  // namespace
 
 bool is_jsonl_path(const std::filesystem::path& path) {
-  const std::string extension = path.extension().string();
+  const std::string extension = without_compression(path).extension().string();
   return extension == ".jsonl" || extension == ".ndjson" || extension == ".json";
 }
 
 DocumentReader::DocumentReader(std::vector<std::filesystem::path> files, bool all_jsonl,
-                               size_t piece_bytes)
-    : files_(std::move(files)), all_jsonl_(all_jsonl), piece_bytes_(piece_bytes) {}
+                               size_t piece_bytes, size_t largest_streamed)
+    : files_(std::move(files)),
+      all_jsonl_(all_jsonl),
+      piece_bytes_(piece_bytes),
+      largest_streamed_(largest_streamed) {}
+
+void DocumentReader::open(const std::filesystem::path& path) {
+  name_ = input_name(path);
+  ended_ = false;
+  jsonl_ = all_jsonl_ || is_jsonl_path(path);
+  if (input_kind(path).stream) {
+    stream_ = open_stream(path);
+    rest_.resize(piece_bytes_);
+    rest_.resize(stream_->read(rest_));
+    ended_ = rest_.size() < piece_bytes_;
+    check_file_kind(name_, rest_, jsonl_);
+  } else {
+    mapped_ = std::make_shared<const MappedFile>(path);
+    check_file_kind(name_, mapped_->text(), jsonl_);
+  }
+  at_ = 0;
+  line_ = 1;
+  is_open_ = true;
+}
+
+void DocumentReader::close() {
+  consumed_ = consumed();
+  mapped_.reset();
+  stream_.reset();
+  rest_.clear();
+  is_open_ = false;
+  ++file_;
+}
+
+int64_t DocumentReader::consumed() const {
+  if (stream_) return consumed_ + stream_->consumed();
+  return consumed_ + static_cast<int64_t>(mapped_ ? at_ : 0);
+}
 
 std::optional<DocumentPiece> DocumentReader::next() {
-  for (; file_ < files_.size(); ++file_, open_.reset()) {
-    const std::filesystem::path& path = files_[file_];
-    const bool jsonl = all_jsonl_ || is_jsonl_path(path);
-    if (!open_) {
-      open_ = std::make_shared<const MappedFile>(path);
-      at_ = 0;
-      line_ = 1;
-      check_file_kind(path.string(), open_->text(), jsonl);
-      if (!jsonl) {
-        DocumentPiece piece{std::move(open_), path.string(), 0, 0, 1, false};
-        piece.end = piece.file->size();
-        ++file_;
-        open_.reset();
-        return piece;
-      }
-    }
-    const std::string_view text = open_->text();
-    if (at_ >= text.size()) continue;
-    DocumentPiece piece{open_, path.string(), at_, at_, line_, true};
+  while (file_ < files_.size()) {
+    if (!is_open_) open(files_[file_]);
+    auto piece = stream_ ? next_of_stream() : next_of_file();
+    if (piece) return piece;
+    close();
+  }
+  return std::nullopt;
+}
+
+std::optional<DocumentPiece> DocumentReader::next_of_file() {
+  const std::string_view text = mapped_->text();
+  // An empty text is a document, an empty JSONL file holds none.
+  if (ended_ || (jsonl_ && at_ >= text.size())) return std::nullopt;
+  DocumentPiece piece{mapped_, {}, name_, at_, at_, line_, jsonl_};
+  if (!jsonl_) {
+    piece.end = text.size();
+    ended_ = true;
+  } else {
     do {
       const size_t newline = text.find('\n', piece.end);
       piece.end = newline == std::string_view::npos ? text.size() : newline + 1;
       ++line_;
     } while (piece.end < text.size() && piece.end - piece.begin < piece_bytes_);
-    at_ = piece.end;
-    return piece;
   }
-  return std::nullopt;
+  at_ = piece.end;
+  return piece;
+}
+
+/// Appends more of the stream to `text`.
+void DocumentReader::fill(std::string& text) {
+  VIADUCT_CHECK(IoError, text.size() < largest_streamed_,
+                "{}: {} of more than {} bytes, from offset {} of what it unpacks to; as a plain "
+                "file it can be read",
+                name_, jsonl_ ? "a line" : "a document", largest_streamed_, at_);
+  const size_t before = text.size();
+  // Twice as much each time, so that a long text is not copied again and again.
+  const size_t more = std::max(piece_bytes_, text.size());
+  text.resize(before + std::min(more, largest_streamed_ - before));
+  const size_t got = stream_->read(std::span(text).subspan(before));
+  ended_ = got < text.size() - before;
+  text.resize(before + got);
+}
+
+std::optional<DocumentPiece> DocumentReader::next_of_stream() {
+  const bool first = at_ == 0 && line_ == 1;
+  std::string text = std::move(rest_);
+  rest_.clear();
+  size_t searched = 0, last = std::string::npos;
+  while (true) {
+    if (jsonl_ && text.size() >= piece_bytes_) {
+      last = std::string_view(text).substr(searched).rfind('\n');
+      if (last != std::string::npos) {
+        last += searched + 1;
+        break;
+      }
+    }
+    if (ended_) break;
+    searched = text.size();
+    fill(text);
+  }
+  // An empty text is a document, an empty JSONL file holds none.
+  if (text.empty() && (jsonl_ || !first)) return std::nullopt;
+  if (last != std::string::npos) {
+    rest_ = text.substr(last);
+    text.resize(last);
+  }
+  DocumentPiece piece{nullptr, std::move(text), name_, at_, 0, line_, jsonl_};
+  piece.end = piece.begin + piece.streamed.size();
+  at_ = piece.end;
+  // At least 1: an empty text, too, comes once.
+  line_ += std::max<int64_t>(1, std::count(piece.streamed.begin(), piece.streamed.end(), '\n'));
+  return piece;
 }
 
 void for_each_document(const DocumentPiece& piece, const std::string& key,
-                       FunctionRef<void(std::string_view)> use) {
+                       FunctionRef<void(std::string_view, const DocumentPlace&)> use) {
   try {
     check_text(piece.path, piece.text(), piece.begin);
     if (!piece.jsonl) {
-      use(piece.text());
+      use(piece.text(), {piece.first_line, piece.begin});
     } else {
       use_lines(piece, key, use);
     }
   } catch (const IoError&) {
-    piece.file->check();  // a line may be wrong because it is gone
+    if (piece.file) piece.file->check();  // a line may be wrong because it is gone
     throw;
   }
-  piece.file->check();
+  if (piece.file) piece.file->check();
 }
 
 }  // namespace viaduct

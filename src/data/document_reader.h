@@ -1,6 +1,6 @@
 #pragma once
-// Cuts text and JSONL files into pieces of bounded size that hold whole documents, in the order of
-// the input.
+// Cuts text and JSONL into pieces of bounded size that hold whole documents, in the order of the
+// input: from mapped files, or from streams (compressed files, standard input, pipes).
 
 #include <cstdint>
 #include <filesystem>
@@ -12,40 +12,73 @@
 
 #include "base/file.h"
 #include "base/function_ref.h"
+#include "data/byte_stream.h"
 
 namespace viaduct {
 
-/// A stretch of an input file: one whole text file, or whole lines of a JSONL file.
+/// A stretch of an input: one whole text, or whole lines of JSONL.
 struct DocumentPiece {
-  std::shared_ptr<const MappedFile> file;
+  std::shared_ptr<const MappedFile> file;  ///< holds the text; null for streams
+  std::string streamed;                    ///< the text of a stream
   std::string path;
-  size_t begin = 0, end = 0;
-  int64_t first_line = 1;  ///< number of the first line
+  size_t begin = 0, end = 0;  ///< in the file, or in what the stream unpacks
+  int64_t first_line = 1;     ///< number of the first line
   bool jsonl = false;
 
-  std::string_view text() const { return file->text().substr(begin, end - begin); }
+  std::string_view text() const {
+    return file ? file->text().substr(begin, end - begin) : std::string_view(streamed);
+  }
 };
 
-/// What files of .jsonl, .ndjson and .json hold one JSON object a line.
+/// Where a document stands in its input.
+struct DocumentPlace {
+  int64_t line = 1;   ///< of its first character; of JSONL, its line
+  size_t offset = 0;  ///< of its text in the file; of JSONL, of its line
+};
+
+/// What files of .jsonl, .ndjson and .json hold, also with .gz or .zst behind: one JSON object a
+/// line.
 bool is_jsonl_path(const std::filesystem::path& path);
 
 class DocumentReader {
  public:
-  /// `all_jsonl`: every file is JSONL, whatever its name. Files are opened when their turn comes;
-  /// `next` throws IoError for one whose first bytes say that it is no text.
-  DocumentReader(std::vector<std::filesystem::path> files, bool all_jsonl,
-                 size_t piece_bytes = size_t{1} << 18);
+  static constexpr size_t kPieceBytes = size_t{1} << 18;
+  /// A text that comes as a stream, or a line of one, is held in memory whole.
+  static constexpr size_t kLargestStreamed = size_t{4} << 30;
 
-  /// The next piece: at least one line, lines up to `piece_bytes`, or a whole text file; none at
+  /// `all_jsonl`: every file is JSONL, whatever its name. "-" is standard input, JSONL if
+  /// `all_jsonl`. Files are opened when their turn comes; `next` throws IoError for one whose first
+  /// bytes say that it is no text.
+  DocumentReader(std::vector<std::filesystem::path> files, bool all_jsonl,
+                 size_t piece_bytes = kPieceBytes, size_t largest_streamed = kLargestStreamed);
+
+  /// The next piece: at least one line, lines up to about `piece_bytes`, or a whole text; none at
   /// the end.
   std::optional<DocumentPiece> next();
 
+  /// Stored bytes of the input that were read so far.
+  int64_t consumed() const;
+
  private:
+  void open(const std::filesystem::path& path);
+  void close();
+  std::optional<DocumentPiece> next_of_file();
+  std::optional<DocumentPiece> next_of_stream();
+  void fill(std::string& text);
+
   std::vector<std::filesystem::path> files_;
   bool all_jsonl_;
-  size_t piece_bytes_;
+  size_t piece_bytes_, largest_streamed_;
   size_t file_ = 0;
-  std::shared_ptr<const MappedFile> open_;
+  int64_t consumed_ = 0;  // of the files before
+
+  // The file that is open.
+  std::string name_;
+  bool is_open_ = false, jsonl_ = false;
+  std::shared_ptr<const MappedFile> mapped_;
+  std::unique_ptr<ByteStream> stream_;
+  std::string rest_;  // begun line of the stream
+  bool ended_ = false;
   size_t at_ = 0;
   int64_t line_ = 1;
 };
@@ -54,7 +87,8 @@ class DocumentReader {
 /// line's object. Lines of white space alone are skipped. A line that is not a JSON object, or has
 /// no such string, is an IoError that names file and line; so is content that is no text
 /// (data/text_check.h), with its offset.
-void for_each_document(const DocumentPiece& piece, const std::string& key,
-                       FunctionRef<void(std::string_view document)> use);
+void for_each_document(
+    const DocumentPiece& piece, const std::string& key,
+    FunctionRef<void(std::string_view document, const DocumentPlace& place)> use);
 
 }  // namespace viaduct

@@ -1,5 +1,6 @@
 #include "data/tokenize_files.h"
 
+#include <algorithm>
 #include <exception>
 #include <memory>
 
@@ -20,16 +21,44 @@ struct EncodedPiece {
   std::vector<size_t> ends;  // end of each document in `ids`
   std::exception_ptr
       error;  // rethrown in the order of the input, so that the first bad line is the one named
+  int64_t unknown_bytes = 0;
+  std::string first_unknown;
 };
+
+/// "FILE:LINE: no token for byte 0x06 at offset …".
+std::string describe_unknown(const DocumentPiece& piece, const DocumentPlace& place,
+                             std::string_view document, uint8_t byte) {
+  const size_t at = document.find(static_cast<char>(byte));
+  int64_t line = place.line;
+  std::string where;
+  if (at == std::string_view::npos) {  // the normalizer made it of something else
+    where = "somewhere in its normal form";
+  } else if (piece.jsonl) {
+    where = fmt::format("at offset {} of the document (whose line begins at offset {})", at,
+                        place.offset);
+  } else {
+    where = fmt::format("at offset {}", place.offset + at);
+    line += std::count(document.begin(), document.begin() + static_cast<int64_t>(at), '\n');
+  }
+  return fmt::format("{}:{}: the vocabulary has no token for byte 0x{:02X} {}", piece.path, line,
+                     byte, where);
+}
 
 void encode_piece(const DocumentPiece& piece, const TokenizeSettings& settings,
                   const EncodeFunction& encode, int worker, EncodedPiece& result) {
   try {
-    for_each_document(piece, settings.json_key, [&](std::string_view document) {
-      encode(document, worker, result.ids);
-      if (settings.eod) result.ids.push_back(*settings.eod);
-      result.ends.push_back(result.ids.size());
-    });
+    for_each_document(
+        piece, settings.json_key, [&](std::string_view document, const DocumentPlace& place) {
+          const UnknownBytes unknown = encode(document, worker, result.ids);
+          if (unknown.count > 0) {
+            if (result.unknown_bytes == 0)
+              result.first_unknown = describe_unknown(piece, place, document, unknown.first);
+            VIADUCT_CHECK(IoError, !settings.refuse_unknown_bytes, "{}", result.first_unknown);
+            result.unknown_bytes += unknown.count;
+          }
+          if (settings.eod) result.ids.push_back(*settings.eod);
+          result.ends.push_back(result.ids.size());
+        });
   } catch (...) {
     result.error = std::current_exception();
   }
@@ -44,10 +73,16 @@ void write_piece(const EncodedPiece& piece, IndexedDatasetWriter& writer) {
   }
 }
 
+/// 0 if the size of an input is not known.
 int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
   int64_t total = 0;
-  for (const auto& file : files) total += static_cast<int64_t>(MappedFile(file).size());
-  return total;
+  bool known = true;
+  for (const auto& file : files) {
+    const InputKind kind = input_kind(file);
+    total += kind.stored_bytes;
+    known = known && (kind.stored_bytes > 0 || !kind.stream);
+  }
+  return known ? total : 0;
 }
 
 }  // namespace
@@ -57,6 +92,8 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   VIADUCT_CHECK(ConfigError, settings.workers >= 1, "{} workers, expected 1 or more",
                 settings.workers);
   VIADUCT_CHECK(ConfigError, !settings.inputs.empty(), "no input files to tokenize");
+  VIADUCT_CHECK(ConfigError, std::count(settings.inputs.begin(), settings.inputs.end(), "-") <= 1,
+                "standard input (-) can be read once, and is given more than once");
   // All files are looked at first: a missing last one is said now, not after an hour.
   const int64_t total = total_bytes(settings.inputs);
   IndexedDatasetWriter writer(settings.output, settings.type);
@@ -79,9 +116,13 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
       encode_piece(pieces[static_cast<size_t>(i)], settings, encode, worker,
                    encoded[static_cast<size_t>(i)]);
     });
-    for (const EncodedPiece& piece : encoded) write_piece(piece, writer);
+    for (const EncodedPiece& piece : encoded) {
+      write_piece(piece, writer);
+      if (result.unknown_bytes == 0) result.first_unknown = piece.first_unknown;
+      result.unknown_bytes += piece.unknown_bytes;
+    }
     result.bytes += bytes;
-    if (progress) progress(result.bytes, total);
+    if (progress) progress(reader.consumed(), total);
   } while (!pieces.empty());
   result.documents = writer.document_count();
   result.tokens = writer.total_tokens();
@@ -93,7 +134,7 @@ EncodeFunction encode_function(const Tokenizer& tokenizer, int workers) {
   auto caches = std::make_shared<std::vector<EncodeCache>>();
   for (int i = 0; i < workers; ++i) caches->push_back(tokenizer.make_cache());
   return [&tokenizer, caches](std::string_view text, int worker, std::vector<int32_t>& ids) {
-    tokenizer.encode(text, {}, (*caches)[static_cast<size_t>(worker)], ids);
+    return tokenizer.encode(text, {}, (*caches)[static_cast<size_t>(worker)], ids);
   };
 }
 

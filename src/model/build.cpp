@@ -67,7 +67,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
                            c.qkv_bias),
       std::nullopt,
       std::nullopt,
-      {rotary, c.rope_fusion},
+      {rotary, c.rope_fusion, c.rotary.interleaved},
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
                         c.heads * c.head_dim, c.projection_bias),
       std::nullopt,

@@ -1,3 +1,5 @@
+#include <fmt/ranges.h>
+
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -27,6 +29,20 @@ const ModelFamily& model_family(std::string_view model_type) {
                     near ? fmt::format(" (did you mean {}?)", *near) : "", list);
 }
 
+namespace {
+
+/// The class of the same weights without the head on top: "LlamaModel", "GPT2Model". What is
+/// missing of a head that is not tied is found when weights are read.
+std::string body_architecture(const ModelFamily& family) {
+  std::string name = family.architecture;
+  for (const std::string_view end : {"ForCausalLM", "LMHeadModel"}) {
+    if (name.ends_with(end)) name.resize(name.size() - end.size());
+  }
+  return name + "Model";
+}
+
+}  // namespace
+
 ModelConfig read_hf_config(std::string_view text, const std::string& where) {
   HfConfig reader(text, where);
   const ModelFamily& family = [&]() -> const ModelFamily& {
@@ -37,11 +53,10 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
     }
   }();
   for (const std::string& architecture : reader.texts("architectures")) {
-    VIADUCT_CHECK(
-        ConfigError,
-        architecture == family.architecture || !architecture.ends_with("ForSequenceClassification"),
-        "{}: architecture {} is not supported (expected {})", where, architecture,
-        family.architecture);
+    VIADUCT_CHECK(ConfigError,
+                  architecture == family.architecture || architecture == body_architecture(family),
+                  "{}: architecture {} is not supported (supported: {}, {})", where, architecture,
+                  family.architecture, body_architecture(family));
   }
   ModelConfig config = family.read(reader);
   config.family = family.model_type;
@@ -52,7 +67,10 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
   if (config.windows.empty())
     config.windows.assign(
         static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);
-  reader.finish();
+  if (const auto unknown = reader.finish(); !unknown.empty()) {
+    config.notes.push_back(fmt::format("{}: fields that are not known were ignored: {}", where,
+                                       fmt::join(unknown, ", ")));
+  }
   check_model_config(config);
   return config;
 }

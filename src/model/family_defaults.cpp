@@ -58,6 +58,7 @@ void resolve_common(ModelFields& m) {
   m.position_embedding_type.resolve("rope");
   m.rotary_base.resolve(10000.0);
   m.rotary_percent.resolve(1.0);
+  m.rotary_interleaved.resolve(false);
   m.rope_scaling.resolve(Value{});
   m.share_embeddings_and_output_weights.resolve(false);
   m.embedding_multiplier.resolve(1.0);

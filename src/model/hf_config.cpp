@@ -5,80 +5,12 @@
 #include <set>
 
 #include "base/error.h"
+#include "model/hf_fields.h"
 
 namespace viaduct {
 namespace {
 
 using Json = nlohmann::json;
-
-// What Hugging Face's base class writes, and what says nothing about the computation.
-const std::set<std::string, std::less<>>& neutral_fields() {
-  static const std::set<std::string, std::less<>> fields{"_name_or_path",
-                                                         "_commit_hash",
-                                                         "_attn_implementation",
-                                                         "_attn_implementation_autoset",
-                                                         "_attn_implementation_internal",
-                                                         "architectures",
-                                                         "auto_map",
-                                                         "bad_words_ids",
-                                                         "begin_suppress_tokens",
-                                                         "bos_token_id",
-                                                         "cache_implementation",
-                                                         "chunk_size_feed_forward",
-                                                         "cross_attention_hidden_size",
-                                                         "decoder_start_token_id",
-                                                         "diversity_penalty",
-                                                         "do_sample",
-                                                         "dtype",
-                                                         "early_stopping",
-                                                         "encoder_no_repeat_ngram_size",
-                                                         "eos_token_id",
-                                                         "exponential_decay_length_penalty",
-                                                         "finetuning_task",
-                                                         "forced_bos_token_id",
-                                                         "forced_eos_token_id",
-                                                         "id2label",
-                                                         "initializer_range",
-                                                         "is_decoder",
-                                                         "keys_to_ignore_at_inference",
-                                                         "label2id",
-                                                         "length_penalty",
-                                                         "max_length",
-                                                         "min_length",
-                                                         "model_type",
-                                                         "no_repeat_ngram_size",
-                                                         "num_beam_groups",
-                                                         "num_beams",
-                                                         "num_labels",
-                                                         "num_return_sequences",
-                                                         "output_attentions",
-                                                         "output_hidden_states",
-                                                         "output_scores",
-                                                         "pad_token_id",
-                                                         "prefix",
-                                                         "pretraining_tp",
-                                                         "problem_type",
-                                                         "remove_invalid_values",
-                                                         "repetition_penalty",
-                                                         "return_dict",
-                                                         "return_dict_in_generate",
-                                                         "sep_token_id",
-                                                         "suppress_tokens",
-                                                         "task_specific_params",
-                                                         "temperature",
-                                                         "tf_legacy_loss",
-                                                         "tokenizer_class",
-                                                         "top_k",
-                                                         "top_p",
-                                                         "torch_dtype",
-                                                         "torchscript",
-                                                         "transformers_version",
-                                                         "typical_p",
-                                                         "use_bfloat16",
-                                                         "use_cache",
-                                                         "unk_token_id"};
-  return fields;
-}
 
 constexpr int kMaxDepth = 32;
 
@@ -201,13 +133,28 @@ void HfConfig::ignore(std::initializer_list<std::string_view> names) {
   for (std::string_view name : names) state_->read.emplace(name);
 }
 
-void HfConfig::finish() const {
-  std::vector<std::string> problems;
+std::vector<std::string> HfConfig::finish(UnknownFields how) const {
+  std::vector<std::string> problems, unknown;
   for (const auto& [name, value] : state_->json.items()) {
-    if (value.is_null() || state_->read.contains(name) || neutral_fields().contains(name)) continue;
-    problems.push_back(fmt::format("{}: field {} is not supported", where_, name));
+    if (value.is_null() || state_->read.contains(name) || cannot_change_numbers(name)) continue;
+    const std::string found =
+        value.dump(-1, ' ', true, Json::error_handler_t::replace).substr(0, 60);
+    if (const auto field = neutral_field(name, value)) {
+      if (!field->neutral) {
+        problems.push_back(fmt::format("{}: field {} is {}, which is not supported (supported: {})",
+                                       where_, name, found, field->expected));
+      }
+    } else if (how == UnknownFields::refused || looks_numerical(name, value)) {
+      problems.push_back(
+          fmt::format("{}: field {} is not supported: it is not known, and its value {} may change "
+                      "the computation; if it does not, take it out of the file",
+                      where_, name, found));
+    } else {
+      unknown.push_back(name);
+    }
   }
   if (!problems.empty()) throw ConfigError(std::move(problems));
+  return unknown;
 }
 
 }  // namespace viaduct

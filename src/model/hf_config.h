@@ -1,6 +1,6 @@
 #pragma once
 // A Hugging Face `config.json`, read field by field. It remembers what was read, so that a field
-// that nobody understood is an error that names it, instead of a model that is quietly another one.
+// that nobody understood is said by name, instead of a model that is quietly another one.
 
 #include <cstdint>
 #include <memory>
@@ -10,6 +10,8 @@
 #include <vector>
 
 namespace viaduct {
+
+enum class UnknownFields { named, refused };
 
 class HfConfig {
  public:
@@ -39,10 +41,10 @@ class HfConfig {
 
   /// Marks fields that change nothing here.
   void ignore(std::initializer_list<std::string_view> names);
-  /// ConfigError naming every field that is present, not null, and was neither read nor ignored.
-  /// Fields that describe files, software versions or generation, and those of Hugging Face's base
-  /// class, count as understood.
-  void finish() const;
+  /// Judges every field that is present, not null, and was neither read nor ignored
+  /// (model/hf_fields.h). ConfigError naming those that change the computation, and unknown ones
+  /// that may; the result is the names of other unknown ones, unless they are refused, too.
+  [[nodiscard]] std::vector<std::string> finish(UnknownFields unknown = UnknownFields::named) const;
 
  private:
   struct State;

@@ -59,6 +59,9 @@ struct ModelConfig {
 
   // The row of this token is not trained by looking it up, as Hugging Face has it; −1: none.
   int64_t padding_token = -1;
+
+  // For people: what the file that this was read from says beside what is known. Changes nothing.
+  std::vector<std::string> notes;
 };
 
 /// ConfigError listing every size that does not fit (heads that key-value heads do not divide, no

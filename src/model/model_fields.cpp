@@ -124,6 +124,12 @@ void add_attention(FieldGroup& group, ModelFields& config) {
   group.field("rotary_percent", config.rotary_percent, "Part of a head that rotates.")
       .positive()
       .range(0, 1);
+  group
+      .field(
+          "rotary_interleaved", config.rotary_interleaved,
+          "Rotary pairs are neighbours (2i, 2i + 1) instead of halves (i, i + R/2), the order of "
+          "Hugging Face's code and weights.")
+      .constraint("needs rope and apply_rope_fusion; weights keep the order they were trained in");
   group.field("rope_scaling", config.rope_scaling,
               "Stretching of rotary positions as Hugging Face writes it: {rope_type: "
               "linear|llama3|yarn, factor: …}; null: "

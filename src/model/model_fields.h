@@ -47,6 +47,7 @@ struct ModelFields {
   // Positions.
   Auto<std::string> position_embedding_type;
   Auto<double> rotary_base, rotary_percent;
+  Auto<bool> rotary_interleaved;
   Auto<Value> rope_scaling;
   bool apply_rope_fusion = true;
 

@@ -59,6 +59,7 @@ RotarySpec rotary_of(const ModelFields& fields) {
                               static_cast<double>(fields.kv_channels.value()) / 2) *
                  2;
   rotary.base = fields.rotary_base.value();
+  rotary.interleaved = fields.rotary_interleaved.value();
   if (fields.rope_scaling.value().is_map()) {
     HfConfig scaling(to_json(fields.rope_scaling.value()).dump(), "model.rope_scaling");
     families::read_rope_scaling(scaling, fields.max_position_embeddings.value(), rotary);
@@ -120,6 +121,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rotary_base.resolve(model.rotary.base);
     fields.rotary_percent.resolve(static_cast<double>(model.rotary.width) /
                                   static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
+    fields.rotary_interleaved.resolve(model.rotary.interleaved);
     fields.rope_scaling.resolve(
         parse_yaml(families::write_rope_scaling(model.rotary), "rope_scaling"));
   }
@@ -190,6 +192,18 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.init_std = fields.init_method_std.value();
   check_model_config(model);
   return model;
+}
+
+void check_rotary_order(const ModelConfig& weights, const ModelConfig& model) {
+  const auto order = [](const ModelConfig& config) {
+    return config.rotary.interleaved ? "neighbours" : "halves";
+  };
+  VIADUCT_CHECK(ConfigError,
+                model.positions != PositionKind::rotary ||
+                    weights.rotary.interleaved == model.rotary.interleaved,
+                "model.rotary_interleaved: {}, but the weights that are read were trained with "
+                "pairs of {} (expected {})",
+                model.rotary.interleaved, order(weights), weights.rotary.interleaved);
 }
 
 }  // namespace viaduct

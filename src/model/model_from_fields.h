@@ -18,4 +18,8 @@ void take_hf_config(ModelFields& fields);
 /// do not say (begin and end tokens). ConfigError with all problems of the sizes.
 ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base = {});
 
+/// ConfigError if `model` pairs rotary dims otherwise than `weights`, from whose folder its weights
+/// come: their rows are in the order in which they were trained.
+void check_rotary_order(const ModelConfig& weights, const ModelConfig& model);
+
 }  // namespace viaduct

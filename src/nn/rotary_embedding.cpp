@@ -1,5 +1,6 @@
 #include "nn/rotary_embedding.h"
 
+#include "base/error.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/rotary.h"
@@ -10,9 +11,11 @@ Tensor RotaryEmbedding::apply(OpContext& context, const Tensor& positions, const
                               MemoryTag tag, bool inverse) const {
   if (table == nullptr) return x;
   if (fused) {
-    rotary(context, {x, positions, table->cos, table->sin, inverse});
+    rotary(context, {x, positions, table->cos, table->sin, inverse, interleaved});
     return x;
   }
+  VIADUCT_CHECK(ShapeError, !interleaved,
+                "rotary positions composed of other ops: pairs of neighbours are not supported");
   const int64_t tokens = x.dim(0), heads = x.dim(1), half = table->cos.dim(1), rotated = 2 * half;
   if (half == 0) return x;
   const auto of_tokens = [&](const Tensor& values) {

@@ -11,6 +11,7 @@ struct RotaryEmbedding {
   /// false: cos and sin are looked up, x is rotated by copies, and products and their sum are
   /// passes of their own, with intermediates in the format of the tables.
   bool fused = true;
+  bool interleaved = false;  ///< pairs are neighbours (fused alone)
 
   /// x [T, N, D] rotated by `positions` (`inverse`: back, the gradient): x itself, changed, or a
   /// new tensor with `tag`.

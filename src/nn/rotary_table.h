@@ -25,6 +25,7 @@ struct RotarySpec {
   double beta_fast = 32, beta_slow = 1;                        // yarn
   double attention_factor = 1;  // multiplies cos and sin (yarn); the family computes its default
   bool truncate = true;         // yarn: bounds of the ramp rounded outwards to whole dims
+  bool interleaved = false;     // pairs are neighbours instead of halves (ops/rotary.h)
 };
 
 /// Frequencies of the width / 2 pairs, computed in FP32 as Hugging Face does, so that large

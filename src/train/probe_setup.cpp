@@ -41,7 +41,9 @@ ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const Con
   Problems problems;
   validate(config, outcome, problems);
   problems.throw_if_any();
-  return to_model_config(config.model, model);
+  const ModelConfig resolved = to_model_config(config.model, model);
+  check_rotary_order(model, resolved);
+  return resolved;
 }
 
 }  // namespace

@@ -56,6 +56,7 @@ constexpr NamedRule kRules[] = {
     {"model.position_embedding_type", refused(kArchitecture)},
     {"model.rotary_base", refused(kArchitecture)},
     {"model.rotary_percent", refused(kArchitecture)},
+    {"model.rotary_interleaved", refused(kArchitecture)},
     {"model.rope_scaling", refused(kArchitecture)},
     {"model.share_embeddings_and_output_weights", refused(kArchitecture)},
     {"model.embedding_multiplier", refused(kArchitecture)},
@@ -155,6 +156,8 @@ constexpr std::string_view kFree[] = {
     "mixed_precision.hysteresis",
     "dataset.sequence_length",    // model.seq_length
     "tokenizer.tokenizer_model",  // its files are compared
+    "tokenizer.vocab_size",       // model.vocab_size, dataset.eod_id
+    "tokenizer.vocab_extra_ids",  // model.vocab_size
     "rng.seed",                   // checkpoint.load_rng has its own check
 };
 

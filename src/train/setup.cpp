@@ -35,6 +35,63 @@ void open_tokenizer(RunSetup& setup) {
   setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
 }
 
+/// Tokens that the tokenizer section speaks of: those of its files or of the tokenizer without
+/// files, and the additional ones behind them; nothing if it says nothing.
+std::optional<int64_t> tokens_of(const RunSetup& setup) {
+  const TokenizerConfig& config = setup.config.tokenizer;
+  std::optional<int64_t> tokens;
+  if (setup.tokenizer) {
+    tokens = setup.tokenizer->vocab_size();
+    VIADUCT_CHECK(ConfigError, !config.vocab_size || *config.vocab_size >= *tokens,
+                  "tokenizer.vocab_size: {}, but the tokenizer {} has {} tokens",
+                  config.vocab_size.value_or(0), setup.tokenizer_folder.string(), *tokens);
+    if (config.vocab_size) tokens = config.vocab_size;
+  } else if (config.vocab_size) {
+    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: the end of documents behind them
+  }
+  VIADUCT_CHECK(ConfigError, tokens || config.vocab_extra_ids == 0,
+                "tokenizer.vocab_extra_ids: {} behind no tokens; name tokenizer.tokenizer_model or "
+                "tokenizer.vocab_size",
+                config.vocab_extra_ids);
+  if (tokens) *tokens += config.vocab_extra_ids;
+  return tokens;
+}
+
+/// The architecture that the configuration names, and the text that describes it.
+std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& setup) {
+  std::filesystem::path folder;
+  if (setup.config.checkpoint.pretrained_checkpoint) {
+    setup.pretrained = resolve_model_folder(*setup.config.checkpoint.pretrained_checkpoint);
+    folder = setup.pretrained->path;
+  } else if (setup.config.model.hf_config) {
+    folder = *setup.config.model.hf_config;
+  } else {
+    return {};
+  }
+  auto [text, path] = read_config_json(folder);
+  ModelConfig base = read_hf_config(text, path.string());
+  setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
+  return {std::move(base), std::move(text)};
+}
+
+/// Resolves what follows from the architecture and the tokenizer.
+void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
+  RunConfig& config = setup.config;
+  if (!config.dataset.sequence_length.is_auto())
+    config.model.seq_length.resolve(config.dataset.sequence_length.value());
+  if (base) {
+    take_architecture(config.model, *base);
+    config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
+  }
+  if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
+  if (setup.tokenizer) {
+    const auto& eod = setup.tokenizer->special_ids().eod;
+    if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
+  } else if (config.tokenizer.vocab_size && !config.dataset.eod_id) {
+    config.dataset.eod_id = *config.tokenizer.vocab_size;
+  }
+}
+
 /// What model, tokenizer and data set must agree on, all problems at once.
 void check_fit(const RunSetup& setup) {
   const RunConfig& config = setup.config;
@@ -43,10 +100,9 @@ void check_fit(const RunSetup& setup) {
     problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
                  config.model.seq_length.value(), setup.model.max_positions);
   }
-  if (setup.tokenizer && setup.tokenizer->vocab_size() > setup.model.vocabulary) {
+  if (const auto tokens = tokens_of(setup); tokens && *tokens > setup.model.vocabulary) {
     problems.add("tokenizer {}: its vocabulary of {} is larger than the model's of {}",
-                 setup.tokenizer_folder.string(), setup.tokenizer->vocab_size(),
-                 setup.model.vocabulary);
+                 setup.tokenizer_folder.string(), *tokens, setup.model.vocabulary);
   }
   // A dry run needs no data set; what is said about one must be right.
   const DatasetConfig& data = config.dataset;
@@ -62,33 +118,12 @@ void check_fit(const RunSetup& setup) {
 RunSetup prepare_run(LoadedRunConfig loaded) {
   RunSetup setup{.config = std::move(loaded.config), .notes = std::move(loaded.outcome.notes)};
   RunConfig& config = setup.config;
-  std::optional<ModelConfig> base;
-  std::string base_text;
-  if (config.checkpoint.pretrained_checkpoint) {
-    setup.pretrained = resolve_model_folder(*config.checkpoint.pretrained_checkpoint);
-    const auto [text, path] = read_config_json(setup.pretrained->path);
-    base = read_hf_config(text, path.string());
-    base_text = text;
-  } else if (config.model.hf_config) {
-    const auto [text, path] = read_config_json(*config.model.hf_config);
-    base = read_hf_config(text, path.string());
-    base_text = text;
-  }
+  const auto [base, base_text] = open_architecture(setup);
   open_tokenizer(setup);
-
-  if (!config.dataset.sequence_length.is_auto())
-    config.model.seq_length.resolve(config.dataset.sequence_length.value());
-  if (base) {
-    take_architecture(config.model, *base);
-    config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
-  }
-  if (setup.tokenizer) {
-    config.model.vocab_size.resolve(setup.tokenizer->vocab_size());
-    const auto& eod = setup.tokenizer->special_ids().eod;
-    if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
-  }
+  take_opened(setup, base);
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
+  if (setup.pretrained) check_rotary_order(*base, setup.model);
   if (!base && setup.tokenizer) {
     const SpecialIds& special = setup.tokenizer->special_ids();
     setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());
@@ -104,6 +139,18 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   setup.hf_config = write_hf_config(setup.model);
   if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;
   return setup;
+}
+
+DataSetup prepare_data(RunConfig config) {
+  RunSetup setup{.config = std::move(config)};
+  const auto [base, text] = open_architecture(setup);
+  open_tokenizer(setup);
+  take_opened(setup, base);
+  DataSetup data{std::move(setup.config.dataset), {}};
+  const ModelFields& model = setup.config.model;
+  if (!model.seq_length.is_auto()) data.dataset.sequence_length.resolve(model.seq_length.value());
+  if (!model.vocab_size.is_auto()) data.vocabulary_size = model.vocab_size.value();
+  return data;
 }
 
 }  // namespace viaduct

@@ -30,4 +30,14 @@ struct RunSetup {
 /// known.
 RunSetup prepare_run(LoadedRunConfig loaded);
 
+/// The data of a run without the rest of it.
+struct DataSetup {
+  DatasetConfig dataset;
+  std::optional<int64_t> vocabulary_size;  ///< of the model, where the configuration says it
+};
+
+/// Row length, end of documents and vocabulary as prepare_run finds them, from the same files; the
+/// other fields may be incomplete. Errors as there.
+DataSetup prepare_data(RunConfig config);
+
 }  // namespace viaduct

@@ -31,6 +31,17 @@ void validate_model(const ModelFields& model, Problems& problems) {
   const auto& positions = model.position_embedding_type;
   const bool learned = positions.is_auto() ? model.family.value_or("llama") == "gpt2"
                                            : positions.value() == "learned_absolute";
+  if (model.rotary_interleaved.value_or(false)) {
+    if (learned) {
+      problems.add(
+          "model.rotary_interleaved: true, but positions are learned_absolute, which have no "
+          "pairs");
+    } else if (!model.apply_rope_fusion) {
+      problems.add(
+          "model.rotary_interleaved: true, but apply_rope_fusion is false, which knows pairs of "
+          "halves alone");
+    }
+  }
   if (learned && !model.seq_length.is_auto() && !model.max_position_embeddings.is_auto() &&
       model.seq_length.value() > model.max_position_embeddings.value()) {
     problems.add("model.seq_length: {} is longer than the model's {} learned positions",

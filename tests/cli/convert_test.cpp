@@ -5,6 +5,7 @@
 
 #include <cstdlib>
 #include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
 #include "checkpoint/async_saver.h"
@@ -85,6 +86,28 @@ TEST_F(ConvertCommand, HalfPrecisionAndSideFiles) {
   ASSERT_EQ(run(folder_ / "save/step_00000000", "back/").status, 0);
   expect_same(SafetensorsFolder(folder_ / "model"), SafetensorsFolder(folder_ / "back"));
   EXPECT_EQ(read_file(folder_ / "back/generation_config.json"), "{\"eos_token_id\": 3}");
+  // The file said float32; the rest of it stays.
+  auto expected = nlohmann::json::parse(read_file(folder_ / "model/config.json"));
+  EXPECT_EQ(expected.at("torch_dtype"), "float32");
+  expected["torch_dtype"] = "float16";
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "back/config.json")), expected);
+}
+
+TEST_F(ConvertCommand, AnExportThatOthersWouldComputeOtherwiseIsSaid) {
+  auto config = nlohmann::json::parse(read_file(golden("llama/model/config.json")));
+  config["rotary_interleaved"] = true;
+  std::filesystem::create_directory(folder_ / "model");
+  std::filesystem::copy_file(golden("llama/model/model.safetensors"),
+                             folder_ / "model/model.safetensors");
+  write_file_atomically(folder_ / "model/config.json", config.dump());
+  const Result in = run(folder_ / "model", "save");
+  EXPECT_EQ(in.status, 0);
+  EXPECT_EQ(in.err, "");
+  const Result out = run(folder_ / "save", "hf");
+  EXPECT_EQ(out.status, 0);
+  EXPECT_NE(out.err.find("viaduct: warning: "), std::string::npos) << out.err;
+  EXPECT_NE(out.err.find("hf: rotary_interleaved is true"), std::string::npos) << out.err;
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "hf/config.json")), config);
 }
 
 TEST_F(ConvertCommand, TrainingStateStaysInCheckpoints) {
@@ -136,6 +159,16 @@ TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
   write_file_atomically(folder_ / "other/config.json",
                         read_file(golden("qwen2/model/config.json")));
   expect_refused(run(folder_ / "other", "new"), 1, "do not fit the configuration");
+  auto config = nlohmann::json::parse(read_file(golden("llama/model/config.json")));
+  config["architectures"] = {"LlamaForTokenClassification"};
+  write_file_atomically(folder_ / "other/config.json", config.dump());
+  expect_refused(run(folder_ / "other", "new"), 2,
+                 "architecture LlamaForTokenClassification is not supported");
+  config["architectures"] = {"LlamaForCausalLM"};
+  config["license"] = "mit";
+  write_file_atomically(folder_ / "other/config.json", config.dump());
+  expect_refused(run(folder_ / "other", "named"), 0,
+                 "fields that are not known were ignored: license");
   write_file_atomically(folder_ / "other/config.json", "{\"model_type\": \"mamba\"}");
   expect_refused(run(folder_ / "other", "new"), 2, "mamba");
   for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))

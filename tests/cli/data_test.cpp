@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "support/command.h"
+#include "support/compress.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -94,6 +95,35 @@ TEST_F(DataCommand, TakesTheConfigurationOfARun) {
   EXPECT_NE(wrong.err.find("num_layers"), std::string::npos) << wrong.err;
 }
 
+TEST_F(DataCommand, ShowsTheOrderOfARunThatStartsFromAModel) {
+  // A model folder whose tokenizer names the end of documents, and whose positions end at 24.
+  std::filesystem::create_directory(folder_ / "model");
+  const std::filesystem::path tokenizer = data("tokenizer/gpt2");
+  for (const char* name : {"vocab.json", "merges.txt"})
+    std::filesystem::copy_file(tokenizer / name, folder_ / "model" / name);
+  json config = json::parse(read_file(data("golden/llama/model/config.json")));
+  config["vocab_size"] = 50257;
+  config["max_position_embeddings"] = 24;
+  config.erase("bos_token_id");
+  config.erase("eos_token_id");
+  write_file_atomically(folder_ / "model/config.json", config.dump());
+  const std::string rows = "samples 'dataset.blend=[" + data("indexed_dataset/docs_uint16") +
+                           "]' dataset.split=1,0,0 dataset.eod_mask_loss=true "
+                           "--split train --num-samples 20,0,0 --json ";
+  const Result found = run(rows + "checkpoint.pretrained_checkpoint=" + path("model"));
+  ASSERT_EQ(found.status, 0) << found.err;
+  EXPECT_EQ(json::parse(found.out),
+            json::parse(run(rows + "dataset.sequence_length=24 dataset.eod_id=50256").out));
+  EXPECT_EQ(json::parse(found.out)["samples"][0]["tokens"].size(), 24u);
+  const Result missing = run(rows + "checkpoint.pretrained_checkpoint=" + path("absent"));
+  EXPECT_EQ(missing.status, 1);
+  EXPECT_NE(missing.err.find("absent"), std::string::npos) << missing.err;
+  config["vocab_size"] = 10;
+  write_file_atomically(folder_ / "model/config.json", config.dump());
+  EXPECT_NE(run(rows + "checkpoint.pretrained_checkpoint=" + path("model")).status, 0)
+      << "tokens outside of the vocabulary";
+}
+
 TEST_F(DataCommand, SaysWhatIsWrongWithTheSettings) {
   const std::string blend = "'dataset.blend=[" + data("sample_index/corpus_c") + "]' ";
   const std::string asked = " --split valid --num-samples 10,5,0 --json";
@@ -141,6 +171,68 @@ TEST_F(DataCommand, TokenizesAndMerges) {
   const json closed = json::parse(run("inspect " + path("new/docs") + " --json").out);
   EXPECT_EQ(json::parse(run("inspect " + path("open") + " --json").out)["total_tokens"],
             closed["total_tokens"].get<int64_t>() - closed["document_count"].get<int64_t>());
+
+  // The same from standard input, packed or not.
+  for (const std::string& input : {lines, test::gzip(lines), test::zstd(lines)}) {
+    const Result piped =
+        test::run_viaduct("data tokenize --input - --json-key body --tokenizer " +
+                              data("tokenizer/gpt2") + " --output " + path("piped"),
+                          input);
+    ASSERT_EQ(piped.status, 0) << piped.err;
+    EXPECT_EQ(read_file(path("piped.bin")), read_file(path("new/docs.bin")));
+    EXPECT_EQ(read_file(path("piped.idx")), read_file(path("new/docs.idx")));
+  }
+  const Result cut = test::run_viaduct("data tokenize --input - --json-key body --tokenizer " +
+                                           data("tokenizer/gpt2") + " --output " + path("cut"),
+                                       test::gzip(lines).substr(0, 100));
+  EXPECT_EQ(cut.status, 1);
+  EXPECT_EQ(cut.err,
+            "viaduct: error: standard input: the gzip data end too early, at offset 100: the file "
+            "is truncated\n");
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cut.bin"));
+  const Result unnamed = test::run_viaduct(
+      "data tokenize --input - --tokenizer " + data("tokenizer/gpt2") + " --output " + path("cut"),
+      lines);
+  EXPECT_EQ(unnamed.status, 1);
+  EXPECT_NE(unnamed.err.find("give --json-key"), std::string::npos) << unnamed.err;
+
+  // Another token closes documents.
+  const std::string named = "tokenize --input " + path("docs.jsonl") +
+                            " --json-key body --tokenizer " + data("tokenizer/gpt2") +
+                            " --output " + path("named") + " --eod-token ";
+  ASSERT_EQ(run(named + "'!'").status, 0);
+  const json ends = json::parse(run("inspect " + path("named") + " --tokens --json").out);
+  for (const json& sequence : ends["sequences"]) EXPECT_EQ(sequence.back(), 0);
+  const Result nameless = run(named + "'<|nothing|>'");
+  EXPECT_EQ(nameless.status, 2);
+  EXPECT_NE(nameless.err.find("--eod-token: the tokenizer"), std::string::npos) << nameless.err;
+  EXPECT_NE(nameless.err.find("its special tokens are <|endoftext|>"), std::string::npos)
+      << nameless.err;
+  EXPECT_EQ(run(named + "'!' --no-append-eod").status, 2);
+
+  // A vocabulary without byte 0x06.
+  std::filesystem::create_directory(folder_ / "lacking");
+  json vocabulary = json::parse(read_file(data("tokenizer/gpt2/vocab.json")));
+  ASSERT_EQ(vocabulary.erase("\u0106"), 1u);
+  write_file_atomically(folder_ / "lacking/vocab.json", vocabulary.dump());
+  std::filesystem::copy_file(data("tokenizer/gpt2/merges.txt"), folder_ / "lacking/merges.txt");
+  write_file_atomically(folder_ / "control.txt", "one\ntwo \x06 three\n");
+  const std::string lacking = "tokenize --input " + path("control.txt") + " --tokenizer " +
+                              path("lacking") + " --output " + path("control");
+  const Result dropped = run(lacking);
+  EXPECT_EQ(dropped.status, 0);
+  EXPECT_EQ(dropped.err,
+            "viaduct: warning: 1 bytes have no token in this vocabulary and were left out; the "
+            "first: " +
+                path("control.txt") +
+                ":2: the vocabulary has no token for byte 0x06 at offset 8\n");
+  std::filesystem::remove(folder_ / "control.bin");
+  const Result refused = run(lacking + " --unknown-bytes refuse");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_NE(refused.err.find(":2: the vocabulary has no token for byte 0x06 at offset 8"),
+            std::string::npos)
+      << refused.err;
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "control.bin"));
 
   write_file_atomically(folder_ / "bad.jsonl", lines + "{\"body\": 3}\n");
   const Result bad = run("tokenize --input " + path("bad.jsonl") + " --json-key body --tokenizer " +

@@ -44,8 +44,9 @@ TEST_F(TokenizerCommand, TakesAndGivesJsonStrings) {
   ASSERT_EQ(encoded.status, 0) << encoded.err;
   const Result decoded = run("decode --json" + folder_of("bpe_shakespeare"), encoded.out);
   EXPECT_EQ(decoded.out, "\"a\\nb\\u2028\"\n\"\"\n");
-  // Part of a character: exact bytes as text, U+FFFD in JSON.
-  EXPECT_EQ(run("decode" + folder_of("gpt2"), "[8582]\n").out, "\xf0\x9f\n");
+  // Part of a character: U+FFFD in text, its bytes if they are asked for.
+  EXPECT_EQ(run("decode" + folder_of("gpt2"), "[8582]\n").out, "\xef\xbf\xbd\n");
+  EXPECT_EQ(run("decode --bytes" + folder_of("gpt2"), "[8582]\n").out, "\xf0\x9f\n");
   EXPECT_EQ(run("decode --json" + folder_of("gpt2"), "[8582]\n").out, "\"\\ufffd\"\n");
 }
 
@@ -56,6 +57,48 @@ TEST_F(TokenizerCommand, TreatsSpecialTokensAsAsked) {
   EXPECT_EQ(run("encode --special recognised" + folder, text).out, "[87,903]\n");
   EXPECT_EQ(run("encode --special as-text" + folder, text).out, "[87,27,91,68,298,62,365,91,29]\n");
   EXPECT_EQ(run("encode --add-special-tokens" + folder, text).out, "[901,87,903]\n");
+}
+
+TEST_F(TokenizerCommand, BytesThatAreNoTextComeBackIfAsked) {
+  const std::string bytes =
+                        "a\xff\xfe"
+                        "b \xe2\x82\n",
+                    text =
+                        "a\xef\xbf\xbd\xef\xbf\xbd"
+                        "b \xef\xbf\xbd\n";
+  const Result exact = run("encode --bytes" + folder_of("gpt2"), bytes);
+  EXPECT_EQ(run("decode --bytes" + folder_of("gpt2"), exact.out).out, bytes);
+  const Result repaired = run("encode" + folder_of("gpt2"), bytes);
+  EXPECT_NE(repaired.out, exact.out);
+  EXPECT_EQ(run("decode --bytes" + folder_of("gpt2"), repaired.out).out, text);
+  // What is UTF-8 is the same in both ways.
+  EXPECT_EQ(run("encode --bytes" + folder_of("gpt2"), "caf\xc3\xa9\n").out,
+            run("encode" + folder_of("gpt2"), "caf\xc3\xa9\n").out);
+  for (const char* command : {"encode", "decode"})
+    EXPECT_EQ(run(command + std::string(" --bytes --json") + folder_of("gpt2")).status, 2);
+}
+
+TEST_F(TokenizerCommand, BytesWithoutATokenAreCountedOrRefused) {
+  // GPT-2's vocabulary without byte 0x06.
+  const auto source = test::test_data("tokenizer/gpt2");
+  json vocabulary = json::parse(read_file(source / "vocab.json"));
+  ASSERT_EQ(vocabulary.erase("\u0106"), 1u);
+  write_file_atomically(folder_ / "vocab.json", vocabulary.dump());
+  std::filesystem::copy_file(source / "merges.txt", folder_ / "merges.txt");
+  const std::string folder = " --tokenizer " + folder_.path().string();
+  const Result dropped = run("encode" + folder, "fine\nHel\x06lo\x06\n");
+  EXPECT_EQ(dropped.status, 0) << dropped.err;
+  EXPECT_EQ(dropped.out, "[38125]\n[12621,5439]\n") << "fine, Hel and lo";
+  EXPECT_EQ(dropped.err,
+            "viaduct: warning: 2 bytes have no token in this vocabulary and were left out; the "
+            "first: standard input, line 2: the vocabulary has no token for byte 0x06 at offset "
+            "3\n");
+  const Result refused = run("encode --unknown-bytes refuse" + folder, "fine\nHel\x06lo\n");
+  EXPECT_EQ(refused.status, 1);
+  EXPECT_EQ(refused.err,
+            "viaduct: error: standard input, line 2: the vocabulary has no token for byte 0x06 at "
+            "offset 3\n");
+  EXPECT_EQ(run("encode --unknown-bytes maybe" + folder).status, 2);
 }
 
 TEST_F(TokenizerCommand, Trains) {

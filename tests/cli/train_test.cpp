@@ -56,6 +56,8 @@ TEST(TrainCommand, TrainsAndWritesItsFolder) {
                                    "validation.eval_iters=1", "validation.eval_interval=8"});
   EXPECT_EQ(result.status, 0) << result.err;
   EXPECT_THAT(result.err, AllOf(HasSubstr("step 20/20"), HasSubstr("memory of a step")));
+  // The table of memory comes once: at the end only where the plan was not kept.
+  EXPECT_EQ(result.err.find("at its fullest"), result.err.rfind("at its fullest")) << result.err;
   EXPECT_THAT(result.out, HasSubstr("validation loss: "));
   for (const char* name : {"latest", "config.yaml", "tensorboard", "step_00000020/config.json",
                            "step_00000020/config.yaml", "step_00000020/index.json"})

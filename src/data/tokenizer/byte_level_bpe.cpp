@@ -14,6 +14,11 @@ namespace {
 constexpr int64_t kMaxGap = 1 << 20;
 constexpr size_t kCachedPieces = 1 << 16, kCachedPieceBytes = 64;
 
+void add(UnknownBytes& to, const UnknownBytes& more) {
+  if (to.count == 0) to.first = more.first;
+  to.count += more.count;
+}
+
 struct HashBytes {
   using is_transparent = void;
   size_t operator()(std::string_view bytes) const { return hash64(bytes); }
@@ -25,6 +30,7 @@ struct HashBytes {
 struct ByteLevelBpe::PieceScratch : TokenModel::Scratch {
   struct Range {
     uint32_t begin = 0, end = 0;
+    UnknownBytes unknown;
   };
   RegexScratch regex;
   MergeScratch merge;
@@ -37,7 +43,8 @@ ByteLevelBpe::ByteLevelBpe(ByteLevelBpeSpec spec, std::string_view source)
     : merges_(spec.merges.size()),
       normalizer_(std::move(spec.normalizer)),
       pre_tokenizer_(std::move(spec.pre_tokenizer)),
-      ignore_merges_(spec.ignore_merges) {
+      ignore_merges_(spec.ignore_merges),
+      fuse_unknown_(spec.fuse_unknown) {
   const auto count = static_cast<int64_t>(spec.vocabulary.size());
   VIADUCT_CHECK(IoError, count > 0, "{}: the vocabulary is empty", source);
   const int64_t limit = std::min<int64_t>(8 * count + kMaxGap, int64_t{1} << 30);
@@ -61,6 +68,14 @@ ByteLevelBpe::ByteLevelBpe(ByteLevelBpeSpec spec, std::string_view source)
     std::string letter;
     append_utf8(letter, byte_character(static_cast<uint8_t>(byte)));
     id_of_byte_[byte] = find(letter).value_or(-1);
+  }
+  const bool lacks_bytes = std::count(id_of_byte_.begin(), id_of_byte_.end(), -1) > 0;
+  if (lacks_bytes && spec.unknown_token) {
+    const auto id = find(*spec.unknown_token);
+    VIADUCT_CHECK(IoError, id.has_value(),
+                  "{}: unk_token \"{}\" is not in the vocabulary, which lacks bytes", source,
+                  *spec.unknown_token);
+    unknown_id_ = *id;
   }
   uint32_t rank = 0;
   for (const auto& [left, right] : spec.merges) {
@@ -99,25 +114,35 @@ void ByteLevelBpe::encode_piece(std::string_view bytes, Scratch& any_scratch,
     if (found != scratch.cache.end()) {
       ids.insert(ids.end(), scratch.cached_ids.begin() + found->second.begin,
                  scratch.cached_ids.begin() + found->second.end);
+      add(scratch.unknown, found->second.unknown);
       return;
     }
   }
   scratch.piece.clear();
+  UnknownBytes unknown;
   const auto whole = ignore_merges_ ? find(spell_bytes(bytes)) : std::nullopt;
   if (whole) {
     scratch.piece.push_back(*whole);
   } else {
     VIADUCT_CHECK(Error, bytes.size() < (size_t{1} << 31), "a piece of {} bytes is too long",
                   bytes.size());
+    bool after_unknown = false;
     for (const char c : bytes) {
       const auto byte = static_cast<uint8_t>(c);
       const int32_t id = id_of_byte_[byte];
-      VIADUCT_CHECK(Error, id >= 0, "the vocabulary has no token for byte 0x{:02X}", byte);
-      scratch.piece.push_back(id);
+      if (id >= 0) {
+        scratch.piece.push_back(id);
+      } else {
+        add(unknown, {1, byte});
+        if (unknown_id_ >= 0 && !(fuse_unknown_ && after_unknown))
+          scratch.piece.push_back(unknown_id_);
+      }
+      after_unknown = id < 0;
     }
     merge_pairs(scratch.piece, merges_, scratch.merge);
   }
   ids.insert(ids.end(), scratch.piece.begin(), scratch.piece.end());
+  add(scratch.unknown, unknown);
   if (!cacheable) return;
   if (scratch.cache.size() >= kCachedPieces) {
     scratch.cache.clear();
@@ -126,7 +151,13 @@ void ByteLevelBpe::encode_piece(std::string_view bytes, Scratch& any_scratch,
   const auto begin = static_cast<uint32_t>(scratch.cached_ids.size());
   scratch.cached_ids.insert(scratch.cached_ids.end(), scratch.piece.begin(), scratch.piece.end());
   scratch.cache.emplace(
-      bytes, PieceScratch::Range{begin, static_cast<uint32_t>(scratch.cached_ids.size())});
+      bytes, PieceScratch::Range{begin, static_cast<uint32_t>(scratch.cached_ids.size()), unknown});
+}
+
+bool ByteLevelBpe::encode_bytes(std::string_view bytes, Scratch& scratch,
+                                std::vector<int32_t>& ids) const {
+  encode_piece(bytes, scratch, ids);
+  return true;
 }
 
 bool ByteLevelBpe::decode(int32_t id, DecodeState&, std::string& bytes) const {

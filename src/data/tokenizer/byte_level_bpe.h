@@ -6,6 +6,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <unordered_map>
@@ -29,20 +30,29 @@ struct ByteLevelBpeSpec {
   PreTokenizer pre_tokenizer;
   /// A piece that is a token is taken whole, whatever the merges say.
   bool ignore_merges = false;
+  /// Stands for bytes that the vocabulary has no token for; none: they are left out.
+  std::optional<std::string> unknown_token;
+  /// One unknown token for several such bytes in a row.
+  bool fuse_unknown = false;
 };
 
 class ByteLevelBpe final : public TokenModel {
  public:
   /// IoError (naming `source`) for ids that are negative, given twice or far beyond the number of
-  /// tokens, and for merges of or into what is not in the vocabulary.
+  /// tokens, for merges of or into what is not in the vocabulary, and for an unknown token that is
+  /// needed and not in the vocabulary.
   ByteLevelBpe(ByteLevelBpeSpec spec, std::string_view source);
 
   std::string_view kind() const override { return "byte-level BPE"; }
   std::unique_ptr<Scratch> make_scratch() const override;
   std::optional<std::string> normalize(std::string_view text) const override;
-  /// Error if the text has a byte that the vocabulary has no token for.
   void encode(std::string_view normalized, Scratch& scratch,
               std::vector<int32_t>& ids) const override;
+  bool encode_bytes(std::string_view bytes, Scratch& scratch,
+                    std::vector<int32_t>& ids) const override;
+  std::optional<int32_t> unknown_token() const override {
+    return unknown_id_ < 0 ? std::nullopt : std::optional(unknown_id_);
+  }
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const override;
   int32_t size() const override { return static_cast<int32_t>(spelled_.size()); }
   std::optional<int32_t> find(std::string_view token) const override;
@@ -61,6 +71,8 @@ class ByteLevelBpe final : public TokenModel {
   Normalizer normalizer_;
   PreTokenizer pre_tokenizer_;
   bool ignore_merges_ = false;
+  int32_t unknown_id_ = -1;  // -1: unknown bytes are left out
+  bool fuse_unknown_ = false;
 };
 
 }  // namespace viaduct

@@ -16,6 +16,13 @@ struct DecodeState {
   bool at_start = true;  // nothing came yet since the text, or since an added token
 };
 
+/// Bytes of a text that the vocabulary has no token for. Like Hugging Face's tokenizers, a model
+/// puts its unknown token for them, or nothing where it has none.
+struct UnknownBytes {
+  int64_t count = 0;
+  uint8_t first = 0;  // the value of the first one, if there is one
+};
+
 /// Immutable after construction, shared by threads.
 class TokenModel {
  public:
@@ -23,6 +30,7 @@ class TokenModel {
   class Scratch {
    public:
     virtual ~Scratch() = default;
+    UnknownBytes unknown;  // of what was encoded since its owner set it back
   };
 
   TokenModel() = default;
@@ -39,6 +47,12 @@ class TokenModel {
   /// Appends the ids of normalized text.
   virtual void encode(std::string_view normalized, Scratch& scratch,
                       std::vector<int32_t>& ids) const = 0;
+  /// Appends the ids of bytes that are no text. False if the model encodes text alone.
+  virtual bool encode_bytes(std::string_view, Scratch&, std::vector<int32_t>&) const {
+    return false;
+  }
+  /// The token that stands for bytes without one; none: they are left out.
+  virtual std::optional<int32_t> unknown_token() const { return std::nullopt; }
   /// Appends the bytes of a token of the model. False if `id` is none.
   virtual bool decode(int32_t id, DecodeState& state, std::string& bytes) const = 0;
 

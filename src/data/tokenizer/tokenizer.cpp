@@ -44,10 +44,12 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
   for (const int32_t id : special_.stop) check("a special token", id);
 }
 
-void Tokenizer::encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
-                       std::vector<int32_t>& ids) const {
+UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& options,
+                               EncodeCache& cache, std::vector<int32_t>& ids) const {
+  cache.scratch_->unknown = {};
   std::string repaired;
-  if (!is_valid_utf8(text)) {
+  const bool exact = options.exact_bytes && !is_valid_utf8(text);
+  if (!exact && !is_valid_utf8(text)) {
     repaired = lossy_utf8(text);
     text = repaired;
   }
@@ -67,10 +69,25 @@ void Tokenizer::encode(std::string_view text, const EncodeOptions& options, Enco
   if (options.add_special_tokens) {
     ids.insert(ids.end(), around_.before.begin(), around_.before.end());
   }
-  added_.split(text, false, options.special_as_text, encode_unnormalized, token);
+  if (exact) {
+    for (std::string_view rest = text; !rest.empty();) {
+      const Stretch stretch = first_stretch(rest);
+      rest.remove_prefix(stretch.text.size());
+      if (stretch.well_formed) {
+        added_.split(stretch.text, false, options.special_as_text, encode_unnormalized, token);
+      } else {
+        VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, *cache.scratch_, ids),
+                      "a tokenizer of kind {} encodes text alone, no bytes that are not UTF-8",
+                      kind());
+      }
+    }
+  } else {
+    added_.split(text, false, options.special_as_text, encode_unnormalized, token);
+  }
   if (options.add_special_tokens) {
     ids.insert(ids.end(), around_.after.begin(), around_.after.end());
   }
+  return cache.scratch_->unknown;
 }
 
 std::vector<int32_t> Tokenizer::encode(std::string_view text, const EncodeOptions& options) const {
@@ -109,6 +126,11 @@ std::optional<int32_t> Tokenizer::find(std::string_view token) const {
 std::optional<std::string> Tokenizer::token(int32_t id) const {
   if (const AddedToken* added = added_.find(id)) return added->content;
   return model_->token(id);
+}
+
+std::string Tokenizer::unknown_bytes_became() const {
+  const auto unknown = model_->unknown_token();
+  return unknown ? "became " + token(*unknown).value_or("the unknown token") : "were left out";
 }
 
 std::string DecodeStream::push(int32_t id) {

@@ -21,6 +21,9 @@ struct EncodeOptions {
   bool special_as_text = false;
   /// Puts around the ids what the tokenizer's template says (a beginning or an end token).
   bool add_special_tokens = false;
+  /// Bytes that are not UTF-8 become the tokens of these bytes, instead of U+FFFD: decoding gives
+  /// exactly the same bytes. ConfigError for models that encode text alone.
+  bool exact_bytes = false;
 };
 
 /// Ids that mean something to training and sampling; absent where the tokenizer does not say.
@@ -70,10 +73,10 @@ class Tokenizer {
   const TokenModel& model() const { return *model_; }
 
   EncodeCache make_cache() const { return EncodeCache(model_->make_scratch()); }
-  /// Appends the ids of `text` to `ids`. Text that is not UTF-8 has each maximal ill-formed part
-  /// replaced by U+FFFD first.
-  void encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
-              std::vector<int32_t>& ids) const;
+  /// Appends the ids of `text` to `ids`, and says which bytes had none. Text that is not UTF-8 has
+  /// each maximal ill-formed part replaced by U+FFFD first, unless `options` ask for exact bytes.
+  UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
+                      std::vector<int32_t>& ids) const;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   /// The exact bytes that `ids` stand for (not always UTF-8). Added tokens give their text.
@@ -81,6 +84,9 @@ class Tokenizer {
   std::string decode(std::span<const int32_t> ids) const;
   /// Appends the bytes of one token; false if `id` is no token (an id between tokens, or beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
+
+  /// What became of UnknownBytes, for people: "were left out", "became <unk>".
+  std::string unknown_bytes_became() const;
 
   /// The id of a token as the vocabulary spells it.
   std::optional<int32_t> find(std::string_view token) const;

@@ -68,6 +68,9 @@ ByteLevelBpeSpec parse_bpe(const json& model, std::string_view source) {
     spec.merges.push_back(parse_merge(merge, spec.merges.size(), source));
   }
   spec.ignore_merges = bool_member(model, "ignore_merges", source, false);
+  if (const json* unknown = find_member(model, "unk_token"); unknown && unknown->is_string())
+    spec.unknown_token = unknown->get<std::string>();
+  spec.fuse_unknown = bool_member(model, "fuse_unk", source, false);
   return spec;
 }
 

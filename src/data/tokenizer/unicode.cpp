@@ -67,6 +67,17 @@ IllFormed ill_formed_utf8(std::string_view text) {
   return found;
 }
 
+Stretch first_stretch(std::string_view text) {
+  const bool well_formed = scan(text, 0).valid;
+  size_t end = 0;
+  while (end < text.size()) {
+    const Step step = scan(text, end);
+    if (step.valid != well_formed) break;
+    end += step.bytes;
+  }
+  return {text.substr(0, end), well_formed};
+}
+
 std::string lossy_utf8(std::string_view text) {
   std::string out;
   out.reserve(text.size());

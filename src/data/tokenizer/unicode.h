@@ -17,6 +17,13 @@ struct IllFormed {
 };
 IllFormed ill_formed_utf8(std::string_view text);
 
+/// The longest beginning of `text` (which is not empty) that is all well-formed, or all ill-formed.
+struct Stretch {
+  std::string_view text;
+  bool well_formed = false;
+};
+Stretch first_stretch(std::string_view text);
+
 /// `text` with each maximal ill-formed part replaced by one U+FFFD (Unicode standard, section 3.9,
 /// "U+FFFD substitution of maximal subparts"). Well-formed text comes back unchanged.
 std::string lossy_utf8(std::string_view text);

@@ -29,9 +29,14 @@ ModelConfig read(HfConfig& config) {
       config.number("attn_logit_softcapping", config.mentions("attn_logit_softcapping") ? 0 : 50);
   model.logit_softcap =
       config.number("final_logit_softcapping", config.mentions("final_logit_softcapping") ? 0 : 30);
+  const int64_t window = config.integer("sliding_window", 4096);
+  // The first files of the family say it twice, and the second word is read by nobody.
+  const int64_t again = config.integer("sliding_window_size", window);
+  VIADUCT_CHECK(ConfigError, again == window,
+                "{}: sliding_window_size is {}, but sliding_window is {}", config.where(), again,
+                window);
   model.windows = windows_by_layer(
-      config, model.layers, config.integer("sliding_window", 4096),
-      [](int64_t layer, int64_t) { return layer % 2 == 0; }, 0);
+      config, model.layers, window, [](int64_t layer, int64_t) { return layer % 2 == 0; }, 0);
   return model;
 }
 

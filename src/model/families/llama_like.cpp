@@ -57,7 +57,7 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
         "{}: rope_type {} is not supported (supported: default, linear, llama3, yarn)",
         scaling.where(), type);
   }
-  scaling.finish();
+  (void)scaling.finish(UnknownFields::refused);
 }
 
 namespace {
@@ -167,6 +167,7 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
   model.attention_scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
   model.rotary.base = config.number("rope_theta", 10000);
   model.rotary.width = model.head_dim;
+  model.rotary.interleaved = config.boolean("rotary_interleaved", false);
   for (const char* field : {"rope_scaling", "rope_parameters"}) {
     if (!config.has(field)) continue;
     HfConfig scaling = config.object(field);
@@ -195,6 +196,8 @@ std::string write_llama_like(const ModelConfig& model) {
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = scaling_to_json(model.rotary);
   json["hidden_act"] = activation_to_hf(model.activation);
+  // Not Hugging Face's: its code computes halves, whatever the file says.
+  if (model.rotary.interleaved) json["rotary_interleaved"] = true;
   return json.dump();
 }
 

@@ -2,6 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/error.h"
 #include "model/families/families.h"
 
 namespace viaduct::families {
@@ -12,6 +13,12 @@ ModelConfig read(HfConfig& config) {
   model.activation = activation_from_hf(config, "hidden_act", "silu");
   const int64_t window =
       config.integer("sliding_window", config.mentions("sliding_window") ? 0 : 4096);  // null: none
+  for (const std::string& type : config.texts("layer_types")) {
+    const char* expected = window > 0 ? "sliding_attention" : "full_attention";
+    VIADUCT_CHECK(ConfigError, type == expected,
+                  "{}: layer_types has {}, but sliding_window is {} for every layer (expected {})",
+                  config.where(), type, window, expected);
+  }
   model.windows.assign(static_cast<size_t>(model.layers), window);
   return model;
 }

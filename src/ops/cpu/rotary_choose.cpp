@@ -29,8 +29,9 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
   if (choice.variant == kReferenceKernel) return reference::rotary(args);
   const RotaryKernels& kernels =
       kernels_of(choice, avx2::rotary_kernels, avx512::rotary_kernels, avx512_bf16::rotary_kernels);
-  const RotaryRows rows{row_view(args.x),       args.x.dim(1),          args.cos.dim(1), positions,
-                        args.cos.data<float>(), args.sin.data<float>(), args.inverse};
+  const RotaryRows rows{row_view(args.x), args.x.dim(1),          args.cos.dim(1),
+                        positions,        args.cos.data<float>(), args.sin.data<float>(),
+                        args.inverse,     args.interleaved};
   const int64_t elements = std::max<int64_t>(1, args.x.dim(1) * args.x.dim(2));
   const int64_t step = std::max<int64_t>(1, 16384 / elements);
   context.device.pool().run((tokens + step - 1) / step, [&](int64_t task, int) {

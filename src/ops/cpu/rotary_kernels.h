@@ -1,5 +1,7 @@
 // Kernels of the rotary position embedding, compiled per instruction set.
 
+#include <vector>
+
 #include "ops/cpu/rotary_rows.h"
 #include "ops/cpu/simd.h"
 #include "ops/cpu/simd_rows.h"
@@ -38,8 +40,46 @@ void rotate_all(const RotaryRows& rows, int64_t begin, int64_t end) {
   }
 }
 
+/// Each pair of neighbouring lanes the other way round.
+inline Vec swap_neighbours(Vec v) {
+#if defined(__AVX512F__)
+  return _mm512_permute_ps(v, 0xB1);
+#else
+  return _mm256_permute_ps(v, 0xB1);
+#endif
+}
+
+/// Pairs of neighbours: x · cos + swapped x · (−sin, sin), with the factors of a token spread over
+/// its pairs once for all heads.
+template <class T>
+void rotate_neighbours(const RotaryRows& rows, int64_t begin, int64_t end) {
+  const int64_t half = rows.half;
+  std::vector<float> spread(static_cast<size_t>(4 * half));
+  float *cos = spread.data(), *sin = cos + 2 * half;
+  for (int64_t t = begin; t < end; ++t) {
+    const int64_t at = rows.positions[t] * half;
+    for (int64_t i = 0; i < half; ++i) {
+      const float s = rows.inverse ? -rows.sin[at + i] : rows.sin[at + i];
+      cos[2 * i] = cos[2 * i + 1] = rows.cos[at + i];
+      sin[2 * i] = -s;
+      sin[2 * i + 1] = s;
+    }
+    char* head = rows.x.data + t * rows.x.outer_stride;
+    for (int64_t n = 0; n < rows.heads; ++n, head += rows.x.inner_stride) {
+      T* x = reinterpret_cast<T*>(head);
+      for_row(2 * half, [&](int64_t i, auto... tail) {
+        const Vec v = load(x + i, tail...);
+        store(x + i,
+              fma(swap_neighbours(v), load(sin + i, tail...), mul(v, load(cos + i, tail...))),
+              tail...);
+      });
+    }
+  }
+}
+
 template <class T>
 void rotate_tokens(const RotaryRows& rows, int64_t begin, int64_t end) {
+  if (rows.interleaved) return rotate_neighbours<T>(rows, begin, end);
   rows.inverse ? rotate_all<true, T>(rows, begin, end) : rotate_all<false, T>(rows, begin, end);
 }
 

@@ -11,7 +11,7 @@ struct RotaryRows {
   const int32_t* positions = nullptr;
   const float* cos = nullptr;
   const float* sin = nullptr;
-  bool inverse = false;
+  bool inverse = false, interleaved = false;
 };
 
 struct RotaryKernels {

@@ -11,9 +11,11 @@ void rotary(const RotaryArgs& args) {
     for (int64_t n = 0; n < args.x.dim(1); ++n) {
       double* x = args.x.data<double>() + t * args.x.stride(0) + n * args.x.stride(1);
       for (int64_t i = 0; i < half; ++i) {
-        const double a = x[i], b = x[i + half], s = args.inverse ? -sin[i] : sin[i];
-        x[i] = a * cos[i] - b * s;
-        x[i + half] = b * cos[i] + a * s;
+        const int64_t first = args.interleaved ? 2 * i : i,
+                      second = args.interleaved ? 2 * i + 1 : i + half;
+        const double a = x[first], b = x[second], s = args.inverse ? -sin[i] : sin[i];
+        x[first] = a * cos[i] - b * s;
+        x[second] = b * cos[i] + a * s;
       }
     }
   }

@@ -35,7 +35,10 @@ std::vector<test::TinyModel> variants() {
   unfused.flash_attention = unfused.rope_fusion = false;
   ModelConfig steps = unfused;
   steps.masked_softmax_fusion = false;
-  return {{"gemma2_unfused", unfused},
+  ModelConfig neighbours = tiny_model("qwen3");
+  neighbours.rotary.interleaved = true;
+  return {{"rotary_neighbours", neighbours},
+          {"gemma2_unfused", unfused},
           {"gemma2_unfused_steps", steps},
           {"llama", tiny_model("llama")},
           {"biases_tied_window", biases},

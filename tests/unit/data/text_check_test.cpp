@@ -53,8 +53,9 @@ TEST(TextCheck, ReadersAsk) {
   EXPECT_THROW(DocumentReader({folder / "a.gz"}, false).next(), IoError);
   write_file_atomically(folder / "b.txt", "abc\0def"s);
   const auto piece = DocumentReader({folder / "b.txt"}, false).next();
-  EXPECT_THAT([&] { for_each_document(*piece, "text", [](std::string_view) {}); },
-              ThrowsMessage<IoError>(HasSubstr("a zero byte at offset 3")));
+  EXPECT_THAT(
+      [&] { for_each_document(*piece, "text", [](std::string_view, const DocumentPlace&) {}); },
+      ThrowsMessage<IoError>(HasSubstr("a zero byte at offset 3")));
 }
 
 }  // namespace

@@ -7,8 +7,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
+#include "data/document_reader.h"
 #include "data/indexed_dataset.h"
 #include "data/tokenizer/tokenizer.h"
+#include "support/compress.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -17,8 +19,9 @@ namespace {
 using nlohmann::json;
 
 // Stands in for a tokenizer: one id a byte.
-void encode_bytes(std::string_view text, int, std::vector<int32_t>& ids) {
+UnknownBytes encode_bytes(std::string_view text, int, std::vector<int32_t>& ids) {
   for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+  return {};
 }
 
 std::vector<std::vector<int32_t>> documents_in(const std::filesystem::path& prefix) {
@@ -119,6 +122,123 @@ TEST_F(TokenizeFiles, OutputDoesNotDependOnWorkers) {
     EXPECT_EQ(read_file(folder_ / "out.bin"), bin);
     EXPECT_EQ(read_file(folder_ / "out.idx"), idx);
   }
+}
+
+TEST_F(TokenizeFiles, CompressedFilesGiveWhatTheirContentGives) {
+  std::string lines;
+  for (uint64_t i = 0; i < 9000; ++i) {
+    const size_t length = i % 3000 == 0 ? 400000 : philox4x32(3, i, 0)[0] % 200;
+    lines += json{{"text", std::string(length, static_cast<char>('a' + i % 26))}}.dump() + "\n";
+  }
+  const std::string text = "a text\nof lines\n" + std::string(600000, 'x');
+  const auto written = [&](const std::string& suffix, auto pack) {
+    write("a.jsonl" + suffix, pack(lines));
+    write("b.txt" + suffix, pack(text));
+    write("c.txt" + suffix, pack(""));
+    write("d.jsonl" + suffix, pack(""));
+    write("e.jsonl" + suffix, pack("\n" + lines.substr(0, lines.size() - 1)));
+    TokenizeSettings some = settings({"a.jsonl" + suffix, "b.txt" + suffix, "c.txt" + suffix,
+                                      "d.jsonl" + suffix, "e.jsonl" + suffix});
+    some.workers = 2;
+    int64_t stored = 0, last = 0;
+    for (const auto& input : some.inputs)
+      stored += static_cast<int64_t>(std::filesystem::file_size(input));
+    const TokenizeResult result =
+        tokenize_files(some, encode_bytes, [&](int64_t done, int64_t total) {
+          EXPECT_EQ(total, stored);
+          EXPECT_LE(last, done);
+          last = done;
+        });
+    EXPECT_EQ(last, stored);
+    EXPECT_EQ(result.documents, 2 * 9000 + 2);
+    return read_file(folder_ / "out.bin") + read_file(folder_ / "out.idx");
+  };
+  const std::string plain = written("", [](std::string_view t) { return std::string(t); });
+  EXPECT_EQ(written(".gz", test::gzip), plain);
+  EXPECT_EQ(written(".zst", test::zstd), plain);
+}
+
+TEST_F(TokenizeFiles, DamagedCompressedFilesLeaveNothing) {
+  std::string lines;
+  for (int i = 0; i < 40000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  const std::string gz = test::gzip(lines), zst = test::zstd(lines);
+  write("good.jsonl", lines);
+  write("cut.jsonl.gz", std::string_view(gz).substr(0, gz.size() / 2));
+  write("cut.jsonl.zst", std::string_view(zst).substr(0, zst.size() / 2));
+  for (const char* name : {"cut.jsonl.gz", "cut.jsonl.zst"}) {
+    const std::string message = error_of(settings({"good.jsonl", name}));
+    EXPECT_NE(message.find(std::string(name) + ": the "), std::string::npos) << message;
+    EXPECT_NE(message.find("end too early, at offset "), std::string::npos) << message;
+  }
+  // What is inside is looked at as in a plain file: lines, kinds, bytes.
+  write("bad.jsonl.gz", test::gzip(lines + "{\"text\": 5}\n"));
+  EXPECT_NE(error_of(settings({"bad.jsonl.gz"})).find("bad.jsonl.gz:40001: "), std::string::npos);
+  write("lines.txt.gz", test::gzip(lines));
+  EXPECT_NE(error_of(settings({"lines.txt.gz"})).find("give --json-key"), std::string::npos);
+  write("twice.txt.gz", test::gzip(test::gzip("a text")));
+  EXPECT_NE(error_of(settings({"twice.txt.gz"})).find("compressed by gzip"), std::string::npos);
+  write("zero.txt.zst", test::zstd(std::string(500000, 'x') + '\0'));
+  EXPECT_NE(error_of(settings({"zero.txt.zst"})).find("a zero byte at offset 500000"),
+            std::string::npos);
+}
+
+TEST_F(TokenizeFiles, StreamsAreCutIntoPiecesOfBoundedSize) {
+  std::string lines;
+  for (int i = 0; i < 5000; ++i) lines += "{\"text\": \"line " + std::to_string(i) + "\"}\n";
+  write("a.jsonl.gz", test::gzip(lines));
+  DocumentReader reader({folder_ / "a.jsonl.gz"}, false, 1000);
+  std::string together;
+  int64_t line = 1;
+  while (const auto piece = reader.next()) {
+    EXPECT_LE(piece->text().size(), 3000u);
+    EXPECT_EQ(piece->begin, together.size());
+    EXPECT_EQ(piece->first_line, line);
+    line += std::count(piece->text().begin(), piece->text().end(), '\n');
+    together += piece->text();
+  }
+  EXPECT_EQ(together, lines);
+  // A line may be longer than a piece, but not than the bound.
+  write("long.jsonl.gz", test::gzip("{\"text\": \"" + std::string(20000, 'x') + "\"}\n"));
+  EXPECT_EQ(DocumentReader({folder_ / "long.jsonl.gz"}, false, 1000).next()->text().size(), 20013u);
+  DocumentReader bounded({folder_ / "long.jsonl.gz"}, false, 1000, 16000);
+  EXPECT_THROW(bounded.next(), IoError);
+}
+
+TEST_F(TokenizeFiles, BytesWithoutATokenAreCountedOrRefusedWithTheirPlace) {
+  // Stands in for a vocabulary without 'q'.
+  const EncodeFunction encode = [](std::string_view text, int, std::vector<int32_t>& ids) {
+    UnknownBytes unknown;
+    for (const char c : text) {
+      if (c != 'q') ids.push_back(static_cast<unsigned char>(c));
+      if (c == 'q') unknown = {unknown.count + 1, 'q'};
+    }
+    return unknown;
+  };
+  write("a.txt", "fine\nqueue q\n");
+  write("b.jsonl", "{\"text\": \"fine\"}\n{\"text\": \"a q\"}\n");
+  TokenizeSettings some = settings({"b.jsonl", "a.txt"});
+  const TokenizeResult result = tokenize_files(some, encode);
+  EXPECT_EQ(result.unknown_bytes, 3);
+  EXPECT_NE(result.first_unknown.find("b.jsonl:2: the vocabulary has no token for byte 0x71 at "
+                                      "offset 2 of the document (whose line begins at offset 17)"),
+            std::string::npos)
+      << result.first_unknown;
+  EXPECT_EQ(documents_in(folder_ / "out")[1], ids_of("a "));
+  std::filesystem::remove(folder_ / "out.bin");
+  std::filesystem::remove(folder_ / "out.idx");
+  some.inputs.erase(some.inputs.begin());
+  some.refuse_unknown_bytes = true;
+  try {
+    tokenize_files(some, encode);
+    ADD_FAILURE() << "tokenized";
+  } catch (const IoError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("a.txt:2: the vocabulary has no token for byte 0x71 "
+                        "at offset 5"),
+              std::string::npos)
+        << error.what();
+  }
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "out.bin"));
 }
 
 TEST_F(TokenizeFiles, MalformedInputNamesFileAndLine) {

@@ -84,6 +84,76 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
   EXPECT_THAT(refusal("phi3", ""), HasSubstr("phi3"));
 }
 
+TEST(HfConfig, FieldsThatDoNothingAtTheirValueAreRead) {
+  const std::vector<std::string> fields{
+      R"("is_llama_config": true)",
+      R"("rope_interleaved": false)",
+      R"("transformers.js_config": {"kv_cache_dtype": {"fp16": "float16"}, "n": 3})",
+      R"("partial_rotary_factor": 1.0)",
+      R"("use_mrope": false)",
+      R"("is_causal": true)",
+      R"("max_sequence_length": 2048)",
+      R"("hidden_dropout": 0.0)",
+      R"("logits_scaling": 1.0)",
+      R"("layer_types": ["full_attention", "full_attention", "full_attention"])",
+      R"("quantization_config": null)"};
+  const std::string expected = write_hf_config(read("llama", ""));
+  for (const std::string& field : fields) {
+    const ModelConfig model = read("llama", field);
+    EXPECT_EQ(write_hf_config(model), expected) << field;
+    EXPECT_TRUE(model.notes.empty()) << field;
+  }
+}
+
+TEST(HfConfig, TheSameFieldsAtOtherValuesAreRefusedWithTheOneThatIsSupported) {
+  EXPECT_THAT(refusal("llama", R"("rope_interleaved": true)"),
+              HasSubstr("field rope_interleaved is true, which is not supported (supported: "
+                        "false)"));
+  EXPECT_THAT(refusal("llama", R"("is_causal": false)"), HasSubstr("supported: true"));
+  EXPECT_THAT(refusal("llama", R"("hidden_dropout": 0.1)"), HasSubstr("hidden_dropout is 0.1"));
+  EXPECT_THAT(refusal("llama", R"("num_local_experts": 8)"), HasSubstr("supported: 0 or 1"));
+  EXPECT_THAT(refusal("llama", R"("layer_types": ["full_attention", "sliding_attention"])"),
+              HasSubstr("layer_types"));
+  EXPECT_THAT(refusal("llama", R"("sliding_window": 4096)"), HasSubstr("sliding_window is 4096"));
+  EXPECT_THAT(refusal("mistral", R"("layer_types": ["full_attention"], "sliding_window": 8)"),
+              HasSubstr("layer_types has full_attention, but sliding_window is 8"));
+  EXPECT_THAT(refusal("gemma2", R"("sliding_window": 8, "sliding_window_size": 9)"),
+              HasSubstr("sliding_window_size is 9, but sliding_window is 8"));
+}
+
+TEST(HfConfig, UnknownFieldsAreNamedOrRefused) {
+  const ModelConfig model = read("llama", R"("license": "mit", "checked": false, "labels": ["a"])");
+  ASSERT_EQ(model.notes.size(), 1u);
+  EXPECT_EQ(model.notes[0],
+            "config.json: fields that are not known were ignored: checked, labels, license");
+  for (const char* field : {R"("ramp": 3)", R"("ramp": true)", R"("ramp": {"a": ["b", 0.5]})",
+                            R"("ramp_norm": "inside")", R"("RopeKind": false)"}) {
+    EXPECT_THAT(refusal("llama", field), HasSubstr("is not supported: it is not known")) << field;
+  }
+  EXPECT_THAT(refusal("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0, "by": "x"})"),
+              HasSubstr("field by is not supported"));
+}
+
+TEST(HfConfig, ArchitecturesAreThoseOfLanguageModels) {
+  const auto architectures = [](const std::string& name) {
+    return R"("architectures": [")" + name + R"("])";
+  };
+  for (const char* name : {"LlamaForCausalLM", "LlamaModel"})
+    EXPECT_EQ(refusal("llama", architectures(name)), "") << name;
+  for (const char* name : {"LlamaForSequenceClassification", "LlamaForTokenClassification",
+                           "LlamaForQuestionAnswering", "MistralForCausalLM", "LlamaForCausalLMX"})
+    EXPECT_THAT(refusal("llama", architectures(name)),
+                HasSubstr(std::string("architecture ") + name +
+                          " is not supported (supported: LlamaForCausalLM, LlamaModel)"));
+  const auto gpt2 = [&](const std::string& name) {
+    return read_hf_config(R"({"model_type": "gpt2", )" + architectures(name) + "}", "config.json");
+  };
+  EXPECT_NO_THROW(gpt2("GPT2LMHeadModel"));
+  EXPECT_NO_THROW(gpt2("GPT2Model"));
+  for (const char* name : {"GPT2ForTokenClassification", "GPT2DoubleHeadsModel"})
+    EXPECT_THROW(gpt2(name), ConfigError) << name;
+}
+
 TEST(HfConfig, ReadsWhatIsOff) {
   EXPECT_NO_THROW(read("gemma", R"("use_bidirectional_attention": false)"));
   EXPECT_NO_THROW(read("gemma2", R"("use_bidirectional_attention": null)"));

@@ -49,23 +49,53 @@ TEST_P(Rotary, FollowsTheReference) {
                          {3, 2, 8, 0, 0},
                          {0, 2, 8, 4, 0}}) {
     for (DType dtype : test::kKernelDTypes) {
-      for (bool inverse : {false, true}) {
-        SCOPED_TRACE(fmt::format("[{}, {}, {}] half {} {}", s.tokens, s.heads, s.width, s.half,
-                                 dtype_name(dtype)));
+      for (int way = 0; way < 4; ++way) {
+        const bool inverse = way % 2 == 1, interleaved = way >= 2;
+        SCOPED_TRACE(fmt::format("[{}, {}, {}] half {} {} interleaved {}", s.tokens, s.heads,
+                                 s.width, s.half, dtype_name(dtype), interleaved));
         const Tensor x = test::random_strided(dtype, {s.tokens, s.heads, s.width}, s.gap, 1);
         const Tensor expected = test::to_f64(x), terms = test::magnitudes(x);
         const Tensor cos = table(DType::f32, s.half, false), sin = table(DType::f32, s.half, true);
         for (int64_t i = 0; i < x.elements(); ++i) {
           const int64_t column = i % s.width;
           if (column >= 2 * s.half) continue;
-          const int64_t pair = column < s.half ? i + s.half : i - s.half;
+          int64_t pair = column < s.half ? i + s.half : i - s.half;
+          if (interleaved) pair = column % 2 == 0 ? i + 1 : i - 1;
           terms.data<double>()[i] = std::abs(element(x, i)) + std::abs(element(x, pair));
         }
-        rotary(context, {x, positions(s.tokens), cos, sin, inverse});
-        reference::rotary(
-            {expected, positions(s.tokens), test::to_f64(cos), test::to_f64(sin), inverse});
+        rotary(context, {x, positions(s.tokens), cos, sin, inverse, interleaved});
+        reference::rotary({expected, positions(s.tokens), test::to_f64(cos), test::to_f64(sin),
+                           inverse, interleaved});
         test::expect_close(x, expected, 2, terms);
       }
+    }
+  }
+}
+
+// Neighbours are halves in another order, bit for bit: what is rotated as halves and then put in
+// the order of neighbours is what is put in that order and then rotated as neighbours.
+TEST_P(Rotary, NeighboursAreHalvesInAnotherOrder) {
+  OpMachine machine(GetParam(), 2, {cpu::add_rotary});
+  OpContext context = machine.context();
+  constexpr int64_t kTokens = 7, kHeads = 2, kWidth = 44, kHalf = 20;
+  const Tensor cos = table(DType::f32, kHalf, false), sin = table(DType::f32, kHalf, true);
+  const auto reordered = [&](const Tensor& halves) {
+    const Tensor result = host_tensor(halves.dtype(), halves.shape());
+    for (int64_t row = 0; row < kTokens * kHeads; ++row) {
+      for (int64_t i = 0; i < kWidth; ++i) {
+        const int64_t from = i >= 2 * kHalf ? i : i % 2 * kHalf + i / 2;
+        test::set_element(result, row * kWidth + i, element(halves, row * kWidth + from));
+      }
+    }
+    return result;
+  };
+  for (DType dtype : test::kKernelDTypes) {
+    for (const bool inverse : {false, true}) {
+      const Tensor halves = test::random_tensor(dtype, {kTokens, kHeads, kWidth}, 5);
+      const Tensor neighbours = reordered(halves);
+      rotary(context, {halves, positions(kTokens), cos, sin, inverse});
+      rotary(context, {neighbours, positions(kTokens), cos, sin, inverse, true});
+      test::expect_same_bits(neighbours, reordered(halves));
     }
   }
 }

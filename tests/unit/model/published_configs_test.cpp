@@ -1,0 +1,137 @@
+// The config.json of models that others published, as they are: each is read, describes a model of
+// the size that its publisher names, and becomes nothing else when it is written and read again.
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/file.h"
+#include "device/device.h"
+#include "model/family.h"
+#include "model/model.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+// Parameters as model cards and the sums of published weights have them, a tied head once.
+const std::map<std::string, int64_t>& published() {
+  static const std::map<std::string, int64_t> parameters{
+      {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
+      {"DialoGPT-small", 124'439'808},
+      {"Llama-2-13b-hf", 13'015'864'320},
+      {"Llama-2-70b-hf", 68'976'648'192},
+      {"Llama-2-7b-hf", 6'738'415'616},
+      {"Llama-3.1-8B", 8'030'261'248},
+      {"Llama-3.2-1B", 1'235'814'400},
+      {"Llama-3.2-3B-Instruct", 3'212'749'824},
+      {"Meta-Llama-3-8B", 8'030'261'248},
+      {"Mistral-7B-Instruct-v0.2", 7'241'732'096},
+      {"Mistral-7B-v0.1", 7'241'732'096},
+      {"Mistral-7B-v0.3", 7'248'023'552},
+      {"Mistral-Nemo-Base-2407", 12'247'782'400},
+      {"Qwen1.5-110B", 111'209'914'368},
+      {"Qwen2-72B", 72'706'203'648},
+      {"Qwen2-7B", 7'615'616'512},
+      {"Qwen2.5-0.5B", 494'032'768},
+      {"Qwen2.5-1.5B", 1'543'714'304},
+      {"Qwen3-0.6B", 596'049'920},
+      {"Qwen3-1.7B-Base", 1'720'574'976},
+      {"Qwen3-4B-Instruct-2507", 4'022'468'096},
+      {"Qwen3-8B", 8'190'735'360},
+      {"SmolLM2-1.7B", 1'711'376'384},
+      {"SmolLM2-135M", 134'515'008},
+      {"SmolLM2-360M-Instruct", 361'821'120},
+      {"TinyLlama-1.1B-Chat-v1.0", 1'100'048'384},
+      {"Yi-1.5-6B", 6'061'035'520},
+      {"deepseek-llm-7b-base", 6'910'365'696},
+      {"distilgpt2", 81'912'576},
+      {"gemma-2-27b", 27'227'128'320},
+      {"gemma-2-2b", 2'614'341'888},
+      {"gemma-2-9b", 9'241'705'984},
+      {"gemma-2b", 2'506'172'416},
+      {"gemma-7b-it", 8'537'680'896},
+      {"gpt2", 124'439'808},
+      {"gpt2-large", 774'030'080},
+      {"gpt2-medium", 354'823'168},
+      {"gpt2-xl", 1'557'611'200},
+      {"zephyr-7b-beta", 7'241'732'096},
+  };
+  return parameters;
+}
+
+std::string text_of(const std::string& name) {
+  return read_file(test::test_data("published/" + name + ".json"));
+}
+
+int64_t parameters_of(const ModelConfig& config) {
+  const auto device = make_sim_device();  // structure alone: no memory
+  const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
+  std::set<std::string> seen;
+  int64_t count = 0;
+  for (const Parameter* parameter : model->parameters()) {
+    for (const Part& part : parameter->parts)
+      if (seen.insert(part.name).second) count += part.logical_shape.elements();
+  }
+  return count;
+}
+
+class PublishedConfig : public testing::TestWithParam<std::string> {};
+
+TEST_P(PublishedConfig, LoadsAsItIs) {
+  const std::string text = text_of(GetParam());
+  const ModelConfig config = read_hf_config(text, GetParam());
+  EXPECT_TRUE(config.notes.empty()) << config.notes.front();
+  EXPECT_EQ(parameters_of(config), published().at(GetParam()));
+  const std::string written = write_hf_config(config);
+  EXPECT_EQ(write_hf_config(read_hf_config(written, "again")), written);
+}
+
+std::vector<std::string> names() {
+  std::vector<std::string> names;
+  for (const auto& [name, parameters] : published()) names.push_back(name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, PublishedConfig, testing::ValuesIn(names()), [](const auto& info) {
+  std::string name = info.param;
+  std::replace_if(
+      name.begin(), name.end(), [](char c) { return !std::isalnum(c); }, '_');
+  return name;
+});
+
+TEST(PublishedConfigs, EveryFileHasItsTestAndEveryFamilyItsFiles) {
+  std::set<std::string> families;
+  size_t files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(test::test_data("published"))) {
+    if (entry.path().extension() != ".json") continue;
+    ++files;
+    const std::string name = entry.path().stem().string();
+    EXPECT_TRUE(published().contains(name)) << name;
+    families.insert(read_hf_config(text_of(name), name).family);
+  }
+  EXPECT_GE(files, 25u);
+  EXPECT_EQ(families.size(), model_families().size());
+}
+
+TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
+  const auto read = [](const std::string& name) { return read_hf_config(text_of(name), name); };
+  EXPECT_EQ(read("Llama-3.2-1B").rotary.scaling, RopeScalingKind::llama3);
+  EXPECT_EQ(read("Llama-3.2-1B").rotary.factor, 32);
+  EXPECT_EQ(read("Llama-3.2-3B-Instruct").end_tokens,
+            (std::vector<int64_t>{128001, 128008, 128009}));
+  EXPECT_EQ(read("Mistral-7B-v0.1").windows, std::vector<int64_t>(32, 4096));
+  EXPECT_EQ(read("Mistral-7B-v0.3").windows, std::vector<int64_t>(32, 0));
+  EXPECT_EQ(read("Qwen2-7B").windows, std::vector<int64_t>(28, 0));
+  EXPECT_TRUE(read("Qwen2.5-0.5B").qkv_bias);
+  EXPECT_TRUE(read("Qwen3-0.6B").qk_norm);
+  EXPECT_EQ(read("gemma-2b").activation, ActivationKind::gelu_tanh);
+  EXPECT_DOUBLE_EQ(read("gemma-2-27b").attention_scale, 1 / 12.0);
+  EXPECT_EQ(read("gemma-2-9b").windows[0], 4096);
+  EXPECT_EQ(read("gemma-2-9b").windows[1], 0);
+  EXPECT_EQ(read("SmolLM2-135M").rotary.base, 100000);
+}
+
+}  // namespace
+}  // namespace viaduct
