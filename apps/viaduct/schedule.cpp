@@ -71,6 +71,8 @@ ordered_json action_json(const Action& action) {
   ordered_json j{{"kind", action_name(action.kind)},
                  {"micro_batch", action.micro_batch},
                  {"chunk", action.chunk}};
+  if (!action.segments.is_whole())
+    j["segments"] = action.segments == kLastSegment ? "last" : "all but the last";
   if (!computes(action.kind)) {
     const Message& m = action.message;
     j["flow"] = m.flow == Flow::activations ? "activations" : "gradients";
@@ -95,7 +97,7 @@ void print_json(const Result& r) {
     stages.push_back({{"stage", stage},
                       {"peak_saved_stores", r.holds[stage].stores},
                       {"peak_buffers", r.holds[stage].buffers},
-                      {"peak_heads", r.holds[stage].heads},
+                      {"peak_parts", r.holds[stage].parts},
                       {"actions", std::move(actions)}});
   }
   const ordered_json document{{"kind", schedule_kind_name(r.settings.kind)},
@@ -142,7 +144,7 @@ void print_text(const Result& r) {
                  : "micro-batches");
   for (size_t stage = 0; stage < r.holds.size(); ++stage)
     fmt::print("{} stage {}: {}", stage == 0 ? "" : ",", stage, r.holds[stage].stores);
-  if (const int64_t heads = r.holds.back().heads; heads > 0)
+  if (const int64_t heads = r.holds.back().parts; heads > 0)
     fmt::print(", and the inputs of {} weight gradients of the head", heads);
   fmt::print("\n");
 }
@@ -184,7 +186,8 @@ Subcommand add_schedule(CLI::App& root) {
                   "Micro-batches whose weight gradient of the head waits for the drain "
                   "(defer_embedding_wgrad_compute); 0: all")
       ->check(CLI::NonNegativeNumber);
-  app->add_option("--svg", arguments->svg, "Write the drawing to this file; -: to standard output, alone");
+  app->add_option("--svg", arguments->svg,
+                  "Write the drawing to this file; -: to standard output, alone");
   app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
   app->footer("Example:\n  viaduct schedule --pp 4 --microbatches 8 --kind zero_bubble");
   return {app, [arguments] { return run_schedule_command(*arguments); }};

@@ -5,6 +5,9 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/model_stage.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
 
 namespace viaduct {
 namespace {
@@ -77,13 +80,19 @@ std::vector<float> Generator::feed(std::span<const int32_t> ids) {
                       .groups = groups_,
                       .precision = recipe_,
                       .cache = cache_.get()};
-  SavedStore nothing(false);
-  const Tensor stream = model_->hidden(context, 0, batch, {}, nothing).get(kHidden);
+  Tensor logits;
+  const auto logits_of_last = [&](const HeadSegment& head, const Tensor& stream) {
+    const Tensor last = stream.slice(0, batch.tokens() - 1, 1);
+    logits = head.logits(context, head.final_norm(context, last));
+  };
+  const auto this_one = [&](int64_t) { return batch; };
+  ModelStage stage(
+      *model_, context,
+      {.message_format = recipe_.stream, .has_backward = false, .instead_of_head = logits_of_last},
+      this_one);
+  run_schedule(stage_schedule({.backward = false}, 0), stage, *groups_.pp);
   cache_->advance(batch.tokens());
 
-  const HeadSegment& head = *model_->head();
-  const Tensor last = stream.slice(0, batch.tokens() - 1, 1);
-  const Tensor logits = head.logits(context, head.final_norm(context, last));
   const Tensor host = host_tensor(logits.dtype(), logits.shape());
   device_.copy_to_host(logits, host);
   std::vector<float> values(static_cast<size_t>(model_->config().vocabulary));
@@ -92,7 +101,7 @@ std::vector<float> Generator::feed(std::span<const int32_t> ids) {
     std::transform(from, from + values.size(), values.begin(),
                    [](auto v) { return static_cast<float>(v); });
   });
-  if (const auto cap = static_cast<float>(head.spec().softcap); cap > 0) {
+  if (const auto cap = static_cast<float>(model_->head()->spec().softcap); cap > 0) {
     for (float& v : values) v = cap * std::tanh(v / cap);
   }
   return values;

@@ -13,25 +13,45 @@ void append_new(std::vector<const Parameter*>& list, const std::vector<const Par
   }
 }
 
-void check_all_read(const SavedStore& saved) {
-  VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
-                saved.entries());
+/// A segment and whose it is.
+struct Place {
+  const Layer* layer = nullptr;
+  Segment* segment = nullptr;
+};
+
+/// The segments of a chunk that `range` names, in the order of the forward.
+std::vector<Place> places(const ModelChunk& chunk, const SegmentRange& range) {
+  std::vector<Place> all;
+  for (const Layer& layer : chunk.layers) {
+    for (const auto& segment : layer.segments) all.push_back({&layer, segment.get()});
+  }
+  const auto [begin, end] = range.among(static_cast<int>(all.size()));
+  return {all.begin() + begin, all.begin() + end};
 }
 
 /// Says in the record which segment runs.
-RecordScope segment_scope(const RankContext& context, const Layer& layer, const Segment& segment) {
-  return {context.ops.device.record(), ScopeKind::segment, layer.path, segment.name()};
+RecordScope segment_scope(const RankContext& context, const Place& place) {
+  return {context.ops.device.record(), ScopeKind::segment, place.layer->path,
+          place.segment->name()};
 }
 
-/// Calls f with the segments of a chunk, last first.
+/// Calls f with segments of a chunk, last first.
 template <class F>
-void for_each_backwards(const RankContext& context, const ModelChunk& chunk, F&& f) {
-  for (auto layer = chunk.layers.rbegin(); layer != chunk.layers.rend(); ++layer) {
-    for (auto segment = layer->segments.rbegin(); segment != layer->segments.rend(); ++segment) {
-      const RecordScope scope = segment_scope(context, *layer, **segment);
-      f(**segment);
-    }
+void for_each_backwards(const RankContext& context, const ModelChunk& chunk,
+                        const SegmentRange& range, F&& f) {
+  const std::vector<Place> list = places(chunk, range);
+  for (auto place = list.rbegin(); place != list.rend(); ++place) {
+    const RecordScope scope = segment_scope(context, *place);
+    f(*place->segment);
   }
+}
+
+/// Name of what leaves a layer, for observers.
+std::string output_name(const ModelChunk& chunk, const Layer& layer) {
+  const auto number = &layer - chunk.layers.data();
+  if (chunk.holds.embedding && number == 0) return "embed";
+  return "layer" +
+         std::to_string(chunk.holds.first_block + number - (chunk.holds.embedding ? 1 : 0));
 }
 
 }  // namespace
@@ -71,67 +91,50 @@ std::vector<std::vector<const Parameter*>> Model::uses() const {
   return list;
 }
 
-TensorSet Model::hidden(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
-                        SavedStore& saved, const Observer& observer) const {
+int Model::segments(size_t chunk) const {
+  size_t count = 0;
+  for (const Layer& layer : chunks_[chunk].layers) count += layer.segments.size();
+  return static_cast<int>(count);
+}
+
+SegmentRange Model::before_head(size_t chunk) const {
+  return chunks_[chunk].head == nullptr ? SegmentRange{} : kAllButLastSegment;
+}
+
+TensorSet Model::forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
+                         TensorSet in, SavedStore& saved, const Observer& observer) const {
   const ModelChunk& held = chunks_[chunk];
-  TensorSet set = in;
-  int64_t block = held.holds.first_block;
-  for (const Layer& layer : held.layers) {
-    if (held.head != nullptr && &layer == &held.layers.back()) break;
-    for (const auto& segment : layer.segments) {
-      const RecordScope scope = segment_scope(context, layer, *segment);
-      set = segment->forward(context, batch, set, saved);
-    }
-    const bool embedding = held.holds.embedding && &layer == &held.layers.front();
-    if (observer) observer(embedding ? "embed" : "layer" + std::to_string(block), set.get(kHidden));
-    if (!embedding) ++block;
+  TensorSet set = std::move(in);
+  for (const Place& place : places(held, range)) {
+    const RecordScope scope = segment_scope(context, place);
+    set = place.segment->forward(context, batch, set, saved);
+    const bool ends_layer = place.segment == place.layer->segments.back().get();
+    if (observer && ends_layer && place.segment != held.head)
+      observer(output_name(held, *place.layer), set.get(kHidden));
   }
   return set;
 }
 
-TensorSet Model::forward(RankContext& context, size_t chunk, const Batch& batch,
-                         const TensorSet& in, SavedStore& saved, const Observer& observer) const {
-  const TensorSet out = hidden(context, chunk, batch, in, saved, observer);
-  HeadSegment* head = chunks_[chunk].head;
-  if (head == nullptr) return out;
-  const RecordScope scope = segment_scope(context, chunks_[chunk].layers.back(), *head);
-  return head->forward(context, batch, out, saved);
-}
-
-TensorSet Model::backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
-                          SavedStore& saved, HeadWeight head_weight) const {
-  const bool later = head_weight == HeadWeight::later;
-  const Segment* const kept_open = later ? chunks_[chunk].head : nullptr;
-  for_each_backwards(context, chunks_[chunk], [&](Segment& segment) {
-    d_out = &segment == kept_open ? segment.backward_input(context, batch, d_out, saved)
-                                  : segment.backward(context, batch, d_out, saved);
+TensorSet Model::backward(RankContext& context, size_t chunk, SegmentRange range,
+                          const Batch& batch, TensorSet d_out, SavedStore& saved) const {
+  for_each_backwards(context, chunks_[chunk], range, [&](Segment& segment) {
+    d_out = segment.backward(context, batch, d_out, saved);
   });
-  if (kept_open == nullptr) check_all_read(saved);
   return d_out;
 }
 
-void Model::backward_head_weight(RankContext& context, const Batch& batch,
-                                 SavedStore& saved) const {
-  VIADUCT_CHECK(ShapeError, chunks_.back().head != nullptr, "model: the head is on another rank");
-  HeadSegment& head = *chunks_.back().head;
-  const RecordScope scope = segment_scope(context, chunks_.back().layers.back(), head);
-  head.backward_weight(context, batch, saved);
-  check_all_read(saved);
-}
-
-TensorSet Model::backward_input(RankContext& context, size_t chunk, const Batch& batch,
-                                TensorSet d_out, SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk], [&](Segment& segment) {
+TensorSet Model::backward_input(RankContext& context, size_t chunk, SegmentRange range,
+                                const Batch& batch, TensorSet d_out, SavedStore& saved) const {
+  for_each_backwards(context, chunks_[chunk], range, [&](Segment& segment) {
     d_out = segment.backward_input(context, batch, d_out, saved);
   });
   return d_out;
 }
 
-void Model::backward_weight(RankContext& context, size_t chunk, const Batch& batch,
-                            SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk],
+void Model::backward_weight(RankContext& context, size_t chunk, SegmentRange range,
+                            const Batch& batch, SavedStore& saved) const {
+  for_each_backwards(context, chunks_[chunk], range,
                      [&](Segment& segment) { segment.backward_weight(context, batch, saved); });
-  check_all_read(saved);
 }
 
 }  // namespace viaduct

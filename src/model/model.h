@@ -10,6 +10,7 @@
 #include "model/model_place.h"
 #include "nn/head.h"
 #include "nn/segment.h"
+#include "pipeline/action.h"
 
 namespace viaduct {
 
@@ -24,9 +25,6 @@ struct ModelChunk {
   /// The same, as often as segments use it: each use is one contribution to its gradient.
   std::vector<const Parameter*> uses() const;
 };
-
-/// When the weight gradient of the head is made.
-enum class HeadWeight { now, later };
 
 class Model {
  public:
@@ -45,27 +43,25 @@ class Model {
   /// Chunk by chunk, what a ParameterStore is made from.
   std::vector<std::vector<const Parameter*>> uses() const;
 
-  /// The forward of a micro-batch through a chunk. `in` is empty where the chunk begins with the
-  /// embedding; the result is empty where it ends with the head, which adds the micro-batch's
-  /// losses to context.loss_state.
-  TensorSet forward(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved, const Observer& observer = {}) const;
-  /// The forward through a chunk's layers without the head, to the residual stream (generation,
-  /// logits of `probe`).
-  TensorSet hidden(RankContext& context, size_t chunk, const Batch& batch, const TensorSet& in,
-                   SavedStore& saved, const Observer& observer = {}) const;
+  /// Segments of a chunk.
+  int segments(size_t chunk) const;
+  /// The layers of a chunk up to the residual stream: all segments but the head's.
+  SegmentRange before_head(size_t chunk) const;
 
+  // Walks through segments of a chunk. CommError for a range that it does not have.
+
+  /// The forward of a micro-batch. `in` is empty where it begins with the embedding; the result is
+  /// empty where it ends with the head, which adds the micro-batch's losses to context.loss_state.
+  TensorSet forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
+                    TensorSet in, SavedStore& saved, const Observer& observer = {}) const;
   /// The backward of what `forward` kept, weight gradients at once: `d_out` is the gradient of what
-  /// the forward returned, the result that of its input. ShapeError if something kept was not read.
-  /// With HeadWeight::later what the head's weight gradient needs stays in `saved`.
-  TensorSet backward(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
-                     SavedStore& saved, HeadWeight head_weight = HeadWeight::now) const;
-  /// The weight gradient that such a backward left for later.
-  void backward_head_weight(RankContext& context, const Batch& batch, SavedStore& saved) const;
+  /// the forward returned, the result that of its input.
+  TensorSet backward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
+                     TensorSet d_out, SavedStore& saved) const;
   /// The same in two steps, so that weight gradients may come later.
-  TensorSet backward_input(RankContext& context, size_t chunk, const Batch& batch, TensorSet d_out,
-                           SavedStore& saved) const;
-  void backward_weight(RankContext& context, size_t chunk, const Batch& batch,
+  TensorSet backward_input(RankContext& context, size_t chunk, SegmentRange range,
+                           const Batch& batch, TensorSet d_out, SavedStore& saved) const;
+  void backward_weight(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
                        SavedStore& saved) const;
 
  private:

@@ -2,7 +2,32 @@
 
 #include <fmt/format.h>
 
+#include "base/error.h"
+
 namespace viaduct {
+namespace {
+
+/// Places above it are counted from the end.
+constexpr int kMiddle = SegmentRange::kEnd / 2;
+
+std::string place_name(int place) {
+  if (place == SegmentRange::kEnd) return "end";
+  return place > kMiddle ? fmt::format("end − {}", SegmentRange::kEnd - place)
+                         : std::to_string(place);
+}
+
+}  // namespace
+
+SegmentRange SegmentRange::among(int segments) const {
+  const auto number = [&](int place) {
+    return place > kMiddle ? segments - (kEnd - place) : place;
+  };
+  const SegmentRange range{number(begin), number(end)};
+  VIADUCT_CHECK(CommError, 0 <= range.begin && range.begin < range.end && range.end <= segments,
+                "pipeline: a chunk of {} segments has no segments {} to {}", segments,
+                place_name(begin), place_name(end));
+  return range;
+}
 
 std::string_view action_name(ActionKind kind) {
   switch (kind) {
@@ -14,10 +39,6 @@ std::string_view action_name(ActionKind kind) {
       return "backward_input";
     case ActionKind::backward_weight:
       return "backward_weight";
-    case ActionKind::backward_but_head:
-      return "backward_but_head";
-    case ActionKind::head_weight:
-      return "head_weight";
     case ActionKind::post_send:
       return "post_send";
     case ActionKind::post_receive:
@@ -31,7 +52,14 @@ std::string_view action_name(ActionKind kind) {
 std::string describe(const Action& action) {
   const std::string what =
       fmt::format("micro-batch {}, chunk {}", action.micro_batch, action.chunk);
-  if (computes(action.kind)) return fmt::format("{} of {}", action_name(action.kind), what);
+  if (computes(action.kind)) {
+    const SegmentRange& range = action.segments;
+    return fmt::format(
+        "{} of {}{}", action_name(action.kind), what,
+        range.is_whole()
+            ? ""
+            : fmt::format(", segments {} to {}", place_name(range.begin), place_name(range.end)));
+  }
   const Message& m = action.message;
   return fmt::format("{} of {} {} {} stage {} ({})", action_name(action.kind),
                      m.flow == Flow::activations ? "activations" : "gradients", m.sequence,

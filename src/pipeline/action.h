@@ -3,6 +3,7 @@
 // is made by a pure function, checked, drawn and run without knowing what a model is.
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <vector>
 
@@ -15,19 +16,32 @@ enum class ActionKind {
   backward,         // both halves at once, segment by segment: what they keep is freed on the way
   backward_input,   // d_in alone: what the stage before waits for
   backward_weight,  // the rest, at any later time
-  // Of the last virtual stage, where the head's weight gradient fills the time in which the other
-  // stages drain: both halves of all but that gradient, and that gradient, at any later time.
-  backward_but_head,
-  head_weight,
-  post_send,  // these two return at once
+  post_send,        // these two return at once
   post_receive,
   wait,  // for a message posted before: it has arrived, or nobody reads it any more
 };
 std::string_view action_name(ActionKind kind);
 /// True where the model runs; false for what moves messages.
 constexpr bool computes(ActionKind kind) {
-  return kind <= ActionKind::head_weight;
+  return kind <= ActionKind::backward_weight;
 }
+
+/// Segments [begin, end) of a chunk, in the order of the forward. A schedule need not know how many
+/// there are: places at the end are counted from `kEnd`, so that {kEnd - 1, kEnd} is the last one.
+struct SegmentRange {
+  static constexpr int kEnd = std::numeric_limits<int>::max();
+
+  int begin = 0, end = kEnd;
+
+  bool is_whole() const { return begin == 0 && end == kEnd; }
+  /// The same in numbers from 0 to `segments`, how many the chunk has. CommError if it has no such
+  /// segments, or the range is empty.
+  SegmentRange among(int segments) const;
+  bool operator==(const SegmentRange&) const = default;
+};
+/// The last segment of a chunk (where the chunk ends with the head: the head), and the others.
+inline constexpr SegmentRange kLastSegment{SegmentRange::kEnd - 1, SegmentRange::kEnd};
+inline constexpr SegmentRange kAllButLastSegment{0, SegmentRange::kEnd - 1};
 
 /// A message between neighbouring stages: the n-th of its channel, which is first in, first out.
 struct Message {
@@ -43,7 +57,8 @@ struct Action {
   /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages, the chunk here that made
   /// or takes it.
   int chunk = 0;
-  Message message;  // of post_send, post_receive and wait
+  SegmentRange segments = {};  // of what computes
+  Message message = {};        // of post_send, post_receive and wait
   /// Of a forward: the chunk whose first forward comes `stage` forwards later (chunk 0: the very
   /// first forward). Stages run one forward behind each other, so this is one time for all; −1:
   /// none.
@@ -53,7 +68,8 @@ struct Action {
 
 using ActionList = std::vector<Action>;
 
-/// "forward of micro-batch 3, chunk 0", "post_send of activations 2 to stage 1 (…)": for messages.
+/// "forward of micro-batch 3, chunk 0", "backward of micro-batch 3, chunk 0, segments 0 to end −
+/// 1", "post_send of activations 2 to stage 1 (…)": for messages.
 std::string describe(const Action& action);
 
 }  // namespace viaduct

@@ -16,24 +16,21 @@ struct Colour {
   std::array<int, 3> light, dark;  // of the first and the last chunk
 };
 
-const Colour& colour_of(ActionKind kind) {
+const Colour& colour_of(const Action& action) {
   static constexpr Colour kForward{"forward", {173, 206, 240}, {74, 134, 197}};
   static constexpr Colour kBackward{"backward", {178, 223, 190}, {76, 160, 104}};
   static constexpr Colour kInput{"backward, input half", {178, 223, 190}, {76, 160, 104}};
   static constexpr Colour kWeight{"backward, weight half", {250, 214, 160}, {224, 160, 70}};
   static constexpr Colour kHead{"weight gradient of the head", {222, 190, 232}, {150, 90, 170}};
-  switch (kind) {
+  switch (action.kind) {
     case ActionKind::forward:
       return kForward;
-    case ActionKind::head_weight:
-      return kHead;
     case ActionKind::backward:
-    case ActionKind::backward_but_head:
       return kBackward;
     case ActionKind::backward_input:
       return kInput;
     default:
-      return kWeight;
+      return action.segments == kLastSegment ? kHead : kWeight;
   }
 }
 
@@ -89,8 +86,10 @@ void draw_legend(Svg& svg, const Schedule& schedule, double y) {
   std::vector<std::string_view> done;
   // Stages differ in the head's alone, which the last one has.
   for (const Action& action : schedule.stages.back()) {
-    if (!computes(action.kind)) continue;
-    const Colour& colour = colour_of(action.kind);
+    const bool has_no_time =
+        action.kind == ActionKind::backward_input && action.segments == kLastSegment;
+    if (!computes(action.kind) || has_no_time) continue;
+    const Colour& colour = colour_of(action);
     if (std::find(done.begin(), done.end(), colour.name) != done.end()) continue;
     done.push_back(colour.name);
     // One square for each chunk, up to a handful.
@@ -121,10 +120,11 @@ std::string draw_schedule_svg(const Schedule& schedule, const ScheduleTimes& tim
     svg.text(kLeft - 8, y + kRow / 2 + 4, 12, "end", fmt::format("stage {}", stage));
     svg.rectangle(kLeft, y, end, kRow, "#eeeeee");
     for (const Span& span : times.stages[stage]) {
+      if (span.begin == span.end) continue;
       const Action& action = schedule.stages[stage][span.action];
       const double x = kLeft + span.begin * unit, width = (span.end - span.begin) * unit;
       svg.rectangle(x + 0.5, y, width - 1, kRow,
-                    fill(colour_of(action.kind), action.chunk, schedule.virtual_stages));
+                    fill(colour_of(action), action.chunk, schedule.virtual_stages));
       svg.text(x + width / 2, y + kRow / 2 + 4, 12, "middle", std::to_string(action.micro_batch));
     }
   }

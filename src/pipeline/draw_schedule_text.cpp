@@ -10,11 +10,10 @@ namespace {
 
 std::string label(const Action& action, int virtual_stages) {
   const char* letter = "F";
-  if (action.kind == ActionKind::backward || action.kind == ActionKind::backward_but_head)
-    letter = "B";
+  if (action.kind == ActionKind::backward) letter = "B";
   if (action.kind == ActionKind::backward_input) letter = "I";
-  if (action.kind == ActionKind::backward_weight) letter = "W";
-  if (action.kind == ActionKind::head_weight) letter = "H";
+  if (action.kind == ActionKind::backward_weight)
+    letter = action.segments == kLastSegment ? "H" : "W";
   std::string chunk;
   if (virtual_stages > 26) {
     chunk = fmt::format(".{}", action.chunk);
@@ -42,6 +41,7 @@ std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& ti
     for (size_t at = 0; at < row.size(); at += unit) row[at] = '.';
     for (const Span& span : times.stages[stage]) {
       const size_t begin = column(span.begin), end = column(span.end);
+      if (begin == end) continue;
       std::string cell = label(schedule.stages[stage][span.action], schedule.virtual_stages);
       const bool longer = end - begin > unit;
       cell.resize(end - begin - 1, longer ? '=' : ' ');

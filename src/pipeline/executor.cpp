@@ -17,49 +17,33 @@ class Executor {
   void run(const Action& action) {
     if (action.begins >= 0) program_.begin_chunk(action.begins);
     if (action.last_gradient) program_.last_gradient(action.chunk);
-    const Edge in_activations{action.micro_batch, action.chunk, Flow::activations};
-    const Edge in_gradients{action.micro_batch, action.chunk, Flow::gradients};
+    const int64_t i = action.micro_batch;
+    const SegmentRange range = action.segments;
     switch (action.kind) {
       case ActionKind::forward:
-        made(in_activations,
-             program_.forward(action.micro_batch, action.chunk, take(received_, in_activations)));
-        return;
+        return forward(action);
       case ActionKind::backward:
-        outputs_.erase(in_activations);
-        made(in_gradients,
-             program_.backward(action.micro_batch, action.chunk, take(received_, in_gradients)));
-        return;
+        return backward(action, [&](TensorSet d_out) {
+          return program_.backward(i, action.chunk, range, std::move(d_out));
+        });
       case ActionKind::backward_input:
-        outputs_.erase(in_activations);
-        made(in_gradients, program_.backward_input(action.micro_batch, action.chunk,
-                                                   take(received_, in_gradients)));
-        return;
+        return backward(action, [&](TensorSet d_out) {
+          return program_.backward_input(i, action.chunk, range, std::move(d_out));
+        });
       case ActionKind::backward_weight:
-        program_.backward_weight(action.micro_batch, action.chunk);
-        return;
-      case ActionKind::backward_but_head:
-        outputs_.erase(in_activations);
-        made(in_gradients, program_.backward_but_head(action.micro_batch, action.chunk,
-                                                      take(received_, in_gradients)));
-        return;
-      case ActionKind::head_weight:
-        program_.head_weight(action.micro_batch, action.chunk);
-        return;
+        return program_.backward_weight(i, action.chunk, range);
       case ActionKind::post_send:
-        post_send(action);
-        return;
+        return post_send(action);
       case ActionKind::post_receive:
-        post_receive(action);
-        return;
+        return post_receive(action);
       case ActionKind::wait:
-        wait(action);
-        return;
+        return wait(action);
     }
   }
 
  private:
-  /// What is received for a chunk, or made by it.
-  using Edge = std::tuple<int64_t, int, Flow>;  // micro-batch, chunk, flow
+  /// What is received for a chunk, made by it, or goes from one range of it to the next.
+  using Edge = std::tuple<int64_t, int, Flow, int>;  // micro-batch, chunk, flow, segment
   using Sets = std::map<Edge, TensorSet>;
   using Key = std::tuple<bool, Flow, int, int64_t>;  // outgoing, flow, peer, number
 
@@ -68,8 +52,14 @@ class Executor {
     std::vector<CommHandle> handles;
   };
 
+  /// The place before segment `segment` of the chunk; of messages its ends.
+  static Edge edge_at(const Action& action, Flow flow, int segment) {
+    return {action.micro_batch, action.chunk, flow, segment};
+  }
   static Edge edge_of(const Action& action) {
-    return {action.micro_batch, action.chunk, action.message.flow};
+    const Message& m = action.message;
+    const bool at_end = (m.flow == Flow::activations) == m.outgoing;
+    return edge_at(action, m.flow, at_end ? SegmentRange::kEnd : 0);
   }
   static Key key_of(const Message& m) { return {m.outgoing, m.flow, m.peer, m.sequence}; }
 
@@ -80,8 +70,34 @@ class Executor {
     sets.erase(found);
     return set;
   }
-  void made(const Edge& edge, TensorSet set) {
-    if (!set.empty()) made_[edge] = std::move(set);
+  /// What a range made: for the next range, or to be sent.
+  void made(const Edge& edge, bool at_chunks_end, TensorSet set) {
+    if (!set.empty()) (at_chunks_end ? made_ : inside_)[edge] = std::move(set);
+  }
+
+  /// What comes into a range: from another stage, or from the range beside it.
+  TensorSet input(const Action& action, Flow flow, int segment) {
+    const bool at_chunks_end = segment == (flow == Flow::activations ? 0 : SegmentRange::kEnd);
+    const Edge edge = edge_at(action, flow, segment);
+    VIADUCT_CHECK(CommError, at_chunks_end || inside_.contains(edge),
+                  "pipeline: stage {}: {}: the range beside it has not run", pp_.rank(),
+                  describe(action));
+    return take(at_chunks_end ? received_ : inside_, edge);
+  }
+
+  void forward(const Action& action) {
+    const auto [begin, end] = action.segments;
+    TensorSet in = input(action, Flow::activations, begin);
+    made(edge_at(action, Flow::activations, end), end == SegmentRange::kEnd,
+         program_.forward(action.micro_batch, action.chunk, action.segments, std::move(in)));
+  }
+
+  template <class Run>
+  void backward(const Action& action, Run&& run) {
+    const auto [begin, end] = action.segments;
+    if (end == SegmentRange::kEnd) outputs_.erase(edge_at(action, Flow::activations, end));
+    TensorSet d_out = input(action, Flow::gradients, end);
+    made(edge_at(action, Flow::gradients, begin), begin == 0, run(std::move(d_out)));
   }
 
   void post_send(const Action& action) {
@@ -124,6 +140,7 @@ class Executor {
   const ExecutorSettings& settings_;
   Sets received_;  // arrived, not used yet
   Sets made_;      // computed, not posted yet
+  Sets inside_;    // between two ranges of a chunk
   Sets outputs_;   // sent, and held until the backward
   std::map<Key, UnderWay> under_way_;
 };

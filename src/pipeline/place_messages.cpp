@@ -65,6 +65,7 @@ class Writer {
         ActionKind::post_send,
         work.micro_batch,
         work.chunk,
+        {},
         {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0}};
   }
   Action receive_of(const Compute& work) const {
@@ -73,6 +74,7 @@ class Writer {
         ActionKind::post_receive,
         work.micro_batch,
         work.chunk,
+        {},
         {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
   }
 

@@ -29,20 +29,22 @@ struct StageState {
   double clock = 0;
 };
 
-double duration(ActionKind kind, const ComputeTimes& times) {
-  switch (kind) {
+double duration(const Action& action, const ComputeTimes& times) {
+  // Of the last segment by itself only the weight half counts; the rest of its work is in the
+  // others.
+  const bool last = action.segments == kLastSegment, rest = action.segments == kAllButLastSegment;
+  const double weight = last   ? times.last_segment_weight
+                        : rest ? times.backward_weight - times.last_segment_weight
+                               : times.backward_weight;
+  switch (action.kind) {
     case ActionKind::forward:
-      return times.forward;
+      return last ? 0 : times.forward;
     case ActionKind::backward:
-      return times.backward_input + times.backward_weight;
+      return (last ? 0 : times.backward_input) + weight;
     case ActionKind::backward_input:
-      return times.backward_input;
+      return last ? 0 : times.backward_input;
     case ActionKind::backward_weight:
-      return times.backward_weight;
-    case ActionKind::backward_but_head:
-      return times.backward_input + times.backward_weight - times.head_weight;
-    case ActionKind::head_weight:
-      return times.head_weight;
+      return weight;
     default:
       return 0;
   }
@@ -74,7 +76,7 @@ ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& time
     StageState& state = states[stage];
     const Action& action = schedule.stages[stage][state.next];
     if (computes(action.kind)) {
-      const double end = state.clock + duration(action.kind, times);
+      const double end = state.clock + duration(action, times);
       result.stages[stage].push_back({state.next, state.clock, end});
       state.clock = end;
     } else {

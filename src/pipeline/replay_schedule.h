@@ -9,7 +9,7 @@ namespace viaduct {
 
 struct ComputeTimes {
   double forward = 1, backward_input = 1, backward_weight = 1;
-  double head_weight = 1;  // that part of the last virtual stage's backward_weight
+  double last_segment_weight = 1;  // that part of backward_weight
 };
 
 /// A computation in time.

@@ -32,25 +32,30 @@ void set_flags(ActionList& actions, int stage) {
   }
 }
 
-/// Splits the head's weight gradient off the first backwards of the last chunk, and puts it after
-/// the last thing that another stage waits for.
+/// Splits the weight half of the last segment, the head, off the first backwards of the last chunk,
+/// and puts it after the last thing that another stage waits for.
 void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
-  ActionList heads;
-  for (Action& action : actions) {
-    if (static_cast<int64_t>(heads.size()) == settings.deferred_heads) break;
-    if (action.kind != ActionKind::backward || action.chunk != settings.virtual_stages - 1)
-      continue;
-    action.kind = ActionKind::backward_but_head;
-    heads.push_back({.kind = ActionKind::head_weight,
-                     .micro_batch = action.micro_batch,
-                     .chunk = action.chunk});
+  ActionList heads, all;
+  for (const Action& action : actions) {
+    const bool defers = action.kind == ActionKind::backward &&
+                        action.chunk == settings.virtual_stages - 1 &&
+                        static_cast<int64_t>(heads.size()) < settings.deferred_heads;
+    all.push_back(action);
+    if (!defers) continue;
+    Action& input = all.back();
+    input.kind = ActionKind::backward_input;
+    input.segments = kLastSegment;
+    all.push_back({ActionKind::backward, action.micro_batch, action.chunk, kAllButLastSegment});
+    heads.push_back({ActionKind::backward_weight, action.micro_batch, action.chunk, kLastSegment});
   }
+  actions = std::move(all);
   const auto waits = [](const Action& action) { return action.kind == ActionKind::wait; };
   const auto drained = std::find_if_not(actions.rbegin(), actions.rend(), waits).base();
   actions.insert(drained, heads.begin(), heads.end());
 }
 
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
+  if (!s.backward) return;  // forwards alone go through the chunks in any groups
   const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
   if (s.micro_batches < s.pp) {
     problems.push_back(fmt::format(

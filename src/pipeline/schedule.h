@@ -35,8 +35,8 @@ struct ScheduleSettings {
   PointToPoint messages = PointToPoint::overlapped;
   /// Overlapped: warm-up and drain, too. Otherwise messages are batched there.
   bool overlap_warmup_flush = true;
-  /// Micro-batches, the first of a step, whose weight gradient of the head waits until the last
-  /// stage has nothing else to do (defer_embedding_wgrad_compute).
+  /// Micro-batches, the first of a step, whose weight gradient of the head (the last segment of the
+  /// last chunk) waits until the last stage has nothing else to do (defer_embedding_wgrad_compute).
   int64_t deferred_heads = 0;
   /// false: forwards alone (evaluation).
   bool backward = true;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "nn/segment.h"
+#include "pipeline/action.h"
 
 namespace viaduct {
 
@@ -19,17 +20,16 @@ class StageProgram {
  public:
   virtual ~StageProgram() = default;
 
-  /// `in` is empty on the first virtual stage, the result on the last one.
-  virtual TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) = 0;
-  /// d_in of d_out, all gradients. `d_out` is empty on the last virtual stage, the result on the
-  /// first one.
-  virtual TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
+  /// Segments `range` of the chunk. `in` is empty where the model begins, the result where it ends.
+  virtual TensorSet forward(int64_t micro_batch, int chunk, SegmentRange range, TensorSet in) = 0;
+  /// d_in of d_out, all gradients. `d_out` is empty where the model ends, the result where it
+  /// begins.
+  virtual TensorSet backward(int64_t micro_batch, int chunk, SegmentRange range,
+                             TensorSet d_out) = 0;
   /// The same in two halves.
-  virtual TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
-  virtual void backward_weight(int64_t micro_batch, int chunk) = 0;
-  /// On the last virtual stage: backward without the head's weight gradient, and that gradient.
-  virtual TensorSet backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) = 0;
-  virtual void head_weight(int64_t micro_batch, int chunk) = 0;
+  virtual TensorSet backward_input(int64_t micro_batch, int chunk, SegmentRange range,
+                                   TensorSet d_out) = 0;
+  virtual void backward_weight(int64_t micro_batch, int chunk, SegmentRange range) = 0;
 
   /// Called right before the action after which the chunk's weight gradients are complete:
   /// reductions may start from inside it.

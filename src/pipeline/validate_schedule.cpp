@@ -39,7 +39,7 @@ class StageCheck {
         message(action);
       }
       holds_.stores = std::max(holds_.stores, stores_);
-      holds_.heads = std::max(holds_.heads, heads_);
+      holds_.parts = std::max(holds_.parts, parts_);
       holds_.buffers =
           std::max(holds_.buffers, static_cast<int64_t>(open_.size() + received_.size()));
     }
@@ -48,7 +48,17 @@ class StageCheck {
   }
 
  private:
-  enum class Progress { none, forward, input, but_head, done };
+  /// How far a micro-batch is in a chunk; places are those of SegmentRange.
+  struct Progress {
+    int forward = 0;                    // segments before it are computed
+    int input = SegmentRange::kEnd;     // d_in of those from it on is computed
+    std::vector<SegmentRange> weights;  // whose weight gradients are computed, in ascending order
+    bool is_waiting = false;            // weight halves of a part of it are all that is missing
+
+    bool forward_done() const { return forward == SegmentRange::kEnd; }
+    /// Both halves of all segments.
+    bool done() const { return weights.size() == 1 && weights[0].is_whole(); }
+  };
   using Key = std::tuple<int64_t, int, Flow>;  // micro-batch, chunk, flow
 
   void require(bool condition, const Action& action, const char* why) const {
@@ -63,56 +73,79 @@ class StageCheck {
   }
 
   void compute(const Action& action) {
+    const SegmentRange& range = action.segments;
+    require(0 <= range.begin && range.begin < range.end, action, "there are no such segments");
     Progress& progress = progress_[{action.micro_batch, action.chunk}];
-    const bool forward = action.kind == ActionKind::forward;
-    const bool head = action.kind == ActionKind::head_weight;
-    const bool late = head || action.kind == ActionKind::backward_weight;
-    require(progress == needed_by(action.kind), action,
-            forward ? "comes twice"
-                    : "comes twice, or before its forward or the other part of the backward");
-    if (!late) take_input(action);
-    if (forward) {
-      if (action.begins >= 0)
-        require(begun_.insert(action.begins).second, action, "begins a chunk that has begun");
-      require(begun_.contains(action.chunk), action, "its chunk has not begun");
-      ++stores_;
-      progress = Progress::forward;
-      return;
+    if (action.kind == ActionKind::forward) {
+      forward(action, progress);
+    } else {
+      backward(action, progress);
+    }
+  }
+
+  void forward(const Action& action, Progress& progress) {
+    require(action.segments.begin == progress.forward, action,
+            progress.forward == 0 ? "comes before the segments ahead of it" : "comes twice");
+    take_input(action);
+    if (action.begins >= 0)
+      require(begun_.insert(action.begins).second, action, "begins a chunk that has begun");
+    require(begun_.contains(action.chunk), action, "its chunk has not begun");
+    if (progress.forward == 0) ++stores_;
+    progress.forward = action.segments.end;
+  }
+
+  void backward(const Action& action, Progress& progress) {
+    constexpr const char* kOrder =
+        "comes twice, or before its forward or the other part of the backward";
+    const SegmentRange& range = action.segments;
+    if (action.kind == ActionKind::backward_weight) {
+      require(range.begin >= progress.input, action, kOrder);
+    } else {
+      require(progress.forward_done() && range.end == progress.input, action, kOrder);
+      take_input(action);
+      progress.input = range.begin;
     }
     require(!ended_.contains(action.chunk), action, "comes after the chunk's last_gradient");
     if (action.last_gradient) ended_.insert(action.chunk);
     has_backward_ = true;
-    if (action.kind == ActionKind::backward_input) {
-      progress = Progress::input;
-      return;
-    }
-    if (head) {
-      --heads_;
-    } else {
-      --stores_;
-    }
-    progress = Progress::done;
-    if (action.kind != ActionKind::backward_but_head) return;
-    require(virtual_stage(action) == last_virtual_stage(), action, "there is no head here");
-    progress = Progress::but_head;
-    ++heads_;
+    if (action.kind == ActionKind::backward_input) return;
+    require(add(progress.weights, range), action, kOrder);
+    count_held(progress);
   }
 
-  static Progress needed_by(ActionKind kind) {
-    switch (kind) {
-      case ActionKind::forward:
-        return Progress::none;
-      case ActionKind::backward_weight:
-        return Progress::input;
-      case ActionKind::head_weight:
-        return Progress::but_head;
-      default:
-        return Progress::forward;
+  /// Joins `range` to those that touch it; false if one of them has a part of it.
+  static bool add(std::vector<SegmentRange>& ranges, SegmentRange range) {
+    std::vector<SegmentRange> joined;
+    for (const SegmentRange& other : ranges) {
+      if (other.begin < range.end && range.begin < other.end) return false;
+      if (other.end == range.begin) {
+        range.begin = other.begin;
+      } else if (other.begin == range.end) {
+        range.end = other.end;
+      } else {
+        joined.push_back(other);
+      }
+    }
+    joined.push_back(range);
+    ranges = std::move(joined);
+    return true;
+  }
+
+  /// After a weight half: the store is gone, or shrinks to what the halves that wait need.
+  void count_held(Progress& progress) {
+    if (progress.done()) {
+      --(progress.is_waiting ? parts_ : stores_);
+    } else if (progress.input == 0 && !progress.is_waiting) {
+      progress.is_waiting = true;
+      --stores_;
+      ++parts_;
     }
   }
 
   void take_input(const Action& action) {
     const bool forward = action.kind == ActionKind::forward;
+    const SegmentRange& range = action.segments;
+    if (forward ? range.begin != 0 : range.end != SegmentRange::kEnd) return;
     if (virtual_stage(action) == (forward ? 0 : last_virtual_stage())) return;
     const Flow flow = forward ? Flow::activations : Flow::gradients;
     require(received_.erase({action.micro_batch, action.chunk, flow}) == 1, action,
@@ -144,8 +177,8 @@ class StageCheck {
     posts.push_back({action.micro_batch, from});
     open_.insert({m.outgoing, m.flow, m.peer, m.sequence});
     if (m.outgoing) {
-      const Progress progress = progress_[{action.micro_batch, action.chunk}];
-      require(activations ? progress == Progress::forward : progress >= Progress::input, action,
+      const Progress& progress = progress_[{action.micro_batch, action.chunk}];
+      require(activations ? progress.forward_done() : progress.input == 0, action,
               "what it sends is not computed yet");
     }
   }
@@ -159,8 +192,9 @@ class StageCheck {
     for (int64_t i = 0; i < schedule_.micro_batches; ++i) {
       for (int chunk = 0; chunk < schedule_.virtual_stages; ++chunk) {
         const auto found = progress_.find({i, chunk});
-        const Progress end = has_backward_ ? Progress::done : Progress::forward;
-        VIADUCT_CHECK(CommError, found != progress_.end() && found->second == end,
+        const bool finished = found != progress_.end() &&
+                              (has_backward_ ? found->second.done() : found->second.forward_done());
+        VIADUCT_CHECK(CommError, finished,
                       "pipeline schedule: stage {}: micro-batch {} of chunk {} is not finished",
                       stage_, i, chunk);
       }
@@ -176,7 +210,7 @@ class StageCheck {
   std::set<Key> received_;                               // arrived and not used yet
   std::set<std::tuple<bool, Flow, int, int64_t>> open_;  // posted, not waited for
   std::set<int> begun_, ended_;
-  int64_t stores_ = 0, heads_ = 0;
+  int64_t stores_ = 0, parts_ = 0;
   bool has_backward_ = false;
   StageHolds holds_;
 };

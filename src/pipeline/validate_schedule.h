@@ -10,15 +10,17 @@ namespace viaduct {
 struct StageHolds {
   /// Saved stores: (micro-batch, chunk) pairs between the forward and the end of the backward.
   int64_t stores = 0;
-  /// What head_weight needs of a micro-batch: normed tokens and gradients of logits.
-  int64_t heads = 0;
+  /// Those of which nothing is left but what the weight halves of some segments need (of the head:
+  /// normed tokens and gradients of logits).
+  int64_t parts = 0;
   /// Buffers of messages: receives from their post to their use, sends from post to wait.
   int64_t buffers = 0;
 };
 
 /// Assumes rendezvous sends and channels that are first in, first out. CommError that names stage
 /// and action if the schedule deadlocks, a send and the receive of equal number are not of the same
-/// micro-batch and edge, an action comes before what it needs or twice, or something is missing.
+/// micro-batch and edge, ranges of segments do not tile their chunk, an action comes before what it
+/// needs or twice, or something is missing.
 std::vector<StageHolds> validate_schedule(const Schedule& schedule);
 
 }  // namespace viaduct

@@ -9,9 +9,6 @@
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
 #include "train/host_values.h"
-#include "train/in_format.h"
-#include "train/model_stage.h"
-#include "train/stage_chain.h"
 
 namespace viaduct {
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
@@ -110,7 +107,6 @@ ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
 
 void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                                bool dropout) {
-  const ActionList actions = stage_schedule(schedule_of(count), groups_.pp->rank());
   store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
   const auto upload_at = [&](int64_t i) {
@@ -121,8 +117,16 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   };
   micro_batches_ += count;
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank, message_format(), upload_at, begin_chunk, phases_);
-  run_schedule(actions, stage, *groups_.pp, settings_.executor);
+  ModelStage stage(
+      *model_, rank,
+      {.message_format = message_format(), .begin_chunk = begin_chunk, .phases = &phases_},
+      upload_at);
+  run(schedule_of(count), stage);
+}
+
+void Engine::run(const ScheduleSettings& schedule, ModelStage& stage) {
+  run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
+               settings_.executor);
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {
@@ -131,20 +135,20 @@ Batch Engine::upload_part(const HostBatch& rows) {
                 settings_.positions, batch_place_);
 }
 
-void Engine::forward_stages(const Batch& batch,
-                            FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward) {
-  const Shape shape{batch.stream_tokens, model_->config().hidden};
-  const StageEdge edge{{std::string(kHidden), message_format(), shape},
-                       settings_.executor.shapes_first};
-  OpContext context{device_, ops_};
-  const auto in_tag = MemoryTag::activations;
-  forward_through_stages(
-      *groups_.pp, model_->chunks().size(), edge,
-      [&] { return device_.allocate(message_format(), shape, in_tag); },
-      [&](size_t chunk, const TensorSet& received) {
-        const TensorSet in = in_format(context, received, settings_.precision.stream, in_tag);
-        return in_format(context, forward(chunk, in), message_format(), in_tag);
-      });
+void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
+                     Model::Observer observer) {
+  RankContext rank = context(false, false);
+  ScheduleSettings schedule = schedule_of(1);
+  schedule.backward = false;
+  schedule.deferred_heads = 0;
+  const auto this_one = [&](int64_t) { return batch; };
+  ModelStage stage(*model_, rank,
+                   {.message_format = message_format(),
+                    .has_backward = false,
+                    .instead_of_head = std::move(instead_of_head),
+                    .observer = std::move(observer)},
+                   this_one);
+  run(schedule, stage);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
@@ -182,12 +186,9 @@ double Engine::evaluate(const HostBatch& host) {
   const SequenceScope sequence(device_, MemorySequence::evaluate);
   const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
   const Batch batch = upload_part(host);
-  RankContext rank = context(false, false);
-  fill(rank.ops, {loss_state_, 0});
-  SavedStore nothing(false);
-  forward_stages(batch, [&](size_t chunk, const TensorSet& in) {
-    return model_->forward(rank, chunk, batch, in, nothing);
-  });
+  OpContext context{device_, ops_};
+  fill(context, {loss_state_, 0});
+  forward(batch);
   return total_loss("validation loss");
 }
 

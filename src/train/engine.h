@@ -9,7 +9,7 @@
 
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
-#include "model/model.h"
+#include "model/model_stage.h"
 #include "ops/table.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
@@ -17,7 +17,6 @@
 #include "pipeline/schedule.h"
 #include "sharding/ddp_config.h"
 #include "train/host_batch.h"
-#include "train/phase_timer.h"
 
 namespace viaduct {
 
@@ -106,15 +105,17 @@ class Engine {
   const BatchPlace& batch_place() const { return batch_place_; }
   /// The part of this data-parallel rank's rows that this rank computes on, on the device.
   Batch upload_part(const HostBatch& rows);
-  /// Calls `forward(chunk, in)` for this rank's chunks, with what comes from the stage before.
-  void forward_stages(const Batch& batch,
-                      FunctionRef<TensorSet(size_t chunk, const TensorSet& in)> forward);
+  /// The forward of a batch alone through all pipeline stages, without dropout, keeping nothing:
+  /// `instead_of_head` and `observer` as ModelStage.
+  void forward(const Batch& batch, StageSettings::HeadCall instead_of_head = {},
+               Model::Observer observer = {});
 
   /// The main gradient times this is the gradient of the mean (after finish_step).
   double gradient_factor() const { return gradient_factor_; }
 
  private:
   ScheduleSettings schedule_of(int64_t micro_batches) const;
+  void run(const ScheduleSettings& schedule, ModelStage& stage);
   DType message_format() const {
     return settings_.message_format.value_or(settings_.precision.stream);
   }

@@ -37,16 +37,12 @@ std::string bad_weight(Engine& engine) {
 }
 
 std::string bad_output(Engine& engine, const HostBatch& rows) {
-  RankContext context = engine.context(false, false);
-  const Batch batch = engine.upload_part(rows);
-  SavedStore nothing(false);
   std::string found;
   const auto look = [&](const std::string& name, const Tensor& hidden) {
     if (found.empty() && !finite(engine.device(), hidden)) found = "output of " + name;
   };
-  engine.forward_stages(batch, [&](size_t chunk, const TensorSet& in) {
-    return engine.model().hidden(context, chunk, batch, in, nothing, look);
-  });
+  engine.forward(
+      engine.upload_part(rows), [](const HeadSegment&, const Tensor&) {}, look);
   return found;
 }
 

@@ -96,16 +96,12 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& la
     if (rows.dim(0) < batch.tokens()) rows = gather_rows(*groups.tp, rows);
     local["hidden." + name] = rows;
   };
-  SavedStore nothing(false);
-  engine.forward_stages(batch, [&](size_t chunk, const TensorSet& in) -> TensorSet {
-    const TensorSet out = model.hidden(context, chunk, batch, in, nothing, keep);
-    const HeadSegment* head = model.chunks()[chunk].head;
-    if (head == nullptr) return out;
-    const Tensor normed = head->final_norm(context, out.get(kHidden));
+  const auto keep_logits = [&](const HeadSegment& head, const Tensor& stream) {
+    const Tensor normed = head.final_norm(context, stream);
     if (hidden) local["hidden.final_norm"] = to_host(engine.device(), normed);  // all tokens
-    local["logits"] = full_logits(context, *head, normed);
-    return {};
-  });
+    local["logits"] = full_logits(context, head, normed);
+  };
+  engine.forward(batch, keep_logits, keep);
 
   std::vector<std::string> names{"logits"};
   if (hidden) {

@@ -80,11 +80,11 @@ TEST(ScheduleCommand, DeferredHeadsAreDrawn) {
   EXPECT_THAT(text, HasSubstr("and the inputs of 2 weight gradients of the head\n"));
   EXPECT_THAT(schedule(deferred + "0").out, HasSubstr("F2 B2 H0 H1 H2\n"));
   const auto document = nlohmann::json::parse(schedule(deferred + "2 --json").out);
-  EXPECT_EQ(document["stages"][1]["peak_heads"], 2);
-  EXPECT_EQ(document["stages"][0]["peak_heads"], 0);
+  EXPECT_EQ(document["stages"][1]["peak_parts"], 2);
+  EXPECT_EQ(document["stages"][0]["peak_parts"], 0);
   int heads = 0;
   for (const auto& action : document["stages"][1]["actions"])
-    heads += action["kind"] == "head_weight" ? 1 : 0;
+    heads += action["kind"] == "backward_weight" && action["segments"] == "last" ? 1 : 0;
   EXPECT_EQ(heads, 2);
   const test::TemporaryFolder folder;
   const auto file = folder.path() / "schedule.svg";

@@ -9,6 +9,7 @@
 #include <mutex>
 #include <random>
 
+#include "base/error.h"
 #include "base/hash.h"
 #include "comm/world.h"
 #include "device/recording.h"
@@ -154,9 +155,11 @@ class Rank {
     StepRecord record;
     const Recording recording(*device_, record);
     SavedStore saved;
-    model_->forward(context, 0, batch, {}, saved);
+    model_->forward(context, 0, {}, batch, {}, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
-    model_->backward(context, 0, batch, {}, saved);
+    model_->backward(context, 0, {}, batch, {}, saved);
+    VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
+                  saved.entries());
     device_->set_record(nullptr);  // the rest of the step is not looked at
     store_.finish_gradients(ops);
     return record;
@@ -171,7 +174,8 @@ class Rank {
   std::vector<double> logits() {
     RankContext context = make_context(false);
     SavedStore nothing(false);
-    const Tensor hidden = model_->hidden(context, 0, cut(), {}, nothing).get(kHidden);
+    const Tensor hidden =
+        model_->forward(context, 0, model_->before_head(0), cut(), {}, nothing).get(kHidden);
     const HeadSegment& head = *model_->head();
     return values(head.logits(context, head.final_norm(context, hidden)));
   }

@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "comm/world.h"
 #include "pipeline/schedule.h"
+#include "pipeline/validate_schedule.h"
 #include "unit/pipeline/toy_stage.h"
 
 namespace viaduct {
@@ -80,6 +81,83 @@ TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
       }
     }
   }
+}
+
+/// `actions` with every computation over a whole chunk cut into ranges of segments, in the order in
+/// which they depend on each other.
+ActionList in_ranges(const ActionList& actions) {
+  constexpr SegmentRange kFirst{0, 1}, kMiddle{1, SegmentRange::kEnd - 1};
+  const std::vector<SegmentRange> forwards{kFirst, kMiddle, kLastSegment},
+      backwards{kLastSegment, kMiddle, kFirst};
+  ActionList cut;
+  for (const Action& action : actions) {
+    if (!computes(action.kind)) {
+      cut.push_back(action);
+      continue;
+    }
+    const auto& ranges = action.kind == ActionKind::forward ? forwards : backwards;
+    for (const SegmentRange& range : ranges) {
+      cut.push_back(action);
+      cut.back().segments = range;
+      if (range != ranges.front()) cut.back().begins = -1;
+      cut.back().last_gradient = action.last_gradient && range == ranges.back();
+    }
+  }
+  return cut;
+}
+
+TEST(Executor, RangesOfSegmentsGiveTheSameSums) {
+  for (const ScheduleKind kind :
+       {ScheduleKind::one_f_one_b, ScheduleKind::gpipe, ScheduleKind::zb_h1}) {
+    ScheduleSettings settings{kind, 3, 1, 4};
+    Schedule schedule = make_schedule(settings);
+    for (ActionList& stage : schedule.stages) stage = in_ranges(stage);
+    validate_schedule(schedule);
+    const auto expected = test::toy_result(3, 4);
+    run_thread_ranks(3, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+      test::ToyStage toy(*world, settings);
+      run_schedule(schedule.stages[size_t(world->rank())], toy, *world);
+      EXPECT_EQ(toy.weight_gradients()[0], expected.gradients[size_t(world->rank())]);
+      EXPECT_EQ(toy.heads(), 4);
+      EXPECT_TRUE(toy.all_read());
+    });
+  }
+}
+
+// Evaluation: any number of micro-batches through any number of chunks, fewer than stages too.
+TEST(Executor, ForwardsAloneRunWithFewerMicroBatchesThanStages) {
+  for (const int virtual_stages : {1, 2, 3}) {
+    for (const int pp : {2, 3}) {
+      for (const int64_t micro_batches : {1, 2, 4, 7}) {
+        for (const PointToPoint messages :
+             {PointToPoint::overlapped, PointToPoint::batched, PointToPoint::ordered}) {
+          SCOPED_TRACE(fmt::format("pp {} V {} M {} messages {}", pp, virtual_stages, micro_batches,
+                                   int(messages)));
+          const auto kind =
+              virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
+          ScheduleSettings settings{kind, pp, virtual_stages, micro_batches, 0, messages};
+          settings.backward = false;
+          const Schedule schedule = make_schedule(settings);
+          validate_schedule(schedule);
+          const auto expected = test::toy_result(int64_t{pp} * virtual_stages, micro_batches);
+          run_thread_ranks(pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+            test::ToyStage toy(*world, settings);
+            run_schedule(schedule.stages[size_t(world->rank())], toy, *world);
+            EXPECT_EQ(toy.loss(), world->rank() == pp - 1 ? expected.loss : 0);
+            EXPECT_TRUE(toy.all_read());
+          });
+        }
+      }
+    }
+  }
+}
+
+TEST(Executor, ARangeWhoseNeighbourHasNotRunIsAnError) {
+  const auto self = make_self_communicator();
+  ScheduleSettings settings;
+  test::ToyStage toy(*self, settings);
+  const ActionList actions{{ActionKind::forward, 0, 0, kLastSegment}};
+  EXPECT_THROW(run_schedule(actions, toy, *self), CommError);
 }
 
 /// A stage that read another batch than its neighbours.

@@ -20,13 +20,16 @@ using testing::HasSubstr;
 
 // "F0 F1 B0": what a stage computes, chunks after a dot where there are several; backward halves
 // are I and W, a backward without the head's weight gradient b, and that gradient H.
+// "B0r": backward of micro-batch 0, all segments but the last; "W0l": the weight half of the last.
 std::string computations(const ScheduleSettings& settings, int stage) {
   std::string text;
   for (const Action& action : stage_schedule(settings, stage)) {
     if (!computes(action.kind)) continue;
-    const char letter = "FBIWbH"[static_cast<int>(action.kind)];
+    const char letter = "FBIW"[static_cast<int>(action.kind)];
     text += (text.empty() ? "" : " ") + std::string(1, letter) + std::to_string(action.micro_batch);
     if (settings.virtual_stages > 1) text += "." + std::to_string(action.chunk);
+    if (action.segments == kLastSegment) text += "l";
+    if (action.segments == kAllButLastSegment) text += "r";
   }
   return text;
 }
@@ -145,34 +148,35 @@ TEST(Schedule, DeferredHeadsComeLast) {
   auto s = settings(ScheduleKind::one_f_one_b, 2, 1, 3);
   s.deferred_heads = 2;
   EXPECT_EQ(computations(s, 0), "F0 F1 B0 F2 B1 B2");
-  EXPECT_EQ(computations(s, 1), "F0 b0 F1 b1 F2 B2 H0 H1");
+  EXPECT_EQ(computations(s, 1), "F0 I0l B0r F1 I1l B1r F2 B2 W0l W1l");
   const ActionList last = stage_schedule(s, 1);
   EXPECT_EQ(last.back().kind, ActionKind::wait);
   const auto at = [&](ActionKind kind) {
     const auto is = [&](const Action& action) { return action.kind == kind; };
     return std::find_if(last.rbegin(), last.rend(), is).base() - last.begin();
   };
-  EXPECT_EQ(at(ActionKind::head_weight), at(ActionKind::post_send) + 2);
+  EXPECT_EQ(at(ActionKind::backward_weight), at(ActionKind::post_send) + 2);
   s.deferred_heads = 100;
-  EXPECT_EQ(computations(s, 1), "F0 b0 F1 b1 F2 b2 H0 H1 H2");
+  EXPECT_EQ(computations(s, 1), "F0 I0l B0r F1 I1l B1r F2 I2l B2r W0l W1l W2l");
   s.kind = ScheduleKind::gpipe;
-  EXPECT_EQ(computations(s, 1), "F0 F1 F2 b0 b1 b2 H0 H1 H2");
+  EXPECT_EQ(computations(s, 1), "F0 F1 F2 I0l B0r I1l B1r I2l B2r W0l W1l W2l");
   // The last stage is done with its first chunk last; the head is of the last one.
   auto chunks = settings(ScheduleKind::interleaved, 2, 2, 2);
   chunks.deferred_heads = 100;
   EXPECT_EQ(computations(chunks, 0), "F0.0 F1.0 F0.1 F1.1 B0.1 B1.1 B0.0 B1.0");
-  EXPECT_EQ(computations(chunks, 1), "F0.0 F1.0 F0.1 b0.1 F1.1 b1.1 B0.0 B1.0 H0.1 H1.1");
+  EXPECT_EQ(computations(chunks, 1),
+            "F0.0 F1.0 F0.1 I0.1l B0.1r F1.1 I1.1l B1.1r B0.0 B1.0 W0.1l W1.1l");
   for (const Action& action : stage_schedule(chunks, 1)) {
-    const bool head = action.kind == ActionKind::head_weight, first = action.chunk == 0;
+    const bool head = action.kind == ActionKind::backward_weight, first = action.chunk == 0;
     EXPECT_EQ(action.last_gradient,
               (head || (first && action.kind == ActionKind::backward)) && action.micro_batch == 1);
   }
   s = settings(ScheduleKind::one_f_one_b, 4, 1, 8);
   s.deferred_heads = 3;
   const auto holds = validate_schedule(make_schedule(s));
-  EXPECT_EQ(holds[3].heads, 3);
+  EXPECT_EQ(holds[3].parts, 3);
   EXPECT_EQ(holds[3].stores, 1);
-  EXPECT_EQ(holds[0].heads, 0);
+  EXPECT_EQ(holds[0].parts, 0);
 }
 
 TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {

@@ -1,7 +1,9 @@
 #pragma once
 // A model that fits on a page: virtual stage v makes y = (v + 2) · x + micro-batch of rows whose
 // number differs by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers,
-// so every order of summation is exact. Messages have two tensors.
+// so every order of summation is exact. Messages have two tensors. It counts its segments as a
+// model with kSegments of them would: the last one does the work of the forward and of its weight
+// gradient, the others pass on what they get.
 
 #include <algorithm>
 #include <map>
@@ -16,16 +18,22 @@ namespace viaduct::test {
 class ToyStage : public StageProgram {
  public:
   ToyStage(const Communicator& pp, const ScheduleSettings& settings)
-      : stages_(pp.size()), stage_(pp.rank()), gradients_(size_t(settings.virtual_stages)) {
+      : stages_(pp.size()),
+        stage_(pp.rank()),
+        keeps_(settings.backward),
+        gradients_(size_t(settings.virtual_stages)) {
     last_ = int64_t{stages_} * settings.virtual_stages - 1;
   }
 
-  TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override {
+  static constexpr int kSegments = 3;
+
+  TensorSet forward(int64_t micro_batch, int chunk, SegmentRange range, TensorSet in) override {
+    if (!passes(range, kSegments)) return in.empty() ? first_input(micro_batch) : in;
     const int64_t v = virtual_stage(chunk);
-    const Tensor x =
-        v == 0 ? rows(micro_batch, [&](int64_t i) { return double(i + 1); }) : in.get("x");
-    if (v > 0) log_number(in, micro_batch);
-    saved_[{micro_batch, chunk}] = x;
+    if (v == 0 && in.empty()) in = first_input(micro_batch);
+    log_number(in, micro_batch);
+    const Tensor x = in.get("x");
+    if (keeps_) saved_[{micro_batch, chunk}] = x;
     const Tensor y = rows(micro_batch, [&](int64_t i) {
       return double(v + 2) * x.data<double>()[i] + double(micro_batch);
     });
@@ -35,34 +43,31 @@ class ToyStage : public StageProgram {
     }
     return message(y, micro_batch);
   }
-  TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override {
-    TensorSet d_in = backward_input(micro_batch, chunk, std::move(d_out));
-    backward_weight(micro_batch, chunk);
+  TensorSet backward(int64_t micro_batch, int chunk, SegmentRange range, TensorSet d_out) override {
+    TensorSet d_in = backward_input(micro_batch, chunk, range, std::move(d_out));
+    backward_weight(micro_batch, chunk, range);
     return d_in;
   }
-  TensorSet backward_input(int64_t micro_batch, int chunk, TensorSet d_out) override {
+  TensorSet backward_input(int64_t micro_batch, int chunk, SegmentRange range,
+                           TensorSet d_out) override {
     const int64_t v = virtual_stage(chunk);
-    const Tensor dy =
-        v == last_ ? rows(micro_batch, [&](int64_t i) { return double(i + 1); }) : d_out.get("x");
-    if (v < last_) log_number(d_out, micro_batch);
-    d_saved_[{micro_batch, chunk}] = dy;
-    if (v == 0) return {};
-    return message(
-        rows(micro_batch, [&](int64_t i) { return double(v + 2) * dy.data<double>()[i]; }),
-        micro_batch);
+    if (passes(range, kSegments)) {
+      const Tensor dy =
+          v == last_ ? rows(micro_batch, [&](int64_t i) { return double(i + 1); }) : d_out.get("x");
+      if (v < last_) log_number(d_out, micro_batch);
+      d_saved_[{micro_batch, chunk}] = dy;
+      const Tensor dx =
+          rows(micro_batch, [&](int64_t i) { return double(v + 2) * dy.data<double>()[i]; });
+      d_out = v == 0 ? numbered(dx, micro_batch) : message(dx, micro_batch);
+    }
+    return v == 0 && passes(range, 1) ? TensorSet() : d_out;
   }
-  void backward_weight(int64_t micro_batch, int chunk) override {
+  void backward_weight(int64_t micro_batch, int chunk, SegmentRange range) override {
+    if (!passes(range, kSegments)) return;
+    if (!range.is_whole()) ++heads_;
     const Tensor x = take(saved_, micro_batch, chunk), dy = take(d_saved_, micro_batch, chunk);
     for (int64_t i = 0; i < x.elements(); ++i)
       gradients_[size_t(chunk)] += x.data<double>()[i] * dy.data<double>()[i];
-  }
-  // Its weight gradient is the head's.
-  TensorSet backward_but_head(int64_t micro_batch, int chunk, TensorSet d_out) override {
-    return backward_input(micro_batch, chunk, std::move(d_out));
-  }
-  void head_weight(int64_t micro_batch, int chunk) override {
-    backward_weight(micro_batch, chunk);
-    ++heads_;
   }
   void last_gradient(int) override { ++last_gradients_; }
   void begin_chunk(int) override { ++begun_; }
@@ -81,13 +86,28 @@ class ToyStage : public StageProgram {
   /// The most outputs of this stage that lived at one time.
   int64_t peak_messages() const { return peak_messages_; }
   int begun() const { return begun_; }
-  /// Micro-batches whose head waited.
+  /// Weight halves of the last segment that came by themselves.
   int64_t heads() const { return heads_; }
   int last_gradients() const { return last_gradients_; }
 
  private:
   using Kept = std::map<std::pair<int64_t, int>, Tensor>;
 
+  /// Whether the range has the segment with this number, from 1.
+  static bool passes(SegmentRange range, int number) {
+    const SegmentRange among = range.among(kSegments);
+    return among.begin < number && number <= among.end;
+  }
+  TensorSet first_input(int64_t micro_batch) {
+    return numbered(rows(micro_batch, [&](int64_t i) { return double(i + 1); }), micro_batch);
+  }
+  static TensorSet numbered(const Tensor& x, int64_t micro_batch) {
+    TensorSet set("x", x);
+    Tensor number = host_tensor(DType::f64, {1});
+    *number.data<double>() = double(micro_batch);
+    set.set("number", number);
+    return set;
+  }
   int64_t virtual_stage(int chunk) const { return int64_t{chunk} * stages_ + stage_; }
   template <class F>
   static Tensor rows(int64_t micro_batch, F&& value) {
@@ -104,11 +124,7 @@ class ToyStage : public StageProgram {
     made_.push_back(x.storage());
     const auto alive = [](const std::weak_ptr<Storage>& made) { return !made.expired(); };
     peak_messages_ = std::max(peak_messages_, std::count_if(made_.begin(), made_.end(), alive));
-    TensorSet set("x", x);
-    Tensor number = host_tensor(DType::f64, {1});
-    *number.data<double>() = double(micro_batch);
-    set.set("number", number);
-    return set;
+    return numbered(x, micro_batch);
   }
   void log_number(const TensorSet& set, int64_t micro_batch) {
     numbers_fit_ = numbers_fit_ && *set.get("number").data<double>() == double(micro_batch);
@@ -120,6 +136,7 @@ class ToyStage : public StageProgram {
   }
 
   int stages_, stage_;
+  bool keeps_;
   int64_t last_ = 0;
   std::vector<double> gradients_;
   Kept saved_, d_saved_;

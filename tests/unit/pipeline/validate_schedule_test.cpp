@@ -117,21 +117,62 @@ TEST(ValidateSchedule, HeadsOutOfPlaceAreCaught) {
   const Schedule good = make_schedule(settings);
   EXPECT_EQ(problem(good), "valid");
   Schedule s = good;
-  s.stages[1].erase(find(s.stages[1], ActionKind::head_weight, 0));
+  s.stages[1].erase(find(s.stages[1], ActionKind::backward_weight, 0));
   EXPECT_THAT(problem(s), HasSubstr("stage 1: micro-batch 0 of chunk 0 is not finished"));
   s = good;
-  const auto head = find(s.stages[1], ActionKind::head_weight, 0);
-  s.stages[1].insert(head, *head);
-  EXPECT_THAT(problem(s), HasSubstr("stage 1: head_weight of micro-batch 0, chunk 0: comes twice"));
+  const auto head = find(s.stages[1], ActionKind::backward_weight, 0);
+  s.stages[1].insert(head, Action(*head));
+  const std::string late = "chunk 0, segments end − 1 to end: comes twice";
+  EXPECT_THAT(problem(s), HasSubstr("stage 1: backward_weight of micro-batch 0, " + late));
   s = good;
-  s.stages[1].insert(find(s.stages[1], ActionKind::backward_but_head, 1),
-                     *find(s.stages[1], ActionKind::head_weight, 1));
-  EXPECT_THAT(problem(s), HasSubstr("head_weight of micro-batch 1, chunk 0: comes twice, or before "
-                                    "its forward or the other part"));
-  s = good;  // the first stage has no head
-  find(s.stages[0], ActionKind::backward, 0)->kind = ActionKind::backward_but_head;
-  EXPECT_THAT(problem(s), HasSubstr("stage 0: backward_but_head of micro-batch 0, chunk 0: there "
-                                    "is no head here"));
+  s.stages[1].insert(find(s.stages[1], ActionKind::backward_input, 1),
+                     Action(*find(s.stages[1], ActionKind::backward_weight, 1)));
+  EXPECT_THAT(problem(s), HasSubstr("backward_weight of micro-batch 1, " + late +
+                                    ", or before its forward or the other part"));
+}
+
+// Ranges of segments have to tile the chunk, in the order of the forward and of the backward.
+TEST(ValidateSchedule, RangesThatDoNotTileTheirChunkAreCaught) {
+  const auto range = [](ActionKind kind, int begin, int end) {
+    return Action{kind, 0, 0, {begin, end}};
+  };
+  constexpr int kEnd = SegmentRange::kEnd;
+  const auto check = [&](ActionList list) {
+    list.front().begins = 0;
+    list.back().last_gradient = true;
+    return problem({1, 1, {std::move(list)}});
+  };
+  const ActionList forward{range(ActionKind::forward, 0, 2), range(ActionKind::forward, 2, kEnd)};
+  const auto with = [&](const ActionList& more) {
+    ActionList list = forward;
+    list.insert(list.end(), more.begin(), more.end());
+    return check(list);
+  };
+  const Action last = range(ActionKind::backward, kEnd - 1, kEnd),
+               rest = range(ActionKind::backward, 0, kEnd - 1),
+               input = range(ActionKind::backward_input, 0, kEnd - 1);
+  EXPECT_EQ(with({last, rest}), "valid");
+  EXPECT_EQ(with({last, input, range(ActionKind::backward_weight, 0, 1),
+                  range(ActionKind::backward_weight, 3, kEnd - 1),
+                  range(ActionKind::backward_weight, 1, 3)}),
+            "valid");
+  EXPECT_THAT(check({forward[0], range(ActionKind::forward, 3, kEnd), last, rest}),
+              HasSubstr("forward of micro-batch 0, chunk 0, segments 3 to end"));
+  EXPECT_THAT(with({rest, last}), HasSubstr("segments 0 to end − 1: comes twice, or before"));
+  EXPECT_THAT(with({last, range(ActionKind::backward, 1, kEnd - 1)}), HasSubstr("is not finished"));
+  EXPECT_THAT(with({last, input, range(ActionKind::backward_weight, 0, 2),
+                    range(ActionKind::backward_weight, 1, kEnd - 1)}),
+              HasSubstr("segments 1 to end − 1: comes twice"));
+  EXPECT_THAT(with({range(ActionKind::backward_weight, kEnd - 1, kEnd), last, rest}),
+              HasSubstr("or before its forward or the other part"));
+}
+
+TEST(SegmentRange, CountsFromBothEnds) {
+  EXPECT_EQ(SegmentRange{}.among(5), (SegmentRange{0, 5}));
+  EXPECT_EQ(kLastSegment.among(5), (SegmentRange{4, 5}));
+  EXPECT_EQ(kAllButLastSegment.among(5), (SegmentRange{0, 4}));
+  EXPECT_THROW(kAllButLastSegment.among(1), CommError);
+  EXPECT_THROW((SegmentRange{2, 6}).among(5), CommError);
 }
 
 TEST(ValidateSchedule, WrongFlagsAreCaught) {

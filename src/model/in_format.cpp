@@ -1,4 +1,4 @@
-#include "train/in_format.h"
+#include "model/in_format.h"
 
 #include "ops/elementwise.h"
 
