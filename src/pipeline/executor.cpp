@@ -15,6 +15,12 @@ class Executor {
       : program_(program), pp_(pp), settings_(settings) {}
 
   void run(const Action& action) {
+    work(action);
+    if (action.reduces >= 0) program_.reduce_chunk(action.reduces);
+  }
+
+ private:
+  void work(const Action& action) {
     if (action.begins >= 0) program_.begin_chunk(action.begins);
     if (action.last_gradient) program_.last_gradient(action.chunk);
     const Edge in_activations{action.micro_batch, action.chunk, Flow::activations};
@@ -57,7 +63,6 @@ class Executor {
     }
   }
 
- private:
   /// What is received for a chunk, or made by it.
   using Edge = std::tuple<int64_t, int, Flow>;  // micro-batch, chunk, flow
   using Sets = std::map<Edge, TensorSet>;

@@ -6,12 +6,14 @@
 namespace viaduct {
 
 ModelStage::ModelStage(const Model& model, RankContext& context, DType message_format,
-                       BatchAt batch_at, ChunkCall begin_chunk, PhaseSeconds& phases)
+                       BatchAt batch_at, ChunkCall begin_chunk, ChunkCall reduce_chunk,
+                       PhaseSeconds& phases)
     : model_(model),
       context_(context),
       message_format_(message_format),
       batch_at_(batch_at),
       begin_chunk_(begin_chunk),
+      reduce_chunk_(reduce_chunk),
       phases_(phases) {}
 
 void ModelStage::upload_until(int64_t micro_batch) {

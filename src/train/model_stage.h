@@ -18,11 +18,11 @@ class ModelStage final : public StageProgram {
   using BatchAt = FunctionRef<Batch(int64_t i)>;
   using ChunkCall = FunctionRef<void(int chunk)>;
 
-  /// All references outlive the stage, which lives for a step. `begin_chunk` is called as
-  /// StageProgram's. Who keeps gradients counts contributions, so last_gradient tells nobody.
-  /// Messages are in `message_format`, whatever that of the stream.
+  /// All references outlive the stage, which lives for a step. `begin_chunk` and
+  /// `reduce_chunk` are called as StageProgram's. Who keeps gradients counts contributions, so
+  /// last_gradient tells nobody. Messages are in `message_format`, whatever that of the stream.
   ModelStage(const Model& model, RankContext& context, DType message_format, BatchAt batch_at,
-             ChunkCall begin_chunk, PhaseSeconds& phases);
+             ChunkCall begin_chunk, ChunkCall reduce_chunk, PhaseSeconds& phases);
 
   TensorSet forward(int64_t micro_batch, int chunk, TensorSet in) override;
   TensorSet backward(int64_t micro_batch, int chunk, TensorSet d_out) override;
@@ -32,6 +32,7 @@ class ModelStage final : public StageProgram {
   void head_weight(int64_t micro_batch, int chunk) override;
   void last_gradient(int) override {}
   void begin_chunk(int chunk) override { begin_chunk_(chunk); }
+  void reduce_chunk(int chunk) override { reduce_chunk_(chunk); }
   /// The residual stream [stream tokens, H].
   std::vector<EdgeTensor> edge(int64_t micro_batch) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
@@ -62,7 +63,7 @@ class ModelStage final : public StageProgram {
   RankContext& context_;
   DType message_format_;
   BatchAt batch_at_;
-  ChunkCall begin_chunk_;
+  ChunkCall begin_chunk_, reduce_chunk_;
   PhaseSeconds& phases_;
   std::vector<int64_t> stream_tokens_;           // of each uploaded micro-batch
   std::map<int64_t, MicroBatch> open_;           // from first need to the end of the last backward
