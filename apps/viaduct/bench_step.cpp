@@ -23,6 +23,7 @@
 #include "train/memory_usage.h"
 #include "train/plan_memory.h"
 #include "train/rank_device.h"
+#include "train/run_length.h"
 #include "train/training_data.h"
 #include "value_json.h"
 
@@ -86,6 +87,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   Measured m;
   m.peak = measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
                                cpu_isa_of(config.dist));
+  const int64_t rows = batch_schedule(config).full();
   StepRecord record;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     const bool counted = step >= options.warmup;
@@ -98,10 +100,11 @@ Measured measure(const RunSetup& setup, const Options& options,
     StepInputs inputs;
     inputs.update = step + 1;
     inputs.learning_rate = config.optimizer.lr;
+    inputs.decoupled_learning_rate = config.optimizer.decoupled_lr.value_or(0);
     engine.begin_step(inputs);
     double scored = 0;
-    engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
-      HostBatch batch = data.train(step * config.train.global_batch_size, i);
+    engine.run_micro_batches(data.micro_batches(rows), [&](int64_t i) {
+      HostBatch batch = data.train(step * rows, i);
       scored += batch.scored_weight();
       return batch;
     });
@@ -129,9 +132,8 @@ Measured measure(const RunSetup& setup, const Options& options,
     m.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
   m.ranks = world->size();
   const int64_t length = config.model.seq_length.value();
-  m.tokens = config.train.global_batch_size * length;
-  m.model_flops =
-      training_flops(flop_sizes(setup.model), config.train.global_batch_size, length).model();
+  m.tokens = rows * length;
+  m.model_flops = training_flops(flop_sizes(setup.model), rows, length).model();
   return m;
 }
 
@@ -214,7 +216,10 @@ Subcommand add_bench_step(CLI::App& bench) {
         overrides.push_back("dataset.mock=true");
         overrides.push_back("validation.eval_iters=0");
         overrides.push_back(fmt::format("train.train_iters={}", options->steps + options->warmup));
-        overrides.push_back("scheduler.lr_warmup_iters=0");
+        // Steps of the full batch, whatever the run's ramp and length are.
+        for (const char* setting : {"train.train_samples=null", "train.rampup_batch_size=null",
+                                    "scheduler.lr_warmup_iters=0", "scheduler.lr_warmup_samples=0"})
+          overrides.emplace_back(setting);
         const Launch launch = launch_on_cpu();
         RunConfig defaults;
         defaults.dist = launch_defaults(launch);

@@ -12,6 +12,7 @@
 #include "pipeline/layer_map.h"
 #include "train/dry_run.h"
 #include "train/layout.h"
+#include "train/run_length.h"
 
 namespace viaduct::cli {
 namespace {
@@ -151,6 +152,29 @@ Json layers_json(const Layout& layout) {
   return list;
 }
 
+/// "20 steps of 4 rows", or the batch's sizes as it grows.
+std::string length_text(const RunConfig& config) {
+  const BatchSchedule batches = batch_schedule(config);
+  const int64_t steps = config.train.train_iters;
+  std::vector<std::string> sizes;
+  for (const BatchSchedule::Size& size : batches.sizes()) {
+    if (size.first_step > steps) break;
+    sizes.push_back(fmt::format("{} from step {}", size.rows, size.first_step));
+  }
+  const std::string rows = sizes.size() == 1 ? fmt::format("{} rows", batches.rows_at(0))
+                                             : fmt::format("rows: {}", fmt::join(sizes, ", "));
+  return fmt::format("{} steps of {}; {} rows in all", steps, rows, batches.samples_after(steps));
+}
+
+Json batches_json(const RunConfig& config) {
+  Json list = Json::array();
+  for (const BatchSchedule::Size& size : batch_schedule(config).sizes()) {
+    if (size.first_step <= config.train.train_iters)
+      list.push_back({{"first_step", size.first_step}, {"rows", size.rows}});
+  }
+  return list;
+}
+
 Json stages_json(const std::vector<DryRun>& stages) {
   Json list = Json::array();
   for (const DryRun& run : stages) {
@@ -192,24 +216,29 @@ void print_dry_run(const RunSetup& setup, bool json) {
       [](const DryRun& a, const DryRun& b) { return a.peak.bytes < b.peak.bytes; });
   const int64_t parameters = model_parameters(stages);
   if (json) {
-    const Json document{{"config", to_yaml(setup.config)},
-                        {"parameters", parameters},
-                        {"groups", groups_json(layout.mesh)},
-                        {"layers", layers_json(layout)},
-                        {"peak_memory_bytes", fullest.peak.bytes},
-                        {"memory_by_owner", fullest.peak.bytes_by_tag},
-                        {"stages", stages_json(stages)},
-                        {"model_flops_per_step", fullest.model_flops},
-                        {"flop_convention", kFlopConvention},
-                        {"launches_per_step", fullest.launches},
-                        {"host_reads_per_step", fullest.host_reads},
-                        {"notes", setup.notes}};
+    const Json document{
+        {"config", to_yaml(setup.config)},
+        {"parameters", parameters},
+        {"steps", setup.config.train.train_iters},
+        {"samples", batch_schedule(setup.config).samples_after(setup.config.train.train_iters)},
+        {"batches", batches_json(setup.config)},
+        {"groups", groups_json(layout.mesh)},
+        {"layers", layers_json(layout)},
+        {"peak_memory_bytes", fullest.peak.bytes},
+        {"memory_by_owner", fullest.peak.bytes_by_tag},
+        {"stages", stages_json(stages)},
+        {"model_flops_per_step", fullest.model_flops},
+        {"flop_convention", kFlopConvention},
+        {"launches_per_step", fullest.launches},
+        {"host_reads_per_step", fullest.host_reads},
+        {"notes", setup.notes}};
     fmt::print("{}\n", document.dump(2));
     return;
   }
   fmt::print("{}\n", to_yaml(setup.config));
   print_groups(layout.mesh, setup.config.dist);
   print_layers(layout);
+  fmt::print("length: {}\n", length_text(setup.config));
   fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
   fmt::print("model FLOPs of a step ({}): {}\n", kFlopConvention,
              format_count(fullest.model_flops));

@@ -8,9 +8,14 @@ namespace {
 
 constexpr KnobReach kCuda = KnobReach::cuda_only;
 
-constexpr KnobRow kFusions[] = {
+constexpr KnobRow kSoftmax[] = {
     {"attention_softmax_in_fp32", "bool", "true", "",
-     "Softmax of attention in FP32; always so here.", ""},
+     "Maxima, exponentials, sums and quotients of attention's softmax are FP32 in every kernel, "
+     "whatever the format of activations.",
+     ""},
+};
+
+constexpr KnobRow kFusions[] = {
     {"multi_latent_attention", "bool", "false", "", "Multi-head latent attention.", ""},
 };
 
@@ -32,7 +37,8 @@ constexpr KnobRow kGpu[] = {
 }  // namespace
 
 std::vector<KnobTable> kernels() {
-  return {{"model", "", "its other setting", kFusions},
+  return {{"model", "", "a softmax in the format of activations", kSoftmax},
+          {"model", "", "its other setting", kFusions},
           {"model", "", "a setting of the cuda backend", kGpu}};
 }
 

@@ -61,9 +61,6 @@ constexpr KnobRow kOptimizer[] = {
      "Masters of BF16 weights are kept as their low 16 bits. Effective with "
      "use_precision_aware_optimizer.",
      ""},
-    {"decoupled_lr", "number or null", "null", "",
-     "Own learning rate of embedding and output layer.", ""},
-    {"decoupled_min_lr", "number or null", "null", "", "Its end.", ""},
     {"sgd_momentum", "number", "0.9", "", "Momentum of sgd.", ""},
 };
 
@@ -72,8 +69,6 @@ constexpr KnobRow kScheduler[] = {
      "On resume the configuration wins over the checkpoint's schedule.", ""},
     {"use_checkpoint_opt_param_scheduler", "bool", "false", "",
      "On resume the checkpoint's schedule wins.", ""},
-    {"lr_warmup_samples", "int", "0", "", "Warm-up in samples.", ""},
-    {"lr_decay_samples", "int or null", "null", "", "Decay in samples.", ""},
 };
 
 }  // namespace
@@ -82,8 +77,7 @@ std::vector<KnobTable> memory() {
   return {{"model", "", "recomputation", kRecompute},
           {"model", "", "activation offload", kOffload},
           {"optimizer", "", "optimizer state formats and offload", kOptimizer},
-          {"scheduler", "", "schedules counted in samples, and schedule overrides on resume",
-           kScheduler}};
+          {"scheduler", "", "schedule overrides on resume", kScheduler}};
 }
 
 }  // namespace viaduct::catalogue_tables

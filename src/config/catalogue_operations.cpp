@@ -7,19 +7,6 @@ namespace {
 
 constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
 
-constexpr KnobRow kLoop[] = {
-    {"train_samples", "int or null", "null", "", "Length of the run in rows instead of steps.",
-     "excludes train_iters"},
-    {"rampup_batch_size", "list of int or null", "null", "",
-     "Start, increment and rows of a growing global batch.", ""},
-    {"decrease_batch_size_if_needed", "bool", "false", "",
-     "A batch that does not divide is rounded down.", ""},
-    {"iterations_to_skip", "list of int", "[]", "", "Steps whose data is read and not trained on.",
-     ""},
-    {"check_weight_hash_across_dp_replicas_interval", "int or null", "null", "",
-     "Steps between comparisons of weights over data-parallel ranks.", ""},
-};
-
 constexpr KnobRow kCollector[] = {
     {"manual_gc", "bool", "true", "", "Garbage is collected on all ranks at the same step.", "", "",
      kNowhere},
@@ -34,12 +21,6 @@ constexpr KnobRow kCollector[] = {
 };
 
 constexpr KnobRow kLogging[] = {
-    {"timing_log_level", "int", "0", "", "How many timers are reported: 0 to 2.", ""},
-    {"log_params_norm", "bool", "false", "", "Metrics have the norm of all weights.", ""},
-    {"log_num_zeros_in_grad", "bool", "false", "",
-     "Metrics have the number of zeros in the gradient.", "",
-     "OptimizerConfig.log_num_zeros_in_grad"},
-    {"log_memory_to_tensorboard", "bool", "false", "", "TensorBoard gets memory figures.", ""},
     {"log_energy", "bool", "false", "", "Metrics have energy.", ""},
     {"wandb_project", "string or null", "null", "",
      "Weights & Biases project; read metrics.jsonl instead.", ""},
@@ -103,7 +84,6 @@ constexpr KnobRow kRestart[] = {
 
 std::vector<KnobTable> operations() {
   return {
-      {"train", "", "other loops", kLoop},
       {"train", "", "memory is managed without a collector", kCollector},
       {"logger", "", "more metrics", kLogging},
       {"profiling", "", "a setting of the cuda backend", kProfiling},

@@ -60,13 +60,6 @@ constexpr KnobRow kOverlapOnGpu[] = {
     {"use_ce", "bool", "true", "", "Copy engines move the chunks.", "", "", kCuda},
 };
 
-constexpr KnobRow kData[] = {
-    {"grad_reduce_in_bf16", "bool", "false", "",
-     "Turns grad_reduce_in_fp32 off where a recipe turned it on.", ""},
-    {"check_for_large_grads", "bool", "false", "",
-     "An unusually large gradient norm of a bucket is an error.", ""},
-};
-
 constexpr KnobRow kDataOnGpu[] = {
     {"nccl_ub", "bool", "false", "", "Gradient and weight buffers are registered with NCCL.", "",
      "", kCuda},
@@ -136,7 +129,6 @@ std::vector<KnobTable> parallel() {
       {"comm_overlap", "Communication hidden under computation.", "overlapped communication",
        kOverlap},
       {"comm_overlap", "", gpu, kOverlapOnGpu},
-      {"ddp", "", "data parallelism", kData},
       {"ddp", "", gpu, kDataOnGpu},
       {"ddp", "", "fully sharded data parallel", kFullySharded},
       {"dist", "", "fully sharded data parallel, the simulator, and binding to memory", kInit},

@@ -13,6 +13,10 @@ void ModelStage::begin_chunk(int chunk) {
   if (settings_.begin_chunk) settings_.begin_chunk(chunk);
 }
 
+void ModelStage::reduce_chunk(int chunk) {
+  if (settings_.reduce_chunk) settings_.reduce_chunk(chunk);
+}
+
 void ModelStage::upload_until(int64_t micro_batch) {
   while (static_cast<int64_t>(stream_tokens_.size()) <= micro_batch) {
     const auto next = static_cast<int64_t>(stream_tokens_.size());

@@ -26,6 +26,8 @@ struct StageSettings {
   bool has_backward = true;
   /// As StageProgram::begin_chunk; none: nobody is told.
   std::function<void(int chunk)> begin_chunk = {};
+  /// As StageProgram::reduce_chunk.
+  std::function<void(int chunk)> reduce_chunk = {};
   HeadCall instead_of_head = {};
   Model::Observer observer = {};
   PhaseSeconds* phases = nullptr;  // where forwards and backwards add their time
@@ -48,6 +50,7 @@ class ModelStage final : public StageProgram {
   void backward_weight(int64_t micro_batch, int chunk, SegmentRange range) override;
   void last_gradient(int) override {}
   void begin_chunk(int chunk) override;
+  void reduce_chunk(int chunk) override;
   /// The residual stream [stream tokens, H].
   std::vector<EdgeTensor> edge(int64_t micro_batch) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;

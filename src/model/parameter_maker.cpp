@@ -74,6 +74,7 @@ ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::s
   part.box.size[0] = std::clamp<int64_t>(rows - first, 0, here);
   if (part.box.size[0] > 0) p.parts = {std::move(part)};
   p.multiplied = multiplied;
+  p.vocabulary = true;
   return share(std::move(p));
 }
 

@@ -62,6 +62,8 @@ struct Parameter {
   std::vector<int> holders;
   Initialization init;
   bool decay = true;  // takes weight decay (matrices do; norms and biases do not)
+  /// The token table or the head: what optimizer.decoupled_lr is for.
+  bool vocabulary = false;
   bool weight_gradient =
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
   /// An operand of matrix products; tables that are only looked up are none.

@@ -43,6 +43,7 @@ struct GradientNormArgs {
 void gradient_norm(OpContext& context, const GradientNormArgs& args);
 
 /// Decoupled AdamW (Loshchilov and Hutter 2019) over one flat run, nothing if the skip slot is set:
+/// with lr the slot that `learning_rate` names
 ///   g = clip_factor · gradient;  p *= 1 − lr · decay · weight_decay_factor;  m = β1 m + (1 − β1)
 ///   g;  v = β2 v + (1 − β2) g² p −= lr · lr_multiplier · (m / bias_correction1) / (sqrt(v /
 ///   bias_correction2) + eps)
@@ -55,6 +56,7 @@ struct AdamWArgs {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0;
   double learning_rate_multiplier = 1;
+  StepScalar learning_rate = StepScalar::learning_rate;
 };
 void adamw(OpContext& context, const AdamWArgs& args);
 

@@ -9,10 +9,11 @@ namespace viaduct {
 /// Slots of the block, each one f64.
 enum class StepScalar : int {
   learning_rate,
-  weight_decay_factor,  // multiplies the decay of groups that decay
-  bias_correction1,     // 1 − β1^t
-  bias_correction2,     // 1 − β2^t
-  loss_scale,           // what the loss gradient is multiplied by before the backward
+  decoupled_learning_rate,  // of embedding and output layer, where they have one of their own
+  weight_decay_factor,      // multiplies the decay of groups that decay
+  bias_correction1,         // 1 − β1^t
+  bias_correction2,         // 1 − β2^t
+  loss_scale,               // what the loss gradient is multiplied by before the backward
   gradient_factor,  // 1 / (scored tokens · loss scale): turns accumulated main gradients into the
                     // gradient of the mean
   clip_norm,        // limit of the gradient norm; 0: none
@@ -24,7 +25,7 @@ enum class StepScalar : int {
   skip,  // 1: the update is skipped (a gradient is not finite); ops leave weights and moments as
          // they are
 };
-inline constexpr int kStepScalars = 11;
+inline constexpr int kStepScalars = 12;
 
 /// View of one slot of the block (f64 [kStepScalars]) as f64 [1].
 inline Tensor step_scalar(const Tensor& block, StepScalar slot) {

@@ -43,6 +43,8 @@ void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {
   args.scalars = scalars;
   args.beta1 = settings_.beta1, args.beta2 = settings_.beta2, args.epsilon = settings_.epsilon;
   args.weight_decay = run.parameter->decay ? settings_.weight_decay : 0;
+  if (settings_.decoupled_rate && run.parameter->vocabulary)
+    args.learning_rate = StepScalar::decoupled_learning_rate;
   adamw(context, args);
 }
 

@@ -12,6 +12,8 @@ namespace viaduct {
 struct AdamWSettings {
   double beta1 = 0.9, beta2 = 0.95, epsilon = 1e-8;
   double weight_decay = 0.1;  // of parameters that decay (matrices)
+  /// Token table and head have the learning rate of StepScalar::decoupled_learning_rate.
+  bool decoupled_rate = false;
 };
 
 class AdamW {

@@ -5,26 +5,6 @@
 #include "sharding/reproducible_all_reduce.h"
 
 namespace viaduct {
-namespace {
-
-/// The elements of a run that count in norms: of parts that this rank owns, neighbours joined.
-std::vector<Range> counted_ranges(const ShardRun& run) {
-  std::vector<Range> ranges;
-  for (const Part& part : run.parameter->parts) {
-    if (!part.owned) continue;
-    const auto here = overlap(run.range, part_range(*run.parameter, part));
-    if (!here) continue;
-    if (!ranges.empty() && ranges.back().end == here->begin) {
-      ranges.back().end = here->end;
-    } else {
-      ranges.push_back(*here);
-    }
-  }
-  return ranges;
-}
-
-}  // namespace
-
 GradientNorm::GradientNorm(OpContext& context, const ParameterStore& store, bool skip_not_finite,
                            std::shared_ptr<Communicator> statistics)
     : store_(store),

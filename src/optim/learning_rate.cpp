@@ -111,14 +111,13 @@ double LearningRateSchedule::rate(int64_t samples) const {
 }
 
 LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
-                                            int64_t global_batch_size) {
+                                            const BatchSchedule& batches) {
   std::vector<std::string> problems;
   const auto expect = [&](bool holds, std::string problem) {
     if (!holds) problems.push_back(std::move(problem));
   };
-  const double batch = static_cast<double>(global_batch_size);
-  expect(global_batch_size > 0,
-         fmt::format("train.global_batch_size must be positive, found {}", global_batch_size));
+  expect(batches.full() > 0,
+         fmt::format("train.global_batch_size must be positive, found {}", batches.full()));
   expect(std::isfinite(s.maximum_rate) && s.maximum_rate >= 0,
          fmt::format("optimizer.lr must be finite and not negative, found {}", s.maximum_rate));
   expect(s.minimum_rate >= 0 && s.minimum_rate <= s.maximum_rate,
@@ -134,26 +133,41 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
     expect(*s.warmup_fraction >= 0 && *s.warmup_fraction <= 1,
            fmt::format("scheduler.lr_warmup_fraction must be in [0, 1], found {}",
                        *s.warmup_fraction));
-    expect(s.warmup_iterations == 0,
-           "scheduler.lr_warmup_fraction and scheduler.lr_warmup_iters exclude each other");
+    expect(s.warmup_iterations == 0 && s.warmup_samples == 0,
+           "scheduler.lr_warmup_fraction excludes lr_warmup_iters and lr_warmup_samples");
   }
+  expect(
+      s.warmup_samples >= 0,
+      fmt::format("scheduler.lr_warmup_samples must not be negative, found {}", s.warmup_samples));
+  expect(s.warmup_samples == 0 || s.warmup_iterations == 0,
+         "scheduler.lr_warmup_samples and scheduler.lr_warmup_iters exclude each other");
   LearningRateSchedule schedule{s.style, s.anneal, s.maximum_rate, s.minimum_rate, s.initial_rate};
-  schedule.decay_samples = static_cast<double>(s.decay_iterations) * batch;
-  schedule.warmup_samples = s.warmup_fraction ? *s.warmup_fraction * schedule.decay_samples
-                                              : static_cast<double>(s.warmup_iterations) * batch;
-  schedule.anneal_samples = static_cast<double>(s.anneal_iterations) * batch;
+  const auto samples_of = [&](int64_t steps) {
+    return static_cast<double>(batches.samples_after(steps));
+  };
+  schedule.decay_samples =
+      s.decay_samples ? static_cast<double>(*s.decay_samples) : samples_of(s.decay_iterations);
+  schedule.warmup_samples = s.warmup_fraction      ? *s.warmup_fraction * schedule.decay_samples
+                            : s.warmup_samples > 0 ? static_cast<double>(s.warmup_samples)
+                                                   : samples_of(s.warmup_iterations);
+  schedule.anneal_samples =
+      static_cast<double>(s.anneal_iterations) * static_cast<double>(batches.full());
   if (s.style != DecayStyle::constant) {
-    expect(s.decay_iterations > 0,
-           fmt::format("scheduler.lr_decay_iters must be positive, found {}", s.decay_iterations));
+    const std::string decay = s.decay_samples
+                                  ? fmt::format("lr_decay_samples = {}", *s.decay_samples)
+                                  : fmt::format("lr_decay_iters {} = {} samples",
+                                                s.decay_iterations, schedule.decay_samples);
+    expect(schedule.decay_samples > 0,
+           fmt::format("scheduler: the decay must be longer than nothing, found {}", decay));
     expect(schedule.warmup_samples < schedule.decay_samples,
-           fmt::format("scheduler: warm-up ({} samples) must end before the decay does "
-                       "(lr_decay_iters {} = {} samples)",
-                       schedule.warmup_samples, s.decay_iterations, schedule.decay_samples));
+           fmt::format("scheduler: warm-up ({} samples) must end before the decay does ({})",
+                       schedule.warmup_samples, decay));
   }
   if (s.style == DecayStyle::warmup_stable_decay) {
-    expect(s.anneal_iterations > 0 && s.anneal_iterations <= s.decay_iterations,
-           fmt::format("scheduler.lr_wsd_decay_iters must be in [1, lr_decay_iters = {}], found {}",
-                       s.decay_iterations, s.anneal_iterations));
+    expect(s.anneal_iterations > 0 && schedule.anneal_samples <= schedule.decay_samples,
+           fmt::format("scheduler.lr_wsd_decay_iters must be at least 1 and end with the decay "
+                       "({} samples), found {} steps of {} rows",
+                       schedule.decay_samples, s.anneal_iterations, batches.full()));
   }
   if (!problems.empty()) throw ConfigError(problems);
   return schedule;
@@ -167,7 +181,7 @@ double WeightDecaySchedule::decay(int64_t samples) const {
 }
 
 WeightDecaySchedule weight_decay_schedule(DecayGrowth growth, double start, double end,
-                                          int64_t growth_iterations, int64_t global_batch_size) {
+                                          int64_t growth_iterations, const BatchSchedule& batches) {
   std::vector<std::string> problems;
   if (!(start >= 0))
     problems.push_back(
@@ -186,13 +200,12 @@ WeightDecaySchedule weight_decay_schedule(DecayGrowth growth, double start, doub
     problems.push_back(
         fmt::format("scheduler.wd_incr_iters must be positive, found {}", growth_iterations));
   }
-  if (global_batch_size <= 0) {
+  if (batches.full() <= 0) {
     problems.push_back(
-        fmt::format("train.global_batch_size must be positive, found {}", global_batch_size));
+        fmt::format("train.global_batch_size must be positive, found {}", batches.full()));
   }
   if (!problems.empty()) throw ConfigError(problems);
-  return {growth, start, end,
-          static_cast<double>(growth_iterations) * static_cast<double>(global_batch_size)};
+  return {growth, start, end, static_cast<double>(batches.samples_after(growth_iterations))};
 }
 
 }  // namespace viaduct

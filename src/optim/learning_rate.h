@@ -12,6 +12,8 @@
 #include <optional>
 #include <string_view>
 
+#include "optim/batch_schedule.h"
+
 namespace viaduct {
 
 /// How the rate falls from its maximum (`scheduler.lr_decay_style`).
@@ -35,11 +37,15 @@ struct LearningRateSettings {
   AnnealStyle anneal = AnnealStyle::exponential;
   double maximum_rate = 3e-4, minimum_rate = 3e-5, initial_rate = 0;
   int64_t warmup_iterations = 0;
-  /// Of `decay_iterations`, in [0, 1]; excludes `warmup_iterations`.
+  /// Rows in place of `warmup_iterations`, which it excludes.
+  int64_t warmup_samples = 0;
+  /// Of the decay, in [0, 1]; excludes `warmup_iterations` and `warmup_samples`.
   std::optional<double> warmup_fraction;
   /// The iteration at which the minimum is reached, warm-up included.
   int64_t decay_iterations = 0;
-  /// Length of the last stretch of warm-up-stable-decay.
+  /// Rows in place of `decay_iterations`.
+  std::optional<int64_t> decay_samples;
+  /// Length of the last stretch of warm-up-stable-decay, in steps of the full batch.
   int64_t anneal_iterations = 0;
 };
 
@@ -67,10 +73,10 @@ struct LearningRateSchedule {
   double rate(int64_t samples) const;
 };
 
-/// Checks the settings and turns iterations into samples. ConfigError lists everything that is
-/// wrong.
+/// Checks the settings and turns iterations into the samples that `batches` consumes in them.
+/// ConfigError lists everything that is wrong.
 LearningRateSchedule learning_rate_schedule(const LearningRateSettings& settings,
-                                            int64_t global_batch_size);
+                                            const BatchSchedule& batches);
 
 /// Weight decay that grows from `start` to `end` over `growth_samples` and stays there.
 struct WeightDecaySchedule {
@@ -86,6 +92,6 @@ struct WeightDecaySchedule {
 /// Checks (both decays ≥ 0, end ≥ start, equal if constant) and builds. ConfigError lists
 /// everything that is wrong.
 WeightDecaySchedule weight_decay_schedule(DecayGrowth growth, double start, double end,
-                                          int64_t growth_iterations, int64_t global_batch_size);
+                                          int64_t growth_iterations, const BatchSchedule& batches);
 
 }  // namespace viaduct

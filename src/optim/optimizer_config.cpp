@@ -9,7 +9,7 @@ namespace viaduct {
 namespace {
 
 // Far above any run; times the rows of a step it is still a number.
-constexpr double kMostSteps = 1e11;
+constexpr double kMostSteps = 1e11, kMostSamples = 1e11;
 
 }  // namespace
 
@@ -17,9 +17,15 @@ void OptimizerConfig::resolve() {
   min_lr.resolve(std::stod(fmt::format("{:.12g}", lr / 10)));  // 3e-05, not 2.9999999999999997e-05
 }
 
-void SchedulerConfig::resolve(int64_t train_iters, double weight_decay) {
-  if (!lr_decay_iters) lr_decay_iters = train_iters;
-  lr_warmup_iters.resolve(lr_warmup_fraction ? 0 : std::min<int64_t>(500, *lr_decay_iters / 10));
+void SchedulerConfig::resolve(int64_t train_iters, double weight_decay,
+                              std::optional<int64_t> train_samples) {
+  if (!lr_decay_iters && !lr_decay_samples) {
+    lr_decay_samples = train_samples;
+    if (!train_samples) lr_decay_iters = train_iters;
+  }
+  const bool elsewhere = lr_warmup_fraction || lr_warmup_samples > 0;
+  const int64_t steps = lr_decay_iters.value_or(train_iters);
+  lr_warmup_iters.resolve(elsewhere ? 0 : std::min<int64_t>(500, steps / 10));
   if (!start_weight_decay) start_weight_decay = weight_decay;
   if (!end_weight_decay) end_weight_decay = weight_decay;
 }
@@ -48,6 +54,16 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .field("clip_grad", config.clip_grad,
              "Largest global gradient norm: larger gradients are scaled down to it; 0: off.")
       .range(0);
+  group
+      .field("decoupled_lr", config.decoupled_lr,
+             "Highest learning rate of token embedding and output layer, which then follow the "
+             "schedule by themselves; null: lr.")
+      .range(0);
+  group
+      .field("decoupled_min_lr", config.decoupled_min_lr,
+             "Their learning rate at the end of the decay; null: min_lr.")
+      .range(0)
+      .constraint("needs decoupled_lr; at most it");
   return group;
 }
 
@@ -57,26 +73,44 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
       .one_of({"constant", "linear", "cosine", "inverse-square-root", "WSD"});
   group
       .field("lr_decay_iters", config.lr_decay_iters,
-             "Step at which min_lr is reached, warm-up included; null: train.train_iters.")
+             "Step at which min_lr is reached, warm-up included; null: train.train_iters, unless "
+             "lr_decay_samples or train.train_samples says it.")
       .range(1, kMostSteps)
-      .in("steps");
+      .in("steps")
+      .constraint("excludes lr_decay_samples");
+  group
+      .field("lr_decay_samples", config.lr_decay_samples,
+             "Row of the data at which min_lr is reached, warm-up included; null: lr_decay_iters "
+             "says it, or train.train_samples.")
+      .range(1, kMostSamples)
+      .in("rows")
+      .constraint("excludes lr_decay_iters");
   group
       .field("lr_warmup_iters", config.lr_warmup_iters,
-             "Steps of linear warm-up; auto: 500, but at most a tenth of lr_decay_iters.")
+             "Steps of linear warm-up; auto: 500, but at most a tenth of lr_decay_iters, and 0 "
+             "where another field says it.")
       .range(0, kMostSteps)
       .in("steps")
       .constraint("below lr_decay_iters");
   group
+      .field("lr_warmup_samples", config.lr_warmup_samples,
+             "Rows of linear warm-up; 0: lr_warmup_iters or lr_warmup_fraction says it.")
+      .range(0, kMostSamples)
+      .in("rows")
+      .constraint("below lr_decay_samples; excludes lr_warmup_iters and lr_warmup_fraction");
+  group
       .field("lr_warmup_fraction", config.lr_warmup_fraction,
-             "Warm-up as a part of lr_decay_iters.")
+             "Warm-up as a part of lr_decay_iters or lr_decay_samples.")
       .range(0, 1)
-      .constraint("excludes lr_warmup_iters");
+      .constraint("excludes lr_warmup_iters and lr_warmup_samples");
   group.field("lr_warmup_init", config.lr_warmup_init, "Learning rate at the start of the warm-up.")
       .range(0)
       .constraint("at most optimizer.lr");
   group.field("lr_wsd_decay_style", config.lr_wsd_decay_style, "Shape of the last stretch of WSD.")
       .one_of({"linear", "cosine", "exponential", "minus_sqrt"});
-  group.field("lr_wsd_decay_iters", config.lr_wsd_decay_iters, "Length of the last stretch of WSD.")
+  group
+      .field("lr_wsd_decay_iters", config.lr_wsd_decay_iters,
+             "Length of the last stretch of WSD, in steps of the full batch.")
       .range(1, kMostSteps)
       .in("steps")
       .constraint("required by lr_decay_style=WSD");

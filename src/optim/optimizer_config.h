@@ -19,16 +19,23 @@ struct OptimizerConfig {
   double adam_beta2 = 0.95;
   double adam_eps = 1e-8;
   double clip_grad = 1.0;
+  /// Learning rate of embedding and output layer; null: lr.
+  std::optional<double> decoupled_lr;
+  /// Null: min_lr.
+  std::optional<double> decoupled_min_lr;
 
   void resolve();
 };
 
 struct SchedulerConfig {
   std::string lr_decay_style = "cosine";
-  /// Null: train.train_iters.
+  /// Null: train.train_iters, unless rows say it.
   std::optional<int64_t> lr_decay_iters;
-  /// `auto`: 500, but at most a tenth of lr_decay_iters.
+  /// The same in rows. Null: train.train_samples where that is given.
+  std::optional<int64_t> lr_decay_samples;
+  /// `auto`: 500, but at most a tenth of lr_decay_iters; 0 where another field says it.
   Auto<int64_t> lr_warmup_iters;
+  int64_t lr_warmup_samples = 0;
   std::optional<double> lr_warmup_fraction;
   double lr_warmup_init = 0;
   std::string lr_wsd_decay_style = "exponential";
@@ -37,8 +44,10 @@ struct SchedulerConfig {
   std::optional<double> start_weight_decay, end_weight_decay;
   std::string weight_decay_incr_style = "constant";
 
-  /// Replaces `auto` and nulls, given the run's length and constant decay.
-  void resolve(int64_t train_iters, double weight_decay);
+  /// Replaces `auto` and nulls, given the run's length, in rows too where the run is counted in
+  /// them, and constant decay.
+  void resolve(int64_t train_iters, double weight_decay,
+               std::optional<int64_t> train_samples = std::nullopt);
 };
 
 FieldGroup optimizer_fields(OptimizerConfig& config);

@@ -3,7 +3,7 @@
 namespace viaduct {
 
 Schedules schedules(const OptimizerConfig& optimizer, const SchedulerConfig& scheduler,
-                    int64_t train_iters, int64_t global_batch_size) {
+                    int64_t train_iters, const BatchSchedule& batches) {
   LearningRateSettings settings;
   settings.style = decay_style(scheduler.lr_decay_style);
   settings.anneal = anneal_style(scheduler.lr_wsd_decay_style);
@@ -12,12 +12,21 @@ Schedules schedules(const OptimizerConfig& optimizer, const SchedulerConfig& sch
   settings.initial_rate = scheduler.lr_warmup_init;
   settings.warmup_iterations = scheduler.lr_warmup_iters.value();
   settings.warmup_fraction = scheduler.lr_warmup_fraction;
-  settings.decay_iterations = scheduler.lr_decay_iters.value();
+  settings.warmup_samples = scheduler.lr_warmup_samples;
+  settings.decay_iterations = scheduler.lr_decay_iters.value_or(0);
+  settings.decay_samples = scheduler.lr_decay_samples;
   settings.anneal_iterations = scheduler.lr_wsd_decay_iters.value_or(0);
-  return {learning_rate_schedule(settings, global_batch_size),
-          weight_decay_schedule(
-              decay_growth(scheduler.weight_decay_incr_style), scheduler.start_weight_decay.value(),
-              scheduler.end_weight_decay.value(), train_iters, global_batch_size)};
+  Schedules result{learning_rate_schedule(settings, batches),
+                   {},
+                   weight_decay_schedule(decay_growth(scheduler.weight_decay_incr_style),
+                                         scheduler.start_weight_decay.value(),
+                                         scheduler.end_weight_decay.value(), train_iters, batches)};
+  if (optimizer.decoupled_lr) {
+    settings.maximum_rate = *optimizer.decoupled_lr;
+    settings.minimum_rate = optimizer.decoupled_min_lr.value_or(settings.minimum_rate);
+    result.decoupled_rate = learning_rate_schedule(settings, batches);
+  }
+  return result;
 }
 
 LossScalerSettings loss_scaler_settings(const PrecisionConfig& precision) {

@@ -64,6 +64,10 @@ struct Action {
   /// none.
   int begins = -1;
   bool last_gradient = false;  // after it no action of the chunk adds to weight gradients
+  /// Of a backward: the chunk whose weight gradients were complete `stage` backwards earlier.
+  /// Backwards begin on the last stage and reach each stage before it one later, so this is one
+  /// time for all; −1: none. Chunks complete too late for that have none at all.
+  int reduces = -1;
 };
 
 using ActionList = std::vector<Action>;

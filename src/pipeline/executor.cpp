@@ -15,6 +15,12 @@ class Executor {
       : program_(program), pp_(pp), settings_(settings) {}
 
   void run(const Action& action) {
+    work(action);
+    if (action.reduces >= 0) program_.reduce_chunk(action.reduces);
+  }
+
+ private:
+  void work(const Action& action) {
     if (action.begins >= 0) program_.begin_chunk(action.begins);
     if (action.last_gradient) program_.last_gradient(action.chunk);
     const int64_t i = action.micro_batch;
@@ -41,7 +47,6 @@ class Executor {
     }
   }
 
- private:
   /// What is received for a chunk, made by it, or goes from one range of it to the next.
   using Edge = std::tuple<int64_t, int, Flow, int>;  // micro-batch, chunk, flow, segment
   using Sets = std::map<Edge, TensorSet>;

@@ -30,6 +30,14 @@ void set_flags(ActionList& actions, int stage) {
     if (computes(action->kind) && action->kind != ActionKind::forward)
       action->last_gradient = ended.insert(action->chunk).second;
   }
+  std::vector<Action*> backwards;
+  for (Action& action : actions) {
+    if (action.kind == ActionKind::backward) backwards.push_back(&action);
+  }
+  for (size_t number = static_cast<size_t>(stage); number < backwards.size(); ++number) {
+    const Action& complete = *backwards[number - static_cast<size_t>(stage)];
+    if (complete.last_gradient) backwards[number]->reduces = complete.chunk;
+  }
 }
 
 /// Splits the weight half of the last segment, the head, off the first backwards of the last chunk,

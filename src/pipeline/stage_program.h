@@ -34,6 +34,10 @@ class StageProgram {
   /// Called right before the action after which the chunk's weight gradients are complete:
   /// reductions may start from inside it.
   virtual void last_gradient(int chunk) = 0;
+  /// Called right after the backward at which, counted on all stages alike, the chunk's weight
+  /// gradients are complete (Action::reduces): a time to start their reduction everywhere. Not for
+  /// chunks that the end of the step comes too early for.
+  virtual void reduce_chunk(int chunk) { static_cast<void>(chunk); }
   /// Called once a step for each chunk, at the same virtual micro-batch on all stages, no later
   /// than right before the chunk's first forward (Action::begins).
   virtual void begin_chunk(int chunk) = 0;

@@ -96,15 +96,26 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "applied like others; a loss that is not finite still stops the run. fp16_mixed, whose "
           "loss scale lives on the test, skips either way.")
       .constraint("false excludes train.nan_loss_action=skip, but under fp16_mixed");
+  group.field(
+      "check_for_large_grads", config.check_for_large_grads,
+      "The norm of each bucket of a rank's gradients is found before the ranks' are summed; "
+      "one of 10 times the largest of the session's first 100 updates, or more, stops the "
+      "run before its update, which names rank and bucket.");
+  group
+      .field("grad_reduce_in_bf16", config.grad_reduce_in_bf16,
+             "Another word for grad_reduce_in_fp32=false where weights are BF16.")
+      .constraint("mixed_precision=bf16_mixed; excludes grad_reduce_in_fp32=true");
   return group;
 }
 
 FieldGroup ddp_dist_fields(DdpConfig& config) {
   FieldGroup group("dist", "");
-  group
-      .field("align_grad_reduce", config.align_grad_reduce,
-             "Pipeline stages start gradient reductions at aligned virtual steps.")
-      .planned("pipeline parallelism");
+  group.field(
+      "align_grad_reduce", config.align_grad_reduce,
+      "With virtual stages, a chunk's gradient reductions start together, at the same virtual "
+      "micro-batch on all pipeline stages; false: each when its last gradient is there. No "
+      "effect without virtual stages, where a stage has one reduction after its last "
+      "backward, or without ddp.overlap_grad_reduce.");
   return group;
 }
 

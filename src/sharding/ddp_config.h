@@ -28,6 +28,9 @@ struct DdpConfig {
   OneOrList<std::string> fp32_accumulation_patterns = std::vector<std::string>{};
   bool average_in_collective = false;
   bool check_for_nan_in_grad = true;
+  bool check_for_large_grads = false;
+  /// Turns grad_reduce_in_fp32 off.
+  bool grad_reduce_in_bf16 = false;
   /// Pipeline stages start gradient reductions at the same virtual micro-batch (section `dist`).
   bool align_grad_reduce = true;
   /// Section `optimizer`.

@@ -38,6 +38,7 @@ void GradientReduction::send_next() {
   // The bucket before has had the time of this one's backward to come through. A fixed place, not
   // a test of readiness, keeps the order of events the same from run to run.
   if (sent_outer_ < sent_) send_outer();
+  if (before_sending_) before_sending_(sent_);
   const Bucket& bucket = buckets_[sent_];
   State& state = states_[sent_];
   if (way_ == Way::exchange) {

@@ -5,6 +5,7 @@
 // messages always match. In the other way shards are exchanged as they are and summed here, in the
 // order and precision of a reduce-scatter: sums have the same bits.
 
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -22,6 +23,11 @@ class GradientReduction {
   /// `buckets` in the order in which they are sent; `op` is sum or average.
   GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups, ReduceOp op,
                     Way way);
+
+  /// `look` is called with the number of each bucket right before it is sent.
+  void before_sending(std::function<void(size_t bucket)> look) {
+    before_sending_ = std::move(look);
+  }
 
   /// Nothing is sent yet. Sums of exchanged shards are computed in `context`.
   void begin_step(OpContext& context);
@@ -49,6 +55,7 @@ class GradientReduction {
   std::shared_ptr<Communicator> inner_, outer_;
   ReduceOp op_;
   Way way_;
+  std::function<void(size_t)> before_sending_;
   std::optional<OpContext> context_;
   size_t sent_ = 0, sent_outer_ = 0;
 };

@@ -1,9 +1,11 @@
 #include "sharding/parameter_store.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "base/error.h"
 #include "ops/elementwise.h"
+#include "ops/optimizer.h"
 #include "ops/table.h"
 #include "sharding/name_patterns.h"
 #include "sharding/replica_gradients.h"
@@ -27,7 +29,8 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
     : settings_(settings),
       groups_(groups),
       format_(recipe.weight),
-      kernel_gradient_(recipe.main_gradient) {
+      kernel_gradient_(recipe.main_gradient),
+      device_(device) {
   VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
                 "of its own, but {} ranks share one",
@@ -38,6 +41,8 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                 "parameter store: an exchange of shards needs the distributed optimizer and one "
                 "instance of it, found {}",
                 groups.dp_cp_outer->size());
+  // Without virtual stages the one reduction of a stage starts with its last backward anyway.
+  settings_.align_grad_reduce &= groups.pp->size() > 1 && chunks.size() > 1;
   const BufferFormats formats{recipe.weight,
                               settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
                               recipe.master, settings.with_gradients, settings.with_masters};
@@ -60,6 +65,12 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
       settings.average_in_collective ? ReduceOp::average : ReduceOp::sum,
       settings.reduce_by_exchange ? GradientReduction::Way::exchange
                                   : GradientReduction::Way::reduce_scatter);
+  if (settings.bucket_norms && settings.with_gradients) {
+    bucket_norms_ =
+        device.allocate(DType::f64, {static_cast<int64_t>(buckets_.size()), kReproducibleSumSize},
+                        MemoryTag::other);
+    reduction_->before_sending([this](size_t bucket) { add_bucket_norm(bucket); });
+  }
   gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.dp_cp_inner);
 }
 
@@ -245,6 +256,40 @@ void ParameterStore::expect_backwards(int64_t backwards) {
   for (BucketPlace& place : buckets_) place.incomplete = place.parameters;
 }
 
+void ParameterStore::reduce_chunk(size_t chunk) {
+  if (!settings_.align_grad_reduce) return;
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    if (buckets_[i].buffer == chunk && buckets_[i].incomplete == 0) reduction_->complete(i);
+  }
+}
+
+void ParameterStore::add_bucket_norm(size_t bucket) {
+  const BucketPlace& place = buckets_[bucket];
+  Tensor gradients = buffers_[place.buffer].bucket_gradients(place.bucket);
+  if (gradients.dtype() != kernel_gradient_) {
+    const Tensor wide =
+        context_->allocate(kernel_gradient_, gradients.shape(), MemoryTag::workspace);
+    copy(*context_, {gradients, wide});
+    gradients = wide;
+  }
+  const Tensor state =
+      bucket_norms_.slice(0, static_cast<int64_t>(bucket), 1).view({kReproducibleSumSize});
+  fill(*context_, {state, 0});
+  reproducible_sum(*context_, {gradients, Tensor(), true, state});
+}
+
+std::vector<double> ParameterStore::bucket_norms() {
+  std::vector<double> norms;
+  const Tensor value = context_->allocate(DType::f64, {1}, MemoryTag::workspace);
+  for (size_t i = 0; i < buckets_.size(); ++i) {
+    const Tensor state =
+        bucket_norms_.slice(0, static_cast<int64_t>(i), 1).view({kReproducibleSumSize});
+    sum_value(*context_, {state, value});
+    norms.push_back(std::sqrt(host_read(device_, value, "norm of a gradient bucket", 0)));
+  }
+  return norms;
+}
+
 void ParameterStore::finish_gradients(OpContext& context) {
   for (const Parameter* parameter : parameters_) {
     Entry& e = entry(*parameter);
@@ -332,7 +377,8 @@ void ParameterStore::done(const Parameter& parameter) {
   ++e.contributions;
   if (e.contributions != e.expected) return;
   if (e.accumulation) round_accumulation(*context_, e);
-  if (--buckets_[e.bucket].incomplete == 0) reduction_->complete(e.bucket);
+  const bool complete = --buckets_[e.bucket].incomplete == 0;
+  if (complete && !settings_.align_grad_reduce) reduction_->complete(e.bucket);
 }
 
 }  // namespace viaduct

@@ -83,6 +83,11 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// order the schedule does that. With overlap_grad_reduce a bucket of complete ones is sent at
   /// once; unsaid, all are sent by `finish_gradients`.
   void expect_backwards(int64_t backwards);
+  /// With align_grad_reduce: all that is complete of the chunk's gradients is sent from here on.
+  void reduce_chunk(size_t chunk);
+  /// With bucket_norms, after finish_gradients: the norm of each bucket of this rank's own
+  /// gradients, before they were summed over ranks, in the order in which buckets are sent.
+  std::vector<double> bucket_norms();
   /// Returns when the gradients of the runs are summed over all ranks that contribute. Parameters
   /// that nothing contributed to have a zero gradient. ShapeError if a contribution is open.
   void finish_gradients(OpContext& context);
@@ -124,6 +129,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
                  const std::vector<const Parameter*>& uses);
   void list_buckets();
   void add_accumulations(Device& device);
+  void add_bucket_norm(size_t bucket);
   /// What ops write: `accumulation` where there is one, else `gradient`.
   static const Tensor& accumulated(const Entry& entry) {
     return entry.accumulation ? entry.accumulation : entry.gradient;
@@ -151,6 +157,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::optional<OpContext> context_;   // of the step
   std::vector<size_t> runs_end_;       // by chunk
   std::map<const Parameter*, Entry> entries_;
+  Device& device_;
+  Tensor bucket_norms_;  // with bucket_norms: a reproducible sum of squares for each bucket
   std::unique_ptr<GradientReduction> reduction_;
   std::unique_ptr<WeightGather> gather_;
   std::optional<PackedWeights> packed_;

@@ -13,6 +13,21 @@ Range part_range(const Parameter& parameter, const Part& part) {
   return {part.storage_row * columns, (part.storage_row + part.rows()) * columns};
 }
 
+std::vector<Range> counted_ranges(const ShardRun& run) {
+  std::vector<Range> ranges;
+  for (const Part& part : run.parameter->parts) {
+    if (!part.owned) continue;
+    const auto here = overlap(run.range, part_range(*run.parameter, part));
+    if (!here) continue;
+    if (!ranges.empty() && ranges.back().end == here->begin) {
+      ranges.back().end = here->end;
+    } else {
+      ranges.push_back(*here);
+    }
+  }
+  return ranges;
+}
+
 std::vector<Rectangle> rectangles(const Range& range, int64_t row_elements) {
   std::vector<Rectangle> list;
   for (int64_t at = range.begin; at < range.end;) {

@@ -27,6 +27,10 @@ int64_t row_elements(const Parameter& parameter);
 /// The elements of `part` in the row-major storage of its parameter.
 Range part_range(const Parameter& parameter, const Part& part);
 
+/// The elements of a run that count in norms, each logical element of the model on one rank of
+/// `statistics`: of parts that this rank owns, neighbours joined.
+std::vector<Range> counted_ranges(const ShardRun& run);
+
 /// A rectangle of a matrix whose elements lie one after the other in its row-major storage.
 struct Rectangle {
   int64_t row = 0, column = 0, rows = 0, columns = 0;

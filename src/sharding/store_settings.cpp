@@ -6,6 +6,7 @@ StoreSettings store_settings(const DdpConfig& config) {
   StoreSettings settings;
   settings.distributed_optimizer = config.use_distributed_optimizer;
   settings.overlap_grad_reduce = config.overlap_grad_reduce;
+  settings.align_grad_reduce = config.align_grad_reduce && config.overlap_grad_reduce;
   settings.overlap_param_gather = config.overlap_param_gather.value();
   settings.align_param_gather = config.align_param_gather.value();
   settings.gather_with_optimizer_step = config.overlap_param_gather_with_optimizer_step;
@@ -16,6 +17,7 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.fp32_gradients = config.grad_reduce_in_fp32;
   settings.fp32_accumulation = config.fp32_accumulation_patterns.values();
   settings.reduce_by_exchange = config.reduce_scatter_with_fp32_accumulation;
+  settings.bucket_norms = config.check_for_large_grads;
   return settings;
 }
 

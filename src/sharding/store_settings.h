@@ -17,6 +17,9 @@ struct StoreSettings {
   bool distributed_optimizer = true;
   bool overlap_grad_reduce = false;
   bool overlap_param_gather = false;
+  /// The complete gradients of a chunk wait for `reduce_chunk`; otherwise each bucket is sent when
+  /// it is complete. With overlap_grad_reduce.
+  bool align_grad_reduce = false;
   /// A chunk's gathers start together, with the first forward of the chunk before it.
   bool align_param_gather = false;
   /// A chunk's gathers start when its weights are updated, beside the update of the next chunks;
@@ -33,6 +36,8 @@ struct StoreSettings {
   /// Shards are reduced by an all-to-all and a local sum. Needs the distributed optimizer and one
   /// instance.
   bool reduce_by_exchange = false;
+  /// The norm of each bucket of this rank's gradients is found before it is sent.
+  bool bucket_norms = false;
 };
 
 /// Of a resolved configuration.

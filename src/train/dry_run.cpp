@@ -9,6 +9,7 @@
 #include "train/layout.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
+#include "train/run_length.h"
 
 namespace viaduct {
 namespace {
@@ -102,7 +103,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     }
     result.peak = record.peak();
     result.model_flops =
-        training_flops(flop_sizes(setup.model), config.train.global_batch_size, length).model();
+        training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
   }
   rank.device->set_record(nullptr);
   return result;

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "comm/exchange_texts.h"
 #include "model/initialize.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -83,9 +84,11 @@ void Engine::begin_step(const StepInputs& inputs) {
   device_.begin_sequence(MemorySequence::step);
   const RecordScope scope(device_.record(), ScopeKind::phase, "begin");
   loss_scale_ = inputs.loss_scale;
+  update_ = inputs.update;
   micro_batches_ = 0;
   const auto t = static_cast<double>(inputs.update);
   write_scalar(StepScalar::learning_rate, inputs.learning_rate);
+  write_scalar(StepScalar::decoupled_learning_rate, inputs.decoupled_learning_rate);
   write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
   write_scalar(StepScalar::bias_correction1, 1 - std::pow(settings_.optimizer.beta1, t));
   write_scalar(StepScalar::bias_correction2, 1 - std::pow(settings_.optimizer.beta2, t));
@@ -117,10 +120,13 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   };
   micro_batches_ += count;
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(
-      *model_, rank,
-      {.message_format = message_format(), .begin_chunk = begin_chunk, .phases = &phases_},
-      upload_at);
+  const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
+  ModelStage stage(*model_, rank,
+                   {.message_format = message_format(),
+                    .begin_chunk = begin_chunk,
+                    .reduce_chunk = reduce_chunk,
+                    .phases = &phases_},
+                   upload_at);
   run(schedule_of(count), stage);
 }
 
@@ -163,6 +169,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   store_->finish_gradients(context);
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
+  if (settings_.ddp.check_for_large_grads) check_large_gradients();
   gradient_norm_->compute(context, scalars_);
   if (update) optimizer_->step(context, scalars_);
   StepResult result;
@@ -171,6 +178,18 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
   device_.end_sequence();
   return result;
+}
+
+void Engine::check_large_gradients() {
+  std::vector<double> norms = store_->bucket_norms();
+  for (double& norm : norms) norm *= gradient_factor_;
+  const std::string mine = large_gradients_.look(norms);
+  if (all_reduce_value(*groups_.world, mine.empty() ? 0 : 1, ReduceOp::max) == 0) return;
+  const std::vector<std::string> texts = exchange_texts(*groups_.world, mine);
+  for (size_t rank = 0; rank < texts.size(); ++rank) {
+    if (!texts[rank].empty())
+      fail<Error>("update {}: rank {}: {} (ddp.check_for_large_grads)", update_, rank, texts[rank]);
+  }
 }
 
 double Engine::total_loss(std::string_view reason) {

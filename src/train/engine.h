@@ -13,6 +13,7 @@
 #include "ops/table.h"
 #include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/large_gradients.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
 #include "sharding/ddp_config.h"
@@ -51,6 +52,7 @@ struct EngineSettings {
 struct StepInputs {
   int64_t update = 1;  // number of this update, from 1: exponent of the bias corrections
   double learning_rate = 0;
+  double decoupled_learning_rate = 0;  // where the optimizer has one of its own for the vocabulary
   double weight_decay_factor = 1;
   double loss_scale = 1;
 };
@@ -119,6 +121,9 @@ class Engine {
   DType message_format() const {
     return settings_.message_format.value_or(settings_.precision.stream);
   }
+  /// Error on all ranks if a bucket of one has an unusually large gradient
+  /// (ddp.check_for_large_grads).
+  void check_large_gradients();
   /// The merged loss sum of all ranks; resets nothing.
   double total_loss(std::string_view reason);
   void write_scalar(StepScalar slot, double value);
@@ -133,9 +138,11 @@ class Engine {
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
+  LargeGradients large_gradients_;
   Tensor scalars_, loss_state_;
   Tensor host_scalars_;  // staging of the block
   double loss_scale_ = 1, gradient_factor_ = 1;
+  int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far
   PhaseSeconds phases_;
 };

@@ -2,6 +2,20 @@
 
 namespace viaduct {
 
+AdamWSettings adamw_settings(const OptimizerConfig& c) {
+  return {c.adam_beta1, c.adam_beta2, c.adam_eps, c.weight_decay, c.decoupled_lr.has_value()};
+}
+
+StepInputs scheduled_inputs(const Schedules& schedules, int64_t samples, double weight_decay) {
+  StepInputs inputs;
+  inputs.learning_rate = schedules.learning_rate.rate(samples);
+  if (schedules.decoupled_rate)
+    inputs.decoupled_learning_rate = schedules.decoupled_rate->rate(samples);
+  if (weight_decay > 0)
+    inputs.weight_decay_factor = schedules.weight_decay.decay(samples) / weight_decay;
+  return inputs;
+}
+
 void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings) {
   settings.place = model_place(layout, rank);
   settings.overlap = layout.overlap;
@@ -19,8 +33,7 @@ EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, Glob
   const RunConfig& c = setup.config;
   EngineSettings s;
   s.precision = precision_recipe(c.mixed_precision);
-  s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps,
-                 c.optimizer.weight_decay};
+  s.optimizer = adamw_settings(c.optimizer);
   s.clip_norm = c.optimizer.clip_grad;
   if (c.train.skip_train) s.purpose = EnginePurpose::evaluate;
   s.seed = static_cast<uint64_t>(c.rng.seed);

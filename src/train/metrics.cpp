@@ -26,14 +26,15 @@ int64_t StepMetrics::peak_memory_bytes() const {
   return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
 }
 
-void StepMetrics::set_rates(double seconds, int64_t step_samples, int64_t step_tokens,
+void StepMetrics::set_rates(double seconds, int64_t rows, int64_t step_tokens,
                             const FlopCount& flops, int64_t ranks, const MatmulPeak& peak,
                             bool with_full_count) {
   const auto utilization = [&](double tflops) {
     return peak.known() ? std::optional(model_flops_utilization(tflops, peak)) : std::nullopt;
   };
   step_seconds = seconds;
-  samples_per_second = static_cast<double>(step_samples) / seconds;
+  step_samples = rows;
+  samples_per_second = static_cast<double>(rows) / seconds;
   tokens_per_second = static_cast<double>(step_tokens) / seconds;
   flop_convention = kFlopConvention;
   mfu_peak = peak.known() ? peak.describe() : "";
@@ -55,25 +56,34 @@ std::string json_line(const StepMetrics& m) {
       {"loss", or_null(m.loss)},
       {"grad_norm", or_null(m.grad_norm)},
       {"learning_rate", m.learning_rate},
+      {"global_batch_size", m.step_samples},
       {"step_seconds", m.step_seconds},
-      {"samples_per_second", m.samples_per_second},
-      {"tokens_per_second", m.tokens_per_second},
-      {"tflops_per_rank", m.tflops_per_rank},
-      {"mfu", or_null(m.mfu)},
-      {"mfu_peak", m.mfu ? Json(m.mfu_peak) : Json(nullptr)},
-      {"flop_convention", m.flop_convention},
+  };
+  if (m.with_rates) {
+    object["samples_per_second"] = m.samples_per_second;
+    object["tokens_per_second"] = m.tokens_per_second;
+    object["tflops_per_rank"] = m.tflops_per_rank;
+    object["mfu"] = or_null(m.mfu);
+    object["mfu_peak"] = m.mfu ? Json(m.mfu_peak) : Json(nullptr);
+    object["flop_convention"] = m.flop_convention;
+  }
+  object.update({
       {"communication_seconds", m.communication_seconds},
       {"communication_busy_seconds", m.communication_busy_seconds},
       {"data_seconds", m.data_seconds},
       {"peak_memory_bytes", m.peak_memory_bytes()},
       {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
       {"skipped", m.skipped},
-  };
+  });
   if (m.tflops_per_rank_full) {
     object["tflops_per_rank_full"] = *m.tflops_per_rank_full;
     object["mfu_full"] = or_null(m.mfu_full);
   }
   if (m.loss_scale) object["loss_scale"] = *m.loss_scale;
+  if (m.params_norm) object["params_norm"] = *m.params_norm;
+  if (m.num_zeros_in_grad) object["num_zeros_in_grad"] = *m.num_zeros_in_grad;
+  for (const auto& [name, range] : m.timers)
+    object["timers"][name] = {{"min", range.least}, {"max", range.most}};
   if (m.simulated) object["simulated"] = true;
   return line(object);
 }

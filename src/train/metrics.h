@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
+#include "train/step_timers.h"
 
 namespace viaduct {
 
@@ -25,8 +27,12 @@ struct StepMetrics {
   /// Global, before clipping; no value where it was not computed.
   std::optional<double> grad_norm;
   double learning_rate = 0;
+  /// Rows of this step, of all ranks.
+  int64_t step_samples = 0;
 
   double step_seconds = 0;
+  /// False: the line has no rates (logger.log_throughput).
+  bool with_rates = true;
   double samples_per_second = 0;
   double tokens_per_second = 0;
   /// Model FLOPs by `flop_convention` (model/flops.h).
@@ -47,18 +53,30 @@ struct StepMetrics {
   std::vector<int64_t> peak_memory_bytes_per_rank;
   int64_t peak_memory_bytes() const;
 
-  /// Updates skipped (overflow, or NaN as configured) since the last logged step.
+  /// Updates skipped (overflow, NaN as configured, or steps passed over) since the last logged
+  /// step.
   int64_t skipped = 0;
   /// With FP16 only.
   std::optional<double> loss_scale;
   bool simulated = false;
 
+  /// Where they were asked for (section `logger`):
+  /// of all weights after the step;
+  std::optional<double> params_norm;
+  /// in the gradient of the step;
+  std::optional<int64_t> num_zeros_in_grad;
+  /// by name, over the ranks;
+  RankTimers timers;
+  /// of the rank that reports, for TensorBoard, by name.
+  std::vector<std::pair<std::string, double>> memory;
+
   /// The same with the uncausal count (`logger.flops=full`); no value where it was not asked for.
   std::optional<double> tflops_per_rank_full;
   std::optional<double> mfu_full;
 
-  /// Sets step_seconds and all rates. `flops`: of the whole global batch; `seconds` > 0.
-  void set_rates(double seconds, int64_t step_samples, int64_t step_tokens, const FlopCount& flops,
+  /// Sets step_seconds, step_samples and all rates. `flops`: of the whole global batch; `seconds` >
+  /// 0.
+  void set_rates(double seconds, int64_t rows, int64_t step_tokens, const FlopCount& flops,
                  int64_t ranks, const MatmulPeak& peak, bool with_full_count = false);
 };
 

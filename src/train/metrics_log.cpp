@@ -19,7 +19,7 @@ namespace {
 
 std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   std::vector<tensorboard::Scalar> scalars;
-  const auto add = [&](const char* tag, const std::optional<double>& value) {
+  const auto add = [&](const std::string& tag, const std::optional<double>& value) {
     if (value) scalars.push_back({tag, *value});
   };
   add("train/loss", m.loss);
@@ -27,13 +27,21 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   add("train/learning_rate", m.learning_rate);
   add("train/skipped", static_cast<double>(m.skipped));
   add("train/loss_scale", m.loss_scale);
+  add("train/params_norm", m.params_norm);
+  if (m.num_zeros_in_grad)
+    add("train/num_zeros_in_grad", static_cast<double>(*m.num_zeros_in_grad));
+  add("train/global_batch_size", static_cast<double>(m.step_samples));
   add("speed/step_seconds", m.step_seconds);
-  add("speed/tokens_per_second", m.tokens_per_second);
-  add("speed/tflops_per_rank", m.tflops_per_rank);
-  add("speed/mfu", m.mfu);
+  if (m.with_rates) {
+    add("speed/tokens_per_second", m.tokens_per_second);
+    add("speed/tflops_per_rank", m.tflops_per_rank);
+    add("speed/mfu", m.mfu);
+  }
   add("speed/communication_seconds", m.communication_seconds);
   add("speed/data_seconds", m.data_seconds);
   add("memory/peak_bytes", static_cast<double>(m.peak_memory_bytes()));
+  for (const auto& [name, value] : m.memory) add("memory/" + name, value);
+  for (const auto& [name, range] : m.timers) add("timers/" + name, range.most);
   return scalars;
 }
 

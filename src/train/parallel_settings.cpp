@@ -1,6 +1,7 @@
 #include "train/parallel_settings.h"
 
 #include "precision/recipe.h"
+#include "train/run_length.h"
 
 namespace viaduct {
 
@@ -11,8 +12,8 @@ int64_t data_parallel_size(const RunConfig& config) {
 
 int64_t micro_batches(const RunConfig& config) {
   const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
-  if (rows == 0 || config.train.global_batch_size % rows != 0) return 0;
-  return config.train.global_batch_size / rows;
+  const int64_t batch = batch_schedule(config).full();
+  return rows == 0 || batch % rows != 0 ? 0 : batch / rows;
 }
 
 int64_t kept_logits_bytes(const RunConfig& config) {

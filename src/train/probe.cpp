@@ -111,14 +111,10 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
   for (int64_t step = 0; step < steps; ++step) {
     const int64_t samples = step * info->shape[1];
     StepInputs inputs;
-    inputs.update = step + 1;
     inputs.learning_rate = settings.learning_rate;
-    if (settings.schedules) {
-      inputs.learning_rate = settings.schedules->learning_rate.rate(samples);
-      if (settings.optimizer.weight_decay > 0)
-        inputs.weight_decay_factor =
-            settings.schedules->weight_decay.decay(samples) / settings.optimizer.weight_decay;
-    }
+    if (settings.schedules)
+      inputs = scheduled_inputs(*settings.schedules, samples, settings.optimizer.weight_decay);
+    inputs.update = step + 1;
     const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
                                               settings, inputs, true, scale);
     VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
+#include "train/engine_settings.h"
 #include "train/packed_weights.h"
 #include "train/parallel_settings.h"
 #include "train/validate.h"
@@ -80,8 +81,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
 
   ProbeSettings& settings = setup.settings;
   settings.precision = precision_recipe(config.mixed_precision);
-  settings.optimizer = {config.optimizer.adam_beta1, config.optimizer.adam_beta2,
-                        config.optimizer.adam_eps, config.optimizer.weight_decay};
+  settings.optimizer = adamw_settings(config.optimizer);
   settings.clip_norm = config.optimizer.clip_grad;
   settings.seed = static_cast<uint64_t>(config.rng.seed);
   settings.layout = make_layout(config, setup.model);

@@ -17,8 +17,11 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
   const std::string total = std::to_string(total_steps);
   std::string text = fmt::format("step {:>{}}/{}", m.step, total.size(), total);
   text += m.loss ? fmt::format(" | loss {:.4f}", *m.loss) : " | loss -";
-  text += fmt::format(" | {} tokens/s", format_count(m.tokens_per_second));
-  if (m.mfu) {
+  text += fmt::format(" | lr {:.3g}", m.learning_rate);
+  if (m.grad_norm) text += fmt::format(" | grad norm {:.3g}", *m.grad_norm);
+  text += m.with_rates ? fmt::format(" | {} tokens/s", format_count(m.tokens_per_second))
+                       : fmt::format(" | {} a step", format_seconds(m.step_seconds));
+  if (m.mfu && m.with_rates) {
     const std::string full =
         m.mfu_full ? fmt::format(" (uncausal {:.1f} %)", 100 * *m.mfu_full) : "";
     text += fmt::format(" | MFU {:.1f} %{} of {}", 100 * *m.mfu, full, m.mfu_peak);

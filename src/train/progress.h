@@ -11,8 +11,8 @@
 
 namespace viaduct {
 
-/// "step 120/2000 | loss 3.4567 | 12.3k tokens/s | MFU 23.1 % of FP32 FMA AVX2, 0.4 TFLOP/s …
-/// | 1.20 GiB | ETA 3m07s".
+/// "step 120/2000 | loss 3.4567 | lr 0.0003 | grad norm 1.25 | 12.3k tokens/s | MFU 23.1 % of FP32
+/// FMA AVX2, 0.4 TFLOP/s … | 1.20 GiB | ETA 3m07s".
 std::string progress_line(const StepMetrics& metrics, int64_t total_steps,
                           double remaining_seconds);
 

@@ -13,6 +13,9 @@ constexpr std::string_view kRows =
 constexpr std::string_view kOrder =
     "rows come in another order from here on: some a second time, some not at all";
 constexpr std::string_view kTargets = "what is predicted from what changes from here on";
+constexpr std::string_view kBatch =
+    "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
+    "learning rate's schedule counts rows";
 
 struct NamedRule {
   std::string_view name;
@@ -65,10 +68,9 @@ constexpr NamedRule kRules[] = {
     {"model.attention_dropout", said(kDropout)},
     {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
     {"optimizer.optimizer", refused("its state is that of the former")},
-    {"train.global_batch_size",
-     said(
-         "the run goes on at the same row of the data; a step takes so many rows from here on, and "
-         "the learning rate's schedule counts rows")},
+    {"train.global_batch_size", said(kBatch)},
+    {"train.rampup_batch_size", said(kBatch)},
+    {"train.decrease_batch_size_if_needed", said(kBatch)},
     {"model.fp32_residual_connection", said("steps round otherwise from here on")},
     {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
     {"dataset.blend", said(kRows)},
@@ -133,6 +135,9 @@ constexpr std::string_view kFree[] = {
     "model.recompute_logits",
     "model.packed_weights",
     "train.train_iters",
+    "train.train_samples",
+    "train.iterations_to_skip",
+    "train.check_weight_hash_across_dp_replicas_interval",
     "train.micro_batch_size",
     "train.exit_interval",
     "train.exit_duration_in_mins",
@@ -143,6 +148,8 @@ constexpr std::string_view kFree[] = {
     "train.skip_train",
     "optimizer.lr",
     "optimizer.min_lr",
+    "optimizer.decoupled_lr",
+    "optimizer.decoupled_min_lr",
     "optimizer.weight_decay",
     "optimizer.adam_beta1",
     "optimizer.adam_beta2",

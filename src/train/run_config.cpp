@@ -6,6 +6,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "train/packed_weights.h"
 #include "train/parallel_settings.h"
+#include "train/run_length.h"
 #include "train/validate.h"
 
 namespace viaduct {
@@ -49,6 +50,9 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   Problems problems;
   loaded.outcome = read_config(schema, {file, overrides}, problems);
   check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
+  DdpConfig& ddp = loaded.config.ddp;
+  if (ddp.grad_reduce_in_bf16 && !loaded.outcome.is_given("ddp.grad_reduce_in_fp32"))
+    ddp.grad_reduce_in_fp32 = false;
   // Rules over several fields would only repeat what is wrong with one.
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);
@@ -73,7 +77,9 @@ void resolve(RunConfig& config) {
     config.dataset.sequence_length.resolve(config.model.seq_length.value());
   }
   config.optimizer.resolve();
-  config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
+  resolve_run_length(config);
+  config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay,
+                           config.train.train_samples);
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   config.dist.device.resolve("cpu");

@@ -19,7 +19,7 @@ std::string record(std::string_view data);
 
 /// A named number of one step.
 struct Scalar {
-  std::string_view tag;
+  std::string tag;
   double value = 0;
 };
 

@@ -4,7 +4,7 @@ namespace viaduct {
 namespace {
 
 // Far above any run, and low enough that products of them are numbers.
-constexpr double kMostSteps = 1e10, kMostRows = 1 << 24;
+constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 }  // namespace
 
@@ -15,12 +15,32 @@ FieldGroup train_fields(TrainConfig& config) {
       .in("steps")
       .alias("recipe.trainer.max_steps");
   group
+      .field("train_samples", config.train_samples,
+             "Length of the run in rows instead of steps: it ends with the last step whose rows "
+             "are among them; null: train_iters says it.")
+      .range(1, kMostRowsOfARun)
+      .in("rows")
+      .constraint("excludes train_iters");
+  group
       .field("global_batch_size", config.global_batch_size,
              "Rows of an optimizer step, over all ranks.")
       .range(1, kMostRows)
       .in("rows")
       .alias("recipe.data.global_batch_size")
       .constraint("divisible by micro_batch_size · dp");
+  group
+      .field("rampup_batch_size", config.rampup_batch_size,
+             "[start, increment, rows]: steps take `start` rows at first and `increment` more at a "
+             "time, in equal parts of the first `rows` of the data, until they take "
+             "global_batch_size.")
+      .range(0, kMostRowsOfARun)
+      .in("rows")
+      .constraint(
+          "increments lead from start to global_batch_size; each size divisible by "
+          "micro_batch_size · dp");
+  group.field("decrease_batch_size_if_needed", config.decrease_batch_size_if_needed,
+              "A batch that micro_batch_size · dp does not divide is rounded down to one that it "
+              "does; false: it is an error.");
   group
       .field("micro_batch_size", config.micro_batch_size,
              "Rows of one forward and backward on a rank; gradients accumulate over "
@@ -57,6 +77,19 @@ FieldGroup train_fields(TrainConfig& config) {
       .range(0, 1);
   group.field("skip_train", config.skip_train, "Only evaluate.");
   group
+      .field("iterations_to_skip", config.iterations_to_skip,
+             "Steps, by the number that metrics give them, whose rows count as consumed and train "
+             "nothing: data that broke a run is passed over.")
+      .range(1, kMostSteps)
+      .in("steps");
+  group
+      .field("check_weight_hash_across_dp_replicas_interval",
+             config.check_weight_hash_across_dp_replicas_interval,
+             "Steps between comparisons of the weights that data-parallel ranks hold copies of; a "
+             "copy that differs stops the run, which names tensor and rank; null: never.")
+      .range(1)
+      .in("steps");
+  group
       .field("exit_signals", config.exit_signals,
              "Signals that stop the run after its step with a checkpoint, beside SIGINT and "
              "SIGTERM, which always do: what a batch system sends ahead of its limit (Slurm: "
@@ -83,8 +116,27 @@ FieldGroup logger_fields(LoggerConfig& config) {
   group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
       .range(1)
       .in("steps");
-  group.field("log_throughput", config.log_throughput, "Metrics have tokens/s, TFLOP/s and MFU.")
-      .planned("metrics without them");
+  group
+      .field("log_throughput", config.log_throughput,
+             "Metrics have samples/s, tokens/s, TFLOP/s and MFU; false: they have not, and no peak "
+             "is measured.")
+      .constraint("needed by flops=full");
+  group
+      .field("timing_log_level", config.timing_log_level,
+             "Timers of a logged step in its metrics, least and most over the ranks, in seconds. "
+             "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
+             "kind of communication with the time that it was waited for.")
+      .range(0, 2);
+  group.field("log_params_norm", config.log_params_norm,
+              "Metrics of a logged step have the norm of all weights after it (params_norm).");
+  group
+      .field("log_num_zeros_in_grad", config.log_num_zeros_in_grad,
+             "Metrics of a logged step have the number of zeros in its gradient "
+             "(num_zeros_in_grad).")
+      .alias("OptimizerConfig.log_num_zeros_in_grad");
+  group.field("log_memory_to_tensorboard", config.log_memory_to_tensorboard,
+              "TensorBoard gets, beside the peak, what the rank that reports has in use, by owner, "
+              "what it has reserved, and how often it asked the system for memory.");
   group.field(
       "tensorboard_dir", config.tensorboard_dir,
       "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");

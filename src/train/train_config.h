@@ -11,7 +11,12 @@ namespace viaduct {
 
 struct TrainConfig {
   int64_t train_iters = 300'000;
+  /// Length of the run in rows; train_iters follows from it.
+  std::optional<int64_t> train_samples;
   int64_t global_batch_size = 32;
+  /// [start, increment, rows of data over which the batch grows to global_batch_size].
+  std::optional<std::vector<int64_t>> rampup_batch_size;
+  bool decrease_batch_size_if_needed = false;
   int64_t micro_batch_size = 2;
   std::optional<int64_t> exit_interval;
   std::optional<double> exit_duration_in_mins;
@@ -19,6 +24,9 @@ struct TrainConfig {
   std::optional<int64_t> max_skipped_in_a_row = 10;
   double max_skipped_rate = 0.2;
   bool skip_train = false;
+  /// Steps by number that train nothing.
+  std::vector<int64_t> iterations_to_skip;
+  std::optional<int64_t> check_weight_hash_across_dp_replicas_interval;
   std::vector<std::string> exit_signals{"SIGHUP", "SIGUSR1", "SIGUSR2"};
 };
 
@@ -30,6 +38,10 @@ struct ValidationConfig {
 struct LoggerConfig {
   int64_t log_interval = 10;
   bool log_throughput = true;
+  int timing_log_level = 0;
+  bool log_params_norm = false;
+  bool log_num_zeros_in_grad = false;
+  bool log_memory_to_tensorboard = false;
   /// `auto`: checkpoint.save/tensorboard, none without checkpoint.save.
   Auto<std::optional<std::string>> tensorboard_dir;
   std::string flops = "model";

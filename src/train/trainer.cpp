@@ -1,6 +1,6 @@
 #include "train/trainer.h"
 
-#include <chrono>
+#include <algorithm>
 #include <cmath>
 
 #include "base/error.h"
@@ -14,17 +14,15 @@
 #include "train/host_values.h"
 #include "train/nan_report.h"
 #include "train/rank_device.h"
+#include "train/replica_check.h"
+#include "train/run_length.h"
 
 namespace viaduct {
 namespace {
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// Writers of the rank that reports; all others have none.
 MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int64_t steps_done,
-                              bool leads) {
+                              int64_t total_steps, bool leads) {
   MetricsLogOptions o;
   if (!leads) return o;
   o.folder = c.checkpoint.save.value_or("");
@@ -32,7 +30,7 @@ MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int
   o.display = hooks.display;
   o.display_is_terminal = hooks.display_is_terminal;
   o.steps_done = steps_done;
-  o.total_steps = c.train.train_iters;
+  o.total_steps = total_steps;
   o.log_interval = c.logger.log_interval;
   return o;
 }
@@ -58,8 +56,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       world_(world ? std::move(world) : make_self_communicator("world")),
       layout_(make_layout(setup.config, setup.model)),
       hooks_(std::move(hooks)),
-      schedules_(schedules(config_.optimizer, config_.scheduler, config_.train.train_iters,
-                           config_.train.global_batch_size)),
+      batches_(batch_schedule(config_)),
+      schedules_(
+          schedules(config_.optimizer, config_.scheduler, config_.train.train_iters, batches_)),
       scaler_(loss_scaler_settings(config_.mixed_precision)) {
   world_->record_on(&device_);
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
@@ -84,17 +83,23 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
     remove_leftovers(*config_.checkpoint.save);
   }
   load_weights();
-  peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
-                              cpu_isa_of(config_.dist));
-  peak_seen_at_ = now();
-  log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));
+  const auto& samples = config_.train.train_samples;
+  total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
+                         : config_.train.train_iters;
+  if (config_.logger.log_throughput) {
+    peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
+                                cpu_isa_of(config_.dist));
+    peak_seen_at_ = wall_clock_seconds();
+  }
+  log_ = std::make_unique<MetricsLog>(
+      log_options(config_, hooks_, state_.step, total_steps_, leads()));
   const auto known = log_->validation_before();
   if (!config_.train.skip_train && all_reduce_value(*world_, known ? 1 : 0, ReduceOp::max) > 0) {
     evaluated_step_ = state_.step;  // an earlier session did, and said so
     if (known) validations_.emplace_back(state_.step, *known);
   }
   // A run that is over leaves the folder as it is.
-  if (state_.step == 0 || state_.step < config_.train.train_iters) write_run_files();
+  if (state_.step == 0 || state_.step < total_steps_) write_run_files();
 }
 
 void Trainer::write_run_files() const {
@@ -117,27 +122,35 @@ Trainer::Agreed Trainer::agree() {
 }
 
 void Trainer::run() {
-  const double begin = now();
+  const double begin = wall_clock_seconds();
   const TrainConfig& train = config_.train;
   const CheckpointConfig& checkpoint = config_.checkpoint;
-  const bool over = state_.step >= train.train_iters;
+  const bool over = state_.step >= total_steps_;
   if (over && !train.skip_train) {
     log_->note(fmt::format(
-        "nothing to do: the checkpoint of step {} is the end of this run (train.train_iters={})",
-        state_.step, train.train_iters));
+        "nothing to do: the checkpoint of step {} is the end of this run ({})", state_.step,
+        train.train_samples ? fmt::format("train.train_samples={}", *train.train_samples)
+                            : fmt::format("train.train_iters={}", train.train_iters)));
   }
   // Where a run goes on, evaluations come when they would have come without the stop.
   if (train.skip_train || over || state_.step % config_.validation.eval_interval == 0) evaluate();
   std::string reason = stop_requested() ? "signal" : "";
-  while (reason.empty() && !train.skip_train && state_.step < train.train_iters) {
-    step();
+  while (reason.empty() && !train.skip_train && state_.step < total_steps_) {
+    const auto& skipped = train.iterations_to_skip;
+    if (std::find(skipped.begin(), skipped.end(), state_.step + 1) != skipped.end()) {
+      skip_step();
+    } else {
+      step();
+    }
+    const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
+    if (interval && state_.step % *interval == 0) check_replicas();
     saver_->advance();
-    const bool done = state_.step >= train.train_iters;
+    const bool done = state_.step >= total_steps_;
     if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
     const Agreed agreed = agree();
     if (agreed.stop) {
       reason = "signal";
-    } else if (!done && should_exit(now() - begin)) {
+    } else if (!done && should_exit(wall_clock_seconds() - begin)) {
       reason = "exit condition";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
@@ -158,40 +171,43 @@ void Trainer::run() {
 }
 
 void Trainer::step() {
-  const double begin = now();
+  StepWork work{.begin = wall_clock_seconds()};
+  work.rows = batches_.rows_at(state_.consumed_samples);
   record_ = StepRecord();
   StepRecord* record = profiler_->begin_step(state_.step + 1);
   std::optional<Recording> recording;
-  if (record == nullptr && world_->size() > 1) recording.emplace(device_, *(record = &record_));
-  const size_t first_collective = record != nullptr ? record->collectives().size() : 0;
+  const bool op_timers = config_.logger.timing_log_level > 1 && is_logged(state_.step + 1);
+  if (record == nullptr && (world_->size() > 1 || op_timers))
+    recording.emplace(device_, *(record = &record_));
+  if (record != nullptr) {
+    work.record = record;
+    work.first_op = record->ops().size();
+    work.first_collective = record->collectives().size();
+  }
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
   const bool fp16 = engine_->settings().precision.loss_scaling;
-  const double decay = schedules_.weight_decay.decay(state_.schedule_samples);
-  StepInputs inputs;
+  StepInputs inputs = scheduled_inputs(schedules_, state_.schedule_samples,
+                                       engine_->settings().optimizer.weight_decay);
   inputs.update = state_.updates + 1;
-  inputs.learning_rate = schedules_.learning_rate.rate(state_.schedule_samples);
-  inputs.weight_decay_factor =
-      config_.optimizer.weight_decay > 0 ? decay / config_.optimizer.weight_decay : 1;
   inputs.loss_scale = state_.scaler.scale;
+  engine_->reset_phases();
   engine_->begin_step(inputs);
 
   double scored = 0, data_seconds = 0;
-  int64_t tokens = 0;
-  std::vector<int64_t> document_lengths;
   HostBatch batch;  // the last one, for a report on values that are not finite
   const auto batch_at = [&](int64_t i) {
-    const double read = now();
+    const double read = wall_clock_seconds();
     batch = data_->train(state_.consumed_samples, i);
-    data_seconds += now() - read;
+    data_seconds += wall_clock_seconds() - read;
     scored += batch.scored_weight();
-    tokens += batch.tokens();
+    work.tokens += batch.tokens();
     for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
-      document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
+      work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
     }
     return batch;
   };
-  engine_->run_micro_batches(data_->micro_batches(), batch_at);
+  engine_->run_micro_batches(data_->micro_batches(work.rows), batch_at);
   const StepResult result = engine_->finish_step(scored);
   // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
@@ -201,7 +217,7 @@ void Trainer::step() {
   recording.reset();
 
   state_.step += 1;
-  state_.consumed_samples += config_.train.global_batch_size;
+  state_.consumed_samples += work.rows;
   state_.skipped += result.skipped;
   if (result.skipped && !fp16) {
     count_skipped();
@@ -210,7 +226,7 @@ void Trainer::step() {
   }
   if (!result.skipped) {
     state_.updates += 1;
-    state_.schedule_samples += config_.train.global_batch_size;
+    state_.schedule_samples += work.rows;
   }
 
   StepMetrics metrics;
@@ -220,63 +236,36 @@ void Trainer::step() {
   metrics.data_seconds = data_seconds;
   metrics.skipped = result.skipped;
   if (fp16) metrics.loss_scale = inputs.loss_scale;
-  add_communication(metrics, record, first_collective);
-  log_step(std::move(metrics), begin, tokens, document_lengths);
+  log_step(std::move(metrics), work);
   note_profiles(profiler_->end_step(state_.step));
 }
 
-void Trainer::add_communication(StepMetrics& metrics, const StepRecord* record,
-                                size_t first) const {
-  if (record == nullptr) return;
-  for (size_t i = first; i < record->collectives().size(); ++i) {
-    const CollectiveRecord& entry = record->collectives()[i];
-    metrics.communication_seconds += entry.complete_seconds - entry.wait_begin_seconds;
-    metrics.communication_busy_seconds += entry.busy_seconds;
-  }
-}
-
-void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
-  for (const auto& file : files) log_->note("profile written to " + file.string());
-}
-
-void Trainer::log_step(StepMetrics metrics, double begin, int64_t local_tokens,
-                       const std::vector<int64_t>& document_lengths) {
-  const FlopCount local = training_flops(flop_sizes(setup_.model), document_lengths);
-  const auto all = all_gather_values(
-      *world_, {static_cast<double>(device_.memory().peak_bytes), static_cast<double>(local_tokens),
-                local.token_part, local.attention_part, local.attention_part_full});
-  // Ranks that share a data-parallel place have read the same rows.
-  const double copies = world_->size() / layout_.size(Axis::dp);
-  FlopCount flops;
-  double tokens = 0;
-  for (const auto& values : all) {
-    metrics.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
-    tokens += values[1] / copies;
-    flops.token_part += values[2] / copies;
-    flops.attention_part += values[3] / copies;
-    flops.attention_part_full += values[4] / copies;
-  }
-  state_.consumed_tokens += static_cast<int64_t>(tokens);
-  // A run that lost its folder to another one does not write into its files, either.
-  if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
+void Trainer::skip_step() {
+  const int64_t rows = batches_.rows_at(state_.consumed_samples);
+  state_.step += 1;
+  state_.skipped += 1;
+  state_.consumed_samples += rows;
+  state_.consumed_tokens += rows * config_.model.seq_length.value();
+  if (lock_ && is_logged(state_.step)) lock_->check();
+  log_->note(fmt::format("step {} is passed over (train.iterations_to_skip)", state_.step));
+  StepMetrics metrics;
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
+  metrics.step_samples = rows;
+  metrics.learning_rate = schedules_.learning_rate.rate(state_.schedule_samples);
+  metrics.skipped = 1;
+  metrics.with_rates = config_.logger.log_throughput;
   metrics.flop_convention = kFlopConvention;
-  const double seconds = now() - begin;
-  if (leads()) look_at_peak(tflops_per_rank(flops.model(), seconds, world_->size()));
-  metrics.set_rates(seconds, config_.train.global_batch_size, static_cast<int64_t>(tokens), flops,
-                    world_->size(), peak_, config_.logger.flops == "full");
+  for (const auto& values :
+       all_gather_values(*world_, {static_cast<double>(device_.memory().peak_bytes)}))
+    metrics.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
   log_->step(metrics);
 }
 
-void Trainer::look_at_peak(double tflops_per_rank) {
-  // Ten milliseconds a measurement: at most a five-hundredth of a run.
-  constexpr double kInterval = 5;
-  if (now() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
-  peak_.keep_best(measure_matmul_peak(device_.pool(), engine_->settings().precision.activation,
-                                      cpu_isa_of(config_.dist), PeakEffort::glance));
-  peak_seen_at_ = now();
+void Trainer::check_replicas() {
+  const std::string found = differing_replica(*engine_);
+  if (!found.empty()) fail<Error>("step {}: {}{}", state_.step, found, last_checkpoint());
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
@@ -320,7 +309,7 @@ void Trainer::count_skipped() {
 
 void Trainer::evaluate() {
   if (!data_->has_validation() || evaluated_step_ == state_.step) return;
-  const double begin = now();
+  const double begin = wall_clock_seconds();
   double loss = 0, scored = 0;
   for (int64_t i = 0; i < data_->validation_micro_batches(); ++i) {
     if (stop_requested()) return;
@@ -337,7 +326,7 @@ void Trainer::evaluate() {
   metrics.tokens = state_.consumed_tokens;
   metrics.validation_loss = loss / scored;
   metrics.validation_tokens = static_cast<int64_t>(scored);
-  metrics.validation_seconds = now() - begin;
+  metrics.validation_seconds = wall_clock_seconds() - begin;
   log_->validation(metrics);
   validations_.emplace_back(state_.step, metrics.validation_loss);
 }

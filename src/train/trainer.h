@@ -58,6 +58,10 @@ class Trainer {
   void resume_state(const TrainState& stored);
   /// One global batch: forward, backward, update, metrics.
   void step();
+  /// A step of train.iterations_to_skip: its rows are consumed, and that is all.
+  void skip_step();
+  /// Error on all ranks if a copy of the weights differs from another one.
+  void check_replicas();
   /// On the validation samples, where there are some; gives up when asked to stop.
   void evaluate();
   void save(bool wait);
@@ -85,11 +89,24 @@ class Trainer {
   bool folder_was_deleted() const;
   void take_folder_again();
   bool should_exit(double seconds);
-  /// Communication of the step under way, from the record that is attached to the device.
-  void add_communication(StepMetrics& metrics, const StepRecord* record, size_t first) const;
+  /// What a step was made of.
+  struct StepWork {
+    double begin = 0;  // wall clock
+    int64_t rows = 0;  // of all ranks
+    int64_t tokens = 0;
+    std::vector<int64_t> document_lengths;
+    const StepRecord* record = nullptr;
+    size_t first_op = 0, first_collective = 0;  // of it in the record
+  };
   /// What all ranks report of a step, on rank 0's line.
-  void log_step(StepMetrics metrics, double begin, int64_t local_tokens,
-                const std::vector<int64_t>& document_lengths);
+  void log_step(StepMetrics metrics, const StepWork& work);
+  /// Communication of the step, from the record that was attached to the device.
+  static void add_communication(StepMetrics& metrics, const StepWork& work);
+  /// What takes time to find out, of steps that are logged.
+  void add_on_demand(StepMetrics& metrics, const StepWork& work);
+  bool is_logged(int64_t step) const {
+    return step % config_.logger.log_interval == 0 || step == total_steps_;
+  }
   /// Measures the peak of MFU again, if the last time is long ago or a step was faster than it.
   void look_at_peak(double tflops_per_rank);
   void note_profiles(const std::vector<std::filesystem::path>& files);
@@ -107,6 +124,7 @@ class Trainer {
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<TrainingData> data_;
   std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
+  BatchSchedule batches_;
   Schedules schedules_;
   LossScaler scaler_;
   std::shared_ptr<RunLock> lock_;  // of checkpoint.save, held by rank 0
@@ -115,7 +133,8 @@ class Trainer {
   MatmulPeak peak_;  // the best seen
   double peak_seen_at_ = 0;
   TrainState state_;
-  StepRecord record_;  // of the step under way, where ranks communicate and nobody profiles
+  int64_t total_steps_ = 0;  // when the run is done
+  StepRecord record_;        // of the step under way, where ranks communicate and nobody profiles
   int64_t saved_step_ = -1, evaluated_step_ = -1;
   int64_t folders_made_again_ = 0;     // of lock_, as far as this loop has dealt with
   bool saved_ = false;                 // this session saved something

@@ -19,7 +19,8 @@ class TrainingData {
   /// ranks read the same rows.
   TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size = 1, int dp_rank = 0);
 
-  int64_t micro_batches() const { return micro_batches_; }
+  /// Micro-batches that this rank has of a global batch of `rows`.
+  int64_t micro_batches(int64_t rows) const { return micro_batch_count(rows, place_); }
   /// Micro-batch `index` of the global batch that begins at sample `consumed`.
   HostBatch train(int64_t consumed, int64_t index) const;
 
@@ -27,7 +28,7 @@ class TrainingData {
   std::vector<DatasetFingerprint> fingerprints() const;
 
   bool has_validation() const { return validation_ != nullptr; }
-  /// Micro-batches of an evaluation: eval_iters global batches, the same samples each time.
+  /// Micro-batches of an evaluation: eval_iters full global batches, the same samples each time.
   int64_t validation_micro_batches() const { return validation_micro_batches_; }
   HostBatch validation(int64_t index) const;
 
@@ -35,7 +36,7 @@ class TrainingData {
   std::vector<std::shared_ptr<const IndexedDataset>> files_;
   std::shared_ptr<const SampleSource> training_, validation_;
   MicroBatchPlace place_;
-  int64_t micro_batches_ = 1, validation_micro_batches_ = 0;
+  int64_t validation_micro_batches_ = 0;
 };
 
 }  // namespace viaduct

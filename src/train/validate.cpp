@@ -3,6 +3,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "train/packed_weights.h"
 #include "train/resume_rules.h"
+#include "train/run_length.h"
 #include "train/validate_parallel.h"
 
 namespace viaduct {
@@ -90,6 +91,60 @@ void validate_sizes(const RunConfig& config, Problems& problems) {
   }
 }
 
+void validate_schedule_in_rows(const RunConfig& config, Problems& problems) {
+  const SchedulerConfig& scheduler = config.scheduler;
+  if (scheduler.lr_decay_samples && scheduler.lr_decay_iters) {
+    problems.add(
+        "scheduler.lr_decay_samples: {} and lr_decay_iters = {} are both given: one of them says "
+        "where the decay ends",
+        *scheduler.lr_decay_samples, *scheduler.lr_decay_iters);
+  }
+  const int64_t warmup = scheduler.lr_warmup_samples;
+  if (warmup == 0) return;
+  if (scheduler.lr_warmup_iters.value_or(0) > 0 || scheduler.lr_warmup_fraction) {
+    problems.add(
+        "scheduler.lr_warmup_samples: {}, and lr_warmup_iters or lr_warmup_fraction is given too: "
+        "one of them sets the warm-up",
+        warmup);
+  }
+  const BatchSchedule batches = batch_schedule(config);
+  if (scheduler.lr_decay_style == "constant" || !batches.problems().empty()) return;
+  std::optional<int64_t> decay = scheduler.lr_decay_samples;
+  if (!decay && !scheduler.lr_decay_iters) decay = config.train.train_samples;
+  if (!decay)
+    decay = batches.samples_after(scheduler.lr_decay_iters.value_or(config.train.train_iters));
+  if (warmup >= *decay) {
+    problems.add("scheduler.lr_warmup_samples: {} is not below the {} rows of the decay", warmup,
+                 *decay);
+  }
+}
+
+void validate_decoupled_rate(const OptimizerConfig& optimizer, const SchedulerConfig& scheduler,
+                             Problems& problems) {
+  const auto& rate = optimizer.decoupled_lr;
+  if (!rate) {
+    if (optimizer.decoupled_min_lr) {
+      problems.add("optimizer.decoupled_min_lr: {} needs decoupled_lr, which is null",
+                   *optimizer.decoupled_min_lr);
+    }
+    return;
+  }
+  const double low = optimizer.decoupled_min_lr.value_or(optimizer.min_lr.value_or(0));
+  if (low > *rate) {
+    problems.add("optimizer.decoupled_min_lr: {}{} is above decoupled_lr = {}", low,
+                 optimizer.decoupled_min_lr ? "" : " (of min_lr)", *rate);
+  }
+  if (scheduler.lr_warmup_init > *rate) {
+    problems.add("scheduler.lr_warmup_init: {} is above optimizer.decoupled_lr = {}",
+                 scheduler.lr_warmup_init, *rate);
+  }
+}
+
+void validate_logger(const LoggerConfig& logger, Problems& problems) {
+  if (!logger.log_throughput && logger.flops == "full")
+    problems.add("logger.flops: full adds a rate, and log_throughput = false leaves rates out");
+}
+
 void validate_optimizer(const RunConfig& config, Problems& problems) {
   const OptimizerConfig& optimizer = config.optimizer;
   const SchedulerConfig& scheduler = config.scheduler;
@@ -101,7 +156,6 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     problems.add("scheduler.lr_warmup_init: {} is above optimizer.lr = {}",
                  scheduler.lr_warmup_init, optimizer.lr);
   }
-  const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
   if (!scheduler.lr_warmup_iters.is_auto()) {
     const int64_t warmup = scheduler.lr_warmup_iters.value();
     if (warmup > 0 && scheduler.lr_warmup_fraction) {
@@ -109,10 +163,14 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
           "scheduler.lr_warmup_fraction and lr_warmup_iters are both given: one of them sets the "
           "warm-up");
     }
-    if (warmup > 0 && warmup >= decay && scheduler.lr_decay_style != "constant") {
+    const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
+    if (warmup > 0 && warmup >= decay && !scheduler.lr_decay_samples &&
+        !config.train.train_samples && scheduler.lr_decay_style != "constant") {
       problems.add("scheduler.lr_warmup_iters: {} is not below lr_decay_iters = {}", warmup, decay);
     }
   }
+  validate_schedule_in_rows(config, problems);
+  validate_decoupled_rate(optimizer, scheduler, problems);
   if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {
     problems.add("scheduler.lr_wsd_decay_iters: required by lr_decay_style=WSD");
   }
@@ -168,6 +226,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
                    rule ? " (it may change)" : "");
   }
   validate_profiling(config, problems);
+  validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",

@@ -61,6 +61,17 @@ void validate_instances(const RunConfig& config, Problems& problems) {
 
 void validate_wire(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
+  if (ddp.grad_reduce_in_bf16) {
+    if (config.mixed_precision.recipe != "bf16_mixed") {
+      problems.add("ddp.grad_reduce_in_bf16: true needs mixed_precision = bf16_mixed, found {}",
+                   config.mixed_precision.recipe);
+    }
+    if (ddp.grad_reduce_in_fp32) {
+      problems.add(
+          "ddp.grad_reduce_in_bf16: true, and grad_reduce_in_fp32 = true is given too: one of them "
+          "says what travels");
+    }
+  }
   if (ddp.average_in_collective && config.model.calculate_per_token_loss) {
     problems.add(
         "ddp.average_in_collective: true excludes model.calculate_per_token_loss = true: a mean "

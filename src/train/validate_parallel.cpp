@@ -2,6 +2,7 @@
 
 #include "config/nearest_valid.h"
 #include "train/parallel_settings.h"
+#include "train/run_length.h"
 
 namespace viaduct {
 namespace {
@@ -44,7 +45,8 @@ void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Probl
       outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
   const int64_t data_ranks = data_parallel_size(config);
   const int64_t rows = config.train.micro_batch_size * data_ranks;
-  if (given && rows > 0 && config.train.global_batch_size % rows != 0) {
+  const bool rounded = config.train.decrease_batch_size_if_needed;
+  if (given && !rounded && rows > 0 && config.train.global_batch_size % rows != 0) {
     problems.add(
         "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
         "{} · {}; nearest: {}",
@@ -58,6 +60,7 @@ void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Probl
 void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   validate_mesh(config, problems);
   validate_batch(config, outcome, problems);
+  validate_run_length(config, outcome, problems);
   validate_tensor_parallel(config, outcome, problems);
   validate_context_parallel(config, problems);
   validate_pipeline_parallel(config, problems);

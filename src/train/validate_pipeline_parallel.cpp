@@ -1,6 +1,7 @@
 #include "config/nearest_valid.h"
 #include "pipeline/stage_layout.h"
 #include "train/parallel_settings.h"
+#include "train/run_length.h"
 #include "train/validate_parallel.h"
 
 namespace viaduct {
@@ -102,7 +103,8 @@ class PipelineRules {
     if (pp_ < 2) {
       const char* ends = !last ? "first" : !first ? "last" : "first/last";
       problems_.add(
-          "model.num_layers_in_{}_pipeline_stage: needs pipeline_model_parallel_size of at least 2, "
+          "model.num_layers_in_{}_pipeline_stage: needs pipeline_model_parallel_size of at least "
+          "2, "
           "found {}",
           ends, pp_);
       return;
@@ -151,7 +153,7 @@ class PipelineRules {
       }
       return;
     }
-    const int64_t count = micro_batches(config_), group = pipeline_.group_size(pp_);
+    const int64_t group = pipeline_.group_size(pp_);
     if (group < pp_) {
       problems_.add(
           "model.microbatch_group_size_per_vp_stage: {} is below pipeline_model_parallel_size = "
@@ -159,7 +161,16 @@ class PipelineRules {
           group, pp_, pp_);
       return;
     }
-    if (count == 0) return;  // said elsewhere
+    const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
+    const BatchSchedule batches = batch_schedule(config_);
+    if (rows == 0 || !batches.problems().empty()) return;  // said elsewhere
+    for (const BatchSchedule::Size& size : batches.sizes()) {
+      if (size.rows % rows == 0 && !check_group(size.rows / rows, group)) return;
+    }
+  }
+
+  /// False if the micro-batches of a step do not fit the groups.
+  bool check_group(int64_t count, int64_t group) {
     const int64_t remainder = count % group;
     if (count < group || (remainder != 0 && remainder < pp_)) {
       problems_.add(
@@ -169,7 +180,9 @@ class PipelineRules {
           group, count, remainder, pp_, nearest_valid(count, [&](int64_t n) {
             return n >= group && (n % group == 0 || n % group >= pp_);
           }));
+      return false;
     }
+    return true;
   }
 
   void check_messages() {

@@ -44,7 +44,7 @@ TEST(KnobsCommand, JsonHasEveryKnobInFull) {
 TEST(KnobsCommand, AnySpellingShowsTheField) {
   EXPECT_THAT(knobs("recipe.model.config.recompute_granuality").out,
               HasSubstr("model.recompute_granularity"));
-  EXPECT_THAT(knobs("log_throughput").out, HasSubstr("state        planned"));
+  EXPECT_THAT(knobs("log_energy").out, HasSubstr("state        planned"));
   EXPECT_THAT(knobs("lr").out, HasSubstr("state        cpu built"));
   EXPECT_THAT(knobs("NCCL_NVLS_ENABLE").out, HasSubstr("environment variable"));
   EXPECT_THAT(knobs("ProfilingConfig").out, HasSubstr("profiling.profile_ranks"));
@@ -57,8 +57,7 @@ TEST(KnobsCommand, UnknownNamesGetTheNearestOne) {
 }
 
 TEST(ConfigurationPage, IsWhatTheFieldsSay) {
-  const std::string page =
-      read_file(test::source_folder() / "docs/configuration.md");
+  const std::string page = read_file(test::source_folder() / "docs/configuration.md");
   EXPECT_EQ(page, knobs("--markdown").out)
       << "run: viaduct knobs --markdown > docs/configuration.md";
 }

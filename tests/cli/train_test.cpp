@@ -346,10 +346,26 @@ TEST(TrainCommand, DryRunOfManyRanks) {
   EXPECT_EQ(sent, 2 * 32 * 32 * 4);
 }
 
+TEST(TrainCommand, TheDryRunKnowsTheStepsOfARunInRows) {
+  Overrides run = tiny_run();
+  std::erase(run, "train.train_iters=20");
+  run = run + Overrides{"train.train_samples=47", "train.global_batch_size=8",
+                        "train.rampup_batch_size=[2,2,24]", "--dry-run"};
+  const Result text = train(run);
+  EXPECT_EQ(text.status, 0) << text.err;
+  EXPECT_THAT(text.out, HasSubstr("10 steps of rows: 2 from step 1, 4 from step 5, 6 from step 7, "
+                                  "8 from step 9; 44 rows in all"));
+  const auto document = nlohmann::json::parse(train(run + Overrides{"--json"}).out);
+  EXPECT_EQ(document["steps"], 10);
+  EXPECT_EQ(document["samples"], 44);
+  EXPECT_EQ(document["batches"][3]["first_step"], 9);
+  EXPECT_EQ(document["batches"][3]["rows"], 8);
+}
+
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
-  for (const char* setting : {"model.expert_model_parallel_size=2", "dist.device=sim",
-                              "dist.device=cuda", "model.recompute_granularity=full",
-                              "dist.align_grad_reduce=false", "logger.log_throughput=false"}) {
+  for (const char* setting :
+       {"model.expert_model_parallel_size=2", "dist.device=sim", "dist.device=cuda",
+        "model.recompute_granularity=full", "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
                    AllOf(HasSubstr(name), HasSubstr("not built yet")));

@@ -128,7 +128,7 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWArgs& arg
   const auto* scalars = args.scalars.data<double>();
   const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
   if (scalar(StepScalar::skip) != 0) return;
-  const double lr = scalar(StepScalar::learning_rate);
+  const double lr = scalar(args.learning_rate);
   AdamWRun run;
   run.master = args.master.data<float>();
   run.gradient = args.gradient.data<float>();

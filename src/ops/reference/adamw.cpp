@@ -9,7 +9,7 @@ void adamw(const AdamWArgs& args) {
     return args.scalars.data<double>()[static_cast<int>(slot)];
   };
   if (scalar(StepScalar::skip) != 0) return;
-  const double lr = scalar(StepScalar::learning_rate);
+  const double lr = scalar(args.learning_rate);
   const double decay = lr * args.weight_decay * scalar(StepScalar::weight_decay_factor);
   for (int64_t i = 0; i < args.master.elements(); ++i) {
     double& p = args.master.data<double>()[i];

@@ -57,11 +57,12 @@ std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const TrainingData data(setup, rank.device->pool());
   engine.begin_step({});
   double scored = 0;
-  engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
-    HostBatch batch = data.train(0, i);
-    scored += batch.scored_weight();
-    return batch;
-  });
+  engine.run_micro_batches(data.micro_batches(setup.config.train.global_batch_size),
+                           [&](int64_t i) {
+                             HostBatch batch = data.train(0, i);
+                             scored += batch.scored_weight();
+                             return batch;
+                           });
   const StepResult result = engine.finish_step(scored, false);
   std::map<std::string, Tensor> values{{"loss", host_tensor(DType::f32, {1})}};
   *values.at("loss").data<float>() = static_cast<float>(result.loss);

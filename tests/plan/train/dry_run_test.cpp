@@ -55,11 +55,12 @@ void record_step(const RunSetup& setup, const RankDevice& rank, Recorded& result
     result.reads_before = result.record.host_reads().size();
     engine.begin_step({});
     double scored = 0;
-    engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {
-      HostBatch batch = data.train(0, i);
-      scored += batch.scored_weight();
-      return batch;
-    });
+    engine.run_micro_batches(data.micro_batches(setup.config.train.global_batch_size),
+                             [&](int64_t i) {
+                               HostBatch batch = data.train(0, i);
+                               scored += batch.scored_weight();
+                               return batch;
+                             });
     EXPECT_EQ(result.record.host_reads().size(), result.reads_before)
         << "a host read before the end of the step";
     engine.finish_step(scored);

@@ -52,6 +52,39 @@ TEST(Schedules, WarmupFraction) {
   EXPECT_DOUBLE_EQ(c.resolved(100, 1).learning_rate.rate(25), 1.5e-4);
 }
 
+TEST(Schedules, RowsInPlaceOfSteps) {
+  Configuration c;
+  c.optimizer.lr = 1, c.optimizer.min_lr = 0;
+  c.scheduler.lr_decay_style = "linear";
+  c.scheduler.lr_warmup_samples = 30, c.scheduler.lr_decay_samples = 130;
+  const Schedules s = c.resolved(1000, 4);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(15), 0.5);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(30), 1);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(80), 0.5);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(130), 0);
+  c.scheduler.lr_warmup_samples = 130;
+  EXPECT_THROW(c.resolved(1000, 4), ConfigError);
+}
+
+TEST(Schedules, StepsAreTheRowsOfARamp) {
+  // 2 2 2 2 4 4 6 6 8 8 8 …
+  const BatchSchedule ramp({8, BatchRamp{2, 2, 24}});
+  Configuration c;
+  c.optimizer.resolve();
+  c.optimizer.lr = 1, c.optimizer.min_lr = 0;
+  c.scheduler.lr_decay_style = "linear";
+  c.scheduler.lr_warmup_iters = 5;
+  c.scheduler.start_weight_decay = 0.0, c.scheduler.end_weight_decay = 1.0;
+  c.scheduler.weight_decay_incr_style = "linear";
+  c.scheduler.resolve(10, 0.1);
+  const Schedules s = schedules(c.optimizer, c.scheduler, 10, ramp);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(6), 0.5) << "warm-up: 5 steps are 12 rows";
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(12), 1);
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(28), 0.5) << "10 steps are 44 rows";
+  EXPECT_DOUBLE_EQ(s.learning_rate.rate(44), 0);
+  EXPECT_DOUBLE_EQ(s.weight_decay.decay(22), 0.5);
+}
+
 TEST(Schedules, LossScaler) {
   PrecisionConfig precision;
   EXPECT_EQ(LossScaler(loss_scaler_settings(precision)).initial_state().scale, 0x1p32);

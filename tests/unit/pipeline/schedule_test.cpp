@@ -189,6 +189,35 @@ TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {
   }
 }
 
+// Megatron-Core's alignment of gradients: stage p reduces chunk c after its backward k if k − p is
+// the last of c.
+TEST(Schedule, StagesReduceAChunkAtOneVirtualMicroBatch) {
+  const auto s = settings(ScheduleKind::interleaved, 4, 3, 8);
+  for (int stage = 0; stage < s.pp; ++stage) {
+    std::vector<int> complete;  // by backward: the chunk that it completes
+    std::vector<int> reduced;
+    for (const Action& action : stage_schedule(s, stage)) {
+      if (action.kind != ActionKind::backward) {
+        EXPECT_EQ(action.reduces, -1) << describe(action);
+        continue;
+      }
+      complete.push_back(action.last_gradient ? action.chunk : -1);
+      const auto number = static_cast<int>(complete.size()) - 1;
+      EXPECT_EQ(action.reduces,
+                number < stage ? -1 : complete[static_cast<size_t>(number - stage)]);
+      if (action.reduces >= 0) reduced.push_back(action.reduces);
+    }
+    // Chunk 0 is complete with the stage's last backward: only the first stage has none after it.
+    EXPECT_EQ(reduced, stage == 0 ? (std::vector<int>{2, 1, 0}) : (std::vector<int>{2, 1}));
+  }
+}
+
+TEST(Schedule, AChunkWhoseHeadWaitsIsReducedAtTheEnd) {
+  auto s = settings(ScheduleKind::interleaved, 2, 2, 2);
+  s.deferred_heads = 100;
+  for (const Action& action : stage_schedule(s, 1)) EXPECT_NE(action.reduces, 1);
+}
+
 // Megatron-Core's alignment: stage p begins chunk c at its forward k if k + p is the first of c.
 TEST(Schedule, StagesBeginAChunkAtOneVirtualMicroBatch) {
   for (const int64_t group : {4, 6}) {

@@ -65,6 +65,7 @@ TEST(Metrics, TheLineHasEveryFieldOfTheContract) {
       {"loss", 3.25},
       {"grad_norm", 1.5},
       {"learning_rate", 3e-4},
+      {"global_batch_size", 8},
       {"step_seconds", 0.5},
       {"samples_per_second", 16.0},
       {"tokens_per_second", 16384.0},
@@ -250,10 +251,12 @@ TEST(MetricsLog, OneCallFeedsEveryWriter) {
       std::filesystem::directory_iterator(folder / "run" / "tensorboard")->path();
   EXPECT_THAT(read_file(event_file), testing::AllOf(testing::HasSubstr("train/loss"),
                                                     testing::HasSubstr("validation/loss")));
-  EXPECT_THAT(read_file(display),
-              testing::AllOf(testing::HasSubstr("step 10/25 | loss 3.2500 | 16.4k tokens/s"),
-                             testing::HasSubstr("validation loss 2.5000"),
-                             testing::Not(testing::HasSubstr("\r"))));
+  EXPECT_THAT(
+      read_file(display),
+      testing::AllOf(testing::HasSubstr("step 10/25 | loss 3.2500 | lr 0.0003 | grad norm 1.5 | "
+                                        "16.4k tokens/s"),
+                     testing::HasSubstr("validation loss 2.5000"),
+                     testing::Not(testing::HasSubstr("\r"))));
 }
 
 TEST(MetricsLog, WritesNothingThatIsNotAskedFor) {

@@ -11,6 +11,7 @@ namespace {
 StepMetrics metrics() {
   StepMetrics m;
   m.step = 120, m.loss = 3.45678, m.tokens_per_second = 12300;
+  m.learning_rate = 2.99612e-4, m.grad_norm = 1.23456;
   m.mfu = 0.2314, m.mfu_peak = "FP32 FMA AVX2, 0.4 TFLOP/s measured on 2 threads";
   m.peak_memory_bytes_per_rank = {int64_t{3} << 29};
   return m;
@@ -30,10 +31,10 @@ std::string written(bool is_terminal, int64_t total, F use) {
 }
 
 TEST(Progress, TheLineNamesItsPeak) {
-  EXPECT_EQ(progress_line(metrics(), 2000, 187),
-            "step  120/2000 | loss 3.4568 | 12.3k tokens/s | MFU 23.1 % of FP32 FMA AVX2, 0.4 "
-            "TFLOP/s measured on 2 threads | "
-            "1.50 GiB | ETA 3m07s");
+  EXPECT_EQ(
+      progress_line(metrics(), 2000, 187),
+      "step  120/2000 | loss 3.4568 | lr 0.0003 | grad norm 1.23 | 12.3k tokens/s | MFU 23.1 % "
+      "of FP32 FMA AVX2, 0.4 TFLOP/s measured on 2 threads | 1.50 GiB | ETA 3m07s");
 }
 
 TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
@@ -45,9 +46,13 @@ TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
 
 TEST(Progress, TheLineLeavesOutWhatIsUnknown) {
   StepMetrics m = metrics();
-  m.loss.reset(), m.mfu.reset(), m.peak_memory_bytes_per_rank.clear();
+  m.loss.reset(), m.grad_norm.reset(), m.mfu.reset(), m.peak_memory_bytes_per_rank.clear();
   m.skipped = 2;
-  EXPECT_EQ(progress_line(m, 120, 0), "step 120/120 | loss - | 12.3k tokens/s | 2 skipped");
+  EXPECT_EQ(progress_line(m, 120, 0),
+            "step 120/120 | loss - | lr 0.0003 | 12.3k tokens/s | 2 skipped");
+  m.with_rates = false, m.step_seconds = 2;
+  EXPECT_EQ(progress_line(m, 120, 0),
+            "step 120/120 | loss - | lr 0.0003 | 2.0s a step | 2 skipped");
 }
 
 TEST(Progress, Bar) {

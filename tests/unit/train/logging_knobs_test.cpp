@@ -1,0 +1,156 @@
+// What the switches of section `logger` put into metrics.jsonl and TensorBoard, and leave out.
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+#include <fstream>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+#include "train/launch.h"
+#include "train/log_statistics.h"
+#include "train/rank_device.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+using testing::Not;
+using testing::ThrowsMessage;
+
+struct Logged {
+  std::vector<nlohmann::json> lines;
+  std::string tensorboard;  // bytes of the event file
+  RunOutcome run;
+};
+
+/// Four steps, the second and the fourth logged.
+Logged logged(const Overrides& overrides) {
+  TemporaryFolder folder;
+  Logged result;
+  result.run = train_run(tiny_run() +
+                         Overrides{"checkpoint.save=" + folder.path().string(),
+                                   "train.train_iters=4", "logger.log_interval=2"} +
+                         overrides);
+  std::ifstream file(folder / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);)
+    result.lines.push_back(nlohmann::json::parse(line));
+  for (const auto& entry : std::filesystem::directory_iterator(folder / "tensorboard"))
+    result.tensorboard += read_file(entry.path());
+  return result;
+}
+
+TEST(LoggingKnobs, ThroughputIsThereUnlessSwitchedOff) {
+  const Logged with = logged({}), without = logged({"logger.log_throughput=false"});
+  ASSERT_EQ(with.lines.size(), 2u);
+  ASSERT_EQ(without.lines.size(), 2u);
+  for (const char* name : {"samples_per_second", "tokens_per_second", "tflops_per_rank", "mfu",
+                           "mfu_peak", "flop_convention"}) {
+    EXPECT_TRUE(with.lines[0].contains(name)) << name;
+    EXPECT_FALSE(without.lines[0].contains(name)) << name;
+  }
+  EXPECT_GT(without.lines[0]["step_seconds"].get<double>(), 0);
+  EXPECT_THAT(with.tensorboard, HasSubstr("speed/tokens_per_second"));
+  EXPECT_THAT(without.tensorboard, Not(HasSubstr("speed/tokens_per_second")));
+  EXPECT_EQ(with.run, without.run);
+  EXPECT_THAT(
+      [] {
+        logged({"logger.log_throughput=false", "logger.flops=full"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr("logger.flops")));
+}
+
+TEST(LoggingKnobs, EachLevelOfTimersAddsSome) {
+  const Logged none = logged({}), coarse = logged({"logger.timing_log_level=1"}),
+               fine = logged({"logger.timing_log_level=2"});
+  EXPECT_FALSE(none.lines[0].contains("timers"));
+  double sum = 0;
+  for (const char* name : {"forward", "backward", "optimizer", "data"}) {
+    const auto& timer = coarse.lines[1]["timers"][name];
+    EXPECT_GT(timer["min"].get<double>(), 0) << name;
+    EXPECT_EQ(timer["min"], timer["max"]) << "one rank";
+    sum += timer["max"].get<double>();
+  }
+  EXPECT_LE(sum, coarse.lines[1]["step_seconds"].get<double>()) << "of this step alone";
+  EXPECT_FALSE(coarse.lines[1]["timers"].contains("op/gemm"));
+  EXPECT_GT(fine.lines[1]["timers"]["op/gemm"]["max"].get<double>(), 0);
+  EXPECT_THAT(fine.tensorboard, HasSubstr("timers/op/gemm"));
+  EXPECT_EQ(none.run, fine.run);
+  EXPECT_THAT([] { logged({"logger.timing_log_level=3"}); },
+              ThrowsMessage<ConfigError>(HasSubstr("logger.timing_log_level")));
+}
+
+TEST(LoggingKnobs, TheNormOfTheWeightsIsThatOfTheRun) {
+  const Logged log = logged({"logger.log_params_norm=true"});
+  double sum = 0;
+  for (const auto& [name, bytes] : log.run.tensors) {
+    if (name.find("optimizer") != std::string::npos || name.find("exp_avg") != std::string::npos)
+      continue;
+    const auto* values = reinterpret_cast<const float*>(bytes.data());
+    for (size_t i = 0; i < bytes.size() / sizeof(float); ++i)
+      sum += static_cast<double>(values[i]) * values[i];
+  }
+  EXPECT_NEAR(log.lines[1]["params_norm"].get<double>(), std::sqrt(sum), 1e-6 * std::sqrt(sum));
+  EXPECT_NE(log.lines[0]["params_norm"], log.lines[1]["params_norm"]);
+  EXPECT_FALSE(logged({}).lines[0].contains("params_norm"));
+}
+
+TEST(LoggingKnobs, MemoryByOwnerGoesToTensorBoard) {
+  const std::string on = logged({"logger.log_memory_to_tensorboard=true"}).tensorboard;
+  EXPECT_THAT(on, HasSubstr("memory/reserved_bytes"));
+  EXPECT_THAT(on, HasSubstr("memory/owner/weights_bytes"));
+  const std::string off = logged({}).tensorboard;
+  EXPECT_THAT(off, Not(HasSubstr("memory/reserved_bytes")));
+  EXPECT_THAT(off, HasSubstr("memory/peak_bytes"));
+}
+
+/// Norm and zeros after a step, in a layout; the same on all its ranks.
+std::pair<double, int64_t> statistics(const Overrides& layout) {
+  const RunSetup setup =
+      setup_of(tiny_run() + layout + Overrides{"train.train_iters=2", "dist.threads_per_rank=1"});
+  std::vector<std::pair<double, int64_t>> all;
+  std::mutex mutex;
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {}, std::move(world));
+    trainer.run();
+    const std::pair<double, int64_t> mine{weight_norm(trainer.engine()),
+                                          zero_gradients(trainer.engine())};
+    const std::lock_guard lock(mutex);
+    all.push_back(mine);
+  });
+  for (const auto& one : all) EXPECT_EQ(one, all.front());
+  return all.front();
+}
+
+TEST(LoggingKnobs, EachElementCountsOnceInEveryLayout) {
+  const auto one = statistics({"dist.ranks=1"});
+  EXPECT_GT(one.first, 0);
+  // Tokens that no row has are rows of zeros of the table's gradient: whole ones.
+  EXPECT_EQ(one.second % 32, 0);
+  for (const Overrides& layout :
+       {Overrides{"dist.ranks=2"}, Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2"},
+        Overrides{"dist.ranks=2", "model.pipeline_model_parallel_size=2"},
+        Overrides{"dist.ranks=2", "ddp.use_distributed_optimizer=false"}}) {
+    const auto many = statistics(layout);
+    EXPECT_NEAR(many.first, one.first, 1e-4 * one.first) << layout.back();
+    EXPECT_EQ(many.second, one.second) << layout.back();
+  }
+}
+
+TEST(LoggingKnobs, ZerosOfTheGradientAreCounted) {
+  const Logged log = logged({"logger.log_num_zeros_in_grad=true", "model.vocab_size=4096"});
+  // A step reads 4 rows of 32 tokens: most of the 4096 rows of the table have a gradient of zero.
+  const int64_t zeros = log.lines[0]["num_zeros_in_grad"];
+  EXPECT_GE(zeros, (4096 - 128) * 32);
+  EXPECT_LT(zeros, 4097 * 32);
+  EXPECT_FALSE(logged({}).lines[0].contains("num_zeros_in_grad"));
+}
+
+}  // namespace
+}  // namespace viaduct
