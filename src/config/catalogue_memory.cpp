@@ -68,10 +68,6 @@ constexpr KnobRow kOptimizer[] = {
 };
 
 constexpr KnobRow kScheduler[] = {
-    {"override_opt_param_scheduler", "bool", "false", "",
-     "On resume the configuration wins over the checkpoint's schedule.", ""},
-    {"use_checkpoint_opt_param_scheduler", "bool", "false", "",
-     "On resume the checkpoint's schedule wins.", ""},
     {"lr_warmup_samples", "int", "0", "", "Warm-up in samples.", ""},
     {"lr_decay_samples", "int or null", "null", "", "Decay in samples.", ""},
 };
@@ -82,8 +78,7 @@ std::vector<KnobTable> memory() {
   return {{"model", "", "recomputation", kRecompute},
           {"model", "", "activation offload", kOffload},
           {"optimizer", "", "optimizer state formats and offload", kOptimizer},
-          {"scheduler", "", "schedules counted in samples, and schedule overrides on resume",
-           kScheduler}};
+          {"scheduler", "", "schedules counted in samples", kScheduler}};
 }
 
 }  // namespace viaduct::catalogue_tables

@@ -14,6 +14,8 @@ namespace viaduct {
 struct Schedules {
   LearningRateSchedule learning_rate;
   WeightDecaySchedule weight_decay;
+
+  bool operator==(const Schedules&) const = default;
 };
 
 /// Both configurations resolved (no `auto`, no null that has a default). Weight decay grows over
