@@ -11,28 +11,29 @@ using Json = nlohmann::json;
 
 constexpr const char* kKey = "schedules";
 
-/// Calls `visit(name, member of each)` for the numbers of schedules.
+/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, what
+/// messages call it, and a function that gives it of schedules.
 template <class Visit>
 void for_each_number(Visit visit) {
   using Rate = LearningRateSchedule;
   using Decay = WeightDecaySchedule;
-  const auto rate = [&](const char* name, double Rate::*member) {
+  const auto rate = [&](const char* key, const char* name, double Rate::*member) {
     visit(
-        name, [member](auto& s) -> auto& { return s.learning_rate.*member; });
+        key, name, [member](auto& s) -> auto& { return s.learning_rate.*member; });
   };
-  const auto decay = [&](const char* name, double Decay::*member) {
+  const auto decay = [&](const char* key, const char* name, double Decay::*member) {
     visit(
-        name, [member](auto& s) -> auto& { return s.weight_decay.*member; });
+        key, name, [member](auto& s) -> auto& { return s.weight_decay.*member; });
   };
-  rate("optimizer.lr", &Rate::maximum_rate);
-  rate("optimizer.min_lr", &Rate::minimum_rate);
-  rate("scheduler.lr_warmup_init", &Rate::initial_rate);
-  rate("rows of warm-up", &Rate::warmup_samples);
-  rate("rows of the learning rate's decay", &Rate::decay_samples);
-  rate("rows of the last stretch of WSD", &Rate::anneal_samples);
-  decay("scheduler.start_weight_decay", &Decay::start);
-  decay("scheduler.end_weight_decay", &Decay::end);
-  decay("rows over which weight decay grows", &Decay::growth_samples);
+  rate("maximum_rate", "optimizer.lr", &Rate::maximum_rate);
+  rate("minimum_rate", "optimizer.min_lr", &Rate::minimum_rate);
+  rate("initial_rate", "scheduler.lr_warmup_init", &Rate::initial_rate);
+  rate("warmup_samples", "rows of warm-up", &Rate::warmup_samples);
+  rate("decay_samples", "rows of the learning rate's decay", &Rate::decay_samples);
+  rate("anneal_samples", "rows of the last stretch of WSD", &Rate::anneal_samples);
+  decay("start_weight_decay", "scheduler.start_weight_decay", &Decay::start);
+  decay("end_weight_decay", "scheduler.end_weight_decay", &Decay::end);
+  decay("growth_samples", "rows over which weight decay grows", &Decay::growth_samples);
 }
 
 /// "NAME: A in the checkpoint, B here" for all that differs.
@@ -41,7 +42,8 @@ std::vector<std::string> differences(const Schedules& stored, const Schedules& c
   const auto add = [&](const char* name, const auto& then, const auto& now) {
     if (then != now) texts.push_back(fmt::format("{}: {} there, {} here", name, then, now));
   };
-  for_each_number([&](const char* name, auto of) { add(name, of(stored), of(configured)); });
+  for_each_number(
+      [&](const char*, const char* name, auto of) { add(name, of(stored), of(configured)); });
   const LearningRateSchedule &then = stored.learning_rate, &now = configured.learning_rate;
   add("scheduler.lr_decay_style", name_of(then.style), name_of(now.style));
   add("scheduler.lr_wsd_decay_style", name_of(then.anneal), name_of(now.anneal));
@@ -56,7 +58,7 @@ bool makes_sense(const Schedules& s) {
                rate.anneal_samples <= rate.decay_samples &&
                s.weight_decay.start <= s.weight_decay.end;
   sense = sense && (rate.style == DecayStyle::constant || rate.warmup_samples < rate.decay_samples);
-  for_each_number([&](const char*, auto of) { sense = sense && of(s) >= 0; });
+  for_each_number([&](const char*, const char*, auto of) { sense = sense && of(s) >= 0; });
   return sense;
 }
 
@@ -65,7 +67,7 @@ bool makes_sense(const Schedules& s) {
 std::string with_schedules(const std::string& state, const Schedules& schedules) {
   Json json = Json::parse(state);
   Json& stored = json[kKey];
-  for_each_number([&](const char* name, auto of) { stored[name] = of(schedules); });
+  for_each_number([&](const char* key, const char*, auto of) { stored[key] = of(schedules); });
   stored["lr_decay_style"] = name_of(schedules.learning_rate.style);
   stored["lr_wsd_decay_style"] = name_of(schedules.learning_rate.anneal);
   stored["weight_decay_incr_style"] = name_of(schedules.weight_decay.growth);
@@ -78,8 +80,9 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     if (!json.contains(kKey)) return std::nullopt;
     const Json& stored = json.at(kKey);
     Schedules schedules;
-    for_each_number(
-        [&](const char* name, auto of) { of(schedules) = stored.at(name).get<double>(); });
+    for_each_number([&](const char* key, const char*, auto of) {
+      of(schedules) = stored.at(key).get<double>();
+    });
     schedules.learning_rate.style = decay_style(stored.at("lr_decay_style").get<std::string>());
     schedules.learning_rate.anneal =
         anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());

@@ -42,12 +42,11 @@ TEST(ResumeSchedules, DamagedOnesAreErrors) {
     return [state] { stored_schedules(state, "here"); };
   };
   EXPECT_THAT(with("minus_sqrt", "no_style"), ThrowsMessage<IoError>(HasSubstr("here")));
-  EXPECT_THAT(with("\"optimizer.lr\":0.1", "\"optimizer.lr\":\"x\""),
+  EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":\"x\""),
               ThrowsMessage<IoError>(HasSubstr("damaged")));
-  EXPECT_THAT(with("\"optimizer.lr\":0.1", "\"optimizer.lr\":-1"),
+  EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":-1"),
               ThrowsMessage<IoError>(HasSubstr("cannot be those of a run")));
-  EXPECT_THAT(with("\"optimizer.lr\"", "\"optimizer.l\""),
-              ThrowsMessage<IoError>(HasSubstr("damaged")));
+  EXPECT_THAT(with("\"maximum_rate\"", "\"rate\""), ThrowsMessage<IoError>(HasSubstr("damaged")));
 }
 
 TEST(ResumeSchedules, EachDifferenceIsNamed) {
