@@ -28,7 +28,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
   torture [--minutes N] [--seed S]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
-                        taken for right that is wrong (docs/reliability.md); `--help` for the rest
+                        taken for right that is wrong (docs/reliability.md); `--help` for the rest.
+                        `torture --big`: save and resume 10 GB where memory and disk are short (needs root)
   hosts                 run over two hosts, as mpirun --hostfile does, on this machine (network namespaces; needs root): the numbers
                         are those of one rank, and a killed process, a lost host and a pulled cable end the run everywhere
   clean                 remove build/ (runs/ stays)
@@ -154,6 +155,10 @@ command_counts() {
 
 command_torture() {
   build_binary
+  if [[ ${1:-} == --big ]]; then
+    shift
+    exec /usr/bin/python3 "$root/tools/torture/big_checkpoint.py" --binary "$root/build/release/viaduct" "$@"
+  fi
   exec /usr/bin/python3 "$root/tools/torture/torture.py" --binary "$root/build/release/viaduct" "$@"
 }
 

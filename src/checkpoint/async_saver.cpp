@@ -14,18 +14,23 @@ namespace {
 // A save has three phases, each over when it is over on all ranks: rank 0 creates the temporary
 // folder; every rank writes its shard; rank 0 joins and publishes them.
 
+constexpr std::string_view kBeginning = "making room for a checkpoint",
+                           kWriting = "writing a checkpoint",
+                           kPublishing = "publishing a checkpoint";
+
 /// The writer of rank 0; null on other ranks, which have nothing to do in the first phase and the
 /// last.
 std::unique_ptr<CheckpointWriter> begin_save(const Communicator& world,
                                              const StagedCheckpoint& checkpoint) {
   if (world.rank() > 0) return nullptr;
   if (checkpoint.lock) checkpoint.lock->check();
-  return std::make_unique<CheckpointWriter>(checkpoint.save, checkpoint.step, world.size());
+  return std::make_unique<CheckpointWriter>(checkpoint.save, checkpoint.step, world.size(),
+                                            checkpoint.old_steps.get());
 }
 
 void write_shard(const StagedCheckpoint& checkpoint, int rank) {
   ShardWriter shard(checkpoint_temporary_folder(checkpoint.save, checkpoint.step), rank);
-  for (const auto& [entry, data] : checkpoint.entries) shard.add(entry, data);
+  for (const auto& entry : checkpoint.entries) shard.add(entry.entry, entry.values());
   shard.finish();
 }
 
@@ -33,7 +38,7 @@ void commit(CheckpointWriter* writer, const StagedCheckpoint& checkpoint) {
   if (writer == nullptr) return;
   writer->set_state(checkpoint.state);
   for (const auto& [name, content] : checkpoint.files) writer->add_file(name, content);
-  writer->commit(checkpoint.keep_last, checkpoint.lock.get());
+  writer->commit(checkpoint.keep_last, checkpoint.lock.get(), checkpoint.old_steps.get());
 }
 
 std::string message_of(const std::exception_ptr& error) {
@@ -49,27 +54,42 @@ std::string message_of(const std::exception_ptr& error) {
 }  // namespace
 
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
-                StagedCheckpoint& staged) {
+                StagedCheckpoint& staged, Staging staging) {
   for (const StoredRun& stored : runs) {
     for (const LogicalPiece& piece : logical_pieces(stored.run)) {
       if (!piece.part->owned) continue;
       const TensorInfo tensor{prefix + piece.part->name, DType::f32, piece.part->logical_shape};
-      staged.entries.push_back({{tensor, piece.piece}, read_logical(device, stored, piece)});
+      StagedCheckpoint::Entry entry{{tensor, piece.piece}, {}, {}};
+      if (staging == Staging::copied) {
+        entry.data = read_logical(device, stored, piece);
+      } else {
+        entry.read = [&device, stored, piece] { return read_logical(device, stored, piece); };
+      }
+      staged.entries.push_back(std::move(entry));
     }
   }
 }
 
 void save_checkpoint(Communicator& world, const StagedCheckpoint& checkpoint) {
   std::unique_ptr<CheckpointWriter> writer;
-  run_on_all(world, [&] { writer = begin_save(world, checkpoint); });
-  run_on_all(world, [&] { write_shard(checkpoint, world.rank()); });
-  run_on_all(world, [&] { commit(writer.get(), checkpoint); });
+  run_on_all(
+      world, [&] { writer = begin_save(world, checkpoint); }, kBeginning);
+  run_on_all(
+      world, [&] { write_shard(checkpoint, world.rank()); }, kWriting);
+  run_on_all(
+      world, [&] { commit(writer.get(), checkpoint); }, kPublishing);
 }
 
 AsyncSaver::AsyncSaver(Communicator& world, bool continue_after_failure)
     : world_(world), continue_after_failure_(continue_after_failure) {}
 
 AsyncSaver::~AsyncSaver() {
+  // The writing may take long, and the others would wait for this rank in vain meanwhile.
+  const bool writing =
+      work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+  if (writing && world_.size() > 1 && std::uncaught_exceptions() > 0)
+    world_.fail_all(
+        fmt::format("failed while the checkpoint of step {} was being written", staged_.step));
   try {
     if (world_.size() == 1) finish();
   } catch (...) {
@@ -85,7 +105,8 @@ void AsyncSaver::save(StagedCheckpoint checkpoint) {
   const std::exception_ptr error = std::exchange(error_, nullptr);
   if (error && !continue_after_failure_) std::rethrow_exception(error);
   staged_ = std::move(checkpoint);
-  if (const auto failure = try_on_all(world_, [&] { writer_ = begin_save(world_, staged_); })) {
+  if (const auto failure = try_on_all(
+          world_, [&] { writer_ = begin_save(world_, staged_); }, kBeginning)) {
     failed(failure);
     return;
   }
@@ -102,7 +123,8 @@ void AsyncSaver::advance() {
 }
 
 void AsyncSaver::next_phase() {
-  if (const auto failure = try_on_all(world_, [&] { work_.get(); })) {
+  if (const auto failure = try_on_all(
+          world_, [&] { work_.get(); }, phase_ == Phase::shards ? kWriting : kPublishing)) {
     failed(failure);
     return;
   }

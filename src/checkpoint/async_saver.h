@@ -4,6 +4,7 @@
 
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <future>
 #include <map>
 #include <memory>
@@ -16,13 +17,20 @@
 
 namespace viaduct {
 
+class OldSteps;
 class RunLock;
 
-/// Everything one rank saves, in host memory that nobody changes until it is written.
+/// Everything one rank saves.
 struct StagedCheckpoint {
   struct Entry {
     CheckpointEntry entry;
+    /// In host memory that nobody changes until it is written …
     Tensor data;
+    /// … or, where `data` is not defined, read when it is written: so a save that training waits
+    /// for holds one tensor more than the run, not all of them.
+    std::function<Tensor()> read;
+
+    Tensor values() const { return data.defined() ? data : read(); }
   };
   std::filesystem::path save;
   int64_t step = 0;
@@ -32,12 +40,19 @@ struct StagedCheckpoint {
   std::map<std::string, std::string> files;  // name to content
   int64_t keep_last = 0;                     // old steps to keep; 0 keeps all
   std::shared_ptr<RunLock> lock;             // of `save`; null: nobody else is there
+  /// Removes old steps in the background; null: the save ends when they are gone.
+  std::shared_ptr<OldSteps> old_steps;
 };
 
+/// Whether values are copied when they are staged, or read when they are written.
+enum class Staging { copied, read_later };
+
 /// Adds what the runs hold of logical tensors of owned parts, in FP32, under `prefix` + their
-/// names. Of runs that several ranks hold copies of, one of them stages them.
+/// names. Of runs that several ranks hold copies of, one of them stages them. With
+/// Staging::read_later the device and the runs' values outlive `staged`, and nobody else uses the
+/// device while they are written.
 void stage_runs(Device& device, const std::vector<StoredRun>& runs, const std::string& prefix,
-                StagedCheckpoint& staged);
+                StagedCheckpoint& staged, Staging staging = Staging::copied);
 
 /// Writes and publishes a checkpoint; every rank of `world` calls it with what it holds, and a
 /// folder that all of them see. If any rank cannot, all throw the IoError that says which and why;
@@ -53,7 +68,8 @@ class AsyncSaver {
   /// With `continue_after_failure` a failed save is a loud warning when it is known and `save` goes
   /// on; without it the next `save` throws.
   explicit AsyncSaver(Communicator& world, bool continue_after_failure = false);
-  /// Waits for this rank's writing. With other ranks a save that was not joined is dropped, since
+  /// Waits for this rank's writing; where it ends by an exception, the other ranks learn first that
+  /// this one has failed. With other ranks a save that was not joined is dropped, since
   /// they may be gone; alone it is finished. An error nobody asked for is logged as a warning.
   ~AsyncSaver();
   AsyncSaver(const AsyncSaver&) = delete;

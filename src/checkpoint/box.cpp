@@ -55,10 +55,14 @@ Piece whole_piece(const Box& box) {
   return {box, 0, box.size.elements()};
 }
 
-int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& to,
-                    std::byte* to_data, int64_t element_bytes) {
+namespace {
+
+/// Calls `visit(place in from, place in to, elements)` for each run of elements that two pieces
+/// share, dense in both, until it returns false.
+template <class Visit>
+void for_each_shared_run(const Piece& from, const Piece& to, Visit visit) {
   const int rank = from.box.size.rank();
-  if (from.elements() == 0 || to.elements() == 0 || !overlaps(from.box, to.box)) return 0;
+  if (from.elements() == 0 || to.elements() == 0 || !overlaps(from.box, to.box)) return;
   Index low{}, high{};
   for (int dim = 0; dim < rank; ++dim) {
     const auto d = static_cast<size_t>(dim);
@@ -80,28 +84,47 @@ int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& 
   if (run_dim > 0) {
     clip_rows(from, low[0], high[0]);
     clip_rows(to, low[0], high[0]);
-    if (low[0] >= high[0]) return 0;
+    if (low[0] >= high[0]) return;
   }
 
-  int64_t copied = 0;
   for (Index index = low;;) {
     const int64_t source = place_in(from.box, index), target = place_in(to.box, index);
     const int64_t first = std::max({int64_t{0}, from.begin - source, to.begin - target});
     const int64_t last = std::min({run, from.end - source, to.end - target});
-    if (first < last) {
-      std::memcpy(to_data + (target + first - to.begin) * element_bytes,
-                  from_data + (source + first - from.begin) * element_bytes,
-                  static_cast<size_t>((last - first) * element_bytes));
-      copied += last - first;
-    }
+    if (first < last &&
+        !visit(source + first - from.begin, target + first - to.begin, last - first))
+      return;
     int dim = run_dim - 1;
     for (; dim >= 0; --dim) {
       const auto d = static_cast<size_t>(dim);
       if (++index[d] < high[d]) break;
       index[d] = low[d];
     }
-    if (dim < 0) return copied;
+    if (dim < 0) return;
   }
+}
+
+}  // namespace
+
+int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& to,
+                    std::byte* to_data, int64_t element_bytes) {
+  int64_t copied = 0;
+  for_each_shared_run(from, to, [&](int64_t source, int64_t target, int64_t elements) {
+    std::memcpy(to_data + target * element_bytes, from_data + source * element_bytes,
+                static_cast<size_t>(elements * element_bytes));
+    copied += elements;
+    return true;
+  });
+  return copied;
+}
+
+bool share_elements(const Piece& a, const Piece& b) {
+  bool shared = false;
+  for_each_shared_run(a, b, [&](int64_t, int64_t, int64_t) {
+    shared = true;
+    return false;
+  });
+  return shared;
 }
 
 std::string to_string(const Box& box) {

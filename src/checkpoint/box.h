@@ -34,6 +34,9 @@ Piece whole_piece(const Box& box);
 int64_t copy_shared(const Piece& from, const std::byte* from_data, const Piece& to,
                     std::byte* to_data, int64_t element_bytes);
 
+/// True if an element is in both of two pieces of the same logical tensor.
+bool share_elements(const Piece& a, const Piece& b);
+
 /// "[0:4, 8:16]", and "[0:4, 8:16][3:9]" for a part of a box: for messages.
 std::string to_string(const Box& box);
 std::string to_string(const Piece& piece);

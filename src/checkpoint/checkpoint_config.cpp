@@ -28,11 +28,9 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
   group.field("async_save", config.async_save,
               "Training goes on while a copy of the state is written.");
   group.field("save_optim", config.save_optim, "Save the optimizer's state.");
-  group
-      .field("save_rng", config.save_rng,
-             "Save the state of random numbers: here the seed alone, the rest follows from the "
-             "step.")
-      .planned("checkpoints without the seed");
+  group.field("save_rng", config.save_rng,
+              "Save the state of random numbers: here the seed alone, the rest follows from the "
+              "step. A run that resumes from a checkpoint without it needs load_rng=false.");
   group.field("load_optim", config.load_optim,
               "Resume the optimizer's state; false: moments and loss scale start anew; step, data "
               "and schedule go on.");
@@ -52,6 +50,24 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       "Settings that may be others than when the checkpoint was saved, though the weights or "
       "the place in the data would then mean something else: names of fields, "
       "dataset.content for other data files, tokenizer.content for another tokenizer.");
+  group.field(
+      "fully_parallel_save", config.fully_parallel_save,
+      "Of what data-parallel ranks hold copies of, each writes a share; false: the first of "
+      "them writes all. Shards of the distributed optimizer are no copies: their owners "
+      "write them.");
+  group.field("fully_parallel_load", config.fully_parallel_load,
+              "Of what data-parallel ranks hold copies of, each reads a share and sends it to the "
+              "others; false: each reads all of it.");
+  group
+      .field("dist_ckpt_strictness", config.dist_ckpt_strictness,
+             "What it is that the checkpoint of a resumed run lacks a tensor of the run "
+             "(unexpected), or holds one that the run has no use for: raise_all: both are errors; "
+             "raise_unexpected: the former, found before anything is read; assume_ok_unexpected: "
+             "the same, found by the rank that reads it; log_all: both are warnings; "
+             "log_unexpected: the former. What is lacking begins as in a new run. Another shape or "
+             "type is an error always.")
+      .one_of(
+          {"assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all"});
   group.field(
       "continue_on_save_failure", config.continue_on_save_failure,
       "A failed save (disk full) is reported and training goes on; the previous checkpoint stays.");

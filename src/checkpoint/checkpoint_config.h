@@ -22,6 +22,8 @@ struct CheckpointConfig {
   bool exit_on_missing_checkpoint = false;
   bool fallback_to_previous = false;
   bool continue_on_save_failure = false;
+  bool fully_parallel_save = true, fully_parallel_load = false;
+  std::string dist_ckpt_strictness = "raise_all";
   std::vector<std::string> allow_changes;
 };
 

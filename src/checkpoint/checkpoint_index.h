@@ -1,6 +1,8 @@
 #pragma once
-// What a checkpoint folder holds, as index.json says it: logical tensors, the pieces of them that
-// are stored, where, and the checksums of everything. docs/checkpoint-format.md describes the file.
+// What a checkpoint folder holds: logical tensors, the pieces of them that are stored, where, and
+// the checksums of everything. As one text it is what each rank leaves beside its shard while a
+// checkpoint is made, and was index.json in version 1 of the format; what folders hold now is in
+// checkpoint_directory.h. docs/checkpoint-format.md describes the files.
 
 #include <cstdint>
 #include <map>
@@ -17,6 +19,7 @@ inline constexpr int64_t kCheckpointVersion = 1;
 /// Every stored piece starts at a multiple of this in its shard.
 inline constexpr int64_t kCheckpointAlignment = 64;
 inline constexpr const char* kCheckpointIndexFile = "index.json";
+inline constexpr const char* kCheckpointPiecesFile = "pieces.jsonl";
 
 /// A piece of a logical tensor and where its bytes are.
 struct StoredPiece {
@@ -47,14 +50,17 @@ struct CheckpointIndex {
   std::string state = "{}";                     // JSON of the trainer
 };
 
-/// The text of index.json: one line a tensor, keys in alphabetical order, with a checksum of
-/// itself.
+/// One line a tensor, keys in alphabetical order, with a checksum of itself.
 std::string format_checkpoint_index(const CheckpointIndex& index);
 
-/// Reads the text of index.json (or of one rank's part of it). IoError that starts with `where`
+/// Reads such a text. IoError that starts with `where`
 /// unless its checksum fits, every field is there, every piece lies inside its tensor and its
 /// shard, and no two share bytes of a shard.
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
+
+/// IoError unless the pieces of a tensor hold each of its elements exactly once. Boxes must be
+/// equal or disjoint.
+void check_tensor_complete(const StoredTensor& tensor, const std::string& where);
 
 /// IoError unless the pieces of each tensor hold each of its elements exactly once. Boxes of one
 /// tensor must be equal or disjoint.

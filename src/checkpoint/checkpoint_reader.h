@@ -1,31 +1,44 @@
 #pragma once
 // Reading one checkpoint, at any layout: the reader assembles whatever piece of a logical tensor is
-// asked for from the pieces that are stored.
+// asked for from the pieces that are stored. It opens the shards, and parses the parts of the
+// index, that hold what it is asked for, when it is asked.
 
-#include <atomic>
 #include <filesystem>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
-#include "checkpoint/checkpoint_index.h"
+#include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/mapped_storage.h"
 #include "checkpoint/tensor_source.h"
 
 namespace viaduct {
 
+/// Which of the ranks that open a checkpoint together this one is. What does not belong to what a
+/// rank reads is looked at by one of them.
+struct OpenShare {
+  int rank = 0, ranks = 1;
+};
+
 class CheckpointReader : public TensorSource {
  public:
-  /// Opens a step folder. Checks index.json completely, the sizes of all shards and the checksums
-  /// of the further files; the checksum of a stored piece is checked when it is first read. IoError
-  /// that says what and where otherwise.
-  explicit CheckpointReader(const std::filesystem::path& folder);
+  /// Opens a step folder. IoError that says what and where, unless index.json is whole and, each
+  /// looked at by one rank of the share: pieces.jsonl and the further files have their checksums,
+  /// and all shards their sizes. The checksum of a stored piece, and of the line of the index that
+  /// says where it is, are compared when they are first read.
+  explicit CheckpointReader(const std::filesystem::path& folder, OpenShare share = {});
+  ~CheckpointReader() override;
 
   const std::filesystem::path& folder() const { return folder_; }
-  int64_t step() const { return index_.step; }
+  int64_t step() const { return directory_.step; }
   /// The state that the writer was given, as JSON text.
-  const std::string& state() const { return index_.state; }
-  const CheckpointIndex& index() const { return index_; }
+  const std::string& state() const { return directory_.state; }
+  /// The further files.
+  const std::vector<StoredFile>& files() const { return directory_.files; }
+  /// All that there is, parsed as a whole: O(pieces of all ranks).
+  CheckpointIndex index() const;
 
   /// The logical tensors, by name. Those whose name holds a '/' are no weights (optimizer state …).
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
@@ -40,21 +53,40 @@ class CheckpointReader : public TensorSource {
   void read_into(const std::string& name, const Piece& piece,
                  std::byte* destination) const override;
 
-  /// Reads every byte and compares all checksums.
+  /// Reads every byte of this rank's share of the shards (all, for a share of one) and compares all
+  /// checksums. Says now and then how far it is.
   void verify() const;
 
+  /// How many shards were opened so far.
+  int64_t opened_shards() const;
+  /// Lines of the index that were parsed so far.
+  int64_t parsed_lines() const;
+
  private:
-  const StoredTensor& stored(const std::string& name) const;
-  const std::byte* checked_bytes(const std::string& name, const StoredTensor& tensor,
-                                 size_t piece) const;
+  struct Stored;  // a tensor whose line was read
+  struct Shard;   // an opened one
+
+  std::string pieces_where() const;
+  std::string_view line(const IndexLine& line, const std::string& where) const;
+  StoredFile shard_file(int64_t shard) const;
+  Stored& stored(const std::string& name) const;
+  Shard& shard(size_t number) const;
+  void check_files() const;
+  void check_shard_sizes() const;
+  const std::byte* bytes_of(const std::string& name, Stored& tensor, size_t piece) const;
+  const std::byte* checked_bytes(const std::string& name, Stored& tensor, size_t piece) const;
+  void explain_damage(size_t number) const;
 
   std::filesystem::path folder_;
-  CheckpointIndex index_;
+  OpenShare share_;
+  CheckpointDirectory directory_;
+  int64_t shards_ = 0;
+  MappedFile pieces_;
   std::vector<TensorInfo> infos_;
-  std::vector<MappedStorage> shards_;
-  // Whether a stored piece's checksum was compared, for all pieces of all tensors in order.
-  std::map<std::string, size_t> first_piece_;
-  std::unique_ptr<std::atomic<bool>[]> checked_;
+  mutable std::mutex mutex_;  // of what is filled when it is asked for:
+  mutable std::map<std::string, std::unique_ptr<Stored>> stored_;
+  mutable std::map<int64_t, std::vector<StoredFile>> shard_files_;  // by line
+  mutable std::map<size_t, std::unique_ptr<Shard>> open_;
 };
 
 /// True for names of tensors that are weights: optimizer and trainer state have a '/' in theirs.

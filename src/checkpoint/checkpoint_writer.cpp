@@ -5,6 +5,8 @@
 #include "base/error.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "checkpoint/checkpoint_directory.h"
+#include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
@@ -101,10 +103,11 @@ void ShardWriter::finish() {
   write_file_atomically(folder_ / part_name(rank_), format_checkpoint_index(index_));
 }
 
-CheckpointWriter::CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks)
+CheckpointWriter::CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks,
+                                   OldSteps* remover)
     : save_(save), folder_(checkpoint_temporary_folder(save, step)), ranks_(ranks) {
   create_folder(save);
-  remove_leftovers(save);
+  remove_leftovers(save, remover);
   create_folder(folder_);
   index_.step = step;
 }
@@ -122,8 +125,10 @@ void CheckpointWriter::set_state(std::string json) {
 
 void CheckpointWriter::add_file(const std::string& name, std::string_view content) {
   check_plain_file_name(name, "checkpoint file");
-  VIADUCT_CHECK(IoError, name != kCheckpointIndexFile && !name.starts_with("rank_"),
-                "checkpoint file: the name {} is taken", name);
+  VIADUCT_CHECK(
+      IoError,
+      name != kCheckpointIndexFile && name != kCheckpointPiecesFile && !name.starts_with("rank_"),
+      "checkpoint file: the name {} is taken", name);
   for (const auto& file : index_.files)
     VIADUCT_CHECK(IoError, file.name != name, "checkpoint file: {} is there twice", name);
   write_file_atomically(folder_ / name, content);
@@ -134,7 +139,7 @@ void CheckpointWriter::copy_file(const std::filesystem::path& file) {
   add_file(file.filename().string(), read_file(file, kSideFileLimitBytes));
 }
 
-void CheckpointWriter::commit(int64_t keep_last, RunLock* lock) {
+void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remover) {
   VIADUCT_CHECK(IoError, !published_, "{}: committed twice", folder_.string());
   CheckpointIndex index = index_;
   for (int rank = 0; rank < ranks_; ++rank) {
@@ -145,8 +150,9 @@ void CheckpointWriter::commit(int64_t keep_last, RunLock* lock) {
                            part.string());
   }
   check_complete(index, folder_.string());
-  const std::string text = format_checkpoint_index(index);
-  write_file_atomically(folder_ / kCheckpointIndexFile, text);
+  const DirectoryTexts texts = format_directory(index);
+  write_file_atomically(folder_ / kCheckpointPiecesFile, texts.pieces);
+  write_file_atomically(folder_ / kCheckpointIndexFile, texts.index);
   for (int rank = 0; rank < ranks_; ++rank) {
     std::error_code ignored;
     std::filesystem::remove(folder_ / part_name(rank), ignored);
@@ -157,13 +163,16 @@ void CheckpointWriter::commit(int64_t keep_last, RunLock* lock) {
     if (lock != nullptr) lock->check();
   };
   ask();
-  publish_step(folder_, save_, index.step);
+  std::vector<std::filesystem::path> hidden = publish_step(folder_, save_, index.step);
   published_ = true;
   ask();
   write_latest(save_, index.step);
   ask();
+  OldSteps now;
+  OldSteps& old = remover != nullptr ? *remover : now;
+  old.remove(std::move(hidden));
   try {
-    remove_old_steps(save_, keep_last);
+    old.remove(hide_old_steps(save_, keep_last));
   } catch (const IoError& error) {
     // The checkpoint is complete; an old one that stays costs only space.
     log_warning("old checkpoints stay: {}", error.what());

@@ -57,12 +57,15 @@ class ShardWriter {
   std::unique_ptr<Sum> sum_;  // of the whole shard
 };
 
+class OldSteps;
 class RunLock;
 
 class CheckpointWriter {
  public:
   /// Creates the temporary folder (and `save`), after removing what interrupted saves left there.
-  CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks = 1);
+  /// `remover`: has old steps in hand, which are not touched then.
+  CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks = 1,
+                   OldSteps* remover = nullptr);
   /// Removes the temporary folder unless it was published.
   ~CheckpointWriter();
   CheckpointWriter(const CheckpointWriter&) = delete;
@@ -80,9 +83,9 @@ class CheckpointWriter {
 
   /// Joins the ranks' parts, checks that each tensor is there completely and once, writes
   /// index.json, publishes the step, points `latest` to it and removes old steps (`keep_last` 0
-  /// keeps all). Asks `lock`, where there is one, before each of these. IoError if anything fails;
-  /// what was saved before is untouched then.
-  void commit(int64_t keep_last = 0, RunLock* lock = nullptr);
+  /// keeps all): by `remover`, or, without one, before it returns. Asks `lock`, where there is one,
+  /// before each of these. IoError if anything fails; what was saved before is untouched then.
+  void commit(int64_t keep_last = 0, RunLock* lock = nullptr, OldSteps* remover = nullptr);
 
  private:
   std::filesystem::path save_, folder_;

@@ -79,12 +79,24 @@ Tensor flat(const StoredRun& stored) {
   return values.view({values.elements()});
 }
 
-/// Fills `host`, the values of a run, dense and zero.
+/// True if the source has every tensor that the run holds something of.
+bool has_all(const ParameterRun& run, const TensorSource& source,
+             FunctionRef<std::string(const std::string&)> name_of) {
+  const auto pieces = logical_pieces(run);
+  return std::all_of(pieces.begin(), pieces.end(), [&](const LogicalPiece& piece) {
+    return source.contains(name_of(piece.part->name));
+  });
+}
+
+/// Fills `host`, the values of a run, dense and zero, or, where something may be lacking, as they
+/// are.
 void fill_host(ThreadPool& pool, const ParameterRun& run, const Tensor& host,
-               const TensorSource& source, FunctionRef<std::string(const std::string&)> name_of) {
+               const TensorSource& source, FunctionRef<std::string(const std::string&)> name_of,
+               Lacking lacking) {
   for (const LogicalPiece& piece : logical_pieces(run)) {
     const std::string name = name_of(piece.part->name);
     const TensorInfo* info = source.find(name);
+    if (info == nullptr && lacking == Lacking::kept) continue;
     VIADUCT_CHECK(IoError, info != nullptr, "{}: {} is missing", source.where(), name);
     VIADUCT_CHECK(IoError, is_floating(info->dtype) && info->shape == piece.part->logical_shape,
                   "{}: {} is {} {}, expected a floating tensor {}", source.where(), name,
@@ -109,14 +121,22 @@ std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameter
   return runs;
 }
 
-std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks) {
+std::vector<int> owners_of_copies(const std::vector<StoredRun>& runs, int ranks) {
   std::vector<int64_t> elements(static_cast<size_t>(ranks), 0);
-  std::vector<StoredRun> share;
+  std::vector<int> owners;
   for (const StoredRun& stored : runs) {
     const auto least = std::min_element(elements.begin(), elements.end());
     *least += stored.run.elements();
-    if (least - elements.begin() == rank) share.push_back(stored);
+    owners.push_back(static_cast<int>(least - elements.begin()));
   }
+  return owners;
+}
+
+std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks) {
+  const std::vector<int> owners = owners_of_copies(runs, ranks);
+  std::vector<StoredRun> share;
+  for (size_t i = 0; i < runs.size(); ++i)
+    if (owners[i] == rank) share.push_back(runs[i]);
   return share;
 }
 
@@ -133,7 +153,7 @@ Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece&
 }
 
 void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
-               FunctionRef<std::string(const std::string& name)> name_of) {
+               FunctionRef<std::string(const std::string& name)> name_of, Lacking lacking) {
   for (const StoredRun& stored : runs) {
     const Tensor values = flat(stored);
     const Shape& shape = stored.run.parameter->shape;
@@ -142,7 +162,10 @@ void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorS
     for (int64_t begin = stored.run.begin, end = 0; begin < stored.run.end; begin = end) {
       end = std::min(stored.run.end, (begin / columns) * columns + step);  // whole storage rows
       const Tensor host = host_tensor(values.dtype(), {end - begin});
-      fill_host(device.pool(), {stored.run.parameter, begin, end}, host, source, name_of);
+      const ParameterRun part{stored.run.parameter, begin, end};
+      if (lacking == Lacking::kept && !has_all(part, source, name_of))
+        device.copy_to_host(values.slice(0, begin - stored.run.begin, end - begin), host);
+      fill_host(device.pool(), part, host, source, name_of, lacking);
       device.copy_from_host(host, values.slice(0, begin - stored.run.begin, end - begin));
     }
   }

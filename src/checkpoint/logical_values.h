@@ -22,8 +22,10 @@ struct StoredRun {
 std::vector<StoredRun> whole_runs(const std::vector<const Parameter*>& parameters,
                                   FunctionRef<Tensor(const Parameter&)> of);
 
-/// Of runs that `ranks` ranks hold equal copies of, in the same order: those that `rank` saves or
-/// gives away. Each run is one rank's, and the ranks' elements are about equally many.
+/// Of runs that `ranks` ranks hold equal copies of, in the same order: whose each is, to be saved,
+/// read or given away. The ranks' elements are about equally many.
+std::vector<int> owners_of_copies(const std::vector<StoredRun>& runs, int ranks);
+/// The runs among them that are `rank`'s.
 std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int rank, int ranks);
 
 /// factor · the values of a piece of `stored` (logical_pieces of its run), FP32 [elements] in host
@@ -31,10 +33,14 @@ std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int r
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
                     double factor = 1);
 
+/// What it is that a source lacks a tensor: an error, or nothing: its elements keep their values.
+enum class Lacking { error, kept };
+
 /// Fills the runs from the logical tensors that `source` has under `name_of(part name)`, converted
 /// to the runs' format; padding becomes 0. Reads only what the runs hold, a bounded number of
 /// elements at a time. IoError if a tensor is missing or damaged or has another shape.
 void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
-               FunctionRef<std::string(const std::string& name)> name_of);
+               FunctionRef<std::string(const std::string& name)> name_of,
+               Lacking lacking = Lacking::error);
 
 }  // namespace viaduct

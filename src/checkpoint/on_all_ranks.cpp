@@ -1,8 +1,12 @@
 #include "checkpoint/on_all_ranks.h"
 
 #include <algorithm>
+#include <chrono>
+#include <future>
 
 #include "base/error.h"
+#include "base/log.h"
+#include "base/thread.h"
 #include "comm/exchange_texts.h"
 
 namespace viaduct {
@@ -24,15 +28,54 @@ std::string outcome_of(const std::exception_ptr& error) {
   }
 }
 
+using Clock = std::chrono::steady_clock;
+
+/// Runs `work` beside the exchanges that tell all ranks who is still at work.
+std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()> work,
+                                        std::string_view what) {
+  std::exception_ptr error;
+  const auto run = [&] {
+    try {
+      work();
+    } catch (...) {
+      error = std::current_exception();
+    }
+  };
+  if (group.size() == 1) {
+    run();
+    return error;
+  }
+  std::promise<void> done;
+  std::future<void> over = done.get_future();
+  // Waited for at the end, also where the group has failed.
+  Thread thread([&] {
+    run();
+    done.set_value();
+  });
+  constexpr std::chrono::milliseconds kShortest{1}, kLongest{200};
+  constexpr std::chrono::seconds kQuiet{30};
+  const auto begin = Clock::now();
+  auto speak = begin + kQuiet;
+  for (auto pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
+    const Tensor busy = host_tensor(DType::i64, {1});
+    *busy.data<int64_t>() = over.wait_for(pause) != std::future_status::ready;
+    group.all_reduce(busy, ReduceOp::sum).wait();
+    const int64_t ranks = *busy.data<int64_t>();
+    if (ranks == 0) break;
+    if (group.rank() > 0 || Clock::now() < speak) continue;
+    speak = Clock::now() + kQuiet;
+    log_info("{}: {} of {} ranks are still at it after {} s", what, ranks, group.size(),
+             std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count());
+  }
+  thread.join();
+  return error;
+}
+
 }  // namespace
 
-std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work) {
-  std::exception_ptr error;
-  try {
-    work();
-  } catch (...) {
-    error = std::current_exception();
-  }
+std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work,
+                              std::string_view what) {
+  const std::exception_ptr error = run_beside_exchanges(group, work, what);
   const std::vector<std::string> outcomes = exchange_texts(group, outcome_of(error));
   const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
                                    [](const std::string& text) { return text[0] != kFine; });
@@ -44,8 +87,8 @@ std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work) {
                                   : std::make_exception_ptr(Error(message));
 }
 
-void run_on_all(Communicator& group, FunctionRef<void()> work) {
-  if (const std::exception_ptr error = try_on_all(group, work)) std::rethrow_exception(error);
+void run_on_all(Communicator& group, FunctionRef<void()> work, std::string_view what) {
+  if (const std::exception_ptr error = try_on_all(group, work, what)) std::rethrow_exception(error);
 }
 
 }  // namespace viaduct

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <utility>
 
 #include "base/error.h"
 #include "checkpoint/logical_values.h"
@@ -30,38 +31,78 @@ std::string stored_name(const TensorSource& source, const std::string& name,
   return name;
 }
 
-void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
+Strictness strictness_of(std::string_view name) {
+  constexpr std::pair<std::string_view, Strictness> kNames[] = {
+      {"raise_all", Strictness::raise_all},
+      {"raise_unexpected", Strictness::raise_unexpected},
+      {"assume_ok_unexpected", Strictness::assume_ok_unexpected},
+      {"log_all", Strictness::log_all},
+      {"log_unexpected", Strictness::log_unexpected}};
+  for (const auto& [known, strictness] : kNames)
+    if (known == name) return strictness;
+  fail<ConfigError>("checkpoint.dist_ckpt_strictness: unknown value \"{}\"", name);
+}
+
+TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
+                     const std::vector<std::string>& kinds) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // structure alone: no memory
   const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
-  std::vector<std::string> problems;
+  TensorFit fit;
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {
     for (const Part& part : parameter->parts) {
-      const std::string name = stored_name(source, part.name, names);
-      const TensorInfo* info = source.find(name);
-      used.insert(name);
-      if (info == nullptr) {
-        problems.push_back(fmt::format("{} is missing", part.name));
-      } else if (!is_floating(info->dtype) || !(info->shape == part.logical_shape)) {
-        problems.push_back(fmt::format("{} is {} {}, expected a floating tensor {}", part.name,
-                                       dtype_name(info->dtype), to_string(info->shape),
-                                       to_string(part.logical_shape)));
+      for (const std::string& kind : kinds) {
+        const std::string name =
+            kind.empty() ? stored_name(source, part.name, names) : kind + part.name;
+        const TensorInfo* info = source.find(name);
+        used.insert(name);
+        if (info == nullptr) {
+          fit.lacking.push_back(kind + part.name + " is missing");
+        } else if (!is_floating(info->dtype) || !(info->shape == part.logical_shape)) {
+          fit.wrong.push_back(fmt::format("{} is {} {}, expected a floating tensor {}",
+                                          kind + part.name, dtype_name(info->dtype),
+                                          to_string(info->shape), to_string(part.logical_shape)));
+        }
       }
     }
   }
   for (const TensorInfo& info : source.tensors()) {
-    if (!used.contains(info.name) && !ignored(info.name, names, config.tied_embeddings)) {
-      problems.push_back(fmt::format("{} belongs to no parameter of the model", info.name));
-    }
+    const size_t cut = info.name.find('/') + 1;
+    const bool wanted =
+        std::find(kinds.begin(), kinds.end(), info.name.substr(0, cut)) != kinds.end();
+    if (wanted && !used.contains(info.name) &&
+        !ignored(info.name.substr(cut), names, config.tied_embeddings))
+      fit.additional.push_back(info.name + " belongs to no parameter of the model");
   }
-  if (problems.empty()) return;
+  return fit;
+}
+
+std::vector<std::string> check_fit(const TensorFit& fit, const std::string& where,
+                                   Strictness strictness) {
+  std::vector<std::string> problems = fit.wrong, warnings;
+  const auto add = [](std::vector<std::string>& to, const std::vector<std::string>& texts) {
+    to.insert(to.end(), texts.begin(), texts.end());
+  };
+  const bool all = strictness == Strictness::raise_all || strictness == Strictness::log_all;
+  if (strictness == Strictness::raise_all || strictness == Strictness::raise_unexpected) {
+    add(problems, fit.lacking);
+    if (all) add(problems, fit.additional);
+  } else if (strictness != Strictness::assume_ok_unexpected) {
+    add(warnings, fit.lacking);
+    if (all) add(warnings, fit.additional);
+  }
+  if (problems.empty()) return warnings;
   std::string text =
-      fmt::format("{}: {} tensors do not fit the configuration: ", source.where(), problems.size());
+      fmt::format("{}: {} tensors do not fit the configuration: ", where, problems.size());
   for (size_t i = 0; i < std::min<size_t>(problems.size(), 8); ++i)
     text += (i > 0 ? "; " : "") + problems[i];
   if (problems.size() > 8) text += "; …";
   throw IoError(text);
+}
+
+void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
+  check_fit(tensor_fit(config, source), source.where(), Strictness::raise_all);
 }
 
 std::vector<StoredRun> stored_runs(const ParameterStore& store,

@@ -11,9 +11,37 @@
 
 namespace viaduct {
 
-/// Checks that `source` holds every logical tensor of the whole model, however it is laid out, in
-/// its shape, and nothing that belongs to no parameter (constant tables that the family ignores and
-/// copies of a tied head aside). IoError that lists what does not fit.
+/// `checkpoint.dist_ckpt_strictness`, by Megatron's names: a tensor that the run has and the source
+/// lacks is unexpected, `_all` means those that the run has no use for as well.
+enum class Strictness {
+  raise_all,
+  raise_unexpected,
+  assume_ok_unexpected,  // as raise_unexpected, but found when it is read
+  log_all,
+  log_unexpected,
+};
+/// ConfigError for a name that is none.
+Strictness strictness_of(std::string_view name);
+
+/// How the tensors of a source fit those of a model; each entry is a text about one tensor.
+struct TensorFit {
+  std::vector<std::string> wrong;  // of another shape or type
+  std::vector<std::string> lacking, additional;
+};
+
+/// Compares `source` with the logical tensors of the whole model, however it is laid out. For each
+/// of `kinds` a tensor KIND + name is wanted of every parameter; "" are the weights. Constant
+/// tables that the family ignores and copies of a tied head are not additional.
+TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
+                     const std::vector<std::string>& kinds = {""});
+
+/// IoError that lists what does not fit and is an error under `strictness`; the rest is one text
+/// each, for warnings.
+std::vector<std::string> check_fit(const TensorFit& fit, const std::string& where,
+                                   Strictness strictness);
+
+/// The source holds the weights of the model and nothing else, or IoError that lists what does not
+/// fit.
 void check_tensors_fit(const ModelConfig& config, const TensorSource& source);
 
 /// The name under which `source` has a logical tensor: as it is, or without the prefix that some

@@ -13,6 +13,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/old_steps.h"
 #include "checkpoint/strict_json.h"
 
 namespace viaduct {
@@ -20,6 +21,7 @@ namespace {
 
 constexpr std::string_view kStep = "step_";
 constexpr const char* kLatest = "latest";
+constexpr const char* kHidden = ".tmp-old";
 
 void rename_folder(const std::filesystem::path& from, const std::filesystem::path& to) {
   std::error_code error;
@@ -63,14 +65,14 @@ bool is_of_dead_process(std::string_view name, size_t cut) {
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-// Moves a complete step out of sight before its files go, so that half a folder is never met under
-// the name of a step.
-void remove_step(const std::filesystem::path& save, int64_t step) {
-  const auto folder = save / step_folder_name(step);
-  const std::filesystem::path hidden = folder.string() + ".tmp-old";
-  remove_folder(hidden);
-  rename_folder(folder, hidden);
-  remove_folder(hidden);
+/// A name that is free, for a folder on its way out: step_00000010.tmp-old, or with a number after
+/// it while an earlier one is still being removed.
+std::filesystem::path hidden_name(const std::filesystem::path& save, int64_t step) {
+  const std::string name = (save / step_folder_name(step)).string() + kHidden;
+  std::filesystem::path hidden = name;
+  for (int number = 2; std::filesystem::exists(std::filesystem::symlink_status(hidden)); ++number)
+    hidden = name + std::to_string(number);
+  return hidden;
 }
 
 /// A crash between the two renames of `publish_step` has the step that `latest` names hidden: it
@@ -81,10 +83,13 @@ void bring_back_hidden(const std::filesystem::path& save) {
   while (!name.empty() && name.back() == '\n') name.pop_back();
   if (!parse_step_folder_name(name)) return;
   std::error_code ignored;
-  const std::filesystem::path hidden = save / (name + ".tmp-old");
-  if (std::filesystem::exists(save / name, ignored) || !can_be_opened(hidden)) return;
-  rename_folder(hidden, save / name);
-  sync_folder(save);
+  if (std::filesystem::exists(save / name, ignored)) return;
+  for (const std::string& hidden : names_in(save)) {
+    if (!hidden.starts_with(name + kHidden) || !can_be_opened(save / hidden)) continue;
+    rename_folder(save / hidden, save / name);
+    sync_folder(save);
+    return;
+  }
 }
 
 }  // namespace
@@ -142,51 +147,56 @@ void write_latest(const std::filesystem::path& save, int64_t step) {
   write_file_atomically(save / kLatest, step_folder_name(step) + "\n");
 }
 
-void publish_step(const std::filesystem::path& temporary, const std::filesystem::path& save,
-                  int64_t step) {
+std::vector<std::filesystem::path> publish_step(const std::filesystem::path& temporary,
+                                                const std::filesystem::path& save, int64_t step) {
   const auto target = save / step_folder_name(step);
   std::error_code ignored;
   if (!std::filesystem::exists(target, ignored)) {
     rename_folder(temporary, target);
     sync_folder(save);
-    return;
+    return {};
   }
   // The two change places at once; a file system without that gets two renames, and a crash between
   // them leaves the new one under its temporary name.
+  const std::filesystem::path hidden = hidden_name(save, step);
   const bool exchanged =
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
   if (exchanged) {
     sync_folder(save);
-    remove_folder(temporary);
-    return;
+    rename_folder(temporary, hidden);
+    return {hidden};
   }
   VIADUCT_CHECK(IoError, errno == EINVAL || errno == ENOSYS, "cannot replace {}: {}",
                 target.string(), std::strerror(errno));
-  const std::filesystem::path hidden = target.string() + ".tmp-old";
-  remove_folder(hidden);
   rename_folder(target, hidden);
   rename_folder(temporary, target);
   sync_folder(save);
-  remove_folder(hidden);
+  return {hidden};
 }
 
-void remove_old_steps(const std::filesystem::path& save, int64_t keep_last) {
-  if (keep_last <= 0) return;
+std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& save,
+                                                  int64_t keep_last) {
+  if (keep_last <= 0) return {};
   const int64_t latest = latest_step(save);
   std::vector<int64_t> steps = saved_steps(save);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), latest), steps.end());
   size_t kept_from = steps.size();  // index of the oldest that stays
   for (int64_t good = 0; kept_from > 0 && good < keep_last;)
     good += can_be_opened(save / step_folder_name(steps[--kept_from])) ? 1 : 0;
-  for (size_t i = 0; i < kept_from; ++i) remove_step(save, steps[i]);
+  std::vector<std::filesystem::path> hidden;
+  for (size_t i = 0; i < kept_from; ++i) {
+    hidden.push_back(hidden_name(save, steps[i]));
+    rename_folder(save / step_folder_name(steps[i]), hidden.back());
+  }
+  return hidden;
 }
 
-void remove_leftovers(const std::filesystem::path& save) {
+void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover) {
   bring_back_hidden(save);
   for (const auto& name : names_in(save)) {
     constexpr std::string_view kMark = ".tmp-";
     const size_t cut = name.find(kMark);
-    if (cut == std::string::npos) continue;
+    if (cut == std::string::npos || (remover != nullptr && remover->has(name))) continue;
     const std::string base = name.substr(0, cut);
     if (base == kLatest || parse_step_folder_name(base) ||
         is_of_dead_process(name, cut + kMark.size()))

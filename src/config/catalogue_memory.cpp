@@ -64,20 +64,12 @@ constexpr KnobRow kOptimizer[] = {
     {"sgd_momentum", "number", "0.9", "", "Momentum of sgd.", ""},
 };
 
-constexpr KnobRow kScheduler[] = {
-    {"override_opt_param_scheduler", "bool", "false", "",
-     "On resume the configuration wins over the checkpoint's schedule.", ""},
-    {"use_checkpoint_opt_param_scheduler", "bool", "false", "",
-     "On resume the checkpoint's schedule wins.", ""},
-};
-
 }  // namespace
 
 std::vector<KnobTable> memory() {
   return {{"model", "", "recomputation", kRecompute},
           {"model", "", "activation offload", kOffload},
-          {"optimizer", "", "optimizer state formats and offload", kOptimizer},
-          {"scheduler", "", "schedule overrides on resume", kScheduler}};
+          {"optimizer", "", "optimizer state formats and offload", kOptimizer}};
 }
 
 }  // namespace viaduct::catalogue_tables

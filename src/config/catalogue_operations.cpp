@@ -38,11 +38,6 @@ constexpr KnobRow kProfiling[] = {
 constexpr KnobRow kCheckpoint[] = {
     {"ckpt_format", "string", "viaduct", "viaduct torch_dist torch torch_dcp fsdp_dtensor",
      "Container of checkpoints; there is one, and Hugging Face folders by `viaduct convert`.", ""},
-    {"fully_parallel_save", "bool", "true", "", "Every data-parallel rank writes a share.", ""},
-    {"fully_parallel_load", "bool", "false", "", "Every data-parallel rank reads a share.", ""},
-    {"dist_ckpt_strictness", "string", "raise_all",
-     "assume_ok_unexpected log_unexpected log_all raise_unexpected raise_all",
-     "What a missing or additional tensor is.", ""},
     {"non_persistent_save_interval", "int or null", "null", "", "Steps between local checkpoints.",
      ""},
     {"non_persistent_ckpt_type", "string or null", "null", "global local in_memory",

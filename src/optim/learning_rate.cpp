@@ -30,6 +30,35 @@ Enum by_name(std::string_view what, std::string_view name,
                     fmt::join(names, ", "));
 }
 
+template <class Enum, size_t N>
+std::string_view known_name(Enum value,
+                            const std::array<std::pair<std::string_view, Enum>, N>& table) {
+  return std::find_if(table.begin(), table.end(),
+                      [&](const auto& entry) { return entry.second == value; })
+      ->first;
+}
+
+constexpr std::array<std::pair<std::string_view, DecayStyle>, 5> kDecayStyles{{
+    {"constant", DecayStyle::constant},
+    {"linear", DecayStyle::linear},
+    {"cosine", DecayStyle::cosine},
+    {"inverse-square-root", DecayStyle::inverse_square_root},
+    {"WSD", DecayStyle::warmup_stable_decay},
+}};
+
+constexpr std::array<std::pair<std::string_view, AnnealStyle>, 4> kAnnealStyles{{
+    {"linear", AnnealStyle::linear},
+    {"cosine", AnnealStyle::cosine},
+    {"exponential", AnnealStyle::exponential},
+    {"minus_sqrt", AnnealStyle::minus_sqrt},
+}};
+
+constexpr std::array<std::pair<std::string_view, DecayGrowth>, 3> kGrowths{{
+    {"constant", DecayGrowth::constant},
+    {"linear", DecayGrowth::linear},
+    {"cosine", DecayGrowth::cosine},
+}};
+
 /// Half a cosine wave from 1 at r = 0 to 0 at r = 1.
 double half_cosine(double r) {
   return 0.5 * (std::cos(std::numbers::pi * r) + 1.0);
@@ -52,33 +81,27 @@ double anneal_factor(AnnealStyle style, double a) {
 }  // namespace
 
 DecayStyle decay_style(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, DecayStyle>, 5> kStyles{{
-      {"constant", DecayStyle::constant},
-      {"linear", DecayStyle::linear},
-      {"cosine", DecayStyle::cosine},
-      {"inverse-square-root", DecayStyle::inverse_square_root},
-      {"WSD", DecayStyle::warmup_stable_decay},
-  }};
-  return by_name("scheduler.lr_decay_style", name, kStyles);
+  return by_name("scheduler.lr_decay_style", name, kDecayStyles);
 }
 
 AnnealStyle anneal_style(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, AnnealStyle>, 4> kStyles{{
-      {"linear", AnnealStyle::linear},
-      {"cosine", AnnealStyle::cosine},
-      {"exponential", AnnealStyle::exponential},
-      {"minus_sqrt", AnnealStyle::minus_sqrt},
-  }};
-  return by_name("scheduler.lr_wsd_decay_style", name, kStyles);
+  return by_name("scheduler.lr_wsd_decay_style", name, kAnnealStyles);
 }
 
 DecayGrowth decay_growth(std::string_view name) {
-  static constexpr std::array<std::pair<std::string_view, DecayGrowth>, 3> kStyles{{
-      {"constant", DecayGrowth::constant},
-      {"linear", DecayGrowth::linear},
-      {"cosine", DecayGrowth::cosine},
-  }};
-  return by_name("scheduler.weight_decay_incr_style", name, kStyles);
+  return by_name("scheduler.weight_decay_incr_style", name, kGrowths);
+}
+
+std::string_view name_of(DecayStyle style) {
+  return known_name(style, kDecayStyles);
+}
+
+std::string_view name_of(AnnealStyle style) {
+  return known_name(style, kAnnealStyles);
+}
+
+std::string_view name_of(DecayGrowth growth) {
+  return known_name(growth, kGrowths);
 }
 
 double LearningRateSchedule::rate(int64_t samples) const {

@@ -30,6 +30,10 @@ DecayStyle decay_style(std::string_view name);
 AnnealStyle anneal_style(std::string_view name);
 /// "constant", "linear", "cosine".
 DecayGrowth decay_growth(std::string_view name);
+// And back.
+std::string_view name_of(DecayStyle style);
+std::string_view name_of(AnnealStyle style);
+std::string_view name_of(DecayGrowth growth);
 
 /// What the configuration says, in iterations and rates.
 struct LearningRateSettings {
@@ -55,6 +59,8 @@ struct LearningRateSchedule {
   AnnealStyle anneal = AnnealStyle::exponential;
   double maximum_rate = 0, minimum_rate = 0, initial_rate = 0;
   double warmup_samples = 0, decay_samples = 0, anneal_samples = 0;
+
+  bool operator==(const LearningRateSchedule&) const = default;
 
   /// The rate of the update that follows `samples` ≥ 0 consumed ones.
   ///
@@ -83,6 +89,8 @@ struct WeightDecaySchedule {
   DecayGrowth growth = DecayGrowth::constant;
   double start = 0, end = 0;
   double growth_samples = 0;
+
+  bool operator==(const WeightDecaySchedule&) const = default;
 
   /// With r = samples / growth_samples: linear start + r (end − start), cosine start + (end −
   /// start)(1 + cos π(1 − r)) / 2.

@@ -28,6 +28,7 @@ void SchedulerConfig::resolve(int64_t train_iters, double weight_decay,
   lr_warmup_iters.resolve(elsewhere ? 0 : std::min<int64_t>(500, steps / 10));
   if (!start_weight_decay) start_weight_decay = weight_decay;
   if (!end_weight_decay) end_weight_decay = weight_decay;
+  override_opt_param_scheduler.resolve(!use_checkpoint_opt_param_scheduler);
 }
 
 FieldGroup optimizer_fields(OptimizerConfig& config) {
@@ -127,6 +128,15 @@ FieldGroup scheduler_fields(SchedulerConfig& config) {
       .field("weight_decay_incr_style", config.weight_decay_incr_style,
              "How weight decay grows over train.train_iters.")
       .one_of({"constant", "linear", "cosine"});
+  group
+      .field("override_opt_param_scheduler", config.override_opt_param_scheduler,
+             "A run that resumes takes the schedule (optimizer.lr and min_lr, warm-up, decay, "
+             "weight decay, each in rows) of its configuration; false: one that is another than "
+             "the checkpoint's is an error. auto: true unless use_checkpoint_opt_param_scheduler.")
+      .constraint("excludes use_checkpoint_opt_param_scheduler");
+  group.field("use_checkpoint_opt_param_scheduler", config.use_checkpoint_opt_param_scheduler,
+              "A run that resumes goes on with the checkpoint's schedule, whatever its "
+              "configuration says.");
   return group;
 }
 

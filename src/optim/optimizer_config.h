@@ -43,6 +43,9 @@ struct SchedulerConfig {
   /// Null: optimizer.weight_decay.
   std::optional<double> start_weight_decay, end_weight_decay;
   std::string weight_decay_incr_style = "constant";
+  /// `auto`: true unless use_checkpoint_opt_param_scheduler.
+  Auto<bool> override_opt_param_scheduler;
+  bool use_checkpoint_opt_param_scheduler = false;
 
   /// Replaces `auto` and nulls, given the run's length, in rows too where the run is counted in
   /// them, and constant decay.

@@ -16,6 +16,8 @@ struct Schedules {
   /// Of embedding and output layer, where they have their own (optimizer.decoupled_lr).
   std::optional<LearningRateSchedule> decoupled_rate;
   WeightDecaySchedule weight_decay;
+
+  bool operator==(const Schedules&) const = default;
 };
 
 /// Both configurations resolved (no `auto`, no null that has a default). Weight decay grows over

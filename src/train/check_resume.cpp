@@ -44,7 +44,7 @@ class Changes {
 };
 
 bool holds(const CheckpointReader& checkpoint, const std::string& name) {
-  const auto& files = checkpoint.index().files;
+  const auto& files = checkpoint.files();
   return std::any_of(files.begin(), files.end(),
                      [&](const StoredFile& file) { return file.name == name; });
 }
@@ -82,7 +82,7 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
   if (folder.empty()) return;
   for (const auto& file : tokenizer_files(folder)) {
     const std::string name = file.filename().string();
-    for (const StoredFile& stored : checkpoint.index().files) {
+    for (const StoredFile& stored : checkpoint.files()) {
       if (stored.name == name && stored.checksum != hash64(read_file(file)))
         changes.add(kTokenizerContent,
                     fmt::format("{} is not the file that the checkpoint holds", file.string()));

@@ -10,6 +10,7 @@
 #include "train/engine.h"
 #include "train/engine_settings.h"
 #include "train/rank_device.h"
+#include "train/run_checkpoint.h"
 #include "train/validate.h"
 
 namespace viaduct {
@@ -38,8 +39,8 @@ std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const Layout& layo
                       make_parallel_groups(layout.mesh, world));
   const Communicator& copies = *engine.groups().dp_cp_outer;
   const auto runs =
-      share_of_copies(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
-                      copies.rank(), copies.size());
+      saved_share(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
+                  copies.rank(), copies.size(), setup.config.checkpoint.fully_parallel_save);
   std::vector<CheckpointEntry> entries;
   for (const StoredRun& stored : runs) {
     for (const LogicalPiece& piece : logical_pieces(stored.run)) {

@@ -6,6 +6,7 @@
 
 #include "checkpoint/logical_values.h"
 #include "checkpoint/parameter_io.h"
+#include "model/family.h"
 
 namespace viaduct {
 namespace {
@@ -24,25 +25,49 @@ std::vector<StoredRun> second_moments(Engine& engine) {
   });
 }
 
+int64_t elements_of(const std::vector<StoredRun>& runs) {
+  int64_t elements = 0;
+  for (const StoredRun& stored : runs) elements += stored.run.elements();
+  return elements;
+}
+
+/// Fills runs of which every rank of an instance group holds copies. Returns the bytes that this
+/// rank read.
+int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const TensorSource& source,
+                  bool spread_copies, Lacking lacking,
+                  FunctionRef<std::string(const std::string& name)> name_of) {
+  Communicator& copies = *engine.groups().dp_cp_outer;
+  const bool spread = spread_copies && copies.size() > 1;
+  const std::vector<StoredRun> share =
+      spread ? share_of_copies(runs, copies.rank(), copies.size()) : runs;
+  fill_runs(engine.device(), share, source, name_of, lacking);
+  const std::vector<int> owners =
+      spread ? owners_of_copies(runs, copies.size()) : std::vector<int>();
+  for (size_t i = 0; i < owners.size(); ++i)
+    if (runs[i].run.elements() > 0) copies.broadcast(runs[i].values, owners[i]).wait();
+  return elements_of(share) * static_cast<int64_t>(sizeof(float));  // as stored
+}
+
 }  // namespace
 
-StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
-                           std::map<std::string, std::string> files,
-                           const std::filesystem::path& save, int64_t keep_last,
-                           bool with_optimizer) {
+std::vector<StoredRun> saved_share(const std::vector<StoredRun>& runs, int rank, int ranks,
+                                   bool spread_copies) {
+  if (spread_copies) return share_of_copies(runs, rank, ranks);
+  return rank == 0 ? runs : std::vector<StoredRun>();
+}
+
+StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageOptions& options) {
   StagedCheckpoint staged;
-  staged.save = save;
   staged.step = state.step;
   staged.state = to_json(state);
-  staged.files = std::move(files);
-  staged.keep_last = keep_last;
   const Communicator& copies = *engine.groups().dp_cp_outer;  // instances hold the same
   const auto stage = [&](const std::string& prefix, const std::vector<StoredRun>& runs) {
-    stage_runs(engine.device(), share_of_copies(runs, copies.rank(), copies.size()), prefix,
-               staged);
+    stage_runs(engine.device(),
+               saved_share(runs, copies.rank(), copies.size(), options.spread_copies), prefix,
+               staged, options.staging);
   };
   stage("", masters(engine));
-  if (with_optimizer && engine.optimizer() != nullptr) {
+  if (options.optimizer && engine.optimizer() != nullptr) {
     stage(kFirstMoment, first_moments(engine));
     stage(kSecondMoment, second_moments(engine));
   }
@@ -50,7 +75,9 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
 }
 
 std::string first_not_finite(const StagedCheckpoint& staged) {
-  for (const auto& [entry, data] : staged.entries) {
+  for (const auto& staged_entry : staged.entries) {
+    const CheckpointEntry& entry = staged_entry.entry;
+    const Tensor data = staged_entry.values();
     if (data.dtype() != DType::f32 || !data.is_contiguous()) continue;
     // An exponent of all ones is infinity or NaN; counted without a branch, at the speed of memory.
     const float* values = data.data<float>();
@@ -64,16 +91,34 @@ std::string first_not_finite(const StagedCheckpoint& staged) {
   return "";
 }
 
-TrainState restore_run(Engine& engine, const CheckpointReader& checkpoint, bool load_optimizer) {
-  const TrainState state = train_state_from_json(checkpoint.state(), checkpoint.where());
+RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
+                        const RestoreOptions& options) {
+  RestoredRun restored;
+  restored.state = train_state_from_json(checkpoint.state(), checkpoint.where());
+  const bool moments = options.optimizer && engine.optimizer() != nullptr;
+  std::vector<std::string> kinds{""};
+  if (moments) kinds.insert(kinds.end(), {kFirstMoment, kSecondMoment});
+  const ModelConfig& model = engine.model().config();
+  const TensorFit fit = tensor_fit(model, checkpoint, kinds);
+  restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);
+
+  const bool log =
+      options.strictness == Strictness::log_all || options.strictness == Strictness::log_unexpected;
+  if (log && !fit.lacking.empty()) engine.initialize();  // moments are zero already
+  const Lacking lacking = log ? Lacking::kept : Lacking::error;
+  const TensorNames& names = model_family(model.family).names;
+  restored.bytes +=
+      load_runs(engine, masters(engine), checkpoint, options.spread_copies, lacking,
+                [&](const std::string& name) { return stored_name(checkpoint, name, names); });
   OpContext context = engine.context(false, false).ops;
-  load_parameters(context, engine.store(), CheckpointWeights(checkpoint), engine.model().config());
-  if (!load_optimizer || engine.optimizer() == nullptr) return state;
-  fill_runs(engine.device(), first_moments(engine), checkpoint,
-            [](const std::string& name) { return kFirstMoment + name; });
-  fill_runs(engine.device(), second_moments(engine), checkpoint,
-            [](const std::string& name) { return kSecondMoment + name; });
-  return state;
+  engine.store().publish_masters(context);
+  if (!moments) return restored;
+  restored.bytes += load_runs(engine, first_moments(engine), checkpoint, options.spread_copies,
+                              lacking, [](const std::string& name) { return kFirstMoment + name; });
+  restored.bytes +=
+      load_runs(engine, second_moments(engine), checkpoint, options.spread_copies, lacking,
+                [](const std::string& name) { return kSecondMoment + name; });
+  return restored;
 }
 
 }  // namespace viaduct

@@ -3,12 +3,12 @@
 // config.json, config.yaml and the tokenizer files beside them. What is saved and loaded back
 // continues bitwise.
 
-#include <filesystem>
-#include <map>
 #include <string>
+#include <vector>
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "checkpoint/parameter_io.h"
 #include "train/engine.h"
 #include "train/train_state.h"
 
@@ -18,21 +18,44 @@ namespace viaduct {
 inline constexpr const char* kFirstMoment = "optimizer.exp_avg/";
 inline constexpr const char* kSecondMoment = "optimizer.exp_avg_sq/";
 
-/// What this rank saves of a checkpoint, in host memory: of what several ranks hold, one of them
-/// saves it; moments with `with_optimizer`, where the engine has any. `files`: name → content of
-/// the further files.
+struct StageOptions {
+  bool optimizer = true;  // moments, where the engine has any
+  /// Of what several ranks hold copies of, each saves a share; otherwise the first saves all.
+  bool spread_copies = true;
+  Staging staging = Staging::copied;
+};
+
+/// The runs that `rank` of `ranks`, which hold copies of them, saves.
+std::vector<StoredRun> saved_share(const std::vector<StoredRun>& runs, int rank, int ranks,
+                                   bool spread_copies);
+
+/// Step, state and tensors of what this rank saves of a checkpoint: of what several ranks hold, one
+/// of them saves it. With Staging::read_later it is written before the next step.
 StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
-                           std::map<std::string, std::string> files,
-                           const std::filesystem::path& save, int64_t keep_last,
-                           bool with_optimizer);
+                           const StageOptions& options = {});
 
 /// Says what of the staged values is not finite: the first such tensor, and how many of its values;
 /// "" if all are.
 std::string first_not_finite(const StagedCheckpoint& staged);
 
-/// Loads what this rank holds of weights and, with `load_optimizer`, moments; returns the state
-/// stored with them. IoError if the checkpoint does not fit the model or lacks moments that are
-/// asked for.
-TrainState restore_run(Engine& engine, const CheckpointReader& checkpoint, bool load_optimizer);
+struct RestoreOptions {
+  bool optimizer = true;  // moments, too
+  Strictness strictness = Strictness::raise_all;
+  /// Of what several ranks hold copies of, each reads a share and sends it to the others; all of
+  /// them restore then at the same time. Otherwise each reads all.
+  bool spread_copies = false;
+};
+
+struct RestoredRun {
+  TrainState state;
+  std::vector<std::string> warnings;  // what `strictness` lets pass, the same on all ranks
+  int64_t bytes = 0;                  // of values that this rank read
+};
+
+/// Loads what this rank holds of weights and moments; returns the state stored with them. IoError
+/// if the checkpoint does not fit the model as `strictness` wants it. What is lacking begins as in
+/// a new run.
+RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
+                        const RestoreOptions& options = {});
 
 }  // namespace viaduct

@@ -7,18 +7,18 @@
 namespace viaduct {
 
 std::string to_json(const TrainState& s) {
-  return nlohmann::ordered_json{{"step", s.step},
-                                {"updates", s.updates},
-                                {"consumed_samples", s.consumed_samples},
-                                {"consumed_tokens", s.consumed_tokens},
-                                {"schedule_samples", s.schedule_samples},
-                                {"skipped", s.skipped},
-                                {"skipped_in_a_row", s.skipped_in_a_row},
-                                {"loss_scale", s.scaler.scale},
-                                {"scaler_clean_steps", s.scaler.clean_steps},
-                                {"scaler_overflows_left", s.scaler.overflows_left},
-                                {"seed", s.seed}}
-      .dump();
+  nlohmann::ordered_json json{{"step", s.step},
+                              {"updates", s.updates},
+                              {"consumed_samples", s.consumed_samples},
+                              {"consumed_tokens", s.consumed_tokens},
+                              {"schedule_samples", s.schedule_samples},
+                              {"skipped", s.skipped},
+                              {"skipped_in_a_row", s.skipped_in_a_row},
+                              {"loss_scale", s.scaler.scale},
+                              {"scaler_clean_steps", s.scaler.clean_steps},
+                              {"scaler_overflows_left", s.scaler.overflows_left}};
+  if (s.seed) json["seed"] = *s.seed;
+  return json.dump();
 }
 
 TrainState train_state_from_json(const std::string& text, const std::string& where) {
@@ -36,7 +36,7 @@ TrainState train_state_from_json(const std::string& text, const std::string& whe
     s.scaler.scale = json.at("loss_scale").get<double>();
     s.scaler.clean_steps = json.at("scaler_clean_steps").get<int64_t>();
     s.scaler.overflows_left = json.at("scaler_overflows_left").get<int64_t>();
-    s.seed = json.at("seed").get<uint64_t>();
+    if (json.contains("seed")) s.seed = json.at("seed").get<uint64_t>();
     VIADUCT_CHECK(IoError,
                   s.step >= 0 && s.updates >= 0 && s.updates <= s.step && s.consumed_samples >= 0 &&
                       s.schedule_samples >= 0 && s.skipped_in_a_row >= 0,

@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/physical_memory.h"
 #include "base/units.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
 #include "ops/cpu/peak.h"
@@ -80,8 +81,14 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   // Before anything of the folder is read or changed.
   if (leads() && config_.checkpoint.save) {
     lock_ = std::make_shared<RunLock>(*config_.checkpoint.save);
-    remove_leftovers(*config_.checkpoint.save);
+    old_steps_ = std::make_shared<OldSteps>();
   }
+  run_on_all(
+      *world_,
+      [&] {
+        if (lock_) remove_leftovers(*config_.checkpoint.save);
+      },
+      "removing what an interrupted run left");
   load_weights();
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
@@ -122,6 +129,17 @@ Trainer::Agreed Trainer::agree() {
 }
 
 void Trainer::run() {
+  try {
+    run_to_the_end();
+  } catch (const std::exception& error) {
+    // A save in the background holds this rank back while the exception leaves: the others hear of
+    // it first.
+    world_->fail_all(error.what());
+    throw;
+  }
+}
+
+void Trainer::run_to_the_end() {
   const double begin = wall_clock_seconds();
   const TrainConfig& train = config_.train;
   const CheckpointConfig& checkpoint = config_.checkpoint;

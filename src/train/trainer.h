@@ -7,6 +7,7 @@
 #include <memory>
 
 #include "checkpoint/async_saver.h"
+#include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
@@ -53,7 +54,10 @@ class Trainer {
   const std::vector<std::pair<int64_t, double>>& validations() const { return validations_; }
 
  private:
+  void run_to_the_end();
   void load_weights();
+  /// ConfigError unless random numbers go on as the configuration wants it.
+  void check_seed(const TrainState& stored, const std::string& where) const;
   /// Takes over what a checkpoint says of the run, as far as the configuration wants it.
   void resume_state(const TrainState& stored);
   /// One global batch: forward, backward, update, metrics.
@@ -127,7 +131,8 @@ class Trainer {
   BatchSchedule batches_;
   Schedules schedules_;
   LossScaler scaler_;
-  std::shared_ptr<RunLock> lock_;  // of checkpoint.save, held by rank 0
+  std::shared_ptr<RunLock> lock_;        // of checkpoint.save, held by rank 0
+  std::shared_ptr<OldSteps> old_steps_;  // of rank 0; gone before the lock
   std::unique_ptr<AsyncSaver> saver_;
   std::unique_ptr<MetricsLog> log_;
   MatmulPeak peak_;  // the best seen

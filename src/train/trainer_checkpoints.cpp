@@ -1,13 +1,19 @@
 // What the training loop does with checkpoints: where a run begins or goes on, and what it leaves.
 
+#include <algorithm>
+#include <chrono>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/units.h"
+#include "checkpoint/open_checkpoint.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
 #include "comm/exchange_texts.h"
 #include "train/check_resume.h"
 #include "train/host_values.h"
+#include "train/resume_schedules.h"
 #include "train/run_checkpoint.h"
 #include "train/trainer.h"
 
@@ -16,6 +22,24 @@ namespace {
 
 bool has_checkpoints(const std::filesystem::path& save) {
   return has_latest(save) || (std::filesystem::is_directory(save) && !saved_steps(save).empty());
+}
+
+double now() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+int64_t bytes_of(const StagedCheckpoint& staged) {
+  int64_t bytes = 0;
+  for (const auto& entry : staged.entries)
+    bytes += entry.entry.piece.elements() * dtype_bytes(entry.entry.tensor.dtype);
+  return bytes;
+}
+
+/// " (9.51 GiB in 31.2 s, 312 MiB/s)".
+std::string rate_text(double bytes, double seconds) {
+  return fmt::format(" ({} in {}, {}/s)", format_bytes(static_cast<int64_t>(bytes)),
+                     format_seconds(seconds),
+                     format_bytes(static_cast<int64_t>(bytes / std::max(seconds, 1e-9))));
 }
 
 }  // namespace
@@ -27,25 +51,39 @@ void Trainer::load_weights() {
   // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
   // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
   // ranks read what it chose.
-  std::unique_ptr<CheckpointReader> checkpoint;
+  std::filesystem::path folder;
   if (leads() && load && (c.ckpt_step || has_checkpoints(*load))) {
-    const std::filesystem::path folder =
-        c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
-                    : std::filesystem::path(*load);
-    checkpoint = open_checkpoint(folder, {c.fallback_to_previous});
+    folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
+                         : std::filesystem::path(*load);
   }
-  const std::string chosen =
-      exchange_texts(*world_, checkpoint ? checkpoint->folder().string() : "").front();
-  if (!checkpoint && !chosen.empty()) checkpoint = std::make_unique<CheckpointReader>(chosen);
-  if (checkpoint) {
+  const double begin = now();
+  if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
     if (leads()) check_resume(setup_, fingerprints_, *checkpoint);
-    const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
-    VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
-                  "{}: the run began with rng.seed={}; resuming with {} would not continue it "
-                  "(checkpoint.load_rng=false does it all the same)",
-                  checkpoint->where(), stored.seed, engine_->settings().seed);
-    resume_state(stored);
-    if (leads()) log_info("resuming from {} at step {}", checkpoint->where(), state_.step);
+    const RestoredRun restored = restore_run(*engine_, *checkpoint,
+                                             {.optimizer = c.load_optim,
+                                              .strictness = strictness_of(c.dist_ckpt_strictness),
+                                              .spread_copies = c.fully_parallel_load});
+    if (leads()) {
+      for (const std::string& warning : restored.warnings)
+        log_warning("{}: {}", checkpoint->where(), warning);
+    }
+    const double bytes =
+        all_reduce_value(*world_, static_cast<double>(restored.bytes), ReduceOp::sum);
+    check_seed(restored.state, checkpoint->where());
+    resume_state(restored.state);
+    if (c.load_optim) {
+      schedules_ =
+          resume_schedules(schedules_, stored_schedules(checkpoint->state(), checkpoint->where()),
+                           config_.scheduler, checkpoint->where());
+      VIADUCT_CHECK(ConfigError,
+                    config_.optimizer.weight_decay > 0 || schedules_.weight_decay.end == 0,
+                    "optimizer.weight_decay: 0, but the schedule of {} decays weights; give it a "
+                    "value, which only says that there is decay",
+                    checkpoint->where());
+    }
+    if (leads())
+      log_info("resuming from {} at step {}{}", checkpoint->where(), state_.step,
+               rate_text(bytes, now() - begin));
     saved_step_ = state_.step;
     return;
   }
@@ -61,6 +99,18 @@ void Trainer::load_weights() {
   } else {
     engine_->initialize();
   }
+}
+
+void Trainer::check_seed(const TrainState& stored, const std::string& where) const {
+  if (!config_.checkpoint.load_rng) return;
+  VIADUCT_CHECK(ConfigError, stored.seed,
+                "{}: was saved with checkpoint.save_rng=false and has no state of random numbers; "
+                "checkpoint.load_rng=false goes on with rng.seed={}",
+                where, *state_.seed);
+  VIADUCT_CHECK(ConfigError, stored.seed == state_.seed,
+                "{}: the run began with rng.seed={}; resuming with {} would not continue it "
+                "(checkpoint.load_rng=false does it all the same)",
+                where, *stored.seed, *state_.seed);
 }
 
 void Trainer::resume_state(const TrainState& stored) {
@@ -93,12 +143,25 @@ std::map<std::string, std::string> Trainer::checkpoint_files() const {
 void Trainer::save(bool wait) {
   const CheckpointConfig& c = config_.checkpoint;
   if (saved_step_ != state_.step) {
+    TrainState state = state_;
+    if (!c.save_rng) state.seed.reset();
     StagedCheckpoint staged =
-        stage_run(*engine_, state_, checkpoint_files(), *c.save, c.most_recent_k, c.save_optim);
+        stage_run(*engine_, state,
+                  {.optimizer = c.save_optim,
+                   .spread_copies = c.fully_parallel_save,
+                   .staging = c.async_save ? Staging::copied : Staging::read_later});
+    staged.state = with_schedules(staged.state, schedules_);
+    staged.files = checkpoint_files();
+    staged.save = *c.save;
+    staged.keep_last = c.most_recent_k;
     staged.lock = lock_;
+    staged.old_steps = old_steps_;
     check_finite(staged);
     if (leads()) log_->sync();
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
+    const double bytes =
+        all_reduce_value(*world_, static_cast<double>(bytes_of(staged)), ReduceOp::sum);
+    const double begin = now();
     if (c.async_save) {
       saver_->save(std::move(staged));
     } else {
@@ -113,7 +176,8 @@ void Trainer::save(bool wait) {
     }
     saved_step_ = state_.step;
     saved_ = true;
-    log_->note(fmt::format("{} {} to {}", c.async_save ? "saving" : "saved", what, *c.save));
+    log_->note(fmt::format("{} {} to {}{}", c.async_save ? "saving" : "saved", what, *c.save,
+                           c.async_save ? "" : rate_text(bytes, now() - begin)));
   }
   if (wait && c.async_save) saver_->join();
 }

@@ -174,6 +174,12 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
   if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {
     problems.add("scheduler.lr_wsd_decay_iters: required by lr_decay_style=WSD");
   }
+  if (scheduler.use_checkpoint_opt_param_scheduler &&
+      scheduler.override_opt_param_scheduler.value_or(false)) {
+    problems.add(
+        "scheduler.override_opt_param_scheduler: true takes the configuration's schedule at "
+        "resume, and use_checkpoint_opt_param_scheduler=true the checkpoint's: one of them");
+  }
   if (scheduler.start_weight_decay && scheduler.end_weight_decay &&
       *scheduler.start_weight_decay > *scheduler.end_weight_decay) {
     problems.add("scheduler.end_weight_decay: {} is below start_weight_decay = {}",

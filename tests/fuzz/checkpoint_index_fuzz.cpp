@@ -1,21 +1,42 @@
-// Any bytes as the index.json of a checkpoint: understood or refused with an IoError. Where they
-// are JSON, once more with the checksum that fits, so that the checks behind it are reached.
+// Any bytes as the index of a checkpoint, as one text, as index.json, and as lines of pieces.jsonl:
+// understood or refused with an IoError. Where they are JSON, once more with the checksum that
+// fits, so that the checks behind it are reached.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
 #include <string>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "base/hash.h"
+#include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/checkpoint_index.h"
 
 namespace {
 
-void parse(std::string_view text) {
+void read(viaduct::FunctionRef<void()> reader) {
   try {
-    viaduct::check_complete(viaduct::parse_checkpoint_index(text, "input"), "input");
+    reader();
   } catch (const viaduct::IoError&) {
   }
+}
+
+void parse(std::string_view text) {
+  using namespace viaduct;
+  read([&] { check_complete(parse_checkpoint_index(text, "input"), "input"); });
+  read([&] {
+    const CheckpointDirectory directory = parse_directory(text, "input");
+    // Every line lies in a pieces.jsonl of the length that it says; here in one that is shorter.
+    for (const auto& [name, tensor] : directory.tensors)
+      read([&] { checked_line(text, tensor.line, name); });
+  });
+}
+
+void parse_lines(std::string_view text) {
+  using namespace viaduct;
+  read([&] { parse_shards_line(text, "input"); });
+  for (const Shape& shape : {Shape{30000}, Shape{300, 100}})
+    read([&] { parse_tensor_line(text, {DType::f32, shape, {}}, 4, "input"); });
 }
 
 }  // namespace
@@ -23,6 +44,7 @@ void parse(std::string_view text) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view text(reinterpret_cast<const char*>(data), size);
   parse(text);
+  parse_lines(text);
   auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return 0;
   json.erase("checksum");

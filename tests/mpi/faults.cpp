@@ -2,15 +2,18 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <csignal>
 #include <cstdlib>
 #include <exception>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
 #include "base/exit_watchdog.h"
+#include "comm/mpi/mpi_communicator.h"
 #include "comm/mpi/mpi_handle.h"
 #include "comm/world.h"
 
@@ -30,6 +33,32 @@ void sum_for_ever(Communicator& group) {
   for (;;) group.all_reduce(tensor, ReduceOp::average).wait();
 }
 
+/// Rank 0 gives a large message up before rank 1 asks for it, and uses its memory for something
+/// else: rank 1 gets what was sent.
+void give_up_a_message(Communicator& world) {
+  constexpr int64_t kBytes = int64_t{8} << 20;
+  constexpr int kTag = 20000;  // above those of operations
+  const auto bytes = static_cast<size_t>(kBytes);
+  with_mpi_group(world, [&](const MpiGroup& group) {
+    Transfers transfers(group);
+    if (world.rank() == 0) {
+      std::vector<char> memory(bytes, 'a');
+      transfers.send(memory.data(), kBytes, 1, kTag);
+      transfers.give_up(30);
+      std::fill(memory.begin(), memory.end(), 'b');
+    } else if (world.rank() == 1) {
+      // Rank 0 has long given up by then.
+      std::this_thread::sleep_for(std::chrono::milliseconds(300));
+      std::vector<char> memory(bytes);
+      transfers.receive(memory.data(), kBytes, 0, kTag);
+      while (!transfers.under_way().empty()) transfers.poll([](const Transfer&) {});
+      VIADUCT_CHECK(Error, memory == std::vector<char>(bytes, 'a'),
+                    "the memory of a message was let go of before it had left");
+    }
+  });
+  world.barrier();
+}
+
 void fail_as(const std::string& kind, Communicator& world) {
   const int rank = world.rank();
   const auto pair = rank == 0 ? nullptr : world.split({1, 2}, "pair");
@@ -42,6 +71,8 @@ void fail_as(const std::string& kind, Communicator& world) {
       fail<IoError>("the disk of rank 1 is full");
     }
     sum_for_ever(world);
+  } else if (kind == "given_up") {
+    give_up_a_message(world);
   } else if (kind == "throw_all") {
     throw ConfigError(std::vector<std::string>{"one problem", "another problem"});
   } else if (kind == "kill") {

@@ -43,9 +43,8 @@ RunOutcome train_run(const Overrides& overrides) {
   Trainer trainer(setup, *rank.device, rank.ops, {});
   trainer.run();
   RunOutcome outcome{trainer.state(), {}, trainer.validations()};
-  for (const auto& [entry, data] :
-       stage_run(trainer.engine(), trainer.state(), {}, "unused", 0, true).entries)
-    outcome.tensors[entry.tensor.name] = bytes_of(data);
+  for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)
+    outcome.tensors[entry.entry.tensor.name] = bytes_of(entry.data);
   return outcome;
 }
 

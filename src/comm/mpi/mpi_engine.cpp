@@ -78,8 +78,7 @@ void MpiEngine::stop() noexcept {
   }
   progress_.join();
   const Lock lock(mutex_);
-  for (const Running& running : running_) running.operation->give_up();
-  running_.clear();
+  give_up_running();
   if (!failed_) failed_ = "MPI has ended";
   watch_.give_up();
 }
@@ -142,7 +141,15 @@ void MpiEngine::look_for_failures() {
 void MpiEngine::fail_here(std::string cause) {
   if (failed_) return;
   failed_ = std::move(cause);
-  for (const Running& running : running_) running.operation->give_up();
+  give_up_running();
+}
+
+void MpiEngine::give_up_running() {
+  // The memory of all of them goes with the exception that leaves this rank: together they get the
+  // time of one.
+  const double until = steady_seconds() + Transfers::kDrainSeconds;
+  for (const Running& running : running_)
+    running.operation->give_up(std::max(0.0, until - steady_seconds()));
   running_.clear();
 }
 

@@ -61,6 +61,7 @@ class MpiEngine {
   bool poll();
   void look_for_failures();
   void fail_here(std::string cause);
+  void give_up_running();
   void throw_if_failed() const;
   void check_time(const MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
   void serve();

@@ -4,8 +4,10 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <exception>
 #include <numeric>
+#include <thread>
 
 #include "base/error.h"
 #include "comm/mpi/mpi_handle.h"
@@ -48,14 +50,30 @@ Transfers::~Transfers() {
   give_up();
 }
 
-void Transfers::give_up() {
+void Transfers::give_up(double seconds) {
+  std::vector<MPI_Request>& all = requests_->all;
   for (size_t i = 0; i < transfers_.size(); ++i) {
-    MPI_Request& request = requests_->all[i];
-    if (!transfers_[i].sending) MPI_Cancel(&request);
-    MPI_Request_free(&request);
+    if (!transfers_[i].sending && all[i] != MPI_REQUEST_NULL) MPI_Cancel(&all[i]);
   }
+  const auto under_way = [&] {
+    return std::any_of(all.begin(), all.end(),
+                       [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
+  };
+  using Clock = std::chrono::steady_clock;
+  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  std::vector<int> indices(all.size());
+  for (bool first = true; under_way() && (first || Clock::now() < until); first = false) {
+    if (!first) std::this_thread::sleep_for(std::chrono::microseconds(50));
+    // Errors too set a request to null: nothing moves any more.
+    int count = 0;
+    if (MPI_Testsome(static_cast<int>(all.size()), all.data(), &count, indices.data(),
+                     MPI_STATUSES_IGNORE) != MPI_SUCCESS)
+      break;
+  }
+  for (MPI_Request& request : all)
+    if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
   transfers_.clear();
-  requests_->all.clear();
+  all.clear();
 }
 
 void Transfers::add(const Transfer& transfer) {

@@ -52,7 +52,7 @@ struct Transfer {
 class Transfers {
  public:
   explicit Transfers(const MpiGroup& group);
-  /// Gives up what is under way: a receive that has no message yet gets none.
+  /// Gives up what is under way, as `give_up`.
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
@@ -66,7 +66,12 @@ class Transfers {
   /// there was none. CommError where MPI says so or a message has not the bytes expected.
   bool poll(FunctionRef<void(const Transfer&)> done);
   const std::vector<Transfer>& under_way() const { return transfers_; }
-  void give_up();
+  /// What a message takes at most to leave or come once it is given up.
+  static constexpr double kDrainSeconds = 0.5;
+  /// Gives up what is under way. A receive that has no message yet gets none. One that is being
+  /// filled, and a send that is being read, go on: returns when MPI has let go of their memory, or
+  /// after `seconds`, when the other rank is gone or asleep.
+  void give_up(double seconds = kDrainSeconds);
 
  private:
   struct Requests;

@@ -39,8 +39,8 @@ class MpiOperation {
   }
   /// "rank 2 (world rank 6)", …: from whom nothing came; those still awaited if all came.
   std::string missing_ranks() const;
-  /// Gives up: buffers may go. It is never done then.
-  void give_up() { transfers_.give_up(); }
+  /// Gives up: buffers may go (Transfers::give_up). It is never done then.
+  void give_up(double seconds = Transfers::kDrainSeconds) { transfers_.give_up(seconds); }
 
  protected:
   /// Posts the first messages.

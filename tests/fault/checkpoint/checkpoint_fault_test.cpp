@@ -62,6 +62,10 @@ void flip_bit(const std::filesystem::path& path, int64_t at) {
   ASSERT_TRUE(file.good());
 }
 
+void overwrite(const std::filesystem::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary | std::ios::trunc) << text;
+}
+
 std::vector<std::string> names_in(const std::filesystem::path& folder) {
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(folder))
@@ -189,17 +193,45 @@ TEST_F(CheckpointFault, AFlippedBitInAFileIsFoundAtOpening) {
 }
 
 TEST_F(CheckpointFault, EveryFlippedBitOfTheIndexIsFound) {
-  const std::string text = read_file(latest / "index.json");
-  for (size_t i = 0; i < text.size(); ++i) {
-    std::string damaged = text;
-    damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    // Whitespace between values is no content, and letters of a \u escape or checksum have two
-    // cases, which one bit does not change here.
-    if (text[i] == '\n' || text[i] == ' ') continue;
-    EXPECT_THROW(parse_checkpoint_index(damaged, "index.json"), IoError) << damaged;
+  for (const char* name : {"index.json", "pieces.jsonl"}) {
+    const std::string text = read_file(latest / name);
+    for (size_t i = 0; i < text.size(); ++i) {
+      std::string damaged = text;
+      damaged[i] = static_cast<char>(damaged[i] ^ 1);
+      // Whitespace between values is no content of index.json, and letters of a \u escape or
+      // checksum have two cases, which one bit does not change here.
+      if (name == std::string("index.json") && (text[i] == '\n' || text[i] == ' ')) continue;
+      overwrite(latest / name, damaged);
+      EXPECT_THAT([&] { open_checkpoint(save.path()); }, ThrowsMessage<IoError>(HasSubstr(name)))
+          << damaged;
+    }
+    for (size_t length = 0; length + 2 < text.size(); ++length) {
+      overwrite(latest / name, text.substr(0, length));
+      ASSERT_THROW(open_checkpoint(save.path()), IoError) << length;
+    }
+    overwrite(latest / name, text);
   }
-  for (size_t length = 0; length + 2 < text.size(); ++length)
-    ASSERT_THROW(parse_checkpoint_index(text.substr(0, length), "index.json"), IoError) << length;
+  expect_step(20);
+}
+
+TEST_F(CheckpointFault, ALineOfTheIndexIsComparedByTheRankThatReadsIt) {
+  // Rank 0 of two looks at pieces.jsonl as a whole; rank 1 at the lines that it reads.
+  const auto path = latest / "pieces.jsonl";
+  const std::string text = read_file(path);
+  const size_t in_first = text.find("\"range\":[0,7]"), in_w = text.find("\"range\":[0,30000]");
+  ASSERT_NE(in_first, std::string::npos);
+  ASSERT_NE(in_w, std::string::npos);
+  flip_bit(path, static_cast<int64_t>(in_w) + 10);
+  EXPECT_THAT(
+      [&] {
+        CheckpointReader(latest, {0, 2});
+      },
+      ThrowsMessage<IoError>(HasSubstr("pieces.jsonl: checksum")));
+  const CheckpointReader reader(latest, {1, 2});
+  EXPECT_EQ(bytes_of(reader.tensor("first")), bytes_of(patterned(DType::bf16, {7}, 1)));
+  EXPECT_THAT([&] { reader.tensor("w"); },
+              ThrowsMessage<IoError>(AllOf(HasSubstr("pieces.jsonl"), HasSubstr("tensor \"w\""),
+                                           HasSubstr("damaged"))));
 }
 
 TEST_F(CheckpointFault, LeftoversOfKilledSavesAreIgnoredAndRemoved) {
@@ -296,7 +328,7 @@ class HostileIndex : public testing::Test {
   HostileIndex() {
     TemporaryFolder save;
     save_alone(staged(save.path(), 10));
-    json_ = Json::parse(read_file(save / "step_00000010/index.json"));
+    json_ = Json::parse(format_checkpoint_index(open_checkpoint(save / "step_00000010")->index()));
   }
   void expect_refused(const std::string& reason) {
     json_.erase("checksum");

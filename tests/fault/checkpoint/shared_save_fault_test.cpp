@@ -4,7 +4,9 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
+#include <optional>
 
 #include "base/error.h"
 #include "checkpoint/async_saver.h"
@@ -159,6 +161,37 @@ TEST_F(SharedSaveFault, ARankThatFailsWhileASaveIsInFlightLeavesThePreviousCheck
   expect_step(20);
   save_step(40);
   expect_step(40);
+}
+
+TEST_F(SharedSaveFault, AFailureIsKnownToTheOthersBeforeALongWriteEnds) {
+  // Rank 2 fails while its shard is being written, which takes a while.
+  std::atomic<bool> left = false;
+  struct Leaves {
+    std::atomic<bool>& left;
+    ~Leaves() { left = true; }
+  };
+  const auto run = [&](Communicator& world) {
+    StagedCheckpoint checkpoint = staged(world.rank(), save.path(), 30);
+    std::optional<Leaves> leaves;
+    if (world.rank() == 2) {
+      const Tensor large = host_tensor(DType::u8, {int64_t{256} << 20});
+      checkpoint.entries.push_back(
+          {whole_entry({"large", large.dtype(), large.shape()}), large, {}});
+      leaves.emplace(left);
+    }
+    AsyncSaver saver(world);
+    saver.save(std::move(checkpoint));
+    if (world.rank() == 2) throw Error("rank two is out of luck");
+    try {
+      for (;;) saver.advance();
+    } catch (const CommError&) {
+      EXPECT_FALSE(left) << "rank 2 told nobody before its shard was written";
+      throw;
+    }
+  };
+  EXPECT_THAT([&] { on_ranks(run); }, ThrowsMessage<Error>(HasSubstr("out of luck")));
+  EXPECT_TRUE(left);
+  expect_step(20);
 }
 
 TEST_F(SharedSaveFault, KilledBetweenShardsAndCommit) {

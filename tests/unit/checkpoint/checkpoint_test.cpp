@@ -83,7 +83,8 @@ TEST(Checkpoint, OneRankRoundTrip) {
   std::vector<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(save / "step_00000010"))
     names.push_back(file.path().filename());
-  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "index.json", "rank_00000.bin"));
+  EXPECT_THAT(names, testing::UnorderedElementsAre("config.json", "index.json", "pieces.jsonl",
+                                                   "rank_00000.bin"));
 }
 
 TEST(Checkpoint, EqualContentGivesEqualFiles) {
@@ -95,7 +96,8 @@ TEST(Checkpoint, EqualContentGivesEqualFiles) {
     shard.finish();
     writer.commit();
   }
-  for (const char* file : {"step_00000003/index.json", "step_00000003/rank_00000.bin"})
+  for (const char* file :
+       {"step_00000003/index.json", "step_00000003/pieces.jsonl", "step_00000003/rank_00000.bin"})
     EXPECT_EQ(read_file(save / "a" / file), read_file(save / "b" / file)) << file;
 }
 
@@ -225,7 +227,8 @@ TEST(Checkpoint, FilesNeedNamesOfTheirOwn) {
   TemporaryFolder save;
   CheckpointWriter writer(save.path(), 1);
   writer.add_file("config.json", "{}");
-  for (const char* name : {"config.json", "index.json", "rank_00000.bin", "../x", "a/b", ""})
+  for (const char* name :
+       {"config.json", "index.json", "pieces.jsonl", "rank_00000.bin", "../x", "a/b", ""})
     EXPECT_THROW(writer.add_file(name, "x"), IoError) << name;
   EXPECT_THROW(writer.set_state("{"), IoError);
 }

@@ -13,6 +13,7 @@
 #include "base/file.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/save_folder.h"
 #include "support/temporary_folder.h"
@@ -173,7 +174,7 @@ TEST(SaveFolder, OnlyGoodStepsAreCountedAsKept) {
   }
   std::filesystem::resize_file(save / "step_00000040/rank_00000.bin", 3);
   write_file_atomically(save / "step_00000030/index.json", "{}");
-  remove_old_steps(save.path(), 2);
+  OldSteps().remove(hide_old_steps(save.path(), 2));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(20, 30, 40, 50));
   EXPECT_EQ(open_checkpoint(save.path())->step(), 50);
 }

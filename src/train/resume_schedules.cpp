@@ -1,0 +1,122 @@
+#include "train/resume_schedules.h"
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr const char* kKey = "schedules";
+
+/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, what
+/// messages call it, and a function that gives it of schedules.
+template <class Visit>
+void for_each_number(Visit visit) {
+  using Rate = LearningRateSchedule;
+  using Decay = WeightDecaySchedule;
+  const auto rate = [&](const char* key, const char* name, double Rate::*member) {
+    visit(
+        key, name, [member](auto& s) -> auto& { return s.learning_rate.*member; });
+  };
+  const auto decay = [&](const char* key, const char* name, double Decay::*member) {
+    visit(
+        key, name, [member](auto& s) -> auto& { return s.weight_decay.*member; });
+  };
+  rate("maximum_rate", "optimizer.lr", &Rate::maximum_rate);
+  rate("minimum_rate", "optimizer.min_lr", &Rate::minimum_rate);
+  rate("initial_rate", "scheduler.lr_warmup_init", &Rate::initial_rate);
+  rate("warmup_samples", "rows of warm-up", &Rate::warmup_samples);
+  rate("decay_samples", "rows of the learning rate's decay", &Rate::decay_samples);
+  rate("anneal_samples", "rows of the last stretch of WSD", &Rate::anneal_samples);
+  decay("start_weight_decay", "scheduler.start_weight_decay", &Decay::start);
+  decay("end_weight_decay", "scheduler.end_weight_decay", &Decay::end);
+  decay("growth_samples", "rows over which weight decay grows", &Decay::growth_samples);
+}
+
+/// "NAME: A in the checkpoint, B here" for all that differs.
+std::vector<std::string> differences(const Schedules& stored, const Schedules& configured) {
+  std::vector<std::string> texts;
+  const auto add = [&](const char* name, const auto& then, const auto& now) {
+    if (then != now) texts.push_back(fmt::format("{}: {} there, {} here", name, then, now));
+  };
+  for_each_number(
+      [&](const char*, const char* name, auto of) { add(name, of(stored), of(configured)); });
+  const LearningRateSchedule &then = stored.learning_rate, &now = configured.learning_rate;
+  add("scheduler.lr_decay_style", name_of(then.style), name_of(now.style));
+  add("scheduler.lr_wsd_decay_style", name_of(then.anneal), name_of(now.anneal));
+  add("scheduler.weight_decay_incr_style", name_of(stored.weight_decay.growth),
+      name_of(configured.weight_decay.growth));
+  return texts;
+}
+
+bool makes_sense(const Schedules& s) {
+  const LearningRateSchedule& rate = s.learning_rate;
+  bool sense = rate.minimum_rate <= rate.maximum_rate && rate.initial_rate <= rate.maximum_rate &&
+               rate.anneal_samples <= rate.decay_samples &&
+               s.weight_decay.start <= s.weight_decay.end;
+  sense = sense && (rate.style == DecayStyle::constant || rate.warmup_samples < rate.decay_samples);
+  for_each_number([&](const char*, const char*, auto of) { sense = sense && of(s) >= 0; });
+  return sense;
+}
+
+}  // namespace
+
+std::string with_schedules(const std::string& state, const Schedules& schedules) {
+  Json json = Json::parse(state);
+  Json& stored = json[kKey];
+  for_each_number([&](const char* key, const char*, auto of) { stored[key] = of(schedules); });
+  stored["lr_decay_style"] = name_of(schedules.learning_rate.style);
+  stored["lr_wsd_decay_style"] = name_of(schedules.learning_rate.anneal);
+  stored["weight_decay_incr_style"] = name_of(schedules.weight_decay.growth);
+  return json.dump();
+}
+
+std::optional<Schedules> stored_schedules(const std::string& state, const std::string& where) {
+  try {
+    const Json json = Json::parse(state);
+    if (!json.contains(kKey)) return std::nullopt;
+    const Json& stored = json.at(kKey);
+    Schedules schedules;
+    for_each_number([&](const char* key, const char*, auto of) {
+      of(schedules) = stored.at(key).get<double>();
+    });
+    schedules.learning_rate.style = decay_style(stored.at("lr_decay_style").get<std::string>());
+    schedules.learning_rate.anneal =
+        anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());
+    schedules.weight_decay.growth =
+        decay_growth(stored.at("weight_decay_incr_style").get<std::string>());
+    VIADUCT_CHECK(IoError, makes_sense(schedules), "{}: its schedules cannot be those of a run",
+                  where);
+    return schedules;
+  } catch (const Json::exception& error) {
+    fail<IoError>("{}: its schedules are damaged: {}", where, error.what());
+  } catch (const ConfigError& error) {
+    fail<IoError>("{}: its schedules are damaged: {}", where, error.what());
+  }
+}
+
+Schedules resume_schedules(const Schedules& configured, const std::optional<Schedules>& stored,
+                           const SchedulerConfig& config, const std::string& where) {
+  if (config.override_opt_param_scheduler.value()) return configured;
+  const bool use_stored = config.use_checkpoint_opt_param_scheduler;
+  VIADUCT_CHECK(ConfigError, stored,
+                "{}: does not say its schedules (of an earlier version); scheduler.{}", where,
+                use_stored ? "use_checkpoint_opt_param_scheduler=false goes on with the "
+                             "configuration's"
+                           : "override_opt_param_scheduler=true goes on with the configuration's");
+  if (use_stored) return *stored;
+  std::vector<std::string> problems;
+  for (const std::string& difference : differences(*stored, configured)) {
+    problems.push_back(
+        fmt::format("{} ({}); scheduler.override_opt_param_scheduler=true takes it as it is here, "
+                    "scheduler.use_checkpoint_opt_param_scheduler=true as it is there",
+                    difference, where));
+  }
+  if (!problems.empty()) throw ConfigError(problems);
+  return configured;
+}
+
+}  // namespace viaduct

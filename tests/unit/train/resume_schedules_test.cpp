@@ -1,0 +1,75 @@
+// Schedules in a checkpoint's state, and what a run goes on with.
+
+#include "train/resume_schedules.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+Schedules some_schedules() {
+  Schedules s;
+  s.learning_rate = {
+      DecayStyle::warmup_stable_decay, AnnealStyle::minus_sqrt, 0.1, 1e-5, 1e-7, 3, 40, 7};
+  s.weight_decay = {DecayGrowth::cosine, 0.01, 0.1, 50};
+  return s;
+}
+
+SchedulerConfig config(bool override_stored, bool use_stored) {
+  SchedulerConfig config;
+  config.override_opt_param_scheduler = override_stored;
+  config.use_checkpoint_opt_param_scheduler = use_stored;
+  return config;
+}
+
+TEST(ResumeSchedules, ComeBackAsTheyWereStored) {
+  const std::string state = with_schedules(R"({"step":4})", some_schedules());
+  EXPECT_THAT(state, HasSubstr("\"step\":4"));
+  EXPECT_EQ(stored_schedules(state, "here"), some_schedules());
+  EXPECT_EQ(stored_schedules(R"({"step":4})", "here"), std::nullopt);
+}
+
+TEST(ResumeSchedules, DamagedOnesAreErrors) {
+  const auto with = [](const char* from, const char* to) {
+    std::string state = with_schedules("{}", some_schedules());
+    state.replace(state.find(from), std::string(from).size(), to);
+    return [state] { stored_schedules(state, "here"); };
+  };
+  EXPECT_THAT(with("minus_sqrt", "no_style"), ThrowsMessage<IoError>(HasSubstr("here")));
+  EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":\"x\""),
+              ThrowsMessage<IoError>(HasSubstr("damaged")));
+  EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":-1"),
+              ThrowsMessage<IoError>(HasSubstr("cannot be those of a run")));
+  EXPECT_THAT(with("\"maximum_rate\"", "\"rate\""), ThrowsMessage<IoError>(HasSubstr("damaged")));
+}
+
+TEST(ResumeSchedules, EachDifferenceIsNamed) {
+  Schedules now = some_schedules();
+  now.learning_rate.style = DecayStyle::linear;
+  now.weight_decay.end = 0.2;
+  EXPECT_THAT([&] { resume_schedules(now, some_schedules(), config(false, false), "FOLDER"); },
+              ThrowsMessage<ConfigError>(
+                  AllOf(HasSubstr("scheduler.lr_decay_style: WSD there, linear here (FOLDER)"),
+                        HasSubstr("scheduler.end_weight_decay: 0.1 there, 0.2 here"))));
+  EXPECT_EQ(resume_schedules(now, some_schedules(), config(true, false), "FOLDER"), now);
+  EXPECT_EQ(resume_schedules(now, some_schedules(), config(false, true), "FOLDER"),
+            some_schedules());
+}
+
+TEST(ResumeSchedules, WithoutStoredOnesTheConfigurationHasToDecide) {
+  const Schedules now = some_schedules();
+  EXPECT_EQ(resume_schedules(now, std::nullopt, config(true, false), "FOLDER"), now);
+  for (const bool use : {false, true}) {
+    EXPECT_THAT([&] { resume_schedules(now, std::nullopt, config(false, use), "FOLDER"); },
+                ThrowsMessage<ConfigError>(HasSubstr("of an earlier version")));
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
