@@ -34,7 +34,12 @@ OverrideScope scope() {
 
 // The dataset section of a training configuration: the other sections of a file are read too, and
 // refused where they are wrong, but only the row length and the tokenizer matter here.
-DatasetConfig read_settings(const std::vector<std::string>& words) {
+struct Settings {
+  DatasetConfig dataset;
+  std::optional<Tokenizer> tokenizer;
+};
+
+Settings read_settings(const std::vector<std::string>& words) {
   ConfigInput input;
   for (const std::string& word : words) {
     if (word.find('=') != std::string::npos) {
@@ -55,10 +60,12 @@ DatasetConfig read_settings(const std::vector<std::string>& words) {
   if (!config.model.seq_length.is_auto()) {
     config.dataset.sequence_length.resolve(config.model.seq_length.value());
   }
-  if (config.tokenizer.tokenizer_model && !config.dataset.eod_id) {
-    config.dataset.eod_id = load_tokenizer(*config.tokenizer.tokenizer_model).special_ids().eod;
+  Settings settings{config.dataset, std::nullopt};
+  if (config.tokenizer.tokenizer_model) {
+    settings.tokenizer.emplace(load_tokenizer(*config.tokenizer.tokenizer_model));
+    if (!settings.dataset.eod_id) settings.dataset.eod_id = settings.tokenizer->special_ids().eod;
   }
-  return config.dataset;
+  return settings;
 }
 
 // "200,20,0": samples per split; "null" or nothing means one epoch.
@@ -90,26 +97,31 @@ ordered_json sample_json(const SampleSource& source, int64_t index) {
           {"position_ids", row.position_ids}};
 }
 
+ordered_json values_of(const IndexArray& array) {
+  ordered_json values = ordered_json::array();
+  for (int64_t i = 0; i < array.size(); ++i) values.push_back(array[i]);
+  return values;
+}
+
 ordered_json dataset_json(const GptDataset& dataset) {
   const GptIndex& index = dataset.index();
-  ordered_json starts = ordered_json::array(), shuffle = ordered_json::array();
-  for (size_t i = 0; i < index.positions.size(); ++i)
-    starts.push_back({index.positions[i], index.offsets[i]});
-  for (int64_t i = 0; i < index.samples(); ++i) shuffle.push_back(index.shuffle_index[i]);
+  ordered_json starts = ordered_json::array();
+  for (int64_t i = 0; i <= index.samples(); ++i)
+    starts.push_back({index.start(i).position, index.start(i).offset});
   const auto asked = dataset.num_samples();
   return {{"prefix", dataset.dataset().prefix()},
           {"documents", {dataset.documents().first, dataset.documents().end}},
           {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
-          {"document_index", index.document_index},
+          {"document_index", values_of(index.document_index())},
           {"sample_index", std::move(starts)},
-          {"shuffle_index", std::move(shuffle)}};
+          {"shuffle_index", values_of(index.shuffle_index())}};
 }
 
 void add_indices(const SampleSource& source, ordered_json& result) {
   ordered_json datasets = ordered_json::array();
   if (const auto* blend = dynamic_cast<const BlendedDataset*>(&source)) {
-    result["dataset_index"] = blend->index().dataset_index;
-    result["dataset_sample_index"] = blend->index().dataset_sample_index;
+    result["dataset_index"] = values_of(blend->dataset_index());
+    result["dataset_sample_index"] = values_of(blend->dataset_sample_index());
     for (const auto& part : blend->sources())
       datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
   } else if (const auto* dataset = dynamic_cast<const GptDataset*>(&source)) {
@@ -141,9 +153,11 @@ void print_text(const SampleSource& source, int64_t count) {
 int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.json || !arguments.indices,
                 "--indices: the index arrays are printed with --json alone");
-  const DatasetConfig dataset = read_settings(arguments.config);
+  const Settings settings = read_settings(arguments.config);
+  const DatasetConfig& dataset = settings.dataset;
   const Split split = parse_split_name(arguments.split);
-  DatasetBuilder builder(dataset);
+  DatasetBuilder builder(dataset, std::nullopt,
+                         settings.tokenizer ? &*settings.tokenizer : nullptr);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")

@@ -53,6 +53,9 @@ void check_fit(const RunSetup& setup) {
   if (data.mock || data.blend || data.blend_per_split) {
     for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
   }
+  if (data.fim_rate > 0 && !setup.tokenizer)
+    problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
+                 data.fim_rate);
   check_name_patterns(config, setup.model, problems);
   problems.throw_if_any();
 }
