@@ -64,6 +64,10 @@ constexpr NamedRule kRules[] = {
     {"model.attention_dropout", said(kDropout)},
     {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
     {"optimizer.optimizer", refused("its state is that of the former")},
+    {kRunLength,
+     said("documents and samples are shuffled over all epochs that the run needs, and it needs "
+          "others now: rows come in another order from here on, some a second time, some not at "
+          "all")},
     {"train.global_batch_size",
      said(
          "the run goes on at the same row of the data; a step takes so many rows from here on, and "
@@ -75,11 +79,22 @@ constexpr NamedRule kRules[] = {
     {"dataset.split", said("rows move between training, validation and test")},
     {"dataset.random_seed", said(kOrder)},
     {"dataset.mid_level_dataset_surplus", said(kOrder)},
+    {"dataset.dataloader_type", said(kOrder)},
     {"dataset.mock", said(kRows)},
     {"dataset.reset_position_ids", said(kTargets)},
     {"dataset.reset_attention_mask", said(kTargets)},
     {"dataset.eod_mask_loss", said(kTargets)},
     {"dataset.eod_id", said(kTargets)},
+    {"dataset.fim_rate", said(kTargets)},
+    {"dataset.fim_spm_rate", said(kTargets)},
+    {"dataset.fim_split_sample", said(kTargets)},
+    {"dataset.fim_fragment_rate", said(kTargets)},
+    {"dataset.fim_no_prefix", said(kTargets)},
+    {"dataset.fim_prefix_token", said(kTargets)},
+    {"dataset.fim_middle_token", said(kTargets)},
+    {"dataset.fim_suffix_token", said(kTargets)},
+    {"dataset.fim_pad_token", said(kTargets)},
+    {"dataset.fim_eod_token", said(kTargets)},
     {kDatasetContent, refused(kRows)},
     {kTokenizerContent, refused("the weights know the tokens of the former")},
 };
@@ -131,7 +146,6 @@ constexpr std::string_view kFree[] = {
     "model.gemm_epilogue_fusion",
     "model.recompute_logits",
     "model.packed_weights",
-    "train.train_iters",
     "train.micro_batch_size",
     "train.exit_interval",
     "train.exit_duration_in_mins",
@@ -155,7 +169,11 @@ constexpr std::string_view kFree[] = {
     "mixed_precision.hysteresis",
     "dataset.sequence_length",    // model.seq_length
     "tokenizer.tokenizer_model",  // its files are compared
-    "rng.seed",                   // checkpoint.load_rng has its own check
+    "dataset.path_to_cache",      // where the order is kept
+    "dataset.fast_cache_load",
+    "dataset.defer_npy_index_mmap",
+    "dataset.num_dataset_builder_threads",
+    "rng.seed",  // checkpoint.load_rng has its own check
 };
 
 }  // namespace

@@ -38,7 +38,8 @@ void Trainer::load_weights() {
       exchange_texts(*world_, checkpoint ? checkpoint->folder().string() : "").front();
   if (!checkpoint && !chosen.empty()) checkpoint = std::make_unique<CheckpointReader>(chosen);
   if (checkpoint) {
-    if (leads()) check_resume(setup_, fingerprints_, *checkpoint);
+    const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
+    if (leads()) check_resume(setup_, fingerprints_, *checkpoint, same_order);
     const TrainState stored = restore_run(*engine_, *checkpoint, c.load_optim);
     VIADUCT_CHECK(ConfigError, !c.load_rng || stored.seed == engine_->settings().seed,
                   "{}: the run began with rng.seed={}; resuming with {} would not continue it "
