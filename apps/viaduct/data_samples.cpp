@@ -86,26 +86,31 @@ ordered_json sample_json(const SampleSource& source, int64_t index) {
           {"position_ids", row.position_ids}};
 }
 
+ordered_json values_of(const IndexArray& array) {
+  ordered_json values = ordered_json::array();
+  for (int64_t i = 0; i < array.size(); ++i) values.push_back(array[i]);
+  return values;
+}
+
 ordered_json dataset_json(const GptDataset& dataset) {
   const GptIndex& index = dataset.index();
-  ordered_json starts = ordered_json::array(), shuffle = ordered_json::array();
-  for (size_t i = 0; i < index.positions.size(); ++i)
-    starts.push_back({index.positions[i], index.offsets[i]});
-  for (int64_t i = 0; i < index.samples(); ++i) shuffle.push_back(index.shuffle_index[i]);
+  ordered_json starts = ordered_json::array();
+  for (int64_t i = 0; i <= index.samples(); ++i)
+    starts.push_back({index.start(i).position, index.start(i).offset});
   const auto asked = dataset.num_samples();
   return {{"prefix", dataset.dataset().prefix()},
           {"documents", {dataset.documents().first, dataset.documents().end}},
           {"num_samples", asked ? ordered_json(*asked) : ordered_json()},
-          {"document_index", index.document_index},
+          {"document_index", values_of(index.document_index())},
           {"sample_index", std::move(starts)},
-          {"shuffle_index", std::move(shuffle)}};
+          {"shuffle_index", values_of(index.shuffle_index())}};
 }
 
 void add_indices(const SampleSource& source, ordered_json& result) {
   ordered_json datasets = ordered_json::array();
   if (const auto* blend = dynamic_cast<const BlendedDataset*>(&source)) {
-    result["dataset_index"] = blend->index().dataset_index;
-    result["dataset_sample_index"] = blend->index().dataset_sample_index;
+    result["dataset_index"] = values_of(blend->dataset_index());
+    result["dataset_sample_index"] = values_of(blend->dataset_sample_index());
     for (const auto& part : blend->sources())
       datasets.push_back(dataset_json(dynamic_cast<const GptDataset&>(*part)));
   } else if (const auto* dataset = dynamic_cast<const GptDataset*>(&source)) {
@@ -137,9 +142,11 @@ void print_text(const SampleSource& source, int64_t count) {
 int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.json || !arguments.indices,
                 "--indices: the index arrays are printed with --json alone");
-  const auto [dataset, vocabulary_size] = read_settings(arguments.config);
+  const DataSetup settings = read_settings(arguments.config);
+  const DatasetConfig& dataset = settings.dataset;
   const Split split = parse_split_name(arguments.split);
-  DatasetBuilder builder(dataset, vocabulary_size);
+  DatasetBuilder builder(dataset, settings.vocabulary_size,
+                         settings.tokenizer ? &*settings.tokenizer : nullptr);
   const auto source = builder.build(split, samples_asked(arguments.num_samples, split));
   VIADUCT_CHECK(ConfigError, source != nullptr, "the {} split has no data: {}", split_name(split),
                 dataset.blend_per_split ? std::string("dataset.blend_per_split has null for it")

@@ -77,6 +77,7 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     text += fmt::format("validation loss: {:.4f} at step {}, {:.4f} at step {}\n", first,
                         first_step, last, last_step);
   }
+  if (const auto loss = trainer.test_loss()) text += fmt::format("test loss: {:.4f}\n", *loss);
   if (setup.config.checkpoint.save) {
     text += fmt::format("checkpoints, metrics and config.yaml are in {}\n",
                         *setup.config.checkpoint.save);

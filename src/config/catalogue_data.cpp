@@ -1,4 +1,4 @@
-// Planned knobs of data: packing, fine-tuning sets, start-up of indices; and adapters.
+// Planned knobs of data: packing, fine-tuning sets; and adapters.
 
 #include "config/catalogue.h"
 
@@ -26,19 +26,6 @@ constexpr KnobRow kPacking[] = {
      "lcm of 2 · cp and cp · tp"},
     {"answer_only_loss", "bool", "true", "", "Only answers are scored.", ""},
     {"dataset_root", "string or null", "null", "", "Folder of a fine-tuning set.", ""},
-};
-
-constexpr KnobRow kStart[] = {
-    {"path_to_cache", "string or null", "null", "",
-     "Folder where sample indices are kept between runs.", ""},
-    {"fast_cache_load", "bool", "false", "",
-     "Trusts cached indices without opening the data files.", ""},
-    {"defer_npy_index_mmap", "bool", "false", "", "Index files are mapped when first read.", ""},
-    {"num_dataset_builder_threads", "int", "1", "", "Threads that build indices at start.", ""},
-    {"dataloader_type", "string", "single", "single cyclic batch external",
-     "Order of samples over epochs.", ""},
-    {"fim_rate", "number", "0.0", "",
-     "Part of documents that are turned into fill-in-the-middle examples.", ""},
 };
 
 constexpr KnobRow kLoader[] = {
@@ -74,7 +61,6 @@ constexpr KnobRow kAdapters[] = {
 
 std::vector<KnobTable> data() {
   return {{"dataset", "", "packed fine-tuning data", kPacking},
-          {"dataset", "", "other ways to start and order data", kStart},
           {"dataset", "", "there are no loader processes and no masks", kLoader},
           {"tokenizer", "", "tokenizers without files", kTokenizer},
           {"peft", "Fine-tuning with adapters.", "adapters", kAdapters}};

@@ -52,12 +52,6 @@ constexpr KnobRow kRng[] = {
      "Ranks start from different weights; never so here.", "", "", kNowhere},
 };
 
-constexpr KnobRow kValidation[] = {
-    {"multiple_validation_sets", "bool", "false", "", "Each validation set is reported by itself.",
-     ""},
-    {"full_validation", "bool", "false", "", "An evaluation reads the whole validation set.", ""},
-};
-
 constexpr KnobRow kFaults[] = {
     {"enable_ft_package", "bool", "false", "", "Heartbeats and timeouts watched by a launcher.",
      ""},
@@ -84,7 +78,6 @@ std::vector<KnobTable> operations() {
       {"profiling", "", "a setting of the cuda backend", kProfiling},
       {"checkpoint", "", "other containers, local and parallel checkpoints", kCheckpoint},
       {"rng", "", "random numbers are counted, not tracked", kRng},
-      {"validation", "", "several validation sets", kValidation},
       {"ft", "Fault tolerance.", "operations at scale", kFaults},
       {"straggler", "Slow ranks.", "operations at scale", kStraggler},
       {"nvrx_straggler", "Slow ranks, scored.", "operations at scale", kNvrx},

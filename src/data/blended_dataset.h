@@ -2,33 +2,54 @@
 // Rows drawn from several sources by weight (Megatron's BlendedDataset).
 
 #include <cstdint>
+#include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
 #include "data/blend.h"
+#include "data/index_array.h"
 #include "data/sample.h"
 
 namespace viaduct {
 
 class BlendedDataset final : public SampleSource {
  public:
-  /// `names` of the sources are for messages. ConfigError if the index takes more of a source than
-  /// it has.
-  BlendedDataset(std::vector<std::shared_ptr<const SampleSource>> sources,
-                 std::vector<std::string> names, BlendIndex index);
+  using Sources = std::vector<std::shared_ptr<const SampleSource>>;
+  /// Gives the two arrays of a blend: from which source each row is taken, and as which of its
+  /// rows.
+  using Open = std::function<std::vector<IndexArray>()>;
+
+  /// `open` gives arrays of `size` rows; it is called now, or `later`: with the first row.
+  BlendedDataset(Sources sources, int64_t size, Open open, bool later = false);
 
   using SampleSource::get;
-  int64_t size() const override { return static_cast<int64_t>(index_.dataset_index.size()); }
+  int64_t size() const override { return size_; }
   int64_t sequence_length() const override { return sources_.front()->sequence_length(); }
   void get(int64_t index, Sample& sample) const override;
 
-  const std::vector<std::shared_ptr<const SampleSource>>& sources() const { return sources_; }
-  const BlendIndex& index() const { return index_; }
+  const Sources& sources() const { return sources_; }
+  const IndexArray& dataset_index() const { return arrays().at(0); }
+  const IndexArray& dataset_sample_index() const { return arrays().at(1); }
 
  private:
-  std::vector<std::shared_ptr<const SampleSource>> sources_;
-  BlendIndex index_;
+  const std::vector<IndexArray>& arrays() const;
+
+  Sources sources_;
+  int64_t size_;
+  Open open_;
+  mutable std::once_flag opened_;
+  mutable std::vector<IndexArray> arrays_;
 };
+
+/// ConfigError if the blend takes more of a source than it has. `names` are for the message.
+void check_blend(const BlendIndex& index, const BlendedDataset::Sources& sources,
+                 const std::vector<std::string>& names);
+
+/// Writes the arrays of a blend.
+void write_blend_index(const BlendIndex& index, IndexSink& sink);
+/// Their shapes.
+std::vector<IndexShape> blend_shapes(int64_t size);
 
 }  // namespace viaduct

@@ -1,18 +1,23 @@
 #include "data/dataset_builder.h"
 
 #include <algorithm>
+#include <exception>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <numeric>
 
 #include "base/error.h"
+#include "base/thread_pool.h"
 #include "data/blend.h"
 #include "data/blended_dataset.h"
+#include "data/fill_in_middle.h"
 #include "data/gpt_dataset.h"
 #include "data/mock_dataset.h"
 
 namespace viaduct {
 
-DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> vocabulary_size)
+DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> vocabulary_size,
+                               const Tokenizer* tokenizer)
     : config_(std::move(config)),
       vocabulary_size_(vocabulary_size),
       settings_{config_.sequence_length.value_or(0), config_.reset_position_ids,
@@ -20,18 +25,39 @@ DatasetBuilder::DatasetBuilder(DatasetConfig config, std::optional<int64_t> voca
   std::vector<std::string> problems = dataset_config_problems(config_);
   if (config_.mock && !vocabulary_size_)
     problems.push_back("dataset.mock needs a model: its vocabulary bounds the tokens");
+  if (config_.fim_rate > 0 && tokenizer == nullptr)
+    problems.push_back("dataset.fim_rate: needs a tokenizer (tokenizer.tokenizer_model)");
   if (!problems.empty()) throw ConfigError(std::move(problems));
+  if (config_.fim_rate == 0) return;
+  for (const Split split : {Split::train, Split::valid, Split::test}) {
+    fill_in_middle_[static_cast<size_t>(split)] =
+        std::make_shared<const FillInMiddle>(config_, *tokenizer, split_name(split));
+  }
 }
 
 std::shared_ptr<const IndexedDataset> DatasetBuilder::open(const std::string& prefix) {
+  const std::lock_guard lock(mutex_);
   std::shared_ptr<const IndexedDataset>& file = files_[prefix];
-  if (!file) file = std::make_shared<const IndexedDataset>(prefix);
+  const IndexCheck check = config_.fast_cache_load ? IndexCheck::on_use : IndexCheck::at_once;
+  if (!file) file = std::make_shared<const IndexedDataset>(prefix, check);
   return file;
 }
 
 std::shared_ptr<const IndexedDataset> DatasetBuilder::opened(const std::string& prefix) const {
+  const std::lock_guard lock(mutex_);
   const auto file = files_.find(prefix);
   return file == files_.end() ? nullptr : file->second;
+}
+
+std::optional<DatasetBuilder::Choice> DatasetBuilder::choose(Split split) const {
+  const bool per_split = config_.blend_per_split.has_value();
+  const auto& entries =
+      per_split ? (*config_.blend_per_split)[static_cast<size_t>(split)] : config_.blend;
+  if (!entries) return std::nullopt;
+  const auto fractions = per_split ? std::array<double, 2>{0.0, 1.0}
+                                   : parse_split(config_.split)[static_cast<size_t>(split)];
+  if (!fractions) return std::nullopt;
+  return Choice{parse_blend(*entries), *fractions};
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
@@ -43,20 +69,57 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
     return std::make_shared<MockDataset>(num_samples.value_or(std::numeric_limits<int64_t>::max()),
                                          *vocabulary_size_, seed, settings_);
   }
-  const bool per_split = config_.blend_per_split.has_value();
-  const auto& entries =
-      per_split ? (*config_.blend_per_split)[static_cast<size_t>(split)] : config_.blend;
-  if (!entries) return nullptr;
-  const auto fractions = per_split ? std::array<double, 2>{0.0, 1.0}
-                                   : parse_split(config_.split)[static_cast<size_t>(split)];
-  if (!fractions) return nullptr;
-  const Blend blend = parse_blend(*entries);
+  const auto choice = choose(split);
+  if (!choice) return nullptr;
   // Megatron goes through a blend for one data set with a weight, unless it is one of the lists per
   // split.
-  if (blend.prefixes.size() == 1 && (per_split || !blend.weights)) {
-    return build_one(blend.prefixes[0], split, *fractions, num_samples);
+  const Blend& blend = choice->blend;
+  if (blend.prefixes.size() == 1 && (config_.blend_per_split || !blend.weights))
+    return build_one(blend.prefixes[0], split, choice->fractions, num_samples);
+  return build_blend(*choice, split, num_samples);
+}
+
+std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_each(
+    Split split, std::optional<int64_t> num_samples) {
+  const auto choice = choose(split);
+  if (!choice) return {};
+  VIADUCT_CHECK(ConfigError, config_.blend_per_split && !choice->blend.weights,
+                "the data sets of the {} split are wanted one by one: give them in "
+                "dataset.blend_per_split, without weights",
+                split_name(split));
+  return build_all(*choice, split, {choice->blend.prefixes.size(), num_samples});
+}
+
+bool DatasetBuilder::has_data(Split split) {
+  if (config_.mock) return split != Split::test;
+  const auto choice = choose(split);
+  if (!choice) return false;
+  for (const std::string& prefix : choice->blend.prefixes) {
+    const auto file = open(prefix);
+    const DocumentRange range = split_range(choice->fractions, file->sequence_count());
+    int64_t tokens = 0;
+    for (int64_t i = range.first; i < range.end && tokens < 2; ++i)
+      tokens += file->sequence_length(i);
+    if (tokens < 2) return false;
   }
-  return build_blend(blend, split, *fractions, num_samples);
+  return true;
+}
+
+bool DatasetBuilder::same_order(const SampleSource& source, Split split,
+                                int64_t num_samples) const {
+  if (const auto* one = dynamic_cast<const GptDataset*>(&source))
+    return one->same_order_for(num_samples);
+  const auto* blended = dynamic_cast<const BlendedDataset*>(&source);
+  const auto choice = choose(split);
+  // A blend takes each next sample by what came before it; without weights it has one epoch.
+  if (blended == nullptr || !choice || !choice->blend.weights) return true;
+  const std::vector<double> weights = normalize_weights(*choice->blend.weights);
+  for (size_t i = 0; i < weights.size(); ++i) {
+    const int64_t share = blend_share(weights[i], num_samples, config_.mid_level_dataset_surplus);
+    if (!dynamic_cast<const GptDataset&>(*blended->sources()[i]).same_order_for(share))
+      return false;
+  }
+  return true;
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
@@ -65,46 +128,112 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_one(
   const auto file = open(prefix);
   const DocumentRange range = split_range(fractions, file->sequence_count());
   if (num_samples == 0 && range.size() == 0) return nullptr;
-  return std::make_shared<GptDataset>(file, split, range, num_samples,
-                                      static_cast<uint32_t>(config_.random_seed), settings_,
-                                      vocabulary_size_);
+  GptIndexRequest request{file,
+                          split,
+                          range,
+                          num_samples,
+                          settings_.sequence_length,
+                          static_cast<uint32_t>(config_.random_seed)};
+  GptIndexStorage storage{config_.path_to_cache, config_.fast_cache_load,
+                          config_.defer_npy_index_mmap,
+                          config_.blend_per_split ? std::nullopt : std::optional(config_.split)};
+  return std::make_shared<GptDataset>(std::move(request), std::move(storage), settings_,
+                                      vocabulary_size_,
+                                      fill_in_middle_[static_cast<size_t>(split)]);
+}
+
+std::vector<std::shared_ptr<const SampleSource>> DatasetBuilder::build_all(
+    const Choice& choice, Split split, const std::vector<std::optional<int64_t>>& num_samples) {
+  const size_t count = num_samples.size();
+  std::vector<std::shared_ptr<const SampleSource>> sources(count);
+  std::vector<std::exception_ptr> errors(count);
+  const auto threads = static_cast<int64_t>(count);
+  ThreadPool pool(static_cast<int>(std::min(config_.num_dataset_builder_threads, threads)));
+  pool.run(threads, [&](int64_t task, int) {
+    const auto i = static_cast<size_t>(task);
+    try {
+      sources[i] = build_one(choice.blend.prefixes[i], split, choice.fractions, num_samples[i]);
+    } catch (...) {
+      errors[i] = std::current_exception();
+    }
+  });
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+  return sources;
 }
 
 std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
-    const Blend& blend, Split split, const std::array<double, 2>& fractions,
-    std::optional<int64_t> num_samples) {
+    const Choice& choice, Split split, std::optional<int64_t> num_samples) {
+  const Blend& blend = choice.blend;
   if (num_samples == 0) return nullptr;
   VIADUCT_CHECK(ConfigError, num_samples || !blend.weights,
                 "a blend with weights needs the number of {} samples to draw; none is given",
                 split_name(split));
   const std::vector<double> weights =
       blend.weights ? normalize_weights(*blend.weights) : std::vector<double>{};
-  std::vector<std::shared_ptr<const SampleSource>> sources;
-  std::vector<int64_t> sizes;
+  std::vector<std::optional<int64_t>> wanted(blend.prefixes.size());
   int64_t size = 0;
-  for (size_t i = 0; i < blend.prefixes.size(); ++i) {
-    std::optional<int64_t> wanted;
-    if (blend.weights) {
-      size += blend_share(weights[i], *num_samples, 0.0);
-      wanted = blend_share(weights[i], *num_samples, config_.mid_level_dataset_surplus);
-    }
-    sources.push_back(build_one(blend.prefixes[i], split, fractions, wanted));
-    sizes.push_back(sources.back()->size());
+  for (size_t i = 0; i < weights.size(); ++i) {
+    size += blend_share(weights[i], *num_samples, 0.0);
+    wanted[i] = blend_share(weights[i], *num_samples, config_.mid_level_dataset_surplus);
+  }
+  auto sources = build_all(choice, split, wanted);
+  std::vector<int64_t> sizes;
+  for (size_t i = 0; i < sources.size(); ++i) {
+    sizes.push_back(sources[i]->size());
     VIADUCT_CHECK(ConfigError, sizes.back() > 0,
                   "dataset {}: its {} split has too few tokens for one sample of {} + 1, so it "
                   "cannot be part of a blend",
                   blend.prefixes[i], split_name(split), settings_.sequence_length);
   }
-  BlendIndex index;
-  if (blend.weights) {
-    index = build_blend_index(weights, size);
-  } else if (num_samples) {
-    size = std::min(*num_samples, std::accumulate(sizes.begin(), sizes.end(), int64_t{0}));
-    index = build_blend_index(std::vector<double>(sizes.begin(), sizes.end()), size);
-  } else {
-    index = build_exhaustive_blend_index(sizes);
+  const auto total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
+  if (!blend.weights) size = num_samples ? std::min(*num_samples, total) : total;
+  // Without weights, sizes are the weights; without a number of samples, all are taken.
+  const std::vector<double> shares =
+      blend.weights ? weights : std::vector<double>(sizes.begin(), sizes.end());
+  const auto make = [=, names = blend.prefixes](IndexSink& sink) {
+    const BlendIndex index =
+        num_samples ? build_blend_index(shares, size) : build_exhaustive_blend_index(sizes);
+    check_blend(index, sources, names);
+    write_blend_index(index, sink);
+  };
+  const auto files =
+      blend_files(sources, split, num_samples ? shares : std::vector<double>{}, size);
+  const auto open = [=, trusted = config_.fast_cache_load] {
+    if (!files) return build_in_memory(make);
+    return trusted ? load_trusted(*files) : load_or_build(*files, make);
+  };
+  const bool later = config_.defer_npy_index_mmap;
+  if (files && later && !config_.fast_cache_load) ensure_built(*files, make);
+  return std::make_shared<BlendedDataset>(sources, size, open, later);
+}
+
+std::optional<IndexCacheEntry> DatasetBuilder::blend_files(const BlendedDataset::Sources& sources,
+                                                           Split split,
+                                                           const std::vector<double>& shares,
+                                                           int64_t size) const {
+  if (!config_.path_to_cache) return std::nullopt;
+  using nlohmann::ordered_json;
+  auto datasets = ordered_json::array();
+  auto sizes = ordered_json::array();
+  for (const auto& source : sources) {
+    datasets.push_back(ordered_json::parse(dynamic_cast<const GptDataset&>(*source).description()));
+    sizes.push_back(source->size());
   }
-  return std::make_shared<BlendedDataset>(std::move(sources), blend.prefixes, std::move(index));
+  const bool all = shares.empty();
+  const ordered_json description{
+      {"class", "BlendedDataset"},
+      {"datasets", std::move(datasets)},
+      {"split", split_name(split)},
+      {"weights", all ? std::move(sizes) : ordered_json(normalize_weights(shares))},
+      {"size", all ? ordered_json() : ordered_json(size)}};
+  return IndexCacheEntry{*config_.path_to_cache,
+                         description.dump(4, ' ', true, ordered_json::error_handler_t::replace),
+                         fmt::format("BlendedDataset-{}", split_name(split)),
+                         {"dataset_index", "dataset_sample_index"},
+                         blend_shapes(size),
+                         0};
 }
 
 }  // namespace viaduct

@@ -2,25 +2,35 @@
 // From the settings of the `dataset` section to the source of samples of each split, as Megatron's
 // BlendedMegatronDatasetBuilder does it.
 
+#include <array>
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "data/blended_dataset.h"
 #include "data/dataset_config.h"
+#include "data/index_cache.h"
 #include "data/indexed_dataset.h"
 #include "data/sample.h"
 #include "data/split.h"
 
 namespace viaduct {
 
+class FillInMiddle;
+class Tokenizer;
+
 class DatasetBuilder {
  public:
   /// `vocabulary_size` of the model: bound of mock tokens (required for them) and of what files may
-  /// hold. ConfigError with all problems of the settings.
+  /// hold. `tokenizer`: required where fim_rate is above 0; lives as long as the sources.
+  /// ConfigError with all problems of the settings.
   explicit DatasetBuilder(DatasetConfig config,
-                          std::optional<int64_t> vocabulary_size = std::nullopt);
+                          std::optional<int64_t> vocabulary_size = std::nullopt,
+                          const Tokenizer* tokenizer = nullptr);
 
   /// The samples of a split, at least `num_samples` of them (none: one epoch). Null if the split
   /// has no data by the settings (weight 0, no blend of its own), or if it is empty and
@@ -28,23 +38,50 @@ class DatasetBuilder {
   /// asked for samples.
   std::shared_ptr<const SampleSource> build(Split split, std::optional<int64_t> num_samples);
 
-  /// A file by its prefix, opened once.
+  /// The data sets of a split one by one, each with at least `num_samples` samples (none: one
+  /// epoch): a list without weights of `blend_per_split`. ConfigError for any other form.
+  std::vector<std::shared_ptr<const SampleSource>> build_each(Split split,
+                                                              std::optional<int64_t> num_samples);
+  /// Whether every data set of the split has at least a prediction to give; false for one without
+  /// data by the settings. Mock data are there for training and validation.
+  bool has_data(Split split);
+  /// Whether `source`, which this builder made, would give its rows in the same order if
+  /// `num_samples` were asked for instead.
+  bool same_order(const SampleSource& source, Split split, int64_t num_samples) const;
+
+  /// A file by its prefix, opened once. Safe to call from several threads at once.
   std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
   /// The same if it was opened already; null otherwise.
   std::shared_ptr<const IndexedDataset> opened(const std::string& prefix) const;
   const DatasetConfig& config() const { return config_; }
 
  private:
+  /// What the settings say of a split; none where it has no data.
+  struct Choice {
+    Blend blend;
+    std::array<double, 2> fractions;
+  };
+  std::optional<Choice> choose(Split split) const;
   std::shared_ptr<const SampleSource> build_one(const std::string& prefix, Split split,
                                                 const std::array<double, 2>& fractions,
                                                 std::optional<int64_t> num_samples);
-  std::shared_ptr<const SampleSource> build_blend(const Blend& blend, Split split,
-                                                  const std::array<double, 2>& fractions,
+  std::shared_ptr<const SampleSource> build_blend(const Choice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
+  /// Where the index of a blend is kept; none: in memory. `shares`: empty where all samples are
+  /// taken.
+  std::optional<IndexCacheEntry> blend_files(const BlendedDataset::Sources& sources, Split split,
+                                             const std::vector<double>& shares, int64_t size) const;
+  /// One after the other, or on num_dataset_builder_threads threads; the first error in their
+  /// order.
+  std::vector<std::shared_ptr<const SampleSource>> build_all(
+      const Choice& choice, Split split, const std::vector<std::optional<int64_t>>& num_samples);
 
   DatasetConfig config_;
   std::optional<int64_t> vocabulary_size_;
+  /// One a split; null without fill in the middle.
+  std::array<std::shared_ptr<const FillInMiddle>, kSplitCount> fill_in_middle_;
   RowSettings settings_;
+  mutable std::mutex mutex_;  // of files_
   std::map<std::string, std::shared_ptr<const IndexedDataset>> files_;
 };
 

@@ -93,6 +93,59 @@ FieldGroup dataset_fields(DatasetConfig& config) {
              "What each data set of a weighted blend must be able to give beyond its share.")
       .range(0, 1)
       .in("fraction");
+  group.field(
+      "path_to_cache", config.path_to_cache,
+      "Folder where indices are kept between runs, under Megatron's names; null: "
+      "PREFIX/cache/GPTDataset_indices for those of 64 MiB and more, and nowhere for smaller "
+      "ones.");
+  group
+      .field(
+          "dataloader_type", config.dataloader_type,
+          "Order of training rows: `single`, once as the indices have them; `cyclic` and `batch`, "
+          "over and over, each pass shuffled by its number (`batch`: and by random_seed), the "
+          "part of a pass that fills no global batch left out.")
+      .one_of({"single", "cyclic", "batch"})
+      .planned_values({"external"}, "data of other programs");
+  group
+      .field(
+          "fast_cache_load", config.fast_cache_load,
+          "Cached indices, which must be there, are believed as they are, and nothing that grows "
+          "with the data is read at start.")
+      .constraint("needs dataset.path_to_cache");
+  group
+      .field("defer_npy_index_mmap", config.defer_npy_index_mmap,
+             "Cached indices are mapped when the first row is read.")
+      .constraint("needs dataset.path_to_cache");
+  group
+      .field("num_dataset_builder_threads", config.num_dataset_builder_threads,
+             "Data sets of a blend that a rank opens and indexes at a time.")
+      .range(1, 1024)
+      .in("threads");
+  return group;
+}
+
+FieldGroup fill_in_middle_fields(DatasetConfig& config) {
+  FieldGroup group("dataset", "What is trained on: Megatron indexed data sets, or mock data.");
+  const auto share = [&](const char* name, double& value, const char* doc) -> Field& {
+    return group.field(name, value, doc).range(0, 1);
+  };
+  share(
+      "fim_rate", config.fim_rate,
+      "Share of segments (between end-of-document tokens) that become fill-in-the-middle examples: "
+      "prefix, suffix, middle.")
+      .constraint("above 0 needs a tokenizer with the tokens below, and excludes dataset.mock");
+  share("fim_spm_rate", config.fim_spm_rate,
+        "Share of these examples in which the suffix comes before the prefix.");
+  group.field("fim_split_sample", config.fim_split_sample,
+              "A token at which segments are cut into fragments, each turned around by itself.");
+  share("fim_fragment_rate", config.fim_fragment_rate,
+        "Share of fragments that are turned around, with fim_split_sample.");
+  group.field("fim_no_prefix", config.fim_no_prefix, "What begins with this text stays as it is.");
+  group.field("fim_prefix_token", config.fim_prefix_token, "Token before a prefix.");
+  group.field("fim_middle_token", config.fim_middle_token, "Token before a middle.");
+  group.field("fim_suffix_token", config.fim_suffix_token, "Token before a suffix.");
+  group.field("fim_pad_token", config.fim_pad_token, "Token that fills up a row.");
+  group.field("fim_eod_token", config.fim_eod_token, "Token between segments.");
   return group;
 }
 
@@ -134,6 +187,12 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
       !std::isfinite(config.mid_level_dataset_surplus)) {
     problems.push_back("dataset.mid_level_dataset_surplus is not a number >= 0");
   }
+  const auto needs_cache = [&](const char* name, bool value) {
+    if (value && !config.path_to_cache)
+      problems.push_back(fmt::format("dataset.{}: true needs dataset.path_to_cache", name));
+  };
+  needs_cache("fast_cache_load", config.fast_cache_load);
+  needs_cache("defer_npy_index_mmap", config.defer_npy_index_mmap);
   const bool needs_eod =
       config.reset_position_ids || config.reset_attention_mask || config.eod_mask_loss;
   if (needs_eod && !config.eod_id) {
@@ -142,6 +201,8 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
         "the end-of-document "
         "token: give a tokenizer or dataset.eod_id");
   }
+  if (config.fim_rate > 0 && config.mock)
+    problems.push_back("dataset.fim_rate: above 0, but mock data (dataset.mock) have no text");
   const int sources =
       int{config.mock} + int{config.blend.has_value()} + int{config.blend_per_split.has_value()};
   if (sources != 1) {

@@ -38,6 +38,30 @@ struct DatasetConfig {
   /// Samples beyond its share that each data set of a weighted blend must be able to give, as a
   /// fraction.
   double mid_level_dataset_surplus = 0.005;
+  /// Folder where indices are kept between runs; null: PREFIX/cache/GPTDataset_indices, and small
+  /// ones nowhere.
+  std::optional<std::string> path_to_cache;
+  /// Order of training rows: `single` as the indices say, once; `cyclic` and `batch` shuffled anew
+  /// for each pass over them, again and again.
+  std::string dataloader_type = "single";
+  /// Fill in the middle (data/fill_in_middle.h): the share of segments that are turned around, and
+  /// of those the share that has the suffix first.
+  double fim_rate = 0, fim_spm_rate = 0.5;
+  /// A token at which segments are cut into fragments, and the share of fragments turned around.
+  std::optional<std::string> fim_split_sample;
+  double fim_fragment_rate = 0.5;
+  /// What begins so stays as it is.
+  std::optional<std::string> fim_no_prefix;
+  std::string fim_prefix_token = "<fim_prefix>", fim_middle_token = "<fim_middle>",
+              fim_suffix_token = "<fim_suffix>", fim_pad_token = "<fim_pad>",
+              fim_eod_token = "<|endoftext|>";
+  /// Cached indices are believed, and nothing that grows with the data is read at start. They must
+  /// be there.
+  bool fast_cache_load = false;
+  /// Cached indices are mapped when the first row is read.
+  bool defer_npy_index_mmap = false;
+  /// Data sets of a blend that are opened and indexed at a time.
+  int64_t num_dataset_builder_threads = 1;
 };
 
 /// Section `tokenizer`.
@@ -52,6 +76,7 @@ struct TokenizerConfig {
 };
 
 FieldGroup dataset_fields(DatasetConfig& config);
+FieldGroup fill_in_middle_fields(DatasetConfig& config);
 FieldGroup tokenizer_fields(TokenizerConfig& config);
 
 /// A blend as its parts: data sets and, if given, as many weights.

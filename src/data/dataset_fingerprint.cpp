@@ -39,6 +39,10 @@ uint64_t hash_from_text(const std::string& text) {
 
 }  // namespace
 
+uint64_t token_sample_hash(const IndexedDataset& dataset) {
+  return hash_of_samples(dataset.token_bytes());
+}
+
 DatasetFingerprint fingerprint(const IndexedDataset& dataset) {
   const std::span<const std::byte> index = dataset.index_bytes();
   return {dataset.prefix(),
@@ -46,7 +50,7 @@ DatasetFingerprint fingerprint(const IndexedDataset& dataset) {
           dataset.sequence_count(),
           dataset.total_tokens(),
           hash64({reinterpret_cast<const char*>(index.data()), index.size()}),
-          hash_of_samples(dataset.token_bytes())};
+          token_sample_hash(dataset)};
 }
 
 std::vector<std::string> dataset_prefixes(const DatasetConfig& config) {

@@ -23,6 +23,9 @@ struct DatasetFingerprint {
 /// Reads the index, and of the tokens at most 1 MiB.
 DatasetFingerprint fingerprint(const IndexedDataset& dataset);
 
+/// hash64 of pieces of the .bin, evenly spread, at most 1 MiB.
+uint64_t token_sample_hash(const IndexedDataset& dataset);
+
 /// The prefixes of `blend` and `blend_per_split` in their order, each once.
 std::vector<std::string> dataset_prefixes(const DatasetConfig& config);
 

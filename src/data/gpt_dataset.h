@@ -4,38 +4,46 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 
-#include "data/gpt_index.h"
-#include "data/indexed_dataset.h"
+#include "data/gpt_index_store.h"
 #include "data/sample.h"
 
 namespace viaduct {
 
+class FillInMiddle;
+
 class GptDataset final : public SampleSource {
  public:
-  /// `num_samples`, `random_seed`: as in build_gpt_index. `vocabulary_size`: a token at or above it
-  /// is an IoError when it is read; none: not checked.
-  GptDataset(std::shared_ptr<const IndexedDataset> dataset, Split split, DocumentRange range,
-             std::optional<int64_t> num_samples, uint32_t random_seed, const RowSettings& settings,
-             std::optional<int64_t> vocabulary_size = std::nullopt);
+  /// `vocabulary_size`: a token at or above it is an IoError when it is read; none: not checked.
+  /// `fill_in_middle`: what is done to each row when it is read; null: nothing.
+  GptDataset(GptIndexRequest request, GptIndexStorage storage, const RowSettings& settings,
+             std::optional<int64_t> vocabulary_size = std::nullopt,
+             std::shared_ptr<const FillInMiddle> fill_in_middle = nullptr);
 
   using SampleSource::get;
-  int64_t size() const override { return index_.samples(); }
+  int64_t size() const override { return stored_.samples(); }
   int64_t sequence_length() const override { return settings_.sequence_length; }
   void get(int64_t index, Sample& sample) const override;
 
-  const IndexedDataset& dataset() const { return *dataset_; }
-  DocumentRange documents() const { return range_; }
-  std::optional<int64_t> num_samples() const { return num_samples_; }
-  const GptIndex& index() const { return index_; }
+  const IndexedDataset& dataset() const { return *stored_.request().dataset; }
+  DocumentRange documents() const { return stored_.request().range; }
+  std::optional<int64_t> num_samples() const { return stored_.request().num_samples; }
+  const GptIndex& index() const { return stored_.get(); }
+  /// What decides the order of the rows, as Megatron describes it.
+  std::string description() const { return stored_.description(); }
+  /// Whether the rows would come in the same order if `num_samples` were asked for instead. True
+  /// where nobody can know, as the cache is trusted.
+  bool same_order_for(std::optional<int64_t> num_samples) const;
 
  private:
-  std::shared_ptr<const IndexedDataset> dataset_;
-  DocumentRange range_;
-  std::optional<int64_t> num_samples_;
+  /// Reads S + 1 tokens of the stream of documents, from where sample `sample` begins.
+  void read_stream(const GptIndex& index, int64_t sample, std::span<int32_t> row) const;
+
   RowSettings settings_;
   std::optional<int64_t> vocabulary_size_;
-  GptIndex index_;
+  std::shared_ptr<const FillInMiddle> fill_in_middle_;
+  StoredGptIndex stored_;
 };
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "data/index_array.h"
 #include "data/indexed_dataset.h"
 #include "data/split.h"
 
@@ -15,50 +16,66 @@ namespace viaduct {
 /// Where a sample begins: a position in the document index, and a token offset in that document.
 struct SampleStart {
   int64_t position = 0;
-  int32_t offset = 0;
+  int64_t offset = 0;
   bool operator==(const SampleStart&) const = default;
 };
 
-/// A permutation of samples, 4 bytes an entry while the samples can be counted so.
-class ShuffleIndex {
+/// How large the index is, and how it is shuffled.
+struct GptIndexPlan {
+  int64_t tokens_per_epoch = 0, epochs = 1, samples = 0;
+  int64_t documents = 0;  ///< entries of the document index: epochs × sequences of the range
+  /// The leading entries that are shuffled among each other; the rest (the last epoch) apart.
+  int64_t documents_together = 0, samples_together = 0;
+
+  /// Shapes of document index, sample index and shuffle index.
+  std::vector<IndexShape> shapes() const;
+};
+
+/// `num_samples`: at least so many (whole epochs are built); none means one epoch. Several epochs
+/// are shuffled together, the last one apart if less than 80 % of it is needed. An empty range, or
+/// one without two tokens, is a ConfigError that names file, split and sizes.
+GptIndexPlan plan_gpt_index(const IndexedDataset& dataset, Split split, DocumentRange range,
+                            std::optional<int64_t> num_samples, int64_t sequence_length);
+
+/// Epochs of so many tokens that `num_samples` take, and whether the last is shuffled apart: where
+/// both stay the same, so does the order of the samples.
+struct EpochPlan {
+  int64_t count = 1;
+  bool last_apart = false;
+  int64_t samples_before_last = 0;
+};
+EpochPlan plan_epochs(int64_t tokens_per_epoch, std::optional<int64_t> num_samples,
+                      int64_t sequence_length);
+
+/// Makes the three arrays for the sequences `range` of the file. Beside what `sink` keeps it needs
+/// 4 bytes an entry of the document index, then 4 (8 from 2^32 on) a sample.
+void build_gpt_index(const IndexedDataset& dataset, DocumentRange range, const GptIndexPlan& plan,
+                     int64_t sequence_length, uint32_t random_seed, IndexSink& sink);
+
+/// The three arrays.
+class GptIndex {
  public:
-  ShuffleIndex() = default;
-  explicit ShuffleIndex(std::vector<uint32_t> entries) : narrow_(std::move(entries)) {}
-  explicit ShuffleIndex(std::vector<int64_t> entries) : wide_(std::move(entries)) {}
-  int64_t size() const {
-    return static_cast<int64_t>(wide_.empty() ? narrow_.size() : wide_.size());
-  }
-  int64_t operator[](int64_t i) const {
-    return wide_.empty() ? static_cast<int64_t>(narrow_[static_cast<size_t>(i)])
-                         : wide_[static_cast<size_t>(i)];
-  }
+  GptIndex() = default;
+  /// ShapeError if their shapes do not fit each other.
+  explicit GptIndex(std::vector<IndexArray> arrays);
+
+  int64_t samples() const { return shuffle_.size(); }
+  int64_t documents() const { return documents_.size(); }
+  /// Sequence number of the file at a position of the document index.
+  int64_t document(int64_t position) const { return documents_[position]; }
+  /// Where sample `sample` begins; samples() closes the last one.
+  SampleStart start(int64_t sample) const { return {starts_[2 * sample], starts_[2 * sample + 1]}; }
+  /// The sample that is taken as the `i`-th.
+  int64_t shuffled(int64_t i) const { return shuffle_[i]; }
+
+  const IndexArray& document_index() const { return documents_; }
+  const IndexArray& sample_index() const { return starts_; }
+  const IndexArray& shuffle_index() const { return shuffle_; }
+  /// IoError if bytes of mapped arrays could not be read.
+  void check_read() const;
 
  private:
-  std::vector<uint32_t> narrow_;
-  std::vector<int64_t> wide_;
+  IndexArray documents_, starts_, shuffle_;
 };
-
-struct GptIndex {
-  std::vector<int32_t>
-      document_index;  ///< [epochs × sequences of the range], sequence numbers of the file
-  std::vector<int64_t> positions;  ///< [samples + 1] and
-  std::vector<int32_t>
-      offsets;  ///< [samples + 1]: where samples begin; the last entry closes the last sample
-  ShuffleIndex shuffle_index;  ///< [samples]
-  int64_t tokens_per_epoch = 0, epochs = 0;
-
-  int64_t samples() const { return shuffle_index.size(); }
-  SampleStart start(int64_t sample) const {
-    return {positions[static_cast<size_t>(sample)], offsets[static_cast<size_t>(sample)]};
-  }
-};
-
-/// Builds the index for the sequences `range` of the file. `num_samples`: at least so many (whole
-/// epochs are built); none means one epoch. Several epochs are shuffled together, the last one
-/// apart if less than 80 % of it is needed. An empty range, or one without two tokens, is a
-/// ConfigError that names file, split and sizes.
-GptIndex build_gpt_index(const IndexedDataset& dataset, Split split, DocumentRange range,
-                         std::optional<int64_t> num_samples, int64_t sequence_length,
-                         uint32_t random_seed);
 
 }  // namespace viaduct

@@ -81,7 +81,8 @@ struct IndexedDataset::Files {
   MappedFile idx, bin;
 };
 
-IndexedDataset::IndexedDataset(const std::filesystem::path& prefix) : prefix_(prefix.string()) {
+IndexedDataset::IndexedDataset(const std::filesystem::path& prefix, IndexCheck check)
+    : prefix_(prefix.string()) {
   const auto files = std::make_shared<const Files>(
       Files{MappedFile(prefix_ + ".idx"), MappedFile(prefix_ + ".bin")});
   idx_ = {files->idx.data(), files->idx.size()};
@@ -89,7 +90,7 @@ IndexedDataset::IndexedDataset(const std::filesystem::path& prefix) : prefix_(pr
   owner_ = files;
   files_ = files.get();
   try {
-    parse();
+    parse(check);
   } catch (const IoError&) {
     check_known_faults();  // the index is not wrong, but gone
     throw;
@@ -115,12 +116,13 @@ IndexedDataset IndexedDataset::from_memory(std::string idx, std::string bin, std
   dataset.idx_ = std::as_bytes(std::span((*texts)[0]));
   dataset.bin_ = std::as_bytes(std::span((*texts)[1]));
   dataset.owner_ = texts;
-  dataset.parse();
+  dataset.parse(IndexCheck::at_once);
   return dataset;
 }
 
-void IndexedDataset::parse() {
+void IndexedDataset::parse(IndexCheck check) {
   parse_header();
+  if (check == IndexCheck::on_use) return;
   validate_sequences();
   validate_documents();
 }
@@ -163,8 +165,16 @@ void IndexedDataset::parse_header() {
   if (tail != 0) modes_ = documents_ + entries * 8;
 }
 
+int64_t IndexedDataset::total_tokens() const {
+  if (total_tokens_ >= 0) return total_tokens_;
+  int64_t total = 0;
+  for (int64_t i = 0; i < sequence_count_; ++i) total += sequence_length(i);
+  return total;
+}
+
 void IndexedDataset::validate_sequences() {
   const int64_t item = token_type_bytes(type_), bin_bytes = static_cast<int64_t>(bin_.size());
+  total_tokens_ = 0;
   for (int64_t i = 0; i < sequence_count_; ++i) {
     const int64_t length = sequence_length(i), offset = sequence_offset(i);
     VIADUCT_CHECK(IoError, length >= 0, "{}.idx: sequence {} has the negative length {}", prefix_,
@@ -201,7 +211,14 @@ const std::byte* IndexedDataset::range(int64_t sequence, int64_t offset, int64_t
   VIADUCT_CHECK(ShapeError, offset >= 0 && offset <= length && count <= length - offset,
                 "{}: tokens [{}, {}) of sequence {}, which has {}", prefix_, offset, offset + count,
                 sequence, length);
-  return bin_.data() + sequence_offset(sequence) + offset * token_type_bytes(type_);
+  const int64_t begin = sequence_offset(sequence), item = token_type_bytes(type_),
+                bytes = static_cast<int64_t>(bin_.size());
+  if (begin < 0 || begin > bytes || length * item > bytes - begin) check_known_faults();
+  VIADUCT_CHECK(IoError, begin >= 0 && begin <= bytes && length * item <= bytes - begin,
+                "{}.idx: sequence {} ({} tokens of {} bytes at byte {}) lies outside of {}.bin ({} "
+                "bytes)",
+                prefix_, sequence, length, item, begin, prefix_, bytes);
+  return bin_.data() + begin + offset * item;
 }
 
 void IndexedDataset::read(int64_t sequence, int64_t offset, std::span<int64_t> out) const {

@@ -13,17 +13,25 @@
 #include <memory>
 #include <span>
 #include <string>
+#include <string_view>
 
 #include "data/token_type.h"
 
 namespace viaduct {
+
+/// When the entries of an index are compared with the sizes of the files.
+enum class IndexCheck {
+  at_once,  ///< all of them when it is opened
+  on_use,   ///< each when its tokens are read: opening does not depend on the size of the index
+};
 
 class IndexedDataset {
  public:
   /// Opens PREFIX.idx and PREFIX.bin. Every count, length, offset and document border is checked
   /// against the sizes of the files before anything uses it; what does not fit is an IoError that
   /// names file, entry, found and expected.
-  explicit IndexedDataset(const std::filesystem::path& prefix);
+  explicit IndexedDataset(const std::filesystem::path& prefix,
+                          IndexCheck check = IndexCheck::at_once);
   /// The same from the bytes of both files; `name` stands for the prefix in messages.
   static IndexedDataset from_memory(std::string idx, std::string bin, std::string name);
 
@@ -32,7 +40,8 @@ class IndexedDataset {
   TokenType token_type() const { return type_; }
   int64_t sequence_count() const { return sequence_count_; }
   int64_t document_count() const { return document_entries_ - 1; }
-  int64_t total_tokens() const { return total_tokens_; }
+  /// Of all sequences; counted now if nobody has looked at all of them.
+  int64_t total_tokens() const;
   /// All bytes of both files.
   std::span<const std::byte> index_bytes() const { return idx_; }
   std::span<const std::byte> token_bytes() const { return bin_; }
@@ -40,6 +49,12 @@ class IndexedDataset {
 
   /// Tokens of sequence `sequence`.
   int32_t sequence_length(int64_t sequence) const { return load<int32_t>(lengths_, sequence); }
+  /// Says that the length of `sequence` will be asked for soon.
+  void prefetch_length(int64_t sequence) const { __builtin_prefetch(lengths_ + 4 * sequence); }
+  /// The lengths of all sequences as they are stored.
+  std::string_view length_bytes() const {
+    return {reinterpret_cast<const char*>(lengths_), static_cast<size_t>(4 * sequence_count_)};
+  }
   /// Byte offset of the sequence in .bin.
   int64_t sequence_offset(int64_t sequence) const { return load<int64_t>(offsets_, sequence); }
   /// First sequence of document `entry`; entry document_count() gives sequence_count().
@@ -70,7 +85,7 @@ class IndexedDataset {
     return value;
   }
   IndexedDataset() = default;
-  void parse();
+  void parse(IndexCheck check);
   void parse_header();
   void validate_sequences();
   void validate_documents();
@@ -84,7 +99,8 @@ class IndexedDataset {
   const Files* files_ = nullptr;  // of `owner_`; null where the bytes are in memory
   std::span<const std::byte> idx_, bin_;
   TokenType type_ = TokenType::int32;
-  int64_t sequence_count_ = 0, document_entries_ = 0, total_tokens_ = 0;
+  int64_t sequence_count_ = 0, document_entries_ = 0;
+  int64_t total_tokens_ = -1;  // until somebody counts
   const std::byte *lengths_ = nullptr, *offsets_ = nullptr, *documents_ = nullptr,
                   *modes_ = nullptr;
 };

@@ -1,5 +1,6 @@
 #include "data/indexed_dataset_writer.h"
 
+#include <algorithm>
 #include <cstring>
 #include <limits>
 #include <type_traits>
@@ -78,6 +79,7 @@ void IndexedDatasetWriter::append_tokens(std::span<const Token> tokens) {
   }
   VIADUCT_CHECK(IoError, fits, "{}: token {} of sequence {} does not fit into {}", prefix_, refused,
                 lengths_.size(), token_type_name(type_));
+  for (const Token token : tokens) largest_token_ = std::max<int64_t>(largest_token_, token);
   lengths_.push_back(static_cast<int32_t>(tokens.size()));
   total_tokens_ += static_cast<int64_t>(tokens.size());
   if (buffer_.size() >= kBufferBytes) flush();

@@ -37,6 +37,9 @@ class IndexedDatasetWriter {
   int64_t sequence_count() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t document_count() const { return static_cast<int64_t>(documents_.size()) - 1; }
   int64_t total_tokens() const { return total_tokens_; }
+  /// The largest token id that was added, −1 if none was; of whole files (`append`) it knows
+  /// nothing.
+  int64_t largest_token() const { return largest_token_; }
 
   /// Writes .idx and renames both files into place, .bin first.
   void finish();
@@ -51,7 +54,7 @@ class IndexedDatasetWriter {
   TokenType type_;
   OutputFile bin_;
   std::string buffer_;
-  int64_t total_tokens_ = 0;
+  int64_t total_tokens_ = 0, largest_token_ = -1;
   std::vector<int32_t> lengths_;
   std::vector<int64_t> documents_{0};
   std::vector<int8_t> modes_;

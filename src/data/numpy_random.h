@@ -3,6 +3,7 @@
 // seeding by one integer and `shuffle`, bit for bit, so that a data set is read in the same order
 // as by programs that use NumPy.
 
+#include <algorithm>
 #include <cstdint>
 #include <random>
 #include <span>
@@ -23,10 +24,22 @@ class NumpyRandomState {
   uint64_t interval(uint64_t max);
 
   /// Fisher and Yates' shuffle from the last element down, as RandomState.shuffle does for arrays
-  /// of one dimension.
+  /// of one dimension. Which elements change places does not depend on them, so some swaps ahead
+  /// are drawn at a time and their elements fetched together: in arrays beyond the caches each
+  /// would be a wait for memory.
   template <class T>
   void shuffle(std::span<T> values) {
-    for (size_t i = values.size(); i-- > 1;) std::swap(values[i], values[interval(i)]);
+    constexpr size_t kAhead = 64;
+    uint64_t partners[kAhead];
+    for (size_t last = values.size(); last-- > 1;) {
+      const size_t count = std::min(kAhead, last);
+      for (size_t k = 0; k < count; ++k) {
+        partners[k] = interval(last - k);
+        __builtin_prefetch(&values[partners[k]], 1);
+      }
+      for (size_t k = 0; k < count; ++k) std::swap(values[last - k], values[partners[k]]);
+      last -= count - 1;
+    }
   }
 
  private:

@@ -4,6 +4,7 @@
 // size or another number of ranks.
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 namespace viaduct {
@@ -16,6 +17,13 @@ struct RowRef {
   bool operator==(const RowRef&) const = default;
 };
 
+/// How rows are drawn over and over: each epoch in another order, a last part that fills no global
+/// batch left out. Epoch e has the order of torch.randperm with the seed `seed` + e.
+struct EpochShuffle {
+  int64_t global_batch_size = 1;
+  uint64_t seed = 0;
+};
+
 class Sampler {
  public:
   /// At the end of the source: `error` (training data is built to last) or start again from its
@@ -23,15 +31,24 @@ class Sampler {
   enum class AtEnd { error, wrap };
 
   explicit Sampler(int64_t source_size, AtEnd at_end = AtEnd::error);
+  /// Epoch after epoch, without end. ConfigError if the source does not fill a global batch.
+  Sampler(int64_t source_size, const EpochShuffle& shuffle);
 
   /// Rows [consumed, consumed + count) of the run. ConfigError, with both numbers, past the end of
-  /// the source.
+  /// the source. Safe to call from several threads at once.
   std::vector<RowRef> rows(int64_t consumed, int64_t count) const;
 
  private:
+  struct Epochs;  // of a shuffled source: the permutation of the epoch at hand
+
   int64_t source_size_;
-  AtEnd at_end_;
+  AtEnd at_end_ = AtEnd::error;
+  std::shared_ptr<Epochs> epochs_;
 };
+
+/// The permutation of 0 … size - 1 that torch.randperm gives on the CPU after
+/// torch.manual_seed(seed).
+std::vector<int64_t> torch_permutation(int64_t size, uint64_t seed);
 
 /// The rows of one micro-batch of one data-parallel rank within a global batch that begins at
 /// `consumed`: micro-batch m takes the next micro_batch_size · dp rows in one stretch, and each

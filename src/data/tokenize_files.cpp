@@ -8,6 +8,7 @@
 #include "base/thread_pool.h"
 #include "data/document_reader.h"
 #include "data/indexed_dataset_writer.h"
+#include "data/token_record.h"
 #include "data/tokenizer/tokenizer.h"
 
 namespace viaduct {
@@ -127,6 +128,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   result.documents = writer.document_count();
   result.tokens = writer.total_tokens();
   writer.finish();
+  write_token_record(settings.output, writer.largest_token());
   return result;
 }
 

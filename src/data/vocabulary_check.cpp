@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "data/dataset_builder.h"
+#include "data/token_record.h"
 
 namespace viaduct {
 namespace {
@@ -77,7 +78,9 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t ma
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
                       int64_t max_tokens) {
   for (const std::string& prefix : prefixes_of(builder.config())) {
-    const int64_t largest = max_token_id(*builder.open(prefix), pool, max_tokens);
+    const auto dataset = builder.open(prefix);
+    const auto recorded = recorded_largest_token(*dataset);
+    const int64_t largest = recorded ? *recorded : max_token_id(*dataset, pool, max_tokens);
     VIADUCT_CHECK(ConfigError, largest < vocabulary_size,
                   "the vocabulary of the data is larger than the model's: dataset {} holds token "
                   "id {}, the model has {} "

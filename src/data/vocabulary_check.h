@@ -19,9 +19,14 @@ class ThreadPool;
 int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool,
                      int64_t max_tokens = std::numeric_limits<int64_t>::max());
 
+/// What is looked at of a file without a record before training, a few hundredths of a second. Each
+/// sample is looked at when it is read.
+inline constexpr int64_t kVocabularySample = int64_t{1} << 24;
+
 /// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
-/// above `vocabulary_size`. Mock data always fit.
+/// above `vocabulary_size`: by the record of what was tokenized (token_record.h), else as far as
+/// the file is looked at. Mock data always fit.
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
-                      int64_t max_tokens = int64_t{1} << 32);
+                      int64_t max_tokens = kVocabularySample);
 
 }  // namespace viaduct

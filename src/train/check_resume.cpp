@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "config/problems.h"
 #include "train/resume_rules.h"
+#include "train/run_length.h"
 
 namespace viaduct {
 namespace {
@@ -50,7 +51,7 @@ bool holds(const CheckpointReader& checkpoint, const std::string& name) {
 }
 
 void compare_settings(const RunConfig& config, const CheckpointReader& checkpoint,
-                      Changes& changes) {
+                      FunctionRef<bool(int64_t)> same_order, Changes& changes) {
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
@@ -63,6 +64,8 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
       if (!field.current || !said.is_given(name)) continue;
       const Value before = old_schema.find(name)->current(), current = field.current();
       if (same_value(before, current)) continue;
+      const bool is_length = name == kRunLength || name == kRunLengthInSamples;
+      if (is_length && same_order(training_rows(then))) continue;
       changes.add(name, fmt::format("was {}, is {}", to_flow_yaml(before), to_flow_yaml(current)));
     }
   }
@@ -93,9 +96,9 @@ void compare_tokenizer(const std::filesystem::path& folder, const CheckpointRead
 }  // namespace
 
 void check_resume(const RunSetup& setup, const std::vector<DatasetFingerprint>& data,
-                  const CheckpointReader& checkpoint) {
+                  const CheckpointReader& checkpoint, FunctionRef<bool(int64_t)> same_order) {
   Changes changes(setup.config.checkpoint.allow_changes, checkpoint.where());
-  compare_settings(setup.config, checkpoint, changes);
+  compare_settings(setup.config, checkpoint, same_order, changes);
   compare_data(data, checkpoint, changes);
   compare_tokenizer(setup.tokenizer_folder, checkpoint, changes);
   changes.finish();

@@ -89,12 +89,16 @@ std::string json_line(const StepMetrics& m) {
 }
 
 std::string json_line(const ValidationMetrics& m) {
-  return line({{"step", m.step},
-               {"samples", m.samples},
-               {"tokens", m.tokens},
-               {"validation_loss", m.validation_loss},
-               {"validation_tokens", m.validation_tokens},
-               {"validation_seconds", m.validation_seconds}});
+  const std::string kind = m.test ? "test" : "validation";
+  Json object{{"step", m.step}, {"samples", m.samples}, {"tokens", m.tokens}};
+  if (m.set) {
+    object[kind + "_set"] = *m.set;
+    object[kind + "_data"] = m.set_name;
+  }
+  object[kind + "_loss"] = m.validation_loss;
+  object[kind + "_tokens"] = m.validation_tokens;
+  object[kind + "_seconds"] = m.validation_seconds;
+  return line(object);
 }
 
 std::string json_stopped_line(int64_t step, const std::string& reason) {

@@ -80,8 +80,13 @@ struct StepMetrics {
                  int64_t ranks, const MatmulPeak& peak, bool with_full_count = false);
 };
 
-/// An evaluation after `step` steps.
+/// An evaluation after `step` steps: of validation data, or at the end of the run of test data,
+/// whose fields in the file are called `test_…`.
 struct ValidationMetrics {
+  bool test = false;
+  /// Number and name of the data set where there are several.
+  std::optional<int64_t> set;
+  std::string set_name;
   int64_t step = 0;
   int64_t samples = 0;
   int64_t tokens = 0;

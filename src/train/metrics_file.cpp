@@ -1,7 +1,10 @@
 #include "train/metrics_file.h"
 
+#include <fmt/format.h>
+
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <set>
 #include <string>
 
 #include "base/file.h"
@@ -13,7 +16,12 @@ namespace {
 
 constexpr const char* kStepLine = "step";
 constexpr const char* kValidationLine = "validation";
+constexpr const char* kTestLine = "test";
 constexpr const char* kStopLine = "stop";
+
+std::string validation_kind(std::optional<int64_t> set) {
+  return set ? fmt::format("{} {}", kValidationLine, *set) : std::string(kValidationLine);
+}
 
 /// Step and kind of a line; nothing if it is none.
 std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
@@ -21,10 +29,17 @@ std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
   if (!object.is_object()) return std::nullopt;
   const auto step = object.find("step");
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
-  const char* kind = object.contains("stopped")           ? kStopLine
-                     : object.contains("validation_loss") ? kValidationLine
-                                                          : kStepLine;
-  return std::pair(step->get<int64_t>(), std::string(kind));
+  std::string kind = kStepLine;
+  if (object.contains("stopped")) {
+    kind = kStopLine;
+  } else if (object.contains("test_loss")) {
+    kind = kTestLine;
+  } else if (object.contains("validation_loss")) {
+    const auto set = object.find("validation_set");
+    const bool one_of_many = set != object.end() && set->is_number_integer();
+    kind = validation_kind(one_of_many ? std::optional(set->get<int64_t>()) : std::nullopt);
+  }
+  return std::pair(step->get<int64_t>(), kind);
 }
 
 }  // namespace
@@ -47,8 +62,7 @@ void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_
       (keep ? kept : dropped).append(line).push_back('\n');
       dropped_lines += keep ? 0 : 1;
       if (!keep || key->first != steps_done) continue;
-      before_.insert(*key);
-      if (key->second == kValidationLine) validation_before_ = line;
+      before_.emplace(*key, line);
     }
   }
   if (dropped_lines == 0) return;
@@ -60,7 +74,8 @@ void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_
               dropped_lines, steps_done, aside.filename().string());
 }
 
-MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t steps_done) {
+MetricsFile::MetricsFile(const std::filesystem::path& path, int64_t steps_done)
+    : steps_done_(steps_done) {
   if (std::filesystem::is_regular_file(path) && std::filesystem::file_size(path) > 0)
     take_history(path, steps_done);
   file_ = std::make_unique<AppendFile>(path, AppendFile::Mode::append);
@@ -76,6 +91,15 @@ bool MetricsFile::write(std::string_view json) {
   // One call, so that lines of two writers would not mix.
   file_->append(std::string(json) + "\n");
   return true;
+}
+
+std::string MetricsFile::validation_before(std::optional<int64_t> set) const {
+  const auto line = before_.find({steps_done_, validation_kind(set)});
+  return line == before_.end() ? "" : line->second;
+}
+
+bool MetricsFile::test_before() const {
+  return before_.contains({steps_done_, kTestLine});
 }
 
 void MetricsFile::sync() {

@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
-#include <set>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -35,16 +36,20 @@ class MetricsFile {
   /// Hands all lines to the disk.
   void sync();
 
-  /// The line of a validation at `steps_done` that an earlier session wrote; "" if there is none.
-  const std::string& validation_before() const { return validation_before_; }
+  /// The line of a validation at `steps_done` that an earlier session wrote (of the `set`-th data
+  /// set, where there are several); "" if there is none.
+  std::string validation_before(std::optional<int64_t> set = std::nullopt) const;
+  /// Whether an earlier session wrote the test at `steps_done`.
+  bool test_before() const;
 
  private:
   using Key = std::pair<int64_t, std::string>;  // step and kind
 
   void take_history(const std::filesystem::path& path, int64_t steps_done);
 
-  std::set<Key> before_;  // lines of earlier sessions at the last step that they have in common
-  std::string validation_before_;
+  std::map<Key, std::string>
+      before_;  // lines of earlier sessions at the last step that they have in common
+  int64_t steps_done_ = 0;
   std::unique_ptr<AppendFile> file_;
 };
 

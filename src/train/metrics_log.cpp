@@ -97,11 +97,16 @@ TensorBoardWriter* MetricsLog::tensorboard() {
   return tensorboard_.get();
 }
 
-std::optional<double> MetricsLog::validation_before() const {
-  if (!file_ || file_->validation_before().empty()) return std::nullopt;
-  const auto line = nlohmann::json::parse(file_->validation_before());
+std::optional<double> MetricsLog::validation_before(std::optional<int64_t> set) const {
+  const std::string text = file_ ? file_->validation_before(set) : "";
+  if (text.empty()) return std::nullopt;
+  const auto line = nlohmann::json::parse(text);
   const auto& loss = line.at("validation_loss");
   return loss.is_number() ? loss.get<double>() : std::nan("");
+}
+
+bool MetricsLog::test_before() const {
+  return file_ && file_->test_before();
 }
 
 void MetricsLog::sync() {
@@ -125,12 +130,16 @@ void MetricsLog::step(const StepMetrics& metrics) {
 }
 
 void MetricsLog::validation(const ValidationMetrics& metrics) {
+  const std::string kind = metrics.test ? "test" : "validation";
+  const std::string number = metrics.set ? fmt::format("-{}", *metrics.set) : "";
   if (write_line(json_line(metrics))) {
-    const tensorboard::Scalar scalars[] = {{"validation/loss", metrics.validation_loss}};
+    const std::string tag = fmt::format("{}/loss{}", kind, number);
+    const tensorboard::Scalar scalars[] = {{tag.c_str(), metrics.validation_loss}};
     write_event(metrics.step, scalars);
   }
-  note(fmt::format("step {} | validation loss {:.4f} (perplexity {:.4g})", metrics.step,
-                   metrics.validation_loss, std::exp(metrics.validation_loss)));
+  const std::string of = metrics.set ? fmt::format(" of {}", metrics.set_name) : "";
+  note(fmt::format("step {} | {}{} loss{} {:.4f} (perplexity {:.4g})", metrics.step, kind, number,
+                   of, metrics.validation_loss, std::exp(metrics.validation_loss)));
 }
 
 void MetricsLog::stopped(int64_t step, const std::string& reason) {

@@ -49,10 +49,14 @@ class MetricsLog {
   /// After every step. Logged steps go to all writers, the others only move the bar; `skipped` is
   /// added up over the steps since the last logged one.
   void step(const StepMetrics& metrics);
+  /// Of validation or test data.
   void validation(const ValidationMetrics& metrics);
   /// The loss of a validation at `steps_done` that an earlier session has in metrics.jsonl (NaN for
-  /// one that was not finite); nothing if there is none.
-  std::optional<double> validation_before() const;
+  /// one that was not finite); nothing if there is none. `set`: of which data set, where there are
+  /// several.
+  std::optional<double> validation_before(std::optional<int64_t> set = std::nullopt) const;
+  /// Whether metrics.jsonl has the test at `steps_done` of an earlier session.
+  bool test_before() const;
   /// The run ends before its last step: "signal", "error", ….
   void stopped(int64_t step, const std::string& reason);
   /// Text for people only.
@@ -63,7 +67,6 @@ class MetricsLog {
 
   /// What could not be written so far, one line for each file.
   std::vector<std::string> problems() const;
-
 
  private:
   /// Made when there is something to write: a session without news leaves no file.

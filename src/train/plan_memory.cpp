@@ -37,7 +37,7 @@ int64_t last_position(const DryRun& run) {
 PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   const double begin = wall_clock_seconds();
   StepRecord record;
-  const DryRun run = dry_run(setup, rank, &record, setup.config.validation.eval_iters > 0);
+  const DryRun run = dry_run(setup, rank, &record, setup.config.validation.evaluates());
   const int64_t last = last_position(run);
   PlannedMemory memory;
   memory.peak = run.peak;

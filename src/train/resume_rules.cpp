@@ -13,6 +13,9 @@ constexpr std::string_view kRows =
 constexpr std::string_view kOrder =
     "rows come in another order from here on: some a second time, some not at all";
 constexpr std::string_view kTargets = "what is predicted from what changes from here on";
+constexpr std::string_view kEpochs =
+    "documents and samples are shuffled over all epochs that the run needs, and it needs others now: "
+    "rows come in another order from here on, some a second time, some not at all";
 constexpr std::string_view kBatch =
     "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
     "learning rate's schedule counts rows";
@@ -68,6 +71,8 @@ constexpr NamedRule kRules[] = {
     {"model.attention_dropout", said(kDropout)},
     {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
     {"optimizer.optimizer", refused("its state is that of the former")},
+    {kRunLength, said(kEpochs)},
+    {kRunLengthInSamples, said(kEpochs)},
     {"train.global_batch_size", said(kBatch)},
     {"train.rampup_batch_size", said(kBatch)},
     {"train.decrease_batch_size_if_needed", said(kBatch)},
@@ -78,11 +83,22 @@ constexpr NamedRule kRules[] = {
     {"dataset.split", said("rows move between training, validation and test")},
     {"dataset.random_seed", said(kOrder)},
     {"dataset.mid_level_dataset_surplus", said(kOrder)},
+    {"dataset.dataloader_type", said(kOrder)},
     {"dataset.mock", said(kRows)},
     {"dataset.reset_position_ids", said(kTargets)},
     {"dataset.reset_attention_mask", said(kTargets)},
     {"dataset.eod_mask_loss", said(kTargets)},
     {"dataset.eod_id", said(kTargets)},
+    {"dataset.fim_rate", said(kTargets)},
+    {"dataset.fim_spm_rate", said(kTargets)},
+    {"dataset.fim_split_sample", said(kTargets)},
+    {"dataset.fim_fragment_rate", said(kTargets)},
+    {"dataset.fim_no_prefix", said(kTargets)},
+    {"dataset.fim_prefix_token", said(kTargets)},
+    {"dataset.fim_middle_token", said(kTargets)},
+    {"dataset.fim_suffix_token", said(kTargets)},
+    {"dataset.fim_pad_token", said(kTargets)},
+    {"dataset.fim_eod_token", said(kTargets)},
     {kDatasetContent, refused(kRows)},
     {kTokenizerContent, refused("the weights know the tokens of the former")},
 };
@@ -134,8 +150,6 @@ constexpr std::string_view kFree[] = {
     "model.gemm_epilogue_fusion",
     "model.recompute_logits",
     "model.packed_weights",
-    "train.train_iters",
-    "train.train_samples",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",
     "train.micro_batch_size",
@@ -165,7 +179,11 @@ constexpr std::string_view kFree[] = {
     "tokenizer.tokenizer_model",  // its files are compared
     "tokenizer.vocab_size",       // model.vocab_size, dataset.eod_id
     "tokenizer.vocab_extra_ids",  // model.vocab_size
-    "rng.seed",                   // checkpoint.load_rng has its own check
+    "dataset.path_to_cache",      // where the order is kept
+    "dataset.fast_cache_load",
+    "dataset.defer_npy_index_mmap",
+    "dataset.num_dataset_builder_threads",
+    "rng.seed",  // checkpoint.load_rng has its own check
 };
 
 }  // namespace

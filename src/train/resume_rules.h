@@ -19,6 +19,10 @@ struct ResumeRule {
   std::string_view effect;  // what the change does; empty where it is free
 };
 
+/// Their change is one only where the data are then read in another order.
+inline constexpr std::string_view kRunLength = "train.train_iters",
+                                  kRunLengthInSamples = "train.train_samples";
+
 /// Names that are no fields: the files behind them are compared.
 inline constexpr std::string_view kDatasetContent = "dataset.content";
 inline constexpr std::string_view kTokenizerContent = "tokenizer.content";

@@ -33,6 +33,7 @@ Schema run_schema(RunConfig& config) {
       ddp_dist_fields(config.ddp),
       precision_fields(config.mixed_precision),
       dataset_fields(config.dataset),
+      fill_in_middle_fields(config.dataset),
       tokenizer_fields(config.tokenizer),
       checkpoint_fields(config.checkpoint),
       logger_fields(config.logger),

@@ -109,6 +109,9 @@ void check_fit(const RunSetup& setup) {
   if (data.mock || data.blend || data.blend_per_split) {
     for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
   }
+  if (data.fim_rate > 0 && !setup.tokenizer)
+    problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
+                 data.fim_rate);
   check_name_patterns(config, setup.model, problems);
   problems.throw_if_any();
 }
@@ -146,7 +149,7 @@ DataSetup prepare_data(RunConfig config) {
   const auto [base, text] = open_architecture(setup);
   open_tokenizer(setup);
   take_opened(setup, base);
-  DataSetup data{std::move(setup.config.dataset), {}};
+  DataSetup data{std::move(setup.config.dataset), {}, std::move(setup.tokenizer)};
   const ModelFields& model = setup.config.model;
   if (!model.seq_length.is_auto()) data.dataset.sequence_length.resolve(model.seq_length.value());
   if (!model.vocab_size.is_auto()) data.vocabulary_size = model.vocab_size.value();

@@ -34,6 +34,7 @@ RunSetup prepare_run(LoadedRunConfig loaded);
 struct DataSetup {
   DatasetConfig dataset;
   std::optional<int64_t> vocabulary_size;  ///< of the model, where the configuration says it
+  std::optional<Tokenizer> tokenizer;      ///< where the configuration names one
 };
 
 /// Row length, end of documents and vocabulary as prepare_run finds them, from the same files; the

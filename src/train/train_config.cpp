@@ -104,10 +104,21 @@ FieldGroup validation_fields(ValidationConfig& config) {
       .range(1)
       .in("steps")
       .alias("TrainingConfig.eval_interval");
-  group.field("eval_iters", config.eval_iters, "Global batches of an evaluation; 0: none.")
+  group
+      .field("eval_iters", config.eval_iters,
+             "Global batches of an evaluation, and of the test at the end; 0: none.")
       .range(0, kMostSteps)
       .in("batches")
       .alias("TrainingConfig.eval_iters");
+  group
+      .field("multiple_validation_sets", config.multiple_validation_sets,
+             "Each data set of the validation list is evaluated and reported by itself.")
+      .constraint("needs a list without weights in dataset.blend_per_split");
+  group
+      .field("full_validation", config.full_validation,
+             "An evaluation reads every sample of its data once, whatever eval_iters says; so does "
+             "the test at the end.")
+      .constraint("excludes dataset.mock and a validation or test blend with weights");
   return group;
 }
 

@@ -33,6 +33,10 @@ struct TrainConfig {
 struct ValidationConfig {
   int64_t eval_interval = 500;
   int64_t eval_iters = 32;
+  bool multiple_validation_sets = false;
+  bool full_validation = false;
+
+  bool evaluates() const { return full_validation || eval_iters > 0; }
 };
 
 struct LoggerConfig {

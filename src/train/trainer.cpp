@@ -100,11 +100,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   }
   log_ = std::make_unique<MetricsLog>(
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
-  const auto known = log_->validation_before();
-  if (!config_.train.skip_train && all_reduce_value(*world_, known ? 1 : 0, ReduceOp::max) > 0) {
-    evaluated_step_ = state_.step;  // an earlier session did, and said so
-    if (known) validations_.emplace_back(state_.step, *known);
-  }
+  take_evaluations_before();
   // A run that is over leaves the folder as it is.
   if (state_.step == 0 || state_.step < total_steps_) write_run_files();
 }
@@ -178,6 +174,7 @@ void Trainer::run_to_the_end() {
   }
   if (reason.empty()) {
     evaluate();
+    if (!stop_requested()) test();
     if (stop_requested()) reason = "signal";
   }
   note_profiles(profiler_->finish());
@@ -323,30 +320,6 @@ void Trainer::count_skipped() {
         "train.max_skipped_rate={}{}",
         state_.step, skipped_steps_.size(), kWindow, train.max_skipped_rate, last_checkpoint());
   }
-}
-
-void Trainer::evaluate() {
-  if (!data_->has_validation() || evaluated_step_ == state_.step) return;
-  const double begin = wall_clock_seconds();
-  double loss = 0, scored = 0;
-  for (int64_t i = 0; i < data_->validation_micro_batches(); ++i) {
-    if (stop_requested()) return;
-    const HostBatch batch = data_->validation(i);
-    loss += engine_->evaluate(batch);
-    scored += batch.scored_weight();
-  }
-  evaluated_step_ = state_.step;
-  scored = all_reduce_value(*engine_->groups().dp, scored, ReduceOp::sum);
-  if (scored == 0) return;
-  ValidationMetrics metrics;
-  metrics.step = state_.step;
-  metrics.samples = state_.consumed_samples;
-  metrics.tokens = state_.consumed_tokens;
-  metrics.validation_loss = loss / scored;
-  metrics.validation_tokens = static_cast<int64_t>(scored);
-  metrics.validation_seconds = wall_clock_seconds() - begin;
-  log_->validation(metrics);
-  validations_.emplace_back(state_.step, metrics.validation_loss);
 }
 
 bool Trainer::should_exit(double seconds) {

@@ -50,7 +50,10 @@ class Trainer {
   std::vector<std::string> log_problems() const { return log_->problems(); }
   /// Empty where the device was in use before.
   const PlannedMemory& planned_memory() const { return planned_; }
-  /// The evaluations so far: (step, mean loss).
+  /// The loss on the test samples, once the run has come to its end; none without them, or where
+  /// an earlier session said it.
+  std::optional<double> test_loss() const { return test_loss_; }
+  /// The evaluations so far: (step, mean loss over the scored tokens of all validation sets).
   const std::vector<std::pair<int64_t, double>>& validations() const { return validations_; }
 
  private:
@@ -58,6 +61,9 @@ class Trainer {
   void load_weights();
   /// ConfigError unless random numbers go on as the configuration wants it.
   void check_seed(const TrainState& stored, const std::string& where) const;
+
+  /// Takes over the evaluations of an earlier session at this step.
+  void take_evaluations_before();
   /// Takes over what a checkpoint says of the run, as far as the configuration wants it.
   void resume_state(const TrainState& stored);
   /// One global batch: forward, backward, update, metrics.
@@ -68,6 +74,11 @@ class Trainer {
   void check_replicas();
   /// On the validation samples, where there are some; gives up when asked to stop.
   void evaluate();
+  /// On the test samples, where there are some: at the end of a run, once.
+  void test();
+  /// Evaluates `set` and reports `metrics`, filled in; gives up when asked to stop (nothing), and
+  /// says nothing where nothing is scored.
+  std::optional<ValidationMetrics> evaluate(const EvaluationSet& set, ValidationMetrics metrics);
   void save(bool wait);
   /// Error on all ranks if any holds a weight or a moment that is not finite: that is no
   /// checkpoint.
@@ -145,6 +156,7 @@ class Trainer {
   bool saved_ = false;                 // this session saved something
   std::deque<int64_t> skipped_steps_;  // of this session, for NaN; among the last 100
   std::vector<std::pair<int64_t, double>> validations_;
+  std::optional<double> test_loss_;
 };
 
 }  // namespace viaduct

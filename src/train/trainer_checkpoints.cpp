@@ -58,7 +58,8 @@ void Trainer::load_weights() {
   }
   const double begin = now();
   if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
-    if (leads()) check_resume(setup_, fingerprints_, *checkpoint);
+    const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
+    if (leads()) check_resume(setup_, fingerprints_, *checkpoint, same_order);
     const RestoredRun restored = restore_run(*engine_, *checkpoint,
                                              {.optimizer = c.load_optim,
                                               .strictness = strictness_of(c.dist_ckpt_strictness),

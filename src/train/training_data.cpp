@@ -1,32 +1,79 @@
 #include "train/training_data.h"
 
+#include <algorithm>
+
 #include "base/error.h"
-#include "data/dataset_builder.h"
 #include "data/vocabulary_check.h"
 #include "train/run_length.h"
 #include "train/sample_batch.h"
 
 namespace viaduct {
+namespace {
+
+Sampler training_sampler(const DatasetConfig& config, int64_t rows, int64_t global_batch_size) {
+  if (config.dataloader_type == "single") return Sampler(rows);
+  const bool seeded = config.dataloader_type == "batch";
+  return Sampler(rows, EpochShuffle{global_batch_size,
+                                    seeded ? static_cast<uint64_t>(config.random_seed) : 0});
+}
+
+}  // namespace
 
 TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size, int dp_rank)
     : place_{setup.config.train.micro_batch_size, dp_size, dp_rank} {
   const RunConfig& config = setup.config;
   const int64_t global = batch_schedule(config).full();
-  const int64_t micro_batches_of_all = micro_batches(global);
-  DatasetBuilder builder(config.dataset, setup.model.vocabulary);
-  check_vocabulary(builder, setup.model.vocabulary, pool);
-  training_ = builder.build(Split::train, training_rows(config));
+  builder_ = std::make_unique<DatasetBuilder>(config.dataset, setup.model.vocabulary,
+                                              setup.tokenizer ? &*setup.tokenizer : nullptr);
+  check_vocabulary(*builder_, setup.model.vocabulary, pool);
+  training_ = builder_->build(Split::train, training_rows(config));
   VIADUCT_CHECK(
       ConfigError, training_ != nullptr || config.train.skip_train,
       "dataset: no training data (set dataset.blend, dataset.blend_per_split or dataset.mock)");
-  if (config.validation.eval_iters > 0) {
-    validation_ = builder.build(Split::valid, config.validation.eval_iters * global);
-    validation_micro_batches_ = config.validation.eval_iters * micro_batches_of_all;
+  if (training_) training_rows_ = training_sampler(config.dataset, training_->size(), global);
+  const ValidationConfig& validation = config.validation;
+  if (validation.evaluates()) {
+    const auto samples =
+        validation.full_validation ? std::nullopt : std::optional(validation.eval_iters * global);
+    const auto add = [&](std::string name, std::shared_ptr<const SampleSource> source) {
+      if (source == nullptr) return;
+      validation_.push_back(evaluation_set(std::move(name), std::move(source), validation, global));
+    };
+    if (validation.multiple_validation_sets) {
+      const auto names = parse_blend(*(*config.dataset.blend_per_split)[1]).prefixes;
+      const auto sources = builder_->build_each(Split::valid, samples);
+      for (size_t i = 0; i < sources.size(); ++i) add(names[i], sources[i]);
+    } else {
+      add("", builder_->build(Split::valid, samples));
+    }
+    if (builder_->has_data(Split::test))
+      test_ = evaluation_set("", builder_->build(Split::test, samples), validation, global);
   }
   if (config.dataset.mock) return;
   for (const std::string& prefix : dataset_prefixes(config.dataset)) {
-    if (auto file = builder.opened(prefix)) files_.push_back(std::move(file));
+    if (auto file = builder_->opened(prefix)) files_.push_back(std::move(file));
   }
+}
+
+EvaluationSet TrainingData::evaluation_set(std::string name,
+                                           std::shared_ptr<const SampleSource> source,
+                                           const ValidationConfig& config,
+                                           int64_t global_batch_size) const {
+  EvaluationSet set{std::move(name), std::move(source), config.eval_iters * global_batch_size,
+                    config.eval_iters * micro_batches(global_batch_size)};
+  if (config.full_validation) {
+    set.rows = set.source->size();
+    VIADUCT_CHECK(ConfigError, set.rows > 0,
+                  "validation.full_validation: the data {} have too few tokens for one sample",
+                  set.name);
+    const int64_t at_once = place_.micro_batch_size * place_.dp_size;
+    set.micro_batches = (set.rows + at_once - 1) / at_once;
+  }
+  return set;
+}
+
+bool TrainingData::same_order(int64_t samples) const {
+  return !training_ || builder_->same_order(*training_, Split::train, samples);
 }
 
 std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
@@ -36,13 +83,21 @@ std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
 }
 
 HostBatch TrainingData::train(int64_t consumed, int64_t index) const {
-  const Sampler sampler(training_->size());
-  return read_batch(*training_, micro_batch_rows(sampler, consumed, index, place_));
+  return read_batch(*training_, micro_batch_rows(*training_rows_, consumed, index, place_));
 }
 
-HostBatch TrainingData::validation(int64_t index) const {
-  const Sampler sampler(validation_->size(), Sampler::AtEnd::wrap);
-  return read_batch(*validation_, micro_batch_rows(sampler, 0, index, place_));
+HostBatch TrainingData::evaluation(const EvaluationSet& set, int64_t index) const {
+  const Sampler sampler(set.source->size(), Sampler::AtEnd::wrap);
+  const auto rows = micro_batch_rows(sampler, 0, index, place_);
+  HostBatch batch = read_batch(*set.source, rows);
+  const int64_t length = set.source->sequence_length();
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r].ordinal < set.rows) continue;
+    const auto begin = static_cast<int64_t>(r) * length;
+    std::fill_n(batch.targets.begin() + begin, length, -1);
+    std::fill_n(batch.loss_weight.begin() + begin, length, 0.0f);
+  }
+  return batch;
 }
 
 }  // namespace viaduct

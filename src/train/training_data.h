@@ -1,9 +1,13 @@
 #pragma once
-// The training and validation samples of a run, as micro-batches of one data-parallel rank.
+// The samples of a run, for training, validation and test, as micro-batches of one data-parallel
+// rank.
 
 #include <memory>
+#include <optional>
+#include <string>
 #include <vector>
 
+#include "data/dataset_builder.h"
 #include "data/dataset_fingerprint.h"
 #include "data/sample.h"
 #include "data/sampler.h"
@@ -11,6 +15,14 @@
 #include "train/setup.h"
 
 namespace viaduct {
+
+/// Rows that are evaluated: the same ones each time.
+struct EvaluationSet {
+  std::string name;  ///< its prefix where the split has several sets; else empty
+  std::shared_ptr<const SampleSource> source;
+  int64_t rows = 0;  ///< counted; more than the source has: it is read again from its beginning
+  int64_t micro_batches = 0;
+};
 
 class TrainingData {
  public:
@@ -27,16 +39,30 @@ class TrainingData {
   /// What a checkpoint remembers of the files that are read, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;
 
-  bool has_validation() const { return validation_ != nullptr; }
-  /// Micro-batches of an evaluation: eval_iters full global batches, the same samples each time.
-  int64_t validation_micro_batches() const { return validation_micro_batches_; }
-  HostBatch validation(int64_t index) const;
+  /// Whether training would read its rows in the same order if the run were `samples` long.
+  bool same_order(int64_t samples) const;
+
+  /// What an evaluation reads: one set, all of them with validation.multiple_validation_sets, none
+  /// where there are no validation data. A set has eval_iters global batches, or with
+  /// validation.full_validation each of its samples once.
+  const std::vector<EvaluationSet>& validation_sets() const { return validation_; }
+  /// What is read once, at the end of training; none where there are no test data.
+  const std::optional<EvaluationSet>& test_set() const { return test_; }
+  /// Micro-batch `index` of a set. Rows beyond `set.rows`, which fill up the last global batch,
+  /// score nothing.
+  HostBatch evaluation(const EvaluationSet& set, int64_t index) const;
 
  private:
+  EvaluationSet evaluation_set(std::string name, std::shared_ptr<const SampleSource> source,
+                               const ValidationConfig& config, int64_t global_batch_size) const;
+
+  std::unique_ptr<DatasetBuilder> builder_;
   std::vector<std::shared_ptr<const IndexedDataset>> files_;
-  std::shared_ptr<const SampleSource> training_, validation_;
+  std::shared_ptr<const SampleSource> training_;
+  std::optional<Sampler> training_rows_;
+  std::vector<EvaluationSet> validation_;
+  std::optional<EvaluationSet> test_;
   MicroBatchPlace place_;
-  int64_t validation_micro_batches_ = 0;
 };
 
 }  // namespace viaduct

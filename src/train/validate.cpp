@@ -1,5 +1,7 @@
 #include "train/validate.h"
 
+#include "base/error.h"
+#include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
 #include "train/packed_weights.h"
 #include "train/resume_rules.h"
@@ -209,12 +211,45 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
   }
 }
 
+void validate_evaluation(const RunConfig& config, Problems& problems) {
+  const ValidationConfig& v = config.validation;
+  const DatasetConfig& data = config.dataset;
+  // A dry run needs no data set.
+  if (!data.mock && !data.blend && !data.blend_per_split) return;
+  const auto weighted = [](const std::optional<std::vector<std::string>>& entries) {
+    try {
+      return entries && parse_blend(*entries).weights.has_value();
+    } catch (const ConfigError&) {
+      return false;  // said where blends are checked
+    }
+  };
+  const auto of_split = [&](Split split) -> std::optional<std::vector<std::string>> {
+    if (data.blend) return data.blend;
+    if (!data.blend_per_split || data.blend_per_split->size() != kSplitCount) return std::nullopt;
+    return (*data.blend_per_split)[static_cast<size_t>(split)];
+  };
+  if (v.multiple_validation_sets &&
+      (!data.blend_per_split || !of_split(Split::valid) || weighted(of_split(Split::valid)))) {
+    problems.add(
+        "validation.multiple_validation_sets: true needs a list of data sets without weights as "
+        "the second entry of dataset.blend_per_split");
+  }
+  if (v.full_validation && data.mock)
+    problems.add("validation.full_validation: true, but mock data (dataset.mock) have no end");
+  if (v.full_validation && (weighted(of_split(Split::valid)) || weighted(of_split(Split::test)))) {
+    problems.add(
+        "validation.full_validation: true reads each sample once, and a validation or test blend "
+        "with weights takes other numbers of them");
+  }
+}
+
 }  // namespace
 
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
   validate_model(config.model, problems);
   validate_sizes(config, problems);
   validate_optimizer(config, problems);
+  validate_evaluation(config, problems);
   validate_parallel(config, outcome, problems);
   const auto& row = config.dataset.sequence_length;
   const auto& length = config.model.seq_length;

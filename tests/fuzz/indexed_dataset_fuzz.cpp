@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "data/gpt_index.h"
+#include "data/index_cache.h"
 #include "data/indexed_dataset.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -25,7 +26,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
       dataset.read(i, 0, std::span<double>(values));
       if (dataset.has_modes()) static_cast<void>(dataset.sequence_mode(i));
     }
-    build_gpt_index(dataset, Split::train, {0, dataset.sequence_count()}, std::nullopt, 4, 1);
+    const DocumentRange all{0, dataset.sequence_count()};
+    const GptIndexPlan plan = plan_gpt_index(dataset, Split::train, all, std::nullopt, 4);
+    build_in_memory([&](IndexSink& sink) { build_gpt_index(dataset, all, plan, 4, 1, sink); });
   } catch (const IoError&) {
   } catch (const ConfigError&) {  // no tokens to train on
   }

@@ -81,6 +81,14 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
                                    HasSubstr("model.num_attention_heads: was 4, is 2")));
 }
 
+// 31 rows are an epoch: 16 and 24 of them are parts of it, 80 need three, shuffled together.
+TEST_F(ChangedRun, ALengthThatNeedsOtherEpochsIsSaid) {
+  EXPECT_THAT(warnings({}), Not(HasSubstr("train.train_iters")));
+  EXPECT_THAT(warnings({"train.train_iters=20"}),
+              HasSubstr("warning: train.train_iters: was 6, is 20: documents and samples are "
+                        "shuffled over all epochs"));
+}
+
 TEST_F(ChangedRun, WhoKnowsMayChangeIt) {
   EXPECT_THAT(warnings({"model.rotary_base=5000", "checkpoint.allow_changes=[model.rotary_base]"}),
               HasSubstr("warning: model.rotary_base: was 10000, is 5000"));

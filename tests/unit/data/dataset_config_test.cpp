@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "config/load.h"
@@ -88,6 +90,47 @@ TEST(Vocabulary, DataLargerThanTheModelIsRefusedWithBothNumbers) {
     EXPECT_NE(message.find("token id 70000"), std::string::npos) << message;
     EXPECT_NE(message.find("70000 entries"), std::string::npos) << message;
   }
+}
+
+// A file of holes, twice as long as what is looked at: a token beyond the sample of the part in
+// which it lies is found when its row is read.
+TEST(Vocabulary, APartOfALargeFileIsLookedAt) {
+  const test::TemporaryFolder folder;
+  constexpr int kDocuments = 1024;  // each a part of its own
+  constexpr int64_t kLength = 2 * kVocabularySample / kDocuments;
+  {
+    IndexedDatasetWriter writer(folder / "d", TokenType::uint16);
+    for (int i = 0; i < kDocuments; ++i)
+      writer.add_document(std::vector<int32_t>(static_cast<size_t>(kLength)));
+    writer.finish();
+  }
+  const auto put = [&](int64_t token, uint16_t value) {
+    std::fstream file(folder / "d.bin", std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(2 * token);
+    file.write(reinterpret_cast<const char*>(&value), 2);
+  };
+  DatasetConfig config;
+  config.blend.emplace({(folder / "d").string()});
+  config.split = "1,0,0";
+  config.sequence_length = kLength / 2;
+  ThreadPool pool(2);
+  put(kLength - 1, 500);
+  DatasetBuilder builder(config, 100);
+  EXPECT_NO_THROW(check_vocabulary(builder, 100, pool));
+  const auto source = builder.build(Split::train, std::nullopt);
+  int refused = 0;
+  Sample row;
+  for (int64_t i = 0; i < source->size(); ++i) {
+    try {
+      source->get(i, row);
+    } catch (const IoError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GE(refused, 1);
+  put(7, 500);
+  DatasetBuilder again(config, 100);
+  EXPECT_THROW(check_vocabulary(again, 100, pool), ConfigError);
 }
 
 TEST(Vocabulary, NegativeTokensAreRefused) {

@@ -59,15 +59,20 @@ void expect_dataset(const SampleSource& source, const json& expected) {
   const json samples = dataset->num_samples() ? json(*dataset->num_samples()) : json();
   EXPECT_EQ(samples, expected["num_samples"]);
   const GptIndex& index = dataset->index();
-  EXPECT_EQ(index.document_index, expected["document_index"].get<std::vector<int32_t>>());
-  ASSERT_EQ(index.positions.size(), expected["sample_index"].size());
-  for (size_t i = 0; i < index.positions.size(); ++i) {
-    EXPECT_EQ(index.positions[i], expected["sample_index"][i][0]) << "sample " << i;
-    EXPECT_EQ(index.offsets[i], expected["sample_index"][i][1]) << "sample " << i;
+  ASSERT_EQ(index.documents(), static_cast<int64_t>(expected["document_index"].size()));
+  for (int64_t i = 0; i < index.documents(); ++i) {
+    EXPECT_EQ(index.document(i), expected["document_index"][static_cast<size_t>(i)]);
   }
   ASSERT_EQ(index.samples(), static_cast<int64_t>(expected["shuffle_index"].size()));
+  ASSERT_EQ(index.sample_index().shape().rows,
+            static_cast<int64_t>(expected["sample_index"].size()));
+  for (int64_t i = 0; i <= index.samples(); ++i) {
+    const json& start = expected["sample_index"][static_cast<size_t>(i)];
+    EXPECT_EQ(index.start(i).position, start[0]) << "sample " << i;
+    EXPECT_EQ(index.start(i).offset, start[1]) << "sample " << i;
+  }
   for (int64_t i = 0; i < index.samples(); ++i) {
-    EXPECT_EQ(index.shuffle_index[i], expected["shuffle_index"][static_cast<size_t>(i)])
+    EXPECT_EQ(index.shuffled(i), expected["shuffle_index"][static_cast<size_t>(i)])
         << "sample " << i;
   }
 }
@@ -77,9 +82,11 @@ void expect_split(const SampleSource& source, const json& expected) {
   if (expected.contains("dataset_index")) {
     const auto* blend = dynamic_cast<const BlendedDataset*>(&source);
     ASSERT_NE(blend, nullptr);
-    EXPECT_EQ(blend->index().dataset_index, expected["dataset_index"].get<std::vector<int16_t>>());
-    EXPECT_EQ(blend->index().dataset_sample_index,
-              expected["dataset_sample_index"].get<std::vector<int64_t>>());
+    for (int64_t i = 0; i < blend->size(); ++i) {
+      const auto at = static_cast<size_t>(i);
+      EXPECT_EQ(blend->dataset_index()[i], expected["dataset_index"][at]);
+      EXPECT_EQ(blend->dataset_sample_index()[i], expected["dataset_sample_index"][at]);
+    }
     ASSERT_EQ(blend->sources().size(), expected["datasets"].size());
     for (size_t i = 0; i < blend->sources().size(); ++i)
       expect_dataset(*blend->sources()[i], expected["datasets"][i]);
@@ -97,9 +104,8 @@ void expect_split(const SampleSource& source, const json& expected) {
 
 class SampleOrder : public ::testing::TestWithParam<const char*> {};
 
-TEST_P(SampleOrder, IsMegatrons) {
-  const json item = reference(GetParam());
-  DatasetBuilder builder(settings_of(item));
+void expect_megatrons(const json& item, const DatasetConfig& config) {
+  DatasetBuilder builder(config);
   int built = 0;
   for (const Split split : {Split::train, Split::valid, Split::test}) {
     SCOPED_TRACE(split_name(split));
@@ -111,6 +117,21 @@ TEST_P(SampleOrder, IsMegatrons) {
     if (source) expect_split(*source, expected), ++built;
   }
   EXPECT_GT(built, 0);
+}
+
+TEST_P(SampleOrder, IsMegatrons) {
+  const json item = reference(GetParam());
+  expect_megatrons(item, settings_of(item));
+}
+
+TEST_P(SampleOrder, IsMegatronsFromFiles) {
+  const test::TemporaryFolder folder;
+  const json item = reference(GetParam());
+  DatasetConfig config = settings_of(item);
+  config.path_to_cache = folder.path().string();
+  config.num_dataset_builder_threads = 3;
+  expect_megatrons(item, config);
+  expect_megatrons(item, config);
 }
 
 INSTANTIATE_TEST_SUITE_P(Reference, SampleOrder,
@@ -212,7 +233,8 @@ TEST(SampleOrderProperty, OneEpochCoversTheStreamOnce) {
     const auto source = builder.build(Split::train, std::nullopt);
     const auto& dataset = dynamic_cast<const GptDataset&>(*source);
     std::vector<int32_t> stream;
-    for (const int32_t sequence : dataset.index().document_index) {
+    for (int64_t d = 0; d < dataset.index().documents(); ++d) {
+      const int64_t sequence = dataset.index().document(d);
       std::vector<int32_t> tokens(static_cast<size_t>(dataset.dataset().sequence_length(sequence)));
       dataset.dataset().read(sequence, 0, std::span<int32_t>(tokens));
       stream.insert(stream.end(), tokens.begin(), tokens.end());
@@ -220,7 +242,7 @@ TEST(SampleOrderProperty, OneEpochCoversTheStreamOnce) {
     ASSERT_EQ(source->size(), (static_cast<int64_t>(stream.size()) - 1) / length);
     for (int64_t i = 0; i < source->size(); ++i) {
       const Sample row = source->get(i);
-      const auto begin = stream.begin() + dataset.index().shuffle_index[i] * length;
+      const auto begin = stream.begin() + dataset.index().shuffled(i) * length;
       EXPECT_EQ(row.tokens, std::vector<int32_t>(begin, begin + length));
       EXPECT_EQ(row.labels, std::vector<int32_t>(begin + 1, begin + 1 + length));
     }

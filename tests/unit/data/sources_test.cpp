@@ -103,6 +103,33 @@ TEST(Sampler, GlobalBatchDoesNotDependOnItsCut) {
   EXPECT_THROW(micro_batch_count(24, {5, 1, 0}), ConfigError);
 }
 
+// What torch.manual_seed(seed) and torch.randperm(10) give.
+TEST(Sampler, PermutationsAreTorchs) {
+  EXPECT_EQ(torch_permutation(10, 0), (std::vector<int64_t>{4, 1, 7, 5, 3, 9, 0, 8, 6, 2}));
+  EXPECT_EQ(torch_permutation(10, 1), (std::vector<int64_t>{5, 6, 1, 2, 0, 8, 9, 3, 7, 4}));
+}
+
+TEST(Sampler, ShufflesEachEpochAnewAndLeavesOutWhatFillsNoBatch) {
+  const Sampler sampler(10, EpochShuffle{4, 0});
+  std::vector<int64_t> rows;
+  for (const RowRef& row : sampler.rows(0, 20)) {
+    EXPECT_EQ(row.ordinal, static_cast<int64_t>(rows.size()));
+    rows.push_back(row.index);
+  }
+  // Two batches of each epoch: eight rows of its permutation.
+  const auto first = torch_permutation(10, 0), second = torch_permutation(10, 1),
+             third = torch_permutation(10, 2);
+  std::vector<int64_t> expected(first.begin(), first.begin() + 8);
+  expected.insert(expected.end(), second.begin(), second.begin() + 8);
+  expected.insert(expected.end(), third.begin(), third.begin() + 4);
+  EXPECT_EQ(rows, expected);
+  // From the middle, as a run that goes on reads it.
+  EXPECT_EQ(sampler.rows(9, 3), Sampler(10, EpochShuffle{4, 0}).rows(9, 3));
+  EXPECT_EQ(sampler.rows(9, 1)[0], (RowRef{9, second[1]}));
+  EXPECT_NE(Sampler(10, EpochShuffle{4, 1234}).rows(0, 8), sampler.rows(0, 8));
+  EXPECT_THROW(Sampler(3, EpochShuffle{4, 0}), ConfigError);
+}
+
 TEST(Sampler, EndsLoudlyOrWraps) {
   EXPECT_EQ(Sampler(10).rows(8, 2).back().index, 9);
   EXPECT_THROW(Sampler(10).rows(8, 3), ConfigError);

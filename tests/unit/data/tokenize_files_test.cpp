@@ -7,9 +7,13 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/philox.h"
+#include "base/thread_pool.h"
+#include "data/dataset_builder.h"
 #include "data/document_reader.h"
 #include "data/indexed_dataset.h"
+#include "data/token_record.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/vocabulary_check.h"
 #include "support/compress.h"
 #include "support/temporary_folder.h"
 
@@ -280,6 +284,28 @@ TEST_F(TokenizeFiles, ReproducesTheReferenceWithGpt2sTokenizer) {
     EXPECT_EQ(read_file((folder_ / "out").string() + suffix),
               read_file(test::test_data("indexed_dataset/docs_uint16").string() + suffix));
   }
+}
+
+TEST_F(TokenizeFiles, TheLargestTokenIsRemembered) {
+  write("a.txt", "abc");
+  tokenize_files(settings({"a.txt"}), encode_bytes);
+  EXPECT_EQ(recorded_largest_token(IndexedDataset(folder_ / "out")), 300);
+  DatasetConfig config;
+  config.blend.emplace({(folder_ / "out").string()});
+  config.sequence_length = 2;
+  ThreadPool pool(1);
+  DatasetBuilder builder(config);
+  EXPECT_NO_THROW(check_vocabulary(builder, 301, pool, 1));
+  EXPECT_THROW(check_vocabulary(builder, 300, pool, 1), ConfigError);  // the token is not looked at
+  // A record of other data is none, nor is one that is damaged.
+  const std::string record = read_file(folder_ / "out.tokens.json");
+  write("out.tokens.json", "{}");
+  EXPECT_FALSE(recorded_largest_token(IndexedDataset(folder_ / "out")));
+  write("out.tokens.json", record);
+  std::string tokens = read_file(folder_ / "out.bin");
+  tokens[0] = 'x';
+  write("out.bin", tokens);
+  EXPECT_FALSE(recorded_largest_token(IndexedDataset(folder_ / "out")));
 }
 
 }  // namespace

@@ -1,0 +1,48 @@
+#include "data/token_record.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+#include <system_error>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/dataset_fingerprint.h"
+
+namespace viaduct {
+namespace {
+
+using nlohmann::ordered_json;
+
+std::string record_path(const std::string& prefix) {
+  return prefix + ".tokens.json";
+}
+
+/// What tells a data set from another one, at a cost that does not depend on its size.
+ordered_json identity(const IndexedDataset& dataset) {
+  return {{"sequences", dataset.sequence_count()},
+          {"bytes", dataset.token_bytes().size()},
+          {"sample_hash", fmt::format("{:016x}", token_sample_hash(dataset))}};
+}
+
+}  // namespace
+
+void write_token_record(const std::filesystem::path& prefix, int64_t largest) {
+  const IndexedDataset dataset(prefix, IndexCheck::on_use);
+  const ordered_json record{{"largest_token_id", largest}, {"data", identity(dataset)}};
+  write_file_atomically(record_path(dataset.prefix()), record.dump(2) + "\n");
+}
+
+std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset) {
+  const std::string path = record_path(dataset.prefix());
+  std::error_code ignored;
+  if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
+  const auto record = ordered_json::parse(read_file(path, 1 << 20), nullptr, false);
+  if (!record.is_object() || !record.contains("largest_token_id") || !record.contains("data"))
+    return std::nullopt;
+  const auto& largest = record["largest_token_id"];
+  if (!largest.is_number_integer() || record["data"] != identity(dataset)) return std::nullopt;
+  return largest.get<int64_t>();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,21 @@
+#pragma once
+// What `viaduct data tokenize` remembers of the tokens that it wrote, in PREFIX.tokens.json beside
+// the data, so that nobody has to look at all of them again.
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+#include "data/indexed_dataset.h"
+
+namespace viaduct {
+
+/// Writes the record of the data set PREFIX, which is complete; `largest` is its largest token id,
+/// −1 if it has none.
+void write_token_record(const std::filesystem::path& prefix, int64_t largest);
+
+/// The largest token id as it was recorded; nothing without a record, or where it is of other data:
+/// another number of sequences or bytes, or other bytes in a sample of them.
+std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset);
+
+}  // namespace viaduct

@@ -1,0 +1,78 @@
+// What the training loop evaluates: validation sets at its intervals, test data at its end.
+
+#include "timeline/record.h"
+#include "train/host_values.h"
+#include "train/trainer.h"
+
+namespace viaduct {
+
+void Trainer::take_evaluations_before() {
+  const auto& sets = data_->validation_sets();
+  if (config_.train.skip_train) return;
+  double loss = 0;
+  bool known = !sets.empty();
+  for (size_t i = 0; i < sets.size(); ++i) {
+    const auto number = sets.size() > 1 ? std::optional(static_cast<int64_t>(i)) : std::nullopt;
+    const auto before = log_->validation_before(number);
+    known = known && before;
+    // Sets of as many rows count as much.
+    loss += before.value_or(0) / static_cast<double>(sets.size());
+  }
+  if (all_reduce_value(*world_, known ? 1 : 0, ReduceOp::max) > 0) {
+    evaluated_step_ = state_.step;  // an earlier session did, and said so
+    if (known) validations_.emplace_back(state_.step, loss);
+  }
+}
+
+void Trainer::evaluate() {
+  const auto& sets = data_->validation_sets();
+  if (sets.empty() || evaluated_step_ == state_.step) return;
+  double loss = 0, scored = 0;
+  for (size_t i = 0; i < sets.size(); ++i) {
+    ValidationMetrics metrics;
+    if (sets.size() > 1) {
+      metrics.set = static_cast<int64_t>(i);
+      metrics.set_name = sets[i].name;
+    }
+    const auto result = evaluate(sets[i], std::move(metrics));
+    if (!result) return;
+    loss += result->validation_loss * static_cast<double>(result->validation_tokens);
+    scored += static_cast<double>(result->validation_tokens);
+  }
+  evaluated_step_ = state_.step;
+  if (scored > 0) validations_.emplace_back(state_.step, loss / scored);
+}
+
+void Trainer::test() {
+  if (!data_->test_set()) return;
+  const bool said = !config_.train.skip_train && log_->test_before();
+  if (all_reduce_value(*world_, said ? 1 : 0, ReduceOp::max) > 0) return;
+  ValidationMetrics metrics;
+  metrics.test = true;
+  const auto result = evaluate(*data_->test_set(), std::move(metrics));
+  if (result && result->validation_tokens > 0) test_loss_ = result->validation_loss;
+}
+
+std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
+                                                   ValidationMetrics metrics) {
+  const double begin = wall_clock_seconds();
+  double loss = 0, scored = 0;
+  for (int64_t i = 0; i < set.micro_batches; ++i) {
+    if (stop_requested()) return std::nullopt;
+    const HostBatch batch = data_->evaluation(set, i);
+    loss += engine_->evaluate(batch);
+    scored += batch.scored_weight();
+  }
+  scored = all_reduce_value(*engine_->groups().dp, scored, ReduceOp::sum);
+  metrics.step = state_.step;
+  metrics.samples = state_.consumed_samples;
+  metrics.tokens = state_.consumed_tokens;
+  metrics.validation_tokens = static_cast<int64_t>(scored);
+  metrics.validation_seconds = wall_clock_seconds() - begin;
+  if (scored == 0) return metrics;
+  metrics.validation_loss = loss / scored;
+  log_->validation(metrics);
+  return metrics;
+}
+
+}  // namespace viaduct

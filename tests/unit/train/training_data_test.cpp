@@ -1,0 +1,111 @@
+// Which rows training reads.
+
+#include "train/training_data.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "data/indexed_dataset_writer.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+class TrainingRows : public testing::Test {
+ protected:
+  TrainingRows() {
+    IndexedDatasetWriter writer(folder / "d", TokenType::uint16);
+    for (int32_t d = 0; d < 50; ++d) {
+      std::vector<int32_t> document;
+      for (int32_t i = 0; i < 30; ++i) document.push_back((7 * d + i * i) % 61);
+      writer.add_document(document);
+    }
+    writer.finish();
+  }
+  Overrides run(const Overrides& more) const {
+    return tiny_run() +
+           Overrides{"dataset.mock=false", "dataset.blend=[" + (folder / "d").string() + "]",
+                     "dataset.split=1,0,0", "train.train_iters=5"} +
+           more;
+  }
+  /// The rows of the global batch that begins at `consumed`, in the order of their ordinals.
+  std::vector<std::vector<int32_t>> batch(const RunSetup& setup, int64_t consumed, int dp) {
+    const auto length = static_cast<size_t>(setup.config.model.seq_length.value());
+    std::map<int64_t, std::vector<int32_t>> rows;
+    for (int rank = 0; rank < dp; ++rank) {
+      const TrainingData data(setup, pool, dp, rank);
+      for (int64_t m = 0; m < data.micro_batches(); ++m) {
+        const HostBatch part = data.train(consumed, m);
+        for (size_t at = 0; at < part.ids.size(); at += length) {
+          const auto begin = part.ids.begin() + static_cast<int64_t>(at);
+          rows[part.token_index[at]].assign(begin, begin + static_cast<int64_t>(length));
+        }
+      }
+    }
+    std::vector<std::vector<int32_t>> all;
+    for (const auto& [token, row] : rows) all.push_back(row);
+    return all;
+  }
+
+  TemporaryFolder folder;
+  ThreadPool pool{1};
+};
+
+TEST_F(TrainingRows, ComeInTheOrderThatIsAskedFor) {
+  DatasetBuilder builder(setup_of(run({})).config.dataset);
+  const auto source = builder.build(Split::train, 20);
+  const auto numbered = [&](std::vector<int64_t> numbers) {
+    std::vector<std::vector<int32_t>> rows;
+    for (size_t i = 0; i < 4; ++i) rows.push_back(source->get(numbers[i]).tokens);
+    return rows;
+  };
+  EXPECT_EQ(batch(setup_of(run({})), 0, 1), numbered({0, 1, 2, 3}));
+  EXPECT_EQ(batch(setup_of(run({"dataset.dataloader_type=cyclic"})), 0, 1),
+            numbered(torch_permutation(source->size(), 0)));
+  EXPECT_EQ(
+      batch(setup_of(run({"dataset.dataloader_type=batch", "dataset.random_seed=1234"})), 0, 1),
+      numbered(torch_permutation(source->size(), 1234)));
+}
+
+TEST_F(TrainingRows, AreTheSameInEveryLayoutAndBeyondAnEpoch) {
+  for (const char* type : {"single", "cyclic", "batch"}) {
+    SCOPED_TRACE(type);
+    const std::string order = std::string("dataset.dataloader_type=") + type;
+    for (const int64_t consumed : {0, 16}) {
+      const auto rows = batch(setup_of(run({order})), consumed, 1);
+      EXPECT_EQ(rows.size(), 4u);
+      EXPECT_EQ(batch(setup_of(run({order, "train.micro_batch_size=1"})), consumed, 4), rows);
+    }
+  }
+  const RunSetup cyclic = setup_of(run({"dataset.dataloader_type=cyclic"}));
+  EXPECT_EQ(batch(cyclic, 4000, 1).size(), 4u);  // in another pass over the rows
+  EXPECT_NE(batch(cyclic, 4000, 1), batch(cyclic, 0, 1));
+  EXPECT_THROW(batch(setup_of(run({})), 4000, 1), ConfigError);
+}
+
+TEST_F(TrainingRows, SetsAreThereForWhatHasData) {
+  const auto sets = [&](const Overrides& more) {
+    const RunSetup setup = setup_of(run(Overrides{"validation.eval_iters=2"} + more));
+    const TrainingData data(setup, pool);
+    return std::pair(data.validation_sets().size(), data.test_set().has_value());
+  };
+  using Found = std::pair<size_t, bool>;
+  EXPECT_EQ(sets({"dataset.split='80,10,10'"}), Found(1, true));
+  EXPECT_EQ(sets({"dataset.split='80,10,10'", "validation.eval_iters=0"}), Found(0, false));
+  EXPECT_EQ(sets({"dataset.split='90,10,0'"}), Found(1, false));
+  EXPECT_EQ(sets({"dataset.split='90,10,0.001'"}), Found(1, false));  // less than a document
+  EXPECT_EQ(sets({"dataset.mock=true", "dataset.blend=null"}), Found(1, false));
+}
+
+TEST_F(TrainingRows, ExternalDataAreNotBuiltYet) {
+  EXPECT_THROW(setup_of(run({"dataset.dataloader_type=external"})), ConfigError);
+  EXPECT_THROW(setup_of(run({"dataset.fim_rate=0.5"})), ConfigError);  // without a tokenizer
+}
+
+}  // namespace
+}  // namespace viaduct
