@@ -98,6 +98,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     StepInputs inputs;
     inputs.update = step + 1;
     inputs.learning_rate = config.optimizer.lr;
+    inputs.weight_decay_factor = config.optimizer.weight_decay;
     engine.begin_step(inputs);
     double scored = 0;
     engine.run_micro_batches(data.micro_batches(), [&](int64_t i) {

@@ -19,8 +19,8 @@ EngineSettings engine_settings(const RunSetup& setup, const Layout& layout, Glob
   const RunConfig& c = setup.config;
   EngineSettings s;
   s.precision = precision_recipe(c.mixed_precision);
-  s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps,
-                 c.optimizer.weight_decay};
+  // The decay itself comes with each step: its schedule need not start from optimizer.weight_decay.
+  s.optimizer = {c.optimizer.adam_beta1, c.optimizer.adam_beta2, c.optimizer.adam_eps, 1};
   s.clip_norm = c.optimizer.clip_grad;
   if (c.train.skip_train) s.purpose = EnginePurpose::evaluate;
   s.seed = static_cast<uint64_t>(c.rng.seed);

@@ -115,9 +115,7 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
     inputs.learning_rate = settings.learning_rate;
     if (settings.schedules) {
       inputs.learning_rate = settings.schedules->learning_rate.rate(samples);
-      if (settings.optimizer.weight_decay > 0)
-        inputs.weight_decay_factor =
-            settings.schedules->weight_decay.decay(samples) / settings.optimizer.weight_decay;
+      inputs.weight_decay_factor = settings.schedules->weight_decay.decay(samples);
     }
     const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
                                               settings, inputs, true, scale);

@@ -80,6 +80,8 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   settings.precision = precision_recipe(config.mixed_precision);
   settings.optimizer = {config.optimizer.adam_beta1, config.optimizer.adam_beta2,
                         config.optimizer.adam_eps, config.optimizer.weight_decay};
+  // With a schedule the decay itself comes with each step, as in training.
+  if (request.train) settings.optimizer.weight_decay = 1;
   settings.clip_norm = config.optimizer.clip_grad;
   settings.seed = static_cast<uint64_t>(config.rng.seed);
   settings.layout = make_layout(config, setup.model);

@@ -167,12 +167,10 @@ void Trainer::step() {
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
   const bool fp16 = engine_->settings().precision.loss_scaling;
-  const double decay = schedules_.weight_decay.decay(state_.schedule_samples);
   StepInputs inputs;
   inputs.update = state_.updates + 1;
   inputs.learning_rate = schedules_.learning_rate.rate(state_.schedule_samples);
-  inputs.weight_decay_factor =
-      config_.optimizer.weight_decay > 0 ? decay / config_.optimizer.weight_decay : 1;
+  inputs.weight_decay_factor = schedules_.weight_decay.decay(state_.schedule_samples);
   inputs.loss_scale = state_.scaler.scale;
   engine_->begin_step(inputs);
 
