@@ -85,7 +85,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   }
   load_weights();
   peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
-                              cpu_isa_of(config_.dist));
+                              cpu_isa_of(config_.dist), hooks_.peak_effort);
   peak_seen_at_ = now();
   log_ = std::make_unique<MetricsLog>(log_options(config_, hooks_, state_.step, leads()));
   const auto known = log_->validation_before();
