@@ -25,6 +25,8 @@ usage: ./viaduct.sh COMMAND [arguments]
                         time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
   growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look
+  hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and
+                        steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for the rest
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
   torture [--minutes N] [--seed S]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
@@ -145,6 +147,12 @@ command_growth() {
   exec /usr/bin/python3 "$root/benchmarks/growth.py" "$@"
 }
 
+command_hardware() {
+  build_binary >&2
+  build_targets release test_unit_ops test_unit_ops_cpu test_unit_ops_slow >&2
+  exec /usr/bin/python3 "$root/benchmarks/hardware.py" "$@"
+}
+
 command_counts() {
   install_packages
   [[ -f /usr/include/valgrind/callgrind.h ]] || die "counts needs Valgrind and its headers: apt-get install valgrind"
@@ -176,7 +184,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | counts | torture | hosts | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | torture | hosts | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -101,6 +101,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     inputs.update = step + 1;
     inputs.learning_rate = config.optimizer.lr;
     inputs.decoupled_learning_rate = config.optimizer.decoupled_lr.value_or(0);
+    inputs.weight_decay_factor = config.optimizer.weight_decay;
     engine.begin_step(inputs);
     double scored = 0;
     engine.run_micro_batches(data.micro_batches(rows), [&](int64_t i) {

@@ -5,6 +5,7 @@
 
 #include "comm/world.h"
 #include "hardware/cpu_features.h"
+#include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
 #include "subcommands.h"
 
@@ -18,12 +19,14 @@ std::string version_text() {
   for (const CpuIsa isa : kCpuIsas) {
     if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
   }
+  const std::string unused = amx_problem().empty() ? "" : "cpu: WARNING: " + amx_problem() + "\n";
   return fmt::format(
       "viaduct {} ({})\n"
-      "cpu: built in; usable here: {} ({})\n"
+      "cpu: built in; usable here: {} ({})\n{}"
       "mpi: built in; usable here: {}\n"
       "cuda: not built\nnccl: not built",
-      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), mpi_library());
+      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), unused,
+      mpi_library());
 }
 
 }  // namespace

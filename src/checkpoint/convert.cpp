@@ -8,11 +8,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/write_shards.h"
 #include "model/family.h"
+#include "model/further_fields.h"
+#include "model/hf_config.h"
 
 namespace viaduct {
 namespace {
@@ -101,8 +104,15 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
     throw;
   }
   weights.check_read();
-  write_file_atomically(unfinished.path() / "config.json",
-                        with_stored_format(read_config_text(from), weights));
+  const std::string config = with_stored_format(read_config_text(from), weights);
+  write_file_atomically(unfinished.path() / "config.json", config);
+  const std::string further = HfConfig(config, "config.json").text(kFurtherFields, "");
+  if (!further.empty()) {
+    log_warning(
+        "{}: config.json cannot say {} in the words of its family; other programs than viaduct "
+        "take the model for another",
+        to.string(), further);
+  }
   copy_model_side_files(from.path, unfinished.path());
   unfinished.finish();
 }

@@ -78,7 +78,7 @@ anchors and tags. `mixed_precision=NAME` is short for `mixed_precision.recipe=NA
 the run starts; the resolved configuration is printed and stored as `config.yaml`. Spellings of the guides of
 Megatron-Bridge and NeMo (`TransformerConfig.x`, `recipe.trainer.strategy.x`) resolve to the same fields. An unknown name,
 a value of the wrong type or range, and a knob that is known but not built yet, set to anything but its default, are
-errors; all of them are listed at once. What has no effect on the device is accepted and said at start.
+errors; all of them are listed at once. What has no effect on the device, or in the run as it is, is accepted and said at start.
 
 )";
 

@@ -51,6 +51,9 @@ std::string Field::value_problem(const Value& value) const {
   }
   if (value.kind != Value::Kind::scalar || same_value(value, default_value)) return "";
   double number = 0;
+  const bool numeric = type.find("number") != std::string::npos || low || high;
+  if (numeric && read_value(value, number) && std::isinf(number))
+    return fmt::format("expected a finite number, found {}", value.scalar);
   if ((low || high) && read_value(value, number)) {
     const bool good =
         (!low || number > *low || (number == *low && !above_low)) && (!high || number <= *high);

@@ -124,6 +124,18 @@ const Field* Schema::short_form(std::string_view section) const {
   return nullptr;
 }
 
+const Field* Schema::only_one_with_word(const std::string& section, std::string_view word,
+                                        const std::vector<std::string>& names) const {
+  const Field* only = nullptr;
+  for (const std::string& name : names) {
+    if (fmt::format("_{}_", name).find(fmt::format("_{}_", word)) == std::string::npos) continue;
+    const Field* field = find_in(section, name);
+    if (only != nullptr && only != field) return nullptr;
+    only = field;
+  }
+  return only;
+}
+
 std::optional<std::string> Schema::suggest(std::string_view path) const {
   if (path.size() > kLongestName) return std::nullopt;
   const size_t dot = path.rfind('.');
@@ -141,6 +153,7 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
     }
   }
   if (const auto near = nearest_name(last, candidates)) return find_in(section, *near)->full_name();
+  if (const Field* only = only_one_with_word(section, last, candidates)) return only->full_name();
   candidates.clear();
   for (const auto& entry : names_) candidates.push_back(entry.first);
   if (section.empty()) {

@@ -52,6 +52,10 @@ class Schema {
 
  private:
   const Field* find_in(const std::string& section, std::string_view name) const;
+  /// The one field of a section among `names` that has `word` between its underscores, as
+  /// num_attention_heads has heads; nullptr if there are none or several.
+  const Field* only_one_with_word(const std::string& section, std::string_view word,
+                                  const std::vector<std::string>& names) const;
 
   std::vector<FieldGroup> groups_;
   std::vector<std::string> sections_;

@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "model/families/families.h"
 #include "model/family.h"
+#include "model/further_fields.h"
 
 namespace viaduct {
 
@@ -67,12 +68,13 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
   if (config.windows.empty())
     config.windows.assign(
         static_cast<size_t>(std::max<int64_t>(0, std::min<int64_t>(config.layers, 1 << 20))), 0);
+  const std::string further = reader.text(kFurtherFields, "");
   if (const auto unknown = reader.finish(); !unknown.empty()) {
     config.notes.push_back(fmt::format("{}: fields that are not known were ignored: {}", where,
                                        fmt::join(unknown, ", ")));
   }
   check_model_config(config);
-  return config;
+  return further.empty() ? config : with_further_fields(config, further, where);
 }
 
 std::string write_hf_config(const ModelConfig& config) {
@@ -88,6 +90,8 @@ std::string write_hf_config(const ModelConfig& config) {
   if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
   json["pad_token_id"] = nullptr;  // said, since families differ in what its absence means
   if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
+  const std::string further = further_fields(config, read_hf_config(json.dump(), "config.json"));
+  if (!further.empty()) json[kFurtherFields] = further;
   return json.dump(2) + "\n";
 }
 

@@ -70,7 +70,14 @@ bool is_bulk_wgrad(OverlapGemm gemm) {
   return gemm == OverlapGemm::qkv_wgrad || gemm == OverlapGemm::fc1_wgrad;
 }
 
-constexpr const char* kGpuKeys[] = {"num_sm", "cga_size", "set_sm_margin", "atomic_gemm", "use_ce"};
+// Settings of a GPU's kernels: without effect on cpu, but no less checked.
+constexpr const char* kGpuNumbers[] = {"num_sm", "cga_size"};
+constexpr const char* kGpuSwitches[] = {"set_sm_margin", "atomic_gemm", "use_ce"};
+
+template <size_t N>
+bool is_one_of(const char* const (&names)[N], const std::string& name) {
+  return std::find(std::begin(names), std::end(names), name) != std::end(names);
+}
 constexpr int kSplits = 4;
 
 /// Reads tp_comm_overlap_cfg and works out the rows.
@@ -202,8 +209,14 @@ class TableMaker {
         bool on = false;
         if (!read_value(value, on) || on)
           problem(gemm, ".fp8_buf: known, not built yet: FP8 recipes");
-      } else if (std::find(std::begin(kGpuKeys), std::end(kGpuKeys), key) != std::end(kGpuKeys)) {
-        if (notes_ != nullptr) {
+      } else if (is_one_of(kGpuNumbers, key) || is_one_of(kGpuSwitches, key)) {
+        int number = 0;
+        bool on = false;
+        if (is_one_of(kGpuNumbers, key) && (!read_value(value, number) || number < 1)) {
+          problem(gemm, ".{}: expected at least 1, found {}", key, to_flow_yaml(value));
+        } else if (is_one_of(kGpuSwitches, key) && !read_value(value, on)) {
+          problem(gemm, ".{}: expected bool, found {}", key, to_flow_yaml(value));
+        } else if (notes_ != nullptr) {
           notes_->push_back(fmt::format(
               "comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect on cpu: a setting of the cuda "
               "backend",

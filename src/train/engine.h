@@ -53,7 +53,7 @@ struct StepInputs {
   int64_t update = 1;  // number of this update, from 1: exponent of the bias corrections
   double learning_rate = 0;
   double decoupled_learning_rate = 0;  // where the optimizer has one of its own for the vocabulary
-  double weight_decay_factor = 1;
+  double weight_decay_factor = 1;      // multiplies AdamWSettings::weight_decay
   double loss_scale = 1;
 };
 

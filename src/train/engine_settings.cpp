@@ -3,16 +3,16 @@
 namespace viaduct {
 
 AdamWSettings adamw_settings(const OptimizerConfig& c) {
-  return {c.adam_beta1, c.adam_beta2, c.adam_eps, c.weight_decay, c.decoupled_lr.has_value()};
+  // The decay itself comes with each step: its schedule need not start from optimizer.weight_decay.
+  return {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, c.decoupled_lr.has_value()};
 }
 
-StepInputs scheduled_inputs(const Schedules& schedules, int64_t samples, double weight_decay) {
+StepInputs scheduled_inputs(const Schedules& schedules, int64_t samples) {
   StepInputs inputs;
   inputs.learning_rate = schedules.learning_rate.rate(samples);
   if (schedules.decoupled_rate)
     inputs.decoupled_learning_rate = schedules.decoupled_rate->rate(samples);
-  if (weight_decay > 0)
-    inputs.weight_decay_factor = schedules.weight_decay.decay(samples) / weight_decay;
+  inputs.weight_decay_factor = schedules.weight_decay.decay(samples);
   return inputs;
 }
 

@@ -11,8 +11,8 @@ namespace viaduct {
 AdamWSettings adamw_settings(const OptimizerConfig& config);
 
 /// What the schedules give a step that begins when `samples` rows are consumed by updates; the
-/// rest of the inputs is as in no step before. `weight_decay`: of the settings above.
-StepInputs scheduled_inputs(const Schedules& schedules, int64_t samples, double weight_decay);
+/// rest of the inputs is as in no step before.
+StepInputs scheduled_inputs(const Schedules& schedules, int64_t samples);
 
 /// Sets what follows from `rank`'s place in `layout`.
 void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings);

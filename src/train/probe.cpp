@@ -112,8 +112,7 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
     const int64_t samples = step * info->shape[1];
     StepInputs inputs;
     inputs.learning_rate = settings.learning_rate;
-    if (settings.schedules)
-      inputs = scheduled_inputs(*settings.schedules, samples, settings.optimizer.weight_decay);
+    if (settings.schedules) inputs = scheduled_inputs(*settings.schedules, samples);
     inputs.update = step + 1;
     const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
                                               settings, inputs, true, scale);

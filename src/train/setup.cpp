@@ -4,12 +4,15 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "comm/domain_check.h"
 #include "config/problems.h"
 #include "model/family.h"
 #include "model/model_from_fields.h"
+#include "ops/cpu/amx_problem.h"
 #include "train/check_name_patterns.h"
 #include "train/layout.h"
+#include "train/no_effect.h"
 
 namespace viaduct {
 namespace {
@@ -119,7 +122,7 @@ void check_fit(const RunSetup& setup) {
 }  // namespace
 
 RunSetup prepare_run(LoadedRunConfig loaded) {
-  RunSetup setup{.config = std::move(loaded.config), .notes = std::move(loaded.outcome.notes)};
+  RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
   RunConfig& config = setup.config;
   const auto [base, base_text] = open_architecture(setup);
   open_tokenizer(setup);
@@ -134,6 +137,10 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     setup.model.begin_token = special.bos.value_or(-1);
   }
   check_fit(setup);
+  if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+  for (std::string& line : settings_without_effect(config, loaded.outcome))
+    setup.notes.push_back(std::move(line));
   if (const auto& domain = config.dist.nvlink_domain_size) {
     const Layout layout = make_layout(config, setup.model);
     for (const std::string& note : domain_notes(layout.mesh, *domain)) setup.notes.push_back(note);

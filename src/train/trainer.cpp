@@ -95,7 +95,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
                          : config_.train.train_iters;
   if (config_.logger.log_throughput) {
     peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
-                                cpu_isa_of(config_.dist));
+                                cpu_isa_of(config_.dist), hooks_.peak_effort);
     peak_seen_at_ = wall_clock_seconds();
   }
   log_ = std::make_unique<MetricsLog>(
@@ -202,8 +202,7 @@ void Trainer::step() {
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
   const bool fp16 = engine_->settings().precision.loss_scaling;
-  StepInputs inputs = scheduled_inputs(schedules_, state_.schedule_samples,
-                                       engine_->settings().optimizer.weight_decay);
+  StepInputs inputs = scheduled_inputs(schedules_, state_.schedule_samples);
   inputs.update = state_.updates + 1;
   inputs.loss_scale = state_.scaler.scale;
   engine_->reset_phases();

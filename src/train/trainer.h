@@ -11,6 +11,7 @@
 #include "checkpoint/run_lock.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
+#include "ops/cpu/peak.h"
 #include "optim/schedules.h"
 #include "train/engine.h"
 #include "train/layout.h"
@@ -30,6 +31,8 @@ struct TrainerHooks {
   /// Asked between steps and between micro-batches of an evaluation; true saves and ends the run
   /// ("stopped": "signal").
   std::function<bool()> stop_requested;
+  /// How long the peak of MFU is measured at the start.
+  PeakEffort peak_effort = PeakEffort::thorough;
 };
 
 class Trainer {

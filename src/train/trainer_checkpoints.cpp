@@ -76,11 +76,6 @@ void Trainer::load_weights() {
       schedules_ =
           resume_schedules(schedules_, stored_schedules(checkpoint->state(), checkpoint->where()),
                            config_.scheduler, checkpoint->where());
-      VIADUCT_CHECK(ConfigError,
-                    config_.optimizer.weight_decay > 0 || schedules_.weight_decay.end == 0,
-                    "optimizer.weight_decay: 0, but the schedule of {} decays weights; give it a "
-                    "value, which only says that there is decay",
-                    checkpoint->where());
     }
     if (leads())
       log_info("resuming from {} at step {}{}", checkpoint->where(), state_.step,

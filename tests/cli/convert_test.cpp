@@ -1,6 +1,7 @@
 // `viaduct convert`: round trips bit by bit, and what is refused.
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -186,6 +187,22 @@ std::string pieces_of(const CheckpointReader& reader) {
     }
   }
   return text;
+}
+
+// Hugging Face's words for a Llama have no scale of scores.
+TEST_F(ConvertCommand, SaysWhatOtherProgramsDoNotRead) {
+  const auto run = folder_ / "run";
+  const Result trained = test::run_viaduct(
+      "train model.family=llama model.num_layers=1 model.hidden_size=32 model.ffn_hidden_size=64 "
+      "model.num_attention_heads=4 model.vocab_size=61 model.seq_length=32 dataset.mock=true "
+      "train.train_iters=1 scheduler.lr_warmup_iters=0 validation.eval_iters=0 "
+      "train.global_batch_size=2 dist.threads_per_rank=1 model.softmax_scale=0.5 "
+      "checkpoint.save=" +
+      run.string());
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const Result converted = this->run(run, "hf", "");
+  ASSERT_EQ(converted.status, 0) << converted.err;
+  EXPECT_THAT(converted.err, testing::HasSubstr("cannot say {softmax_scale: 0.5}"));
 }
 
 // A run's checkpoint, joined into one shard and cut again for the run's layout, is the same

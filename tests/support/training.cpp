@@ -40,7 +40,7 @@ RunSetup setup_of(const Overrides& overrides) {
 RunOutcome train_run(const Overrides& overrides) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);
-  Trainer trainer(setup, *rank.device, rank.ops, {});
+  Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance});
   trainer.run();
   RunOutcome outcome{trainer.state(), {}, trainer.validations()};
   for (const auto& entry : stage_run(trainer.engine(), trainer.state()).entries)

@@ -2,9 +2,25 @@
 // The families, one function (and one file) each, and what the descendants of Llama share
 // (llama_like.cpp).
 
+#include "config/problems.h"
 #include "model/family.h"
 
 namespace viaduct::families {
+
+/// What a family has and a configuration may not change, each problem with the field's name.
+class FamilyChoices {
+ public:
+  explicit FamilyChoices(std::string family) : family_(std::move(family)) {}
+  template <class Found>
+  void expect(bool holds, std::string_view field, std::string_view has, const Found& found) {
+    if (!holds) problems_.add("model.{}: family {} has {}, found {}", field, family_, has, found);
+  }
+  void throw_if_any() const { problems_.throw_if_any(); }
+
+ private:
+  std::string family_;
+  Problems problems_;
+};
 
 ModelFamily gemma();
 ModelFamily gemma2();

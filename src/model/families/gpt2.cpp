@@ -46,13 +46,16 @@ ModelConfig read(HfConfig& config) {
 }
 
 std::string write(const ModelConfig& model) {
-  VIADUCT_CHECK(ConfigError,
-                model.norm == NormKind::layer_norm && !model.gated &&
-                    model.positions == PositionKind::learned && model.kv_heads == model.heads &&
-                    model.head_dim * model.heads == model.hidden,
-                "model family gpt2 has layer norms, a plain MLP, learned positions and one "
-                "key-value head a head; the configuration "
-                "asks for others");
+  FamilyChoices choices(model.family);
+  choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
+  choices.expect(!model.gated, "gated_linear_unit", "false", "true");
+  choices.expect(model.positions == PositionKind::learned, "position_embedding_type",
+                 "learned_absolute", "rope");
+  choices.expect(model.kv_heads == model.heads, "num_query_groups",
+                 fmt::format("num_attention_heads = {}", model.heads), model.kv_heads);
+  choices.expect(model.head_dim * model.heads == model.hidden, "kv_channels",
+                 "hidden_size / num_attention_heads", model.head_dim);
+  choices.throw_if_any();
   nlohmann::ordered_json json;
   json["n_layer"] = model.layers;
   json["n_embd"] = model.hidden;

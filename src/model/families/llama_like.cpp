@@ -177,12 +177,12 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
 }
 
 std::string write_llama_like(const ModelConfig& model) {
-  VIADUCT_CHECK(
-      ConfigError,
-      model.norm == NormKind::rms_norm && model.gated && model.positions == PositionKind::rotary,
-      "model family {} has RMS norms, a gated MLP and rotary positions; the configuration asks for "
-      "others",
-      model.family);
+  FamilyChoices choices(model.family);
+  choices.expect(model.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
+  choices.expect(model.gated, "gated_linear_unit", "true", "false");
+  choices.expect(model.positions == PositionKind::rotary, "position_embedding_type", "rope",
+                 "learned_absolute");
+  choices.throw_if_any();
   nlohmann::ordered_json json;
   json["num_hidden_layers"] = model.layers;
   json["hidden_size"] = model.hidden;

@@ -1,5 +1,6 @@
 #include "hardware/cpu_features.h"
 #include "ops/cpu/amx_permission.h"
+#include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/tile_check.h"
 
@@ -19,12 +20,29 @@ std::string_view cpu_isa_name(CpuIsa isa) {
   return "unknown";
 }
 
+std::string cpu::amx_problem(bool cpu_has, bool granted, FunctionRef<bool()> computes) {
+  if (!cpu_has) return "";
+  if (!granted)
+    return "AMX is not used: the CPU has it, and the kernel does not grant its tile registers";
+  if (computes()) return "";
+  return "AMX is not used: its products are WRONG on this machine (the check at start compares one "
+         "with plain loops); the CPU or its virtualization is faulty";
+}
+
+const std::string& amx_problem() {
+  static const std::string kProblem = [] {
+    const bool has = detect_cpu_features().amx_bf16;
+    return cpu::amx_problem(has, has && cpu::request_amx_permission(),
+                            [] { return cpu::tiles_compute(cpu::amx::tile_kernels()); });
+  }();
+  return kProblem;
+}
+
 namespace {
 
-/// Tile registers that the kernel grants and that compute what they should: asked once a process.
+/// Asked once a process.
 bool amx_works() {
-  static const bool kWorks = detect_cpu_features().amx_bf16 && cpu::request_amx_permission() &&
-                             cpu::tiles_compute(cpu::amx::tile_kernels());
+  static const bool kWorks = detect_cpu_features().amx_bf16 && amx_problem().empty();
   return kWorks;
 }
 

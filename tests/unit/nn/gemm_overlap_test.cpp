@@ -149,6 +149,12 @@ TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {
   EXPECT_THAT(outcome.problems, IsEmpty());
   EXPECT_EQ(outcome.notes.size(), 5u);
   EXPECT_THAT(outcome.notes, Contains(HasSubstr("fc2_fprop.num_sm has no effect on cpu")));
+  for (const char* wrong : {"num_sm: banana", "num_sm: 0", "cga_size: 1.5", "set_sm_margin: 3",
+                            "atomic_gemm: banana", "use_ce: 1"}) {
+    EXPECT_THAT(outcome_of(overlapped("{fc2_fprop: {" + std::string(wrong) + "}}")).problems,
+                ElementsAre(HasSubstr("tp_comm_overlap_cfg.fc2_fprop")))
+        << wrong;
+  }
 }
 
 }  // namespace

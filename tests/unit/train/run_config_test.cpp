@@ -214,6 +214,10 @@ TEST(RunConfig, UnknownNamesGetTheNearestOne) {
   EXPECT_THAT(problems_of({"lr=3"}), ElementsAre(HasSubstr("did you mean 'optimizer.lr'?")));
   EXPECT_THAT(problems_of({"train.hiden_size=3"}),
               ElementsAre(HasSubstr("did you mean 'model.hidden_size'?")));
+  EXPECT_THAT(problems_of({"model.heads=3"}),
+              ElementsAre(HasSubstr("did you mean 'model.num_attention_heads'?")));
+  EXPECT_THAT(problems_of({"model.bias=3"}), ElementsAre(testing::EndsWith("'model.bias'")))
+      << "several have that word";
   EXPECT_THAT(problems_of({"foo.bar=3"}),
               ElementsAre(testing::EndsWith("unknown field 'foo.bar'")));
 }

@@ -2,6 +2,7 @@
 
 #include "ops/cpu/tiles.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -9,6 +10,7 @@
 #include <stdexcept>
 #include <vector>
 
+#include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/tile_check.h"
 #include "support/emulated_tiles.h"
@@ -165,6 +167,16 @@ TEST_P(Tiles, PassTheSelfCheck) {
 
 TEST(TileCheck, FindsProductsThatAreLeftOut) {
   EXPECT_FALSE(cpu::tiles_compute(test::broken_amx_kernels()));
+}
+
+TEST(TileCheck, AMachineThatFailsItSaysSo) {
+  const auto broken = [] { return cpu::tiles_compute(test::broken_amx_kernels()); };
+  const auto sound = [] { return cpu::tiles_compute(test::emulated_amx_kernels()); };
+  const auto untouched = []() -> bool { throw std::logic_error("no registers to touch"); };
+  EXPECT_EQ(cpu::amx_problem(false, false, untouched), "");
+  EXPECT_EQ(cpu::amx_problem(true, true, sound), "");
+  EXPECT_THAT(cpu::amx_problem(true, true, broken), testing::HasSubstr("WRONG"));
+  EXPECT_THAT(cpu::amx_problem(true, false, untouched), testing::HasSubstr("does not grant"));
 }
 
 TEST(TileCheck, EmulatedRegistersNeedAConfiguration) {

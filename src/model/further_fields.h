@@ -1,0 +1,22 @@
+#pragma once
+// What a model is and its family's Hugging Face config.json cannot say: partly rotated heads of a
+// Llama, a window of a GPT-2. Such fields of section `model` stand in a field of their own,
+// "viaduct_fields", so that a checkpoint is not read back as another model.
+
+#include <string>
+
+#include "model/model_config.h"
+
+namespace viaduct {
+
+inline constexpr const char* kFurtherFields = "viaduct_fields";
+
+/// The fields in which `model` differs from `said`, which its config.json makes, as YAML flow text:
+/// "{rotary_percent: 0.5}". "" if there are none.
+std::string further_fields(const ModelConfig& model, const ModelConfig& said);
+
+/// `said` with these fields; ConfigError that starts with `where` if one is unknown or wrong.
+ModelConfig with_further_fields(const ModelConfig& said, const std::string& fields,
+                                const std::string& where);
+
+}  // namespace viaduct

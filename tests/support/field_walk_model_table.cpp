@@ -1,0 +1,176 @@
+// The model, how it is split over ranks, and what ranks exchange.
+
+#include "support/field_walk_tables.h"
+
+namespace viaduct::test {
+namespace field_walk {
+
+std::vector<FieldCase> model_cases() {
+  return {
+      {"model.family", "qwen2", kRecord},
+      {"model.hf_config", "$MODEL", kRecord, {}, {"/no/such/folder"}},
+      {"model.num_layers", "3"},
+      {"model.hidden_size", "64"},
+      {"model.ffn_hidden_size", "96"},
+      {"model.num_attention_heads", "2", kRecord, {}, {"3"}},
+      {"model.num_query_groups", "2", kRecord, {}, {"3"}},
+      {"model.kv_channels", "16"},
+      {"model.seq_length", "16"},
+      {"model.max_position_embeddings", "64", kRecord, kGpt2, {"16"}},
+      {"model.vocab_size", "80"},
+      {"model.make_vocab_size_divisible_by", "16", kRecord, kTp},
+      // A family has one of these three: what it has not is refused by the field's name.
+      {"model.normalization", "LayerNorm", kSaid},
+      {"model.layernorm_epsilon", "1e-2", kNumbers},
+      {"model.layernorm_zero_centered_gamma", "true", kNumbers},
+      {"model.post_sublayer_norm", "true"},
+      {"model.activation_func", "gelu", kNumbers},
+      {"model.gated_linear_unit", "false", kSaid},
+      {"model.add_bias_linear", "true"},
+      {"model.add_qkv_bias", "true"},
+      {"model.add_attention_output_bias", "true"},
+      {"model.add_mlp_bias", "true"},
+      {"model.qk_layernorm", "true"},
+      {"model.window_size", "8", kNumbers},
+      {"model.window_layers", "[1, 0]", kNumbers, {"model.window_size=8"}, {"[1, 0, 1]"}},
+      {"model.attn_logit_softcapping", "0.01", kNumbers},
+      {"model.final_logit_softcapping", "0.1", kNumbers},
+      {"model.softmax_scale", "2", kNumbers},
+      {"model.attention_backend", "unfused"},
+      {"model.masked_softmax_fusion", "false", kRecord, {"model.attention_backend=unfused"}},
+      {"model.position_embedding_type", "learned_absolute", kSaid},
+      {"model.rotary_base", "50", kNumbers},
+      {"model.rotary_percent", "0.5", kNumbers},
+      {"model.rope_scaling", "{rope_type: linear, factor: 4.0}", kNumbers, {}, {"{rope_type: no}"}},
+      {"model.apply_rope_fusion", "false"},
+      {"model.share_embeddings_and_output_weights", "true"},
+      {"model.embedding_multiplier", "2", kNumbers},
+      {"model.hidden_dropout", "0.1", kNumbers},
+      {"model.embedding_dropout", "0.1", kNumbers},
+      {"model.attention_dropout", "0.1", kNumbers},
+      {"model.init_method_std", "0.1", kNumbers},
+      {"model.calculate_per_token_loss",
+       "false",
+       kNumbers,
+       kData + Overrides{"dataset.eod_id=999", "dataset.eod_mask_loss=true"},
+       {},
+       "micro-batches that score equally many tokens have the same mean either way"},
+  };
+}
+
+std::vector<FieldCase> fusion_cases() {
+  return {
+      {"model.cross_entropy_loss_fusion", "false"},
+      {"model.gradient_accumulation_fusion", "false"},
+      {"model.bias_activation_fusion", "false"},
+      {"model.bias_dropout_fusion", "false"},
+      {"model.gemm_epilogue_fusion", "false"},
+      {"model.recompute_logits", "true"},
+      {"model.fp32_residual_connection", "true", kRecord, kBf16},
+      {"model.packed_weights", "true", kRecord, kBf16},
+  };
+}
+
+std::vector<FieldCase> layout_cases() {
+  return {
+      {"model.tensor_model_parallel_size", "2", kRecord, kDp, {"3"}},
+      {"model.pipeline_model_parallel_size", "2", kRecord, kDp, {"3"}},
+      {"model.context_parallel_size", "2", kRecord, kDp, {"3"}},
+      {"model.sequence_parallel", "false", kRecord, kTp},
+      {"model.cp_comm_type", "all_gather", kRecord, kCp, {"[p2p]"}},
+      {"model.hierarchical_context_parallel_sizes",
+       "[1, 2]",
+       kRecord,
+       kCp + Overrides{"model.cp_comm_type=a2a+p2p",
+                       "model.hierarchical_context_parallel_sizes=[2, 1]"},
+       {"[2]", "[2, 2]"}},
+      {"model.tp_comm_bulk_dgrad", "false", kRecord, kTp},
+      {"model.tp_comm_bulk_wgrad", "false", kRecord, kTp},
+      {"model.tp_comm_overlap_ag", "false", kRecord, kTp},
+      {"model.tp_comm_overlap_rs", "false", kRecord, kTp},
+      {"model.tp_comm_overlap_rs_dgrad", "true", kRecord, kTp},
+      {"model.tp_comm_overlap_disable_qkv", "true", kRecord, kTp},
+      {"model.tp_comm_overlap_disable_fc1", "true", kRecord, kTp},
+      {"model.virtual_pipeline_model_parallel_size", "2", kRecord, kPp, {"3"}},
+      // Three layers and one of the two ends: the other end counts, and the stages are others.
+      {.field = "model.account_for_embedding_in_pipeline_split",
+       .other = "true",
+       .with =
+           kPp + Overrides{"model.num_layers=3", "model.account_for_loss_in_pipeline_split=true"},
+       .also = {"model.account_for_loss_in_pipeline_split=false"}},
+      {.field = "model.account_for_loss_in_pipeline_split",
+       .other = "true",
+       .with = kPp + Overrides{"model.num_layers=3",
+                               "model.account_for_embedding_in_pipeline_split=true"},
+       .also = {"model.account_for_embedding_in_pipeline_split=false"}},
+      {"model.num_layers_in_first_pipeline_stage", "3", kRecord, kPp, {"4"}},
+      {"model.num_layers_in_last_pipeline_stage", "3", kRecord, kPp, {"4"}},
+      {"model.pipeline_model_parallel_layout",
+       "Et|tttL",
+       kRecord,
+       kPp,
+       {"Et|ttL", "tt|tt", "Ex|L"}},
+      {"model.pipeline_schedule", "gpipe", kRecord, kPp},
+      {"model.microbatch_group_size_per_vp_stage", "4", kRecord, kVpp, {"1"}},
+      {"model.deallocate_pipeline_outputs", "false", kRecord, kPp},
+      {"model.pipeline_dtype", "bf16", kRecord, kPp},
+      {"model.variable_seq_lengths", "true", kRecord, kPp},
+      {"model.batch_p2p_comm", "false", kRecord, kPp},
+      {"model.overlap_p2p_comm_warmup_flush", "true", kRecord, kVpp},
+  };
+}
+
+std::vector<FieldCase> data_parallel_cases() {
+  return {
+      {"ddp.use_distributed_optimizer", "false", kRecord, kDp},
+      {"ddp.overlap_grad_reduce", "false", kRecord, kDp},
+      {"ddp.overlap_param_gather", "false", kRecord, kDp},
+      {"ddp.align_param_gather", "false", kRecord,
+       kVpp + Overrides{"dist.ranks=4", "train.global_batch_size=16"}},
+      {"ddp.bucket_size", "1000", kRecord, kDp, {"0"}},
+      {"ddp.num_buckets", "3", kRecord, kDp},
+      {"ddp.pad_buckets_for_high_nccl_busbw", "true", kRecord, kDp},
+      {"ddp.num_distributed_optimizer_instances", "2", kRecord, kFourDp, {"3"}},
+      {"ddp.grad_reduce_in_fp32", "false", kRecord, kDp + kBf16},
+      {"ddp.reduce_scatter_with_fp32_accumulation", "true", kRecord, kNarrow},
+      {"ddp.param_name_patterns_for_fp32_local_accumulation",
+       "all",
+       kRecord,
+       kNarrow,
+       {"no_such_name"}},
+      // A third is no FP32 number, so that the order of scaling and summing shows.
+      {"ddp.average_in_collective",
+       "true",
+       kNumbers,
+       {"dist.ranks=3", "train.global_batch_size=6", "model.calculate_per_token_loss=false"}},
+      {"ddp.check_for_nan_in_grad",
+       "false",
+       kSaid,
+       {"optimizer.lr=1e30", "optimizer.clip_grad=0"},
+       {},
+       "says what follows a gradient that is not finite, and these are finite"},
+      {"comm_overlap.tp_comm_overlap", "false", kRecord, kTp},
+      {"comm_overlap.tp_comm_overlap_cfg",
+       "{proj_fprop: {method: ring_exchange}}",
+       kRecord,
+       kTp,
+       {"{qkv_fprop: {num_sm: banana}}", "{qkv_fprop: {cga_size: -1}}",
+        "{qkv_fprop: {set_sm_margin: 3}}", "{qkv_fprop: {atomic_gemm: 7}}",
+        "{qkv_fprop: {use_ce: banana}}", "{qkv_fprop: {aggregate: 3}}",
+        "{qkv_fprop: {method: bulk}}", "{banana: {}}", "{qkv_fprop: {banana: 1}}"}},
+      {"comm_overlap.method", "ring_exchange", kRecord, kTp},
+      {"comm_overlap.num_splits", "2", kRecord, kTp},
+      {"comm_overlap.aggregate", "true", kRecord,
+       kTp + Overrides{"dist.ranks=4", "model.tensor_model_parallel_size=4"}},
+      {"comm_overlap.overlap_p2p_comm", "false", kRecord, kVpp},
+      {"comm_overlap.defer_embedding_wgrad_compute", "true", kRecord,
+       kPp + Overrides{"comm_overlap.wgrad_deferral_limit=0"}},
+      {"comm_overlap.wgrad_deferral_limit", "2", kRecord,
+       kPp + Overrides{"comm_overlap.defer_embedding_wgrad_compute=true",
+                       "comm_overlap.wgrad_deferral_limit=0"}},
+  };
+}
+
+}  // namespace field_walk
+
+}  // namespace viaduct::test

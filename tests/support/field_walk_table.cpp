@@ -1,0 +1,274 @@
+// Each built field of the configuration: another legal value, the settings beside it under which it
+// matters, and where the effect shows. A new field needs one line (field_walk_slow_test.cpp in
+// tests/unit/train fails without it).
+
+#include "support/field_walk_tables.h"
+
+namespace viaduct::test {
+namespace field_walk {
+
+std::vector<FieldCase> train_cases() {
+  return {
+      {"train.train_iters", "4", kNumbers},
+      {"train.global_batch_size", "8", kRecord, {}, {"3"}},
+      {"train.micro_batch_size", "1", kRecord, {}, {"3"}},
+      {"train.exit_interval", "1", kNumbers},
+      {"train.exit_duration_in_mins", "1e-9", kNumbers},
+      // A learning rate of 1e30 makes weights that are not finite.
+      {"train.nan_loss_action",
+       "skip",
+       kSaid,
+       {"optimizer.lr=1e30", "optimizer.clip_grad=0", "train.max_skipped_in_a_row=0"},
+       {},
+       "says what follows a loss that is not finite, and this one is finite"},
+      {"train.max_skipped_in_a_row",
+       "1",
+       kSaid,
+       {"optimizer.lr=1e30", "train.nan_loss_action=skip", "train.train_iters=8"},
+       {},
+       "limits skipped updates, and none is skipped"},
+      {"train.max_skipped_rate",
+       "0",
+       kSaid,
+       {"optimizer.lr=1e30", "train.nan_loss_action=skip", "train.train_iters=8"},
+       {},
+       "limits skipped updates, and none is skipped"},
+      {"train.skip_train", "true", kNumbers, {"validation.eval_iters=1"}},
+      {"train.exit_signals",
+       "[SIGUSR1]",
+       kRecord,
+       {},
+       {"[SIGKILL]"},
+       "says what a signal does, and none comes",
+       "cli/train_test.cpp",
+       "train.exit_signals=[SIGHUP]"},
+      {"validation.eval_interval", "1", kNumbers, {"validation.eval_iters=1"}},
+      {"validation.eval_iters", "2", kNumbers},
+  };
+}
+
+std::vector<FieldCase> optimizer_cases() {
+  const Overrides decays{"optimizer.weight_decay=0", "scheduler.end_weight_decay=3",
+                         "scheduler.weight_decay_incr_style=linear"};
+  const Overrides wsd{"scheduler.lr_decay_style=WSD", "scheduler.lr_wsd_decay_iters=2"};
+  return {
+      {"optimizer.lr", "2e-2", kNumbers},
+      {"optimizer.min_lr", "5e-3", kNumbers, {}, {"1"}},
+      {"optimizer.weight_decay", "1", kNumbers},
+      {"optimizer.adam_beta1", "0.5", kNumbers},
+      {"optimizer.adam_beta2", "0.5", kNumbers},
+      {"optimizer.adam_eps", "1e-2", kNumbers},
+      {"optimizer.clip_grad", "0.01", kNumbers},
+      {"optimizer.overlap_param_gather_with_optimizer_step", "true", kRecord,
+       kVpp + Overrides{"dist.ranks=4", "train.global_batch_size=16"}},
+      {"scheduler.lr_decay_style", "linear", kNumbers},
+      {"scheduler.lr_decay_iters", "5", kNumbers},
+      {"scheduler.lr_warmup_iters", "2", kNumbers, {}, {"3"}},
+      {"scheduler.lr_warmup_fraction", "0.5", kNumbers},
+      {"scheduler.lr_warmup_init", "1e-3", kNumbers, {"scheduler.lr_warmup_iters=2"}, {"1"}},
+      {"scheduler.lr_wsd_decay_style", "linear", kNumbers, wsd},
+      {"scheduler.lr_wsd_decay_iters", "1", kNumbers, wsd},
+      {"scheduler.start_weight_decay", "2", kNumbers, decays, {"4"}},
+      {"scheduler.end_weight_decay", "2", kNumbers, decays},
+      {"scheduler.weight_decay_incr_style", "cosine", kNumbers, decays},
+  };
+}
+
+std::vector<FieldCase> environment_cases() {
+  const Overrides kDynamic =
+      kFp16 + Overrides{"mixed_precision.initial_loss_scale=64", "train.train_iters=4"};
+  // So large that gradients overflow.
+  const Overrides kOverflow =
+      kFp16 + Overrides{"mixed_precision.initial_loss_scale=1e30", "train.train_iters=4"};
+  return {
+      {"dist.ranks", "2", kRecord},
+      {"dist.cpu_isa", "avx2"},
+      // The peak beside which the rate stands is that of as many threads.
+      {"dist.threads_per_rank", "2", kFiles},
+      {"dist.distributed_timeout_minutes",
+       "1e-9",
+       kSaid,
+       kDp,
+       {},
+       "says when a rank that does not come is noticed, and there is one alone"},
+      {"dist.use_tp_pp_dp_mapping", "true", kNotes,
+       kPp + Overrides{"dist.ranks=4", "train.global_batch_size=16", "dist.nvlink_domain_size=2"}},
+      {"dist.nvlink_domain_size",
+       "2",
+       kNotes,
+       {"dist.ranks=4", "train.global_batch_size=8"},
+       {},
+       "looks for groups across domains, and there are no groups"},
+      {"mixed_precision.recipe", "fp16_mixed"},
+      {"mixed_precision.loss_scale", "8", kNumbers, kFp16},
+      {"mixed_precision.initial_loss_scale", "32", kNumbers, kDynamic, {"0.5"}},
+      {"mixed_precision.min_loss_scale", "1e30", kNumbers, kOverflow},
+      {"mixed_precision.loss_scale_window", "1", kNumbers, kDynamic},
+      {"mixed_precision.hysteresis", "1", kNumbers, kOverflow},
+      {"rng.seed", "7", kNumbers},
+  };
+}
+
+std::vector<FieldCase> data_cases() {
+  const Overrides both = kData + Overrides{"dataset.blend=[$CORPUS_A, $CORPUS_B]"};
+  const Overrides eod = kData + Overrides{"dataset.eod_id=999", "dataset.eod_mask_loss=true"};
+  return {
+      {"dataset.blend",
+       "[$CORPUS_B]",
+       kNumbers,
+       kData,
+       {"[/no/such/file]", "[0.3, $CORPUS_A, x, $CORPUS_B]"}},
+      {"dataset.blend_per_split",
+       "[[$CORPUS_A], null, null]",
+       kNumbers,
+       {"dataset.mock=false", "model.vocab_size=1024",
+        "dataset.blend_per_split=[[$CORPUS_B], null, null]"},
+       {"[[$CORPUS_A]]"}},
+      {"dataset.split", "50,50,0", kNumbers, kData, {"banana", "0,0,0"}},
+      {"dataset.sequence_length",
+       "16",
+       kRecord,
+       {"model.seq_length=auto", "dataset.sequence_length=32"},
+       {},
+       {"0"}},
+      {"dataset.random_seed", "7", kNumbers, kData},
+      {"dataset.reset_position_ids", "true", kNumbers, eod},
+      {"dataset.reset_attention_mask", "true", kNumbers, eod},
+      {"dataset.eod_mask_loss", "true", kNumbers, kData + Overrides{"dataset.eod_id=999"}},
+      {"dataset.eod_id", "1", kNumbers, eod},
+      {"dataset.mock", "false", kSaid},
+      {"dataset.mid_level_dataset_surplus", "1", kNumbers,
+       kData +
+           Overrides{"dataset.blend=[0.5, $CORPUS_A, 0.5, $CORPUS_C]", "dataset.split=100,0,0"}},
+      {"tokenizer.tokenizer_model", "$TOKENIZER", kFiles, {"model.vocab_size=2048"}, {"/no/such"}},
+  };
+}
+
+std::vector<FieldCase> checkpoint_cases() {
+  const Overrides changed = kResume + Overrides{"model.layernorm_epsilon=1e-2"};
+  return {
+      {"checkpoint.save", "null", kFiles},
+      {"checkpoint.load", "$RUN", kNumbers, {}, {}, ""},
+      {"checkpoint.pretrained_checkpoint", "$RUN", kNumbers, {}, {"/no/such/folder"}},
+      {"checkpoint.save_interval", "1", kFiles},
+      {"checkpoint.most_recent_k",
+       "1",
+       kFiles,
+       {"checkpoint.save_interval=1"},
+       {"0"},
+       "keeps the newest one, and one is saved"},
+      {"checkpoint.async_save", "true", kSaid},
+      {"checkpoint.save_optim", "false", kFiles},
+      {"checkpoint.load_optim", "false", kNumbers, kResume, {}, kOnlyResumed},
+      {"checkpoint.load_rng", "false", kSaid, kResume + Overrides{"rng.seed=7"}, {}, kOnlyResumed},
+      {"checkpoint.ckpt_step", "1", kNumbers, kResume, {}, kOnlyResumed},
+      {"checkpoint.exit_on_missing_checkpoint",
+       "true",
+       kSaid,
+       {"checkpoint.load=$OUT"},
+       {},
+       kOnlyResumed},
+      {"checkpoint.fallback_to_previous",
+       "true",
+       kSaid,
+       {"checkpoint.load=$DAMAGED", "train.train_iters=4"},
+       {},
+       kOnlyResumed},
+      {"checkpoint.allow_changes",
+       "[model.layernorm_epsilon]",
+       kSaid,
+       changed,
+       {"[model.banana]", "[optimizer.lr]"},
+       kOnlyResumed},
+      {"checkpoint.continue_on_save_failure",
+       "true",
+       kSaid,
+       {},
+       {},
+       "says what follows a failed save, and none fails",
+       "fault/train/train_fault_test.cpp",
+       "checkpoint.continue_on_save_failure=true"},
+  };
+}
+
+std::vector<FieldCase> logger_cases() {
+  const Overrides history{"profiling.record_memory_history=true", "profiling.profile_step_start=1",
+                          "profiling.profile_step_end=2",
+                          "profiling.memory_snapshot_path=$SAVE/memory.json"};
+  return {
+      {"logger.log_interval", "2", kFiles},
+      {"logger.tensorboard_dir", "null", kFiles},
+      {"logger.flops", "full", kFiles},
+      {"profiling.trace",
+       "true",
+       kFiles,
+       {"profiling.profile_step_start=1", "profiling.profile_step_end=2"}},
+      {"profiling.profile_step_start", "0", kFiles, kTrace, {"3"}},
+      {"profiling.profile_step_end", "3", kFiles, kTrace, {"1"}},
+      {"profiling.profile_ranks", "[1]", kFiles, kTrace + kDp, {"[2]"}},
+      {"profiling.record_shapes", "true", kFiles, kTrace},
+      {"profiling.record_memory_history", "true", kFiles,
+       history + Overrides{"profiling.record_memory_history=false"}},
+      {"profiling.memory_snapshot_path", "$SAVE/other_memory.json", kFiles, history},
+  };
+}
+
+std::vector<FieldCase> coming_cases() {
+  const Overrides more_rows{"dist.ranks=4", "train.global_batch_size=16"};
+  const Overrides schedule = kResume + Overrides{"optimizer.lr=1e-3"};
+  const Overrides split{"dataset.mock=false", "model.vocab_size=1024", "validation.eval_iters=1",
+                        "dataset.blend_per_split=[[$CORPUS_A], [$CORPUS_B, $CORPUS_A], null]"};
+  return {
+      {"train.train_samples", "16", kNumbers, {"-train.train_iters", "train.train_samples=12"}},
+      {"train.rampup_batch_size", "[2, 2, 4]", kNumbers, {}, {"[2]"}},
+      {"train.decrease_batch_size_if_needed",
+       "true",
+       kSaid,
+       {"train.global_batch_size=5"},
+       {},
+       "rounds a batch that does not divide, and this one does"},
+      {"train.iterations_to_skip", "[2]", kNumbers},
+      {"optimizer.decoupled_lr", "5e-2", kNumbers},
+      {"optimizer.decoupled_min_lr", "2e-2", kNumbers, {"optimizer.decoupled_lr=5e-2"}, {"1"}},
+      {"scheduler.lr_decay_samples", "20", kNumbers},
+      {"scheduler.lr_warmup_samples", "8", kNumbers},
+      {"scheduler.override_opt_param_scheduler", "false", kSaid, schedule, {}, kOnlyResumed},
+      {"scheduler.use_checkpoint_opt_param_scheduler",
+       "true",
+       kNumbers,
+       schedule,
+       {},
+       kOnlyResumed},
+      {"ddp.grad_reduce_in_bf16", "true", kRecord, kDp + kBf16},
+      {"ddp.check_for_large_grads", "true"},
+      {"dist.align_grad_reduce", "false", kRecord, kVpp + more_rows},
+      {"logger.log_throughput", "false", kFiles},
+      {"logger.timing_log_level", "1", kFiles},
+      {"logger.log_params_norm", "true", kFiles},
+      {"logger.log_num_zeros_in_grad", "true", kFiles},
+      {"logger.log_memory_to_tensorboard", "true", kFiles},
+      {"dataset.path_to_cache", "$SAVE/cache", kFiles, kData},
+      {"dataset.dataloader_type", "cyclic", kNumbers, kData},
+      {"dataset.fast_cache_load", "true", kSaid, kData + Overrides{"dataset.path_to_cache=$OUT"}},
+      {"validation.multiple_validation_sets", "true", kFiles, split},
+      {"validation.full_validation", "true", kNumbers,
+       kData + Overrides{"validation.eval_iters=1"}},
+      {"checkpoint.fully_parallel_save", "false", kFiles,
+       kDp + Overrides{"ddp.use_distributed_optimizer=false"}},
+  };
+}
+
+}  // namespace field_walk
+
+std::vector<FieldCase> field_cases() {
+  using namespace field_walk;
+  std::vector<FieldCase> all;
+  for (auto* cases :
+       {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases, optimizer_cases,
+        environment_cases, data_cases, checkpoint_cases, logger_cases, coming_cases}) {
+    for (FieldCase& one : cases()) all.push_back(std::move(one));
+  }
+  return all;
+}
+
+}  // namespace viaduct::test

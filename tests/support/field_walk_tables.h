@@ -1,0 +1,47 @@
+#pragma once
+// What the tables of the walk over the configuration share: runs that their cases stand in, and the
+// tables.
+
+#include "support/field_walk.h"
+
+namespace viaduct::test::field_walk {
+
+inline constexpr Shows kNumbers = Shows::numbers, kFiles = Shows::files, kNotes = Shows::notes,
+                       kSaid = Shows::said, kRecord = Shows::record;
+
+inline const Overrides kBf16{"mixed_precision=bf16_mixed"};
+inline const Overrides kFp16{"mixed_precision=fp16_mixed"};
+inline const Overrides kGpt2{"model.family=gpt2"};
+inline const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
+inline const Overrides kCp{"dist.ranks=2", "model.context_parallel_size=2"};
+inline const Overrides kPp{"dist.ranks=2", "model.pipeline_model_parallel_size=2",
+                           "model.num_layers=4", "train.global_batch_size=8"};
+inline const Overrides kVpp = kPp + Overrides{"model.virtual_pipeline_model_parallel_size=2"};
+inline const Overrides kDp{"dist.ranks=2"};
+inline const Overrides kFourDp{"dist.ranks=4", "train.global_batch_size=8"};
+inline const Overrides kNarrow = kDp + kBf16 + Overrides{"ddp.grad_reduce_in_fp32=false"};
+inline const Overrides kData{"dataset.mock=false", "model.vocab_size=1024",
+                             "dataset.blend=[$CORPUS_A]", "dataset.split=90,10,0"};
+inline const Overrides kResume{"checkpoint.load=$RUN", "train.train_iters=4"};
+inline const Overrides kTrace{"profiling.trace=true", "profiling.profile_step_start=1",
+                              "profiling.profile_step_end=2"};
+
+inline constexpr const char* kOnlyResumed = "says how a run goes on, and this one starts anew";
+
+// One function a file or two; the lines of a section stand together, in the order of
+// `viaduct knobs`.
+std::vector<FieldCase> model_cases();
+std::vector<FieldCase> fusion_cases();
+std::vector<FieldCase> layout_cases();
+std::vector<FieldCase> data_parallel_cases();
+std::vector<FieldCase> train_cases();
+std::vector<FieldCase> optimizer_cases();
+std::vector<FieldCase> environment_cases();
+std::vector<FieldCase> data_cases();
+std::vector<FieldCase> checkpoint_cases();
+std::vector<FieldCase> logger_cases();
+/// Fields that the catalogue has as planned: a case may be there before its field is built, and
+/// counts from then on.
+std::vector<FieldCase> coming_cases();
+
+}  // namespace viaduct::test::field_walk

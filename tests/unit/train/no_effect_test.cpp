@@ -1,0 +1,67 @@
+// What a run says of settings that it has no use for.
+
+#include "train/no_effect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<std::string> notes(const Overrides& overrides) {
+  return setup_of(tiny_run() + overrides).notes;
+}
+
+const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
+
+TEST(NoEffect, APlainRunSaysNothing) {
+  EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
+}
+
+TEST(NoEffect, OneLineAReason) {
+  EXPECT_THAT(notes({"model.tp_comm_overlap_rs_dgrad=true", "model.cp_comm_type=a2a+p2p",
+                     "comm_overlap.tp_comm_overlap_cfg={qkv_fprop: {aggregate: false}}"}),
+              ElementsAre("comm_overlap.tp_comm_overlap_cfg, model.tp_comm_overlap_rs_dgrad have "
+                          "no effect here: model.tensor_model_parallel_size = 1",
+                          "model.cp_comm_type has no effect here: model.context_parallel_size = "
+                          "1"));
+}
+
+TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
+  EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=bulk"}),
+              Contains(AllOf(HasSubstr("comm_overlap.method has no effect here"),
+                             HasSubstr("does the same without it"))));
+  EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=ring_exchange"}),
+              Not(Contains(HasSubstr("comm_overlap.method"))));
+}
+
+TEST(NoEffect, WeightDecayThatTheScheduleSays) {
+  const Overrides schedule{"scheduler.start_weight_decay=0.1", "scheduler.end_weight_decay=0.1",
+                           "optimizer.weight_decay=0"};
+  EXPECT_THAT(notes(schedule), ElementsAre("optimizer.weight_decay has no effect here: "
+                                           "scheduler.start_weight_decay and end_weight_decay "
+                                           "say it"));
+}
+
+// A run goes on with its own config.yaml, where every field stands.
+TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
+  const RunSetup setup = setup_of(tiny_run() + Overrides{"validation.eval_iters=1"});
+  TemporaryFolder folder;
+  write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
+  EXPECT_THAT(prepare_run(load_run_config(folder / "config.yaml", {})).notes, IsEmpty());
+}
+
+}  // namespace
+}  // namespace viaduct
