@@ -18,12 +18,14 @@ std::string version_text() {
   for (const CpuIsa isa : kCpuIsas) {
     if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
   }
+  const std::string mpi = mpi_library();
   return fmt::format(
       "viaduct {} ({})\n"
       "cpu: built in; usable here: {} ({})\n"
-      "mpi: built in; usable here: {}\n"
+      "mpi: {}\n"
       "cuda: not built\nnccl: not built",
-      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), mpi_library());
+      VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()),
+      mpi.empty() ? "not built" : "built in; usable here: " + mpi);
 }
 
 }  // namespace
