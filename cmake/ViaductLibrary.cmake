@@ -3,11 +3,14 @@
 set(VIADUCT_PRECOMPILED <fmt/core.h> <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
   <span> <stdexcept> <string> <string_view> <vector>)
 
-# viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…]): the folder src/NAME as the static library viaduct_NAME,
-# from every .cpp below it. Files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp get that instruction set.
+# viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…] [EXCLUDE regex]): the folder src/NAME as the static library viaduct_NAME,
+# from every .cpp below it but those whose path EXCLUDE matches. Files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp get that instruction set.
 function(viaduct_library name)
-  cmake_parse_arguments(ARG "" "" "PUBLIC;PRIVATE" ${ARGN})
+  cmake_parse_arguments(ARG "" "EXCLUDE" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
+  if(ARG_EXCLUDE)
+    list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
   add_library(viaduct_${name} STATIC ${sources})
   add_library(viaduct::${name} ALIAS viaduct_${name})
   set_property(GLOBAL APPEND PROPERTY VIADUCT_LIBRARIES viaduct::${name})  # what viaduct::all links

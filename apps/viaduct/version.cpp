@@ -20,13 +20,14 @@ std::string version_text() {
     if (cpu_supports(isa)) isas += (isas.empty() ? "" : ", ") + std::string(cpu_isa_name(isa));
   }
   const std::string unused = amx_problem().empty() ? "" : "cpu: WARNING: " + amx_problem() + "\n";
+  const std::string mpi = mpi_library();
   return fmt::format(
       "viaduct {} ({})\n"
       "cpu: built in; usable here: {} ({})\n{}"
-      "mpi: built in; usable here: {}\n"
+      "mpi: {}\n"
       "cuda: not built\nnccl: not built",
       VIADUCT_VERSION, VIADUCT_BUILD_TYPE, isas, describe(detect_cpu_features()), unused,
-      mpi_library());
+      mpi.empty() ? "not built" : "built in; usable here: " + mpi);
 }
 
 }  // namespace

@@ -36,7 +36,8 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
 /// the launcher's variables say.
 void run_mpi_rank(const WorldOptions& options, RankMain rank_main);
 
-/// The MPI library, "Open MPI v4.1.4". Does not start MPI.
+/// The MPI library, "Open MPI v4.1.4"; empty in a build without MPI, whose `run_mpi_rank` is a
+/// ConfigError. Does not start MPI.
 std::string mpi_library();
 
 }  // namespace viaduct

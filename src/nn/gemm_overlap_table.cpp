@@ -83,9 +83,9 @@ constexpr int kSplits = 4;
 /// Reads tp_comm_overlap_cfg and works out the rows.
 class TableMaker {
  public:
-  TableMaker(const TensorOverlapConfig& config, const GemmSizes& sizes, Problems& problems,
-             std::vector<std::string>* notes)
-      : config_(config), sizes_(sizes), problems_(problems), notes_(notes) {}
+  TableMaker(const TensorOverlapConfig& config, const OverlapConditions& conditions,
+             Problems& problems, std::vector<std::string>* notes)
+      : config_(config), conditions_(conditions), problems_(problems), notes_(notes) {}
 
   GemmOverlapTable make() {
     check_names();
@@ -138,6 +138,7 @@ class TableMaker {
       return off ? "tp_comm_bulk_dgrad=false" : nullptr;
     }
     if (is_bulk_wgrad(gemm)) {
+      if (conditions_.weight_gradients_wait) return "pipeline_schedule=zero_bubble";
       if (config_.tp_comm_overlap_rs_dgrad) return "tp_comm_overlap_rs_dgrad=true";
       return config_.tp_comm_bulk_wgrad ? nullptr : "tp_comm_bulk_wgrad=false";
     }
@@ -163,13 +164,13 @@ class TableMaker {
     if (off != nullptr) return {};
     if (row.method == OverlapMethod::bulk) return {OverlapMethod::bulk};
     if (row.method == OverlapMethod::ring_exchange) {
-      if (row.aggregate && sizes_.tp % 2 != 0)
-        problem(gemm, ".aggregate: chunks move in pairs, and tp = {} is odd", sizes_.tp);
-      if (own != nullptr && own->find("num_splits") != nullptr && *splits != sizes_.tp) {
+      if (row.aggregate && conditions_.tp % 2 != 0)
+        problem(gemm, ".aggregate: chunks move in pairs, and tp = {} is odd", conditions_.tp);
+      if (own != nullptr && own->find("num_splits") != nullptr && *splits != conditions_.tp) {
         problem(gemm, ".num_splits: a ring has as many chunks as ranks: tp = {}, found {}",
-                sizes_.tp, *splits);
+                conditions_.tp, *splits);
       }
-      row.num_splits = sizes_.tp;
+      row.num_splits = conditions_.tp;
       return row;
     }
     row.aggregate = false;
@@ -178,7 +179,10 @@ class TableMaker {
   }
 
   OverlapMethod method_without_table(OverlapGemm gemm, const GemmRule& rule) const {
-    if (is_bulk_dgrad(gemm) && config_.tp_comm_overlap_rs_dgrad) return OverlapMethod::pipeline;
+    // Where the weight gradient waits, the input gradient's reduce-scatter has its own GEMM alone
+    // to hide under; a saved input gathered beside it would be held tp times as large until then.
+    const bool own_gemm = config_.tp_comm_overlap_rs_dgrad || conditions_.weight_gradients_wait;
+    if (is_bulk_dgrad(gemm) && own_gemm) return OverlapMethod::pipeline;
     const auto wanted = method_named(config_.method.value_or(""));
     // Leaving bulk in the input gradient gives up the weight gradient's overlap: only on request.
     const bool fits = wanted && (rule.allowed & bit(*wanted)) != 0 && !is_bulk_dgrad(gemm);
@@ -234,7 +238,7 @@ class TableMaker {
 
   /// Chunks of the output features, of which all pipelined GEMMs have H.
   int pipeline_splits(OverlapGemm gemm, std::optional<int> given) {
-    const int64_t features = sizes_.hidden;
+    const int64_t features = conditions_.hidden;
     const int splits = given.value_or(kSplits);
     if (features == 0 || features % splits == 0) return splits;
     int below = splits, above = splits;
@@ -253,7 +257,7 @@ class TableMaker {
     const OverlapMethod method = table[dgrad].method;
     if (method == OverlapMethod::bulk || method == OverlapMethod::none) return;
     const Value* own = config_.tp_comm_overlap_cfg.find(overlap_gemm_name(wgrad));
-    if (own != nullptr && own->find("method") != nullptr) {
+    if (switched_off(wgrad) == nullptr && own != nullptr && own->find("method") != nullptr) {
       problem(wgrad,
               ".method: {} of {} already reduce-scatters the input gradient; leave one of them out",
               overlap_method_name(method), overlap_gemm_name(dgrad));
@@ -262,17 +266,33 @@ class TableMaker {
   }
 
   const TensorOverlapConfig& config_;
-  const GemmSizes sizes_;
+  const OverlapConditions conditions_;
   Problems& problems_;
   std::vector<std::string>* notes_;
 };
 
 }  // namespace
 
-GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config, const GemmSizes& sizes,
-                                      Problems& problems, std::vector<std::string>* notes) {
-  const GemmOverlapTable table = TableMaker(config, sizes, problems, notes).make();
-  return config.tp_comm_overlap.value_or(false) && sizes.tp > 1 ? table : GemmOverlapTable{};
+GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config,
+                                      const OverlapConditions& conditions, Problems& problems,
+                                      std::vector<std::string>* notes) {
+  const GemmOverlapTable table = TableMaker(config, conditions, problems, notes).make();
+  return config.tp_comm_overlap.value_or(false) && conditions.tp > 1 ? table : GemmOverlapTable{};
+}
+
+std::string waiting_gradients_note(const GemmOverlapTable& table,
+                                   const OverlapConditions& conditions) {
+  if (!conditions.weight_gradients_wait || table == GemmOverlapTable{}) return "";
+  std::string rows;
+  for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad,
+                                 OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad}) {
+    rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", overlap_gemm_name(gemm),
+                        overlap_method_name(table[gemm].method));
+  }
+  return fmt::format(
+      "comm_overlap.tp_comm_overlap: weight gradients wait for their half of the backward "
+      "(model.pipeline_schedule=zero_bubble) and hide no exchange of input gradients: {}",
+      rows);
 }
 
 }  // namespace viaduct

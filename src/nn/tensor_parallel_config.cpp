@@ -46,7 +46,9 @@ FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
       .constraint("excludes tp_comm_overlap_rs_dgrad");
   add("tp_comm_bulk_wgrad", config.tp_comm_bulk_wgrad,
       "The reduce-scatter of input gradients runs beside the weight-gradient GEMM (qkv, fc1).")
-      .constraint("excludes tp_comm_overlap_rs_dgrad");
+      .constraint(
+          "excludes tp_comm_overlap_rs_dgrad; no effect under pipeline_schedule=zero_bubble, where "
+          "weight gradients wait");
   add("tp_comm_overlap_ag", config.tp_comm_overlap_ag,
       "Gathers are cut into ring steps between GEMM chunks.");
   add("tp_comm_overlap_rs", config.tp_comm_overlap_rs,

@@ -38,16 +38,26 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config);
 /// Fields of section `model`.
 FieldGroup tensor_switch_fields(TensorOverlapConfig& config);
 
-struct GemmSizes {
+/// What the rows depend on beside the settings.
+struct OverlapConditions {
   int tp = 1;
   int64_t hidden = 0;  // output features of the pipelined GEMMs; 0: not known yet
+  /// The schedule runs weight gradients later than input gradients (zero bubble): a weight gradient
+  /// made beside the exchange of an input gradient would take what fills the bubble away from it,
+  /// and hold up the stage before.
+  bool weight_gradients_wait = false;
 };
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,
 /// method that the GEMM does not have, chunks that do not divide, both halves of a contradiction)
 /// to `problems`, and to `notes` what has no effect on cpu.
-GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config, const GemmSizes& sizes,
-                                      Problems& problems,
+GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config,
+                                      const OverlapConditions& conditions, Problems& problems,
                                       std::vector<std::string>* notes = nullptr);
+
+/// What a schedule whose weight gradients wait made of the rows of qkv and fc1, for the user; empty
+/// where nothing overlaps or nothing waits.
+std::string waiting_gradients_note(const GemmOverlapTable& table,
+                                   const OverlapConditions& conditions);
 
 }  // namespace viaduct

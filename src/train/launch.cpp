@@ -28,6 +28,11 @@ DistConfig launch_defaults(const Launch& launch) {
 }
 
 void check_started(const DistConfig& config, const Launch& launch) {
+  VIADUCT_CHECK(ConfigError,
+                launch.launcher != Launcher::mpi || launch.ranks == 1 || !mpi_library().empty(),
+                "{}={} is set: {} processes were started, and this program was built without MPI "
+                "(VIADUCT_MPI=OFF); ranks of one process need no launcher: dist.ranks={}",
+                launch.variable, launch.ranks, launch.ranks, launch.ranks);
   VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || config.ranks == launch.ranks,
                 "dist.ranks: {}, but the launcher started {} ({}); leave it out or make it equal",
                 config.ranks, launch.ranks, launch.variable);

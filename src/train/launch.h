@@ -17,7 +17,7 @@ Launch launch_on_cpu();
 /// ranks of this machine.
 DistConfig launch_defaults(const Launch& launch);
 
-/// ConfigError if dist.ranks is not what the launcher started.
+/// ConfigError if dist.ranks is not what the launcher started, or this build has no MPI for it.
 void check_started(const DistConfig& config, const Launch& launch);
 
 /// Runs `rank_main` on the ranks of the run that live in this process: `dist.ranks` threads, or the

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "pipeline/layer_map.h"
 #include "pipeline/pipeline_settings.h"
+#include "train/parallel_settings.h"
 
 namespace viaduct {
 
@@ -32,7 +33,8 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   layout.sequence_parallel = tp > 1 && parallel.sequence_parallel.value_or(false);
   if (layout.sequence_parallel) {
     Problems problems;
-    layout.overlap = resolve_gemm_overlap(config.tensor_overlap, {tp, model.hidden}, problems);
+    layout.overlap = resolve_gemm_overlap(config.tensor_overlap,
+                                          overlap_conditions(config, model.hidden), problems);
     problems.throw_if_any();
   }
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;

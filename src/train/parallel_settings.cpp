@@ -26,6 +26,13 @@ int64_t kept_logits_bytes(const RunConfig& config) {
   return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
 }
 
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden) {
+  // One stage alone runs both halves of a backward one after the other.
+  const bool waits = config.parallel.pipeline_model_parallel_size > 1 &&
+                     config.pipeline.pipeline_schedule == "zero_bubble";
+  return {config.parallel.tensor_model_parallel_size, hidden, waits};
+}
+
 void resolve_parallel(RunConfig& config) {
   ParallelConfig& sizes = config.parallel;
   const int tp = sizes.tensor_model_parallel_size, cp = sizes.context_parallel_size,

@@ -17,6 +17,9 @@ int64_t micro_batches(const RunConfig& config);
 /// micro-batch, or of all of a step under GPipe. 0 where the model is not known yet.
 int64_t kept_logits_bytes(const RunConfig& config);
 
+/// What the table of overlapped GEMMs depends on; `hidden` 0: not known yet.
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden);
+
 /// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
 void resolve_parallel(RunConfig& config);
 

@@ -96,6 +96,7 @@ Dump probe_once(Engine& engine, const Layout& layout, const TensorSource& file,
   double scale = initial_scale(settings);
   const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
   dump["loss"] = scalars_tensor({result.loss}, {});
+  dump["grad_norm"] = scalars_tensor({result.grad_norm}, {});
   dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
   if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);
   return dump;

@@ -40,9 +40,9 @@ struct ProbeSettings {
 
 /// Every rank of `world` (null: this one alone) calls it with the same arguments; rank 0 returns
 /// the tensors, the others what they happen to hold.
-/// The tensors that `probe` writes: logits [B,S,V], loss [], grad.NAME, … or loss [N], grad_norm
-/// [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S] i64 and what
-/// goes with it. Errors name the tensor, what was expected and what was found.
+/// The tensors that `probe` writes: logits [B,S,V], loss [], grad_norm [], grad.NAME, … or loss
+/// [N], grad_norm [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S]
+/// i64 and what goes with it. Errors name the tensor, what was expected and what was found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
                                         const TensorSource& batch, const ProbeSettings& settings,

@@ -13,6 +13,7 @@
 #include "train/check_name_patterns.h"
 #include "train/layout.h"
 #include "train/no_effect.h"
+#include "train/parallel_settings.h"
 
 namespace viaduct {
 namespace {
@@ -95,6 +96,14 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
   }
 }
 
+void note_waiting_gradients(RunSetup& setup) {
+  const OverlapConditions conditions = overlap_conditions(setup.config, setup.model.hidden);
+  Problems said;  // by validation
+  std::string note = waiting_gradients_note(
+      resolve_gemm_overlap(setup.config.tensor_overlap, conditions, said), conditions);
+  if (!note.empty()) setup.notes.push_back(std::move(note));
+}
+
 /// What model, tokenizer and data set must agree on, all problems at once.
 void check_fit(const RunSetup& setup) {
   const RunConfig& config = setup.config;
@@ -145,6 +154,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
     const Layout layout = make_layout(config, setup.model);
     for (const std::string& note : domain_notes(layout.mesh, *domain)) setup.notes.push_back(note);
   }
+  note_waiting_gradients(setup);
   // The file as it was, unless overrides made another model of it.
   setup.hf_config = write_hf_config(setup.model);
   if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;

@@ -1,4 +1,5 @@
 #include "config/nearest_valid.h"
+#include "train/parallel_settings.h"
 #include "train/validate_parallel.h"
 
 namespace viaduct {
@@ -72,7 +73,8 @@ void validate_overlap(const RunConfig& config, const ConfigOutcome& outcome, Pro
           "model.variable_seq_lengths is true");
     }
   }
-  resolve_gemm_overlap(overlap, {tp, config.model.hidden_size.value_or(0)}, problems);
+  resolve_gemm_overlap(overlap, overlap_conditions(config, config.model.hidden_size.value_or(0)),
+                       problems);
 }
 
 }  // namespace

@@ -152,7 +152,15 @@ std::vector<Pair> pairs() {
                    context = layout(1, 2, 1, 1), wide = layout(1, 1, 1, 4),
                    instances = layout(1, 1, 1, 4, {"ddp.num_distributed_optimizer_instances=2"}),
                    plain = layout(2, 1, 1, 2, {"ddp.use_distributed_optimizer=false"});
+  // Two blocks in four virtual stages: the embedding and the loss have one of their own.
+  const LayoutCase chunks =
+      layout(1, 1, 2, 1, {"model.pipeline_model_parallel_layout=E|t|t|L"}, "virtual");
   return {{"dp2_to_1", "llama", data, one},
+          {"virtual_stages_to_tp2", "llama", chunks, tensor},
+          {"dp2_to_virtual_stages", "llama", data, chunks},
+          // GPT-2 ties its head: the first and the last stage have the table.
+          {"tied_pp2_to_dp2", "gpt2", stages, data},
+          {"tied_pp2_tp2_to_virtual_stages", "gpt2", both, chunks},
           {"one_to_tp2", "llama", one, tensor},
           {"tp2_to_dp2", "llama", tensor, data},
           {"pp2_to_tp2", "llama", stages, tensor},

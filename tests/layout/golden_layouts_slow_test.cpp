@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "checkpoint/safetensors_reader.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
@@ -38,6 +40,8 @@ void expect_gradients(const std::string& name, const LayoutCase& c) {
   const SafetensorsFile& file = reference(batch);
   EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), kLimit);
   EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), kLimit);
+  const double norm = test::gradient_norm(file);
+  EXPECT_NEAR(*got.at("grad_norm").data<float>(), norm, kLimit * norm);
   int compared = 0;
   for (const TensorInfo& info : file.tensors()) {
     if (!info.name.starts_with("grad.")) continue;
@@ -48,7 +52,32 @@ void expect_gradients(const std::string& name, const LayoutCase& c) {
   EXPECT_GT(compared, 10);
 }
 
-/// Ten steps over four rows each.
+/// The fast pairs of each head (16 elements: pairs i and i + 8) as all weights, the slow ones
+/// within 1e-4 of absolute movement; ten steps move an element by up to 1e-2.
+void expect_key_bias(const Tensor& ours, const Tensor& theirs) {
+  const auto fast = [](const Tensor& bias) {
+    const Tensor kept = host_tensor(DType::f32, {bias.dim(0) / 2});
+    for (int64_t i = 0, to = 0; i < bias.dim(0); ++i)
+      if (i % 8 < 4) kept.data<float>()[to++] = bias.data<float>()[i];
+    return kept;
+  };
+  EXPECT_LE(relative_error(fast(ours), fast(theirs)), 1e-4);
+  for (int64_t i = 0; i < ours.dim(0); ++i)
+    EXPECT_NEAR(ours.data<float>()[i], theirs.data<float>()[i], 1e-4) << i;
+}
+
+/// Ten steps of one rank.
+const std::map<std::string, Tensor>& trained_alone(const std::string& name) {
+  static std::map<std::string, std::map<std::string, Tensor>> runs;
+  auto& run = runs[name];
+  if (run.empty())
+    run = probe_layout(model_of(name), test_data("golden") / name / "train.safetensors", true,
+                       test::reference_optimizer());
+  return run;
+}
+
+/// Ten steps over four rows each: the weights afterwards are the reference's where it has them, and
+/// one rank's.
 void expect_training(const std::string& name, const LayoutCase& c) {
   SCOPED_TRACE(name + " in " + c.name);
   const auto batch = test_data("golden") / name / "train.safetensors";
@@ -58,45 +87,65 @@ void expect_training(const std::string& name, const LayoutCase& c) {
   const SafetensorsFile& file = reference(batch);
   EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), 10 * kLimit);
   EXPECT_LE(relative_error(got.at("grad_norm"), file.tensor("grad_norm")), 10 * kLimit);
-  const auto alone = probe_layout(model_of(name), batch, true, test::reference_optimizer());
   int compared = 0;
-  for (const auto& [tensor, values] : alone) {
+  for (const auto& [tensor, values] : trained_alone(name)) {
     if (!tensor.starts_with("final.")) continue;
-    // A key bias moves all scores of a query alike but for rotary positions: its gradient is all or
-    // nearly rounding (GPT-2, Qwen 2), and Adam scales that up.
-    const double limit = tensor.ends_with("attn.c_attn.bias") ? 5e-2
-                         : tensor.ends_with("k_proj.bias")    ? 1e-3
-                                                              : 1e-4;
     ASSERT_TRUE(got.contains(tensor)) << tensor;
-    EXPECT_LE(relative_error(got.at(tensor), values), limit) << tensor;
+    // A key bias moves all scores of a query alike but for rotary positions. The slowest pairs of
+    // Qwen 2's, with the last frequencies, hardly turn over 64 tokens: their gradient is nearly
+    // rounding, which Adam scales up.
+    if (name == "qwen2" && tensor.ends_with("k_proj.bias")) {
+      expect_key_bias(got.at(tensor), values);
+    } else {
+      test::expect_trained(tensor, got.at(tensor), values);
+    }
+    if (file.contains(tensor)) test::expect_trained(tensor, got.at(tensor), file.tensor(tensor));
     ++compared;
   }
   EXPECT_GT(compared, 10);
 }
 
-/// BF16: N ranks are at most 1.5 times as far from the reference as one.
-TEST(Bf16Layouts, AreNoFartherFromTheReferenceThanOneRank) {
-  const auto batch = test_data("golden/llama/golden.safetensors");
+class Bf16Layouts : public testing::TestWithParam<std::string> {};
+
+/// BF16: N ranks are at most 1.5 times as far from the reference as one, each matrix by itself. A
+/// vector has so few elements that one rank can be near by chance: all vectors together are at most
+/// 1.5 times as far, and each, like the loss, as near as one rank's has to be.
+TEST_P(Bf16Layouts, AreNoFartherFromTheReferenceThanOneRank) {
+  const auto batch = test_data("golden") / GetParam() / "golden.safetensors";
   const SafetensorsFile& file = reference(batch);
+  const float loss = *file.tensor("loss").data<float>();
   const std::string bf16 = "mixed_precision=bf16_mixed";
-  const auto alone = probe_layout(model_of("llama"), batch, false, {bf16});
+  const auto alone = probe_layout(model_of(GetParam()), batch, false, {bf16});
   for (const LayoutCase& c :
        {layout(2, 1, 1, 1, {bf16}), layout(1, 2, 1, 1, {bf16}), layout(1, 1, 2, 1, {bf16}),
         layout(1, 1, 1, 2, {bf16}), layout(2, 2, 2, 1, {bf16, "train.micro_batch_size=1"})}) {
     SCOPED_TRACE(c.name);
-    const auto got = probe_layout(model_of("llama"), batch, false, c.overrides);
+    const auto got = probe_layout(model_of(GetParam()), batch, false, c.overrides);
+    EXPECT_NEAR(*got.at("loss").data<float>(), loss, 5e-3);
+    double vectors = 0, vectors_alone = 0;  // squared
     for (const TensorInfo& info : file.tensors()) {
       if (info.name != "logits" && !info.name.starts_with("grad.")) continue;
       const Tensor expected = file.tensor(info.name);
-      EXPECT_LE(relative_error(got.at(info.name), expected),
-                1.5 * relative_error(alone.at(info.name), expected))
-          << info.name;
+      const double distance = relative_error(got.at(info.name), expected),
+                   alone_distance = relative_error(alone.at(info.name), expected);
+      if (expected.rank() > 1) {
+        EXPECT_LE(distance, 1.5 * alone_distance) << info.name;
+        continue;
+      }
+      EXPECT_LE(distance, 6e-2) << info.name;
+      vectors += distance * distance;
+      vectors_alone += alone_distance * alone_distance;
     }
+    EXPECT_GT(vectors_alone, 0);
+    EXPECT_LE(std::sqrt(vectors), 1.5 * std::sqrt(vectors_alone));
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Cases, Bf16Layouts, testing::ValuesIn(kCases),
+                         [](const auto& info) { return info.param; });
+
 /// Gradients summed in BF16 are those summed in FP32, rounded.
-TEST(Bf16Layouts, GradientsInBf16AreCloseToThoseInFp32) {
+TEST(Bf16Gradients, AreCloseToThoseInFp32) {
   const std::string bf16 = "mixed_precision=bf16_mixed", two = "train.micro_batch_size=1",
                     name = "llama_tied";
   const auto batch = test_data("golden") / name / "golden.safetensors";
@@ -200,7 +249,20 @@ std::vector<LayoutCase> gradient_cases() {
 
 std::vector<LayoutCase> training_cases() {
   const std::string replicated = "ddp.use_distributed_optimizer=false";
+  // Those that have the reference's weights.
+  const auto stored = [](LayoutCase c) { return only(std::move(c), {"llama", "gpt2"}); };
   return {
+      stored(layout(1, 2, 1, 1)),
+      stored(layout(1, 4, 1, 1)),
+      stored(layout(1, 1, 2, 1, {kTwo})),
+      stored(layout(1, 1, 4, 1, {kTwo})),
+      stored(layout(2, 2, 1, 1)),
+      stored(layout(2, 1, 2, 1, {kTwo})),
+      stored(layout(1, 2, 2, 1, {kTwo})),
+      stored(
+          layout(1, 4, 1, 1,
+                 {"model.cp_comm_type=a2a+p2p", "model.hierarchical_context_parallel_sizes=[2,2]"},
+                 "hierarchical")),
       layout(1, 1, 1, 2),
       layout(1, 1, 1, 4),
       layout(1, 1, 1, 4, {replicated}, "replicated"),

@@ -1,11 +1,14 @@
 #include "support/golden.h"
 
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cmath>
 #include <stdexcept>
 
 #include "base/file.h"
 #include "model/family.h"
+#include "support/op_testing.h"
 
 namespace viaduct::test {
 
@@ -32,6 +35,30 @@ double relative_error(const Tensor& a, const Tensor& b) {
   }
   return std::sqrt(distance) /
          std::max(std::sqrt(size), 1e-5 * std::sqrt(static_cast<double>(a.elements())));
+}
+
+double gradient_norm(const SafetensorsFile& file) {
+  double squares = 0;
+  for (const TensorInfo& info : file.tensors()) {
+    if (!info.name.starts_with("grad.")) continue;
+    for (const double g : values(file.tensor(info.name))) squares += g * g;
+  }
+  return std::sqrt(squares);
+}
+
+void expect_trained(const std::string& name, const Tensor& ours, const Tensor& theirs,
+                    double limit) {
+  SCOPED_TRACE(name);
+  if (!name.ends_with("attn.c_attn.bias")) {
+    EXPECT_LE(relative_error(ours, theirs), limit);
+    return;
+  }
+  const int64_t third = ours.dim(0) / 3;
+  for (int64_t i = third; i < 2 * third; ++i)
+    EXPECT_NEAR(ours.data<float>()[i], theirs.data<float>()[i], 5e-4);
+  for (const int64_t begin : {int64_t{0}, 2 * third}) {
+    EXPECT_LE(relative_error(ours.slice(0, begin, third), theirs.slice(0, begin, third)), limit);
+  }
 }
 
 ProbeSettings reference_training() {

@@ -24,6 +24,15 @@ std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
 /// reference that is zero counts as small.
 double relative_error(const Tensor& a, const Tensor& b);
 
+/// ‖g‖ over the tensors `grad.*` of a reference, in FP64: what its gradient norm is.
+double gradient_norm(const SafetensorsFile& file);
+
+/// That a weight after ten steps is the reference's within `limit`. GPT-2's key biases, the middle
+/// third of c_attn.bias, have a gradient of zero, and Adam scales rounding up there: these move by
+/// at most 5e-4.
+void expect_trained(const std::string& name, const Tensor& ours, const Tensor& theirs,
+                    double limit = 1e-4);
+
 /// Settings of the reference's ten AdamW steps (constant learning rate 1e-3, decay 0.1, clip 1).
 ProbeSettings reference_training();
 

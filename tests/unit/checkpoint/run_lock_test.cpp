@@ -71,7 +71,8 @@ TEST(RunLock, EndsWithTheProcessHoweverItEnds) {
   kill(child, SIGKILL);
   waitpid(child, nullptr, 0);
   const RunLock lock(folder.path());
-  lock.is_gone();
+  EXPECT_FALSE(lock.is_gone());
+  EXPECT_THROW(RunLock{folder.path()}, IoError) << "and is held";
 }
 
 TEST(RunLock, ARunWhoseFolderWasTakenStopsBeforeItPublishes) {
@@ -124,7 +125,9 @@ TEST(RunLock, ADeletedFolderThatAnotherRunMadeAgainIsTheirs) {
 TEST(RunLock, ARecordThatIsCutShortIsNoHolder) {
   TemporaryFolder folder;
   write_file_atomically(folder / "run.lock", "{\"host\": \"x");
-  EXPECT_NO_THROW(RunLock{folder.path()});
+  const RunLock lock(folder.path());
+  EXPECT_FALSE(lock.is_gone());
+  EXPECT_THROW(RunLock{folder.path()}, IoError) << "and is held";
 }
 
 TEST(SaveFolder, TemporaryFilesOfDeadProcessesAreRemoved) {

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <deque>
 #include <random>
 #include <thread>
@@ -95,6 +96,24 @@ TEST(ThreadOrder, MessagesOfAFlowArriveInOrderAndFlowsAreIndependent) {
       operation.handle.wait();
       EXPECT_TRUE(holds(operation.tensor, operation.expected));
     }
+  });
+}
+
+// A rank that computes calls nothing: progress threads move what is under way. A communicator that
+// left all work to `wait` would never be ready here. (Whether a step's exchanges run under its
+// kernels: tests/exact/train/overlap_progress_test.cpp.)
+TEST(ThreadOrder, WhatIsUnderWayGetsOnWhileNobodyWaits) {
+  run_thread_ranks(3, {.timeout_seconds = 60}, [](auto world) {
+    const Tensor large = filled(200000, 1), small = filled(10, 1);
+    CommHandle handles[]{world->all_reduce(large, ReduceOp::sum),
+                         world->all_reduce(small, ReduceOp::sum)};
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+    for (CommHandle& handle : handles) {
+      while (!handle.ready() && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+      EXPECT_TRUE(handle.ready());
+      handle.wait();
+    }
+    EXPECT_TRUE(holds(large, 3) && holds(small, 3));
   });
 }
 

@@ -30,10 +30,10 @@ TensorOverlapConfig overlapped(const std::string& table = "") {
   return config;
 }
 
-Outcome outcome_of(const TensorOverlapConfig& config, GemmSizes sizes = {4, 64}) {
+Outcome outcome_of(const TensorOverlapConfig& config, OverlapConditions conditions = {4, 64}) {
   Outcome outcome;
   Problems problems;
-  outcome.table = resolve_gemm_overlap(config, sizes, problems, &outcome.notes);
+  outcome.table = resolve_gemm_overlap(config, conditions, problems, &outcome.notes);
   outcome.problems = problems.all();
   return outcome;
 }
@@ -140,6 +140,37 @@ TEST(GemmOverlap, WhatATableMayNotSay) {
   off.tp_comm_overlap_rs = false;
   EXPECT_THAT(outcome_of(off).problems,
               ElementsAre(HasSubstr("model.tp_comm_overlap_rs=false turns this overlap off")));
+}
+
+// A schedule that delays weight gradients gets them all in their own half.
+TEST(GemmOverlap, WeightGradientsThatWaitHideNothing) {
+  const OverlapConditions waits{4, 64, true};
+  const auto row_of = [&](const std::string& table, OverlapGemm gemm) {
+    const Outcome outcome = outcome_of(overlapped(table), waits);
+    EXPECT_THAT(outcome.problems, IsEmpty());
+    return outcome.table[gemm];
+  };
+  EXPECT_THAT(methods_of(outcome_of(overlapped(), waits)),
+              ElementsAre(kRing, kPipeline, kNone, kPipeline, kRing, kRing, kPipeline, kNone,
+                          kPipeline, kRing));
+  EXPECT_EQ(row_of("", OverlapGemm::qkv_dgrad).num_splits, 4);
+  EXPECT_EQ(row_of("{fc1_dgrad: {method: ring_exchange}}", OverlapGemm::fc1_dgrad).method, kRing);
+  EXPECT_EQ(row_of("{fc1_dgrad: {method: bulk}}", OverlapGemm::fc1_dgrad).method, kBulk)
+      << "the gather of the saved input moves no weight gradient";
+  EXPECT_THAT(outcome_of(overlapped("{qkv_wgrad: {method: bulk}}"), waits).problems,
+              ElementsAre(HasSubstr("qkv_wgrad: a method is given, but "
+                                    "model.pipeline_schedule=zero_bubble turns this overlap off")));
+  TensorOverlapConfig off = overlapped();
+  off.tp_comm_bulk_dgrad = false;
+  EXPECT_EQ(outcome_of(off, waits).table[OverlapGemm::qkv_dgrad].method, kNone);
+}
+
+TEST(GemmOverlap, WhatWaitsIsSaid) {
+  const OverlapConditions waits{4, 64, true};
+  EXPECT_THAT(waiting_gradients_note(outcome_of(overlapped(), waits).table, waits),
+              HasSubstr("qkv_dgrad pipeline, qkv_wgrad none, fc1_dgrad pipeline, fc1_wgrad none"));
+  EXPECT_EQ(waiting_gradients_note(outcome_of(overlapped()).table, {4, 64}), "");
+  EXPECT_EQ(waiting_gradients_note(GemmOverlapTable{}, waits), "");
 }
 
 TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {

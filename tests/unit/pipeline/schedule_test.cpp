@@ -100,6 +100,7 @@ TEST(Schedule, InterleavedWarmsUpByTheFormula) {
     }
   }
   const auto all = compute_order(settings(ScheduleKind::interleaved, 4, 2, 4), 0);
+  EXPECT_EQ(all.size(), 16u) << "8 forwards, 8 backwards";
   for (const Step& step : all) EXPECT_FALSE(step.steady) << "8 forwards, a warm-up of 10";
 }
 

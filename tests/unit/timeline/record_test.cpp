@@ -42,8 +42,22 @@ TEST(Record, ASegmentNamedAsItsLayerIsNamedOnce) {
   EXPECT_EQ(record.scopes()[0].name, "head");
 }
 
-TEST(Record, WithoutOneAScopeDoesNothing) {
-  const RecordScope scope(nullptr, ScopeKind::step, "step");
+TEST(Record, AScopeWithoutOneLeavesTheOthersAsTheyAre) {
+  StepRecord record;
+  {
+    const RecordScope phase(&record, ScopeKind::phase, "forward");
+    const int64_t position = record.position();
+    {
+      const RecordScope nowhere(nullptr, ScopeKind::segment, "blocks.1", "mlp", 3, 1);
+      EXPECT_EQ(record.position(), position) << "no event";
+      record.op({});
+    }
+    EXPECT_EQ(record.position(), position + 1) << "the op alone";
+    record.op({});
+  }
+  ASSERT_EQ(record.scopes().size(), 1u);
+  for (const OpEntryRecord& op : record.ops()) EXPECT_EQ(op.scope, 0) << "still in forward";
+  EXPECT_EQ(record.scopes()[0].end_at, record.position() - 1) << "closed by its own scope";
 }
 
 TEST(Record, ForgettingKeepsWhatIsHeldWithItsOwner) {

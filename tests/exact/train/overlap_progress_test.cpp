@@ -1,0 +1,121 @@
+// What the program orders to run under kernels does run under them: operations become complete
+// while a rank computes and nobody waits for them. A communicator that leaves all its work to
+// `wait` has the same order of events, and is seen through.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "support/overlap_probe.h"
+#include "support/training.h"
+#include "train/dry_run.h"
+#include "train/engine_settings.h"
+#include "train/launch.h"
+#include "train/parallel_settings.h"
+#include "train/rank_device.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::IsEmpty;
+
+struct Seen {
+  std::map<std::string, int> ordered;  // that a kernel stands between launch and wait of
+  std::map<std::string, int> hidden;   // that were complete after the kernels beside them
+  int stuck = 0;
+};
+
+bool is_probed_kernel(const OpEntryRecord& op) {
+  return op.op == "gemm" || op.op == "attention_forward" || op.op == "attention_backward";
+}
+
+std::map<std::string, int> ordered_overlaps(const StepRecord& record) {
+  std::map<std::string, int> ordered;
+  for (const CollectiveRecord& c : record.collectives()) {
+    const bool overlaps =
+        std::any_of(record.ops().begin(), record.ops().end(), [&](const OpEntryRecord& op) {
+          return is_probed_kernel(op) && c.launched_at < op.at && op.at < c.completed_at;
+        });
+    if (overlaps && c.ranks > 1) ++ordered[c.operation + " " + c.group];
+  }
+  return ordered;
+}
+
+/// Two steps of two micro-batches, as rank 1 of two saw them.
+Seen two_steps(const Overrides& layout, bool defers) {
+  const RunSetup setup =
+      setup_of(tiny_run() +
+               Overrides{"dist.ranks=2", "dist.threads_per_rank=1", "train.global_batch_size=4",
+                         "train.micro_batch_size=1", "model.num_layers=2"} +
+               layout);
+  const Layout places = make_layout(setup.config, setup.model);
+  Seen seen;
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> threads) {
+    // One that defers never gets on: there is nothing to be patient for.
+    OverlapProbe probe(defers ? 0 : 60);
+    const auto world = probed(threads, probe, defers);
+    const GlobalRank me{world->rank()};
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    const OpTable ops = probed(rank.ops);
+    StepRecord record;
+    rank.device->set_record(&record);
+    world->record_on(rank.device.get());
+    {
+      const ProbedThread thread(probe);
+      Engine engine(*rank.device, ops, setup.model, engine_settings(setup, places, me),
+                    make_parallel_groups(places.mesh, world));
+      engine.initialize();
+      for (int step = 0; step < 2; ++step) {
+        engine.begin_step({});
+        engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
+          return blank_batch(setup.config.train.micro_batch_size,
+                             setup.config.model.seq_length.value());
+        });
+        engine.finish_step(1);
+      }
+    }
+    rank.device->set_record(nullptr);
+    if (me.value == 1) seen = {ordered_overlaps(record), probe.hidden(), probe.stuck()};
+  });
+  return seen;
+}
+
+struct Case {
+  std::string name;
+  Overrides layout;
+  std::vector<std::string> hides;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class OverlapProgress : public testing::TestWithParam<Case> {};
+
+TEST_P(OverlapProgress, WhatIsOrderedUnderKernelsIsCompleteAfterThem) {
+  const Seen seen = two_steps(GetParam().layout, false);
+  EXPECT_EQ(seen.stuck, 0);
+  EXPECT_EQ(seen.hidden, seen.ordered);
+  for (const std::string& what : GetParam().hides) EXPECT_GT(seen.hidden.count(what), 0u) << what;
+}
+
+TEST_P(OverlapProgress, ACommunicatorThatDefersAllToWaitHidesNothing) {
+  const Seen seen = two_steps(GetParam().layout, true);
+  for (const std::string& what : GetParam().hides)
+    EXPECT_GT(seen.ordered.count(what), 0u) << what << ": the order alone does not tell";
+  EXPECT_THAT(seen.hidden, IsEmpty());
+  EXPECT_GT(seen.stuck, 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Axes, OverlapProgress,
+    testing::Values(Case{"tensor",
+                         {"model.tensor_model_parallel_size=2"},
+                         {"send tp", "receive tp", "reduce_scatter tp", "all_gather tp"}},
+                    Case{"data",
+                         {"ddp.bucket_size=2000"},
+                         {"reduce_scatter dp_cp.inner", "all_gather dp_cp.inner"}},
+                    Case{"context", {"model.context_parallel_size=2"}, {"send cp", "receive cp"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct
