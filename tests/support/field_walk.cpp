@@ -228,15 +228,15 @@ RunText run_text(const Overrides& overrides, bool save) {
       if (world->rank() == 0) hooks.display = screen.file();
       Trainer trainer(setup, *rank.device, rank.ops, hooks, world);
       trainer.run();
-      const auto staged =
-          stage_run(trainer.engine(), trainer.state(), {}, "unused", world->rank(), true);
+      const auto staged = stage_run(trainer.engine(), trainer.state());
       const std::lock_guard lock(mutex);
       if (world->rank() == 0) {
         text.numbers = numbers_of(trainer);
       }
-      for (const auto& [entry, data] : staged.entries) {
-        tensors[fmt::format("{} {} {}", entry.tensor.name, world->rank(), tensors.size())] =
-            hash64(bytes_of(data));
+      for (const auto& staged_entry : staged.entries) {
+        const std::string& name = staged_entry.entry.tensor.name;
+        tensors[fmt::format("{} {} {}", name, world->rank(), tensors.size())] =
+            hash64(bytes_of(staged_entry.values()));
       }
     });
   } catch (const std::exception& error) {

@@ -94,8 +94,8 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     RankContext rank = engine.context(true, false);
     fill(rank.ops, {rank.loss_state, 0});
     SavedStore nothing(false);
-    engine.model().forward(rank, 0, upload(*device, batch, GetParam().config.vocabulary, 16), {},
-                           nothing);
+    engine.model().forward(rank, 0, {}, upload(*device, batch, GetParam().config.vocabulary, 16),
+                           {}, nothing);
     const Tensor value = rank.ops.allocate(DType::f64, {1}, MemoryTag::other);
     sum_value(rank.ops, {rank.loss_state, value});
     return *value.data<double>();

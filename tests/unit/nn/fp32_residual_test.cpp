@@ -74,11 +74,10 @@ std::vector<DType> stream_formats(const ModelConfig& config, bool fp32_residual)
   settings.positions = kTokens;
   Engine engine(*device, ops, config, settings);
   engine.initialize();
-  RankContext context = engine.context(false, false);
-  SavedStore nothing(false);
   std::vector<DType> formats;
-  engine.model().hidden(
-      context, 0, engine.upload_part(test::tensor_batch(config.vocabulary)), {}, nothing,
+  engine.forward(
+      engine.upload_part(test::tensor_batch(config.vocabulary)),
+      [](const HeadSegment&, const Tensor&) {},
       [&](const std::string&, const Tensor& hidden) { formats.push_back(hidden.dtype()); });
   return formats;
 }

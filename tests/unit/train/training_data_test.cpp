@@ -39,7 +39,8 @@ class TrainingRows : public testing::Test {
     std::map<int64_t, std::vector<int32_t>> rows;
     for (int rank = 0; rank < dp; ++rank) {
       const TrainingData data(setup, pool, dp, rank);
-      for (int64_t m = 0; m < data.micro_batches(); ++m) {
+      const int64_t count = data.micro_batches(setup.config.train.global_batch_size);
+      for (int64_t m = 0; m < count; ++m) {
         const HostBatch part = data.train(consumed, m);
         for (size_t at = 0; at < part.ids.size(); at += length) {
           const auto begin = part.ids.begin() + static_cast<int64_t>(at);
