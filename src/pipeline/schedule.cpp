@@ -16,14 +16,16 @@ namespace {
 constexpr std::array kKinds{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                             ScheduleKind::gpipe, ScheduleKind::zb_h1};
 
-void set_flags(ActionList& actions, int stage) {
+void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage) {
   std::set<int> begun, ended;
   std::vector<Action*> forwards;
   for (Action& action : actions) {
     if (action.kind != ActionKind::forward) continue;
     forwards.push_back(&action);
     if (!begun.insert(action.chunk).second) continue;
-    const size_t number = forwards.size() - 1, ahead = std::min(number, static_cast<size_t>(stage));
+    // Forwards alone may be too few to be ahead in, and nothing has to begin then.
+    const size_t number = forwards.size() - 1,
+                 ahead = settings.backward ? std::min(number, static_cast<size_t>(stage)) : 0;
     forwards[number - ahead]->begins = action.chunk;
   }
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
@@ -63,7 +65,13 @@ void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
 }
 
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
-  if (!s.backward) return;  // forwards alone go through the chunks in any groups
+  if (!s.backward) {  // forwards alone go through the chunks in any groups
+    if (s.messages == PointToPoint::ordered && s.micro_batches < s.pp)
+      problems.push_back(
+          "interleaved forwards of fewer micro-batches than stages need overlapped or batched "
+          "messages; one after the other they deadlock");
+    return;
+  }
   const int64_t group = s.group > 0 ? s.group : s.pp, rest = s.micro_batches % group;
   if (s.micro_batches < s.pp) {
     problems.push_back(fmt::format(
@@ -171,7 +179,7 @@ ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
                 stage, settings.pp);
   ActionList actions = place_messages(settings, stage, compute_order(settings, stage));
   if (stage == settings.pp - 1) defer_heads(settings, actions);
-  set_flags(actions, stage);
+  set_flags(settings, actions, stage);
   return actions;
 }
 

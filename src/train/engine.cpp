@@ -147,6 +147,8 @@ void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head
   ScheduleSettings schedule = schedule_of(1);
   schedule.backward = false;
   schedule.deferred_heads = 0;
+  // One message after the other, a stage would wait for what another one sends only afterwards.
+  if (schedule.virtual_stages > 1) schedule.messages = PointToPoint::overlapped;
   const auto this_one = [&](int64_t) { return batch; };
   ModelStage stage(*model_, rank,
                    {.message_format = message_format(),

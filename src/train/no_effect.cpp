@@ -149,6 +149,12 @@ const std::vector<Rule>& rules() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(c.dataset.mock, "dataset.mock = true: there are no indices");
        }},
+      {{"dataset.fim_spm_rate", "dataset.fim_split_sample", "dataset.fim_fragment_rate",
+        "dataset.fim_no_prefix", "dataset.fim_prefix_token", "dataset.fim_middle_token",
+        "dataset.fim_suffix_token", "dataset.fim_pad_token", "dataset.fim_eod_token"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
+       }},
       {{"dataset.mid_level_dataset_surplus"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const auto weighted = [](const auto& blend) {

@@ -40,6 +40,7 @@ std::vector<FieldCase> model_cases() {
       {"model.masked_softmax_fusion", "false", kRecord, {"model.attention_backend=unfused"}},
       {"model.position_embedding_type", "learned_absolute", kSaid},
       {"model.rotary_base", "50", kNumbers},
+      {"model.rotary_interleaved", "true", kNumbers},
       {"model.rotary_percent", "0.5", kNumbers},
       {"model.rope_scaling", "{rope_type: linear, factor: 4.0}", kNumbers, {}, {"{rope_type: no}"}},
       {"model.apply_rope_fusion", "false"},

@@ -140,6 +140,14 @@ std::vector<FieldCase> data_cases() {
       {"dataset.mid_level_dataset_surplus", "1", kNumbers,
        kData +
            Overrides{"dataset.blend=[0.5, $CORPUS_A, 0.5, $CORPUS_C]", "dataset.split=100,0,0"}},
+      {"tokenizer.vocab_size",
+       "255",
+       kRecord,
+       {"model.vocab_size=auto", "tokenizer.vocab_size=127"}},
+      {"tokenizer.vocab_extra_ids",
+       "64",
+       kRecord,
+       {"model.vocab_size=auto", "tokenizer.vocab_size=127"}},
       {"tokenizer.tokenizer_model", "$TOKENIZER", kFiles, {"model.vocab_size=2048"}, {"/no/such"}},
   };
 }
@@ -213,6 +221,47 @@ std::vector<FieldCase> logger_cases() {
   };
 }
 
+/// Fields whose effect another test shows.
+std::vector<FieldCase> proven_cases() {
+  const char* const middle = "unit/data/fill_in_middle_test.cpp";
+  const char* const knobs = "exact/train/checkpoint_knobs_test.cpp";
+  const char* const cache = "unit/data/index_cache_test.cpp";
+  const auto proven = [](const char* field, const char* other, const char* file, const char* test) {
+    FieldCase one{field, other};
+    one.proof_file = file, one.proof_test = test;
+    return one;
+  };
+  std::vector<FieldCase> all{
+      proven("dataset.fim_rate", "0.5", middle, "RatesAreShares"),
+      proven("dataset.fim_spm_rate", "1", middle, "fim_spm_rate"),
+      proven("dataset.fim_split_sample", "x", middle, "FragmentsAreTurnedAroundOneByOne"),
+      proven("dataset.fim_fragment_rate", "1", middle, "FragmentsAreTurnedAroundOneByOne"),
+      proven("dataset.fim_no_prefix", "x", middle, "WhatBeginsWithAPrefixStays"),
+      proven("dataset.fim_prefix_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.fim_middle_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.fim_suffix_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.fim_pad_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.fim_eod_token", "x", middle, "TokensThatAreMissingAreNamedTogether"),
+      proven("dataset.defer_npy_index_mmap", "true", cache, "defer_npy_index_mmap = true"),
+      proven("dataset.num_dataset_builder_threads", "2", cache, "num_dataset_builder_threads = 2"),
+      proven("checkpoint.save_rng", "false", knobs, "WithoutTheSeedARunGoesOnIfItIsTold"),
+      proven("checkpoint.dist_ckpt_strictness", "log_all", knobs, "ATensorThatTheCheckpointLacks"),
+      proven("checkpoint.fully_parallel_load", "true", knobs, "fully_parallel_load"),
+      proven("train.check_weight_hash_across_dp_replicas_interval", "1",
+             "fault/train/differing_replica_test.cpp", "StopsTheRunAndIsNamed"),
+  };
+  for (FieldCase& one : all) {
+    if (one.field.starts_with("checkpoint."))
+      one.quiet = "says how checkpoints are written or read";
+    if (one.field == "dataset.fim_rate")
+      one.with = kData + Overrides{"tokenizer.tokenizer_model=$TOKENIZER", "model.vocab_size=2048"};
+    if (one.field == "dataset.defer_npy_index_mmap")
+      one.with = kData + Overrides{"dataset.path_to_cache=$OUT", "dataset.fast_cache_load=true"};
+    if (one.field.starts_with("train.")) one.quiet = "looks for copies that differ, and none does";
+  }
+  return all;
+}
+
 std::vector<FieldCase> coming_cases() {
   const Overrides more_rows{"dist.ranks=4", "train.global_batch_size=16"};
   const Overrides schedule = kResume + Overrides{"optimizer.lr=1e-3"};
@@ -263,9 +312,9 @@ std::vector<FieldCase> coming_cases() {
 std::vector<FieldCase> field_cases() {
   using namespace field_walk;
   std::vector<FieldCase> all;
-  for (auto* cases :
-       {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases, optimizer_cases,
-        environment_cases, data_cases, checkpoint_cases, logger_cases, coming_cases}) {
+  for (auto* cases : {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases,
+                      optimizer_cases, environment_cases, data_cases, checkpoint_cases,
+                      logger_cases, proven_cases, coming_cases}) {
     for (FieldCase& one : cases()) all.push_back(std::move(one));
   }
   return all;

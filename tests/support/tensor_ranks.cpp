@@ -48,9 +48,9 @@ ModelPlace place_of(const TensorRun& run, int rank) {
 }
 
 /// Values around 0, around 1 for norms: no term hides.
-Tensor logical_weight(const std::string& name, const Shape& shape) {
+Tensor logical_weight(const std::string& name, const Shape& shape, uint64_t draw) {
   const Tensor tensor = host_tensor(DType::f64, shape);
-  std::mt19937 random(static_cast<unsigned>(hash64(name)));
+  std::mt19937 random(static_cast<unsigned>(hash64(name) + draw));
   std::normal_distribution<double> normal;
   const bool norm = name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
   const double middle = norm && name.ends_with(".weight") ? 1 : 0;
@@ -132,7 +132,7 @@ class Rank {
     for (const Parameter* p : store_.parameters()) {
       fill(context, {store_.master(*p), 0});
       for (const Part& part : p->parts) {
-        const Tensor whole = logical_weight(part.name, part.logical_shape);
+        const Tensor whole = logical_weight(part.name, part.logical_shape, run_.draw);
         const Tensor here = box_of(store_.master(*p), part);
         for_each_element(part, [&](int64_t logical, int64_t i) {
           set_element(here, i, element(whole, logical));

@@ -28,6 +28,7 @@ struct TensorRun {
   bool recompute_logits = true;
   bool packed_weights = false;
   bool fp32_residual = false;
+  uint64_t draw = 0;  // which of the random weights
 };
 
 struct TensorOutcome {

@@ -33,29 +33,36 @@ Ends run(const Overrides& overrides) {
                          "dist.distributed_timeout_minutes=1", "logger.log_throughput=false"} +
                overrides);
   Ends ends{std::vector<std::string>(2), std::vector<int64_t>(2)};
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    const auto number = static_cast<size_t>(world->rank());
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    Trainer* running = nullptr;
-    TrainerHooks hooks;
-    hooks.stop_requested = [&] {
-      if (running->state().step != 101) return false;
-      ParameterStore& store = running->engine().store();
-      store.finish_gathers();  // on all ranks
-      if (number != 1) return false;
-      const Tensor head = store.weight(*store.parameters().back());
-      for (int64_t i = 0; i < head.elements(); ++i) head.data<float>()[i] *= 1000;
-      return false;
-    };
-    Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
-    running = &trainer;
-    try {
-      trainer.run();
-    } catch (const Error& error) {
-      ends.errors[number] = error.what();
-    }
-    ends.updates[number] = trainer.state().updates;
-  });
+  const auto train = [&] {
+    run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+      const auto number = static_cast<size_t>(world->rank());
+      const RankDevice rank = make_rank_device(setup.config.dist);
+      Trainer* running = nullptr;
+      TrainerHooks hooks;
+      hooks.stop_requested = [&] {
+        if (running->state().step != 101) return false;
+        ParameterStore& store = running->engine().store();
+        store.finish_gathers();  // on all ranks
+        if (number != 1) return false;
+        const Tensor head = store.weight(*store.parameters().back());
+        for (int64_t i = 0; i < head.elements(); ++i) head.data<float>()[i] *= 1000;
+        return false;
+      };
+      Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
+      running = &trainer;
+      try {
+        trainer.run();
+      } catch (const Error& error) {
+        ends.errors[number] = error.what();
+      }
+      ends.updates[number] = trainer.state().updates;
+    });
+  };
+  try {
+    train();
+  } catch (const Error&) {  // the first of the ranks' errors, once more
+    EXPECT_THAT(ends.errors, testing::Each(testing::Not(testing::IsEmpty())));
+  }
   return ends;
 }
 

@@ -129,8 +129,7 @@ TEST(Executor, ForwardsAloneRunWithFewerMicroBatchesThanStages) {
   for (const int virtual_stages : {1, 2, 3}) {
     for (const int pp : {2, 3}) {
       for (const int64_t micro_batches : {1, 2, 4, 7}) {
-        for (const PointToPoint messages :
-             {PointToPoint::overlapped, PointToPoint::batched, PointToPoint::ordered}) {
+        for (const PointToPoint messages : {PointToPoint::overlapped, PointToPoint::batched}) {
           SCOPED_TRACE(fmt::format("pp {} V {} M {} messages {}", pp, virtual_stages, micro_batches,
                                    int(messages)));
           const auto kind =

@@ -180,6 +180,14 @@ TEST(Schedule, DeferredHeadsComeLast) {
   EXPECT_EQ(holds[0].parts, 0);
 }
 
+TEST(Schedule, ForwardsAloneThatWouldDeadlockAreRefused) {
+  auto s = settings(ScheduleKind::interleaved, 2, 2, 1);
+  s.backward = false;
+  EXPECT_EQ(computations(s, 1), "F0.0 F0.1");
+  s.messages = PointToPoint::ordered;
+  EXPECT_THROW(make_schedule(s), ConfigError);
+}
+
 TEST(Schedule, FlagsMarkTheFirstForwardAndTheLastGradient) {
   const auto actions = stage_schedule(settings(ScheduleKind::zb_h1, 2, 1, 3), 1);
   for (const Action& action : actions) {

@@ -111,7 +111,7 @@ std::vector<Tensor> rounded_outputs(CpuIsa isa) {
   CrossEntropyBackwardArgs loss;
   loss.logits = random(DType::f32, {rows, width}, 12, 30);
   loss.targets = test::integers(DType::i32, {0, 1, 2, 3, 4, 5, 6, 7, -1});
-  loss.lse = random(DType::f32, {rows}, 13, 40), loss.weight = random(DType::f32, {rows}, 14);
+  loss.lse = random(DType::f64, {rows}, 13, 40), loss.weight = random(DType::f32, {rows}, 14);
   loss.factor = host_tensor(DType::f64, {1});
   loss.factor.data<double>()[0] = 3;
   loss.out = output({rows, width}), loss.columns = width - 1;
