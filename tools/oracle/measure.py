@@ -8,7 +8,7 @@ import pathlib
 from safetensors.torch import save_file
 
 from reference import errors, reference
-from rule import RECIPES, judge, worst_and_median
+from rule import RECIPES, judge, typical, worst_and_median
 from viaduct import Refused
 
 LAYOUTS = {
@@ -63,7 +63,8 @@ def row_of(subject, run, own, theirs, refusal):
     else:
         problems = judge(recipe, own, theirs)
         own_worst, own_median, _ = worst_and_median(own)
-        row += [f"{own_worst:.1e}", f"{own_median:.1e}", f"{own_worst / worst:.2f}"]
+        ratio = own_worst / worst if recipe == "FP32" else typical(own) / typical(theirs)
+        row += [f"{own_worst:.1e}", f"{own_median:.1e}", f"{ratio:.2f}"]
     return [*row, "**" + "; ".join(problems) + "**" if problems else "within"], bool(problems)
 
 

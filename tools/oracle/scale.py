@@ -4,10 +4,10 @@
     ./viaduct.sh oracle scale --quick      the short ones
 
 A case: random weights with the scales of trained models (weights.py), one batch, logits, loss and every gradient. The truth is transformers
-in FP64 (reference.py says with which rotary tables). PyTorch's distance from it and Viaduct's are measured alike; the worst gradient decides:
+in FP64 (reference.py says with which rotary tables). PyTorch's distance from it and Viaduct's are measured alike:
 
-- FP32: at most twice as far as PyTorch's FP32, or 2e-6;
-- BF16 with model.fp32_residual_connection: at most 1.3 times as far as torch.autocast;
+- FP32: the worst gradient at most twice as far as PyTorch's FP32, or 2e-6;
+- BF16 with model.fp32_residual_connection: gradients (root mean square over all) at most 1.3 times as far as torch.autocast;
 - BF16 without: at most as far as a model of BF16 weights and activations in PyTorch (1.3 times where that has no digit left).
 
 In FP32 the same rule holds for logits and loss. One rank for every instruction set of this machine, then the case's layouts with the best.
@@ -70,9 +70,10 @@ def section(rows):
     return [
         "Few layers, real widths, weights with the scales of trained models ([`tools/oracle/scale_cases.py`](../tools/oracle/scale_cases.py)). Distance",
         f"(relative L2) of each gradient from {pages.versions()} in FP64; in BF16, PyTorch is `torch.autocast` beside",
-        "FP32 residuals, and a model of BF16 weights and activations beside BF16 residuals. The worst gradient may be: in FP32 twice as far as",
-        "PyTorch's, or 2e-6 (logits and loss too); with FP32 residuals 1.3 times as far as autocast; with BF16 residuals as far as PyTorch's,",
-        "or 1.3 times that where PyTorch has no digit left (1 or more).",
+        "FP32 residuals, and a model of BF16 weights and activations beside BF16 residuals. In FP32 the worst gradient may be twice as far as",
+        "PyTorch's, or 2e-6 (logits and loss too), and `ratio` is of the worst ones. In BF16 which gradient is worst is chance: the root mean",
+        "square of all may be 1.3 times as far as autocast's with FP32 residuals, and as far as PyTorch's with BF16 residuals (1.3 times where",
+        "PyTorch has no digit left, 1 or more), and `ratio` is of these.",
         "",
         *pages.table(HEADER, rows),
     ]
