@@ -36,6 +36,11 @@ void for_each_number(Visit visit) {
   decay("growth_samples", "rows over which weight decay grows", &Decay::growth_samples);
 }
 
+/// Null without a rate of its own for embedding and output layer.
+std::optional<double> decoupled(const Schedules& s, double LearningRateSchedule::*member) {
+  return s.decoupled_rate ? std::optional(*s.decoupled_rate.*member) : std::nullopt;
+}
+
 /// "NAME: A in the checkpoint, B here" for all that differs.
 std::vector<std::string> differences(const Schedules& stored, const Schedules& configured) {
   std::vector<std::string> texts;
@@ -45,6 +50,15 @@ std::vector<std::string> differences(const Schedules& stored, const Schedules& c
   for_each_number(
       [&](const char*, const char* name, auto of) { add(name, of(stored), of(configured)); });
   const LearningRateSchedule &then = stored.learning_rate, &now = configured.learning_rate;
+  for (const auto& [name, member] :
+       {std::pair{"optimizer.decoupled_lr", &LearningRateSchedule::maximum_rate},
+        {"optimizer.decoupled_min_lr", &LearningRateSchedule::minimum_rate}}) {
+    const auto text = [member = member](const Schedules& s) {
+      const auto rate = decoupled(s, member);
+      return rate ? fmt::format("{}", *rate) : std::string("none");
+    };
+    add(name, text(stored), text(configured));
+  }
   add("scheduler.lr_decay_style", name_of(then.style), name_of(now.style));
   add("scheduler.lr_wsd_decay_style", name_of(then.anneal), name_of(now.anneal));
   add("scheduler.weight_decay_incr_style", name_of(stored.weight_decay.growth),
@@ -54,9 +68,11 @@ std::vector<std::string> differences(const Schedules& stored, const Schedules& c
 
 bool makes_sense(const Schedules& s) {
   const LearningRateSchedule& rate = s.learning_rate;
-  bool sense = rate.minimum_rate <= rate.maximum_rate && rate.initial_rate <= rate.maximum_rate &&
-               rate.anneal_samples <= rate.decay_samples &&
-               s.weight_decay.start <= s.weight_decay.end;
+  bool sense =
+      rate.minimum_rate <= rate.maximum_rate && rate.initial_rate <= rate.maximum_rate &&
+      rate.anneal_samples <= rate.decay_samples && s.weight_decay.start <= s.weight_decay.end &&
+      (!s.decoupled_rate || (s.decoupled_rate->minimum_rate >= 0 &&
+                             s.decoupled_rate->minimum_rate <= s.decoupled_rate->maximum_rate));
   sense = sense && (rate.style == DecayStyle::constant || rate.warmup_samples < rate.decay_samples);
   for_each_number([&](const char*, const char*, auto of) { sense = sense && of(s) >= 0; });
   return sense;
@@ -68,6 +84,10 @@ std::string with_schedules(const std::string& state, const Schedules& schedules)
   Json json = Json::parse(state);
   Json& stored = json[kKey];
   for_each_number([&](const char* key, const char*, auto of) { stored[key] = of(schedules); });
+  if (schedules.decoupled_rate) {
+    stored["decoupled_maximum_rate"] = schedules.decoupled_rate->maximum_rate;
+    stored["decoupled_minimum_rate"] = schedules.decoupled_rate->minimum_rate;
+  }
   stored["lr_decay_style"] = name_of(schedules.learning_rate.style);
   stored["lr_wsd_decay_style"] = name_of(schedules.learning_rate.anneal);
   stored["weight_decay_incr_style"] = name_of(schedules.weight_decay.growth);
@@ -86,6 +106,11 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     schedules.learning_rate.style = decay_style(stored.at("lr_decay_style").get<std::string>());
     schedules.learning_rate.anneal =
         anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());
+    if (stored.contains("decoupled_maximum_rate")) {
+      schedules.decoupled_rate = schedules.learning_rate;  // but for the rates
+      schedules.decoupled_rate->maximum_rate = stored.at("decoupled_maximum_rate").get<double>();
+      schedules.decoupled_rate->minimum_rate = stored.at("decoupled_minimum_rate").get<double>();
+    }
     schedules.weight_decay.growth =
         decay_growth(stored.at("weight_decay_incr_style").get<std::string>());
     VIADUCT_CHECK(IoError, makes_sense(schedules), "{}: its schedules cannot be those of a run",
@@ -107,7 +132,14 @@ Schedules resume_schedules(const Schedules& configured, const std::optional<Sche
                 use_stored ? "use_checkpoint_opt_param_scheduler=false goes on with the "
                              "configuration's"
                            : "override_opt_param_scheduler=true goes on with the configuration's");
-  if (use_stored) return *stored;
+  if (use_stored) {
+    VIADUCT_CHECK(
+        ConfigError, stored->decoupled_rate.has_value() == configured.decoupled_rate.has_value(),
+        "scheduler.use_checkpoint_opt_param_scheduler: {} has {} optimizer.decoupled_lr, "
+        "and the configuration has {}",
+        where, stored->decoupled_rate ? "an" : "no", configured.decoupled_rate ? "one" : "none");
+    return *stored;
+  }
   std::vector<std::string> problems;
   for (const std::string& difference : differences(*stored, configured)) {
     problems.push_back(

@@ -35,6 +35,20 @@ TEST(ResumeSchedules, ComeBackAsTheyWereStored) {
   EXPECT_EQ(stored_schedules(R"({"step":4})", "here"), std::nullopt);
 }
 
+TEST(ResumeSchedules, RatesOfTheVocabularyBelongToThem) {
+  Schedules own = some_schedules();
+  own.decoupled_rate = own.learning_rate;
+  own.decoupled_rate->maximum_rate = 0.3, own.decoupled_rate->minimum_rate = 1e-3;
+  EXPECT_EQ(stored_schedules(with_schedules("{}", own), "here"), own);
+  Schedules other = own;
+  other.decoupled_rate->maximum_rate = 0.4;
+  EXPECT_THAT([&] { resume_schedules(other, own, config(false, false), "FOLDER"); },
+              ThrowsMessage<ConfigError>(HasSubstr("optimizer.decoupled_lr: 0.3 there, 0.4 here")));
+  EXPECT_EQ(resume_schedules(other, own, config(false, true), "FOLDER"), own);
+  EXPECT_THAT([&] { resume_schedules(some_schedules(), own, config(false, true), "FOLDER"); },
+              ThrowsMessage<ConfigError>(HasSubstr("has an optimizer.decoupled_lr")));
+}
+
 TEST(ResumeSchedules, DamagedOnesAreErrors) {
   const auto with = [](const char* from, const char* to) {
     std::string state = with_schedules("{}", some_schedules());
