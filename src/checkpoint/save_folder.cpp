@@ -12,6 +12,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/old_steps.h"
 #include "checkpoint/strict_json.h"
@@ -89,6 +90,21 @@ void bring_back_hidden(const std::filesystem::path& save) {
     rename_folder(save / hidden, save / name);
     sync_folder(save);
     return;
+  }
+}
+
+/// A crash in the first save, after its step appeared and before `latest` named it: the newest step
+/// that is whole gets its name. (Steps appear complete.)
+void name_latest(const std::filesystem::path& save) {
+  if (has_latest(save)) return;
+  const std::vector<int64_t> steps = saved_steps(save);
+  for (auto step = steps.rbegin(); step != steps.rend(); ++step) {
+    if (!can_be_opened(save / step_folder_name(*step))) continue;
+    log_warning(
+        "{}: no file \"latest\" (its first save was interrupted, or it was deleted); it is made "
+        "again and names {}, the newest step that is whole",
+        save.string(), step_folder_name(*step));
+    return write_latest(save, *step);
   }
 }
 
@@ -193,6 +209,7 @@ std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& s
 
 void remove_leftovers(const std::filesystem::path& save, const OldSteps* remover) {
   bring_back_hidden(save);
+  name_latest(save);
   for (const auto& name : names_in(save)) {
     constexpr std::string_view kMark = ".tmp-";
     const size_t cut = name.find(kMark);

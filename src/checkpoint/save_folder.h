@@ -42,8 +42,8 @@ std::vector<std::filesystem::path> publish_step(const std::filesystem::path& tem
 std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& save,
                                                   int64_t keep_last);
 
-/// Puts a step back that an interrupted save was about to replace, and removes what interrupted
-/// saves left: folders and files with ".tmp-" in their names that belong
+/// Puts a step back that an interrupted save was about to replace, makes `latest` again where a first
+/// save was interrupted before it, and removes what interrupted saves left: folders and files with ".tmp-" in their names that belong
 /// to a step or to `latest`, and files NAME.tmp-PID of processes that this machine has not. Whoever
 /// calls it has the folder to himself (checkpoint/run_lock.h); what `remover` has in hand is left
 /// to it.

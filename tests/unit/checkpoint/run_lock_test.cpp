@@ -166,6 +166,28 @@ TEST(SaveFolder, AStepThatWasAboutToBeReplacedComesBack) {
   EXPECT_FALSE(std::filesystem::exists(save / "step_00000010.tmp-new"));
 }
 
+TEST(SaveFolder, AFirstSaveThatWasInterruptedBeforeLatestIsOne) {
+  TemporaryFolder save;
+  for (const int64_t step : {10, 20}) {
+    CheckpointWriter writer(save.path(), step);
+    ShardWriter shard(writer.folder(), 0);
+    shard.add("w", test::patterned(DType::f32, {4}, 1));
+    shard.finish();
+    writer.commit();
+  }
+  std::filesystem::remove(save / "latest");
+  std::filesystem::resize_file(save / "step_00000020/rank_00000.bin", 3);
+  testing::internal::CaptureStderr();
+  remove_leftovers(save.path());
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("names step_00000010"));
+  EXPECT_EQ(open_checkpoint(save.path())->step(), 10);
+  // None is whole: nothing is named.
+  std::filesystem::remove(save / "latest");
+  std::filesystem::resize_file(save / "step_00000010/rank_00000.bin", 3);
+  remove_leftovers(save.path());
+  EXPECT_FALSE(has_latest(save.path()));
+}
+
 TEST(SaveFolder, OnlyGoodStepsAreCountedAsKept) {
   TemporaryFolder save;
   for (const int64_t step : {10, 20, 30, 40, 50}) {
