@@ -192,9 +192,24 @@ TEST_F(TrainFault, ATruncatedCheckpointIsRefused) {
               ThrowsMessage<IoError>(AllOf(HasSubstr("truncated"), HasSubstr("step_00000008"))));
 }
 
-TEST_F(TrainFault, StepsWithoutLatestAreNotOverwritten) {
+// As a kill between the last two operations of a first save leaves it.
+TEST_F(TrainFault, StepsWithoutLatestAreGoneOnFromAndNotOverwritten) {
+  const auto shard = save / "step_00000008" / "rank_00000.bin";
+  const std::string before = read_file(shard);
   std::filesystem::remove(save / "latest");
-  EXPECT_THAT([&] { train_run(run); }, ThrowsMessage<IoError>(HasSubstr("step_00000008")));
+  testing::internal::CaptureStderr();
+  EXPECT_NO_THROW(train_run(run));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("names step_00000008"));
+  EXPECT_EQ(read_file(shard), before);
+  // Elsewhere nobody repairs it.
+  std::filesystem::remove(save / "latest");
+  TemporaryFolder other;
+  EXPECT_THAT(
+      [&] {
+        train_run(run + Overrides{"checkpoint.load=" + save.path().string(),
+                                  "checkpoint.save=" + (other / "run").string()});
+      },
+      ThrowsMessage<IoError>(HasSubstr("step_00000008")));
 }
 
 TEST_F(TrainFault, ACheckpointOfAnotherModelIsRefused) {
