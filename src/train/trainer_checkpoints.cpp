@@ -1,7 +1,6 @@
 // What the training loop does with checkpoints: where a run begins or goes on, and what it leaves.
 
 #include <algorithm>
-#include <chrono>
 
 #include "base/error.h"
 #include "base/file.h"
@@ -22,10 +21,6 @@ namespace {
 
 bool has_checkpoints(const std::filesystem::path& save) {
   return has_latest(save) || (std::filesystem::is_directory(save) && !saved_steps(save).empty());
-}
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 int64_t bytes_of(const StagedCheckpoint& staged) {
@@ -56,7 +51,7 @@ void Trainer::load_weights() {
     folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
                          : std::filesystem::path(*load);
   }
-  const double begin = now();
+  const double begin = wall_clock_seconds();
   if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
     const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
     if (leads()) check_resume(setup_, fingerprints_, *checkpoint, same_order);
@@ -79,7 +74,7 @@ void Trainer::load_weights() {
     }
     if (leads())
       log_info("resuming from {} at step {}{}", checkpoint->where(), state_.step,
-               rate_text(bytes, now() - begin));
+               rate_text(bytes, wall_clock_seconds() - begin));
     saved_step_ = state_.step;
     return;
   }
@@ -157,7 +152,7 @@ void Trainer::save(bool wait) {
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     const double bytes =
         all_reduce_value(*world_, static_cast<double>(bytes_of(staged)), ReduceOp::sum);
-    const double begin = now();
+    const double begin = wall_clock_seconds();
     if (c.async_save) {
       saver_->save(std::move(staged));
     } else {
@@ -173,7 +168,7 @@ void Trainer::save(bool wait) {
     saved_step_ = state_.step;
     saved_ = true;
     log_->note(fmt::format("{} {} to {}{}", c.async_save ? "saving" : "saved", what, *c.save,
-                           c.async_save ? "" : rate_text(bytes, now() - begin)));
+                           c.async_save ? "" : rate_text(bytes, wall_clock_seconds() - begin)));
   }
   if (wait && c.async_save) saver_->join();
 }
