@@ -16,9 +16,6 @@ namespace {
 // C and the strips of A (192 KB and 96 KB, of FP32 192 KB) stay in the second-level cache; two
 // strips of B stream through the first.
 constexpr TileBlocking kVectorBlocking{64, 768, 768};
-// In FP32 rounding shows: a sum of half as many terms before it is added to C is as near to the
-// truth as PyTorch's where logits share an offset (docs/parity.md), at 1 % of the speed.
-constexpr TileBlocking kFloatVectorBlocking{64, 768, 384};
 // Of AVX2 machines the first-level cache has 32 KB, and one strip of B streams through it.
 constexpr TileBlocking kAvx2Blocking{96, 768, 384};
 // AMX is ten times as fast against the same caches: two strips of B and their share of A, 48 KB, in
@@ -33,7 +30,7 @@ constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::am
 template <CpuIsa kIsa>
 constexpr TileBlocking kBf16Blocking = kIsa == CpuIsa::amx ? kAmxBlocking : kVectorBlocking;
 template <CpuIsa kIsa>
-constexpr TileBlocking kFloatBlocking = kIsa == CpuIsa::avx2 ? kAvx2Blocking : kFloatVectorBlocking;
+constexpr TileBlocking kFloatBlocking = kIsa == CpuIsa::avx2 ? kAvx2Blocking : kVectorBlocking;
 
 template <CpuIsa kIsa>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {

@@ -4,6 +4,8 @@
 // `Arithmetic` has `Element` and `add(sums, unit, row)`: sums plus the products of the unit at an
 // address with the units of a register's share of a row. Compiled per instruction set.
 
+#include <algorithm>
+
 #include "ops/cpu/tile_units.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
@@ -44,41 +46,51 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
 #pragma GCC unroll 4
     for (int j = 0; j < kStrips; ++j) __builtin_prefetch(c + i * c_stride + j * kTileColumns, 1, 3);
   }
-  Vec sums[kRows][kVectors];
+  // Equal sums of at most kSumSteps; of nothing, one.
+  const int64_t sums_of_all = (steps + kSumSteps - 1) / kSumSteps;
+  const int64_t steps_of_sum = sums_of_all > 1 ? (steps + sums_of_all - 1) / sums_of_all : steps;
+  int64_t begin = 0;
+  do {
+    const int64_t end = std::min(begin + steps_of_sum, steps);
+    Vec sums[kRows][kVectors];
 #pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
+    for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) sums[i][j] = zero();
-  }
-  for (int64_t step = 0; step < steps; ++step, a += kTileBytes, b += kTileBytes) {
-    if (next.tiles != nullptr) {
-      next.prefetch();
-      next.tiles += kTileBytes;
+      for (int j = 0; j < kVectors; ++j) sums[i][j] = zero();
     }
+    for (int64_t step = begin; step < end; ++step, a += kTileBytes, b += kTileBytes) {
+      if (next.tiles != nullptr) {
+        next.prefetch();
+        next.tiles += kTileBytes;
+      }
 #pragma GCC unroll 4
-    for (int unit = 0; unit < 16; ++unit) {
-      Units row[kVectors];
+      for (int unit = 0; unit < 16; ++unit) {
+        Units row[kVectors];
+#pragma GCC unroll 4
+        for (int j = 0; j < kVectors; ++j) {
+          row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
+                              j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
+        }
+#pragma GCC unroll 16
+        for (int i = 0; i < kRows; ++i) {
+          const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
+#pragma GCC unroll 4
+          for (int j = 0; j < kVectors; ++j)
+            sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
+        }
+      }
+    }
+    accumulate |= begin > 0;
+#pragma GCC unroll 16
+    for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 4
       for (int j = 0; j < kVectors; ++j) {
-        row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
-                            j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
-      }
-#pragma GCC unroll 16
-      for (int i = 0; i < kRows; ++i) {
-        const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
-#pragma GCC unroll 4
-        for (int j = 0; j < kVectors; ++j) sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
+        float* const to = c + i * c_stride + j * kLanes;
+        store(to, accumulate ? add(load(to), sums[i][j]) : sums[i][j]);
       }
     }
-  }
-#pragma GCC unroll 16
-  for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
-    for (int j = 0; j < kVectors; ++j) {
-      float* const to = c + i * c_stride + j * kLanes;
-      store(to, accumulate ? add(load(to), sums[i][j]) : sums[i][j]);
-    }
-  }
+    begin = end;
+  } while (begin < steps);
 }
 
 /// All rows of C × kStrips strips of B.
