@@ -1,0 +1,125 @@
+// Whole steps of a small model on ranks that are threads, one layout for each axis: forward,
+// backward, gradient reduction and update as `train` runs them. They are here for the threads;
+// tests/layout compares every layout with one rank tensor by tensor.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "comm/world.h"
+#include "nn/tensor_parallel_config.h"
+#include "ops/cpu/cpu_ops.h"
+#include "pipeline/layer_map.h"
+#include "support/tiny_models.h"
+#include "train/engine.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kMicroBatches = 4, kTokens = 16, kPositions = 16;
+constexpr int kSteps = 2;
+
+struct Layout {
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+  int ranks() const { return tp * cp * dp * pp; }
+};
+
+void PrintTo(const Layout& l, std::ostream* os) {
+  *os << "tp" << l.tp << "_cp" << l.cp << "_dp" << l.dp << "_pp" << l.pp;
+}
+
+HostBatch micro_batch(int64_t number, int64_t vocabulary) {
+  HostBatch batch;
+  std::mt19937 random(static_cast<unsigned>(number));
+  const auto token = [&] {
+    return static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary));
+  };
+  for (int64_t i = 0; i < kTokens; ++i) {
+    batch.ids.push_back(token());
+    batch.positions.push_back(static_cast<int32_t>(i));
+    batch.targets.push_back(token());
+    batch.loss_weight.push_back(1);
+    batch.token_index.push_back(number * kTokens + i);
+  }
+  batch.end_document();
+  return batch;
+}
+
+/// Everything that may run beside the computation does.
+EngineSettings settings_of(const ModelConfig& model, const Layout& layout, const Mesh& mesh,
+                           GlobalRank rank) {
+  EngineSettings settings;
+  settings.precision = precision_recipe("fp32");
+  settings.positions = kPositions;
+  ModelPlace& place = settings.place;
+  place.tp = layout.tp, place.tp_rank = mesh.coordinate(rank, Axis::tp).value;
+  place.sequence_parallel = layout.tp > 1;
+  place.vocabulary_multiple = 4;
+  place.pp = layout.pp, place.pp_rank = mesh.coordinate(rank, Axis::pp).value;
+  const LayerMapSettings map{model.layers, layout.pp, layout.pp > 1 ? 2 : 1};
+  if (layout.pp > 1) {
+    place.chunks = chunks_of_stage(layer_map(map), layout.pp, place.pp_rank);
+    settings.schedule.kind = ScheduleKind::interleaved;
+    settings.schedule.messages = PointToPoint::overlapped;
+  }
+  TensorOverlapConfig overlap;
+  overlap.tp_comm_overlap = true;
+  Problems problems;
+  settings.overlap = resolve_gemm_overlap(overlap, {layout.tp, model.hidden}, problems);
+  settings.ddp.bucket_size = 1000;  // several buckets
+  return settings;
+}
+
+struct Outcome {
+  double loss = 0, grad_norm = 0;
+};
+
+/// Of the last step.
+Outcome train(const Layout& layout) {
+  ModelConfig model = test::tiny_model("llama");
+  model.layers = 4;
+  Outcome outcome;
+  run_thread_ranks(
+      layout.ranks(), {.timeout_seconds = 120}, [&](std::shared_ptr<Communicator> world) {
+        const Mesh mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp});
+        const GlobalRank rank{world->rank()};
+        const auto device = make_cpu_device(2);
+        const OpTable ops = cpu_ops(CpuIsa::avx2);
+        world->record_on(device.get());
+        Engine engine(*device, ops, model, settings_of(model, layout, mesh, rank),
+                      make_parallel_groups(mesh, world));
+        engine.initialize();
+        const int64_t replica = mesh.coordinate(rank, Axis::dp).value;
+        StepResult result;
+        for (int step = 1; step <= kSteps; ++step) {
+          engine.begin_step({.update = step, .learning_rate = 1e-2});
+          double scored = 0;
+          engine.run_micro_batches(kMicroBatches / layout.dp, [&](int64_t i) {
+            const HostBatch batch = micro_batch(i * layout.dp + replica, model.vocabulary);
+            scored += batch.scored_weight();
+            return batch;
+          });
+          result = engine.finish_step(scored);
+        }
+        if (world->rank() == 0) outcome = {result.loss, result.grad_norm};
+      });
+  return outcome;
+}
+
+class Layouts : public testing::TestWithParam<Layout> {};
+
+TEST_P(Layouts, TrainAsOneRankDoes) {
+  const Outcome one = train({}), many = train(GetParam());
+  EXPECT_GT(one.loss, 1);
+  EXPECT_NEAR(many.loss, one.loss, 1e-4 * one.loss);
+  EXPECT_NEAR(many.grad_norm, one.grad_norm, 1e-3 * one.grad_norm);
+}
+
+INSTANTIATE_TEST_SUITE_P(Axes, Layouts,
+                         testing::Values(Layout{.tp = 2}, Layout{.cp = 2}, Layout{.dp = 2},
+                                         Layout{.pp = 2}, Layout{.tp = 2, .dp = 2}),
+                         testing::PrintToStringParamName());
+
+}  // namespace
+}  // namespace viaduct
