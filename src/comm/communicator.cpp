@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <numeric>
 
+#include "base/clock.h"
 #include "base/error.h"
 
 namespace viaduct {
@@ -13,10 +13,6 @@ namespace {
 constexpr std::array<std::string_view, 8> kNames{"all_reduce", "all_gather", "reduce_scatter",
                                                  "all_to_all", "broadcast",  "send",
                                                  "receive",    "barrier"};
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 bool reducible(DType dtype) {
   return is_floating(dtype) || dtype == DType::i64;
@@ -39,10 +35,10 @@ void CommHandle::wait() {
   if (operation_ == nullptr) return;
   const auto operation = std::move(operation_);
   StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
-  const double begin = record != nullptr ? now() : 0;
+  const double begin = record != nullptr ? steady_seconds() : 0;
   operation->wait();
   if (record != nullptr && record_index_ >= 0)
-    record->complete(record_index_, begin, now(), operation->busy_seconds());
+    record->complete(record_index_, begin, steady_seconds(), operation->busy_seconds());
 }
 
 int64_t wire_bytes(const CommRequest& request, int rank, int size) {
@@ -90,7 +86,7 @@ CommHandle Communicator::launch(const CommRequest& request) {
                            request.out.defined() ? request.out.bytes() : 0);
     entry.wire_bytes = wire_bytes(request, rank(), size());
     entry.peer = request.peer;
-    entry.launch_seconds = now();
+    entry.launch_seconds = steady_seconds();
     index = record->launch(std::move(entry));
   }
   return {start(request), device_, index};

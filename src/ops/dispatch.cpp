@@ -1,5 +1,6 @@
 #include "ops/dispatch.h"
 
+#include "base/clock.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -11,7 +12,7 @@ const Traits& traits_of(const OpTable& table) {
 }
 
 double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return steady_seconds();
 }
 
 }  // namespace detail

@@ -1,7 +1,8 @@
 #include "timeline/record.h"
 
-#include <chrono>
 #include <utility>
+
+#include "base/clock.h"
 
 namespace viaduct {
 
@@ -14,7 +15,7 @@ Cost& Cost::operator+=(const Cost& other) {
 }
 
 double wall_clock_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+  return steady_seconds();
 }
 
 double StepRecord::now() const {

@@ -9,6 +9,7 @@
 #include <numeric>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "comm/mpi/mpi_handle.h"
 #include "comm/world.h"
@@ -59,10 +60,9 @@ void Transfers::give_up(double seconds) {
     return std::any_of(all.begin(), all.end(),
                        [](MPI_Request request) { return request != MPI_REQUEST_NULL; });
   };
-  using Clock = std::chrono::steady_clock;
-  const auto until = Clock::now() + std::chrono::duration<double>(seconds);
+  const double until = steady_seconds() + seconds;
   std::vector<int> indices(all.size());
-  for (bool first = true; under_way() && (first || Clock::now() < until); first = false) {
+  for (bool first = true; under_way() && (first || steady_seconds() < until); first = false) {
     if (!first) std::this_thread::sleep_for(std::chrono::microseconds(50));
     // Errors too set a request to null: nothing moves any more.
     int count = 0;

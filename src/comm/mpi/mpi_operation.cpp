@@ -2,13 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <chrono>
-
 namespace viaduct {
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 MpiOperation::MpiOperation(const MpiGroup& group, std::string_view what, int64_t bytes)
     : group_(group),

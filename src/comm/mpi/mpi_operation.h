@@ -8,13 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "comm/communicator.h"
 #include "comm/mpi/mpi_network.h"
 
 namespace viaduct {
-
-/// Seconds of the steady clock.
-double steady_seconds();
 
 class MpiOperation {
  public:

@@ -3,8 +3,8 @@
 #include <sched.h>
 
 #include <algorithm>
-#include <chrono>
 
+#include "base/clock.h"
 #include "comm/thread/thread_world.h"
 
 namespace viaduct {
@@ -15,10 +15,6 @@ constexpr int kMaxPieces = 64;  // one bit each
 // cut for the threads that happen to be awake, where that takes less time than telling them.
 constexpr int64_t kPieceUnits = 4096, kSmallSumUnits = 512, kSmallCopyUnits = 4096;
 constexpr int64_t kSmallBytes = 1 << 17;  // moved in less time than a thread takes to wake
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -77,7 +73,7 @@ void SharedOperation::begin(int party) {
   const Ask& mine = asks_[static_cast<size_t>(party)];
   const bool small = std::max(mine.in_bytes, mine.out_bytes) <= kSmallBytes;
   cut_into_pieces(small);
-  if (!small) begin_seconds_ = now();
+  if (!small) begin_seconds_ = steady_seconds();
   state_.store(State::running);
   if (small) return help(party);
   if (somebody_waits()) return ring_all();
@@ -105,7 +101,7 @@ void SharedOperation::help(int party) {
 }
 
 void SharedOperation::finish(State state) {
-  if (begin_seconds_ > 0) busy_seconds_ = now() - begin_seconds_;
+  if (begin_seconds_ > 0) busy_seconds_ = steady_seconds() - begin_seconds_;
   state_.store(state);
   ring_all();
 }

@@ -1,10 +1,10 @@
 #include "comm/thread/thread_operation.h"
 
 #include <algorithm>
-#include <chrono>
 #include <exception>
 #include <thread>
 
+#include "base/clock.h"
 #include "base/cpu_pause.h"
 #include "base/error.h"
 
@@ -33,10 +33,6 @@ class Awaiting {
   ThreadWorld& world_;
   int rank_;
 };
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 }  // namespace
 
@@ -92,7 +88,7 @@ void ThreadOperation::wait() {
     return;
   }
   const Awaiting awaiting(world(), world_rank(), operation_);
-  double time = now();
+  double time = steady_seconds();
   const double limit = time + world().timeout_seconds();
   for (;;) {
     const uint32_t events = world().events();
@@ -105,7 +101,7 @@ void ThreadOperation::wait() {
         give_up(operation_->error());
       case State::running:
         operation_->help(party_);
-        time = now();
+        time = steady_seconds();
         break;
       case State::collecting:
       case State::left:
@@ -124,7 +120,7 @@ double ThreadOperation::pause_until_change(State seen, uint32_t events, double b
   const auto changed = [&] { return operation_->state() != seen || world().events() != events; };
   const bool crowded = world().crowded();
   double time = begin;
-  for (; time - begin < (crowded ? kCrowdedSeconds : kSpinSeconds); time = now()) {
+  for (; time - begin < (crowded ? kCrowdedSeconds : kSpinSeconds); time = steady_seconds()) {
     const bool spins =
         (!crowded || time - begin < kAloneSeconds) && world().alone_on_core(world_rank());
     for (int i = 0; i < (spins ? 64 : 1); ++i) {
@@ -137,7 +133,7 @@ double ThreadOperation::pause_until_change(State seen, uint32_t events, double b
   }
   if (seen == State::running) limit = time + 1;
   world().bell(world_rank()).sleep(std::max(1e-6, limit - time), changed);
-  return now();
+  return steady_seconds();
 }
 
 void ThreadOperation::check_others(bool late) {
@@ -170,7 +166,7 @@ void ThreadOperation::drain() {
   while (operation_->state() == State::collecting || operation_->state() == State::running) {
     const State state = operation_->state();
     if (state == State::running) operation_->help(party_);
-    const double time = now();
+    const double time = steady_seconds();
     pause_until_change(state, world().events(), time, time + 1);
   }
   over_ = true;

@@ -23,7 +23,7 @@ class ThreadOperation final : public CommOperation {
 
  private:
   /// Until the operation or a rank has changed, or `limit` is reached. Begins to wait at `begin`
-  /// and returns the time (now() of the steady clock), which may be some polls old.
+  /// and returns the time (steady_seconds()), which may be some polls old.
   double pause_until_change(SharedOperation::State seen, uint32_t events, double begin,
                             double limit);
   /// Throws if a rank has failed or will never come, or it is `late`, unless all are here.
