@@ -9,6 +9,7 @@
 
 #include "base/cpu_pause.h"
 #include "base/error.h"
+#include "comm/failed_rank.h"
 
 namespace viaduct {
 namespace {
@@ -134,8 +135,7 @@ bool MpiEngine::poll() {
 
 void MpiEngine::look_for_failures() {
   watch_.poll();
-  if (!failed_ && watch_.first())
-    fail_here(fmt::format("rank {}: {}", watch_.first()->rank, watch_.first()->cause));
+  if (!failed_ && watch_.first()) fail_here(of_rank(watch_.first()->rank, watch_.first()->cause));
 }
 
 void MpiEngine::fail_here(std::string cause) {

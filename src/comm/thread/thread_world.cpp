@@ -50,7 +50,7 @@ void ThreadWorld::fail(int rank, std::string_view cause, std::exception_ptr exce
 
 std::string ThreadWorld::cause() const {
   const std::lock_guard guard(mutex_);
-  return fmt::format("rank {}: {}", failed_rank_, cause_);
+  return of_rank(failed_rank_, cause_);
 }
 
 void ThreadWorld::rethrow() const {

@@ -118,6 +118,27 @@ TEST(ThreadFailure, EveryProblemOfAConfigurationErrorSurvives) {
   }
 }
 
+// What one rank found, and all threw, has its rank's number already.
+TEST(ThreadFailure, ARankIsNamedOnce) {
+  const auto thrown_by_all = [](const std::string& text) {
+    return message_of<IoError>(
+        [&] { run_thread_ranks(2, kPatient, [&](auto) { throw IoError(text); }); });
+  };
+  EXPECT_EQ(thrown_by_all("rank 1: the disk is full"), "rank 1: the disk is full");
+  EXPECT_THAT(thrown_by_all("rank and file: none"),
+              testing::MatchesRegex("rank [01]: rank and .*"));
+  EXPECT_THAT(thrown_by_all("rank 1 is full"), testing::MatchesRegex("rank [01]: rank 1 is full"));
+  try {
+    run_thread_ranks(2, kPatient, [](auto world) {
+      if (world->rank() == 1) throw ConfigError(std::vector<std::string>{"rank 0: one", "two"});
+      world->barrier();
+    });
+    FAIL();
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(error.problems(), (std::vector<std::string>{"rank 0: one", "rank 1: two"}));
+  }
+}
+
 TEST(ThreadFailure, OtherTypesPassUnchanged) {
   EXPECT_THROW(run_thread_ranks(2, kPatient,
                                 [](auto world) {
