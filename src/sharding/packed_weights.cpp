@@ -20,7 +20,7 @@ PackedWeights::PackedWeights(const OpContext& context,
     if (!parameter->multiplied) continue;
     for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
       if (use == WeightUse::data_gradient && !with_gradients) continue;
-      forms_[{parameter, use}].tiles = context_.allocate(
+      forms_[parameter][use].tiles = context_.allocate(
           weight, weight_tiles_shape(product_of(use), parameter->shape), MemoryTag::weights);
     }
   }
@@ -28,9 +28,9 @@ PackedWeights::PackedWeights(const OpContext& context,
 
 Tensor PackedWeights::form(const Parameter& parameter, WeightUse use, const Tensor& canonical,
                            int64_t generation) {
-  const auto found = forms_.find({&parameter, use});
-  if (found == forms_.end()) return Tensor();
-  Form& form = found->second;
+  const auto found = forms_.find(&parameter);
+  if (found == forms_.end() || !found->second.contains(use)) return Tensor();
+  Form& form = found->second[use];
   if (form.generation != generation) {
     pack_weight(context_, {product_of(use), canonical, form.tiles});
     form.generation = generation;

@@ -5,10 +5,10 @@
 // weight; all micro-batches of the step read it.
 
 #include <map>
-#include <utility>
 #include <vector>
 
 #include "nn/access.h"
+#include "sharding/by_path.h"
 
 namespace viaduct {
 
@@ -30,7 +30,7 @@ class PackedWeights {
   };
 
   OpContext context_;
-  std::map<std::pair<const Parameter*, WeightUse>, Form> forms_;
+  std::map<const Parameter*, std::map<WeightUse, Form>, ByPath> forms_;
 };
 
 }  // namespace viaduct

@@ -13,6 +13,7 @@
 
 #include "nn/access.h"
 #include "precision/recipe.h"
+#include "sharding/by_path.h"
 #include "sharding/gradient_reduction.h"
 #include "sharding/packed_weights.h"
 #include "sharding/parameter_buffer.h"
@@ -156,7 +157,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   DType kernel_gradient_;              // what kernels write and the optimizer reads
   std::optional<OpContext> context_;   // of the step
   std::vector<size_t> runs_end_;       // by chunk
-  std::map<const Parameter*, Entry> entries_;
+  std::map<const Parameter*, Entry, ByPath> entries_;
   Device& device_;
   Tensor bucket_norms_;  // with bucket_norms: a reproducible sum of squares for each bucket
   std::unique_ptr<GradientReduction> reduction_;

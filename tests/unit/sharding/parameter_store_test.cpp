@@ -2,8 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+
 #include "base/error.h"
 #include "comm/world.h"
+#include "device/recording.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "support/instruction_set.h"
@@ -38,6 +41,37 @@ TEST_F(ParameterStoreTest, WeightsAreMastersRounded) {
               bfloat16(store_.master(matrix_).data<float>()[i]).bits);
   }
   EXPECT_EQ(static_cast<float>(store_.weight(bias_).data<bfloat16>()[2]), 2.0f);
+}
+
+// Addresses differ from run to run; what a record says must not.
+TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
+  const auto releases = [&](bool turned) {
+    std::array<Parameter, 4> parameters;
+    std::vector<const Parameter*> uses;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      Parameter& p = parameters[turned ? parameters.size() - 1 - i : i];
+      const auto rows = static_cast<int64_t>(32 * (i + 1));
+      p = make(("blocks." + std::to_string(i)).c_str(), {rows, 32}, true);
+      p.multiplied = true;
+      uses.push_back(&p);
+    }
+    StoreSettings settings;
+    settings.fp32_gradients = false;
+    settings.fp32_accumulation = {"all"};
+    StepRecord record;
+    {
+      const Recording recording(*device_, record);
+      ParameterStore store(*device_, precision_recipe("bf16_mixed"), {uses}, settings,
+                           self_groups());
+      const PackedWeights packed(context_, uses, DType::bf16, true);
+    }
+    std::vector<std::pair<int64_t, int64_t>> all;
+    for (const AllocationRecord& a : record.allocations()) all.emplace_back(a.bytes, a.released_at);
+    return all;
+  };
+  const auto expected = releases(false);
+  EXPECT_GE(expected.size(), 12u) << "two forms and an FP32 sum each";
+  EXPECT_EQ(releases(true), expected);
 }
 
 TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {

@@ -1,0 +1,17 @@
+#pragma once
+// The order of containers of parameters. What they hold is released in their order, and the record
+// of a step must not depend on addresses.
+
+#include <tuple>
+
+#include "nn/parameter.h"
+
+namespace viaduct {
+
+struct ByPath {
+  bool operator()(const Parameter* a, const Parameter* b) const {
+    return std::tie(a->path, a) < std::tie(b->path, b);
+  }
+};
+
+}  // namespace viaduct
