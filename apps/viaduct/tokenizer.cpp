@@ -20,7 +20,7 @@ namespace {
 using nlohmann::json;
 
 struct Options {
-  std::string tokenizer, special = "recognised", unknown_bytes = "drop", output;
+  std::string tokenizer, special = "recognised", unknown_bytes = "drop", output, json_key = "text";
   bool json_lines = false, exact_bytes = false, add_special_tokens = false;
   std::vector<std::string> inputs;
   int32_t vocab_size = 0;
@@ -124,8 +124,8 @@ int decode(const Options& options) {
 }
 
 int train(const Options& options) {
-  const TrainedBpe trained =
-      train_bpe({options.inputs.begin(), options.inputs.end()}, options.vocab_size);
+  const TrainedBpe trained = train_bpe({options.inputs.begin(), options.inputs.end()},
+                                       options.vocab_size, options.json_key);
   write_tokenizer(trained, options.output);
   const auto found = static_cast<int32_t>(trained.tokens.size());
   fmt::print("{} tokens in {}\n", found, options.output);
@@ -195,7 +195,15 @@ Subcommand add_tokenizer(CLI::App& root) {
 
   CLI::App* trainer =
       app->add_subcommand("train", "Train a byte-level BPE tokenizer on text files");
-  trainer->add_option("--input", options->inputs, "text files")->required();
+  trainer
+      ->add_option("--input", options->inputs,
+                   "text files or JSONL files (.jsonl, .ndjson, .json), also as .gz or .zst; - is "
+                   "standard input")
+      ->required();
+  trainer
+      ->add_option("--json-key", options->json_key,
+                   "member of each line of JSONL that holds the text")
+      ->capture_default_str();
   trainer->add_option("--vocab-size", options->vocab_size, "tokens, at least 257")->required();
   trainer->add_option("--output", options->output, "folder for tokenizer.json")->required();
   trainer->footer(

@@ -4,7 +4,8 @@
 #include <functional>
 
 #include "base/error.h"
-#include "base/file.h"
+#include "data/byte_stream.h"
+#include "data/document_reader.h"
 #include "data/tokenizer/byte_alphabet.h"
 #include "data/tokenizer/unicode.h"
 
@@ -193,12 +194,14 @@ TrainedBpe BpeTrainer::train(int32_t vocab_size) const {
   return trained;
 }
 
-TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size) {
+TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size,
+                     const std::string& json_key) {
   BpeTrainer trainer;
-  for (const auto& path : files) {
-    const MappedFile file(path);
-    trainer.add_text(file.text());
-    file.check();
+  for (const auto& path : files) input_kind(path);  // a missing last one is said at once
+  DocumentReader reader(files, false);
+  while (const auto piece = reader.next()) {
+    for_each_document(*piece, json_key,
+                      [&](std::string_view text, const DocumentPlace&) { trainer.add_text(text); });
   }
   return trainer.train(vocab_size);
 }

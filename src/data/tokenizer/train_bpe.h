@@ -45,8 +45,10 @@ class BpeTrainer {
   std::unordered_map<std::string, int64_t> pieces_;
 };
 
-/// Trains on text files. IoError if one cannot be read.
-TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size);
+/// Trains on the documents that `tokenize_files` would read: text, or JSONL with the text under
+/// `json_key`, also compressed; "-" is standard input. IoError if one cannot be read or is no text.
+TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size,
+                     const std::string& json_key = "text");
 
 /// Writes `tokenizer.json` (Hugging Face's format) and a `tokenizer_config.json` that names the end
 /// of text into `folder`, which is made if need be.

@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "data/tokenizer/tokenizer.h"
+#include "support/compress.h"
 #include "support/temporary_folder.h"
 
 namespace viaduct {
@@ -66,6 +67,30 @@ TEST(TrainBpe, RefusesImpossibleSizesAndMissingFiles) {
   EXPECT_THROW(train_on("a", -1), ConfigError);
   EXPECT_THROW(train_on("a", 2000000000), ConfigError);
   EXPECT_THROW(train_bpe({"missing.txt"}, 300), IoError);
+}
+
+// A tokenizer learns from what `data tokenize` will read.
+TEST(TrainBpe, ReadsWhatIsTokenized) {
+  test::TemporaryFolder folder;
+  const std::string text = "ab\nabc\nabc\nbcz\n",
+                    lines = "{\"text\":\"ab\\nabc\",\"n\":1}\n{\"text\":\"abc\\nbcz\"}\n";
+  write_file_atomically(folder / "a.txt", text);
+  write_file_atomically(folder / "a.txt.gz", test::gzip(text));
+  write_file_atomically(folder / "a.txt.zst", test::zstd(text));
+  write_file_atomically(folder / "a.jsonl", lines);
+  write_file_atomically(folder / "a.jsonl.gz", test::gzip(lines));
+  const auto merges = train_on(text, 260).merges;
+  for (const char* name : {"a.txt", "a.txt.gz", "a.txt.zst", "a.jsonl", "a.jsonl.gz"})
+    EXPECT_EQ(train_bpe({folder / name}, 260).merges, merges) << name;
+  EXPECT_THAT([&] { train_bpe({folder / "a.jsonl"}, 260, "body"); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("a.jsonl")));
+}
+
+TEST(TrainBpe, RefusesWhatIsNoText) {
+  test::TemporaryFolder folder;
+  write_file_atomically(folder / "weights.bin", std::string("abc\0abc", 7));
+  EXPECT_THAT([&] { train_bpe({folder / "weights.bin"}, 300); },
+              testing::ThrowsMessage<IoError>(testing::HasSubstr("weights.bin")));
 }
 
 }  // namespace
