@@ -40,8 +40,12 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
   Sequence& sequence = sequences_[static_cast<size_t>(sequence_)];
   if (const auto found = sequence.find(key); found != sequence.end()) {
     Places& places = found->second;
-    if (places.next < places.offsets.size()) {
-      if (void* place = hold(places.offsets[places.next++], bytes)) return place;
+    const size_t count = places.offsets.size();
+    if (places.next < count) {
+      // A step with fewer micro-batches than planned comes to places before they are free.
+      const size_t own = places.next++;
+      for (size_t i = 0; i < count; ++i)
+        if (void* place = hold(places.offsets[(own + i) % count], bytes)) return place;
     }
   }
   const auto found = resident_.find(key);

@@ -21,8 +21,9 @@ class PlannedArena {
   bool in_sequence() const { return sequence_ >= 0; }
   int64_t bytes() const { return memory_.bytes(); }
 
-  /// The planned place of the next allocation of this tag and size; null outside of sequences,
-  /// where the plan has none, or where what was there is not released yet.
+  /// The planned place of the next allocation of this tag and size, or, where what is there is not
+  /// released yet, a free one of the same tag and size; null outside of sequences, and where the
+  /// plan has none.
   void* take(int64_t bytes, MemoryTag tag);
   /// False if `data` is not from here.
   bool give(void* data);

@@ -39,7 +39,24 @@ std::vector<Case> cases() {
           {"data", {"dist.ranks=2"}},
           {"distributed_optimizer",
            {"dist.ranks=2", "ddp.use_distributed_optimizer=true", "ddp.overlap_grad_reduce=true",
-            "ddp.overlap_param_gather=true"}}};
+            "ddp.overlap_param_gather=true"}},
+          // The plan is of a step with the whole batch.
+          {"growing", {"train.global_batch_size=8", "train.rampup_batch_size=[2, 2, 6]"}},
+          {"growing_data",
+           {"dist.ranks=2", "train.global_batch_size=12", "train.rampup_batch_size=[4, 4, 8]",
+            "mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false", "ddp.bucket_size=3000",
+            "model.hidden_dropout=0.1"}},
+          {"growing_tensor",
+           {"dist.ranks=2", "model.tensor_model_parallel_size=2", "train.global_batch_size=8",
+            "train.rampup_batch_size=[2, 2, 6]", "mixed_precision=bf16_mixed",
+            "model.attention_backend=unfused", "model.recompute_logits=true"}},
+          {"growing_pipeline",
+           {"dist.ranks=2", "model.pipeline_model_parallel_size=2", "train.global_batch_size=8",
+            "train.rampup_batch_size=[2, 2, 6]", "mixed_precision=bf16_mixed"}},
+          {"growing_zero_bubble",
+           {"dist.ranks=2", "model.pipeline_model_parallel_size=2", "train.global_batch_size=8",
+            "train.rampup_batch_size=[2, 2, 6]", "model.pipeline_schedule=zero_bubble",
+            "mixed_precision=bf16_mixed"}}};
 }
 
 class MemoryPlanRuns : public testing::TestWithParam<Case> {};

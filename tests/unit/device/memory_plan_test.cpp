@@ -82,6 +82,19 @@ TEST(MemoryPlan, WhatItDoesNotKnowHasMemoryOfItsOwn) {
   EXPECT_EQ(device->memory().unplanned_allocations, 4);
 }
 
+// A step of a growing batch has fewer micro-batches than the plan.
+TEST(MemoryPlan, WhereAPlaceIsHeldAFreeOneOfItsKindDoes) {
+  const auto device = make_cpu_device(1);
+  device->use_plan(small_plan());
+  device->begin_sequence(MemorySequence::step);
+  const Tensor other = take(*device, 256, MemoryTag::saved);  // where the first of kTag would be
+  const Tensor first = take(*device, 256);
+  EXPECT_EQ(distance(other, first), 576 - 256);
+  EXPECT_EQ(device->memory().unplanned_allocations, 0);
+  take(*device, 256);
+  EXPECT_EQ(device->memory().unplanned_allocations, 1) << "both places are held";
+}
+
 TEST(MemoryPlan, OneMoreThanPlanned) {
   const auto device = make_cpu_device(1);
   device->use_plan(small_plan());
