@@ -24,6 +24,8 @@
 
 namespace viaduct {
 
+class CheckpointReader;
+
 /// What the application passes in: where lines for people go, and whether it wants the run to stop.
 struct TrainerHooks {
   std::FILE* display = nullptr;
@@ -62,6 +64,8 @@ class Trainer {
  private:
   void run_to_the_end();
   void load_weights();
+  /// ConfigError on rank 0 if the run may not go on with the checkpoint; other changes are said.
+  void compare_with(const CheckpointReader& checkpoint);
   /// ConfigError unless random numbers go on as the configuration wants it.
   void check_seed(const TrainState& stored, const std::string& where) const;
 

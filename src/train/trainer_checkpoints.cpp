@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "checkpoint/on_all_ranks.h"
 #include "checkpoint/open_checkpoint.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
@@ -42,7 +43,13 @@ std::string rate_text(double bytes, double seconds) {
 void Trainer::load_weights() {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
-  if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
+  // One rank alone reads whole indices and builds orders of the data, however long that takes.
+  run_on_all(
+      *world_,
+      [&] {
+        if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
+      },
+      "reading the indices of the data");
   // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
   // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
   // ranks read what it chose.
@@ -53,8 +60,7 @@ void Trainer::load_weights() {
   }
   const double begin = wall_clock_seconds();
   if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
-    const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
-    if (leads()) check_resume(setup_, fingerprints_, *checkpoint, same_order);
+    compare_with(*checkpoint);
     const RestoredRun restored = restore_run(*engine_, *checkpoint,
                                              {.optimizer = c.load_optim,
                                               .strictness = strictness_of(c.dist_ckpt_strictness),
@@ -90,6 +96,23 @@ void Trainer::load_weights() {
   } else {
     engine_->initialize();
   }
+}
+
+void Trainer::compare_with(const CheckpointReader& checkpoint) {
+  const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
+  std::exception_ptr refused;  // with all problems, which an error of all ranks would not have
+  run_on_all(
+      *world_,
+      [&] {
+        if (!leads()) return;
+        try {
+          check_resume(setup_, fingerprints_, checkpoint, same_order);
+        } catch (const ConfigError&) {
+          refused = std::current_exception();
+        }
+      },
+      "comparing the run with its checkpoint");
+  if (refused) std::rethrow_exception(refused);
 }
 
 void Trainer::check_seed(const TrainState& stored, const std::string& where) const {

@@ -81,6 +81,26 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
                                    HasSubstr("model.num_attention_heads: was 4, is 2")));
 }
 
+// Rank 0 alone compares; all ranks end with what it found, each problem said once.
+TEST_F(ChangedRun, OneOfManyRanksCompares) {
+  RunProcess process(viaduct_binary(),
+                     Overrides{"train"} + run +
+                         Overrides{"dist.ranks=2", "dist.threads_per_rank=1",
+                                   "model.rotary_base=5000", "model.num_attention_heads=2"});
+  EXPECT_EQ(process.finish(), 2);
+  EXPECT_THAT(process.err(), AllOf(HasSubstr("rank 0: model.rotary_base: was 10000, is 5000"),
+                                   HasSubstr("rank 0: model.num_attention_heads: was 4, is 2"),
+                                   Not(HasSubstr("rank 1")), Not(HasSubstr("rank 0: rank 0"))));
+  RunProcess said(viaduct_binary(),
+                  Overrides{"train"} + run +
+                      Overrides{"dist.ranks=2", "dist.threads_per_rank=1", "train.train_iters=20"});
+  EXPECT_EQ(said.finish(), 0) << said.err();
+  const std::string text = said.err(), warning = "train.train_iters: was 6, is 20";
+  const size_t at = text.find(warning);
+  ASSERT_NE(at, text.npos) << text;
+  EXPECT_EQ(text.find(warning, at + 1), text.npos) << "once";
+}
+
 // 31 rows are an epoch: 16 and 24 of them are parts of it, 80 need three, shuffled together.
 TEST_F(ChangedRun, ALengthThatNeedsOtherEpochsIsSaid) {
   EXPECT_THAT(warnings({}), Not(HasSubstr("train.train_iters")));
