@@ -21,7 +21,6 @@ constexpr KnobRow kPacking[] = {
      "first_fit_decreasing first_fit_shuffle", "How sequences are put into packs.", ""},
     {"pad_cu_seqlens", "bool", "false", "",
      "The number of documents of a row is padded to a fixed one.", ""},
-    {"pad_to_max_length", "bool", "false", "", "Rows are padded to sequence_length.", ""},
     {"pad_seq_to_mult", "int", "1", "", "Documents of a pack are padded to a multiple of this.",
      "lcm of 2 · cp and cp · tp"},
     {"answer_only_loss", "bool", "true", "", "Only answers are scored.", ""},
@@ -35,6 +34,12 @@ constexpr KnobRow kLoader[] = {
     {"persistent_workers", "bool", "false", "", "Loader processes outlive an epoch.", "", "",
      kNowhere},
     {"create_attention_mask", "bool", "true", "", "Attention takes document borders, never a mask.",
+     "", "", kNowhere},
+};
+
+constexpr KnobRow kRows[] = {
+    {"pad_to_max_length", "bool", "false", "",
+     "Rows of fine-tuning sets are padded to sequence_length; those of indexed data sets have it.",
      "", "", kNowhere},
 };
 
@@ -62,6 +67,7 @@ constexpr KnobRow kAdapters[] = {
 std::vector<KnobTable> data() {
   return {{"dataset", "", "packed fine-tuning data", kPacking},
           {"dataset", "", "there are no loader processes and no masks", kLoader},
+          {"dataset", "", "every row has sequence_length tokens", kRows},
           {"tokenizer", "", "tokenizers without files", kTokenizer},
           {"peft", "Fine-tuning with adapters.", "adapters", kAdapters}};
 }

@@ -103,9 +103,9 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "dataloader_type", config.dataloader_type,
           "Order of training rows: `single`, once as the indices have them; `cyclic` and `batch`, "
           "over and over, each pass shuffled by its number (`batch`: and by random_seed), the "
-          "part of a pass that fills no global batch left out.")
-      .one_of({"single", "cyclic", "batch"})
-      .planned_values({"external"}, "data of other programs");
+          "part of a pass that fills no global batch (of the last size of train.rampup_batch_size) "
+          "left out. `external`, a loader that a Python program hands over, is an error here.")
+      .one_of({"single", "cyclic", "batch", "external"});
   group
       .field(
           "fast_cache_load", config.fast_cache_load,
@@ -203,6 +203,12 @@ std::vector<std::string> dataset_config_problems(const DatasetConfig& config) {
   }
   if (config.fim_rate > 0 && config.mock)
     problems.push_back("dataset.fim_rate: above 0, but mock data (dataset.mock) have no text");
+  if (config.dataloader_type == "external") {
+    problems.push_back(
+        "dataset.dataloader_type: external is a loader that a Python program hands over, and no "
+        "program stands above this one; make a data set of its rows (viaduct data tokenize, or "
+        "Megatron's tools), name it in dataset.blend, and take single, cyclic or batch");
+  }
   const int sources =
       int{config.mock} + int{config.blend.has_value()} + int{config.blend_per_split.has_value()};
   if (sources != 1) {

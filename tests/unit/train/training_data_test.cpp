@@ -103,8 +103,32 @@ TEST_F(TrainingRows, SetsAreThereForWhatHasData) {
   EXPECT_EQ(sets({"dataset.mock=true", "dataset.blend=null"}), Found(1, false));
 }
 
-TEST_F(TrainingRows, ExternalDataAreNotBuiltYet) {
-  EXPECT_THROW(setup_of(run({"dataset.dataloader_type=external"})), ConfigError);
+// A loader of another program cannot come: there is no other program.
+TEST_F(TrainingRows, ExternalLoadersAreRefused) {
+  try {
+    setup_of(run({"dataset.dataloader_type=external"}));
+    FAIL();
+  } catch (const ConfigError& error) {
+    ASSERT_EQ(error.problems().size(), 1u);
+    EXPECT_THAT(error.problems()[0],
+                testing::AllOf(testing::HasSubstr("no program stands above this one"),
+                               testing::HasSubstr("dataset.blend")));
+  }
+}
+
+// Padding to sequence_length is said to be there already, and it is.
+TEST_F(TrainingRows, EveryRowHasSequenceLengthTokens) {
+  const RunSetup setup = setup_of(run({"dataset.pad_to_max_length=true"}));
+  EXPECT_THAT(setup.notes,
+              testing::Contains(testing::AllOf(testing::HasSubstr("dataset.pad_to_max_length"),
+                                               testing::HasSubstr("no effect"),
+                                               testing::HasSubstr("sequence_length tokens"))));
+  const TrainingData data(setup, pool, 1, 0);
+  EXPECT_EQ(data.train(0, 0).tokens(),
+            setup.config.train.micro_batch_size * setup.config.model.seq_length.value());
+}
+
+TEST_F(TrainingRows, FillInTheMiddleNeedsATokenizer) {
   EXPECT_THROW(setup_of(run({"dataset.fim_rate=0.5"})), ConfigError);  // without a tokenizer
 }
 
