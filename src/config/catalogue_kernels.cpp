@@ -8,13 +8,6 @@ namespace {
 
 constexpr KnobReach kCuda = KnobReach::cuda_only;
 
-constexpr KnobRow kSoftmax[] = {
-    {"attention_softmax_in_fp32", "bool", "true", "",
-     "Maxima, exponentials, sums and quotients of attention's softmax are FP32 in every kernel, "
-     "whatever the format of activations.",
-     ""},
-};
-
 constexpr KnobRow kFusions[] = {
     {"multi_latent_attention", "bool", "false", "", "Multi-head latent attention.", ""},
 };
@@ -37,8 +30,7 @@ constexpr KnobRow kGpu[] = {
 }  // namespace
 
 std::vector<KnobTable> kernels() {
-  return {{"model", "", "a softmax in the format of activations", kSoftmax},
-          {"model", "", "its other setting", kFusions},
+  return {{"model", "", "its other setting", kFusions},
           {"model", "", "a setting of the cuda backend", kGpu}};
 }
 

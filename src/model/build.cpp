@@ -48,7 +48,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.softcap = c.attention_softcap;
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
   spec.dropout = c.attention_dropout;
-  spec.method = {c.flash_attention, c.masked_softmax_fusion};
+  spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   if (!m.place.context_exchange.empty())
     spec.context_exchange = m.place.context_exchange.at(static_cast<size_t>(layer));
   return spec;

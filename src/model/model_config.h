@@ -56,6 +56,7 @@ struct ModelConfig {
   // How attention is computed, with the same numbers within rounding (nn/attention_method.h,
   // nn/rotary_embedding.h).
   bool flash_attention = true, masked_softmax_fusion = true, rope_fusion = true;
+  bool softmax_in_fp32 = true;  // false: composed attention rounds to the activations' format
 
   // The row of this token is not trained by looking it up, as Hugging Face has it; −1: none.
   int64_t padding_token = -1;

@@ -118,6 +118,13 @@ void add_attention(FieldGroup& group, ModelFields& config) {
       .alias("AttnBackend");
   group.field("masked_softmax_fusion", config.masked_softmax_fusion,
               "attention_backend=unfused: scale, mask and softmax in one op; false: in three.");
+  group
+      .field("attention_softmax_in_fp32", config.attention_softmax_in_fp32,
+             "Attention's scores and probabilities are FP32 whatever the format of activations. "
+             "false, with attention_backend=unfused: scaled scores, probabilities and their "
+             "gradients are rounded to that format, maxima and sums stay FP32, and the softmax "
+             "runs in three ops.")
+      .constraint("false changes nothing under flash attention or FP32 activations");
   group.field("position_embedding_type", config.position_embedding_type, "How positions enter.")
       .one_of({"rope", "learned_absolute"});
   group.field("rotary_base", config.rotary_base, "Base of the rotary frequencies.").positive();

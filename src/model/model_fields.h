@@ -43,6 +43,7 @@ struct ModelFields {
   Auto<std::optional<double>> softmax_scale;
   Auto<std::string> attention_backend;
   bool masked_softmax_fusion = true;
+  bool attention_softmax_in_fp32 = true;
 
   // Positions.
   Auto<std::string> position_embedding_type;

@@ -185,6 +185,7 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.embedding_scale = fields.embedding_multiplier.value();
   model.flash_attention = fields.attention_backend.value() == "flash";
   model.masked_softmax_fusion = fields.masked_softmax_fusion;
+  model.softmax_in_fp32 = fields.attention_softmax_in_fp32;
   model.rope_fusion = fields.apply_rope_fusion;
   model.residual_dropout = fields.hidden_dropout.value();
   model.embedding_dropout = fields.embedding_dropout.value();

@@ -1,6 +1,7 @@
 #include "nn/attention_method.h"
 
 #include "ops/checks.h"
+#include "ops/elementwise.h"
 #include "ops/score_matrix.h"
 
 namespace viaduct {
@@ -12,20 +13,33 @@ Tensor score_matrix(OpContext& context, const AttentionProblem& problem, const T
                           MemoryTag::activations);
 }
 
-void softmax(OpContext& context, const AttentionMethod& method, ScoreSoftmaxArgs args) {
-  if (method.masked_softmax_fusion) return score_softmax(context, args);
+/// Rounds the matrix to the format of a softmax that is not in FP32.
+void round(OpContext& context, const AttentionMethod& method, const Tensor& matrix, DType format) {
+  if (method.softmax_in_fp32 || format == matrix.dtype()) return;
+  const Tensor narrow = context.allocate(format, matrix.shape(), MemoryTag::activations);
+  copy(context, {matrix, narrow});
+  copy(context, {narrow, matrix});
+}
+
+void softmax(OpContext& context, const AttentionMethod& method, ScoreSoftmaxArgs args,
+             DType format) {
+  if (method.masked_softmax_fusion && method.softmax_in_fp32) return score_softmax(context, args);
   for (const ScoreSteps step : {ScoreSteps::scale, ScoreSteps::mask, ScoreSteps::softmax}) {
     args.steps = step;
     score_softmax(context, args);
+    if (step != ScoreSteps::mask) round(context, method, args.matrix, format);
   }
 }
 
 void softmax_backward(OpContext& context, const AttentionMethod& method,
-                      ScoreSoftmaxBackwardArgs args) {
-  if (method.masked_softmax_fusion) return score_softmax_backward(context, args);
+                      ScoreSoftmaxBackwardArgs args, DType format) {
+  if (method.masked_softmax_fusion && method.softmax_in_fp32)
+    return score_softmax_backward(context, args);
+  round(context, method, args.gradient, format);
   for (const ScoreSteps step : {ScoreSteps::softmax, ScoreSteps::scale}) {
     args.steps = step;
     score_softmax_backward(context, args);
+    round(context, method, args.gradient, format);
   }
 }
 
@@ -36,7 +50,7 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
   const AttentionProblem& problem = args.problem;
   const Tensor matrix = score_matrix(context, problem, args.q);
   score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
-  softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse});
+  softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse}, args.q.dtype());
   if (problem.dropout > 0) score_dropout(context, {problem, matrix, matrix});
   score_product(context, {ScoreProduct::values, problem, matrix, args.out, args.v});
 }
@@ -48,7 +62,7 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
   const Tensor p = score_matrix(context, problem, args.q);
   const Tensor gradient = score_matrix(context, problem, args.q);
   score_product(context, {ScoreProduct::scores, problem, p, args.q, args.k});
-  softmax(context, method, {ScoreSteps::all, problem, p, args.lse, true});
+  softmax(context, method, {ScoreSteps::all, problem, p, args.lse, true}, args.q.dtype());
   if (problem.dropout > 0) {
     score_dropout(context, {problem, p, gradient});
     score_product(context, {ScoreProduct::keys, problem, gradient, args.d_out, args.dv});
@@ -57,7 +71,8 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
   }
   score_product(context, {ScoreProduct::scores, problem, gradient, args.d_out, args.v});
   if (problem.dropout > 0) score_dropout(context, {problem, gradient, gradient});
-  softmax_backward(context, method, {ScoreSteps::all, problem, p, gradient, args.lse, args.delta});
+  softmax_backward(context, method, {ScoreSteps::all, problem, p, gradient, args.lse, args.delta},
+                   args.q.dtype());
   score_product(context,
                 {ScoreProduct::values, problem, gradient, args.dq, args.k, WriteMode::accumulate});
   score_product(context, {ScoreProduct::keys, problem, gradient, args.q, args.dk});

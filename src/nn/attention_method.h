@@ -10,6 +10,10 @@ struct AttentionMethod {
   bool flash = true;
   /// Composed attention only: scale, mask and softmax in one op instead of three.
   bool masked_softmax_fusion = true;
+  /// Composed attention only. False: scaled scores, probabilities and their gradients are rounded
+  /// to the format of the activations between the steps of the softmax, which then runs in three
+  /// ops; maxima and sums stay FP32.
+  bool softmax_in_fp32 = true;
 };
 
 /// As attention_forward and attention_backward. Composed, a matrix f32 (f64 for f64) [heads,

@@ -14,7 +14,8 @@ constexpr std::string_view kOrder =
     "rows come in another order from here on: some a second time, some not at all";
 constexpr std::string_view kTargets = "what is predicted from what changes from here on";
 constexpr std::string_view kEpochs =
-    "documents and samples are shuffled over all epochs that the run needs, and it needs others now: "
+    "documents and samples are shuffled over all epochs that the run needs, and it needs others "
+    "now: "
     "rows come in another order from here on, some a second time, some not at all";
 constexpr std::string_view kBatch =
     "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
@@ -77,6 +78,7 @@ constexpr NamedRule kRules[] = {
     {"train.rampup_batch_size", said(kBatch)},
     {"train.decrease_batch_size_if_needed", said(kBatch)},
     {"model.fp32_residual_connection", said("steps round otherwise from here on")},
+    {"model.attention_softmax_in_fp32", said("steps round otherwise from here on")},
     {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
     {"dataset.blend", said(kRows)},
     {"dataset.blend_per_split", said(kRows)},

@@ -4,12 +4,27 @@
 #include "base/thread_pool.h"
 #include "config/catalogue.h"
 #include "ops/cpu/cpu_ops.h"
+#include "precision/recipe.h"
 #include "train/packed_weights.h"
 #include "train/parallel_settings.h"
 #include "train/run_length.h"
 #include "train/validate.h"
 
 namespace viaduct {
+namespace {
+
+/// Why attention_softmax_in_fp32=false changes nothing, or "".
+std::string softmax_note(const RunConfig& config) {
+  if (config.model.attention_softmax_in_fp32) return "";
+  const bool flash = config.model.attention_backend.value_or("flash") == "flash";
+  const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
+  if (!flash && narrow) return "";
+  return fmt::format("model.attention_softmax_in_fp32=false has no effect: {}",
+                     flash ? "the softmax inside attention_backend=flash is FP32"
+                           : "activations are no narrower than FP32");
+}
+
+}  // namespace
 
 Schema run_schema(RunConfig& config) {
   std::vector<FieldGroup> groups{
@@ -65,6 +80,8 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
           "model.masked_softmax_fusion=false has no effect: attention_backend=flash has no softmax "
           "of its own");
     }
+    const std::string softmax = softmax_note(loaded.config);
+    if (!softmax.empty()) loaded.outcome.notes.push_back(softmax);
     std::string note = residual_stream_note(loaded.config.mixed_precision);
     if (!note.empty()) loaded.outcome.notes.push_back(std::move(note));
   }

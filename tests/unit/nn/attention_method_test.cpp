@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "unit/ops/attention_bounds.h"
 #include "unit/ops/attention_cases.h"
@@ -29,7 +30,8 @@ AttentionData data_of(const AttentionCase& c, DType dtype) {
 
 class ComposedAttention : public ::testing::TestWithParam<CpuIsa> {
  protected:
-  OpMachine machine{GetParam(), 3, {cpu::add_attention, cpu::add_score_matrix}};
+  OpMachine machine{
+      GetParam(), 3, {cpu::add_attention, cpu::add_score_matrix, cpu::add_elementwise}};
   OpContext context = machine.context();
 };
 
@@ -116,6 +118,39 @@ TEST_P(ComposedAttention, TheRecordHasTheChainAndItsMatrix) {
   // Twice two passes over the matrix more, and one in the backward; lse and delta once more.
   const int64_t matrix = c.heads * 100 * 60 * 4;
   EXPECT_EQ(bytes - fused_bytes, 5 * 2 * matrix + 2 * c.heads * 100 * 4);
+}
+
+// Scores of 256 and 257 are the same number in BF16. One query, two keys with the values 1 and 0.
+TEST_P(ComposedAttention, ASoftmaxOfTheActivationsFormatRoundsScores) {
+  AttentionCase c;
+  c.q_offsets = {0, 1}, c.kv_offsets = {0, 2};
+  c.heads = c.kv_heads = 1, c.width = c.value_width = 16;
+  c.causal = false;
+  const auto outcome = [&](const AttentionMethod& method, DType dtype) {
+    AttentionData data = data_of(c, dtype);
+    data.problem.scale = 1;
+    for (const Tensor& t : {data.q, data.k, data.v, data.d_out, data.dq, data.dk, data.dv})
+      for (int64_t i = 0; i < t.shape().elements(); ++i) test::set_element(t, i, 0);
+    for (const auto& [tensor, index] : {std::pair(data.q, 0), {data.k, 0}, {data.k, 16}})
+      test::set_element(tensor, index, 16);
+    for (const auto& [tensor, index] : {std::pair(data.q, 1), {data.k, 17}, {data.v, 0}})
+      test::set_element(tensor, index, 1);
+    test::set_element(data.d_out, 0, 1);
+    attend(context, method, data.forward());
+    attention_delta(context, {data.out, data.d_out, data.delta});
+    attend_backward(context, method, data.backward());
+    return std::pair(test::element(data.out, 0), test::element(data.dq, 1));
+  };
+  const double p = 1 / (1 + std::exp(1.0));
+  for (const bool fusion : {true, false}) {
+    const auto [out, dq] = outcome({false, fusion, true}, DType::bf16);
+    EXPECT_NEAR(out, p, 2e-3);
+    EXPECT_NEAR(dq, -p * (1 - p), 2e-3);
+    const auto [rounded, rounded_dq] = outcome({false, fusion, false}, DType::bf16);
+    EXPECT_EQ(rounded, 0.5);
+    EXPECT_EQ(rounded_dq, -0.25);
+    EXPECT_NEAR(outcome({false, fusion, false}, DType::f32).first, p, 1e-6) << "nothing to round";
+  }
 }
 
 TEST_P(ComposedAttention, RefusesRowsThatAreTooShort) {
