@@ -12,7 +12,8 @@ namespace {
 
 int64_t looks = 0;  // at the ends of objects
 
-/// A map that counts how often somebody asks for its end, as every loop over it does at every turn.
+/// A map that counts how often somebody asks for its end, as a loop of iterators does at every
+/// turn.
 template <class Key, class T, class Compare, class Allocator>
 struct CountingMap : std::map<Key, T, Compare, Allocator> {
   using Base = std::map<Key, T, Compare, Allocator>;

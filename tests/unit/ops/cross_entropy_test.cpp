@@ -217,6 +217,41 @@ TEST_P(CrossEntropyTest, ExtremeLogits) {
 
 // Where the model is sure of a token, its loss and its gradient are small differences: they keep
 // their digits at any offset of the logits, down to 1 − p = 1e-7, and over parts of the vocabulary.
+// At 1000 FP32 has 14 bits behind the point: a log-sum-exp rounded to it would make all
+// probabilities of a row wrong by the same 3e-5.
+TEST_P(CrossEntropyTest, LargeLogitsHaveProbabilitiesAsExactAsSmallOnes) {
+  constexpr int64_t kColumns = 300;
+  double lost = 0;
+  for (const uint64_t seed : {1, 2, 3}) {
+    const Tensor logits = random_tensor(DType::f32, {1, kColumns}, seed, 3);
+    std::vector<double> z = test::values(logits);
+    for (double& value : z) value += 1000;
+    test::set_values(logits, z);  // rounds; the reference sees the same
+    z = test::values(logits);
+    const Tensor targets = test::integers(DType::i32, {7});
+    const auto scalar = [] { return host_tensor(DType::f64, {1}); };
+    const Tensor lse = scalar(), target = scalar(), factor = scalar(),
+                 weight = host_tensor(DType::f32, {1}),
+                 gradient = host_tensor(DType::f32, {1, kColumns}),
+                 exact = host_tensor(DType::f64, {1, kColumns});
+    test::set_element(factor, 0, 1), test::set_element(weight, 0, 1);
+    cross_entropy_forward(context_, {logits, targets, lse, target, kColumns});
+    cross_entropy_backward(context_, {logits, targets, lse, weight, factor, gradient, kColumns});
+    reference::cross_entropy_forward({to_f64(logits), targets, lse, target, kColumns});
+    reference::cross_entropy_backward(
+        {to_f64(logits), targets, lse, weight, factor, exact, kColumns});
+    const double exact_lse = test::element(lse, 0);
+    lost = std::max(lost, std::abs(exact_lse - static_cast<float>(exact_lse)));
+    for (int64_t i = 0; i < kColumns; ++i) {
+      const double expected = test::element(exact, i);
+      const double exponent = i == 7 ? 0 : z[static_cast<size_t>(i)] - exact_lse;
+      const double tolerance = 2 * dtype_epsilon(DType::f32) * (2 + std::abs(exponent));
+      ASSERT_NEAR(test::element(gradient, i), expected, tolerance * std::abs(expected)) << i;
+    }
+  }
+  EXPECT_GT(lost, 1e-5) << "what rounding would lose";
+}
+
 TEST_P(CrossEntropyTest, ConfidentTokensKeepTheirDigits) {
   constexpr int64_t kColumns = 3000, kTarget = 1700;
   for (const double offset : {-100.0, 0.0, 100.0}) {

@@ -16,6 +16,7 @@ using namespace test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::Not;
 
 class Evaluation : public testing::Test {
  protected:
@@ -77,6 +78,10 @@ TEST_F(Evaluation, TheTestIsSaidOnTheScreen) {
   EXPECT_EQ(process.finish(), 0) << process.err();
   EXPECT_THAT(process.err(), HasSubstr("step 4 | test loss "));
   EXPECT_THAT(process.out(), HasSubstr("test loss: "));
+  // A session that finds the run over does not go through the data again.
+  RunProcess again(viaduct_binary(), Overrides{"train"} + run("run", {blends({{"a"}, {}, {"b"}})}));
+  EXPECT_EQ(again.finish(), 0) << again.err();
+  EXPECT_THAT(again.err(), Not(HasSubstr("test loss")));
 }
 
 TEST_F(Evaluation, ARunThatStopsEarlyIsNotTested) {
