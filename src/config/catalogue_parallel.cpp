@@ -29,8 +29,13 @@ constexpr KnobRow kContext[] = {
 constexpr KnobRow kTensor[] = {
     {"tp_comm_bootstrap_backend", "string", "nccl", "nccl mpi gloo",
      "How buffer handles are exchanged at start.", "", "", kCuda},
+};
+
+constexpr KnobRow kWeightShards[] = {
     {"tensor_parallel_num_weight_shards", "int or null", "null", "",
-     "Weights are kept in more shards than tp and rebuilt before use.", ""},
+     "Weights are kept in so many shards, the tp of tensor ranks each cut over data ranks, and "
+     "gathered before use.",
+     "a multiple of tp"},
 };
 
 constexpr KnobRow kOverlap[] = {
@@ -124,8 +129,10 @@ std::vector<KnobTable> parallel() {
   const char* gpu = "a setting of the cuda backend";
   return {
       {"model", "", "pipeline parallelism", kPipeline},
-      {"model", "", "context parallelism", kContext},
+      {"model", "", "sequences of different lengths, which come with fine-tuning sets", kContext},
       {"model", "", "tensor parallelism", kTensor},
+      {"model", "", "weights that data ranks gather before use: fully sharded data parallel",
+       kWeightShards},
       {"comm_overlap", "Communication hidden under computation.", "overlapped communication",
        kOverlap},
       {"comm_overlap", "", gpu, kOverlapOnGpu},

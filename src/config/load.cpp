@@ -160,6 +160,11 @@ class Reader {
     Setting& setting = settings_[&field];
     if (found == settings_.end()) setting.value = field.default_value;
     setting.spelling = spelling.substr(0, spelling.size() - joined_size(keys));
+    if (!setting.value.is_map() && !setting.value.is_null()) {
+      problems_.add("{}: {} is {} and has no field '{}'", value.source.text(), field.full_name(),
+                    shorten(to_flow_yaml(setting.value)), shorten(keys.front()));
+      return;
+    }
     Value* at = &setting.value;
     for (const std::string& key : keys) {
       if (!at->is_map()) *at = Value{};

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/nearest.h"
+#include "nn/gemm_overlap_presets.h"
 #include "nn/tensor_parallel_config.h"
 
 namespace viaduct {
@@ -85,7 +86,15 @@ class TableMaker {
  public:
   TableMaker(const TensorOverlapConfig& config, const OverlapConditions& conditions,
              Problems& problems, std::vector<std::string>* notes)
-      : config_(config), conditions_(conditions), problems_(problems), notes_(notes) {}
+      : config_(config),
+        conditions_(conditions),
+        problems_(problems),
+        notes_(notes),
+        table_(config.tp_comm_overlap_cfg.value) {
+    if (!config.tp_comm_overlap_cfg.is_name()) return;
+    preset_ = overlap_preset(config.tp_comm_overlap_cfg.name(), problems, notes);
+    table_ = preset_ != nullptr ? preset_->table() : Value{};
+  }
 
   GemmOverlapTable make() {
     check_names();
@@ -110,7 +119,7 @@ class TableMaker {
     std::vector<std::string> names;
     for (int i = 0; i < kOverlapGemms; ++i)
       names.emplace_back(overlap_gemm_name(static_cast<OverlapGemm>(i)));
-    for (const auto& [name, value] : config_.tp_comm_overlap_cfg.entries) {
+    for (const auto& [name, value] : table_.entries) {
       if (std::find(names.begin(), names.end(), name) != names.end()) {
         if (!value.is_map() && !value.is_null()) {
           problems_.add("comm_overlap.tp_comm_overlap_cfg.{}: expected a map, found {}", name,
@@ -148,7 +157,7 @@ class TableMaker {
   }
 
   GemmOverlap row(OverlapGemm gemm) {
-    const Value* own = config_.tp_comm_overlap_cfg.find(overlap_gemm_name(gemm));
+    const Value* own = table_.find(overlap_gemm_name(gemm));
     if (own != nullptr && !own->is_map()) own = nullptr;
     const GemmRule rule = rule_of(gemm);
     GemmOverlap row;
@@ -157,7 +166,8 @@ class TableMaker {
     std::optional<int> splits = config_.num_splits;
     const char* off = switched_off(gemm);
     if (own != nullptr) {
-      if (off != nullptr && own->find("method") != nullptr)
+      // A table by name is for many runs: a switch of this one takes a row out of it.
+      if (off != nullptr && own->find("method") != nullptr && preset_ == nullptr)
         problem(gemm, ": a method is given, but model.{} turns this overlap off", off);
       read_row(gemm, rule, *own, row, splits);
     }
@@ -220,7 +230,7 @@ class TableMaker {
           problem(gemm, ".{}: expected at least 1, found {}", key, to_flow_yaml(value));
         } else if (is_one_of(kGpuSwitches, key) && !read_value(value, on)) {
           problem(gemm, ".{}: expected bool, found {}", key, to_flow_yaml(value));
-        } else if (notes_ != nullptr) {
+        } else if (notes_ != nullptr && preset_ == nullptr) {
           notes_->push_back(fmt::format(
               "comm_overlap.tp_comm_overlap_cfg.{}.{} has no effect on cpu: a setting of the cuda "
               "backend",
@@ -256,7 +266,7 @@ class TableMaker {
   void check_backward(GemmOverlapTable& table, OverlapGemm dgrad, OverlapGemm wgrad) {
     const OverlapMethod method = table[dgrad].method;
     if (method == OverlapMethod::bulk || method == OverlapMethod::none) return;
-    const Value* own = config_.tp_comm_overlap_cfg.find(overlap_gemm_name(wgrad));
+    const Value* own = table_.find(overlap_gemm_name(wgrad));
     if (switched_off(wgrad) == nullptr && own != nullptr && own->find("method") != nullptr) {
       problem(wgrad,
               ".method: {} of {} already reduce-scatters the input gradient; leave one of them out",
@@ -269,6 +279,8 @@ class TableMaker {
   const OverlapConditions conditions_;
   Problems& problems_;
   std::vector<std::string>* notes_;
+  Value table_;  // as the user wrote it, or of the preset
+  const OverlapPreset* preset_ = nullptr;
 };
 
 }  // namespace
@@ -278,21 +290,6 @@ GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config,
                                       std::vector<std::string>* notes) {
   const GemmOverlapTable table = TableMaker(config, conditions, problems, notes).make();
   return config.tp_comm_overlap.value_or(false) && conditions.tp > 1 ? table : GemmOverlapTable{};
-}
-
-std::string waiting_gradients_note(const GemmOverlapTable& table,
-                                   const OverlapConditions& conditions) {
-  if (!conditions.weight_gradients_wait || table == GemmOverlapTable{}) return "";
-  std::string rows;
-  for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad,
-                                 OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad}) {
-    rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", overlap_gemm_name(gemm),
-                        overlap_method_name(table[gemm].method));
-  }
-  return fmt::format(
-      "comm_overlap.tp_comm_overlap: weight gradients wait for their half of the backward "
-      "(model.pipeline_schedule=zero_bubble) and hide no exchange of input gradients: {}",
-      rows);
 }
 
 }  // namespace viaduct

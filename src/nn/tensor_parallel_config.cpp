@@ -14,10 +14,11 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
              "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits and "
              "aggregate, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, which mean "
-             "something on a GPU alone; null: built-in choices.")
+             "something on a GPU alone; or the name of one of Megatron-Bridge's tables "
+             "(userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192); null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
-          "reduce-scattered");
+          "reduce-scattered; tables by name that set fp8_buf wait for FP8 recipes");
   group
       .field("method", config.method,
              "Overlap method of the GEMMs that allow it and have no own in tp_comm_overlap_cfg; "
@@ -59,6 +60,21 @@ FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
   add("tp_comm_overlap_disable_qkv", config.tp_comm_overlap_disable_qkv, "No overlap on qkv.");
   add("tp_comm_overlap_disable_fc1", config.tp_comm_overlap_disable_fc1, "No overlap on fc1.");
   return group;
+}
+
+std::string waiting_gradients_note(const GemmOverlapTable& table,
+                                   const OverlapConditions& conditions) {
+  if (!conditions.weight_gradients_wait || table == GemmOverlapTable{}) return "";
+  std::string rows;
+  for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad,
+                                 OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad}) {
+    rows += fmt::format("{}{} {}", rows.empty() ? "" : ", ", overlap_gemm_name(gemm),
+                        overlap_method_name(table[gemm].method));
+  }
+  return fmt::format(
+      "comm_overlap.tp_comm_overlap: weight gradients wait for their half of the backward "
+      "(model.pipeline_schedule=zero_bubble) and hide no exchange of input gradients: {}",
+      rows);
 }
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "config/name_or_map.h"
 #include "config/problems.h"
 #include "nn/gemm_overlap.h"
 
@@ -16,8 +17,9 @@ struct TensorOverlapConfig {
   // Section `comm_overlap`.
   /// `auto`: tp > 1, sequence parallel and static shapes.
   Auto<bool> tp_comm_overlap;
-  /// GEMM name → {method, num_splits, aggregate, and what means something on a GPU alone}.
-  Value tp_comm_overlap_cfg;
+  /// GEMM name → {method, num_splits, aggregate, and what means something on a GPU alone}; or the
+  /// name of such a table (nn/gemm_overlap_presets.h).
+  NameOrMap tp_comm_overlap_cfg;
   // Of every GEMM that has no own word in the table.
   std::optional<std::string> method;  // where the GEMM allows it
   std::optional<int> num_splits;      // of pipelined GEMMs

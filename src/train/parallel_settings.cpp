@@ -41,8 +41,12 @@ void resolve_parallel(RunConfig& config) {
   const bool divides = !length.is_auto() && length.value() % cp == 0 &&
                        length.value() / cp * config.train.micro_batch_size % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides);
-  config.tensor_overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
-                                                !config.pipeline.variable_seq_lengths);
+  TensorOverlapConfig& overlap = config.tensor_overlap;
+  // It replaces both: a configuration that is written out with all its fields says so too.
+  if (overlap.tp_comm_overlap_rs_dgrad)
+    overlap.tp_comm_bulk_dgrad = overlap.tp_comm_bulk_wgrad = false;
+  overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
+                                  !config.pipeline.variable_seq_lengths);
   config.pipeline.resolve(pp);
   const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
   config.ddp.resolve(data_parallel_size(config) * cp, chunks);

@@ -2,9 +2,11 @@
 
 #include "nn/gemm_overlap.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "nn/gemm_overlap_presets.h"
 #include "nn/tensor_parallel_config.h"
 
 namespace viaduct {
@@ -26,7 +28,7 @@ struct Outcome {
 TensorOverlapConfig overlapped(const std::string& table = "") {
   TensorOverlapConfig config;
   config.tp_comm_overlap = true;
-  if (!table.empty()) config.tp_comm_overlap_cfg = parse_yaml(table, "test");
+  if (!table.empty()) config.tp_comm_overlap_cfg.value = parse_yaml(table, "test");
   return config;
 }
 
@@ -171,6 +173,51 @@ TEST(GemmOverlap, WhatWaitsIsSaid) {
               HasSubstr("qkv_dgrad pipeline, qkv_wgrad none, fc1_dgrad pipeline, fc1_wgrad none"));
   EXPECT_EQ(waiting_gradients_note(outcome_of(overlapped()).table, {4, 64}), "");
   EXPECT_EQ(waiting_gradients_note(GemmOverlapTable{}, waits), "");
+}
+
+// Megatron-Bridge's tables by name.
+TEST(GemmOverlap, ATableHasAName) {
+  const Outcome bf16 = outcome_of(overlapped("userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192"));
+  EXPECT_THAT(bf16.problems, IsEmpty());
+  EXPECT_EQ(bf16.table, outcome_of(overlapped()).table) << "the built-in choices are of this table";
+  EXPECT_THAT(bf16.notes,
+              ElementsAre(HasSubstr("num_sm, cga_size and set_sm_margin of the table")));
+  const Outcome fp8 = outcome_of(overlapped("userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192"));
+  EXPECT_THAT(methods_of(fp8),
+              ElementsAre(kRing, kBulk, kBulk, kRing, kRing, kRing, kBulk, kBulk, kRing, kRing));
+  const Outcome mixed = outcome_of(overlapped("userbuffers_bf16_b200_h18432_tp8_mbs1_seqlen4096"));
+  EXPECT_EQ(mixed.table[OverlapGemm::proj_fprop].method, kRing);
+  EXPECT_EQ(mixed.table[OverlapGemm::fc2_fprop], (GemmOverlap{kPipeline, 4, false}));
+}
+
+TEST(GemmOverlap, ATableByNameYieldsToSwitches) {
+  const std::string name = "userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192";
+  TensorOverlapConfig off = overlapped(name);
+  off.tp_comm_overlap_rs = false;
+  EXPECT_THAT(outcome_of(off).problems, IsEmpty());
+  EXPECT_EQ(outcome_of(off).table[OverlapGemm::proj_fprop].method, kNone);
+  const OverlapConditions waits{4, 64, true};
+  EXPECT_EQ(outcome_of(overlapped(name), waits).table, outcome_of(overlapped(), waits).table)
+      << "zero bubble";
+  EXPECT_THAT(outcome_of(overlapped(name), {4, 66}).problems,
+              ElementsAre(HasSubstr("proj_fprop.num_splits: 4 does not divide"),
+                          HasSubstr("fc2_fprop.num_splits: 4 does not divide")));
+}
+
+TEST(GemmOverlap, EachTableByNameIsWellFormed) {
+  for (const std::string& name : overlap_preset_names()) {
+    Problems problems;
+    const OverlapPreset& preset = *overlap_preset(name, problems);
+    EXPECT_THAT(name, HasSubstr(fmt::format("_h{}_tp{}_", preset.hidden, preset.tp)));
+    const Outcome outcome = outcome_of(overlapped(name), {preset.tp, preset.hidden});
+    EXPECT_THAT(outcome.problems, testing::Each(HasSubstr("fp8_buf: known, not built yet")))
+        << name;
+    EXPECT_EQ(outcome.problems.empty(), !preset.fp8_buf) << name;
+  }
+  EXPECT_EQ(overlap_preset_names().size(), 19u);
+  EXPECT_THAT(
+      outcome_of(overlapped("userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen819")).problems,
+      ElementsAre(HasSubstr("did you mean 'userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192'?")));
 }
 
 TEST(GemmOverlap, WhatOnlyAGpuHasIsNoted) {

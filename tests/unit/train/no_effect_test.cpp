@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
+#include "train/layout.h"
 
 namespace viaduct {
 namespace {
@@ -61,6 +62,22 @@ TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
   TemporaryFolder folder;
   write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
   EXPECT_THAT(prepare_run(load_run_config(folder / "config.yaml", {})).notes, IsEmpty());
+}
+
+// tp_comm_overlap_rs_dgrad excludes the two bulk switches, which are on by default and stand in the
+// file all the same.
+TEST(NoEffect, WhatReplacesDefaultsCanBeReadAgain) {
+  TemporaryFolder folder;
+  for (const char* setting :
+       {"model.tp_comm_overlap_rs_dgrad=true",
+        "comm_overlap.tp_comm_overlap_cfg=userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192"}) {
+    const RunSetup setup = setup_of(tiny_run() + kTp + Overrides{setting});
+    write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
+    const RunSetup again = prepare_run(load_run_config(folder / "config.yaml", {}));
+    EXPECT_EQ(to_yaml(again.config), to_yaml(setup.config));
+    EXPECT_EQ(make_layout(again.config, again.model).overlap,
+              make_layout(setup.config, setup.model).overlap);
+  }
 }
 
 }  // namespace

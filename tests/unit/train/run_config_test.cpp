@@ -52,6 +52,17 @@ void expect_all_known(const std::string& file) {
   EXPECT_GT(names, 100);
 }
 
+// A table that has a name is whole: what is set inside it would replace it without a word.
+TEST(RunConfig, ATableByNameHasNoFieldsOfItsOwn) {
+  const std::string table =
+      "comm_overlap.tp_comm_overlap_cfg=userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192";
+  const std::string inside = "comm_overlap.tp_comm_overlap_cfg.proj_fprop.num_splits=2";
+  EXPECT_THAT(problems_of(with(kTinyModel, {table})), testing::IsEmpty());
+  EXPECT_THAT(problems_of(with(kTinyModel, {inside})), testing::IsEmpty());
+  EXPECT_THAT(problems_of(with(kTinyModel, {table, inside})),
+              ElementsAre(HasSubstr("has no field 'proj_fprop'")));
+}
+
 TEST(Knobs, EveryNameOfTheGuidesIsKnown) {
   expect_all_known("guide_names.txt");
 }
