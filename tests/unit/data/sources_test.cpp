@@ -130,6 +130,27 @@ TEST(Sampler, ShufflesEachEpochAnewAndLeavesOutWhatFillsNoBatch) {
   EXPECT_THROW(Sampler(3, EpochShuffle{4, 0}), ConfigError);
 }
 
+// A growing batch takes other parts of a pass at a time, some across its end: the rows are the same.
+TEST(Sampler, APassDoesNotDependOnTheSizesOfBatches) {
+  const EpochShuffle shuffle{12, 7};  // the last size of the batch
+  const Sampler sampler(50, shuffle);
+  const auto expected = sampler.rows(0, 144);  // three passes of 48
+  std::vector<RowRef> rows;
+  const int64_t sizes[] = {4, 8, 12};
+  for (int64_t step = 0; static_cast<int64_t>(rows.size()) < 144; ++step) {
+    const auto at = static_cast<int64_t>(rows.size());
+    const int64_t size = std::min<int64_t>(sizes[std::min<int64_t>(step / 4, 2)], 144 - at);
+    const auto more = sampler.rows(at, size);
+    rows.insert(rows.end(), more.begin(), more.end());
+  }
+  EXPECT_EQ(rows, expected);
+  for (int pass = 0; pass < 3; ++pass) {
+    std::set<int64_t> seen;
+    for (int i = 0; i < 48; ++i) seen.insert(rows[static_cast<size_t>(48 * pass + i)].index);
+    EXPECT_EQ(seen.size(), 48u) << "each row once at most";
+  }
+}
+
 TEST(Sampler, EndsLoudlyOrWraps) {
   EXPECT_EQ(Sampler(10).rows(8, 2).back().index, 9);
   EXPECT_THROW(Sampler(10).rows(8, 3), ConfigError);
