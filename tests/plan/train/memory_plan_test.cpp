@@ -27,100 +27,100 @@ void PrintTo(const Case& c, std::ostream* out) {
 }
 
 std::vector<Case> cases() {
-  return {
-    {"llama", {"mixed_precision=bf16_mixed", "validation.eval_iters=1"}},
-        {"gpt2", {"model.family=gpt2", "model.hidden_dropout=0.1"}},
-        {"fp16", {"mixed_precision=fp16_mixed"}},
-        {"evaluated", {"model.family=qwen3", "validation.eval_iters=2"}},
-        {"tensor", {"dist.ranks=2", "model.tensor_model_parallel_size=2"}},
-        {"sequence",
-         {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}},
-        {"pipeline", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}},
-        {"context", {"dist.ranks=2", "model.context_parallel_size=2"}}, {"data", {"dist.ranks=2"}},
-        {"distributed_optimizer",
-         {"dist.ranks=2", "ddp.use_distributed_optimizer=true", "ddp.overlap_grad_reduce=true",
-          "ddp.overlap_param_gather=true"}},
-        // The plan is of a step with the whole batch.
-        {"growing", {"train.global_batch_size=8", "train.rampup_batch_size=[2, 2, 6]"}},
-        {"growing_data",
-         {"dist.ranks=2", "train.train_iters=10", "train.global_batch_size=16",
-          "train.micro_batch_size=1", "train.rampup_batch_size=[2, 2, 30]",
-          "mixed_precision=bf16_mixed", "ddp.overlap_param_gather=true", "ddp.bucket_size=3000",
-          "ddp.grad_reduce_in_fp32=false", "validation.eval_iters=1"}},
-        {"growing_stages",
-         {"dist.ranks=2", "train.train_iters=10", "model.num_layers=4",
-          "model.pipeline_model_parallel_size=2", "model.virtual_pipeline_model_parallel_size=2",
-          "train.global_batch_size=8", "train.micro_batch_size=1",
-          "train.rampup_batch_size=[2, 2, 8]", "mixed_precision=bf16_mixed"}},
-        {"growing_zero_bubble",
-         {"dist.ranks=2", "train.train_iters=10", "model.pipeline_model_parallel_size=2",
-          "train.global_batch_size=8", "train.micro_batch_size=1",
-          "train.rampup_batch_size=[2, 2, 8]", "model.pipeline_schedule=zero_bubble"}};
-  }
+  return {{"llama", {"mixed_precision=bf16_mixed", "validation.eval_iters=1"}},
+          {"gpt2", {"model.family=gpt2", "model.hidden_dropout=0.1"}},
+          {"fp16", {"mixed_precision=fp16_mixed"}},
+          {"evaluated", {"model.family=qwen3", "validation.eval_iters=2"}},
+          {"tensor", {"dist.ranks=2", "model.tensor_model_parallel_size=2"}},
+          {"sequence",
+           {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}},
+          {"pipeline", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}},
+          {"context", {"dist.ranks=2", "model.context_parallel_size=2"}},
+          {"data", {"dist.ranks=2"}},
+          {"distributed_optimizer",
+           {"dist.ranks=2", "ddp.use_distributed_optimizer=true", "ddp.overlap_grad_reduce=true",
+            "ddp.overlap_param_gather=true"}},
+          // The plan is of a step with the whole batch.
+          {"growing", {"train.global_batch_size=8", "train.rampup_batch_size=[2, 2, 6]"}},
+          {"growing_data",
+           {"dist.ranks=2", "train.train_iters=10", "train.global_batch_size=16",
+            "train.micro_batch_size=1", "train.rampup_batch_size=[2, 2, 30]",
+            "mixed_precision=bf16_mixed", "ddp.overlap_param_gather=true", "ddp.bucket_size=3000",
+            "ddp.grad_reduce_in_fp32=false", "validation.eval_iters=1"}},
+          {"growing_stages",
+           {"dist.ranks=2", "train.train_iters=10", "model.num_layers=4",
+            "model.pipeline_model_parallel_size=2", "model.virtual_pipeline_model_parallel_size=2",
+            "train.global_batch_size=8", "train.micro_batch_size=1",
+            "train.rampup_batch_size=[2, 2, 8]", "mixed_precision=bf16_mixed"}},
+          {"growing_zero_bubble",
+           {"dist.ranks=2", "train.train_iters=10", "model.pipeline_model_parallel_size=2",
+            "train.global_batch_size=8", "train.micro_batch_size=1",
+            "train.rampup_batch_size=[2, 2, 8]", "model.pipeline_schedule=zero_bubble"}}};
+}
 
-  class MemoryPlanRuns : public testing::TestWithParam<Case> {};
+class MemoryPlanRuns : public testing::TestWithParam<Case> {};
 
-  TEST_P(MemoryPlanRuns, NothingIsAllocatedAfterTheStart) {
-    const RunSetup setup = setup_of(
-        tiny_run() +
-        Overrides{"train.train_iters=4", "validation.eval_interval=2", "dist.threads_per_rank=1"} +
-        GetParam().overrides);
-    run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
-      const RankDevice rank = make_rank_device(setup.config.dist);
-      std::vector<int64_t> system_allocations;
-      TrainerHooks hooks;
-      hooks.stop_requested = [&] {
-        system_allocations.push_back(rank.device->memory().system_allocations);
-        return false;
-      };
-      Trainer trainer(setup, *rank.device, rank.ops, hooks, world);
-      const PlannedMemory& planned = trainer.planned_memory();
-      trainer.run();
-      const MemoryStatistics& memory = rank.device->memory();
-      EXPECT_GE(system_allocations.size(), 5u);
-      EXPECT_THAT(system_allocations, Each(1)) << "the arena";
-      EXPECT_EQ(memory.unplanned_allocations, 0);
-      EXPECT_EQ(memory.peak_bytes, planned.peak.bytes);
-      EXPECT_GE(planned.plan.arena_bytes, planned.lower_bound_bytes);
-      EXPECT_GE(planned.lower_bound_bytes, planned.peak.bytes);
-      EXPECT_LT(static_cast<double>(planned.plan.arena_bytes),
-                1.1 * static_cast<double>(planned.lower_bound_bytes));
-    });
-  }
-
-  INSTANTIATE_TEST_SUITE_P(Runs, MemoryPlanRuns, testing::ValuesIn(cases()),
-                           [](const auto& info) { return info.param.name; });
-
-  /// Losses and weights of a run on `device`.
-  std::pair<RunOutcome, std::string> run_on(Device & device, const RankDevice& rank,
-                                            const RunSetup& setup) {
-    Trainer trainer(setup, device, rank.ops, {});
+TEST_P(MemoryPlanRuns, NothingIsAllocatedAfterTheStart) {
+  const RunSetup setup = setup_of(
+      tiny_run() +
+      Overrides{"train.train_iters=4", "validation.eval_interval=2", "dist.threads_per_rank=1"} +
+      GetParam().overrides);
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    std::vector<int64_t> system_allocations;
+    TrainerHooks hooks;
+    hooks.stop_requested = [&] {
+      system_allocations.push_back(rank.device->memory().system_allocations);
+      return false;
+    };
+    Trainer trainer(setup, *rank.device, rank.ops, hooks, world);
+    const PlannedMemory& planned = trainer.planned_memory();
     trainer.run();
-    RunOutcome outcome{trainer.state(), {}, trainer.validations()};
-    std::string weights;
-    for (const Parameter* p : trainer.engine().store().parameters()) {
-      const AcquiredWeight weight(trainer.engine().store(), *p, WeightUse::forward);
-      weights.append(static_cast<const char*>(weight.tensor().raw()),
-                     static_cast<size_t>(weight.tensor().bytes()));
-    }
-    return {outcome, weights};
-  }
+    const MemoryStatistics& memory = rank.device->memory();
+    EXPECT_GE(system_allocations.size(), 5u);
+    EXPECT_THAT(system_allocations, Each(1)) << "the arena";
+    EXPECT_EQ(memory.unplanned_allocations, 0);
+    EXPECT_EQ(memory.peak_bytes, planned.peak.bytes);
+    EXPECT_GE(planned.plan.arena_bytes, planned.lower_bound_bytes);
+    EXPECT_GE(planned.lower_bound_bytes, planned.peak.bytes);
+    EXPECT_LT(static_cast<double>(planned.plan.arena_bytes),
+              1.1 * static_cast<double>(planned.lower_bound_bytes));
+  });
+}
 
-  TEST(MemoryPlanRun, IsTheSameRunAsWithout) {
-    const RunSetup setup =
-        setup_of(tiny_run() + Overrides{"train.train_iters=5", "validation.eval_iters=1",
-                                        "model.hidden_dropout=0.1", "mixed_precision=bf16_mixed"});
-    const RankDevice planned = make_rank_device(setup.config.dist),
-                     free_lists = make_rank_device(setup.config.dist);
-    // A device that was in use gets no plan.
-    free_lists.device->allocate(DType::u8, {1}, MemoryTag::other);
-    const auto a = run_on(*planned.device, planned, setup);
-    const auto b = run_on(*free_lists.device, free_lists, setup);
-    EXPECT_GT(planned.device->memory().planned_bytes, 0);
-    EXPECT_EQ(free_lists.device->memory().planned_bytes, 0);
-    EXPECT_EQ(a.first, b.first);
-    EXPECT_EQ(a.second, b.second);
+INSTANTIATE_TEST_SUITE_P(Runs, MemoryPlanRuns, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+/// Losses and weights of a run on `device`.
+std::pair<RunOutcome, std::string> run_on(Device& device, const RankDevice& rank,
+                                          const RunSetup& setup) {
+  Trainer trainer(setup, device, rank.ops, {});
+  trainer.run();
+  RunOutcome outcome{trainer.state(), {}, trainer.validations()};
+  std::string weights;
+  for (const Parameter* p : trainer.engine().store().parameters()) {
+    const AcquiredWeight weight(trainer.engine().store(), *p, WeightUse::forward);
+    weights.append(static_cast<const char*>(weight.tensor().raw()),
+                   static_cast<size_t>(weight.tensor().bytes()));
   }
+  return {outcome, weights};
+}
+
+TEST(MemoryPlanRun, IsTheSameRunAsWithout) {
+  const RunSetup setup =
+      setup_of(tiny_run() + Overrides{"train.train_iters=5", "validation.eval_iters=1",
+                                      "model.hidden_dropout=0.1", "mixed_precision=bf16_mixed"});
+  const RankDevice planned = make_rank_device(setup.config.dist),
+                   free_lists = make_rank_device(setup.config.dist);
+  // A device that was in use gets no plan.
+  free_lists.device->allocate(DType::u8, {1}, MemoryTag::other);
+  const auto a = run_on(*planned.device, planned, setup);
+  const auto b = run_on(*free_lists.device, free_lists, setup);
+  EXPECT_GT(planned.device->memory().planned_bytes, 0);
+  EXPECT_EQ(free_lists.device->memory().planned_bytes, 0);
+  EXPECT_EQ(a.first, b.first);
+  EXPECT_EQ(a.second, b.second);
+}
 
 }  // namespace
 }  // namespace viaduct
