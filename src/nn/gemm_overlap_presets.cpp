@@ -86,9 +86,9 @@ const OverlapPreset* overlap_preset(std::string_view name, Problems& problems,
   if (found == std::end(kPresets)) {
     const auto names = overlap_preset_names();
     const auto near = nearest_name(std::string(name), names);
-    problems.add("comm_overlap.tp_comm_overlap_cfg: no table is called '{}'{}; there are {}",
-                 name.substr(0, 60), near ? fmt::format(", did you mean '{}'?", *near) : "",
-                 fmt::join(names, ", "));
+    problems.add("comm_overlap.tp_comm_overlap_cfg: no table is called '{}'{}", name.substr(0, 60),
+                 near ? fmt::format(", did you mean '{}'?", *near)
+                      : fmt::format("; there are {}", fmt::join(names, ", ")));
     return nullptr;
   }
   if (notes != nullptr) {
