@@ -95,7 +95,7 @@ TEST_F(ChangedRun, OneOfManyRanksCompares) {
                   Overrides{"train"} + run +
                       Overrides{"dist.ranks=2", "dist.threads_per_rank=1", "train.train_iters=20"});
   EXPECT_EQ(said.finish(), 0) << said.err();
-  const std::string text = said.err(), warning = "train.train_iters: was 6, is 20";
+  const std::string text = said.err(), warning = "train.train_iters: was 4, is 20";
   const size_t at = text.find(warning);
   ASSERT_NE(at, text.npos) << text;
   EXPECT_EQ(text.find(warning, at + 1), text.npos) << "once";
