@@ -70,7 +70,7 @@ std::vector<FieldCase> fusion_cases() {
       {"model.gemm_epilogue_fusion", "false"},
       {"model.recompute_logits", "true"},
       {"model.fp32_residual_connection", "true", kRecord, kBf16},
-      {"model.packed_weights", "true", kRecord, kBf16},
+      {"model.packed_weights", "false", kRecord, kBf16},  // auto is true here
   };
 }
 
