@@ -22,7 +22,7 @@ void ModelStage::upload_until(int64_t micro_batch) {
     const auto next = static_cast<int64_t>(stream_tokens_.size());
     const Batch batch = batch_at_(next);
     stream_tokens_.push_back(batch.stream_tokens);
-    open_[next] = {batch, model_.chunks().size()};
+    open_.emplace(next, MicroBatch{batch, model_.chunks().size()});
   }
 }
 
@@ -35,9 +35,11 @@ ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
 }
 
 ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
-  const InChunk fresh{SavedStore(settings_.has_backward),
-                      model_.segments(static_cast<size_t>(chunk))};
-  return micro_batch.chunks.try_emplace(chunk, fresh).first->second;
+  const auto found = micro_batch.chunks.find(chunk);
+  if (found != micro_batch.chunks.end()) return found->second;
+  InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy),
+                model_.segments(static_cast<size_t>(chunk))};
+  return micro_batch.chunks.emplace(chunk, std::move(fresh)).first->second;
 }
 
 void ModelStage::finish(int64_t micro_batch, int chunk, SegmentRange range) {

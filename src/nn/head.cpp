@@ -126,6 +126,7 @@ void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const 
 
 TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                SavedStore& saved) {
+  const UnitScope scope(saved, "head");
   const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
   const Tensor normed = gather_stream(context, stream);
   const Tensor lse = token_values(context, batch.tokens(), MemoryTag::saved);
@@ -139,7 +140,9 @@ TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const T
   }
   scale(context.ops, {loss, loss, -1});
   add(context.ops, {lse, loss, loss});  // loss = lse − target logit
-  reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
+  saved.once([&] {
+    reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
+  });
   saved.keep(this, "normed", stream);
   return {};
 }

@@ -154,10 +154,10 @@ class Rank {
     const Batch batch = cut();
     StepRecord record;
     const Recording recording(*device_, record);
-    SavedStore saved;
-    model_->forward(context, 0, {}, batch, {}, saved);
+    SavedStore saved(true, &run_.saved_policy);
+    walk_forward(context, batch, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
-    model_->backward(context, 0, {}, batch, {}, saved);
+    walk_backward(context, batch, saved);
     VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
                   saved.entries());
     device_->set_record(nullptr);  // the rest of the step is not looked at
@@ -186,6 +186,31 @@ class Rank {
   ParameterStore& store() { return store_; }
 
  private:
+  /// The segments of the walk, or one range of all.
+  std::vector<SegmentRange> ranges() const {
+    if (run_.walk == TensorRun::Walk::whole) return {SegmentRange{}};
+    std::vector<SegmentRange> list;
+    for (int i = 0; i < model_->segments(0); ++i) list.push_back({i, i + 1});
+    return list;
+  }
+  void walk_forward(RankContext& context, const Batch& batch, SavedStore& saved) {
+    TensorSet set;
+    for (const SegmentRange& range : ranges())
+      set = model_->forward(context, 0, range, batch, set, saved);
+  }
+  void walk_backward(RankContext& context, const Batch& batch, SavedStore& saved) {
+    const bool halves = run_.walk == TensorRun::Walk::halves;
+    std::vector<SegmentRange> list = ranges();
+    std::reverse(list.begin(), list.end());
+    TensorSet set;
+    for (const SegmentRange& range : list) {
+      set = halves ? model_->backward_input(context, 0, range, batch, set, saved)
+                   : model_->backward(context, 0, range, batch, set, saved);
+    }
+    if (!halves) return;
+    for (const SegmentRange& range : list)
+      model_->backward_weight(context, 0, range, batch, saved);
+  }
   RankContext make_context(bool training) {
     return {.ops = {*device_, ops_},
             .weights = store_,

@@ -29,6 +29,10 @@ struct TensorRun {
   bool packed_weights = false;
   bool fp32_residual = false;
   uint64_t draw = 0;  // which of the random weights
+  SavedPolicy saved_policy = {};
+  /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
+  /// halves at the end. The forward goes segment by segment unless all is walked at once.
+  enum class Walk { whole, segments, halves } walk = Walk::whole;
 };
 
 struct TensorOutcome {
