@@ -112,7 +112,7 @@ Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
     result = gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine,
                               saved);
   } else {
-    const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v});
+    const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v}, saved.tag());
     mine = {exchanged[0], exchanged[1], exchanged[2]};
     base.first_head += way.heads->rank() * mine.q.dim(1);
     result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine, saved);

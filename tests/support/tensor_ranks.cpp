@@ -157,6 +157,7 @@ class Rank {
     SavedStore saved(true, &run_.saved_policy);
     walk_forward(context, batch, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
+    saved_tag_bytes_ = device_->memory().bytes_by_tag.at(static_cast<size_t>(MemoryTag::saved));
     walk_backward(context, batch, saved);
     VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
                   saved.entries());
@@ -165,6 +166,7 @@ class Rank {
     return record;
   }
   int64_t saved_bytes() const { return saved_bytes_; }
+  int64_t saved_tag_bytes() const { return saved_tag_bytes_; }
   double loss() {
     const Tensor value = device_->allocate(DType::f64, {1}, MemoryTag::other);
     OpContext ops{*device_, ops_};
@@ -242,7 +244,7 @@ class Rank {
   std::unique_ptr<Model> model_;
   ParameterStore store_;
   Tensor scalars_, loss_state_;
-  int64_t saved_bytes_ = 0;
+  int64_t saved_bytes_ = 0, saved_tag_bytes_ = 0;
 };
 
 }  // namespace
@@ -281,7 +283,10 @@ TensorOutcome run_tensor_ranks(const TensorRun& run) {
     const std::vector<double> logits = rank.logits();
     const std::lock_guard lock(mutex);
     outcome.records[static_cast<size_t>(world->rank())] = std::move(record);
-    if (world->rank() == 0) outcome.saved_bytes = rank.saved_bytes();
+    if (world->rank() == 0) {
+      outcome.saved_bytes = rank.saved_bytes();
+      outcome.saved_tag_bytes = rank.saved_tag_bytes();
+    }
     const auto context_rank = static_cast<size_t>(world->rank() / run.tp);
     set_once(losses[context_rank], loss);
     const std::vector<int64_t> sources = rank.sources();

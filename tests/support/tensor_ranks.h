@@ -43,6 +43,7 @@ struct TensorOutcome {
   std::map<std::string, std::vector<double>> gradients;
   std::vector<StepRecord> records;  // of forward and backward, by rank
   int64_t saved_bytes = 0;          // that rank 0 keeps from forward to backward
+  int64_t saved_tag_bytes = 0;      // that it then has with the tag `saved`
 };
 
 /// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): as `relative_error`, of an outcome's values.
