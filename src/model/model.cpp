@@ -215,9 +215,8 @@ TensorSet Model::backward_input(RankContext& context, size_t chunk, SegmentRange
 
 void Model::backward_weight(RankContext& context, size_t chunk, SegmentRange range,
                             const Batch& batch, SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk], range, batch, saved, [&](Segment& segment) {
-    segment.backward_weight(context, batch, saved);
-  });
+  for_each_backwards(context, chunks_[chunk], range, batch, saved,
+                     [&](Segment& segment) { segment.backward_weight(context, batch, saved); });
 }
 
 }  // namespace viaduct

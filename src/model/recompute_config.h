@@ -14,9 +14,9 @@
 namespace viaduct {
 
 struct RecomputeConfig {
-  std::optional<std::string> recompute_granularity;  // full or selective; null: all are kept
-  std::optional<std::string> recompute_method;       // of full: uniform or block
-  std::optional<int64_t> recompute_num_layers;       // the number in recompute_method
+  std::optional<std::string> recompute_granularity;         // full or selective; null: all are kept
+  std::optional<std::string> recompute_method;              // of full: uniform or block
+  std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
   std::vector<std::string> recompute_modules{"core_attn"};  // of selective
 
   bool full() const { return recompute_granularity == "full"; }

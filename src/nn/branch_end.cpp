@@ -22,9 +22,9 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
                               branch_format(context, end));
   }
   // A norm keeps its input.
-  Tensor branch = end.linear.forward(context, x, saved,
-                                     end.norm ? saved.tag() : MemoryTag::activations, {},
-                                     branch_format(context, end));
+  Tensor branch =
+      end.linear.forward(context, x, saved, end.norm ? saved.tag() : MemoryTag::activations, {},
+                         branch_format(context, end));
   if (end.norm) branch = end.norm->forward(context, branch, saved);
   return end.dropout.forward(context, batch, branch, stream, saved.output_tag());
 }

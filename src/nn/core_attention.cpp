@@ -109,8 +109,8 @@ Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
   AttentionHeads mine = heads;
   AttentionResult result;
   if (way.gather != nullptr) {
-    result = gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine,
-                              saved);
+    result =
+        gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine, saved);
   } else {
     const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v}, saved.tag());
     mine = {exchanged[0], exchanged[1], exchanged[2]};

@@ -29,8 +29,8 @@ Tensor MlpSegment::raise(RankContext& context, const Batch& batch, const Tensor&
   if (!parts_.up.takes_epilogue(context))
     return activate(context, parts_.up.forward(context, normed, saved, saved.tag()), saved);
   GemmEpilogue with = epilogue();
-  with.activated =
-      context.activation({batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)}, saved.tag());
+  with.activated = context.activation(
+      {batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)}, saved.tag());
   const Tensor raised = parts_.up.forward(context, normed, saved, saved.tag(), with);
   saved.keep(this, "raised", raised);
   return with.activated;

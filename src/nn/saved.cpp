@@ -46,7 +46,7 @@ void SavedStore::keep_statistic(const void* owner, std::string_view name, const 
   if (keeps() && now_.replayed == nullptr) add(owner, name, {.value = value});
 }
 
-std::map<SavedStore::Key, SavedStore::Entry>::iterator SavedStore::find(const void* owner, std::string_view name) {
+SavedStore::Entries::iterator SavedStore::find(const void* owner, std::string_view name) {
   const auto found = entries_.find(key(owner, name));
   VIADUCT_CHECK(ShapeError, found != entries_.end(),
                 "saved store: \"{}\" was not kept by the forward", name);

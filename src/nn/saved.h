@@ -126,6 +126,7 @@ class SavedStore {
     int64_t order = 0;  // of keeping
     bool dropped() const { return output.unit != nullptr; }
   };
+  using Entries = std::map<Key, Entry>;
   struct State {
     Phase phase = Phase::forward;
     SegmentRun segment = {};
@@ -145,7 +146,7 @@ class SavedStore {
   OutputView find_output(const Tensor& value) const;
   /// Of what runs again: puts the value where it is waited for.
   void restore(const void* owner, std::string_view name, const Tensor& value);
-  std::map<Key, Entry>::iterator find(const void* owner, std::string_view name);
+  Entries::iterator find(const void* owner, std::string_view name);
   /// Runs the unit again and restores all that waits for it.
   void replay(const std::shared_ptr<UnitRun>& unit);
   /// Runs the dropped units that read the storage and are needed.
@@ -153,8 +154,8 @@ class SavedStore {
   std::shared_ptr<UnitRun> drop_unit(std::string_view unit, const std::vector<Tensor>& inputs,
                                      Replay replay);
 
-  std::map<Key, Entry> entries_;
-  std::vector<std::weak_ptr<UnitRun>> units_;       // dropped and not run again yet
+  Entries entries_;
+  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped and not run again yet
   std::vector<std::shared_ptr<UnitRun>> producers_;  // of the segment that runs
   State now_;
   int64_t kept_ = 0;  // so far: the order of entries

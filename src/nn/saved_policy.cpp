@@ -35,7 +35,7 @@ void SavedPolicy::recompute_layers(const LayerGroup& group) {
 UnitPolicy SavedPolicy::of(int64_t block, std::string_view unit) const {
   const auto units = recomputed_.find(block);
   return units != recomputed_.end() && units->second.contains(unit) ? UnitPolicy::recompute
-                                                                     : UnitPolicy::keep;
+                                                                    : UnitPolicy::keep;
 }
 
 const LayerGroup* SavedPolicy::group_of(int64_t block) const {

@@ -59,7 +59,8 @@ SavedStore::OutputView SavedStore::find_output(const Tensor& value) const {
         view.unit = unit, view.output = i, view.whole = true;
         return view;
       }
-      if (!view.unit && value.is_contiguous()) view.unit = unit, view.output = i, view.whole = false;
+      if (!view.unit && value.is_contiguous())
+        view.unit = unit, view.output = i, view.whole = false;
     }
   }
   return view;

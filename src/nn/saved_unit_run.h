@@ -7,7 +7,7 @@ namespace viaduct {
 
 struct SavedStore::UnitRun {
   struct Input {
-    Tensor value;  // held; undefined while it is
+    Tensor value;            // held; undefined while it is
     OutputView output = {};  // a dropped output of another unit
   };
   /// An output as it was when the unit returned it, without its storage.

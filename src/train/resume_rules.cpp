@@ -14,7 +14,8 @@ constexpr std::string_view kOrder =
     "rows come in another order from here on: some a second time, some not at all";
 constexpr std::string_view kTargets = "what is predicted from what changes from here on";
 constexpr std::string_view kEpochs =
-    "documents and samples are shuffled over all epochs that the run needs, and it needs others now: "
+    "documents and samples are shuffled over all epochs that the run needs, and it needs others "
+    "now: "
     "rows come in another order from here on, some a second time, some not at all";
 constexpr std::string_view kBatch =
     "the run goes on at the same row of the data; a step takes so many rows from here on, and the "

@@ -210,8 +210,7 @@ class Rank {
                    : model_->backward(context, 0, range, batch, set, saved);
     }
     if (!halves) return;
-    for (const SegmentRange& range : list)
-      model_->backward_weight(context, 0, range, batch, saved);
+    for (const SegmentRange& range : list) model_->backward_weight(context, 0, range, batch, saved);
   }
   RankContext make_context(bool training) {
     return {.ops = {*device_, ops_},

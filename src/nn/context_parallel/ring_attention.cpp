@@ -92,7 +92,7 @@ void check_window(const AttentionProblem& base, const Communicator& ring) {
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
-                                 const SavedStore& saved) {
+                             const SavedStore& saved) {
   check_window(base, ring);
   const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);

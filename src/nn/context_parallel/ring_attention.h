@@ -29,7 +29,7 @@ struct AttentionResult {
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
-                                 const SavedStore& saved);
+                             const SavedStore& saved);
 
 /// dq, dk, dv in the statistic format. The gradient of a block of keys travels behind it, every
 /// rank adding its part (FP32 on the wire).

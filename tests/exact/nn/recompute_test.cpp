@@ -33,7 +33,9 @@ class Table {
       : model_(run.model),
         recipe_(precision_recipe(run.recipe, run.fp32_residual)),
         // Of the rows of 5, 3 and 8 tokens, padded so that context ranks cut them.
-        tokens_(run.cp == 1 ? 16 : run.cp == 2 ? 20 / 2 : 24 / 4),
+        tokens_(run.cp == 1   ? 16
+                : run.cp == 2 ? 20 / 2
+                              : 24 / 4),
         rows_(run.sequence_parallel ? tokens_ / run.tp : tokens_),
         heads_(model_.heads / run.tp),
         kv_heads_(std::max<int64_t>(1, model_.kv_heads / run.tp)),
@@ -64,12 +66,13 @@ class Table {
   /// Of a whole block with the stream that comes in.
   int64_t block() const {
     const int64_t norms = 2 + (model_.output_norms ? 2 : 0);
-    const int64_t statistics =
-        rows_ * norms * (model_.norm == NormKind::layer_norm ? 2 : 1) + tokens_ * heads_ +
-        (model_.qk_norm ? tokens_ * (heads_ + kv_heads_) : 0);
+    const int64_t statistics = rows_ * norms * (model_.norm == NormKind::layer_norm ? 2 : 1) +
+                               tokens_ * heads_ +
+                               (model_.qk_norm ? tokens_ * (heads_ + kv_heads_) : 0);
     int64_t sum = 2 * stream() + statistics * dtype_bytes(recipe_.statistic) +
                   (model_.output_norms ? 2 * norm_output() : 0);  // their inputs
-    for (const std::string_view unit : {unit::attn_norm, unit::qkv_linear, unit::mlp_norm, unit::mlp})
+    for (const std::string_view unit :
+         {unit::attn_norm, unit::qkv_linear, unit::mlp_norm, unit::mlp})
       sum += dropped(unit);
     return sum + attended() + (exchanged_ ? qkv() : 0);
   }
@@ -164,7 +167,8 @@ TEST(Recompute, OneUnitAtATimeDropsItsBytesAndChangesNoBit) {
         const Table table(layout.run);
         for (int64_t block = 0; block < 2; ++block) {
           for (const std::string_view unit : kUnits) {
-            SCOPED_TRACE(fmt::format("{} {} {} block {} {}", name, recipe, layout.name, block, unit));
+            SCOPED_TRACE(
+                fmt::format("{} {} {} block {} {}", name, recipe, layout.name, block, unit));
             expect_recomputed(layout.run, kept, one_unit(block, unit), table.dropped(unit));
           }
         }
@@ -179,10 +183,9 @@ TEST(Recompute, LayersAndGroupsOfThemKeepTheirInputAlone) {
       SCOPED_TRACE(std::string(name) + " " + layout.name);
       const TensorOutcome kept = test::run_tensor_ranks(layout.run);
       const Table table(layout.run);
-      for (const auto& groups : {std::vector<LayerGroup>{{1, 1}},
-                                 std::vector<LayerGroup>{{0, 1}, {1, 1}, {2, 1}},
-                                 std::vector<LayerGroup>{{0, 2}, {2, 1}},
-                                 std::vector<LayerGroup>{{0, 3}}}) {
+      for (const auto& groups :
+           {std::vector<LayerGroup>{{1, 1}}, std::vector<LayerGroup>{{0, 1}, {1, 1}, {2, 1}},
+            std::vector<LayerGroup>{{0, 2}, {2, 1}}, std::vector<LayerGroup>{{0, 3}}}) {
         SavedPolicy policy;
         int64_t dropped = 0;
         for (const LayerGroup& group : groups) {

@@ -24,7 +24,7 @@ using testing::Not;
 
 struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
-  bool fp32_stream = false;  // under BF16; else all is FP32
+  bool fp32_stream = false;    // under BF16; else all is FP32
   std::string recompute = "";  // layers, units or none
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
@@ -109,20 +109,18 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, DryRunRanks,
-                         testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2},
-                                         Sizes{.cp = 2}, Sizes{.pp = 2, .chunks = 2},
-                                         Sizes{.tp = 2, .pp = 2}, Sizes{.fp32_stream = true},
-                                         Sizes{.tp = 2, .fp32_stream = true},
-                                         Sizes{.dp = 2, .fp32_stream = true},
-                                         Sizes{.cp = 2, .fp32_stream = true},
-                                         Sizes{.pp = 2, .chunks = 2, .fp32_stream = true},
-                                         Sizes{.recompute = "layers"},
-                                         Sizes{.tp = 2, .recompute = "units"},
-                                         Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
-                                         Sizes{.cp = 2, .dp = 2, .recompute = "units"},
-                                         Sizes{.pp = 2, .chunks = 2, .recompute = "units"}),
-                         [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, DryRunRanks,
+    testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2}, Sizes{.cp = 2},
+                    Sizes{.pp = 2, .chunks = 2}, Sizes{.tp = 2, .pp = 2},
+                    Sizes{.fp32_stream = true}, Sizes{.tp = 2, .fp32_stream = true},
+                    Sizes{.dp = 2, .fp32_stream = true}, Sizes{.cp = 2, .fp32_stream = true},
+                    Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}, Sizes{.recompute = "layers"},
+                    Sizes{.tp = 2, .recompute = "units"},
+                    Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
+                    Sizes{.cp = 2, .dp = 2, .recompute = "units"},
+                    Sizes{.pp = 2, .chunks = 2, .recompute = "units"}),
+    [](const auto& info) { return info.param.name(); });
 
 TEST(DryRunReport, StagesTogetherAreTheModel) {
   const DryRun whole = dry_run(setup_of(Sizes{}));

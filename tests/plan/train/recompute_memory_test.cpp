@@ -52,8 +52,8 @@ TEST(RecomputeMemory, MoreOperationsRunAndTheModelHasAsMany) {
   EXPECT_EQ(again.model_flops, kept.model_flops);
   EXPECT_GT(again.cost.total_flops(), 1.2 * kept.cost.total_flops());
   EXPECT_LT(again.cost.total_flops(), 4.0 / 3 * kept.cost.total_flops());
-  const DryRun units = run_of({"model.recompute_granularity=selective",
-                               "model.recompute_modules=[core_attn, layernorm]"});
+  const DryRun units = run_of(
+      {"model.recompute_granularity=selective", "model.recompute_modules=[core_attn, layernorm]"});
   EXPECT_GT(units.cost.total_flops(), kept.cost.total_flops());
   EXPECT_LT(units.cost.total_flops(), again.cost.total_flops());
   EXPECT_LT(bytes(units, MemoryTag::saved), bytes(kept, MemoryTag::saved));

@@ -93,10 +93,8 @@ class SavedReplay : public testing::Test {
   NoWeights weights_;
   ParallelGroups groups_ = self_groups();
   PrecisionRecipe recipe_ = precision_recipe("fp64");
-  RankContext context_{.ops = {*device_, ops_},
-                       .weights = weights_,
-                       .groups = groups_,
-                       .precision = recipe_};
+  RankContext context_{
+      .ops = {*device_, ops_}, .weights = weights_, .groups = groups_, .precision = recipe_};
   Batch batch_;
   SavedPolicy policy_;
   SavedStore saved_{true, &policy_};
@@ -390,9 +388,9 @@ TEST(SavedPolicy, NamesUnitsAndGroups) {
   SavedPolicy policy;
   EXPECT_TRUE(policy.keeps_everything());
   EXPECT_THAT([&] { policy.set(0, "moe", UnitPolicy::recompute); },
-              ThrowsMessage<ShapeError>(AllOf(
-                  HasSubstr("no unit moe"), HasSubstr("attn_norm, qkv_linear, core_attn, "
-                                                      "attn_proj, mlp_norm, mlp"))));
+              ThrowsMessage<ShapeError>(
+                  AllOf(HasSubstr("no unit moe"), HasSubstr("attn_norm, qkv_linear, core_attn, "
+                                                            "attn_proj, mlp_norm, mlp"))));
   policy.set(1, unit::mlp, UnitPolicy::recompute);
   EXPECT_EQ(policy.of(1, unit::mlp), UnitPolicy::recompute);
   EXPECT_EQ(policy.of(0, unit::mlp), UnitPolicy::keep);
@@ -401,8 +399,11 @@ TEST(SavedPolicy, NamesUnitsAndGroups) {
   policy.recompute_layers({2, 2});
   EXPECT_EQ(policy.group_of(1), nullptr);
   EXPECT_EQ(policy.group_of(3)->first_block, 2);
-  EXPECT_THAT([&] { policy.recompute_layers({3, 1}); },
-              ThrowsMessage<ShapeError>(HasSubstr("block 3 is in two groups")));
+  EXPECT_THAT(
+      [&] {
+        policy.recompute_layers({3, 1});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("block 3 is in two groups")));
   EXPECT_THROW(policy.recompute_layers({7, 0}), ShapeError);
 }
 

@@ -284,9 +284,10 @@ TEST(ValidateParallel, Recompute) {
                           HasSubstr("full needs recompute_num_layers, which is null; expected 1 to "
                                     "8")));
   EXPECT_ONE("recompute_num_layers: 9 is more than the 8 layers", full, uniform, layers(9));
-  EXPECT_ONE("recompute_num_layers: 3 is more than the 2 layers of a pipeline stage's chunk; "
-             "expected 1 to 2",
-             full, block, layers(3), pp(2), vpp(2));
+  EXPECT_ONE(
+      "recompute_num_layers: 3 is more than the 2 layers of a pipeline stage's chunk; "
+      "expected 1 to 2",
+      full, block, layers(3), pp(2), vpp(2));
   EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
   EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", selective,
              "model.recompute_modules=[core_attn, moe]");
