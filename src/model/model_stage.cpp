@@ -4,6 +4,15 @@
 #include "model/in_format.h"
 
 namespace viaduct {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kDebugBuild = false;
+#else
+constexpr bool kDebugBuild = true;
+#endif
+
+}  // namespace
 
 ModelStage::ModelStage(const Model& model, RankContext& context, StageSettings settings,
                        BatchAt batch_at)
@@ -39,6 +48,7 @@ ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
   if (found != micro_batch.chunks.end()) return found->second;
   InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy),
                 model_.segments(static_cast<size_t>(chunk))};
+  if (kDebugBuild && context_.ops.device.kind() == DeviceKind::cpu) fresh.saved.check_writes();
   return micro_batch.chunks.emplace(chunk, std::move(fresh)).first->second;
 }
 

@@ -3,9 +3,26 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/hash.h"
 #include "nn/saved_unit_run.h"
 
 namespace viaduct {
+namespace {
+
+void add_elements(const Tensor& tensor, Hasher64& hash) {
+  if (tensor.is_contiguous()) return hash.update(tensor.raw(), static_cast<size_t>(tensor.bytes()));
+  for (int64_t i = 0; i < tensor.dim(0); ++i) add_elements(tensor.select(i), hash);
+}
+
+/// Of the elements seen; 0 for what has no memory.
+uint64_t checksum(const Tensor& tensor) {
+  if (!tensor || tensor.raw() == nullptr) return 0;
+  Hasher64 hash;
+  add_elements(tensor, hash);
+  return hash.digest();
+}
+
+}  // namespace
 
 MemoryTag SavedStore::tag() const {
   return keeps() && !now_.dropping ? MemoryTag::saved : MemoryTag::activations;
@@ -19,9 +36,15 @@ MemoryTag SavedStore::output_tag() const {
   return keeps_ && !now_.segment.drops_output ? MemoryTag::saved : MemoryTag::activations;
 }
 
+void SavedStore::hold(Entry& entry, const Tensor& value) const {
+  entry.value = value;
+  if (checks_writes_) entry.checksum = checksum(value);
+}
+
 void SavedStore::add(const void* owner, std::string_view name, Entry entry) {
   entry.unit = now_.unit;
   entry.order = kept_++;
+  hold(entry, entry.value);
   const std::shared_ptr<UnitRun> unit = entry.output.unit;
   const auto [place, is_new] = entries_.try_emplace(key(owner, name), std::move(entry));
   VIADUCT_CHECK(ShapeError, is_new, "saved store: \"{}\" is kept twice", name);
@@ -57,16 +80,26 @@ bool SavedStore::has(const void* owner, std::string_view name) const {
   return entries_.contains(key(owner, name));
 }
 
+SavedStore::Entries::iterator SavedStore::find_value(const void* owner, std::string_view name) {
+  const auto found = find(owner, name);
+  Entry& entry = found->second;
+  if (entry.dropped()) {
+    replay(entry.output.unit);
+  } else if (checks_writes_) {
+    VIADUCT_CHECK(ShapeError, checksum(entry.value) == entry.checksum,
+                  "saved store: \"{}\" of unit \"{}\" was written to while it was kept", name,
+                  entry.unit);
+  }
+  return found;
+}
+
 const Tensor& SavedStore::get(const void* owner, std::string_view name) {
-  Entry& entry = find(owner, name)->second;
-  if (entry.dropped()) replay(entry.output.unit);
-  return entry.value;
+  return find_value(owner, name)->second.value;
 }
 
 Tensor SavedStore::take(const void* owner, std::string_view name) {
-  const auto found = find(owner, name);
+  const auto found = find_value(owner, name);
   Entry& entry = found->second;
-  if (entry.dropped()) replay(entry.output.unit);
   if (!units_.empty()) replay_readers(entry.value.storage().get());
   Tensor value = std::move(entry.value);
   entries_.erase(found);

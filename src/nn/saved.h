@@ -16,6 +16,7 @@
 // it.
 // - What a unit makes again lives until its taker.
 // - A unit's outputs are known as such in their own segment; a later one keeps them as values.
+// - Nobody but its last taker writes to what is kept (`check_writes`).
 
 #include <cstdint>
 #include <map>
@@ -60,6 +61,10 @@ class SavedStore {
   explicit SavedStore(bool keeps = true, const SavedPolicy* policy = nullptr)
       : policy_(policy), keeps_(keeps) {}
   SavedStore(SavedStore&&) = default;
+
+  /// From now on reads fail with a ShapeError if somebody wrote to the value since it was kept, by
+  /// checksums of host memory (debug builds do so on the cpu).
+  void check_writes() { checks_writes_ = true; }
 
   /// False where nothing is stored now: of the whole store, or of a segment that drops.
   bool keeps() const { return keeps_ && !now_.segment.drops; }
@@ -123,7 +128,8 @@ class SavedStore {
     OutputView output = {};  // of a dropped one: its unit, and
     bool is_output = false;  // which output it is; else the unit keeps it again under its key
     std::string unit = {};
-    int64_t order = 0;  // of keeping
+    int64_t order = 0;      // of keeping
+    uint64_t checksum = 0;  // of the value, where writes are checked
     bool dropped() const { return output.unit != nullptr; }
   };
   using Entries = std::map<Key, Entry>;
@@ -141,12 +147,15 @@ class SavedStore {
     return {now_.segment.instance, owner, std::string(name)};
   }
   void add(const void* owner, std::string_view name, Entry entry);
+  void hold(Entry& entry, const Tensor& value) const;
   /// The dropped output that `value` is a view of; no unit if it is of none, or a view that cannot
   /// be described.
   OutputView find_output(const Tensor& value) const;
   /// Of what runs again: puts the value where it is waited for.
   void restore(const void* owner, std::string_view name, const Tensor& value);
   Entries::iterator find(const void* owner, std::string_view name);
+  /// The entry with its value, made again if it was dropped.
+  Entries::iterator find_value(const void* owner, std::string_view name);
   /// Runs the unit again and restores all that waits for it.
   void replay(const std::shared_ptr<UnitRun>& unit);
   /// Runs the dropped units that read the storage and are needed.
@@ -160,7 +169,7 @@ class SavedStore {
   State now_;
   int64_t kept_ = 0;  // so far: the order of entries
   const SavedPolicy* policy_;
-  bool keeps_;
+  bool keeps_, checks_writes_ = false;
 };
 
 /// What scopes have in common: what they set ends with them.

@@ -93,7 +93,7 @@ void SavedStore::restore(const void* owner, std::string_view name, const Tensor&
   Entry& entry = found->second;
   // What an output is has its value from what the unit returns.
   if (entry.output.unit.get() != now_.replayed || entry.is_output) return;
-  entry.value = value;
+  hold(entry, value);
   entry.output.unit = nullptr;
 }
 
@@ -130,7 +130,7 @@ void SavedStore::replay(const std::shared_ptr<UnitRun>& unit) {
     if (found == entries_.end()) continue;
     Entry& entry = found->second;
     if (entry.is_output) {
-      entry.value = entry.output.of(outputs);
+      hold(entry, entry.output.of(outputs));
       entry.output.unit = nullptr;
     }
     VIADUCT_CHECK(ShapeError, !entry.dropped(),

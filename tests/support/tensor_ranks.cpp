@@ -155,6 +155,7 @@ class Rank {
     StepRecord record;
     const Recording recording(*device_, record);
     SavedStore saved(true, &run_.saved_policy);
+    saved.check_writes();
     walk_forward(context, batch, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
     saved_tag_bytes_ = device_->memory().bytes_by_tag.at(static_cast<size_t>(MemoryTag::saved));

@@ -260,6 +260,26 @@ TEST_F(SavedReplay, BeforeAnInputIsTakenItsReadersRun) {
   });
 }
 
+TEST_F(SavedReplay, WritesToWhatIsKeptAreFoundWhereTheyAreLookedFor) {
+  saved_.check_writes();
+  Tensor x = numbers({1, 2, 3, 4, 5, 6}), column;
+  forward([&] {
+    saved_.keep(&reader_, "y", layer_.forward(x, saved_));
+    column = x.view({3, 2}).slice(1, 1, 1);
+    saved_.keep(&other_, "column", column);
+  });
+  backward([&] {
+    x.data<double>()[0] = 9;  // not of the column
+    EXPECT_THAT(take(&other_, "column"), ElementsAre(2, 4, 6));
+    EXPECT_THAT([&] { saved_.take(&layer_, "x"); },
+                ThrowsMessage<ShapeError>(HasSubstr("\"x\" of unit \"mlp\" was written to")));
+    EXPECT_THAT(values(saved_.get(&reader_, "y")), ElementsAre(18, 4, 6, 8, 10, 12));
+    saved_.get(&layer_, "inner").data<double>()[1] = 9;
+    EXPECT_THROW(saved_.take(&layer_, "inner"), ShapeError);
+    EXPECT_THAT(take(&reader_, "y")[1], 4) << "read twice, written never";
+  });
+}
+
 TEST_F(SavedReplay, NobodyRunsAUnitThatNobodyReads) {
   Doubler quiet;
   forward([&] {
