@@ -192,6 +192,7 @@ Json stages_json(const std::vector<DryRun>& stages) {
                     {"peak_memory_bytes", run.peak.bytes},
                     {"memory_by_owner", run.peak.bytes_by_tag},
                     {"launches_per_step", run.launches},
+                    {"flops_per_step", run.cost.total_flops()},
                     {"host_reads_per_step", run.host_reads},
                     {"traffic", std::move(traffic)}});
   }
@@ -240,8 +241,12 @@ void print_dry_run(const RunSetup& setup, bool json) {
   print_layers(layout);
   fmt::print("length: {}\n", length_text(setup.config));
   fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
-  fmt::print("model FLOPs of a step ({}): {}\n", kFlopConvention,
+  double run_flops = 0;
+  for (const DryRun& run : stages) run_flops += run.cost.total_flops();
+  fmt::print("model FLOPs of a step ({}, recomputation not counted): {}\n", kFlopConvention,
              format_count(fullest.model_flops));
+  fmt::print("FLOPs that one rank of each stage runs in it, recomputation included: {}\n",
+             format_count(run_flops));
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
     fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));

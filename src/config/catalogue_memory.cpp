@@ -6,18 +6,6 @@ namespace viaduct::catalogue_tables {
 namespace {
 
 constexpr KnobRow kRecompute[] = {
-    {"recompute_granularity", "string or null", "null", "full selective",
-     "full: only inputs of groups of layers are kept; selective: recompute_modules are recomputed.",
-     "full needs recompute_method and recompute_num_layers", "recompute_granuality"},
-    {"recompute_method", "string or null", "null", "uniform block",
-     "uniform: every group of recompute_num_layers keeps its input; block: the first "
-     "recompute_num_layers of each stage's chunk.",
-     "with full recompute"},
-    {"recompute_num_layers", "int or null", "null", "", "The number in recompute_method.",
-     "1 to layers of a chunk; null for selective"},
-    {"recompute_modules", "list of string", "[core_attn]",
-     "core_attn moe_act layernorm mla_up_proj mlp moe shared_experts",
-     "What selective recompute runs again.", "moe_act needs moe_grouped_gemm"},
     {"distribute_saved_activations", "bool", "false", "",
      "A saved input is cut over tp and gathered in the backward.",
      "full recompute; not with sequence_parallel"},

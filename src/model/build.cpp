@@ -163,7 +163,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
           ResidualDropout(config.embedding_dropout, "embedding.dropout"), config.padding_token));
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
-      Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}});
+      Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});
       layer.segments.push_back(build_attention(maker, i, rotary.get()));
       layer.segments.push_back(build_mlp(maker, i));
     }

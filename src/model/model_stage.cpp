@@ -4,6 +4,15 @@
 #include "model/in_format.h"
 
 namespace viaduct {
+namespace {
+
+#ifdef NDEBUG
+constexpr bool kDebugBuild = false;
+#else
+constexpr bool kDebugBuild = true;
+#endif
+
+}  // namespace
 
 ModelStage::ModelStage(const Model& model, RankContext& context, StageSettings settings,
                        BatchAt batch_at)
@@ -22,7 +31,7 @@ void ModelStage::upload_until(int64_t micro_batch) {
     const auto next = static_cast<int64_t>(stream_tokens_.size());
     const Batch batch = batch_at_(next);
     stream_tokens_.push_back(batch.stream_tokens);
-    open_[next] = {batch, model_.chunks().size()};
+    open_.emplace(next, MicroBatch{batch, model_.chunks().size()});
   }
 }
 
@@ -35,9 +44,12 @@ ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
 }
 
 ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
-  const InChunk fresh{SavedStore(settings_.has_backward),
-                      model_.segments(static_cast<size_t>(chunk))};
-  return micro_batch.chunks.try_emplace(chunk, fresh).first->second;
+  const auto found = micro_batch.chunks.find(chunk);
+  if (found != micro_batch.chunks.end()) return found->second;
+  InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy),
+                model_.segments(static_cast<size_t>(chunk))};
+  if (kDebugBuild && context_.ops.device.kind() == DeviceKind::cpu) fresh.saved.check_writes();
+  return micro_batch.chunks.emplace(chunk, std::move(fresh)).first->second;
 }
 
 void ModelStage::finish(int64_t micro_batch, int chunk, SegmentRange range) {

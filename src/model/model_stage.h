@@ -28,6 +28,8 @@ struct StageSettings {
   std::function<void(int chunk)> begin_chunk = {};
   /// As StageProgram::reduce_chunk.
   std::function<void(int chunk)> reduce_chunk = {};
+  /// Of what forwards keep; null: everything is kept.
+  const SavedPolicy* saved_policy = nullptr;
   HeadCall instead_of_head = {};
   Model::Observer observer = {};
   PhaseSeconds* phases = nullptr;  // where forwards and backwards add their time

@@ -17,16 +17,38 @@ AttentionHeads AttentionSegment::split(const Tensor& qkv) const {
           qkv.slice(1, q + kv, kv).view({tokens, spec.kv_heads, spec.head_dim})};
 }
 
+AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& batch,
+                                          const Tensor& normed, SavedStore& saved) const {
+  const MemoryTag tag = saved.tag();
+  AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved, tag));
+  if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
+  if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
+  heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
+  heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
+  return heads;
+}
+
+AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batch,
+                                         const Tensor& normed, SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    const auto* self = static_cast<const AttentionSegment*>(layer);
+    const AttentionHeads heads = self->heads_of(rank, rows, inputs[0], store);
+    return std::vector{heads.q, heads.k, heads.v};
+  };
+  ReplayableUnit scope(saved, unit::qkv_linear, {normed}, {this, again});
+  const AttentionHeads heads = heads_of(context, batch, normed, saved);
+  scope.made({heads.q, heads.k, heads.v});
+  return heads;
+}
+
 TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                     SavedStore& saved) {
   const Tensor x = in.get(kHidden);
-  const Tensor normed = parts_.input_norm.forward(context, x, saved);
-  AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved));
-  if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
-  if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
-  heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, MemoryTag::saved);
-  heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, MemoryTag::saved);
-  const Tensor attended = core_.forward(context, batch, heads, saved);
+  const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved);
+  const Tensor attended =
+      core_.forward(context, batch, project(context, batch, normed, saved), saved);
+  const UnitScope scope(saved, unit::attn_proj);
   return TensorSet(
       kHidden,
       end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},

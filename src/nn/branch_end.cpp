@@ -18,13 +18,15 @@ DType branch_format(const RankContext& context, const BranchEnd& end) {
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Tensor& x,
                   const Tensor& stream, SavedStore& saved) {
   if (!end.norm && !end.dropout.active(context) && end.linear.takes_epilogue(context)) {
-    return end.linear.forward(context, x, saved, MemoryTag::saved, {.residual = stream},
+    return end.linear.forward(context, x, saved, saved.output_tag(), {.residual = stream},
                               branch_format(context, end));
   }
-  Tensor branch = end.linear.forward(context, x, saved, MemoryTag::activations, {},
-                                     branch_format(context, end));
+  // A norm keeps its input.
+  Tensor branch =
+      end.linear.forward(context, x, saved, end.norm ? saved.tag() : MemoryTag::activations, {},
+                         branch_format(context, end));
   if (end.norm) branch = end.norm->forward(context, branch, saved);
-  return end.dropout.forward(context, batch, branch, stream);
+  return end.dropout.forward(context, batch, branch, stream, saved.output_tag());
 }
 
 }  // namespace viaduct

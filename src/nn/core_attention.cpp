@@ -89,27 +89,40 @@ Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
 
 Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                               SavedStore& saved) const {
-  UnitScope unit(saved, "core_attn");
   if (context.cache != nullptr) return forward_cached(context, batch, heads);
+  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
+                        const std::vector<Tensor>& in) {
+    const auto* self = static_cast<const CoreAttention*>(layer);
+    return std::vector{self->attend_all(rank, rows, {in[0], in[1], in[2]}, store)};
+  };
+  ReplayableUnit scope(saved, unit::core_attn, {heads.q, heads.k, heads.v}, {this, again});
+  const Tensor attended = attend_all(context, batch, heads, saved);
+  scope.made({attended});
+  return attended;
+}
+
+Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
+                                 const AttentionHeads& heads, SavedStore& saved) const {
   const Route way = route(context, batch);
   AttentionProblem base = problem(context, batch);
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
   if (way.gather != nullptr) {
-    result = gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine);
+    result =
+        gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine, saved);
   } else {
-    const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v});
+    const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v}, saved.tag());
     mine = {exchanged[0], exchanged[1], exchanged[2]};
     base.first_head += way.heads->rank() * mine.q.dim(1);
-    result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine);
-    result.out = exchange.to_tokens({result.out}, MemoryTag::saved).front();
+    result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine, saved);
+    result.out = exchange.to_tokens({result.out}, saved.tag()).front();
   }
   saved.keep(this, "q", mine.q);
   saved.keep(this, "k", mine.k);
   saved.keep(this, "v", mine.v);
   saved.keep(this, "out", result.out);
-  saved.keep(this, "lse", result.lse);
+  saved.keep_statistic(this, "lse", result.lse);
   return result.out;
 }
 

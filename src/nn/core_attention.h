@@ -47,6 +47,8 @@ class CoreAttention {
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
+  Tensor attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
+                    SavedStore& saved) const;
   Tensor forward_cached(RankContext& context, const Batch& batch,
                         const AttentionHeads& heads) const;
 

@@ -121,20 +121,25 @@ void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const 
 
 TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                SavedStore& saved) {
+  const UnitScope scope(saved, "head");
   const Tensor stream = norm_.forward(context, in.get(kHidden), saved);
   const Tensor normed = gather_stream(context, stream);
   const Tensor lse = token_values(context, batch.tokens(), MemoryTag::saved);
   const Tensor loss = token_values(context, batch.tokens(), MemoryTag::activations);
   if (way(context) == Way::compose) {
-    composed_cross_entropy_forward(
-        context, batch, columns(context.groups.tp->rank()), spec_.softcap,
-        logits_here(context, normed, MemoryTag::activations), lse, loss, this, saved);
+    // With a softcap they are kept.
+    const MemoryTag tag = spec_.softcap > 0 ? saved.tag() : MemoryTag::activations;
+    composed_cross_entropy_forward(context, batch, columns(context.groups.tp->rank()),
+                                   spec_.softcap, logits_here(context, normed, tag), lse, loss,
+                                   this, saved);
   } else {
     fused_forward(context, batch, normed, lse, loss, saved);
   }
   scale(context.ops, {loss, loss, -1});
   add(context.ops, {lse, loss, loss});  // loss = lse − target logit
-  reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
+  saved.once([&] {
+    reproducible_sum(context.ops, {loss, batch.loss_weight, false, context.loss_state});
+  });
   saved.keep(this, "normed", stream);
   return {};
 }

@@ -16,9 +16,9 @@ Tensor one_head(const Tensor& x) {
 TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                               SavedStore& saved) {
   const Tensor x = in.get(kHidden);
-  const Tensor normed = parts_.input_norm.forward(context, x, saved);
-  UnitScope unit(saved, "mlp");
-  const Tensor activated = raise(context, batch, normed, saved);
+  const Tensor normed = parts_.input_norm.forward_unit(unit::mlp_norm, context, x, saved);
+  const Tensor activated = raise_unit(context, batch, normed, saved);
+  const UnitScope scope(saved, unit::mlp);
   return TensorSet(kHidden,
                    end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
                               activated, x, saved));
@@ -27,13 +27,26 @@ TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const Te
 Tensor MlpSegment::raise(RankContext& context, const Batch& batch, const Tensor& normed,
                          SavedStore& saved) const {
   if (!parts_.up.takes_epilogue(context))
-    return activate(context, parts_.up.forward(context, normed, saved), saved);
+    return activate(context, parts_.up.forward(context, normed, saved, saved.tag()), saved);
   GemmEpilogue with = epilogue();
-  with.activated =
-      context.activation({batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)});
-  const Tensor raised = parts_.up.forward(context, normed, saved, MemoryTag::saved, with);
+  with.activated = context.activation(
+      {batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)}, saved.tag());
+  const Tensor raised = parts_.up.forward(context, normed, saved, saved.tag(), with);
   saved.keep(this, "raised", raised);
   return with.activated;
+}
+
+Tensor MlpSegment::raise_unit(RankContext& context, const Batch& batch, const Tensor& normed,
+                              SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    const auto* self = static_cast<const MlpSegment*>(layer);
+    return std::vector{self->raise(rank, rows, inputs[0], store)};
+  };
+  ReplayableUnit scope(saved, unit::mlp, {normed}, {this, again});
+  const Tensor activated = raise(context, batch, normed, saved);
+  scope.made({activated});
+  return activated;
 }
 
 Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const {
@@ -51,13 +64,13 @@ GemmEpilogue MlpSegment::epilogue() const {
 
 Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved) const {
   const int64_t tokens = raised.dim(0), width = raised.dim(1) / (parts_.gated ? 2 : 1);
-  const Tensor activated = context.activation({tokens, width});
+  const Tensor activated = context.activation({tokens, width}, saved.tag());
   saved.keep(this, "raised", raised);
   if (!gates_apart(context)) {
     activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
     return activated;
   }
-  const Tensor gate = context.activation({tokens, width});
+  const Tensor gate = context.activation({tokens, width}, saved.tag());
   activation_forward(context.ops, {parts_.activation, false, raised.slice(1, 0, width), gate});
   multiply(context.ops, {one_head(gate), raised.slice(1, width, width), one_head(activated)});
   saved.keep(this, "gate", gate);

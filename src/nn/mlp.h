@@ -36,9 +36,12 @@ class MlpSegment final : public Segment {
   std::string_view name() const override { return "mlp"; }
 
  private:
-  /// From the input of `up` to that of `down`; keeps what `lower` reads.
+  /// From the input of `up` to that of `down`; keeps what `lower` reads. `raise_unit`: as the unit
+  /// mlp.
   Tensor raise(RankContext& context, const Batch& batch, const Tensor& normed,
                SavedStore& saved) const;
+  Tensor raise_unit(RankContext& context, const Batch& batch, const Tensor& normed,
+                    SavedStore& saved) const;
   /// The gradient of the output of `up` from that of `down`.
   Tensor lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
   /// The two without epilogues: from the output of `up` to the input of `down`, and the gradient of

@@ -7,14 +7,13 @@ Norm::Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
     : spec_(spec), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
 Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) const {
-  UnitScope unit(saved, "layernorm");
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
   const int64_t rows = x.elements() / x.dim(-1);
   NormForwardArgs args;
   args.kind = spec_.kind;
   args.x = x;
   args.weight = weight.tensor();
-  args.y = context.activation(x.shape());
+  args.y = context.activation(x.shape(), saved.tag());
   args.eps = spec_.eps;
   args.weight_offset = spec_.weight_offset;
   if (saved.keeps()) {
@@ -29,9 +28,21 @@ Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) c
     norm_forward(context.ops, args);
   }
   saved.keep(this, "x", x);
-  saved.keep(this, "rstd", args.rstd);
-  if (args.mean) saved.keep(this, "mean", args.mean);
+  if (args.rstd) saved.keep_statistic(this, "rstd", args.rstd);
+  if (args.mean) saved.keep_statistic(this, "mean", args.mean);
   return args.y;
+}
+
+Tensor Norm::forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
+                          SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    return std::vector{static_cast<const Norm*>(layer)->forward(rank, inputs[0], store)};
+  };
+  ReplayableUnit scope(saved, unit, {x}, {this, again});
+  const Tensor y = forward(context, x, saved);
+  scope.made({y});
+  return y;
 }
 
 void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,

@@ -25,6 +25,9 @@ class Norm {
   /// y, in the activation format, of x ([R, H] or [T, N, H]), in that or the stream's; y is new and
   /// contiguous.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved) const;
+  /// The same as a unit of its own, which can run again: nobody writes to y.
+  Tensor forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
+                      SavedStore& saved) const;
   /// Writes (dx_add +) the gradient of the kept x into `dx`; weight and bias gradients accumulate.
   /// `dx_add` may be undefined; dx has the format of x.
   void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,

@@ -9,10 +9,10 @@ ResidualDropout::ResidualDropout(double probability, std::string_view path)
     : probability_(probability), path_hash_(hash64(path)) {}
 
 Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const Tensor& branch,
-                                const Tensor& residual) const {
+                                const Tensor& residual, MemoryTag tag) const {
   if (!active(context)) {
     if (!residual) return branch;
-    Tensor out = context.stream(branch.shape());
+    Tensor out = context.stream(branch.shape(), tag);
     add(context.ops, {residual, branch, out});
     return out;
   }
@@ -21,13 +21,13 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
   args.x = branch;
   if (!apart) args.residual = residual;
   args.out = apart ? context.ops.allocate(branch.dtype(), branch.shape(), MemoryTag::activations)
-                   : context.stream(branch.shape());
+                   : context.stream(branch.shape(), tag);
   args.probability = probability_;
   args.key = {context.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   if (!apart) return args.out;
-  const Tensor out = context.stream(branch.shape());
+  const Tensor out = context.stream(branch.shape(), tag);
   add(context.ops, {residual, args.out, out});
   return out;
 }

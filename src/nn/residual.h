@@ -17,7 +17,7 @@ class ResidualDropout {
   /// The stream residual + dropout(branch), of whatever formats; `residual` may be undefined
   /// (dropout alone).
   Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
-                 const Tensor& residual) const;
+                 const Tensor& residual, MemoryTag tag = MemoryTag::saved) const;
   /// Gradient of the branch, in the branch's `format`, from that of the sum.
   Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out,
                   DType format) const;

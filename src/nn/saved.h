@@ -1,62 +1,236 @@
 #pragma once
-// The saved store: what a micro-batch keeps between forward and backward. An entry is a value, who
-// made it, its unit and its last reader. Whether a unit is kept, recomputed, offloaded or sharded
-// is policy and never code inside a layer; the one policy built so far is to keep.
+// The saved store: what a micro-batch keeps between forward and backward. An entry is a value with
+// its unit, under (run of a segment, who made it, name). A unit that the policy recomputes is
+// dropped: the store keeps what the unit is made of instead, and makes it run again before the
+// first reader. None of this is code inside a layer: layers name their units and say how to run
+// them again; who walks through the segments says where it is.
+//
+// Rules:
+// - An output that shares an input's storage is that input, and is not dropped.
+// - `keep` of a dropped output, whoever keeps it, stores which output it is and how it is seen.
+// - Inputs of a dropped unit are held, unless they are dropped outputs of another unit.
+// - Statistics of rows are kept whatever the policy of their unit.
+// - While a unit or a layer runs again, the units inside it are kept.
+// - `keep` in a backward stores the value.
+// - Before a storage is taken that a dropped unit reads, that unit runs: the taker may overwrite
+// it.
+// - What a unit makes again lives until its taker.
+// - A unit's outputs are known as such in their own segment; a later one keeps them as values.
+// - Nobody but its last taker writes to what is kept (`check_writes`).
 
+#include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <utility>
+#include <tuple>
+#include <vector>
 
+#include "device/memory_tag.h"
+#include "nn/saved_policy.h"
 #include "tensor/tensor.h"
 
 namespace viaduct {
 
+struct Batch;
+struct RankContext;
+class SavedStore;
+
+/// How a unit is run again: a function of the layer that made it, without captures. It keeps what
+/// the forward kept, and returns the outputs in the order of `ReplayableUnit::made`.
+struct Replay {
+  using Function = std::vector<Tensor> (*)(const void* layer, RankContext& context,
+                                           const Batch& batch, SavedStore& saved,
+                                           const std::vector<Tensor>& inputs);
+  const void* layer = nullptr;
+  Function run = nullptr;
+};
+
+/// A run of a segment, as the walker names it.
+struct SegmentRun {
+  int instance = 0;           ///< which one of the micro-batch in its chunk: a part of every key
+  int64_t block = -1;         ///< global number of its transformer block; −1: it has none
+  bool drops = false;         ///< its layer runs again: nothing is kept, statistics neither
+  bool drops_output = false;  ///< what it returns is dropped, too
+};
+
 class SavedStore {
  public:
-  /// `keeps` false: nothing is stored (evaluation, generation).
-  explicit SavedStore(bool keeps = true) : keeps_(keeps) {}
+  /// `keeps` false: nothing is stored (evaluation, generation). `policy` outlives the store; null:
+  /// everything is kept.
+  explicit SavedStore(bool keeps = true, const SavedPolicy* policy = nullptr)
+      : policy_(policy), keeps_(keeps) {}
+  SavedStore(SavedStore&&) = default;
 
-  bool keeps() const { return keeps_; }
-  /// Stores `value` under (owner, name). The unit is the one that a `UnitScope` names.
+  /// From now on reads fail with a ShapeError if somebody wrote to the value since it was kept, by
+  /// checksums of host memory (debug builds do so on the cpu).
+  void check_writes() { checks_writes_ = true; }
+
+  /// False where nothing is stored now: of the whole store, or of a segment that drops.
+  bool keeps() const { return keeps_ && !now_.segment.drops; }
+  const SavedPolicy* policy() const { return policy_; }
+
+  /// What a tensor is counted as that the unit in scope makes and keeps: what will be dropped is
+  /// `activations`.
+  MemoryTag tag() const;
+  /// The same of statistics of rows, and of what the segment returns.
+  MemoryTag statistic_tag() const;
+  MemoryTag output_tag() const;
+
+  /// Stores `value` under (owner, name), in the unit that is in scope. ShapeError if there is one.
   void keep(const void* owner, std::string_view name, const Tensor& value);
+  /// The same for one number a row (or a head's row), which a unit keeps though it is dropped.
+  void keep_statistic(const void* owner, std::string_view name, const Tensor& value);
   /// The value; ShapeError if it is not there (a layer read what its forward did not keep).
-  const Tensor& get(const void* owner, std::string_view name) const;
+  const Tensor& get(const void* owner, std::string_view name);
   /// The value for its last reader: the store forgets it.
   Tensor take(const void* owner, std::string_view name);
+  bool has(const void* owner, std::string_view name) const;
+
+  /// Calls f for its effects beside the layer's outputs (sums of losses, counts), which what runs
+  /// again must not have twice.
+  template <class F>
+  void once(F&& f) const {
+    if (now_.phase != Phase::replay) f();
+  }
 
   /// Bytes of distinct storages held, by unit; equal storages are counted once, where they were
-  /// kept first.
+  /// kept first. Inputs that are held for a dropped unit alone are that unit's.
   std::map<std::string, int64_t> bytes_by_unit() const;
+  /// Values to be read, dropped ones included.
   size_t entries() const { return entries_.size(); }
 
  private:
+  friend class SavedScope;
   friend class UnitScope;
-  struct Entry {
-    Tensor value;
-    std::string unit;
+  friend class ReplayableUnit;
+  friend class SegmentScope;
+  friend class BackwardScope;
+  friend class LayerReplayScope;
+
+  using Key = std::tuple<int, const void*, std::string>;
+  enum class Phase { forward, backward, replay };
+
+  struct UnitRun;  // a unit that drops what it keeps (nn/saved_unit_run.h)
+  /// A dropped output as someone sees it.
+  struct OutputView {
+    std::shared_ptr<UnitRun> unit;
+    size_t output = 0;
+    bool whole = true;  // as the unit returned it; else contiguous, as follows
+    DType dtype = DType::f32;
+    Shape shape;
+    int64_t offset_bytes = 0;
+
+    Tensor of(const std::vector<Tensor>& outputs) const;
   };
-  using Key = std::pair<const void*, std::string>;
-  std::map<Key, Entry> entries_;
-  std::string unit_;
-  bool keeps_;
+  struct Entry {
+    Tensor value;            // undefined while it is dropped
+    OutputView output = {};  // of a dropped one: its unit, and
+    bool is_output = false;  // which output it is; else the unit keeps it again under its key
+    std::string unit = {};
+    int64_t order = 0;      // of keeping
+    uint64_t checksum = 0;  // of the value, where writes are checked
+    bool dropped() const { return output.unit != nullptr; }
+  };
+  using Entries = std::map<Key, Entry>;
+  struct State {
+    Phase phase = Phase::forward;
+    SegmentRun segment = {};
+    std::string_view unit = {};
+    std::shared_ptr<UnitRun> dropping = {};  // the unit in scope, if it drops what it keeps
+    UnitRun* replayed = nullptr;             // the unit that runs again
+    RankContext* context = nullptr;          // of a walk backwards
+    const Batch* batch = nullptr;
+  };
+
+  Key key(const void* owner, std::string_view name) const {
+    return {now_.segment.instance, owner, std::string(name)};
+  }
+  void add(const void* owner, std::string_view name, Entry entry);
+  void hold(Entry& entry, const Tensor& value) const;
+  /// The dropped output that `value` is a view of; no unit if it is of none, or a view that cannot
+  /// be described.
+  OutputView find_output(const Tensor& value) const;
+  /// Of what runs again: puts the value where it is waited for.
+  void restore(const void* owner, std::string_view name, const Tensor& value);
+  Entries::iterator find(const void* owner, std::string_view name);
+  /// The entry with its value, made again if it was dropped.
+  Entries::iterator find_value(const void* owner, std::string_view name);
+  /// Runs the unit again and restores all that waits for it.
+  void replay(const std::shared_ptr<UnitRun>& unit);
+  /// Runs the dropped units that read the storage and are needed.
+  void replay_readers(const Storage* storage);
+  std::shared_ptr<UnitRun> drop_unit(std::string_view unit, const std::vector<Tensor>& inputs,
+                                     Replay replay);
+
+  Entries entries_;
+  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped and not run again yet
+  std::vector<std::shared_ptr<UnitRun>> producers_;  // of the segment that runs
+  State now_;
+  int64_t kept_ = 0;  // so far: the order of entries
+  const SavedPolicy* policy_;
+  bool keeps_, checks_writes_ = false;
 };
 
-/// Names the unit of everything kept while it lives, in a knob's words (`core_attn`, `layernorm`,
-/// `mlp`, …).
-class UnitScope {
+/// What scopes have in common: what they set ends with them.
+class SavedScope {
  public:
-  UnitScope(SavedStore& store, std::string_view unit)
-      : store_(store), outer_(std::move(store.unit_)) {
-    store.unit_ = unit;
-  }
-  ~UnitScope() { store_.unit_ = std::move(outer_); }
-  UnitScope(const UnitScope&) = delete;
-  UnitScope& operator=(const UnitScope&) = delete;
+  SavedScope(const SavedScope&) = delete;
+  SavedScope& operator=(const SavedScope&) = delete;
+
+ protected:
+  explicit SavedScope(SavedStore& store) : store_(store), outer_(store.now_) {}
+  ~SavedScope() { store_.now_ = std::move(outer_); }
+  SavedStore& store_;
 
  private:
-  SavedStore& store_;
-  std::string outer_;
+  SavedStore::State outer_;
+};
+
+/// Names the unit of everything kept while it lives (nn/saved_policy.h). The name outlives it.
+class UnitScope : public SavedScope {
+ public:
+  UnitScope(SavedStore& store, std::string_view unit) : SavedScope(store) {
+    store.now_.unit = unit;
+  }
+};
+
+/// The same for a unit that can run again. Where the policy recomputes it, what is kept meanwhile
+/// is dropped, but for statistics and inputs. Nobody but the unit writes to its outputs before they
+/// are taken.
+class ReplayableUnit : public UnitScope {
+ public:
+  /// `inputs`: all tensors that the unit is made of, beside weights and the batch.
+  ReplayableUnit(SavedStore& store, std::string_view unit, const std::vector<Tensor>& inputs,
+                 Replay replay);
+  /// The outputs, which are dropped with the unit wherever they are kept.
+  void made(const std::vector<Tensor>& outputs);
+
+ private:
+  std::shared_ptr<SavedStore::UnitRun> dropped_;  // null: the unit is kept
+};
+
+// For those who walk through segments.
+
+/// A segment's forward.
+class SegmentScope : public SavedScope {
+ public:
+  SegmentScope(SavedStore& store, const SegmentRun& segment);
+  ~SegmentScope() { store_.producers_.clear(); }
+};
+
+/// A half of a segment's backward, or both; units that run again meanwhile get `context` and
+/// `batch`.
+class BackwardScope : public SavedScope {
+ public:
+  BackwardScope(SavedStore& store, const SegmentRun& segment, RankContext& context,
+                const Batch& batch);
+};
+
+/// The forward of a segment whose layer runs again.
+class LayerReplayScope : public SavedScope {
+ public:
+  LayerReplayScope(SavedStore& store, const SegmentRun& segment);
 };
 
 }  // namespace viaduct

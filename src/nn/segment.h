@@ -58,6 +58,7 @@ class Segment {
 struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;
+  int64_t block = -1;  // global number of the transformer block; −1: it is none
 };
 
 }  // namespace viaduct

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "nn/access.h"
-#include "sharding/by_path.h"
 #include "ops/gemm.h"
+#include "sharding/by_path.h"
 
 namespace viaduct {
 

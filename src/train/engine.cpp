@@ -125,6 +125,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                    {.message_format = message_format(),
                     .begin_chunk = begin_chunk,
                     .reduce_chunk = reduce_chunk,
+                    .saved_policy = &settings_.saved_policy,
                     .phases = &phases_},
                    upload_at);
   run(schedule_of(count), stage);

@@ -25,6 +25,7 @@ void place_rank(const Layout& layout, GlobalRank rank, EngineSettings& settings)
   settings.executor = layout.executor;
   settings.fusions = layout.fusions;
   settings.recompute_logits = layout.recompute_logits;
+  settings.saved_policy = layout.saved_policy;
   settings.packed_weights = layout.packed_weights;
   settings.message_format = layout.message_format;
 }

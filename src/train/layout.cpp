@@ -40,6 +40,7 @@ Layout make_layout(const RunConfig& config, const ModelConfig& model) {
   layout.vocabulary_multiple = tp > 1 ? config.model.make_vocab_size_divisible_by : 1;
   layout.fusions = config.fusion.fusions();
   layout.recompute_logits = config.fusion.recompute_logits.value();
+  layout.saved_policy = saved_policy(config.recompute, layout.layer_map);
   layout.packed_weights = config.packing.packed_weights.value();
   layout.calculate_per_token_loss = config.model.calculate_per_token_loss;
   layout.ddp = config.ddp;

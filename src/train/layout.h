@@ -7,6 +7,7 @@
 #include "model/model_place.h"
 #include "nn/fusions.h"
 #include "nn/gemm_overlap.h"
+#include "nn/saved_policy.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
 #include "sharding/ddp_config.h"
@@ -23,6 +24,7 @@ struct Layout {
   int64_t vocabulary_multiple = 1;
   Fusions fusions;
   bool recompute_logits = true;
+  SavedPolicy saved_policy;
   bool packed_weights = false;
   bool calculate_per_token_loss = true;  // how the losses of ranks and micro-batches are joined
   DdpConfig ddp;

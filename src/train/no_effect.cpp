@@ -76,6 +76,19 @@ const std::vector<Rule>& rules() {
         "model.deallocate_pipeline_outputs", "model.pipeline_dtype", "model.variable_seq_lengths",
         "model.batch_p2p_comm", "comm_overlap.overlap_p2p_comm"},
        one_stage},
+      {{"model.recompute_granularity"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.recompute.selective() && c.recompute.recompute_modules.empty(),
+                     "model.recompute_modules is empty");
+       }},
+      {{"model.recompute_method", "model.recompute_num_layers"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.recompute.full(), "model.recompute_granularity is not full");
+       }},
+      {{"model.recompute_modules"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.recompute.selective(), "model.recompute_granularity is not selective");
+       }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const bool one =

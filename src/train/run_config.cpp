@@ -34,6 +34,7 @@ Schema run_schema(RunConfig& config) {
       tensor_switch_fields(config.tensor_overlap),
       pipeline_fields(config.pipeline),
       fusion_fields(config.fusion),
+      recompute_fields(config.recompute),
       residual_stream_fields(config.mixed_precision),
       packed_weights_fields(config.packing),
       train_fields(config.train),

@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "data/dataset_config.h"
 #include "model/model_fields.h"
+#include "model/recompute_config.h"
 #include "nn/context_parallel_config.h"
 #include "nn/fusion_config.h"
 #include "nn/tensor_parallel_config.h"
@@ -32,6 +33,7 @@ struct RunConfig {
   ContextParallelConfig context_parallel;
   PipelineConfig pipeline;
   FusionConfig fusion;
+  RecomputeConfig recompute;
   PackedWeightsConfig packing;
   TrainConfig train;
   ValidationConfig validation;

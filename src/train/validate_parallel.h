@@ -19,5 +19,7 @@ void validate_pipeline_parallel(const RunConfig& config, Problems& problems);
 void validate_data_parallel(const RunConfig& config, Problems& problems);
 /// Fused operations, and what needs them.
 void validate_fusions(const RunConfig& config, Problems& problems);
+/// What is made again in the backward.
+void validate_recompute(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

@@ -365,7 +365,7 @@ TEST(TrainCommand, TheDryRunKnowsTheStepsOfARunInRows) {
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
   for (const char* setting :
        {"model.expert_model_parallel_size=2", "dist.device=sim", "dist.device=cuda",
-        "model.recompute_granularity=full", "logger.log_energy=true"}) {
+        "model.cpu_offloading=true", "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
                    AllOf(HasSubstr(name), HasSubstr("not built yet")));

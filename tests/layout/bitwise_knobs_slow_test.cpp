@@ -63,6 +63,13 @@ std::vector<Knob> knobs() {
                                           "comm_overlap.wgrad_deferral_limit=0"};
   const std::vector<std::string> packed{"mixed_precision=bf16_mixed", "model.packed_weights=true"},
       unpacked{"mixed_precision=bf16_mixed", "model.packed_weights=false"};
+  const std::vector<std::string> units{"model.recompute_granularity=selective",
+                                       "model.recompute_modules=[core_attn, layernorm, mlp]"},
+      layers{"model.recompute_granularity=full", "model.recompute_method=uniform",
+             "model.recompute_num_layers=1"};
+  std::vector<std::string> delayed_units = units, delayed_layers = layers;
+  for (auto* list : {&delayed_units, &delayed_layers})
+    list->push_back("model.pipeline_schedule=zero_bubble");
   const std::string exchange = "ddp.reduce_scatter_with_fp32_accumulation=true";
   std::vector<Knob> list{
       {"reduce_scatter_with_fp32_accumulation", narrow, {}, {exchange}},
@@ -88,6 +95,16 @@ std::vector<Knob> knobs() {
       {"overlap_p2p_comm", chunks, {}, {"comm_overlap.overlap_p2p_comm=false"}},
       {"variable_seq_lengths", chunks, {}, {"model.variable_seq_lengths=true"}},
       {"pipeline_dtype", stages, {}, {"model.pipeline_dtype=fp32"}},
+      {"recompute_units_of_data_ranks", data, {}, units},
+      {"recompute_layers_of_data_ranks", data, {}, layers},
+      {"recompute_units_of_tensor_ranks", tensor, {}, units},
+      {"recompute_layers_of_tensor_ranks", tensor, {}, layers},
+      {"recompute_units_of_stages", stages, {}, delayed_units},
+      {"recompute_layers_of_stages", stages, {}, delayed_layers},
+      {"recompute_units_of_chunks", data_chunks, {}, units},
+      {"recompute_layers_of_chunks", data_chunks, {}, layers},
+      {"recompute_units_of_context_ranks", layout(1, 2, 1, 1), {}, units},
+      {"recompute_layers_of_context_ranks", layout(1, 2, 1, 1), {}, layers},
   };
   if (reads_packed_weights(cpu_ops(test::instruction_set()), DType::bf16)) {
     list.push_back({"packed_weights_of_data_ranks", data, packed, unpacked});

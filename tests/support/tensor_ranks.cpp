@@ -154,10 +154,12 @@ class Rank {
     const Batch batch = cut();
     StepRecord record;
     const Recording recording(*device_, record);
-    SavedStore saved;
-    model_->forward(context, 0, {}, batch, {}, saved);
+    SavedStore saved(true, &run_.saved_policy);
+    saved.check_writes();
+    walk_forward(context, batch, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
-    model_->backward(context, 0, {}, batch, {}, saved);
+    saved_tag_bytes_ = device_->memory().bytes_by_tag.at(static_cast<size_t>(MemoryTag::saved));
+    walk_backward(context, batch, saved);
     VIADUCT_CHECK(ShapeError, saved.entries() == 0, "backward: {} saved values were never read",
                   saved.entries());
     device_->set_record(nullptr);  // the rest of the step is not looked at
@@ -165,6 +167,7 @@ class Rank {
     return record;
   }
   int64_t saved_bytes() const { return saved_bytes_; }
+  int64_t saved_tag_bytes() const { return saved_tag_bytes_; }
   double loss() {
     const Tensor value = device_->allocate(DType::f64, {1}, MemoryTag::other);
     OpContext ops{*device_, ops_};
@@ -186,6 +189,30 @@ class Rank {
   ParameterStore& store() { return store_; }
 
  private:
+  /// The segments of the walk, or one range of all.
+  std::vector<SegmentRange> ranges() const {
+    if (run_.walk == TensorRun::Walk::whole) return {SegmentRange{}};
+    std::vector<SegmentRange> list;
+    for (int i = 0; i < model_->segments(0); ++i) list.push_back({i, i + 1});
+    return list;
+  }
+  void walk_forward(RankContext& context, const Batch& batch, SavedStore& saved) {
+    TensorSet set;
+    for (const SegmentRange& range : ranges())
+      set = model_->forward(context, 0, range, batch, set, saved);
+  }
+  void walk_backward(RankContext& context, const Batch& batch, SavedStore& saved) {
+    const bool halves = run_.walk == TensorRun::Walk::halves;
+    std::vector<SegmentRange> list = ranges();
+    std::reverse(list.begin(), list.end());
+    TensorSet set;
+    for (const SegmentRange& range : list) {
+      set = halves ? model_->backward_input(context, 0, range, batch, set, saved)
+                   : model_->backward(context, 0, range, batch, set, saved);
+    }
+    if (!halves) return;
+    for (const SegmentRange& range : list) model_->backward_weight(context, 0, range, batch, saved);
+  }
   RankContext make_context(bool training) {
     return {.ops = {*device_, ops_},
             .weights = store_,
@@ -217,7 +244,7 @@ class Rank {
   std::unique_ptr<Model> model_;
   ParameterStore store_;
   Tensor scalars_, loss_state_;
-  int64_t saved_bytes_ = 0;
+  int64_t saved_bytes_ = 0, saved_tag_bytes_ = 0;
 };
 
 }  // namespace
@@ -256,7 +283,10 @@ TensorOutcome run_tensor_ranks(const TensorRun& run) {
     const std::vector<double> logits = rank.logits();
     const std::lock_guard lock(mutex);
     outcome.records[static_cast<size_t>(world->rank())] = std::move(record);
-    if (world->rank() == 0) outcome.saved_bytes = rank.saved_bytes();
+    if (world->rank() == 0) {
+      outcome.saved_bytes = rank.saved_bytes();
+      outcome.saved_tag_bytes = rank.saved_tag_bytes();
+    }
     const auto context_rank = static_cast<size_t>(world->rank() / run.tp);
     set_once(losses[context_rank], loss);
     const std::vector<int64_t> sources = rank.sources();

@@ -35,6 +35,10 @@ struct TensorRun {
   std::function<OpTable(CpuIsa)> ops = {};
   /// The device of a rank with so many threads; none: `make_cpu_device`.
   std::function<std::unique_ptr<Device>(int)> device = {};
+  SavedPolicy saved_policy = {};
+  /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
+  /// halves at the end. The forward goes segment by segment unless all is walked at once.
+  enum class Walk { whole, segments, halves } walk = Walk::whole;
 };
 
 struct TensorOutcome {
@@ -45,6 +49,7 @@ struct TensorOutcome {
   std::map<std::string, std::vector<double>> gradients;
   std::vector<StepRecord> records;  // of forward and backward, by rank
   int64_t saved_bytes = 0;          // that rank 0 keeps from forward to backward
+  int64_t saved_tag_bytes = 0;      // that it then has with the tag `saved`
 };
 
 /// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): as `relative_error`, of an outcome's values.

@@ -39,18 +39,20 @@ AttentionProblem half_problem(const AttentionProblem& base, const ContextLayout&
 
 AttentionResult gathered_forward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
-                                 const AttentionProblem& base, const AttentionHeads& heads) {
+                                 const AttentionProblem& base, const AttentionHeads& heads,
+                                 const SavedStore& saved) {
   const int64_t kv_heads = heads.k.dim(1);
   const Tensor kv = gather_key_values(context, group, layout, heads);
   AttentionResult whole;
   for (int half = 0; half < 2; ++half) {
-    const MemoryTag tag = half == 0 ? MemoryTag::saved : MemoryTag::activations;
     AttentionForwardArgs args;
     args.problem = half_problem(base, layout, half);
     args.q = heads.q;
     args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
-    args.out = context.activation(heads.q.shape(), tag);
-    args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)}, tag);
+    args.out =
+        context.activation(heads.q.shape(), half == 0 ? saved.tag() : MemoryTag::activations);
+    args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)},
+                                 half == 0 ? saved.statistic_tag() : MemoryTag::activations);
     attend(context.ops, method, args);
     if (half == 0) {
       whole = {args.out, args.lse};

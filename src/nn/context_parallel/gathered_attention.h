@@ -10,7 +10,8 @@ namespace viaduct {
 /// As ring_forward and ring_backward, over the context group `group` (more than one rank).
 AttentionResult gathered_forward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
-                                 const AttentionProblem& base, const AttentionHeads& heads);
+                                 const AttentionProblem& base, const AttentionHeads& heads,
+                                 const SavedStore& saved);
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,

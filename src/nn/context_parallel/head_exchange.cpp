@@ -12,9 +12,9 @@ Tensor scratch(OpContext& context, DType dtype, const Shape& shape) {
 
 }  // namespace
 
-Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order) {
+Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order, MemoryTag tag) {
   const int64_t rows = x.dim(0), width = rows == 0 ? 0 : x.elements() / rows;
-  Tensor out = scratch(context, x.dtype(), x.shape());
+  Tensor out = context.allocate(x.dtype(), x.shape(), tag);
   embedding_forward(context, {order, x.view({rows, width}), out.view({rows, width})});
   return out;
 }
@@ -23,7 +23,8 @@ std::vector<int64_t> HeadExchange::rows_each(int64_t rows) const {
   return std::vector<int64_t>(static_cast<size_t>(group_.size()), rows);
 }
 
-std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors) const {
+std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors,
+                                           MemoryTag tag) const {
   if (group_.size() == 1) return tensors;
   const int64_t ranks = group_.size();
   std::vector<Tensor> sent, received;
@@ -43,7 +44,7 @@ std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors) c
   std::vector<Tensor> out;
   for (size_t i = 0; i < tensors.size(); ++i) {
     handles[i].wait();
-    out.push_back(gather_rows(context_, received[i], layout_.joined_order));
+    out.push_back(gather_rows(context_, received[i], layout_.joined_order, tag));
   }
   return out;
 }

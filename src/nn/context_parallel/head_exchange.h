@@ -18,7 +18,8 @@ class HeadExchange {
 
   /// Each [T, N, D] → [I, N / ranks, D], in document order. ConfigError if a number of heads does
   /// not divide.
-  std::vector<Tensor> to_heads(const std::vector<Tensor>& tensors) const;
+  std::vector<Tensor> to_heads(const std::vector<Tensor>& tensors,
+                               MemoryTag tag = MemoryTag::activations) const;
   /// The way back.
   std::vector<Tensor> to_tokens(const std::vector<Tensor>& tensors, MemoryTag tag) const;
   /// [N, T] → [N / ranks, I]: the numbers that attention has of each query.
@@ -33,6 +34,7 @@ class HeadExchange {
 };
 
 /// out[i] = x[order[i]] for rows [rows, …].
-Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order);
+Tensor gather_rows(OpContext& context, const Tensor& x, const Tensor& order,
+                   MemoryTag tag = MemoryTag::activations);
 
 }  // namespace viaduct

@@ -91,7 +91,8 @@ void check_window(const AttentionProblem& base, const Communicator& ring) {
 
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
-                             const AttentionProblem& base, const AttentionHeads& heads) {
+                             const AttentionProblem& base, const AttentionHeads& heads,
+                             const SavedStore& saved) {
   check_window(base, ring);
   const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);
@@ -103,8 +104,9 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
     AttentionForwardArgs args;
     args.problem = block_problem(base, layout, ring.rank(), blocks.source());
     args.q = heads.q, args.k = blocks.k(), args.v = blocks.v();
-    args.out = context.activation(shape, step == 0 ? MemoryTag::saved : MemoryTag::activations);
-    args.lse = context.statistic(per_query, step == 0 ? MemoryTag::saved : MemoryTag::activations);
+    args.out = context.activation(shape, step == 0 ? saved.tag() : MemoryTag::activations);
+    args.lse =
+        context.statistic(per_query, step == 0 ? saved.statistic_tag() : MemoryTag::activations);
     attend(context.ops, method, args);
     if (step == 0) {
       whole = {args.out, args.lse};

@@ -11,6 +11,7 @@
 #include "nn/attention_method.h"
 #include "nn/context.h"
 #include "nn/context_parallel/layout.h"
+#include "nn/saved.h"
 
 namespace viaduct {
 
@@ -24,10 +25,11 @@ struct AttentionResult {
   Tensor out, lse;
 };
 
-/// `base`: what is the same for all blocks. The result is to be kept (tag `saved`).
+/// `base`: what is the same for all blocks. The result is counted as `saved` says.
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
-                             const AttentionProblem& base, const AttentionHeads& heads);
+                             const AttentionProblem& base, const AttentionHeads& heads,
+                             const SavedStore& saved);
 
 /// dq, dk, dv in the statistic format. The gradient of a block of keys travels behind it, every
 /// rank adding its part (FP32 on the wire).

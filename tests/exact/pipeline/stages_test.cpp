@@ -49,6 +49,7 @@ struct StageRun {
   int64_t micro_batches = 5;
   std::optional<DType> message_format = {};
   bool fp32_residual = false;
+  SavedPolicy saved_policy = {};
 };
 
 struct Outcome {
@@ -75,6 +76,7 @@ Outcome run_stages(const StageRun& run) {
     settings.schedule = run.schedule;
     settings.executor = run.executor;
     settings.message_format = run.message_format;
+    settings.saved_policy = run.saved_policy;
     auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
     Engine engine(*device, ops, run.model, settings, std::move(groups));
     engine.initialize();
@@ -176,6 +178,50 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
           expect_bitwise(run_stages(run), expected);
         }
       }
+    }
+  }
+}
+
+// What is made again in the backward is the same in every schedule.
+TEST(Stages, RecomputeChangesNoBit) {
+  for (const char* recipe : {"fp32", "bf16_mixed"}) {
+    const ModelConfig model = model_of("llama", 4);
+    StageRun reference = one_rank(model, recipe);
+    std::mt19937 random(5);
+    for (const Case& c : cases()) {
+      StageRun run{model, recipe, c.map, {}, {}};
+      run.micro_batches = reference.micro_batches =
+          c.kind == ScheduleKind::interleaved && c.group == 0 ? 2 * c.map.pp : 5;
+      run.schedule.kind = c.kind, run.schedule.group = c.group;
+      const Outcome expected = run_stages(reference);
+      SavedPolicy units, layers;
+      for (int64_t block = 0; block < model.layers; ++block) {
+        for (const std::string_view unit : kUnits) {
+          if (random() % 2 == 0) units.set(block, unit, UnitPolicy::recompute);
+        }
+      }
+      for (const ChunkLayers& chunk : layer_map(c.map)) {
+        if (chunk.blocks > 0) layers.recompute_layers({chunk.first_block, chunk.blocks});
+      }
+      for (const SavedPolicy& policy : {units, layers}) {
+        SCOPED_TRACE(fmt::format("{} {} {}", recipe, c.name, policy.group_of(0) ? "layers" : ""));
+        run.saved_policy = policy;
+        expect_bitwise(run_stages(run), expected);
+      }
+    }
+  }
+}
+
+TEST(Stages, RecomputeOfOneUnitOfTwoStages) {
+  const ModelConfig model = model_of("gpt2", 2);
+  StageRun run{model, "bf16_mixed", {2, 2, 1}, {}, {}};
+  const Outcome expected = run_stages(run);
+  for (int64_t block = 0; block < model.layers; ++block) {
+    for (const std::string_view unit : kUnits) {
+      SCOPED_TRACE(fmt::format("block {} {}", block, unit));
+      run.saved_policy = {};
+      run.saved_policy.set(block, unit, UnitPolicy::recompute);
+      EXPECT_EQ(run_stages(run).gradients, expected.gradients);
     }
   }
 }

@@ -76,6 +76,23 @@ TEST(Resume, TheLossScaleMovesInTheRunsAbove) {
   EXPECT_LT(run.state.scaler.scale, 1073741824.0);
 }
 
+// What the backward makes again is no part of a checkpoint, and changes no bit.
+TEST(Resume, WithOtherActivationsRecomputed) {
+  const Overrides run = tiny_run() + kDropout + Overrides{"mixed_precision=bf16_mixed"};
+  const Overrides full{"model.recompute_granularity=full", "model.recompute_method=block",
+                       "model.recompute_num_layers=1"},
+      selective{"model.recompute_granularity=selective",
+                "model.recompute_modules=[core_attn, layernorm, mlp]"};
+  const RunOutcome whole = train_run(run);
+  TemporaryFolder folder;
+  const Overrides saved = run + Overrides{"checkpoint.save=" + folder.path().string()};
+  train_run(saved + full + Overrides{"train.exit_interval=10"});
+  const RunOutcome resumed = train_run(saved + selective);
+  EXPECT_EQ(resumed.state, whole.state);
+  for (const auto& [name, bytes] : whole.tensors)
+    EXPECT_TRUE(resumed.tensors.at(name) == bytes) << name;
+}
+
 TEST(Resume, FromAStepByName) {
   TemporaryFolder folder;
   const Overrides run = tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(),

@@ -24,11 +24,12 @@ using testing::Not;
 
 struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
-  bool fp32_stream = false;  // under BF16; else all is FP32
+  bool fp32_stream = false;    // under BF16; else all is FP32
+  std::string recompute = "";  // layers, units or none
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
            "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
-           (fp32_stream ? "_fp32_stream" : "");
+           (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute);
   }
 };
 
@@ -49,6 +50,11 @@ RunSetup setup_of(const Sizes& sizes) {
   if (sizes.fp32_stream) {
     config.mixed_precision.recipe = "bf16_mixed";
     config.mixed_precision.fp32_residual_connection = true;
+  }
+  if (sizes.recompute == "layers") {
+    config.recompute = {"full", "uniform", 1, {}};
+  } else if (sizes.recompute == "units") {
+    config.recompute = {"selective", std::nullopt, std::nullopt, {"core_attn", "layernorm", "mlp"}};
   }
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));
@@ -103,15 +109,18 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Layouts, DryRunRanks,
-                         testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2},
-                                         Sizes{.cp = 2}, Sizes{.pp = 2, .chunks = 2},
-                                         Sizes{.tp = 2, .pp = 2}, Sizes{.fp32_stream = true},
-                                         Sizes{.tp = 2, .fp32_stream = true},
-                                         Sizes{.dp = 2, .fp32_stream = true},
-                                         Sizes{.cp = 2, .fp32_stream = true},
-                                         Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}),
-                         [](const auto& info) { return info.param.name(); });
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, DryRunRanks,
+    testing::Values(Sizes{.tp = 2}, Sizes{.pp = 2}, Sizes{.dp = 2}, Sizes{.cp = 2},
+                    Sizes{.pp = 2, .chunks = 2}, Sizes{.tp = 2, .pp = 2},
+                    Sizes{.fp32_stream = true}, Sizes{.tp = 2, .fp32_stream = true},
+                    Sizes{.dp = 2, .fp32_stream = true}, Sizes{.cp = 2, .fp32_stream = true},
+                    Sizes{.pp = 2, .chunks = 2, .fp32_stream = true}, Sizes{.recompute = "layers"},
+                    Sizes{.tp = 2, .recompute = "units"},
+                    Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
+                    Sizes{.cp = 2, .dp = 2, .recompute = "units"},
+                    Sizes{.pp = 2, .chunks = 2, .recompute = "units"}),
+    [](const auto& info) { return info.param.name(); });
 
 TEST(DryRunReport, StagesTogetherAreTheModel) {
   const DryRun whole = dry_run(setup_of(Sizes{}));

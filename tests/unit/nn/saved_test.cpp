@@ -44,14 +44,26 @@ TEST(SavedStore, OwnersHaveNamesOfTheirOwn) {
   EXPECT_EQ(saved.get(&kLayer, "x").raw(), a.raw());
 }
 
-TEST(SavedStore, KeepingAgainReplaces) {
+TEST(SavedStore, KeepingTwiceIsAnError) {
   SavedStore saved;
-  const Tensor first = numbers(1), second = numbers(2);
-  saved.keep(&kLayer, "x", first);
-  saved.keep(&kLayer, "x", second);
+  saved.keep(&kLayer, "x", numbers(1));
+  EXPECT_THAT([&] { saved.keep(&kLayer, "x", numbers(2)); },
+              ThrowsMessage<ShapeError>(HasSubstr("\"x\" is kept twice")));
+  EXPECT_EQ(saved.take(&kLayer, "x").elements(), 1);
+  saved.keep(&kLayer, "x", numbers(3));
+  EXPECT_EQ(saved.get(&kLayer, "x").elements(), 3) << "what was taken may be kept again";
+}
+
+TEST(SavedStore, EachRunOfASegmentHasItsOwnValues) {
+  SavedStore saved;
+  for (const int instance : {0, 1}) {
+    const SegmentScope scope(saved, {.instance = instance});
+    saved.keep(&kLayer, "x", numbers(instance + 1));
+  }
+  const SegmentScope scope(saved, {.instance = 1});
+  EXPECT_EQ(saved.take(&kLayer, "x").elements(), 2);
+  EXPECT_FALSE(saved.has(&kLayer, "x"));
   EXPECT_EQ(saved.entries(), 1u);
-  EXPECT_EQ(saved.get(&kLayer, "x").raw(), second.raw());
-  EXPECT_EQ(first.storage().use_count(), 1) << "the first is not held any longer";
 }
 
 TEST(SavedStore, TheLastReaderTakesTheMemoryWithIt) {
@@ -114,6 +126,22 @@ TEST(SavedStore, BytesAreThoseOfDistinctStorages) {
   saved.take(&kLayer, "again");
   saved.take(&kLayer, "part");
   EXPECT_THAT(saved.bytes_by_unit(), IsEmpty());
+}
+
+// Owners are addresses, whose order says nothing.
+TEST(SavedStore, BytesAreOfTheUnitThatKeptFirst) {
+  const int owners[] = {0, 0};
+  for (const auto& [first, second] : {std::pair(0, 1), std::pair(1, 0)}) {
+    SavedStore saved;
+    const Tensor a = numbers(4);
+    {
+      const UnitScope unit(saved, "attn_norm");
+      saved.keep(&owners[first], "a", a);
+    }
+    const UnitScope unit(saved, "mlp");
+    saved.keep(&owners[second], "a", a);
+    EXPECT_THAT(saved.bytes_by_unit(), ElementsAre(Pair("attn_norm", 16)));
+  }
 }
 
 TEST(SavedStore, OneThatKeepsNothingHoldsNothing) {

@@ -48,6 +48,21 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
 
+TEST(NoEffect, RecomputeOfTheOtherGranularity) {
+  EXPECT_THAT(notes({"model.recompute_method=block", "model.recompute_num_layers=1",
+                     "model.recompute_modules=[mlp]"}),
+              ElementsAre("model.recompute_method, model.recompute_num_layers have no effect here: "
+                          "model.recompute_granularity is not full",
+                          "model.recompute_modules has no effect here: "
+                          "model.recompute_granularity is not selective"));
+  EXPECT_THAT(notes({"model.recompute_granularity=selective", "model.recompute_method=block"}),
+              ElementsAre("model.recompute_method has no effect here: model.recompute_granularity "
+                          "is not full"));
+  EXPECT_THAT(notes({"model.recompute_granularity=selective", "model.recompute_modules=[]"}),
+              ElementsAre("model.recompute_granularity has no effect here: model.recompute_modules "
+                          "is empty"));
+}
+
 TEST(NoEffect, WeightDecayThatTheScheduleSays) {
   const Overrides schedule{"scheduler.start_weight_decay=0.1", "scheduler.end_weight_decay=0.1",
                            "optimizer.weight_decay=0"};

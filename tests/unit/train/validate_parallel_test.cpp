@@ -267,6 +267,34 @@ TEST(ValidateParallel, SchedulesAndMessages) {
              "comm_overlap.wgrad_deferral_limit=2");
 }
 
+TEST(ValidateParallel, Recompute) {
+  const std::string full = "model.recompute_granularity=full",
+                    selective = "model.recompute_granularity=selective",
+                    uniform = "model.recompute_method=uniform",
+                    block = "model.recompute_method=block";
+  const auto layers = [](int n) { return "model.recompute_num_layers=" + std::to_string(n); };
+  EXPECT_GOOD(selective);
+  EXPECT_GOOD(selective, "model.recompute_modules=[mlp, layernorm, core_attn]", uniform);
+  EXPECT_GOOD(full, uniform, layers(3));
+  EXPECT_GOOD(full, block, layers(8));
+  EXPECT_GOOD(full, block, layers(2), pp(2), vpp(2));
+  EXPECT_THAT(problems_of({full}),
+              ElementsAre(HasSubstr("full needs recompute_method, which is null; expected uniform "
+                                    "or block"),
+                          HasSubstr("full needs recompute_num_layers, which is null; expected 1 to "
+                                    "8")));
+  EXPECT_ONE("recompute_num_layers: 9 is more than the 8 layers", full, uniform, layers(9));
+  EXPECT_ONE(
+      "recompute_num_layers: 3 is more than the 2 layers of a pipeline stage's chunk; "
+      "expected 1 to 2",
+      full, block, layers(3), pp(2), vpp(2));
+  EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
+  EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", selective,
+             "model.recompute_modules=[core_attn, moe]");
+  // Layers that do not divide are said once.
+  EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
+}
+
 TEST(ValidateParallel, Fusions) {
   EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.gradient_accumulation_fusion=false",
               "model.bias_activation_fusion=false", "model.bias_dropout_fusion=false");

@@ -1,0 +1,99 @@
+#include "model/recompute_config.h"
+
+#include <algorithm>
+
+namespace viaduct {
+namespace {
+
+struct Module {
+  std::string_view name;
+  std::vector<std::string_view> units;
+};
+
+const std::vector<Module>& modules() {
+  static const std::vector<Module> kModules{{"core_attn", {unit::core_attn}},
+                                            {"layernorm", {unit::attn_norm, unit::mlp_norm}},
+                                            {"mlp", {unit::mlp}}};
+  return kModules;
+}
+
+void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
+                       SavedPolicy& policy) {
+  for (int64_t i = 0; i < chunk.blocks; ++i) {
+    for (const std::string& module : config.recompute_modules) {
+      for (const std::string_view unit : module_units(module))
+        policy.set(chunk.first_block + i, unit, UnitPolicy::recompute);
+    }
+  }
+}
+
+void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk,
+                      SavedPolicy& policy) {
+  const int64_t number = config.recompute_num_layers.value();
+  if (config.recompute_method == "uniform") {
+    for (int64_t i = 0; i < chunk.blocks; i += number)
+      policy.recompute_layers({chunk.first_block + i, std::min(number, chunk.blocks - i)});
+    return;
+  }
+  for (int64_t i = 0; i < std::min(number, chunk.blocks); ++i)
+    policy.recompute_layers({chunk.first_block + i, 1});
+}
+
+}  // namespace
+
+FieldGroup recompute_fields(RecomputeConfig& config) {
+  FieldGroup group("model", "");
+  group
+      .field("recompute_granularity", config.recompute_granularity,
+             "What the backward makes again instead of the forward keeping it, with the same bits. "
+             "full: whole layers, of which groups keep their input alone; selective: "
+             "recompute_modules, in every layer.")
+      .one_of({"full", "selective"})
+      .alias("recompute_granuality")
+      .constraint("full needs recompute_method and recompute_num_layers");
+  group
+      .field("recompute_method", config.recompute_method,
+             "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
+             "runs again as one; block: the first recompute_num_layers layers of each chunk do, "
+             "each by itself, and the others are kept.")
+      .one_of({"uniform", "block"})
+      .constraint("without effect but with recompute_granularity=full");
+  group
+      .field("recompute_num_layers", config.recompute_num_layers, "The number in recompute_method.")
+      .range(1)
+      .constraint("at most the layers of a chunk; null with recompute_granularity=selective");
+  group
+      .field("recompute_modules", config.recompute_modules,
+             "What selective recompute makes again. core_attn: attended values; layernorm: the "
+             "outputs of the norms before QKV and feed-forward; mlp: what lies between the two "
+             "matrices of the feed-forward.")
+      .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
+      .constraint(
+          "moe_act, moe and shared_experts need experts, mla_up_proj latent attention, which no "
+          "model here has yet");
+  return group;
+}
+
+std::vector<std::string_view> dense_modules() {
+  std::vector<std::string_view> names;
+  for (const Module& module : modules()) names.push_back(module.name);
+  return names;
+}
+
+std::vector<std::string_view> module_units(std::string_view module) {
+  for (const Module& known : modules()) {
+    if (known.name == module) return known.units;
+  }
+  return {};
+}
+
+SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map) {
+  SavedPolicy policy;
+  for (const ChunkLayers& chunk : layer_map) {
+    if (config.selective()) recompute_modules(config, chunk, policy);
+    if (config.full()) recompute_layers(config, chunk, policy);
+  }
+  return policy;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,37 @@
+#pragma once
+// Which activations are made again in the backward instead of being kept (section `model`), as in
+// Megatron.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/field.h"
+#include "nn/saved_policy.h"
+#include "pipeline/chunk_layers.h"
+
+namespace viaduct {
+
+struct RecomputeConfig {
+  std::optional<std::string> recompute_granularity;         // full or selective; null: all are kept
+  std::optional<std::string> recompute_method;              // of full: uniform or block
+  std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
+  std::vector<std::string> recompute_modules{"core_attn"};  // of selective
+
+  bool full() const { return recompute_granularity == "full"; }
+  bool selective() const { return recompute_granularity == "selective"; }
+};
+
+FieldGroup recompute_fields(RecomputeConfig& config);
+
+/// The names of recompute_modules that a dense model has.
+std::vector<std::string_view> dense_modules();
+/// The units that a module's name stands for; none if a dense model has no such module.
+std::vector<std::string_view> module_units(std::string_view module);
+
+/// What a configuration without problems asks for, for chunks as `layer_map` has them: one policy
+/// for all ranks.
+SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map);
+
+}  // namespace viaduct

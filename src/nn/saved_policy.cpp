@@ -1,0 +1,46 @@
+#include "nn/saved_policy.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+
+void SavedPolicy::set(int64_t block, std::string_view unit, UnitPolicy policy) {
+  VIADUCT_CHECK(ShapeError, std::find(kUnits.begin(), kUnits.end(), unit) != kUnits.end(),
+                "policy of saved values: a block has no unit {}; it has {}", unit,
+                fmt::join(kUnits, ", "));
+  if (policy == UnitPolicy::recompute) {
+    recomputed_[block].emplace(unit);
+    return;
+  }
+  const auto units = recomputed_.find(block);
+  if (units == recomputed_.end()) return;
+  units->second.erase(std::string(unit));
+  if (units->second.empty()) recomputed_.erase(units);
+}
+
+void SavedPolicy::recompute_layers(const LayerGroup& group) {
+  VIADUCT_CHECK(ShapeError, group.blocks > 0, "policy of saved values: a group of {} blocks",
+                group.blocks);
+  for (int64_t i = group.first_block; i < group.first_block + group.blocks; ++i) {
+    VIADUCT_CHECK(ShapeError, group_of_.emplace(i, groups_.size()).second,
+                  "policy of saved values: block {} is in two groups", i);
+  }
+  groups_.push_back(group);
+}
+
+UnitPolicy SavedPolicy::of(int64_t block, std::string_view unit) const {
+  const auto units = recomputed_.find(block);
+  return units != recomputed_.end() && units->second.contains(unit) ? UnitPolicy::recompute
+                                                                    : UnitPolicy::keep;
+}
+
+const LayerGroup* SavedPolicy::group_of(int64_t block) const {
+  const auto found = group_of_.find(block);
+  return found == group_of_.end() ? nullptr : &groups_[found->second];
+}
+
+}  // namespace viaduct

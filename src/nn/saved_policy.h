@@ -1,0 +1,58 @@
+#pragma once
+// What becomes of the values that blocks keep for their backward: by unit and block, or for whole
+// layers. Comes from the configuration, is the same on all ranks, and does not change during a run.
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+/// The units of a block: named pieces inside one segment that a policy acts on.
+namespace unit {
+inline constexpr std::string_view attn_norm = "attn_norm";    // norm before QKV
+inline constexpr std::string_view qkv_linear = "qkv_linear";  // QKV, QK norms, rotary positions
+inline constexpr std::string_view core_attn = "core_attn";    // attention of heads
+inline constexpr std::string_view attn_proj = "attn_proj";    // projection to the end of the branch
+inline constexpr std::string_view mlp_norm = "mlp_norm";      // norm before the feed-forward
+inline constexpr std::string_view mlp = "mlp";                // up and activation
+}  // namespace unit
+
+inline constexpr std::array kUnits{unit::attn_norm, unit::qkv_linear, unit::core_attn,
+                                   unit::attn_proj, unit::mlp_norm,   unit::mlp};
+
+/// What a unit keeps stays until its last reader; or is dropped, and the unit runs again before its
+/// first reader in the backward.
+enum class UnitPolicy { keep, recompute };
+
+/// Consecutive blocks that run again together: only the input of the first one is kept.
+struct LayerGroup {
+  int64_t first_block = 0, blocks = 1;
+};
+
+class SavedPolicy {
+ public:
+  /// Everything is kept. The setters are for whoever makes the policy.
+  SavedPolicy() = default;
+
+  /// ShapeError for a unit that blocks do not have, naming those that they have.
+  void set(int64_t block, std::string_view unit, UnitPolicy policy);
+  /// ShapeError for an empty group, or one that shares a block with another.
+  void recompute_layers(const LayerGroup& group);
+
+  UnitPolicy of(int64_t block, std::string_view unit) const;
+  /// The group that the block runs again with; null: it does not run again as a whole.
+  const LayerGroup* group_of(int64_t block) const;
+  bool keeps_everything() const { return recomputed_.empty() && groups_.empty(); }
+
+ private:
+  std::map<int64_t, std::set<std::string, std::less<>>> recomputed_;  // units, by block
+  std::vector<LayerGroup> groups_;
+  std::map<int64_t, size_t> group_of_;  // by block
+};
+
+}  // namespace viaduct

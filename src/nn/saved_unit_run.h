@@ -1,0 +1,41 @@
+#pragma once
+// Of the saved store: a unit that was run and dropped what it keeps, until it is run again.
+
+#include "nn/saved.h"
+
+namespace viaduct {
+
+struct SavedStore::UnitRun {
+  struct Input {
+    Tensor value;            // held; undefined while it is
+    OutputView output = {};  // a dropped output of another unit
+  };
+  /// An output as it was when the unit returned it, without its storage.
+  struct Output {
+    std::weak_ptr<Storage> storage;
+    DType dtype = DType::f32;
+    Shape shape;
+    std::vector<int64_t> strides;
+    int64_t offset_bytes = 0;
+
+    Output() = default;  // of no storage: nothing is a view of it
+    explicit Output(const Tensor& tensor);
+    bool is_of(const std::shared_ptr<Storage>& other) const;
+    bool looks_like(const Tensor& tensor) const;
+  };
+
+  std::string name;
+  SegmentRun segment;
+  Replay replay;
+  std::vector<Input> inputs;
+  std::vector<Output> outputs;
+  std::vector<Key> dropped;                     // entries that wait for it
+  std::vector<std::weak_ptr<UnitRun>> waiting;  // units with inputs that do
+
+  /// Whether anybody will read what it dropped.
+  bool needed() const;
+  /// Whether it holds this storage as an input.
+  bool holds(const Storage* storage) const;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,71 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "pipeline/layer_map.h"
+#include "train/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// Layers of the largest chunk; 0 while the layers are not known or do not divide into chunks,
+/// which other rules say.
+int64_t largest_chunk(const RunConfig& config) {
+  const auto& layers = config.model.num_layers;
+  if (layers.is_auto()) return 0;
+  try {
+    int64_t most = 0;
+    for (const ChunkLayers& chunk :
+         layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size))
+      most = std::max(most, chunk.blocks);
+    return most;
+  } catch (const ConfigError&) {
+    return 0;
+  }
+}
+
+void validate_full(const RunConfig& config, Problems& problems) {
+  const RecomputeConfig& recompute = config.recompute;
+  const int64_t most = largest_chunk(config);
+  const std::string range = most > 0 ? fmt::format("1 to {}", most) : "1 to the layers of a chunk";
+  if (!recompute.recompute_method) {
+    problems.add(
+        "model.recompute_granularity: full needs recompute_method, which is null; expected uniform "
+        "or block");
+  }
+  if (!recompute.recompute_num_layers) {
+    problems.add(
+        "model.recompute_granularity: full needs recompute_num_layers, which is null; expected {}",
+        range);
+  } else if (most > 0 && *recompute.recompute_num_layers > most) {
+    problems.add(
+        "model.recompute_num_layers: {} is more than the {} layers of a pipeline stage's chunk; "
+        "expected {}",
+        *recompute.recompute_num_layers, most, range);
+  }
+}
+
+void validate_selective(const RecomputeConfig& recompute, Problems& problems) {
+  if (recompute.recompute_num_layers) {
+    problems.add(
+        "model.recompute_num_layers: {} is for recompute_granularity=full; selective recomputes "
+        "its modules in every layer, expected null",
+        *recompute.recompute_num_layers);
+  }
+  for (const std::string& module : recompute.recompute_modules) {
+    if (module_units(module).empty()) {
+      problems.add("model.recompute_modules: the model has no {}; it has {}", module,
+                   fmt::join(dense_modules(), ", "));
+    }
+  }
+}
+
+}  // namespace
+
+void validate_recompute(const RunConfig& config, Problems& problems) {
+  if (config.recompute.full()) validate_full(config, problems);
+  if (config.recompute.selective()) validate_selective(config.recompute, problems);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,63 @@
+// What recomputation does to memory and work, read from dry runs: fewer bytes are kept, more
+// operations run, and the model's own count of operations stays.
+
+#include <gtest/gtest.h>
+
+#include "device/memory_tag.h"
+#include "support/training.h"
+#include "train/dry_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+constexpr int64_t kTokens = 64, kHidden = 32, kLayers = 8;  // of a micro-batch of tiny_run
+
+const Overrides kRun = tiny_run() + Overrides{"model.num_layers=8", "train.global_batch_size=4"};
+
+/// A dry run with the most bytes that it has of a tag.
+DryRun run_of(const Overrides& more) {
+  return dry_run(setup_of(kRun + more));
+}
+int64_t bytes(const DryRun& run, MemoryTag tag) {
+  const auto found = run.peak.bytes_by_tag.find(std::string(memory_tag_name(tag)));
+  return found == run.peak.bytes_by_tag.end() ? 0 : found->second;
+}
+
+Overrides layers(const std::string& method, int number) {
+  return {"model.recompute_granularity=full", "model.recompute_method=" + method,
+          "model.recompute_num_layers=" + std::to_string(number)};
+}
+
+TEST(RecomputeMemory, LayersKeepTheirInputAndOneIsLive) {
+  const DryRun kept = run_of({});
+  const int64_t stream = kTokens * kHidden * 4;
+  const int64_t all = bytes(kept, MemoryTag::saved);
+  const int64_t one = bytes(run_of(layers("uniform", 1)), MemoryTag::saved);
+  const int64_t two = bytes(run_of(layers("uniform", 2)), MemoryTag::saved);
+  EXPECT_LT(2 * one, all);
+  // Of eight layers two are live instead of one, and four inputs of groups fewer are kept; one
+  // more layer is what block keeps of each.
+  const int64_t seven = bytes(run_of(layers("block", 7)), MemoryTag::saved);
+  const int64_t six = bytes(run_of(layers("block", 6)), MemoryTag::saved);
+  const int64_t layer = six - seven;
+  EXPECT_GT(layer, 5 * stream);
+  EXPECT_EQ(two - one, layer + stream - kLayers / 2 * stream);
+  EXPECT_LT(run_of(layers("uniform", 1)).peak.bytes, kept.peak.bytes);
+}
+
+TEST(RecomputeMemory, MoreOperationsRunAndTheModelHasAsMany) {
+  const DryRun kept = run_of({}), again = run_of(layers("uniform", 1));
+  EXPECT_EQ(again.model_flops, kept.model_flops);
+  EXPECT_GT(again.cost.total_flops(), 1.2 * kept.cost.total_flops());
+  EXPECT_LT(again.cost.total_flops(), 4.0 / 3 * kept.cost.total_flops());
+  const DryRun units = run_of(
+      {"model.recompute_granularity=selective", "model.recompute_modules=[core_attn, layernorm]"});
+  EXPECT_GT(units.cost.total_flops(), kept.cost.total_flops());
+  EXPECT_LT(units.cost.total_flops(), again.cost.total_flops());
+  EXPECT_LT(bytes(units, MemoryTag::saved), bytes(kept, MemoryTag::saved));
+}
+
+}  // namespace
+}  // namespace viaduct
