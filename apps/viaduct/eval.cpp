@@ -74,11 +74,10 @@ int run(Arguments arguments) {
     }
     const bool shows = leads && ::isatty(STDERR_FILENO) == 1;
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
-    const TextScore score =
-        evaluate_text(evaluation, *rank.device, rank.ops, std::move(world),
-                      [&](int64_t done, int64_t of) {
-                        if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
-                      });
+    const TextScore score = evaluate_text(
+        evaluation, *rank.device, rank.ops, std::move(world), [&](int64_t done, int64_t of) {
+          if (shows) say("\r{} of {} micro-batches{}", done, of, done < of ? "" : "\n");
+        });
     if (leads) print_score(score, arguments.json);
   });
   return 0;

@@ -192,8 +192,9 @@ Subcommand add_generate(CLI::App& root) {
       ->required();
   app->add_option("--prompt", arguments->prompts,
                   "Texts to continue; what the tokenizer puts before a text is added");
-  app->add_option("--prompt-file", arguments->prompt_file,
-                  "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
+  app->add_option(
+      "--prompt-file", arguments->prompt_file,
+      "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Stop after so many; if absent 128, or fewer where the model's positions end")
       ->check(CLI::NonNegativeNumber);

@@ -24,8 +24,8 @@ void TokenStream::read(int64_t begin, std::span<int32_t> out) const {
   auto sequence = std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin() - 1;
   for (int64_t done = 0; done < count; ++sequence) {
     const int64_t offset = begin + done - begins_[static_cast<size_t>(sequence)];
-    const int64_t here = std::min<int64_t>(count - done,
-                                           dataset_->sequence_length(sequence) - offset);
+    const int64_t here =
+        std::min<int64_t>(count - done, dataset_->sequence_length(sequence) - offset);
     dataset_->read(sequence, offset,
                    out.subspan(static_cast<size_t>(done), static_cast<size_t>(here)));
     done += here;

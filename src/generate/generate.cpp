@@ -17,12 +17,12 @@ void check_prompts(const Generator& generator, std::span<const Prompt> prompts) 
   for (const Prompt& prompt : prompts) {
     VIADUCT_CHECK(ConfigError, !prompt.ids.empty(), "generate: prompt {} has no tokens",
                   prompt.number);
-    VIADUCT_CHECK(
-        ConfigError,
-        prompt.max_new_tokens >= 0 &&
-            prompt.prompt_tokens() <= generator.positions() - prompt.max_new_tokens,
-        "generate: prompt {} of {} tokens and {} new ones do not fit into {} positions",
-        prompt.number, prompt.prompt_tokens(), prompt.max_new_tokens, generator.positions());
+    VIADUCT_CHECK(ConfigError,
+                  prompt.max_new_tokens >= 0 &&
+                      prompt.prompt_tokens() <= generator.positions() - prompt.max_new_tokens,
+                  "generate: prompt {} of {} tokens and {} new ones do not fit into {} positions",
+                  prompt.number, prompt.prompt_tokens(), prompt.max_new_tokens,
+                  generator.positions());
   }
 }
 

@@ -66,8 +66,8 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       ops_(ops),
       settings_(checked(std::move(settings), groups)),
       groups_(std::move(groups)),
-      model_(build_model(device, config, settings_.precision, settings_.positions,
-                         settings_.place)),
+      model_(
+          build_model(device, config, settings_.precision, settings_.positions, settings_.place)),
       store_(std::make_unique<ParameterStore>(
           device, settings_.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
@@ -80,13 +80,12 @@ void Generator::start(int64_t sequences) {
   const ModelConfig& config = model_->config();
   cache_.reset();  // its memory first
   cache_ = std::make_unique<KeyValueCache>(
-      device_,
-      CacheShape{.layers = blocks_of(*model_),
-                 .kv_heads = std::max<int64_t>(1, config.kv_heads / settings_.place.tp),
-                 .head_dim = config.head_dim,
-                 .dtype = settings_.precision.activation,
-                 .sequences = sequences,
-                 .positions = settings_.positions});
+      device_, CacheShape{.layers = blocks_of(*model_),
+                          .kv_heads = std::max<int64_t>(1, config.kv_heads / settings_.place.tp),
+                          .head_dim = config.head_dim,
+                          .dtype = settings_.precision.activation,
+                          .sequences = sequences,
+                          .positions = settings_.positions});
 }
 
 Batch Generator::batch_of(Feed ids) {

@@ -21,8 +21,8 @@ namespace viaduct {
 
 struct GeneratorSettings {
   PrecisionRecipe precision;
-  ModelPlace place;           // what of the model this rank holds; no sequence parallelism
-  int64_t positions = 0;      // tokens of the longest sequence
+  ModelPlace place;             // what of the model this rank holds; no sequence parallelism
+  int64_t positions = 0;        // tokens of the longest sequence
   bool packed_weights = false;  // products read their weights as tiles that are made once
   Fusions fusions;
   ScheduleSettings schedule;  // but for its sizes

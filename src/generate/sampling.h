@@ -55,9 +55,9 @@ class SeenTokens {
 /// Applies SamplingOptions::repetition_penalty to the logits of `seen`.
 void penalize(std::span<float> logits, const SeenTokens& seen, double repetition_penalty);
 
-/// A token id in [0, logits.size()), from logits to which `penalize` was applied. Of equal logits the lowest id counts as more likely. A logit
-/// of −∞ is never chosen. DeviceError if a logit is NaN or +∞ (names id), or if none is above −∞;
-/// ShapeError if there are none.
+/// A token id in [0, logits.size()), from logits to which `penalize` was applied. Of equal logits
+/// the lowest id counts as more likely. A logit of −∞ is never chosen. DeviceError if a logit is
+/// NaN or +∞ (names id), or if none is above −∞; ShapeError if there are none.
 int64_t pick_token(std::span<const float> logits, const SamplingOptions& options,
                    const DrawKey& key);
 

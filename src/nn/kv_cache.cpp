@@ -70,8 +70,8 @@ void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& 
     return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; });
   };
   if (same(counts_) && same(lengths_)) {
-    copy(context, {from.view({sequences, counts_[0], width}),
-                   rows.slice(1, lengths_[0], counts_[0])});
+    copy(context,
+         {from.view({sequences, counts_[0], width}), rows.slice(1, lengths_[0], counts_[0])});
     return;
   }
   int64_t begin = 0;
@@ -79,8 +79,8 @@ void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& 
     const int64_t count = counts_[static_cast<size_t>(i)];
     if (count == 0) continue;
     const Tensor to = rows.select(i).slice(0, lengths_[static_cast<size_t>(i)], count);
-    copy(context, {from.slice(0, begin, count),
-                   to.view({count, shape_.kv_heads, shape_.head_dim})});
+    copy(context,
+         {from.slice(0, begin, count), to.view({count, shape_.kv_heads, shape_.head_dim})});
     begin += count;
   }
 }

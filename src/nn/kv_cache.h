@@ -1,8 +1,8 @@
 #pragma once
 // Keys and values of the tokens seen so far, for generation: several sequences, the layers and the
-// key-value heads that this rank holds. Each sequence has a run of rows of equal length, which grows
-// by whole blocks when the longest one needs it; rows that no token has reached are finite and
-// hidden from attention by causality.
+// key-value heads that this rank holds. Each sequence has a run of rows of equal length, which
+// grows by whole blocks when the longest one needs it; rows that no token has reached are finite
+// and hidden from attention by causality.
 
 #include <span>
 #include <vector>
@@ -13,8 +13,8 @@ namespace viaduct {
 
 /// What of a model a cache is for.
 struct CacheShape {
-  std::vector<int64_t> layers;            // global numbers of the blocks held by this rank
-  int64_t kv_heads = 0, head_dim = 0;     // held by this rank
+  std::vector<int64_t> layers;         // global numbers of the blocks held by this rank
+  int64_t kv_heads = 0, head_dim = 0;  // held by this rank
   DType dtype = DType::f32;
   int64_t sequences = 1;
   int64_t positions = 0;  // no sequence gets longer
@@ -36,8 +36,9 @@ class KeyValueCache {
     Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention wants them
     int64_t max_keys = 0;      // longest sequence, new tokens included
   };
-  /// Writes the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a layer
-  /// behind those of earlier steps and returns all of them. ShapeError for a layer not held here.
+  /// Writes the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a
+  /// layer behind those of earlier steps and returns all of them. ShapeError for a layer not held
+  /// here.
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
   /// The tokens of the step are complete in every layer: the next step appends after them.
   void end_step();

@@ -8,6 +8,7 @@
 #include "comm/exchange_texts.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
+#include "model/initialize.h"
 #include "train/layout.h"
 #include "train/rank_device.h"
 
@@ -103,8 +104,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
   for (size_t first = 0; first < work.batches.size(); first += replicas) {
     std::string mine = "[]";
     if (first + replica < work.batches.size()) {
-      const auto texts = run_batch(generator, *setup.tokenizer, work.batches[first + replica],
-                                   work, hooks, leads);
+      const auto texts =
+          run_batch(generator, *setup.tokenizer, work.batches[first + replica], work, hooks, leads);
       if (leads_replica) mine = to_text(texts);
     }
     for (const std::string& theirs : exchange_texts(*world, mine)) {
@@ -120,18 +121,21 @@ std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWo
   std::vector<DryRun> stages;
   for (const GlobalRank first : layout.mesh.group({0}, {Axis::pp})) {
     const RankDevice rank = make_dry_run_device(setup.config.dist);
-    StepRecord record;
-    rank.device->set_record(&record);
-    {
-      const auto world = make_sim_communicator(first.value, layout.mesh.ranks(), "world");
-      world->record_on(rank.device.get());
-      Generator generator =
-          make_generator(setup, layout, work, *rank.device, rank.ops, world);
-      for (const std::vector<Prompt>& batch : work.batches) rehearse(generator, batch);
-    }
+    Device& device = *rank.device;
+    const auto world = make_sim_communicator(first.value, layout.mesh.ranks(), "world");
+    world->record_on(&device);
+    Generator generator = make_generator(setup, layout, work, device, rank.ops, world);
+    OpContext context = generator.context();
+    initialize_parameters(context, generator.store(), 0);
+    device.reset_peak();
+    for (const std::vector<Prompt>& batch : work.batches) rehearse(generator, batch);
+    const MemoryStatistics& memory = device.memory();
     DryRun& run = stages.emplace_back(DryRun{.rank = first});
-    run.peak = record.peak();
-    rank.device->set_record(nullptr);
+    run.peak.bytes = memory.peak_bytes;
+    for (int tag = 0; tag < kMemoryTags; ++tag) {
+      run.peak.bytes_by_tag[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
+          memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
+    }
   }
   return stages;
 }

@@ -42,8 +42,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks);
 
-/// Memory of the first rank of each stage at its fullest moment if every text became as long as it
-/// may: no rank of the stage takes more, and nothing is computed.
+/// Memory of the first rank of each stage at its fullest moment behind the reading of weights, if
+/// every text became as long as it may: no rank of the stage takes more, and nothing is computed.
 std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWork& work);
 
 }  // namespace viaduct

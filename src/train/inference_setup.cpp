@@ -26,11 +26,11 @@ struct Peek {
 
 int64_t row_length(const InferenceRequest& request, const RunConfig& given) {
   const auto& field = given.model.seq_length;
-  VIADUCT_CHECK(ConfigError,
-                !request.sequence_length || field.is_auto() ||
-                    field.value() == *request.sequence_length,
-                "--sequence-length: {}, but model.seq_length = {}", request.sequence_length.value(),
-                field.value());
+  VIADUCT_CHECK(
+      ConfigError,
+      !request.sequence_length || field.is_auto() || field.value() == *request.sequence_length,
+      "--sequence-length: {}, but model.seq_length = {}", request.sequence_length.value(),
+      field.value());
   if (request.sequence_length) return *request.sequence_length;
   const ModelConfig model = read_model_config(resolve_model_folder(request.model));
   return field.value_or(std::min(model.max_positions, kMicroBatchTokens));

@@ -68,7 +68,8 @@ TEST_F(EvalCommand, ATextAndItsDataSetHaveTheSameScore) {
 TEST_F(EvalCommand, RunsOnSeveralRanks) {
   const json one = json::parse(run("--sequence-length 32 --json").out),
              two = json::parse(run("--sequence-length 32 --json dist.ranks=2 "
-                                   "model.tensor_model_parallel_size=2").out);
+                                   "model.tensor_model_parallel_size=2")
+                                   .out);
   EXPECT_EQ(one.at("tokens"), two.at("tokens"));
   EXPECT_NEAR(one.at("loss").get<double>(), two.at("loss").get<double>(), 1e-5);
 }

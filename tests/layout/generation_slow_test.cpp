@@ -2,10 +2,10 @@
 
 #include <gmock/gmock.h>
 
+#include "generate/prompts.h"
 #include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
-#include "generate/prompts.h"
 #include "train/launch.h"
 #include "train/rank_device.h"
 #include "train/text_evaluation.h"

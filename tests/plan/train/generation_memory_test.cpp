@@ -126,8 +126,7 @@ TEST_P(EvaluationMemory, IsThatOfTheDryRun) {
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, EvaluationMemory,
-    testing::Values(Case{"one", "gpt2", {}},
-                    Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
+    testing::Values(Case{"one", "gpt2", {}}, Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
                     Case{"tp2", "llama", {"dist.ranks=2", "model.tensor_model_parallel_size=2"}},
                     Case{"pp2", "gpt2", {"dist.ranks=2", "model.pipeline_model_parallel_size=2"}},
                     Case{"cp2", "llama", {"dist.ranks=2", "model.context_parallel_size=2"}}),

@@ -71,10 +71,12 @@ std::vector<float> feed(Generator& generator, Ids ids) {
 Generated generate_one(Generator& generator, Ids prompt, int64_t max_new_tokens,
                        const GenerateOptions& options, Ids* streamed = nullptr) {
   const std::vector<Prompt> prompts{{0, std::move(prompt), max_new_tokens}};
-  return generate(generator, prompts, options, [&](size_t, int32_t id) {
-           if (streamed != nullptr) streamed->push_back(id);
-           return true;
-         }).front();
+  return generate(generator, prompts, options,
+                  [&](size_t, int32_t id) {
+                    if (streamed != nullptr) streamed->push_back(id);
+                    return true;
+                  })
+      .front();
 }
 
 class Generation : public testing::TestWithParam<Case> {};
@@ -260,8 +262,8 @@ TEST(Generate, EndsATextWhereItIsTold) {
   Generator generator = maker.make(64);
   const std::vector<Prompt> prompts{{0, {1, 2, 3}, 20}, {1, {4, 5}, 20}};
   int64_t first = 0;
-  const auto all = generate(generator, prompts, {},
-                            [&](size_t i, int32_t) { return i != 0 || ++first < 4; });
+  const auto all =
+      generate(generator, prompts, {}, [&](size_t i, int32_t) { return i != 0 || ++first < 4; });
   EXPECT_EQ(all[0].reason, StopReason::stop_string);
   EXPECT_EQ(all[0].tokens.size(), 4u);
   EXPECT_EQ(all[1].reason, StopReason::length);
@@ -269,8 +271,11 @@ TEST(Generate, EndsATextWhereItIsTold) {
 }
 
 TEST(Generate, LongPromptsGoInPassesOfTheirOwn) {
-  const auto prompt = [](int64_t tokens) { return Prompt{0, Ids(static_cast<size_t>(tokens), 1), 1}; };
-  const std::vector<Prompt> prompts{prompt(1000), prompt(1000), prompt(100), prompt(5000), prompt(1)};
+  const auto prompt = [](int64_t tokens) {
+    return Prompt{0, Ids(static_cast<size_t>(tokens), 1), 1};
+  };
+  const std::vector<Prompt> prompts{prompt(1000), prompt(1000), prompt(100), prompt(5000),
+                                    prompt(1)};
   std::vector<size_t> ends;
   for (const PromptPass& pass : prompt_passes(prompts)) ends.push_back(pass.end);
   EXPECT_EQ(ends, (std::vector<size_t>{2, 3, 4, 5}));

@@ -41,7 +41,8 @@ std::vector<std::string> problems_of(F&& f) {
 }
 
 TEST(Prompts, AreLinesOrTheFieldOfJsonLines) {
-  std::istringstream lines("one\ntwo words\r\n{\"prompt\": 1}"), jsonl("{\"prompt\": \"a\\nb\"}\n{\"prompt\": \"c\", \"more\": 1}\n");
+  std::istringstream lines("one\ntwo words\r\n{\"prompt\": 1}"),
+      jsonl("{\"prompt\": \"a\\nb\"}\n{\"prompt\": \"c\", \"more\": 1}\n");
   EXPECT_THAT(texts_of(read_prompts(lines, "x", false)),
               ElementsAre("one", "two words", "{\"prompt\": 1}"));
   const auto read = read_prompts(jsonl, "x", true);
@@ -156,7 +157,9 @@ TEST(StopText, HoldsBackWhatMayBecomeAStopString) {
 
 TEST(StopText, StopStringsThatNoTokensSpellAreRefused) {
   check_stop_strings(shakespeare(), {"king", "\n\n", " x", "ü"});
-  EXPECT_THAT(problems_of([] { check_stop_strings(shakespeare(), {"", "ok"}); }),
+  EXPECT_THAT(problems_of([] {
+                check_stop_strings(shakespeare(), {"", "ok"});
+              }),
               ElementsAre(HasSubstr("empty")));
   // Its pieces know no such sign.
   const Tokenizer pieces = load_tokenizer(test_data("tokenizer/spm_unigram"));
