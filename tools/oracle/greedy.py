@@ -6,6 +6,7 @@ and with a repetition penalty, and what of each row's prompt the tokens follow.
 
 import json
 import pathlib
+import tempfile
 
 import torch
 import transformers
@@ -25,16 +26,38 @@ def continued(network, prompt, **settings):
     return out[0, len(prompt):].tolist()
 
 
+def network_of(folder):
+    """The model; `rope_parameters`, as transformers 5 writes them, in the form that transformers 4 reads."""
+    text = json.loads((folder / "config.json").read_text())
+    config = transformers.AutoConfig.from_pretrained(folder)
+    if "rope_parameters" not in text:
+        return load(folder, attention=default_attention(config))
+    with tempfile.TemporaryDirectory() as older:
+        scaling = text.pop("rope_parameters")
+        text["rope_theta"] = scaling.pop("rope_theta")
+        if scaling["rope_type"] != "default":
+            text["rope_scaling"] = scaling
+        for file in folder.iterdir():
+            (pathlib.Path(older) / file.name).symlink_to(file)
+        (pathlib.Path(older) / "config.json").unlink()
+        (pathlib.Path(older) / "config.json").write_text(json.dumps(text))
+        return load(pathlib.Path(older), attention=default_attention(config))
+
+
 def main():
     transformers.utils.logging.set_verbosity_error()
     torch.set_num_threads(1)
     models = {}
     for folder in sorted(path for path in GOLDEN.iterdir() if (path / "model" / "config.json").exists()):
-        rows = load_file(folder / "golden.safetensors").get("input_ids")
+        golden = load_file(folder / "golden.safetensors")
+        rows = golden.get("input_ids")
         if rows is None or "packed" in folder.name:
             continue
-        config = transformers.AutoConfig.from_pretrained(folder / "model")
-        network = load(folder / "model", attention=default_attention(config))
+        network = network_of(folder / "model")
+        with torch.no_grad():
+            difference = (network(rows).logits - golden["logits"]).abs().max().item()
+        if difference > 1e-4:
+            raise RuntimeError(f"{folder.name}: this transformers computes another model than the one of golden.safetensors ({difference})")
         network.generation_config = transformers.GenerationConfig()
         prompt = rows[0, :PROMPT].tolist()
         models[folder.name] = {"prompt": prompt, "greedy": continued(network, prompt),
