@@ -85,7 +85,7 @@ TEST_F(EvalCommand, ADryRunStartsNothing) {
 
 TEST_F(EvalCommand, SaysWhatIsWrong) {
   expect(run("--sequence-length 32 --stride 33"), 2, "--stride");
-  expect(run("--sequence-length 4096"), 2, "128 positions");
+  expect(run("--sequence-length 4096"), 2, "the model's 128 learned positions");
   expect(run("--sequence-length 0"), 2, "sequence-length");
   expect(run("train.train_iters=3"), 2, "does not read train.train_iters");
   expect(run("--sequence-length 33 dist.ranks=2 model.context_parallel_size=2"), 2,

@@ -125,16 +125,11 @@ TEST_F(GenerateCommand, ContinuesManyPromptsInTheirOrder) {
 TEST_F(GenerateCommand, EndsAtAStopString) {
   const std::string arguments = "--prompt x --temperature 0 --max-new-tokens 24";
   const std::string whole = json::parse(run(arguments + " --json").out).at("text");
-  // Three characters of it that a shell does not read.
-  size_t at = 4;
-  const auto plain = [&](size_t begin) {
-    return std::all_of(whole.begin() + static_cast<int64_t>(begin),
-                       whole.begin() + static_cast<int64_t>(begin) + 3,
-                       [](unsigned char c) { return std::isalnum(c) != 0; });
-  };
-  while (at + 3 < whole.size() && !plain(at)) ++at;
-  if (at + 3 >= whole.size()) GTEST_SKIP() << "no plain characters in '" << whole << "'";
-  const std::string stop = whole.substr(at, 3);
+  // Random weights write few characters; one that a shell leaves alone.
+  const auto letter = std::find_if(whole.begin(), whole.end(),
+                                   [](unsigned char c) { return std::isalnum(c) != 0; });
+  ASSERT_NE(letter, whole.end()) << whole;
+  const std::string stop(1, *letter);
   const json stopped = json::parse(run(arguments + " --json --stop zzz " + stop).out);
   EXPECT_EQ(stopped.at("text"), whole.substr(0, whole.find(stop)));
   EXPECT_EQ(stopped.at("stop_reason"), "stop_string");
@@ -147,7 +142,7 @@ TEST_F(GenerateCommand, ADryRunStartsNothing) {
   const Result result = run("--prompt x --max-new-tokens 100 --dry-run --json");
   ASSERT_EQ(result.status, 0) << result.err;
   const json owners = json::parse(result.out).at("stages").at(0).at("memory_by_owner");
-  EXPECT_GT(owners.at("kv_cache"), 0);
+  EXPECT_GT(owners.at("kv cache"), 0);
   EXPECT_GT(owners.at("weights"), 0);
 }
 

@@ -69,7 +69,7 @@ TEST_P(GenerationMemory, IsThatOfTheDryRun) {
       if (layout.mesh.coordinate({rank}, Axis::dp).value > 0) continue;  // has no batch
       EXPECT_EQ(peaks[static_cast<size_t>(rank)], peak_of(stages[static_cast<size_t>(stage)]))
           << "rank " << rank << ", " << work.batches[0].size() << " prompts";
-      EXPECT_GT(peaks[static_cast<size_t>(rank)].at("kv_cache"), 0);
+      EXPECT_GT(peaks[static_cast<size_t>(rank)].at("kv cache"), 0);
     }
   }
 }
@@ -88,7 +88,7 @@ TEST(GenerationMemory, TheCacheIsCutLikeTheHeads) {
   const LanguageModel model("llama");
   const GenerationWork work = work_of(2, 20, 5);
   const auto cache = [&](const Overrides& overrides) {
-    return peak_of(dry_run_generation(model.generation(overrides), work).front()).at("kv_cache");
+    return peak_of(dry_run_generation(model.generation(overrides), work).front()).at("kv cache");
   };
   const int64_t indices = (3 + 2) * 4;  // offsets and diagonal
   const int64_t whole = cache({}) - indices;
@@ -119,7 +119,7 @@ TEST_P(EvaluationMemory, IsThatOfTheDryRun) {
     const auto stage = layout.mesh.coordinate({number}, Axis::pp).value;
     EXPECT_EQ(peak_of(*rank.device), peak_of(stages[static_cast<size_t>(stage)]));
     EXPECT_EQ(peak_of(*rank.device).count("moments"), 0u);
-    EXPECT_EQ(peak_of(*rank.device).count("main_gradients"), 0u);
+    EXPECT_EQ(peak_of(*rank.device).count("main gradients"), 0u);
     EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
   });
 }
