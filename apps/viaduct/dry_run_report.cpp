@@ -209,6 +209,25 @@ std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, in
   return text + fmt::format("  {:<20} {:>12}\n", "sum", format_bytes(total));
 }
 
+void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool json) {
+  if (json) {
+    Json list = Json::array();
+    for (const DryRun& run : stages) {
+      list.push_back({{"stage", list.size()},
+                      {"rank", run.rank.value},
+                      {"peak_memory_bytes", run.peak.bytes},
+                      {"memory_by_owner", run.peak.bytes_by_tag}});
+    }
+    fmt::print("{}\n", Json{{"stages", std::move(list)}}.dump(2));
+    return;
+  }
+  for (size_t stage = 0; stage < stages.size(); ++stage) {
+    fmt::print("memory of {} at its fullest, by owner, each rank of stage {}:\n", what, stage);
+    fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
+  }
+  fmt::print("nothing was started\n");
+}
+
 void print_dry_run(const RunSetup& setup, bool json) {
   const Layout layout = make_layout(setup.config, setup.model);
   const std::vector<DryRun> stages = dry_run_stages(setup);

@@ -5,6 +5,7 @@
 #include <map>
 #include <string>
 
+#include "train/dry_run.h"
 #include "train/setup.h"
 
 namespace viaduct::cli {
@@ -12,6 +13,10 @@ namespace viaduct::cli {
 /// Runs one step of a rank of each stage on the sim device and prints what came of it: text for
 /// people, or one JSON document.
 void print_dry_run(const RunSetup& setup, bool json);
+
+/// What `--dry-run` of a command that only runs forwards prints: memory at the fullest moment of
+/// `what`, each rank of a stage.
+void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool json);
 
 /// "  main gradients   12.0 MiB" …, and the sum.
 std::string memory_text(const std::map<std::string, int64_t>& bytes_by_owner, int64_t total);

@@ -5,142 +5,181 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
+#include <iostream>
 #include <memory>
-#include <nlohmann/json.hpp>
 
 #include "base/error.h"
 #include "base/log.h"
-#include "checkpoint/model_folder.h"
-#include "checkpoint/parameter_io.h"
-#include "data/tokenizer/tokenizer.h"
-#include "generate/generator.h"
+#include "before_ranks.h"
+#include "dry_run_report.h"
+#include "generate/stop_text.h"
+#include "generate_output.h"
 #include "override_scope.h"
 #include "standard_streams.h"
 #include "subcommands.h"
+#include "train/inference_setup.h"
+#include "train/launch.h"
 #include "train/rank_device.h"
-#include "train/run_config.h"
 
 namespace viaduct::cli {
 namespace {
 
-constexpr int64_t kDefaultNewTokens = 128;
-
 struct Arguments {
-  std::string model, prompt;
-  std::vector<std::string> overrides;
-  int64_t max_new_tokens = -1;
+  InferenceRequest inference{.few_tokens = true};
+  std::vector<std::string> prompts, stops;
+  std::string prompt_file;
+  std::optional<int64_t> max_new_tokens;
   SamplingOptions sampling;
   uint64_t seed = 1234;
-  bool json = false;
+  int64_t batch_size = 16;
+  bool json = false, dry_run = false;
 };
 
-/// The ids of the prompt behind what the tokenizer puts before a text. What it puts after one (an
-/// end token) would end the text that is to be continued.
-std::vector<int32_t> prompt_ids(const Tokenizer& tokenizer, const ModelConfig& model,
-                                const std::string& prompt) {
-  const std::vector<int32_t> plain = tokenizer.encode(prompt);
-  EncodeOptions with_special;
-  with_special.add_special_tokens = true;
-  std::vector<int32_t> ids = tokenizer.encode(prompt, with_special);
-  const auto text = std::search(ids.begin(), ids.end(), plain.begin(), plain.end());
-  if (text != ids.end()) ids.erase(text + static_cast<int64_t>(plain.size()), ids.end());
-  if (ids.empty() && model.begin_token >= 0) ids.push_back(static_cast<int32_t>(model.begin_token));
-  VIADUCT_CHECK(ConfigError, !ids.empty(),
-                "--prompt: empty, and the model has no token that begins a text");
-  return ids;
-}
-
-int64_t new_tokens(const Arguments& arguments, const ModelConfig& model, size_t prompt) {
-  const int64_t room = model.max_positions - static_cast<int64_t>(prompt);
-  VIADUCT_CHECK(ConfigError, room > 0,
-                "--prompt: {} tokens leave no room in the {} positions that the model allows",
-                prompt, model.max_positions);
-  if (arguments.max_new_tokens < 0) return std::min(kDefaultNewTokens, room);
-  VIADUCT_CHECK(ConfigError, arguments.max_new_tokens <= room,
-                "--max-new-tokens {}: with a prompt of {} tokens the model's {} positions leave "
-                "room for {}",
-                arguments.max_new_tokens, prompt, model.max_positions, room);
-  return arguments.max_new_tokens;
-}
-
-std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& model) {
-  std::vector<int32_t> stop = tokenizer.special_ids().stop;
-  if (tokenizer.special_ids().eod) stop.push_back(*tokenizer.special_ids().eod);
-  for (const int64_t id : model.end_tokens) stop.push_back(static_cast<int32_t>(id));
-  return stop;
-}
-
-/// It runs on one rank, and the model is the folder's.
+/// The model is the folder's: of section `model` only the layout is read.
 OverrideScope scope() {
   return {"viaduct generate",
-          {"dist.device", "dist.cpu_isa", "dist.threads_per_rank", "mixed_precision.recipe"}};
+          {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
+           "model.account_for_loss_in_pipeline_split", "model.attention_backend",
+           "model.context_parallel_size", "model.make_vocab_size_divisible_by",
+           "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage",
+           "model.packed_weights", "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
+           "model.pipeline_model_parallel_size", "model.sequence_parallel",
+           "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size"}};
 }
 
-RunConfig defaults() {
-  RunConfig config;
-  config.mixed_precision.recipe = "fp32";
-  return config;
+/// `--prompt A B dist.ranks=2`: an option of several texts takes all that follows it. What has the
+/// form of an override is one.
+void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {
+  const auto is_override = [](const std::string& text) {
+    const std::string name = text.substr(0, text.find('='));
+    const bool word = std::all_of(name.begin(), name.end(), [](unsigned char c) {
+      return std::isalnum(c) != 0 || c == '_' || c == '.';
+    });
+    return name.size() < text.size() && word &&
+           (name.find('.') != std::string::npos || name == "mixed_precision");
+  };
+  const auto text = std::stable_partition(texts.begin(), texts.end(), is_override);
+  overrides.insert(overrides.end(), texts.begin(), text);
+  texts.erase(texts.begin(), text);
 }
 
-void print_now(std::string_view text) {
-  fmt::print("{}", text);
-  flush_standard_output();
+std::vector<PromptText> read_standard_input(const Launch& launch) {
+  VIADUCT_CHECK(ConfigError, launch.ranks == 1,
+                "-: standard input reaches one of the {} processes; use --prompt-file",
+                launch.ranks);
+  // One object with a "prompt" in the first line: all of them are JSONL.
+  return read_prompts(std::cin, "standard input", std::cin.peek() == '{');
 }
 
-int run(const Arguments& arguments) {
+/// From the one source that is given.
+std::vector<PromptText> read_texts(Arguments& arguments, const Launch& launch) {
+  auto& rest = arguments.inference.overrides;
+  const auto dash = std::find(rest.begin(), rest.end(), "-");
+  const bool from_input = dash != rest.end();
+  if (from_input) rest.erase(dash);
+  const int sources = (from_input ? 1 : 0) + (arguments.prompts.empty() ? 0 : 1) +
+                      (arguments.prompt_file.empty() ? 0 : 1);
+  VIADUCT_CHECK(ConfigError, sources == 1,
+                "viaduct generate: expected one of --prompt TEXT…, --prompt-file FILE and - "
+                "(standard input), found {}",
+                sources);
+  if (from_input) return read_standard_input(launch);
+  if (!arguments.prompt_file.empty()) return read_prompt_file(arguments.prompt_file);
+  std::vector<PromptText> texts;
+  for (const std::string& text : arguments.prompts) {
+    texts.push_back({text, arguments.prompts.size() == 1
+                               ? "--prompt"
+                               : fmt::format("--prompt {}", texts.size() + 1)});
+  }
+  return texts;
+}
+
+/// All that is known before weights are read.
+struct Prepared {
+  std::vector<PromptText> texts;
+  std::vector<Prompt> prompts;
+  RunSetup setup;
+  GenerationWork work;
+};
+
+Prepared prepare(Arguments& arguments, const Launch& launch) {
   check(arguments.sampling);
-  scope().check(arguments.overrides);
-  const RunConfig config = load_run_config({}, arguments.overrides, defaults()).config;
-  const ModelFolder folder = resolve_model_folder(arguments.model);
-  const ModelConfig model = read_model_config(folder);
-  for (const std::string& note : model.notes) log_warning("{}", note);
-  const Tokenizer tokenizer = load_tokenizer(folder.path);
-  const std::vector<int32_t> prompt = prompt_ids(tokenizer, model, arguments.prompt);
-  GenerateOptions options;
+  move_overrides(arguments.prompts, arguments.inference.overrides);
+  move_overrides(arguments.stops, arguments.inference.overrides);
+  Prepared prepared{.texts = read_texts(arguments, launch)};
+  scope().check(arguments.inference.overrides);
+  prepared.setup = prepare_inference(arguments.inference);
+  check_started(prepared.setup.config.dist, launch);
+  const RunSetup& setup = prepared.setup;
+  VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
+                "{}: no tokenizer files in it, which prompts need",
+                setup.pretrained->path.string());
+  check_stop_strings(*setup.tokenizer, arguments.stops);
+  prepared.prompts =
+      make_prompts(prepared.texts, *setup.tokenizer, setup.model, arguments.max_new_tokens);
+  prepared.work.batches = batches_by_length(prepared.prompts, arguments.batch_size);
+  prepared.work.stops = arguments.stops;
+  GenerateOptions& options = prepared.work.options;
   options.sampling = arguments.sampling;
   options.seed = arguments.seed;
-  options.max_new_tokens = new_tokens(arguments, model, prompt.size());
-  options.stop_tokens = stop_tokens(tokenizer, model);
+  options.stop_tokens = stop_tokens(*setup.tokenizer, setup.model);
+  return prepared;
+}
 
-  const RankDevice rank = make_rank_device(config.dist);
-  Generator generator(*rank.device, rank.ops, model, precision_recipe(config.mixed_precision),
-                      static_cast<int64_t>(prompt.size()) + options.max_new_tokens);
-  OpContext context = generator.context();
-  load_parameters(context, generator.store(), *open_weights(folder), model);
-
-  if (!arguments.json) print_now(arguments.prompt);
-  DecodeStream stream(tokenizer);
-  std::string text;
-  const auto take = [&](const std::string& more) {
-    text += more;
-    if (!arguments.json) print_now(more);
-  };
-  const auto begin = std::chrono::steady_clock::now();
-  const Generated result =
-      generate(generator, prompt, options, [&](int32_t id) { take(stream.push(id)); });
-  const double seconds =
-      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
-  take(stream.finish());
-  const double rate = static_cast<double>(result.tokens.size()) / std::max(seconds, 1e-9);
-
-  if (arguments.json) {
-    nlohmann::ordered_json document{
-        {"prompt", arguments.prompt},
-        {"text", text},
-        {"prompt_tokens", prompt},
-        {"tokens", result.tokens},
-        {"stop_reason", result.reason == StopReason::length ? "length" : "stop_token"},
-        {"stop_token", nullptr},
-        {"tokens_per_second", rate}};
-    if (result.stop_token) document["stop_token"] = *result.stop_token;
-    fmt::print("{}\n", document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace));
-  } else {
-    print_now("\n");
-    if (::isatty(STDERR_FILENO) == 1)
-      say("{} tokens, {:.1f} tokens/s\n", result.tokens.size(), rate);
+void run_rank(const Prepared& prepared, bool json, std::shared_ptr<Communicator> world) {
+  const bool leads = world->rank() == 0;
+  if (leads) {
+    for (const std::string& note : prepared.setup.notes) log_warning("{}", note);
   }
+  const RankDevice rank = make_rank_device(prepared.setup.config.dist);
+  GenerateOutput output(prepared.texts, prepared.prompts, json);
+  GenerationHooks hooks;
+  if (leads) hooks.started = [&] { output.begin(); };
+  hooks.piece = [&](int64_t, const std::string& text) { output.piece(text); };
+  hooks.finished = [&](const GeneratedText& text) { output.finished(text); };
+  const double seconds = run_generation(prepared.setup, prepared.work, *rank.device, rank.ops,
+                                        std::move(world), hooks);
+  if (leads && !json && ::isatty(STDERR_FILENO) == 1) {
+    say("{} tokens, {:.1f} tokens/s\n", output.tokens(),
+        static_cast<double>(output.tokens()) / std::max(seconds, 1e-9));
+  }
+}
+
+int run(Arguments arguments) {
+  Launch launch;
+  const Prepared prepared = before_ranks([&] {
+    if (!arguments.dry_run) launch = launch_on_cpu();
+    arguments.inference.dist = launch_defaults(launch);
+    return prepare(arguments, launch);
+  });
+  if (arguments.dry_run) {
+    print_memory(dry_run_generation(prepared.setup, prepared.work), "the generation",
+                 arguments.json);
+    return 0;
+  }
+  run_ranks(prepared.setup.config.dist, launch, [&](std::shared_ptr<Communicator> world) {
+    run_rank(prepared, arguments.json, std::move(world));
+  });
   return 0;
+}
+
+void add_sampling(CLI::App& app, Arguments& arguments) {
+  SamplingOptions& sampling = arguments.sampling;
+  app.add_option("--temperature", sampling.temperature,
+                 "Divides the logits; 0 takes the most likely token each time")
+      ->capture_default_str();
+  app.add_option("--top-k", sampling.top_k, "Only the K most likely tokens; 0: all")
+      ->capture_default_str();
+  app.add_option("--top-p", sampling.top_p,
+                 "Only the most likely tokens whose probabilities reach P")
+      ->capture_default_str();
+  app.add_option("--repetition-penalty", sampling.repetition_penalty,
+                 "Divides the positive logits of tokens that prompt or text have, multiplies the "
+                 "negative ones; 1: none")
+      ->capture_default_str();
+  app.add_option("--seed", arguments.seed,
+                 "The same seed gives the same texts, in every layout and batch")
+      ->capture_default_str();
 }
 
 }  // namespace
@@ -148,34 +187,39 @@ int run(const Arguments& arguments) {
 Subcommand add_generate(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
   CLI::App* app = root.add_subcommand("generate", "Sample text from a model");
-  app->add_option("--model", arguments->model, "Hugging Face folder, checkpoint or save folder")
+  app->add_option("--model", arguments->inference.model,
+                  "Hugging Face folder, checkpoint or save folder")
       ->required();
-  app->add_option("--prompt", arguments->prompt,
-                  "Text to continue; what the tokenizer puts before a text is added")
-      ->required();
+  app->add_option("--prompt", arguments->prompts,
+                  "Texts to continue; what the tokenizer puts before a text is added");
+  app->add_option(
+      "--prompt-file", arguments->prompt_file,
+      "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
                   "Stop after so many; if absent 128, or fewer where the model's positions end")
       ->check(CLI::NonNegativeNumber);
-  app->add_option("--temperature", arguments->sampling.temperature,
-                  "Divides the logits; 0 takes the most likely token each time")
-      ->capture_default_str();
-  app->add_option("--top-k", arguments->sampling.top_k, "Only the K most likely tokens; 0: all")
-      ->capture_default_str();
-  app->add_option("--top-p", arguments->sampling.top_p,
-                  "Only the most likely tokens whose probabilities reach P")
-      ->capture_default_str();
-  app->add_option("--seed", arguments->seed, "The same seed gives the same text")
+  app->add_option("--stop", arguments->stops, "Strings that end a text; not part of it");
+  add_sampling(*app, *arguments);
+  app->add_option("--batch-size", arguments->batch_size,
+                  "Prompts at a time of each replica of the model")
+      ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_flag("--json", arguments->json,
-                "One JSON document: prompt, text, prompt_tokens, tokens, stop_reason (length or "
-                "stop_token), stop_token, tokens_per_second");
-  app->add_option("OVERRIDES", arguments->overrides,
-                  "section.field=value, such as mixed_precision=bf16_mixed (default: fp32) or "
-                  "dist.threads_per_rank=8; " +
+                "One JSON document (many prompts: one a line, in their order): prompt, text, "
+                "prompt_tokens, tokens, stop_reason (length, stop_token or stop_string), "
+                "stop_token, stop_string, tokens_per_second (of all texts so far)");
+  app->add_flag("--dry-run", arguments->dry_run,
+                "Print the memory of each rank if every text became as long as it may; start "
+                "nothing");
+  app->add_option("OVERRIDES", arguments->inference.overrides,
+                  "- (prompts from standard input, one a line, or JSONL), and section.field=value, "
+                  "such as mixed_precision=bf16_mixed (default: fp32), dist.ranks=2 "
+                  "model.tensor_model_parallel_size=2 (ranks that are left over take other "
+                  "prompts); " +
                       scope().help());
   app->footer(
-      "The text ends at a stop token of the tokenizer, generation_config.json or config.json, or "
-      "at --max-new-tokens.\n\n"
+      "A text ends at a stop token of the tokenizer, generation_config.json or config.json, at a "
+      "--stop string,\nor at --max-new-tokens. The text of one prompt is printed as it comes.\n\n"
       "Example:\n  viaduct generate --model runs/quickstart --prompt \"ROMEO:\" --max-new-tokens "
       "200 --temperature 0.8 --top-k 40");
   return {app, [arguments] { return run(*arguments); }};

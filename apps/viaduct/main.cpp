@@ -65,6 +65,7 @@ int run(int argc, char** argv) {
       add_bench(root),      //
       add_convert(root),    //
       add_data(root),       //
+      add_eval(root),       //
       add_generate(root),   //
       add_knobs(root),      //
       add_probe(root),      //

@@ -23,6 +23,7 @@ struct Subcommand {
 Subcommand add_bench(CLI::App& root);
 Subcommand add_convert(CLI::App& root);
 Subcommand add_data(CLI::App& root);
+Subcommand add_eval(CLI::App& root);
 Subcommand add_generate(CLI::App& root);
 Subcommand add_knobs(CLI::App& root);
 Subcommand add_probe(CLI::App& root);

@@ -6,8 +6,8 @@
 
 #include "base/error.h"
 #include "model/model_stage.h"
-#include "pipeline/executor.h"
-#include "pipeline/schedule.h"
+#include "ops/elementwise.h"
+#include "pipeline/forward_schedule.h"
 
 namespace viaduct {
 namespace {
@@ -22,119 +22,184 @@ Tensor to_device(Device& device, std::span<const T> values) {
   return tensor;
 }
 
+GeneratorSettings checked(GeneratorSettings settings, const ParallelGroups& groups) {
+  VIADUCT_CHECK(ConfigError, groups.cp->size() == 1,
+                "model.context_parallel_size: generation runs on 1 context rank, found {}",
+                groups.cp->size());
+  VIADUCT_CHECK(ConfigError, !settings.place.sequence_parallel,
+                "model.sequence_parallel: generation cannot cut single tokens over tensor ranks");
+  return settings;
+}
+
+std::vector<int64_t> blocks_of(const Model& model) {
+  std::vector<int64_t> blocks;
+  for (const ModelChunk& chunk : model.chunks()) {
+    for (int64_t i = 0; i < chunk.holds.blocks; ++i) blocks.push_back(chunk.holds.first_block + i);
+  }
+  return blocks;
+}
+
+/// Logits [n, V] as FP32 on the host, with the model's soft cap.
+Tensor on_host(Device& device, const Tensor& logits, float cap) {
+  const Tensor raw = host_tensor(logits.dtype(), logits.shape());
+  device.copy_to_host(logits, raw);
+  const Tensor values = raw.dtype() == DType::f32 ? raw : host_tensor(DType::f32, raw.shape());
+  auto* to = values.data<float>();
+  if (raw.dtype() != DType::f32) {
+    dispatch_floating(raw.dtype(), [&](auto zero) {
+      const auto* from = raw.data<decltype(zero)>();
+      std::transform(from, from + raw.elements(), to, [](auto v) { return static_cast<float>(v); });
+    });
+  }
+  if (cap > 0) {
+    std::transform(to, to + values.elements(), to,
+                   [&](float v) { return cap * std::tanh(v / cap); });
+  }
+  return values;
+}
+
 }  // namespace
 
 Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& config,
-                     const PrecisionRecipe& recipe, int64_t capacity)
+                     GeneratorSettings settings, ParallelGroups groups)
     : device_(device),
       ops_(ops),
-      recipe_(recipe),
-      capacity_(capacity),
-      groups_(self_groups()),
-      model_(build_model(device, config, recipe_, capacity)),
+      settings_(checked(std::move(settings), groups)),
+      groups_(std::move(groups)),
+      model_(
+          build_model(device, config, settings_.precision, settings_.positions, settings_.place)),
       store_(std::make_unique<ParameterStore>(
-          device, recipe_, model_->uses(),
+          device, settings_.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
-  restart();
+  OpContext context = this->context();
+  if (settings_.packed_weights) store_->pack_weights(context);
+  start(1);
 }
 
-void Generator::restart() {
+void Generator::start(int64_t sequences) {
   const ModelConfig& config = model_->config();
   cache_.reset();  // its memory first
-  cache_ = std::make_unique<KeyValueCache>(device_, config.layers, capacity_, config.kv_heads,
-                                           config.head_dim, recipe_.activation);
+  cache_ = std::make_unique<KeyValueCache>(
+      device_, CacheShape{.layers = blocks_of(*model_),
+                          .kv_heads = std::max<int64_t>(1, config.kv_heads / settings_.place.tp),
+                          .head_dim = config.head_dim,
+                          .dtype = settings_.precision.activation,
+                          .sequences = sequences,
+                          .positions = settings_.positions});
 }
 
-Batch Generator::batch_of(std::span<const int32_t> ids) {
-  const auto tokens = static_cast<int64_t>(ids.size());
+Batch Generator::batch_of(Feed ids) {
   const int64_t vocabulary = model_->config().vocabulary;
-  VIADUCT_CHECK(ShapeError, tokens > 0, "generate: no tokens");
-  VIADUCT_CHECK(ShapeError, length() + tokens <= capacity_,
-                "generate: {} tokens after {}, capacity {}", tokens, length(), capacity_);
-  for (const int32_t id : ids)
-    VIADUCT_CHECK(ShapeError, id >= 0 && id < vocabulary,
-                  "generate: token {} is outside the model's vocabulary of {}", id, vocabulary);
-  std::vector<int32_t> positions(ids.size());
-  std::vector<int64_t> index(ids.size());
+  std::vector<int32_t> all, positions, offsets{0};
+  std::vector<int64_t> index, counts;
+  int64_t longest = 0;
   for (size_t i = 0; i < ids.size(); ++i) {
-    index[i] = length() + static_cast<int64_t>(i);
-    positions[i] = static_cast<int32_t>(index[i]);
+    const auto count = static_cast<int64_t>(ids[i].size());
+    const int64_t before = length(static_cast<int64_t>(i));
+    VIADUCT_CHECK(ShapeError, before + count <= settings_.positions,
+                  "generate: {} tokens after {} of sequence {}, at most {} positions", count,
+                  before, i, settings_.positions);
+    for (const int32_t id : ids[i]) {
+      VIADUCT_CHECK(ShapeError, id >= 0 && id < vocabulary,
+                    "generate: token {} is outside the model's vocabulary of {}", id, vocabulary);
+      index.push_back(before + static_cast<int64_t>(all.size()) - offsets.back());
+      positions.push_back(static_cast<int32_t>(index.back()));
+      all.push_back(id);
+    }
+    offsets.push_back(static_cast<int32_t>(all.size()));
+    counts.push_back(count);
+    longest = std::max(longest, count);
   }
-  const std::vector<int32_t> offsets{0, static_cast<int32_t>(tokens)};
-  const std::vector<int32_t> targets(ids.size(), -1);
-  const std::vector<float> weights(ids.size(), 0.0f);
-  return {.ids = to_device(device_, ids),
+  VIADUCT_CHECK(ShapeError, !all.empty(), "generate: no tokens");
+  OpContext context = this->context();
+  cache_->begin_step(context, counts);
+  const std::vector<int32_t> targets(all.size(), -1);
+  const std::vector<float> weights(all.size(), 0.0f);
+  return {.ids = to_device<int32_t>(device_, all),
           .positions = to_device<int32_t>(device_, positions),
           .targets = to_device<int32_t>(device_, targets),
           .loss_weight = to_device<float>(device_, weights),
           .token_index = to_device<int64_t>(device_, index),
           .document_offsets = to_device<int32_t>(device_, offsets),
-          .max_document = tokens,
-          .stream_tokens = tokens};
+          .max_document = longest,
+          .stream_tokens = static_cast<int64_t>(all.size())};
 }
 
-std::vector<float> Generator::feed(std::span<const int32_t> ids) {
+Tensor Generator::logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
+                            const Tensor& stream, Feed ids) {
+  const int64_t fed = std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
+  Tensor last = stream;
+  if (fed < batch.tokens()) {  // the last row of each sequence
+    last = context.stream({fed, stream.dim(1)}, MemoryTag::activations);
+    int64_t end = 0, row = 0;
+    for (const std::vector<int32_t>& tokens : ids) {
+      if (tokens.empty()) continue;
+      end += static_cast<int64_t>(tokens.size());
+      copy(context.ops, {stream.slice(0, end - 1, 1), last.slice(0, row++, 1)});
+    }
+  }
+  return head.logits(context, head.final_norm(context, last));
+}
+
+Tensor Generator::feed(Feed ids) {
   const Batch batch = batch_of(ids);
-  RankContext context{.ops = {device_, ops_},
+  RankContext context{.ops = this->context(),
                       .weights = *store_,
                       .groups = groups_,
-                      .precision = recipe_,
+                      .precision = settings_.precision,
+                      .fusions = settings_.fusions,
                       .cache = cache_.get()};
   Tensor logits;
-  const auto logits_of_last = [&](const HeadSegment& head, const Tensor& stream) {
-    const Tensor last = stream.slice(0, batch.tokens() - 1, 1);
-    logits = head.logits(context, head.final_norm(context, last));
+  const auto instead_of_head = [&](const HeadSegment& head, const Tensor& stream) {
+    logits = logits_of(context, head, batch, stream, ids);
   };
   const auto this_one = [&](int64_t) { return batch; };
-  ModelStage stage(
-      *model_, context,
-      {.message_format = recipe_.stream, .has_backward = false, .instead_of_head = logits_of_last},
-      this_one);
-  run_schedule(stage_schedule({.backward = false}, 0), stage, *groups_.pp);
-  cache_->advance(batch.tokens());
-
-  const Tensor host = host_tensor(logits.dtype(), logits.shape());
-  device_.copy_to_host(logits, host);
-  std::vector<float> values(static_cast<size_t>(model_->config().vocabulary));
-  dispatch_floating(host.dtype(), [&](auto zero) {
-    const auto* from = host.data<decltype(zero)>();
-    std::transform(from, from + values.size(), values.begin(),
-                   [](auto v) { return static_cast<float>(v); });
-  });
-  if (const auto cap = static_cast<float>(model_->head()->spec().softcap); cap > 0) {
-    for (float& v : values) v = cap * std::tanh(v / cap);
-  }
-  return values;
+  ModelStage stage(*model_, context,
+                   {.message_format = settings_.message_format.value_or(settings_.precision.stream),
+                    .has_backward = false,
+                    .instead_of_head = instead_of_head},
+                   this_one);
+  const ScheduleSettings schedule =
+      forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size());
+  run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
+               settings_.executor);
+  cache_->end_step();
+  if (!logits) return Tensor();
+  return on_host(device_, logits, static_cast<float>(model_->head()->spec().softcap));
 }
 
-Generated generate(Generator& generator, std::span<const int32_t> prompt,
-                   const GenerateOptions& options, FunctionRef<void(int32_t)> token) {
-  check(options.sampling);
-  VIADUCT_CHECK(ConfigError, !prompt.empty(), "generate: the prompt has no tokens");
-  VIADUCT_CHECK(ConfigError,
-                options.max_new_tokens >= 0 && static_cast<int64_t>(prompt.size()) <=
-                                                   generator.capacity() - options.max_new_tokens,
-                "generate: a prompt of {} tokens and {} new ones do not fit into {} positions",
-                prompt.size(), options.max_new_tokens, generator.capacity());
-  generator.restart();
-  Generated result;
-  std::span<const int32_t> next = prompt;
-  int32_t chosen = 0;
-  for (int64_t i = 0; i < options.max_new_tokens; ++i) {
-    const std::vector<float> logits = generator.feed(next);
-    const DrawKey key{options.seed, 0, static_cast<uint64_t>(generator.length())};
-    chosen = static_cast<int32_t>(pick_token(logits, options.sampling, key));
-    if (std::find(options.stop_tokens.begin(), options.stop_tokens.end(), chosen) !=
-        options.stop_tokens.end()) {
-      result.reason = StopReason::stop_token;
-      result.stop_token = chosen;
-      break;
+std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
+  const Tensor logits = feed(ids);
+  const int64_t fed = std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
+  const Tensor chosen = host_tensor(DType::i32, {fed});
+  auto* tokens = chosen.data<int32_t>();
+  // One rank chooses: others might round an exponential otherwise.
+  if (logits && groups_.tp->rank() == 0) {
+    const int64_t vocabulary = logits.dim(1);
+    std::vector<int64_t> sequence_of;
+    for (size_t i = 0; i < ids.size(); ++i) {
+      if (!ids[i].empty()) sequence_of.push_back(static_cast<int64_t>(i));
     }
-    result.tokens.push_back(chosen);
-    token(chosen);
-    next = {&chosen, 1};
+    device_.pool().run(fed, [&](int64_t row, int) {
+      const std::span<const float> mine(logits.data<float>() + row * vocabulary,
+                                        static_cast<size_t>(vocabulary));
+      tokens[row] = choose(sequence_of[static_cast<size_t>(row)], mine);
+    });
   }
-  return result;
+  groups_.tp->broadcast(chosen, 0).wait();
+  groups_.pp->broadcast(chosen, groups_.pp->size() - 1).wait();
+  return {tokens, tokens + fed};
+}
+
+void Generator::skip_to(int64_t tokens) {
+  VIADUCT_CHECK(ShapeError, !device_.executes(),
+                "generate: only a dry run skips tokens, whose keys nobody computes");
+  std::vector<int64_t> counts;
+  for (int64_t i = 0; i < sequences(); ++i)
+    counts.push_back(std::max<int64_t>(0, tokens - length(i)));
+  OpContext context = this->context();
+  cache_->begin_step(context, counts);
+  cache_->end_step();
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #pragma once
-// Sampling from a model with a key-value cache: the prompt in one pass, then one token at a time.
-// One sequence on one device; weights alone, no gradients and no optimizer.
+// A model with a key-value cache: several sequences, each fed its next tokens, on any number of
+// tensor and pipeline ranks. Weights alone, no gradients and no optimizer. What is done with the
+// logits is generate.h.
 
 #include <cstdint>
 #include <memory>
@@ -9,68 +10,79 @@
 #include <vector>
 
 #include "base/function_ref.h"
-#include "generate/sampling.h"
 #include "model/model.h"
 #include "nn/kv_cache.h"
 #include "ops/table.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
 #include "sharding/parameter_store.h"
 
 namespace viaduct {
 
+struct GeneratorSettings {
+  PrecisionRecipe precision;
+  ModelPlace place;             // what of the model this rank holds; no sequence parallelism
+  int64_t positions = 0;        // tokens of the longest sequence
+  bool packed_weights = false;  // products read their weights as tiles that are made once
+  Fusions fusions;
+  ScheduleSettings schedule;  // but for its sizes
+  ExecutorSettings executor;
+  /// Of messages between stages; none: that of the residual stream.
+  std::optional<DType> message_format;
+};
+
 class Generator {
  public:
-  /// A model for sequences of up to `capacity` tokens (ConfigError if it does not allow them) on
-  /// `device` with the ops of `ops`, which outlive it. Weights are uninitialised.
+  /// On `device` with the ops of `ops`, which outlive it. `groups`: this rank's communicators; all
+  /// ranks of a run build their generators alike. Weights are uninitialised. ConfigError if the
+  /// model does not allow so many positions, for context ranks, and for sequence parallelism.
   Generator(Device& device, const OpTable& ops, const ModelConfig& config,
-            const PrecisionRecipe& recipe, int64_t capacity);
+            GeneratorSettings settings, ParallelGroups groups = self_groups());
 
   const Model& model() const { return *model_; }
   /// For loading the weights.
   ParameterStore& store() { return *store_; }
   OpContext context() { return {device_, ops_}; }
-  int64_t capacity() const { return capacity_; }
-  /// Tokens fed since the start or the last `restart`.
-  int64_t length() const { return cache_->length(); }
+  int64_t positions() const { return settings_.positions; }
+  /// The replicas of the model that take different prompts.
+  Communicator& replicas() const { return *groups_.dp; }
 
-  /// Takes the next tokens of the sequence in one pass; returns the logits [vocabulary] of the
-  /// token that follows the last of them, softcap applied. ShapeError if there are none, if an id
-  /// is outside [0, vocabulary), or beyond the capacity.
-  std::vector<float> feed(std::span<const int32_t> ids);
-  /// Forgets the sequence.
-  void restart();
+  /// Forgets all sequences; `sequences` empty ones begin.
+  void start(int64_t sequences);
+  int64_t sequences() const { return cache_->sequences(); }
+  /// Tokens that sequence `i` was fed.
+  int64_t length(int64_t i) const { return cache_->length(i); }
+
+  /// The next tokens of some sequences.
+  using Feed = std::span<const std::vector<int32_t>>;
+  /// Takes the next tokens of each sequence (ids[i]; none: it waits) in one pass. Returns, on the
+  /// ranks of the last stage, the logits [fed sequences, vocabulary] f32 on the host of the tokens
+  /// that follow, softcap applied; elsewhere nothing. ShapeError if nothing is fed, for an id
+  /// outside [0, vocabulary), or beyond the positions.
+  Tensor feed(Feed ids);
+
+  /// Chooses the token that follows sequence `i` from its logits.
+  using Choose = FunctionRef<int32_t(int64_t i, std::span<const float> logits)>;
+  /// `feed`, and what `choose` makes of its logits: a token for each fed sequence in order, the
+  /// same on all ranks of the replica. `choose` is called on one rank, from several threads.
+  std::vector<int32_t> step(Feed ids, Choose choose);
+
+  /// Makes room as feeding up to `tokens` tokens of each sequence would, and counts them as fed:
+  /// for the dry run, which computes nothing.
+  void skip_to(int64_t tokens);
 
  private:
-  Batch batch_of(std::span<const int32_t> ids);
+  Batch batch_of(Feed ids);
+  Tensor logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
+                   const Tensor& stream, Feed ids);
 
   Device& device_;
   const OpTable& ops_;
-  PrecisionRecipe recipe_;
-  int64_t capacity_;
+  GeneratorSettings settings_;
   ParallelGroups groups_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<KeyValueCache> cache_;
 };
-
-struct GenerateOptions {
-  SamplingOptions sampling;
-  uint64_t seed = 1234;
-  int64_t max_new_tokens = 0;
-  std::vector<int32_t> stop_tokens;  // end the text; are not part of it
-};
-
-enum class StopReason { stop_token, length };
-
-struct Generated {
-  std::vector<int32_t> tokens;  // the new ones
-  StopReason reason = StopReason::length;
-  std::optional<int32_t> stop_token;
-};
-
-/// Continues `prompt` (at least one token), from a fresh cache. Calls `token(id)` for each new
-/// token as it comes. The same prompt, weights, options and seed give the same tokens. ConfigError
-/// if prompt and new tokens exceed the capacity, or for sampling options that are out of range.
-Generated generate(Generator& generator, std::span<const int32_t> prompt,
-                   const GenerateOptions& options, FunctionRef<void(int32_t id)> token);
 
 }  // namespace viaduct

@@ -66,7 +66,28 @@ void check(const SamplingOptions& options) {
   if (!(options.top_p > 0 && options.top_p <= 1)) {
     problems.push_back(fmt::format("top-p must be in (0, 1], found {}", options.top_p));
   }
+  if (!(std::isfinite(options.repetition_penalty) && options.repetition_penalty > 0)) {
+    problems.push_back(fmt::format("repetition-penalty must be finite and above 0, found {}",
+                                   options.repetition_penalty));
+  }
   if (!problems.empty()) throw ConfigError(problems);
+}
+
+void SeenTokens::add(int32_t id) {
+  VIADUCT_CHECK(ShapeError, id >= 0 && static_cast<size_t>(id) < seen_.size(),
+                "sampling: token {} of a vocabulary of {}", id, seen_.size());
+  if (seen_[static_cast<size_t>(id)]) return;
+  seen_[static_cast<size_t>(id)] = true;
+  ids_.push_back(id);
+}
+
+void penalize(std::span<float> logits, const SeenTokens& seen, double repetition_penalty) {
+  if (repetition_penalty == 1) return;
+  const auto penalty = static_cast<float>(repetition_penalty);
+  for (const int32_t id : seen.ids()) {
+    float& logit = logits[static_cast<size_t>(id)];
+    logit = logit > 0 ? logit / penalty : logit * penalty;
+  }
 }
 
 int64_t greedy_token(std::span<const float> logits) {

@@ -5,11 +5,12 @@
 
 #include <cstdint>
 #include <span>
+#include <vector>
 
 namespace viaduct {
 
-/// Applied in this order, as is customary: temperature, then top-k, then top-p over what top-k
-/// left.
+/// Applied in this order, as is customary: repetition penalty, temperature, then top-k, then top-p
+/// over what top-k left.
 struct SamplingOptions {
   /// Divides the logits; 0 is greedy.
   double temperature = 1.0;
@@ -18,6 +19,9 @@ struct SamplingOptions {
   /// Keeps the fewest most likely tokens whose probabilities reach p, at least one (Holtzman et al.
   /// 2020); 1 keeps all.
   double top_p = 1.0;
+  /// Positive logits of tokens that the sequence has are divided by it, negative ones multiplied
+  /// (Keskar et al. 2019, section 4.1, as in transformers); 1 leaves them.
+  double repetition_penalty = 1.0;
 };
 
 /// Which random number is drawn: one per (seed, sequence of the batch, position of the token in
@@ -29,15 +33,31 @@ struct DrawKey {
 };
 
 /// ConfigError that lists all problems: temperature not finite or negative, top_k negative, top_p
-/// not in (0, 1].
+/// not in (0, 1], repetition_penalty not finite or not above 0.
 void check(const SamplingOptions& options);
 
 /// The most likely token; of equal ones the lowest id. Errors as `pick_token`.
 int64_t greedy_token(std::span<const float> logits);
 
-/// A token id in [0, logits.size()). Of equal logits the lowest id counts as more likely. A logit
-/// of −∞ is never chosen. DeviceError if a logit is NaN or +∞ (names id), or if none is above −∞;
-/// ShapeError if there are none.
+/// The tokens of a sequence, each once.
+class SeenTokens {
+ public:
+  explicit SeenTokens(int64_t vocabulary) : seen_(static_cast<size_t>(vocabulary), false) {}
+  /// ShapeError outside of the vocabulary.
+  void add(int32_t id);
+  const std::vector<int32_t>& ids() const { return ids_; }
+
+ private:
+  std::vector<bool> seen_;
+  std::vector<int32_t> ids_;
+};
+
+/// Applies SamplingOptions::repetition_penalty to the logits of `seen`.
+void penalize(std::span<float> logits, const SeenTokens& seen, double repetition_penalty);
+
+/// A token id in [0, logits.size()), from logits to which `penalize` was applied. Of equal logits
+/// the lowest id counts as more likely. A logit of −∞ is never chosen. DeviceError if a logit is
+/// NaN or +∞ (names id), or if none is above −∞; ShapeError if there are none.
 int64_t pick_token(std::span<const float> logits, const SamplingOptions& options,
                    const DrawKey& key);
 

@@ -79,7 +79,7 @@ Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
   args.problem = problem(context, batch);
   args.problem.kv_offsets = cached.offsets;
   args.problem.diagonal = cached.diagonal;
-  args.problem.max_keys = cached.k.dim(0);
+  args.problem.max_keys = cached.max_keys;
   args.q = heads.q, args.k = cached.k, args.v = cached.v;
   args.out = context.activation(args.q.shape());
   args.lse = context.statistic({spec_.heads, args.q.dim(0)});

@@ -1,36 +1,104 @@
 #include "nn/kv_cache.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
 
-KeyValueCache::KeyValueCache(Device& device, int64_t layers, int64_t capacity, int64_t kv_heads,
-                             int64_t head_dim, DType dtype)
-    : device_(device), capacity_(capacity) {
-  for (int64_t i = 0; i < layers; ++i) {
-    keys_.push_back(device.allocate(dtype, {capacity, kv_heads, head_dim}, MemoryTag::kv_cache));
-    values_.push_back(device.allocate(dtype, {capacity, kv_heads, head_dim}, MemoryTag::kv_cache));
+KeyValueCache::KeyValueCache(Device& device, CacheShape shape)
+    : device_(device),
+      shape_(std::move(shape)),
+      lengths_(static_cast<size_t>(shape_.sequences), 0),
+      counts_(lengths_),
+      keys_(shape_.layers.size()),
+      values_(shape_.layers.size()) {
+  offsets_ = device.allocate(DType::i32, {shape_.sequences + 1}, MemoryTag::kv_cache);
+  diagonal_ = device.allocate(DType::i32, {shape_.sequences}, MemoryTag::kv_cache);
+}
+
+void KeyValueCache::grow(OpContext& context, int64_t rows) {
+  const int64_t width = shape_.kv_heads * shape_.head_dim;
+  for (std::vector<Tensor>* tensors : {&keys_, &values_}) {
+    for (Tensor& tensor : *tensors) {
+      const Tensor larger =
+          device_.allocate(shape_.dtype, {shape_.sequences, rows, width}, MemoryTag::kv_cache);
+      // Hidden rows are multiplied by zero, which only numbers survive.
+      fill(context, {larger, 0});
+      if (rows_ > 0) copy(context, {tensor, larger.slice(1, 0, rows_)});
+      tensor = larger;
+    }
   }
-  offsets_ = device.allocate(DType::i32, {2}, MemoryTag::kv_cache);
-  diagonal_ = device.allocate(DType::i32, {1}, MemoryTag::kv_cache);
+  rows_ = rows;
+}
+
+void KeyValueCache::reserve(OpContext& context, int64_t tokens) {
+  VIADUCT_CHECK(ShapeError, tokens <= shape_.positions,
+                "key-value cache: a sequence of {} tokens, at most {} fit", tokens,
+                shape_.positions);
+  while (rows_ < tokens) {
+    // Right away as many as the first step needs, then block after block.
+    const int64_t wanted = rows_ == 0 ? tokens : rows_ + 1;
+    const int64_t blocks = (wanted + kBlock - 1) / kBlock;
+    grow(context, std::min(blocks * kBlock, shape_.positions));
+  }
+}
+
+void KeyValueCache::begin_step(OpContext& context, std::span<const int64_t> counts) {
+  VIADUCT_CHECK(ShapeError, counts.size() == lengths_.size(),
+                "key-value cache: new tokens of {} sequences, expected {}", counts.size(),
+                lengths_.size());
+  counts_.assign(counts.begin(), counts.end());
+  max_keys_ = 0;
+  for (size_t i = 0; i < counts_.size(); ++i)
+    max_keys_ = std::max(max_keys_, lengths_[i] + counts_[i]);
+  reserve(context, max_keys_);
+  const Tensor offsets = host_tensor(DType::i32, offsets_.shape());
+  const Tensor diagonal = host_tensor(DType::i32, diagonal_.shape());
+  for (int64_t i = 0; i <= shape_.sequences; ++i)
+    offsets.data<int32_t>()[i] = static_cast<int32_t>(i * rows_);
+  for (size_t i = 0; i < lengths_.size(); ++i)
+    diagonal.data<int32_t>()[i] = static_cast<int32_t>(lengths_[i]);
+  device_.copy_from_host(offsets, offsets_);
+  device_.copy_from_host(diagonal, diagonal_);
+}
+
+void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& rows) const {
+  const int64_t sequences = shape_.sequences, width = rows.dim(2);
+  const auto same = [](const std::vector<int64_t>& values) {
+    return std::all_of(values.begin(), values.end(), [&](int64_t v) { return v == values[0]; });
+  };
+  if (same(counts_) && same(lengths_)) {
+    copy(context,
+         {from.view({sequences, counts_[0], width}), rows.slice(1, lengths_[0], counts_[0])});
+    return;
+  }
+  int64_t begin = 0;
+  for (int64_t i = 0; i < sequences; ++i) {
+    const int64_t count = counts_[static_cast<size_t>(i)];
+    if (count == 0) continue;
+    const Tensor to = rows.select(i).slice(0, lengths_[static_cast<size_t>(i)], count);
+    copy(context,
+         {from.slice(0, begin, count), to.view({count, shape_.kv_heads, shape_.head_dim})});
+    begin += count;
+  }
 }
 
 KeyValueCache::View KeyValueCache::append(OpContext& context, int64_t layer, const Tensor& k,
                                           const Tensor& v) {
-  const int64_t tokens = k.dim(0), total = length_ + tokens;
-  VIADUCT_CHECK(ShapeError, total <= capacity_, "key-value cache: {} tokens, capacity {}", total,
-                capacity_);
-  const Tensor& keys = keys_.at(static_cast<size_t>(layer));
-  const Tensor& values = values_.at(static_cast<size_t>(layer));
-  copy(context, {k, keys.slice(0, length_, tokens)});
-  copy(context, {v, values.slice(0, length_, tokens)});
-  Tensor offsets = host_tensor(DType::i32, {2}), diagonal = host_tensor(DType::i32, {1});
-  offsets.data<int32_t>()[1] = static_cast<int32_t>(total);
-  diagonal.data<int32_t>()[0] = static_cast<int32_t>(length_);
-  device_.copy_from_host(offsets, offsets_);
-  device_.copy_from_host(diagonal, diagonal_);
-  return {keys.slice(0, 0, total), values.slice(0, 0, total), offsets_, diagonal_};
+  const auto found = std::find(shape_.layers.begin(), shape_.layers.end(), layer);
+  VIADUCT_CHECK(ShapeError, found != shape_.layers.end(),
+                "key-value cache: layer {} is not held by this rank", layer);
+  const auto place = static_cast<size_t>(found - shape_.layers.begin());
+  write(context, k, keys_[place]);
+  write(context, v, values_[place]);
+  const Shape all{shape_.sequences * rows_, shape_.kv_heads, shape_.head_dim};
+  return {keys_[place].view(all), values_[place].view(all), offsets_, diagonal_, max_keys_};
+}
+
+void KeyValueCache::end_step() {
+  for (size_t i = 0; i < lengths_.size(); ++i) lengths_[i] += counts_[i];
 }
 
 }  // namespace viaduct

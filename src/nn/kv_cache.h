@@ -1,36 +1,67 @@
 #pragma once
-// Keys and values of the tokens seen so far, for generation: one sequence, a fixed capacity, one
-// pair of tensors a layer.
+// Keys and values of the tokens seen so far, for generation: several sequences, the layers and the
+// key-value heads that this rank holds. Each sequence has a run of rows of equal length, which
+// grows by whole blocks when the longest one needs it; rows that no token has reached are finite
+// and hidden from attention by causality.
 
+#include <span>
 #include <vector>
 
 #include "ops/dispatch.h"
 
 namespace viaduct {
 
+/// What of a model a cache is for.
+struct CacheShape {
+  std::vector<int64_t> layers;         // global numbers of the blocks held by this rank
+  int64_t kv_heads = 0, head_dim = 0;  // held by this rank
+  DType dtype = DType::f32;
+  int64_t sequences = 1;
+  int64_t positions = 0;  // no sequence gets longer
+};
+
 class KeyValueCache {
  public:
-  KeyValueCache(Device& device, int64_t layers, int64_t capacity, int64_t kv_heads,
-                int64_t head_dim, DType dtype);
+  /// Rows that a sequence gets at a time.
+  static constexpr int64_t kBlock = 128;
 
+  /// Takes no memory for rows yet.
+  KeyValueCache(Device& device, CacheShape shape);
+
+  /// Begins a step with counts[i] new tokens of sequence i (0: none): makes room for them in every
+  /// layer. ShapeError beyond `positions`.
+  void begin_step(OpContext& context, std::span<const int64_t> counts);
   struct View {
-    Tensor k, v;               // [tokens so far, K, D]
-    Tensor offsets, diagonal;  // i32 [2] and [1], as attention wants them
+    Tensor k, v;               // [sequences · rows, K, D]
+    Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention wants them
+    int64_t max_keys = 0;      // longest sequence, new tokens included
   };
-  /// Writes the keys and values of new tokens ([T, K, D]) of `layer` behind those of earlier steps
-  /// and returns all of them.
+  /// Writes the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a
+  /// layer behind those of earlier steps and returns all of them. ShapeError for a layer not held
+  /// here.
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
-  /// The tokens of the current step are complete in every layer: the next step appends after them.
-  void advance(int64_t tokens) { length_ += tokens; }
+  /// The tokens of the step are complete in every layer: the next step appends after them.
+  void end_step();
 
-  int64_t length() const { return length_; }
-  int64_t capacity() const { return capacity_; }
+  int64_t sequences() const { return shape_.sequences; }
+  int64_t length(int64_t sequence) const { return lengths_.at(static_cast<size_t>(sequence)); }
+  int64_t positions() const { return shape_.positions; }
+  /// Of each sequence.
+  int64_t rows() const { return rows_; }
+  /// Makes room for sequences of `tokens` tokens, as steps up to there would have done.
+  void reserve(OpContext& context, int64_t tokens);
 
  private:
+  void grow(OpContext& context, int64_t rows);
+  void write(OpContext& context, const Tensor& from, const Tensor& rows) const;
+
   Device& device_;
-  int64_t capacity_, length_ = 0;
-  std::vector<Tensor> keys_, values_;
+  CacheShape shape_;
+  int64_t rows_ = 0;
+  std::vector<int64_t> lengths_, counts_;
+  std::vector<Tensor> keys_, values_;  // [sequences, rows, K · D], by place in shape_.layers
   Tensor offsets_, diagonal_;
+  int64_t max_keys_ = 0;
 };
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 #include "model/initialize.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "pipeline/forward_schedule.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
 #include "train/host_values.h"
@@ -145,11 +146,6 @@ Batch Engine::upload_part(const HostBatch& rows) {
 void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
                      Model::Observer observer) {
   RankContext rank = context(false, false);
-  ScheduleSettings schedule = schedule_of(1);
-  schedule.backward = false;
-  schedule.deferred_heads = 0;
-  // One message after the other, a stage would wait for what another one sends only afterwards.
-  if (schedule.virtual_stages > 1) schedule.messages = PointToPoint::overlapped;
   const auto this_one = [&](int64_t) { return batch; };
   ModelStage stage(*model_, rank,
                    {.message_format = message_format(),
@@ -157,7 +153,7 @@ void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head
                     .instead_of_head = std::move(instead_of_head),
                     .observer = std::move(observer)},
                    this_one);
-  run(schedule, stage);
+  run(forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size()), stage);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {

@@ -12,12 +12,12 @@ namespace {
 // (docs/benchmarks.md). AMX multiplies ten times as fast and packs no faster.
 constexpr int64_t kMostTokens = 1024;
 
+}  // namespace
+
 bool reads_tiles(const RunConfig& config) {
   return reads_packed_weights(cpu_ops(cpu_isa_of(config.dist), true),
                               precision_recipe(config.mixed_precision.recipe).weight);
 }
-
-}  // namespace
 
 void resolve_packed_weights(RunConfig& config) {
   if (!config.packing.packed_weights.is_auto()) return;

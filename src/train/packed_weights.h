@@ -5,6 +5,9 @@
 
 namespace viaduct {
 
+/// Whether products of the run's instruction set and recipe read weights as tiles.
+bool reads_tiles(const RunConfig& config);
+
 /// Replaces its `auto`. Sizes are those of `resolve_parallel`.
 void resolve_packed_weights(RunConfig& config);
 

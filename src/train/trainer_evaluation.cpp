@@ -56,21 +56,16 @@ void Trainer::test() {
 std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
                                                    ValidationMetrics metrics) {
   const double begin = wall_clock_seconds();
-  double loss = 0, scored = 0;
-  for (int64_t i = 0; i < set.micro_batches; ++i) {
-    if (stop_requested()) return std::nullopt;
-    const HostBatch batch = data_->evaluation(set, i);
-    loss += engine_->evaluate(batch);
-    scored += batch.scored_weight();
-  }
-  scored = all_reduce_value(*engine_->groups().dp, scored, ReduceOp::sum);
+  const auto sums =
+      viaduct::evaluate(*engine_, set, data_->place(), {.stop = [&] { return stop_requested(); }});
+  if (!sums) return std::nullopt;
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
-  metrics.validation_tokens = static_cast<int64_t>(scored);
+  metrics.validation_tokens = static_cast<int64_t>(sums->scored);
   metrics.validation_seconds = wall_clock_seconds() - begin;
-  if (scored == 0) return metrics;
-  metrics.validation_loss = loss / scored;
+  if (sums->scored == 0) return metrics;
+  metrics.validation_loss = sums->loss / sums->scored;
   log_->validation(metrics);
   return metrics;
 }

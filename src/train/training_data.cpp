@@ -59,17 +59,13 @@ EvaluationSet TrainingData::evaluation_set(std::string name,
                                            std::shared_ptr<const SampleSource> source,
                                            const ValidationConfig& config,
                                            int64_t global_batch_size) const {
-  EvaluationSet set{std::move(name), std::move(source), config.eval_iters * global_batch_size,
-                    config.eval_iters * micro_batches(global_batch_size)};
-  if (config.full_validation) {
-    set.rows = set.source->size();
-    VIADUCT_CHECK(ConfigError, set.rows > 0,
-                  "validation.full_validation: the data {} have too few tokens for one sample",
-                  set.name);
-    const int64_t at_once = place_.micro_batch_size * place_.dp_size;
-    set.micro_batches = (set.rows + at_once - 1) / at_once;
+  if (!config.full_validation) {
+    return {std::move(name), std::move(source), config.eval_iters * global_batch_size,
+            config.eval_iters * micro_batches(global_batch_size)};
   }
-  return set;
+  VIADUCT_CHECK(ConfigError, source->size() > 0,
+                "validation.full_validation: the data {} have too few tokens for one sample", name);
+  return each_row_once(std::move(name), std::move(source), place_);
 }
 
 bool TrainingData::same_order(int64_t samples) const {
@@ -84,20 +80,6 @@ std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
 
 HostBatch TrainingData::train(int64_t consumed, int64_t index) const {
   return read_batch(*training_, micro_batch_rows(*training_rows_, consumed, index, place_));
-}
-
-HostBatch TrainingData::evaluation(const EvaluationSet& set, int64_t index) const {
-  const Sampler sampler(set.source->size(), Sampler::AtEnd::wrap);
-  const auto rows = micro_batch_rows(sampler, 0, index, place_);
-  HostBatch batch = read_batch(*set.source, rows);
-  const int64_t length = set.source->sequence_length();
-  for (size_t r = 0; r < rows.size(); ++r) {
-    if (rows[r].ordinal < set.rows) continue;
-    const auto begin = static_cast<int64_t>(r) * length;
-    std::fill_n(batch.targets.begin() + begin, length, -1);
-    std::fill_n(batch.loss_weight.begin() + begin, length, 0.0f);
-  }
-  return batch;
 }
 
 }  // namespace viaduct

@@ -11,18 +11,11 @@
 #include "data/dataset_fingerprint.h"
 #include "data/sample.h"
 #include "data/sampler.h"
+#include "train/evaluation.h"
 #include "train/host_batch.h"
 #include "train/setup.h"
 
 namespace viaduct {
-
-/// Rows that are evaluated: the same ones each time.
-struct EvaluationSet {
-  std::string name;  ///< its prefix where the split has several sets; else empty
-  std::shared_ptr<const SampleSource> source;
-  int64_t rows = 0;  ///< counted; more than the source has: it is read again from its beginning
-  int64_t micro_batches = 0;
-};
 
 class TrainingData {
  public:
@@ -48,9 +41,12 @@ class TrainingData {
   const std::vector<EvaluationSet>& validation_sets() const { return validation_; }
   /// What is read once, at the end of training; none where there are no test data.
   const std::optional<EvaluationSet>& test_set() const { return test_; }
-  /// Micro-batch `index` of a set. Rows beyond `set.rows`, which fill up the last global batch,
-  /// score nothing.
-  HostBatch evaluation(const EvaluationSet& set, int64_t index) const;
+  /// Micro-batch `index` of a set (evaluation.h).
+  HostBatch evaluation(const EvaluationSet& set, int64_t index) const {
+    return evaluation_batch(set, index, place_);
+  }
+  /// This rank's place among those that read different rows.
+  const MicroBatchPlace& place() const { return place_; }
 
  private:
   EvaluationSet evaluation_set(std::string name, std::shared_ptr<const SampleSource> source,

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "base/file.h"
 #include "support/command.h"
@@ -77,6 +79,73 @@ TEST_F(GenerateCommand, StopsAtTheEndToken) {
   EXPECT_EQ(stopped.at("tokens").get<std::vector<int>>(), std::vector<int>(tokens.begin(), end));
 }
 
+TEST_F(GenerateCommand, ContinuesManyPromptsInTheirOrder) {
+  const std::vector<std::string> prompts{"the cat and the hat", "x", "the rat", "and the hat and"};
+  std::string lines, jsonl, arguments;
+  std::vector<json> alone;
+  for (const std::string& prompt : prompts) {
+    lines += prompt + "\n";
+    jsonl += json{{"prompt", prompt}}.dump() + "\n";
+    arguments += " '" + prompt + "'";
+    alone.push_back(json::parse(
+        run("--temperature 0 --max-new-tokens 8 --json --prompt '" + prompt + "'").out));
+  }
+  write_file_atomically(folder_ / "prompts.txt", lines);
+  write_file_atomically(folder_ / "prompts.jsonl", jsonl);
+  const std::string path = folder_.path().string();
+  const std::string common = " --temperature 0 --max-new-tokens 8 --json --batch-size 3 ";
+  for (const auto& [source, input] :
+       {std::pair<std::string, std::string>("--prompt" + arguments + " dist.ranks=1", ""),
+        {"--prompt-file " + path + "/prompts.txt", ""},
+        {"--prompt-file " + path + "/prompts.jsonl dist.ranks=2", ""},
+        {"-", lines},
+        {"- dist.ranks=2 model.tensor_model_parallel_size=2", jsonl}}) {
+    const Result result = test::run_viaduct(
+        "generate --model " + path + " dist.threads_per_rank=1 " + common + source, input);
+    ASSERT_EQ(result.status, 0) << source << "\n" << result.err;
+    std::istringstream out(result.out);
+    for (const json& expected : alone) {
+      std::string line;
+      ASSERT_TRUE(std::getline(out, line)) << source;
+      const json found = json::parse(line);
+      EXPECT_EQ(found.at("prompt"), expected.at("prompt")) << source;
+      EXPECT_EQ(found.at("tokens"), expected.at("tokens")) << source;
+      EXPECT_EQ(found.at("text"), expected.at("text")) << source;
+    }
+  }
+  const Result text = run("--temperature 0 --max-new-tokens 8 --prompt" + arguments);
+  std::string expected;
+  for (const json& one : alone) {
+    expected += (expected.empty() ? "" : "\n") + one.at("prompt").get<std::string>() +
+                one.at("text").get<std::string>() + "\n";
+  }
+  EXPECT_EQ(text.out, expected);
+}
+
+TEST_F(GenerateCommand, EndsAtAStopString) {
+  const std::string arguments = "--prompt x --temperature 0 --max-new-tokens 24";
+  const std::string whole = json::parse(run(arguments + " --json").out).at("text");
+  // Random weights write few characters; one that a shell leaves alone.
+  const auto letter = std::find_if(whole.begin(), whole.end(),
+                                   [](unsigned char c) { return std::isalnum(c) != 0; });
+  ASSERT_NE(letter, whole.end()) << whole;
+  const std::string stop(1, *letter);
+  const json stopped = json::parse(run(arguments + " --json --stop zzz " + stop).out);
+  EXPECT_EQ(stopped.at("text"), whole.substr(0, whole.find(stop)));
+  EXPECT_EQ(stopped.at("stop_reason"), "stop_string");
+  EXPECT_EQ(stopped.at("stop_string"), stop);
+  EXPECT_EQ(run(arguments + " --stop " + stop).out, "x" + whole.substr(0, whole.find(stop)) + "\n");
+}
+
+TEST_F(GenerateCommand, ADryRunStartsNothing) {
+  std::filesystem::remove(folder_ / "model.safetensors");
+  const Result result = run("--prompt x --max-new-tokens 100 --dry-run --json");
+  ASSERT_EQ(result.status, 0) << result.err;
+  const json owners = json::parse(result.out).at("stages").at(0).at("memory_by_owner");
+  EXPECT_GT(owners.at("kv cache"), 0);
+  EXPECT_GT(owners.at("weights"), 0);
+}
+
 TEST_F(GenerateCommand, EndsWhereThePositionsEnd) {
   const json document = json::parse(run("--prompt x --temperature 0 --json").out);
   EXPECT_EQ(document.at("tokens").size() + document.at("prompt_tokens").size(), 128u);
@@ -93,6 +162,16 @@ TEST_F(GenerateCommand, SaysWhatIsWrong) {
   expect(run("--prompt x --temperature -1"), 2, "temperature");
   expect(run("--prompt x --top-p 0"), 2, "top-p");
   expect(run("--prompt x mixed_precision=fp33"), 2, "fp32");
+  expect(run("--prompt ''"), 2, "--prompt: empty");
+  expect(run("--prompt a '' b"), 2, "--prompt 2: empty");
+  expect(run("--prompt x --stop ''"), 2, "--stop: empty");
+  expect(run("--prompt x --stop $(printf '\\377')"), 2, "cannot make this text");
+  expect(run("--prompt x --repetition-penalty 0"), 2, "repetition-penalty");
+  expect(run("--prompt x --prompt-file y"), 2, "found 2");
+  expect(run("--prompt-file no/such/file"), 1, "no/such/file");
+  expect(run("--prompt x dist.ranks=2 model.context_parallel_size=2"), 2,
+         "model.context_parallel_size: 2");
+  expect(run("--prompt x model.num_layers=3"), 2, "does not read model.num_layers");
   expect(run(""), 2, "--prompt");
   std::string words;
   for (int i = 0; i < 300; ++i) words += "abc ";

@@ -121,12 +121,13 @@ TEST_F(LargeMean, GenerationKeepsThem) {
   const auto logits = [&](const PrecisionRecipe& recipe) {
     const auto device = make_cpu_device(1);
     const OpTable ops = cpu_ops(test::instruction_set());
-    Generator generator(*device, ops, config, recipe, 8);
+    Generator generator(*device, ops, config, {.precision = recipe, .positions = 8});
     OpContext context = generator.context();
     load_parameters(context, generator.store(), SafetensorsFolder(folder_->path()), config);
-    generator.feed(std::vector<int32_t>{3, 14, 15, 92});  // then from the cache
-    const std::vector<float> next = generator.feed(std::vector<int32_t>{65});
-    return std::vector<double>(next.begin(), next.end());
+    using Ids = std::vector<std::vector<int32_t>>;
+    generator.feed(Ids{{3, 14, 15, 92}});  // then from the cache
+    const Tensor next = generator.feed(Ids{{65}});
+    return std::vector<double>(next.data<float>(), next.data<float>() + next.elements());
   };
   const std::vector<double> exact = logits(precision_recipe("fp64"));
   EXPECT_LE(distance(logits(precision_recipe("bf16_mixed", true)), exact), kLimit);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2 [options of that script]: makes the environment of the oracle if
+# run.sh MODEL_DIR [options of compare.py], or run.sh families|scale|smollm2|decode [options of that script]: makes the environment of the oracle if
 # it is not there, then compares.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -7,7 +7,7 @@ root=$(cd "$here/../.." && pwd)
 environment=$root/build/oracle-env
 script=compare.py
 case ${1:-} in
-  families | scale | smollm2)
+  families | scale | smollm2 | decode)
     script=$1.py
     shift
     ;;

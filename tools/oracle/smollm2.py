@@ -5,7 +5,7 @@
 
 Parts: `gradients` of 4 × 2 × 192 tokens of Shakespeare, FP32 and BF16, against FP64 beside PyTorch's own error (root mean squares over
 the four batches), by the rule of `oracle scale`;
-`perplexity` of the first 20,000 tokens of data/tinyshakespeare.txt in windows of 256; `greedy`: text by the chat template, the same tokens
+`perplexity` by `viaduct eval` of the first 20,000 tokens of data/tinyshakespeare.txt in windows of 256; `greedy`: text by the chat template, the same tokens
 as transformers writes; `tokenizer`: 300 strings, the same ids as those of the tokenizers package. Exit status 1 if anything differs.
 """
 
@@ -51,37 +51,29 @@ def whole_lines(text, tokenizer):
 
 
 def transformers_loss(model, ids):
-    """Mean loss of the windows, each of 256 tokens that predict the 256 that follow each of them."""
-    network, total, windows = load(model, attention="sdpa"), 0.0, (len(ids) - 1) // WINDOW
-    for first in range(0, windows, 6):
-        begins = range(first * WINDOW, min(first + 6, windows) * WINDOW, WINDOW)
-        rows = torch.tensor([ids[begin : begin + WINDOW + 1] for begin in begins])
+    """Mean loss of all tokens but the first: windows of 256 tokens that predict the 256 that follow each of them, the last one shorter."""
+    network, total = load(model, attention="sdpa"), 0.0
+    for begin in range(0, len(ids) - 1, WINDOW):
+        row = torch.tensor([ids[begin : begin + WINDOW + 1]])
         with torch.no_grad():
-            logits = network(rows[:, :-1], use_cache=False).logits
-        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), rows[:, 1:].flatten(), reduction="sum").item()
-    return total / (windows * WINDOW)
+            logits = network(row[:, :-1], use_cache=False).logits
+        total += torch.nn.functional.cross_entropy(logits.flatten(0, 1).double(), row[:, 1:].flatten(), reduction="sum").item()
+    return total / (len(ids) - 1)
 
 
-def viaduct_loss(viaduct, model, work, text, windows):
-    """The same by `viaduct train` that only evaluates: its samples are those windows, each once."""
+def viaduct_loss(viaduct, model, work, text, tokens):
+    """The same by `viaduct eval`."""
     (work / "text.txt").write_text(text)
-    viaduct("data", "tokenize", "--input", work / "text.txt", "--tokenizer", model, "--output", work / "text")
-    rows = max(rows for rows in range(1, 9) if windows % rows == 0)
-    viaduct(
-        "train", "train.skip_train=true", f"checkpoint.pretrained_checkpoint={model}", f"checkpoint.save={work / 'run'}",
-        f'dataset.blend_per_split=[null,["{work / "text"}"],null]', f"model.seq_length={WINDOW}", f"train.global_batch_size={rows}",
-        f"train.micro_batch_size={rows}", f"validation.eval_iters={windows // rows}", "mixed_precision=fp32")
-    said = json.loads((work / "run" / "metrics.jsonl").read_text())
-    if said["validation_tokens"] != windows * WINDOW:
-        raise RuntimeError(f"viaduct scored {said['validation_tokens']} tokens, expected {windows * WINDOW}")
-    return said["validation_loss"]
+    said = json.loads(viaduct("eval", "--model", model, "--data", work / "text.txt", "--sequence-length", WINDOW, "--json"))
+    if said["tokens"] != tokens - 1:
+        raise RuntimeError(f"viaduct scored {said['tokens']} tokens, expected {tokens - 1}")
+    return said["loss"]
 
 
 def perplexity(viaduct, model, work, tokenizer):
     text, ids = whole_lines(SHAKESPEARE.read_text(), tokenizer)
-    windows = (len(ids) - 1) // WINDOW
-    ours, theirs = viaduct_loss(viaduct, model, work, text, windows), transformers_loss(model, ids)
-    line = (f"Loss of {windows} windows of {WINDOW} tokens of Shakespeare in FP32: {ours:.6f}, transformers {theirs:.6f} "
+    ours, theirs = viaduct_loss(viaduct, model, work, text, len(ids)), transformers_loss(model, ids)
+    line = (f"Loss of {len(ids) - 1} tokens of Shakespeare in windows of {WINDOW}, by `viaduct eval` in FP32: {ours:.6f}, transformers {theirs:.6f} "
             f"(perplexity {math.exp(ours):.4f} and {math.exp(theirs):.4f}).")
     print(line)
     return [line], int(not abs(ours - theirs) <= 1e-5)

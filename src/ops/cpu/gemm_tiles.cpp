@@ -13,6 +13,8 @@ constexpr int64_t kPackStrips = 4;
 // Columns of a block that are multiplied and stored at a time: more where each row costs an
 // epilogue's kernel a little, most where the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
+// Of products of few rows, which take many strips of B at a time.
+constexpr int64_t kFewRows = 4, kFewRowsColumns = 128;
 // Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
 constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
 constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
@@ -33,6 +35,7 @@ int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
 
 int64_t run_columns(const GemmArgs& args) {
   if (args.epilogue.residual) return kResidualColumns;
+  if (args.c.dim(0) <= kFewRows) return kFewRowsColumns;
   return args.epilogue.any() ? kActivatedColumns : kRunColumns;
 }
 

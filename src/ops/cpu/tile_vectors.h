@@ -26,9 +26,10 @@ struct NextPanel {
   const char* tiles = nullptr;  // null: nothing
   int64_t strip_bytes = 0;
   int64_t first = 0, lines = 0;
+  int64_t strips = kPanelStrips;
 
   void prefetch() const {
-    for (int64_t line = first; line < first + lines && line < kPanelStrips * kTileRows; ++line) {
+    for (int64_t line = first; line < first + lines && line < strips * kTileRows; ++line) {
       _mm_prefetch(tiles + line / kTileRows * strip_bytes + line % kTileRows * kTileRowBytes,
                    _MM_HINT_T1);
     }
@@ -43,7 +44,7 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
   // C is there when the sums are.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
     for (int j = 0; j < kStrips; ++j) __builtin_prefetch(c + i * c_stride + j * kTileColumns, 1, 3);
   }
   // Equal sums of at most kSumSteps; of nothing, one.
@@ -55,7 +56,7 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
     Vec sums[kRows][kVectors];
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j) sums[i][j] = zero();
     }
     for (int64_t step = begin; step < end; ++step, a += kTileBytes, b += kTileBytes) {
@@ -66,7 +67,7 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
 #pragma GCC unroll 4
       for (int unit = 0; unit < 16; ++unit) {
         Units row[kVectors];
-#pragma GCC unroll 4
+#pragma GCC unroll 8
         for (int j = 0; j < kVectors; ++j) {
           row[j] = load_units(b + j / kRowVectors * b_strip + unit * kTileRowBytes +
                               j % kRowVectors * static_cast<int64_t>(sizeof(Units)));
@@ -74,7 +75,7 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
 #pragma GCC unroll 16
         for (int i = 0; i < kRows; ++i) {
           const Units spread = spread_unit(a + i * kTileRowBytes + unit * 4);
-#pragma GCC unroll 4
+#pragma GCC unroll 8
           for (int j = 0; j < kVectors; ++j)
             sums[i][j] = Arithmetic::add(sums[i][j], spread, row[j]);
         }
@@ -83,7 +84,7 @@ void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, 
     accumulate |= begin > 0;
 #pragma GCC unroll 16
     for (int i = 0; i < kRows; ++i) {
-#pragma GCC unroll 4
+#pragma GCC unroll 8
       for (int j = 0; j < kVectors; ++j) {
         float* const to = c + i * c_stride + j * kLanes;
         store(to, accumulate ? add(load(to), sums[i][j]) : sums[i][j]);
@@ -127,8 +128,28 @@ void vector_panel(const TileProductOf<typename Arithmetic::Element>& p, const ch
   }
 }
 
+/// Few rows of C: memory is the limit, so many strips are under way at once, and what is read two
+/// steps later is asked for.
+template <class Arithmetic, int kRows, int kStrips>
+void few_rows_product(const TileProductOf<typename Arithmetic::Element>& p, int64_t column = 0) {
+  constexpr int64_t kBytes = sizeof(typename Arithmetic::Element);
+  const int64_t strip = p.b_strip * kBytes;
+  const char* b = reinterpret_cast<const char*>(p.b) + column / kTileColumns * strip;
+  for (; p.columns - column > (kStrips - 1) * kTileColumns;
+       column += kStrips * kTileColumns, b += kStrips * strip) {
+    const NextPanel ahead{b + 2 * kTileBytes, strip, 0, kStrips * kTileRows, kStrips};
+    vector_block<Arithmetic, kRows, kStrips>(p.steps, reinterpret_cast<const char*>(p.a), b, strip,
+                                             p.c + column, p.c_stride, p.accumulate, ahead);
+  }
+  if constexpr (kStrips > 1) few_rows_product<Arithmetic, kRows, kStrips / 2>(p, column);
+}
+
 template <class Arithmetic>
 void vector_product(const TileProductOf<typename Arithmetic::Element>& p) {
+  if constexpr (kLanes == 16) {
+    if (p.rows == 1) return few_rows_product<Arithmetic, 1, 8>(p);
+    if (p.rows <= 4) return few_rows_product<Arithmetic, 4, 4>(p);
+  }
   const char* b = reinterpret_cast<const char*>(p.b);
   const int64_t strip = p.b_strip * static_cast<int64_t>(sizeof(typename Arithmetic::Element));
   constexpr int64_t kPanelColumns = kPanelStrips * kTileColumns;

@@ -1,4 +1,4 @@
-#include "generate/generator.h"
+#include "generate/generate.h"
 
 #include <gmock/gmock.h>
 
@@ -49,7 +49,8 @@ struct Maker {
                               : read_hf_config(read_file(folder / "config.json"), c.name);
   }
   Generator make(int64_t capacity, const char* recipe = "fp32") {
-    Generator generator(*device, ops, config, precision_recipe(recipe), capacity);
+    Generator generator(*device, ops, config,
+                        {.precision = precision_recipe(recipe), .positions = capacity});
     OpContext context = generator.context();
     if (folder.filename() == "model") {
       load_parameters(context, generator.store(), SafetensorsFolder(folder), config);
@@ -60,6 +61,24 @@ struct Maker {
   }
 };
 
+/// The next tokens of the only sequence; the logits that follow.
+std::vector<float> feed(Generator& generator, Ids ids) {
+  const std::vector<Ids> all{std::move(ids)};
+  const Tensor logits = generator.feed(all);
+  return {logits.data<float>(), logits.data<float>() + logits.elements()};
+}
+
+Generated generate_one(Generator& generator, Ids prompt, int64_t max_new_tokens,
+                       const GenerateOptions& options, Ids* streamed = nullptr) {
+  const std::vector<Prompt> prompts{{0, std::move(prompt), max_new_tokens}};
+  return generate(generator, prompts, options,
+                  [&](size_t, int32_t id) {
+                    if (streamed != nullptr) streamed->push_back(id);
+                    return true;
+                  })
+      .front();
+}
+
 class Generation : public testing::TestWithParam<Case> {};
 
 TEST_P(Generation, GreedyEqualsRecomputationWithoutTheCacheAtEveryStep) {
@@ -69,37 +88,35 @@ TEST_P(Generation, GreedyEqualsRecomputationWithoutTheCacheAtEveryStep) {
   Generator cached = maker.make(static_cast<int64_t>(prompt.size()) + kNew);
   GenerateOptions options;
   options.sampling.temperature = 0;
-  options.max_new_tokens = kNew;
   Ids streamed;
-  const Generated got =
-      generate(cached, prompt, options, [&](int32_t id) { streamed.push_back(id); });
+  const Generated got = generate_one(cached, prompt, kNew, options, &streamed);
   EXPECT_EQ(got.reason, StopReason::length);
   EXPECT_EQ(streamed, got.tokens);
 
   Generator whole = maker.make(static_cast<int64_t>(prompt.size()) + kNew);
-  cached.restart();
+  cached.start(1);
   Ids all = prompt, next = prompt;
   for (int64_t i = 0; i < kNew; ++i) {
-    whole.restart();
-    const std::vector<float> expected = whole.feed(all), step = cached.feed(next);
+    whole.start(1);
+    const std::vector<float> expected = feed(whole, all), step = feed(cached, next);
     for (size_t v = 0; v < expected.size(); ++v)
       ASSERT_NEAR(step[v], expected[v], 2e-4) << "token " << i << " logit " << v;
     next = {static_cast<int32_t>(greedy_token(expected))};
     all.push_back(next[0]);
     ASSERT_EQ(got.tokens[static_cast<size_t>(i)], next[0]) << "token " << i;
   }
-  EXPECT_EQ(cached.length(), static_cast<int64_t>(prompt.size()) + kNew - 1);
+  EXPECT_EQ(cached.length(0), static_cast<int64_t>(prompt.size()) + kNew - 1);
 }
 
 TEST_P(Generation, PromptInPiecesGivesTheSame) {
   Maker maker(GetParam());
   const Ids prompt{3, 14, 15, 92, 65, 35, 89, 79, 32, 38, 46, 26, 43};
   Generator generator = maker.make(20);
-  const std::vector<float> whole = generator.feed(prompt);
-  generator.restart();
-  generator.feed(std::span(prompt).first(5));
-  generator.feed(std::span(prompt).subspan(5, 7));
-  const std::vector<float> pieces = generator.feed(std::span(prompt).last(1));
+  const std::vector<float> whole = feed(generator, prompt);
+  generator.start(1);
+  feed(generator, {prompt.begin(), prompt.begin() + 5});
+  feed(generator, {prompt.begin() + 5, prompt.begin() + 12});
+  const std::vector<float> pieces = feed(generator, {prompt.back()});
   for (size_t v = 0; v < whole.size(); ++v) ASSERT_NEAR(pieces[v], whole[v], 2e-4);
 }
 
@@ -118,14 +135,15 @@ TEST(Generator, GivesTheReferencesLogits) {
   const Tensor ids = reference.tensor("input_ids"), logits = reference.tensor("logits");
   const Ids row(ids.data<int64_t>(), ids.data<int64_t>() + 64);
   Generator generator = maker.make(64);
-  const std::vector<float> got = generator.feed(row);
+  const std::vector<float> got = feed(generator, row);
   for (size_t v = 0; v < got.size(); ++v)
     ASSERT_NEAR(got[v], logits.data<float>()[63 * 512 + static_cast<int64_t>(v)], 2e-4);
 }
 
 TEST(Generator, FinalSoftcapBoundsTheLogits) {
   Maker maker({"gemma2", "", kGemma2});
-  const std::vector<float> got = maker.make(8).feed(Ids{1, 2, 3});
+  Generator generator = maker.make(8);
+  const std::vector<float> got = feed(generator, {1, 2, 3});
   float largest = 0;
   for (const float v : got) largest = std::max(largest, std::abs(v));
   EXPECT_LE(largest, 3.0f);
@@ -136,8 +154,7 @@ Ids sample(Generator& generator, uint64_t seed, const SamplingOptions& sampling)
   GenerateOptions options;
   options.sampling = sampling;
   options.seed = seed;
-  options.max_new_tokens = 30;
-  return generate(generator, Ids{1, 2, 3}, options, [](int32_t) {}).tokens;
+  return generate_one(generator, {1, 2, 3}, 30, options).tokens;
 }
 
 TEST(Generate, IsDeterministicBySeed) {
@@ -157,10 +174,9 @@ TEST(Generate, StopsAtAStopToken) {
   const Ids all = sample(generator, 7, {0, 0, 1});
   GenerateOptions options;
   options.sampling.temperature = 0;
-  options.max_new_tokens = 30;
   options.stop_tokens = {511, all[3]};
   const auto end = std::find(all.begin(), all.end(), all[3]);
-  const Generated got = generate(generator, Ids{1, 2, 3}, options, [](int32_t) {});
+  const Generated got = generate_one(generator, {1, 2, 3}, 30, options);
   EXPECT_EQ(got.reason, StopReason::stop_token);
   EXPECT_EQ(got.stop_token, all[3]);
   EXPECT_THAT(got.tokens, ElementsAreArray(all.begin(), end));
@@ -169,12 +185,12 @@ TEST(Generate, StopsAtAStopToken) {
 TEST(Generate, WorksInTheOtherPrecisions) {
   Maker maker(kLlama);
   Generator fp32 = maker.make(16), fp64 = maker.make(16, "fp64");
-  const auto expected = fp32.feed(Ids{1, 2, 3}), exact = fp64.feed(Ids{1, 2, 3});
+  const auto expected = feed(fp32, {1, 2, 3}), exact = feed(fp64, {1, 2, 3});
   for (size_t v = 0; v < expected.size(); ++v) ASSERT_NEAR(exact[v], expected[v], 1e-4);
   for (const char* recipe : {"bf16_mixed", "fp16_mixed"}) {
     Generator low = maker.make(16, recipe);
-    low.feed(Ids{1, 2});
-    const auto got = low.feed(Ids{3});
+    feed(low, {1, 2});
+    const auto got = feed(low, {3});
     for (size_t v = 0; v < expected.size(); ++v) ASSERT_NEAR(got[v], expected[v], 0.25) << recipe;
   }
 }
@@ -183,20 +199,130 @@ TEST(Generate, RefusesWhatDoesNotFit) {
   Maker maker(kLlama);
   Generator generator = maker.make(10);
   GenerateOptions options;
-  options.max_new_tokens = 8;
-  const auto nothing = [](int32_t) {};
-  EXPECT_THROW(generate(generator, Ids{1, 2, 3}, options, nothing), ConfigError);
-  EXPECT_THROW(generate(generator, Ids{}, options, nothing), ConfigError);
-  options.max_new_tokens = INT64_MAX;
-  EXPECT_THROW(generate(generator, Ids{1}, options, nothing), ConfigError);
-  options.max_new_tokens = 1;
+  EXPECT_THROW(generate_one(generator, {1, 2, 3}, 8, options), ConfigError);
+  EXPECT_THROW(generate_one(generator, {}, 8, options), ConfigError);
+  EXPECT_THROW(generate_one(generator, {1}, INT64_MAX, options), ConfigError);
   options.sampling.top_p = 2;
-  EXPECT_THROW(generate(generator, Ids{1}, options, nothing), ConfigError);
-  EXPECT_THROW(generator.feed(Ids{512}), ShapeError);
-  EXPECT_THROW(generator.feed(Ids{-1}), ShapeError);
-  EXPECT_THROW(generator.feed(Ids{}), ShapeError);
-  EXPECT_THROW(generator.feed(Ids(11, 1)), ShapeError);
+  EXPECT_THROW(generate_one(generator, {1}, 1, options), ConfigError);
+  EXPECT_THROW(feed(generator, {512}), ShapeError);
+  EXPECT_THROW(feed(generator, {-1}), ShapeError);
+  EXPECT_THROW(feed(generator, {}), ShapeError);
+  EXPECT_THROW(feed(generator, Ids(11, 1)), ShapeError);
   EXPECT_THROW(maker.make(129), ConfigError);
+}
+
+/// Prompts of different lengths, numbered.
+std::vector<Prompt> some_prompts() {
+  std::vector<Prompt> prompts;
+  for (int64_t i = 0; i < 5; ++i) {
+    Ids ids;
+    for (int64_t t = 0; t < 3 + 7 * ((i * 3) % 5); ++t)
+      ids.push_back(static_cast<int32_t>((17 * i + 5 * t + 1) % 120));
+    prompts.push_back({i, ids, 12 + 3 * i});
+  }
+  return prompts;
+}
+
+std::vector<Ids> tokens_of(const std::vector<Generated>& all) {
+  std::vector<Ids> tokens;
+  for (const Generated& one : all) tokens.push_back(one.tokens);
+  return tokens;
+}
+
+TEST_P(Generation, ABatchGivesTheTokensOfEachPromptAlone) {
+  Maker maker(GetParam());
+  Generator generator = maker.make(96);
+  const std::vector<Prompt> prompts = some_prompts();
+  const auto go_on = [](size_t, int32_t) { return true; };
+  for (const double temperature : {0.0, 0.9}) {
+    GenerateOptions options;
+    options.sampling = {.temperature = temperature, .repetition_penalty = 1.3};
+    const auto together = tokens_of(generate(generator, prompts, options, go_on));
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      ASSERT_EQ(static_cast<int64_t>(together[i].size()), prompts[i].max_new_tokens);
+      EXPECT_EQ(tokens_of(generate(generator, {&prompts[i], 1}, options, go_on)).front(),
+                together[i])
+          << "prompt " << i << " at temperature " << temperature;
+    }
+  }
+}
+
+TEST(Generate, RandomNumbersAreByPromptAndPosition) {
+  Maker maker(kLlama);
+  Generator generator = maker.make(64);
+  const auto go_on = [](size_t, int32_t) { return true; };
+  const std::vector<Prompt> twins{{4, {1, 2, 3}, 20}, {5, {1, 2, 3}, 20}, {4, {1, 2, 3}, 20}};
+  const auto tokens = tokens_of(generate(generator, twins, {}, go_on));
+  EXPECT_EQ(tokens[0], tokens[2]);
+  EXPECT_NE(tokens[0], tokens[1]);
+}
+
+TEST(Generate, EndsATextWhereItIsTold) {
+  Maker maker(kLlama);
+  Generator generator = maker.make(64);
+  const std::vector<Prompt> prompts{{0, {1, 2, 3}, 20}, {1, {4, 5}, 20}};
+  int64_t first = 0;
+  const auto all =
+      generate(generator, prompts, {}, [&](size_t i, int32_t) { return i != 0 || ++first < 4; });
+  EXPECT_EQ(all[0].reason, StopReason::stop_string);
+  EXPECT_EQ(all[0].tokens.size(), 4u);
+  EXPECT_EQ(all[1].reason, StopReason::length);
+  EXPECT_EQ(all[1].tokens.size(), 20u);
+}
+
+TEST(Generate, LongPromptsGoInPassesOfTheirOwn) {
+  const auto prompt = [](int64_t tokens) {
+    return Prompt{0, Ids(static_cast<size_t>(tokens), 1), 1};
+  };
+  const std::vector<Prompt> prompts{prompt(1000), prompt(1000), prompt(100), prompt(5000),
+                                    prompt(1)};
+  std::vector<size_t> ends;
+  for (const PromptPass& pass : prompt_passes(prompts)) ends.push_back(pass.end);
+  EXPECT_EQ(ends, (std::vector<size_t>{2, 3, 4, 5}));
+}
+
+TEST(KeyValueCache, GrowsByBlocksAndForgetsNothing) {
+  Maker maker(kLlama);
+  const ModelConfig& config = maker.config;
+  Generator generator = maker.make(config.max_positions);
+  feed(generator, {1, 2, 3});
+  const int64_t tag = static_cast<int64_t>(MemoryTag::kv_cache);
+  const auto held = [&] { return maker.device->memory().bytes_by_tag[static_cast<size_t>(tag)]; };
+  const int64_t rows = std::min(KeyValueCache::kBlock, config.max_positions);
+  EXPECT_EQ(held(), 2 * config.layers * rows * config.kv_heads * config.head_dim * 4 + 2 * 4 + 4);
+
+  // A cache that grows during the sequence, against one that begins with room for all of it.
+  Device& device = *maker.device;
+  OpContext context{device, maker.ops};
+  const CacheShape shape{{3, 5}, 2, 4, DType::f32, 3, 4 * KeyValueCache::kBlock};
+  KeyValueCache grown(device, shape), ready(device, shape);
+  ready.reserve(context, 3 * KeyValueCache::kBlock);
+  std::vector<float> seen[2];
+  int64_t number = 0;
+  for (const std::vector<int64_t>& counts :
+       {std::vector<int64_t>{5, 100, 0}, {1, 1, 1}, {300, 0, 7}, {2, 2, 2}}) {
+    const int64_t tokens = counts[0] + counts[1] + counts[2];
+    const Tensor k = device.allocate(DType::f32, {tokens, 2, 4}, MemoryTag::other);
+    for (int64_t i = 0; i < k.elements(); ++i) k.data<float>()[i] = static_cast<float>(++number);
+    int which = 0;
+    for (KeyValueCache* cache : {&grown, &ready}) {
+      cache->begin_step(context, counts);
+      const auto view = cache->append(context, 5, k, k);
+      cache->append(context, 3, k, k);
+      cache->end_step();
+      seen[which].clear();
+      for (int64_t i = 0; i < 3; ++i) {
+        const auto* row = view.k.data<float>() + i * cache->rows() * 8;
+        seen[which].insert(seen[which].end(), row, row + cache->length(i) * 8);
+      }
+      ++which;
+    }
+    EXPECT_EQ(seen[0], seen[1]);
+  }
+  EXPECT_EQ(grown.length(0), 308);
+  EXPECT_EQ(grown.rows(), 3 * KeyValueCache::kBlock);
+  EXPECT_THROW(grown.begin_step(context, std::vector<int64_t>{300, 0, 0}), ShapeError);
+  EXPECT_THROW(grown.append(context, 4, Tensor(), Tensor()), ShapeError);
 }
 
 }  // namespace

@@ -112,6 +112,21 @@ TEST(Sampling, HugeRangesStayFinite) {
   EXPECT_EQ(pick_token(std::vector<float>{-3e38f, -3e38f}, {.top_p = 0.4}, {}), 0);
 }
 
+TEST(Sampling, APenaltyLowersTheLogitsOfSeenTokensOnce) {
+  SeenTokens seen(4);
+  for (const int32_t id : {2, 0, 2, 2}) seen.add(id);
+  EXPECT_EQ(seen.ids(), (std::vector<int32_t>{2, 0}));
+  std::vector<float> logits{3, 3, -2, 0};
+  penalize(logits, seen, 1.5);
+  EXPECT_EQ(logits, (std::vector<float>{2, 3, -3, 0}));
+  penalize(logits, seen, 1);
+  EXPECT_EQ(logits, (std::vector<float>{2, 3, -3, 0}));
+  EXPECT_THROW(seen.add(4), ShapeError);
+  EXPECT_THROW(seen.add(-1), ShapeError);
+  for (const double penalty : {0.0, -1.0, static_cast<double>(NAN)})
+    EXPECT_THROW(check({.repetition_penalty = penalty}), ConfigError);
+}
+
 TEST(Sampling, RefusesBadLogitsAndOptions) {
   const std::vector<float> nan{0, NAN, 0}, none, low{-kInfinity, -kInfinity}, high{0, kInfinity};
   for (double temperature : {0.0, 1.0}) {

@@ -1,0 +1,74 @@
+#include "generate_output.h"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "standard_streams.h"
+
+namespace viaduct::cli {
+namespace {
+
+void print_now(std::string_view text) {
+  fmt::print("{}", text);
+  flush_standard_output();
+}
+
+const char* reason_name(StopReason reason) {
+  switch (reason) {
+    case StopReason::stop_token:
+      return "stop_token";
+    case StopReason::stop_string:
+      return "stop_string";
+    case StopReason::length:
+      break;
+  }
+  return "length";
+}
+
+}  // namespace
+
+void GenerateOutput::begin() {
+  began_ = wall_clock_seconds();
+  if (streams()) print_now(texts_.front().text);
+}
+
+void GenerateOutput::piece(const std::string& text) {
+  if (streams()) print_now(text);
+}
+
+void GenerateOutput::print(const GeneratedText& text) const {
+  const std::string& prompt = texts_[static_cast<size_t>(text.number)].text;
+  const Generated& generated = text.generated;
+  if (!json_) {
+    if (streams()) return print_now("\n");
+    return print_now((text.number > 0 ? "\n" : "") + prompt + text.text + "\n");
+  }
+  nlohmann::ordered_json document{
+      {"prompt", prompt},
+      {"text", text.text},
+      {"prompt_tokens", prompts_[static_cast<size_t>(text.number)].ids},
+      {"tokens", generated.tokens},
+      {"stop_reason", reason_name(generated.reason)},
+      {"stop_token", nullptr},
+      {"stop_string", nullptr},
+      {"tokens_per_second",
+       static_cast<double>(tokens_) / std::max(wall_clock_seconds() - began_, 1e-9)}};
+  if (generated.stop_token) document["stop_token"] = *generated.stop_token;
+  if (text.stop_string) document["stop_string"] = *text.stop_string;
+  print_now(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void GenerateOutput::finished(const GeneratedText& text) {
+  tokens_ += static_cast<int64_t>(text.generated.tokens.size());
+  waiting_.emplace(text.number, text);
+  for (auto next = waiting_.find(printed_); next != waiting_.end();
+       next = waiting_.find(printed_)) {
+    print(next->second);
+    waiting_.erase(next);
+    ++printed_;
+  }
+}
+
+}  // namespace viaduct::cli

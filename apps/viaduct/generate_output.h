@@ -1,0 +1,40 @@
+#pragma once
+// What `viaduct generate` prints: text as it comes for one prompt, whole texts in the order of the
+// prompts for many, or JSON.
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "generate/prompts.h"
+#include "train/generation.h"
+
+namespace viaduct::cli {
+
+class GenerateOutput {
+ public:
+  /// `texts` and `prompts` by number; both outlive it.
+  GenerateOutput(const std::vector<PromptText>& texts, const std::vector<Prompt>& prompts,
+                 bool json)
+      : texts_(texts), prompts_(prompts), json_(json) {}
+
+  /// IoError if standard output does not take it, as all below.
+  void begin();
+  void piece(const std::string& text);
+  void finished(const GeneratedText& text);
+  /// Tokens of all texts.
+  int64_t tokens() const { return tokens_; }
+
+ private:
+  bool streams() const { return texts_.size() == 1 && !json_; }
+  void print(const GeneratedText& text) const;
+
+  const std::vector<PromptText>& texts_;
+  const std::vector<Prompt>& prompts_;
+  bool json_;
+  int64_t tokens_ = 0, printed_ = 0;
+  double began_ = 0;
+  std::map<int64_t, GeneratedText> waiting_;  // for texts of earlier prompts
+};
+
+}  // namespace viaduct::cli

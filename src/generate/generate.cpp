@@ -1,0 +1,187 @@
+#include "generate/generate.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+// Enough for the products' full speed; activations of more would only take memory.
+constexpr int64_t kPassTokens = 2048;
+
+using Ids = std::vector<int32_t>;
+
+void check_prompts(const Generator& generator, std::span<const Prompt> prompts) {
+  VIADUCT_CHECK(ConfigError, !prompts.empty(), "generate: no prompts");
+  for (const Prompt& prompt : prompts) {
+    VIADUCT_CHECK(ConfigError, !prompt.ids.empty(), "generate: prompt {} has no tokens",
+                  prompt.number);
+    VIADUCT_CHECK(ConfigError,
+                  prompt.max_new_tokens >= 0 &&
+                      prompt.prompt_tokens() <= generator.positions() - prompt.max_new_tokens,
+                  "generate: prompt {} of {} tokens and {} new ones do not fit into {} positions",
+                  prompt.number, prompt.prompt_tokens(), prompt.max_new_tokens,
+                  generator.positions());
+  }
+}
+
+/// One prompt on its way.
+struct Sequence {
+  const Prompt& prompt;
+  SeenTokens seen;
+  Generated result;
+  bool done = false;
+
+  int64_t length() const {
+    return prompt.prompt_tokens() + static_cast<int64_t>(result.tokens.size());
+  }
+};
+
+class PromptBatch {
+ public:
+  PromptBatch(Generator& generator, std::span<const Prompt> prompts, const GenerateOptions& options,
+              TakeToken take)
+      : generator_(generator), options_(options), take_(take), feeds_(prompts.size()) {
+    const int64_t vocabulary = generator.model().config().vocabulary;
+    for (const Prompt& prompt : prompts) {
+      Sequence& sequence = sequences_.emplace_back(Sequence{prompt, SeenTokens(vocabulary), {}});
+      for (const int32_t id : prompt.ids) sequence.seen.add(id);
+      sequence.done = prompt.max_new_tokens == 0;
+    }
+  }
+
+  /// Feeds what is in feeds_ and takes the tokens that follow, which are fed next.
+  void step() {
+    std::vector<size_t> fed;
+    for (size_t i = 0; i < feeds_.size(); ++i) {
+      if (!feeds_[i].empty()) fed.push_back(i);
+    }
+    const Ids chosen = generator_.step(feeds_, [&](int64_t i, std::span<const float> logits) {
+      return choose(sequences_[static_cast<size_t>(i)], logits);
+    });
+    for (size_t n = 0; n < fed.size(); ++n) {
+      feeds_[fed[n]].clear();
+      accept(fed[n], chosen[n]);
+    }
+  }
+
+  void run(const std::vector<PromptPass>& passes) {
+    std::vector<Ids> after(feeds_.size());  // first tokens that wait for the other prompts
+    for (const PromptPass& pass : passes) {
+      for (size_t i = pass.begin; i < pass.end; ++i) {
+        if (!sequences_[i].done) feeds_[i] = sequences_[i].prompt.ids;
+      }
+      if (!waiting()) continue;
+      step();
+      for (size_t i = pass.begin; i < pass.end; ++i) after[i].swap(feeds_[i]);
+    }
+    feeds_.swap(after);
+    while (waiting()) step();
+  }
+
+  std::vector<Generated> results() {
+    std::vector<Generated> all;
+    for (Sequence& sequence : sequences_) all.push_back(std::move(sequence.result));
+    return all;
+  }
+
+ private:
+  bool waiting() const {
+    return std::any_of(feeds_.begin(), feeds_.end(), [](const Ids& ids) { return !ids.empty(); });
+  }
+
+  int32_t choose(const Sequence& sequence, std::span<const float> logits) const {
+    const DrawKey key{options_.seed, static_cast<uint64_t>(sequence.prompt.number),
+                      static_cast<uint64_t>(sequence.length())};
+    if (options_.sampling.repetition_penalty == 1)
+      return static_cast<int32_t>(pick_token(logits, options_.sampling, key));
+    std::vector<float> penalized(logits.begin(), logits.end());
+    penalize(penalized, sequence.seen, options_.sampling.repetition_penalty);
+    return static_cast<int32_t>(pick_token(penalized, options_.sampling, key));
+  }
+
+  void accept(size_t i, int32_t id) {
+    Sequence& sequence = sequences_[i];
+    Generated& result = sequence.result;
+    const auto& stops = options_.stop_tokens;
+    if (std::find(stops.begin(), stops.end(), id) != stops.end()) {
+      result.reason = StopReason::stop_token;
+      result.stop_token = id;
+      sequence.done = true;
+      return;
+    }
+    result.tokens.push_back(id);
+    sequence.seen.add(id);
+    sequence.done = static_cast<int64_t>(result.tokens.size()) == sequence.prompt.max_new_tokens;
+    if (!take_(i, id)) {
+      result.reason = StopReason::stop_string;
+      sequence.done = true;
+    }
+    if (!sequence.done) feeds_[i] = {id};
+  }
+
+  Generator& generator_;
+  const GenerateOptions& options_;
+  TakeToken take_;
+  std::vector<Sequence> sequences_;
+  std::vector<Ids> feeds_;  // what each sequence is fed next; nothing: it waits or is done
+};
+
+}  // namespace
+
+std::vector<PromptPass> prompt_passes(std::span<const Prompt> prompts) {
+  std::vector<PromptPass> passes;
+  int64_t tokens = 0;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (passes.empty() || tokens + prompts[i].prompt_tokens() > kPassTokens) {
+      passes.push_back({i, i});
+      tokens = 0;
+    }
+    tokens += prompts[i].prompt_tokens();
+    passes.back().end = i + 1;
+  }
+  return passes;
+}
+
+std::vector<Generated> generate(Generator& generator, std::span<const Prompt> prompts,
+                                const GenerateOptions& options, TakeToken take) {
+  check(options.sampling);
+  check_prompts(generator, prompts);
+  generator.start(static_cast<int64_t>(prompts.size()));
+  PromptBatch batch(generator, prompts, options, take);
+  batch.run(prompt_passes(prompts));
+  return batch.results();
+}
+
+void rehearse(Generator& generator, std::span<const Prompt> prompts) {
+  check_prompts(generator, prompts);
+  generator.start(static_cast<int64_t>(prompts.size()));
+  const auto nothing = [](int64_t, std::span<const float>) { return int32_t{0}; };
+  std::vector<Ids> feeds(prompts.size());
+  int64_t longest = 0;
+  for (const PromptPass& pass : prompt_passes(prompts)) {
+    bool any = false;
+    for (size_t i = pass.begin; i < pass.end; ++i) {
+      if (prompts[i].max_new_tokens == 0) continue;
+      feeds[i] = prompts[i].ids;
+      any = true;
+    }
+    if (any) generator.step(feeds, nothing);
+    for (size_t i = pass.begin; i < pass.end; ++i) feeds[i].clear();
+  }
+  // The last token is chosen and not fed. All sequences go on until then: none stops earlier.
+  for (const Prompt& prompt : prompts)
+    longest = std::max(longest, prompt.prompt_tokens() + prompt.max_new_tokens - 1);
+  bool goes_on = false;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    if (prompts[i].max_new_tokens < 2) continue;
+    feeds[i] = {0};
+    goes_on = true;
+  }
+  if (!goes_on) return;
+  generator.skip_to(longest - 1);
+  generator.step(feeds, nothing);
+}
+
+}  // namespace viaduct

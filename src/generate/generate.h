@@ -1,0 +1,58 @@
+#pragma once
+// The loop of generation: prompts of a batch in few passes, then one token of each at a time.
+
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "generate/generator.h"
+#include "generate/sampling.h"
+
+namespace viaduct {
+
+struct Prompt {
+  /// Its number among all prompts of a run. Random numbers are by number and position, so what is
+  /// drawn does not depend on the batch that the prompt is in.
+  int64_t number = 0;
+  std::vector<int32_t> ids;  // at least one
+  int64_t max_new_tokens = 0;
+
+  int64_t prompt_tokens() const { return static_cast<int64_t>(ids.size()); }
+};
+
+struct GenerateOptions {
+  SamplingOptions sampling;
+  uint64_t seed = 1234;
+  std::vector<int32_t> stop_tokens;  // end the text; are not part of it
+};
+
+enum class StopReason { stop_token, stop_string, length };
+
+struct Generated {
+  std::vector<int32_t> tokens;  // the new ones
+  StopReason reason = StopReason::length;
+  std::optional<int32_t> stop_token;
+};
+
+/// Told each new token of prompt `i` of the batch as it comes; false: the text ends with it
+/// (StopReason::stop_string). All ranks of a replica answer the same.
+using TakeToken = FunctionRef<bool(size_t i, int32_t id)>;
+
+/// Continues each prompt, from a fresh cache. The same prompt, number, weights, options and seed
+/// give the same tokens in every batch. All ranks of a replica call it alike and get the same.
+/// ConfigError for an empty prompt, if prompt and new tokens exceed the positions, or for sampling
+/// options that are out of range.
+std::vector<Generated> generate(Generator& generator, std::span<const Prompt> prompts,
+                                const GenerateOptions& options, TakeToken take);
+
+/// The prompts in passes of about so many tokens, whole prompts: each an index range.
+struct PromptPass {
+  size_t begin = 0, end = 0;
+};
+std::vector<PromptPass> prompt_passes(std::span<const Prompt> prompts);
+
+/// A generation of these prompts that computes nothing, on a device that does not: each prompt to
+/// its last token. What it allocates is what the longest possible generation does.
+void rehearse(Generator& generator, std::span<const Prompt> prompts);
+
+}  // namespace viaduct

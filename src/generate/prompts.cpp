@@ -1,0 +1,104 @@
+#include "generate/prompts.h"
+
+#include <algorithm>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "config/problems.h"
+#include "data/tokenizer/text_ids.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kDefaultNewTokens = 128;
+
+std::string prompt_of_json(const std::string& line, const std::string& where) {
+  const auto document = nlohmann::json::parse(line, nullptr, false);
+  VIADUCT_CHECK(IoError, document.is_object(), "{}: expected a JSON object, found '{}'", where,
+                line.substr(0, 80));
+  const auto prompt = document.find("prompt");
+  VIADUCT_CHECK(IoError, prompt != document.end() && prompt->is_string(),
+                "{}: expected a text \"prompt\", {}", where,
+                prompt == document.end() ? std::string("which is missing")
+                                         : "found " + prompt->dump().substr(0, 80));
+  return prompt->get<std::string>();
+}
+
+}  // namespace
+
+std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, bool jsonl) {
+  std::vector<PromptText> prompts;
+  int64_t number = 0;
+  for (std::string line; std::getline(in, line);) {
+    const std::string where = fmt::format("{} line {}", name, ++number);
+    if (line.ends_with('\r')) line.pop_back();
+    prompts.push_back({jsonl ? prompt_of_json(line, where) : line, where});
+  }
+  VIADUCT_CHECK(IoError, !in.bad(), "{}: cannot be read", name);
+  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: no prompt in it; expected one a line", name);
+  return prompts;
+}
+
+std::vector<PromptText> read_prompt_file(const std::filesystem::path& file) {
+  std::ifstream in(file);
+  std::error_code error;
+  VIADUCT_CHECK(IoError, in.good() && !std::filesystem::is_directory(file, error),
+                "--prompt-file {}: cannot be opened", file.string());
+  const std::string extension = file.extension().string();
+  return read_prompts(in, file.string(), extension == ".jsonl" || extension == ".json");
+}
+
+std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tokenizer& tokenizer,
+                                 const ModelConfig& model, std::optional<int64_t> max_new_tokens) {
+  Problems problems;
+  std::vector<Prompt> prompts;
+  for (const PromptText& text : texts) {
+    Prompt prompt{static_cast<int64_t>(prompts.size()), text_ids(tokenizer, text.text)};
+    const int64_t room = model.max_positions - prompt.prompt_tokens();
+    if (text.text.empty() || prompt.ids.empty()) {
+      problems.add("{}: empty; expected a text to continue", text.where);
+    } else if (room <= 0) {
+      problems.add("{}: {} tokens leave no room in the {} positions that the model allows",
+                   text.where, prompt.ids.size(), model.max_positions);
+    } else if (max_new_tokens && *max_new_tokens > room) {
+      problems.add(
+          "{}: with {} tokens of it the model's {} positions leave room for {} new ones, and "
+          "--max-new-tokens is {}",
+          text.where, prompt.ids.size(), model.max_positions, room, *max_new_tokens);
+    }
+    prompt.max_new_tokens = max_new_tokens.value_or(std::min(kDefaultNewTokens, room));
+    prompts.push_back(std::move(prompt));
+  }
+  problems.throw_if_any();
+  return prompts;
+}
+
+std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& model) {
+  std::vector<int32_t> stop = tokenizer.special_ids().stop;
+  if (tokenizer.special_ids().eod) stop.push_back(*tokenizer.special_ids().eod);
+  for (const int64_t id : model.end_tokens) stop.push_back(static_cast<int32_t>(id));
+  return stop;
+}
+
+int64_t longest(const std::vector<Prompt>& prompts) {
+  int64_t tokens = 0;
+  for (const Prompt& prompt : prompts)
+    tokens = std::max(tokens, prompt.prompt_tokens() + prompt.max_new_tokens);
+  return tokens;
+}
+
+std::vector<std::vector<Prompt>> batches_by_length(std::vector<Prompt> prompts, int64_t most) {
+  std::stable_sort(prompts.begin(), prompts.end(), [](const Prompt& a, const Prompt& b) {
+    return a.prompt_tokens() < b.prompt_tokens();
+  });
+  std::vector<std::vector<Prompt>> batches;
+  for (Prompt& prompt : prompts) {
+    if (batches.empty() || static_cast<int64_t>(batches.back().size()) == most)
+      batches.emplace_back();
+    batches.back().push_back(std::move(prompt));
+  }
+  return batches;
+}
+
+}  // namespace viaduct

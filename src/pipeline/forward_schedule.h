@@ -1,0 +1,20 @@
+#pragma once
+// The schedule of a batch that only goes forward: evaluation and generation.
+
+#include "pipeline/schedule.h"
+
+namespace viaduct {
+
+/// `run` for one micro-batch through `pp` stages of `virtual_stages` chunks, without backward.
+inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t virtual_stages) {
+  run.pp = pp;
+  run.virtual_stages = static_cast<int>(virtual_stages);
+  run.micro_batches = 1;
+  run.backward = false;
+  run.deferred_heads = 0;
+  // One message after the other, a stage would wait for what another one sends only afterwards.
+  if (virtual_stages > 1) run.messages = PointToPoint::overlapped;
+  return run;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,47 @@
+#include "train/evaluation.h"
+
+#include <algorithm>
+
+#include "train/host_values.h"
+#include "train/sample_batch.h"
+
+namespace viaduct {
+
+EvaluationSet each_row_once(std::string name, std::shared_ptr<const SampleSource> source,
+                            const MicroBatchPlace& place) {
+  EvaluationSet set{std::move(name), std::move(source)};
+  set.rows = set.source->size();
+  const int64_t at_once = place.micro_batch_size * place.dp_size;
+  set.micro_batches = (set.rows + at_once - 1) / at_once;
+  return set;
+}
+
+HostBatch evaluation_batch(const EvaluationSet& set, int64_t index, const MicroBatchPlace& place) {
+  const Sampler sampler(set.source->size(), Sampler::AtEnd::wrap);
+  const auto rows = micro_batch_rows(sampler, 0, index, place);
+  HostBatch batch = read_batch(*set.source, rows);
+  const int64_t length = set.source->sequence_length();
+  for (size_t r = 0; r < rows.size(); ++r) {
+    if (rows[r].ordinal < set.rows) continue;
+    const auto begin = static_cast<int64_t>(r) * length;
+    std::fill_n(batch.targets.begin() + begin, length, -1);
+    std::fill_n(batch.loss_weight.begin() + begin, length, 0.0f);
+  }
+  return batch;
+}
+
+std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
+                                       const MicroBatchPlace& place, const EvaluationHooks& hooks) {
+  EvaluationSums sums;
+  for (int64_t i = 0; i < set.micro_batches; ++i) {
+    if (hooks.stop && hooks.stop()) return std::nullopt;
+    const HostBatch batch = evaluation_batch(set, i, place);
+    sums.loss += engine.evaluate(batch);
+    sums.scored += batch.scored_weight();
+    if (hooks.done) hooks.done(batch, i);
+  }
+  sums.scored = all_reduce_value(*engine.groups().dp, sums.scored, ReduceOp::sum);
+  return sums;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,49 @@
+#pragma once
+// The loss of rows that are only read: what the training loop does at its intervals and at its end,
+// and `viaduct eval` on a text.
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "data/sample.h"
+#include "data/sampler.h"
+#include "train/engine.h"
+
+namespace viaduct {
+
+/// Rows that are evaluated: the same ones each time.
+struct EvaluationSet {
+  std::string name;  ///< its prefix where the split has several sets; else empty
+  std::shared_ptr<const SampleSource> source;
+  int64_t rows = 0;  ///< counted; more than the source has: it is read again from its beginning
+  int64_t micro_batches = 0;  ///< of each data-parallel rank
+};
+
+/// Each row of `source` once, by ranks at `place`.
+EvaluationSet each_row_once(std::string name, std::shared_ptr<const SampleSource> source,
+                            const MicroBatchPlace& place);
+
+/// Micro-batch `index` of the data-parallel rank at `place`. Rows beyond `set.rows`, which fill up
+/// the last micro-batches, score nothing.
+HostBatch evaluation_batch(const EvaluationSet& set, int64_t index, const MicroBatchPlace& place);
+
+struct EvaluationSums {
+  double loss = 0;    // of all scored tokens of all ranks
+  double scored = 0;  // how many
+};
+
+/// What the evaluation asks between micro-batches, and tells.
+struct EvaluationHooks {
+  /// All ranks agree on the answer; true: the evaluation gives up.
+  std::function<bool()> stop = {};
+  /// Called with each micro-batch of this rank after it was evaluated.
+  std::function<void(const HostBatch& batch, int64_t index)> done = {};
+};
+
+/// All ranks of the engine's run call it alike and get the same sums. Nothing if it gave up.
+std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
+                                       const MicroBatchPlace& place,
+                                       const EvaluationHooks& hooks = {});
+
+}  // namespace viaduct

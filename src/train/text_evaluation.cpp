@@ -1,0 +1,87 @@
+#include "train/text_evaluation.h"
+
+#include <cmath>
+#include <numbers>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "checkpoint/parameter_io.h"
+#include "data/tokenizer/text_ids.h"
+#include "train/engine_settings.h"
+#include "train/evaluation.h"
+#include "train/host_values.h"
+
+namespace viaduct {
+namespace {
+
+TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
+  VIADUCT_CHECK(ConfigError, run.tokenizer.has_value(),
+                "--data {}: a text needs a tokenizer, and the model's folder has none "
+                "(tokenizer.tokenizer_model names another)",
+                file.string());
+  return TokenStream(text_ids(*run.tokenizer, read_file(file)));
+}
+
+TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
+  std::error_code error;
+  if (std::filesystem::exists(data.string() + ".idx", error))
+    return TokenStream(std::make_shared<IndexedDataset>(data));
+  VIADUCT_CHECK(IoError, std::filesystem::is_regular_file(data, error),
+                "--data {}: expected a text file or the prefix of a data set, and there is neither "
+                "a file of this name nor {}.idx",
+                data.string(), data.string());
+  return read_text(data, run);
+}
+
+}  // namespace
+
+TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request) {
+  TextEvaluation evaluation{prepare_inference(request.inference), nullptr};
+  const int64_t length = evaluation.run.config.model.seq_length.value();
+  const int64_t stride = request.stride.value_or(length);
+  VIADUCT_CHECK(ConfigError, stride >= 1 && stride <= length,
+                "--stride: expected 1 to {} (the sequence length), found {}", length, stride);
+  evaluation.windows =
+      std::make_shared<TokenWindows>(open_data(request.data, evaluation.run), length, stride);
+  return evaluation;
+}
+
+TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const OpTable& ops,
+                        std::shared_ptr<Communicator> world,
+                        FunctionRef<void(int64_t done, int64_t of)> progress) {
+  const RunSetup& run = evaluation.run;
+  world->record_on(&device);
+  const GlobalRank rank{world->rank()};
+  if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
+  const Layout layout = make_layout(run.config, run.model);
+  Engine engine(device, ops, run.model, engine_settings(run, layout, rank),
+                make_parallel_groups(layout.mesh, world));
+  OpContext context{device, ops};
+  load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
+
+  const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp->size(),
+                              engine.groups().dp->rank()};
+  const EvaluationSet set = each_row_once("", evaluation.windows, place);
+  const std::vector<int32_t> bytes_of =
+      run.tokenizer ? token_text_bytes(*run.tokenizer) : std::vector<int32_t>();
+  double bytes = 0;
+  const auto count = [&](const HostBatch& batch, int64_t index) {
+    for (const int32_t target : batch.targets) {
+      if (target >= 0 && static_cast<size_t>(target) < bytes_of.size())
+        bytes += bytes_of[static_cast<size_t>(target)];
+    }
+    progress(index + 1, set.micro_batches);
+  };
+  const double begin = wall_clock_seconds();
+  const EvaluationSums sums = evaluate(engine, set, place, {.done = count}).value();
+  bytes = all_reduce_value(*engine.groups().dp, bytes, ReduceOp::sum);
+  TextScore score;
+  score.seconds = wall_clock_seconds() - begin;
+  score.tokens = static_cast<int64_t>(sums.scored);
+  score.loss = sums.loss / sums.scored;
+  score.perplexity = std::exp(score.loss);
+  if (bytes > 0) score.bits_per_byte = sums.loss / std::numbers::ln2 / bytes;
+  return score;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,45 @@
+#pragma once
+// Loss and perplexity of a text or a data set, as `viaduct eval` reports them.
+
+#include "base/function_ref.h"
+#include "data/token_windows.h"
+#include "train/inference_setup.h"
+#include "train/plan_memory.h"
+
+namespace viaduct {
+
+struct TextEvaluationRequest {
+  InferenceRequest inference;
+  /// The prefix of an indexed data set, whose documents follow each other as in training, or a text
+  /// file, before which the tokenizer puts what it puts before a text.
+  std::filesystem::path data;
+  /// Tokens between the beginnings of rows; none: the sequence length, rows do not overlap.
+  std::optional<int64_t> stride;
+};
+
+struct TextEvaluation {
+  RunSetup run;
+  std::shared_ptr<const TokenWindows> windows;
+};
+
+/// Opens model and data; reads no weight. ConfigError for a stride outside [1, sequence length],
+/// data of fewer than two tokens, and a text without a tokenizer; IoError for files.
+TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request);
+
+struct TextScore {
+  double loss = 0;  // mean over the scored tokens, natural logarithm
+  double perplexity = 0;
+  /// By the bytes that the scored tokens stand for, special tokens not counted; none without a
+  /// tokenizer.
+  std::optional<double> bits_per_byte;
+  int64_t tokens = 0;  // scored
+  double seconds = 0;  // of the evaluation, weights read before
+};
+
+/// Every rank of `world` calls it alike and gets the same. The device's memory is planned first.
+/// `progress` is told how many of how many micro-batches are done.
+TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const OpTable& ops,
+                        std::shared_ptr<Communicator> world,
+                        FunctionRef<void(int64_t done, int64_t of)> progress);
+
+}  // namespace viaduct

@@ -1,0 +1,173 @@
+#include "generate/prompts.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "generate/stop_text.h"
+#include "support/paths.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using test::test_data;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using Ids = std::vector<int32_t>;
+using Texts = std::vector<std::string>;
+
+const Tokenizer& shakespeare() {
+  static const Tokenizer kTokenizer = load_tokenizer(test_data("tokenizer/bpe_shakespeare"));
+  return kTokenizer;
+}
+
+Texts texts_of(const std::vector<PromptText>& prompts) {
+  Texts texts;
+  for (const PromptText& prompt : prompts) texts.push_back(prompt.text);
+  return texts;
+}
+
+template <class F>
+std::vector<std::string> problems_of(F&& f) {
+  try {
+    f();
+  } catch (const ConfigError& error) {
+    return error.problems();
+  }
+  return {};
+}
+
+TEST(Prompts, AreLinesOrTheFieldOfJsonLines) {
+  std::istringstream lines("one\ntwo words\r\n{\"prompt\": 1}"),
+      jsonl("{\"prompt\": \"a\\nb\"}\n{\"prompt\": \"c\", \"more\": 1}\n");
+  EXPECT_THAT(texts_of(read_prompts(lines, "x", false)),
+              ElementsAre("one", "two words", "{\"prompt\": 1}"));
+  const auto read = read_prompts(jsonl, "x", true);
+  EXPECT_THAT(texts_of(read), ElementsAre("a\nb", "c"));
+  EXPECT_EQ(read[1].where, "x line 2");
+}
+
+TEST(Prompts, FilesThatHoldNoneAreRefused) {
+  const auto message = [](const std::string& text, bool jsonl) -> std::string {
+    std::istringstream in(text);
+    try {
+      read_prompts(in, "file", jsonl);
+    } catch (const IoError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(message("", false), HasSubstr("no prompt"));
+  EXPECT_THAT(message("{\"prompt\": \"a\"}\n{\"text\": \"b\"}\n", true), HasSubstr("file line 2"));
+  EXPECT_THAT(message("{\"prompt\": 3}\n", true), HasSubstr("found 3"));
+  EXPECT_THAT(message("{\"prompt\": ", true), HasSubstr("expected a JSON object"));
+  EXPECT_THROW(read_prompt_file("no/such/file"), IoError);
+}
+
+TEST(Prompts, FileNamesSayWhatIsInThem) {
+  const test::TemporaryFolder folder;
+  for (const char* name : {"p.jsonl", "p.json", "p.txt"})
+    write_file_atomically(folder / name, "{\"prompt\": \"a\"}\n");
+  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.jsonl")), ElementsAre("a"));
+  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.json")), ElementsAre("a"));
+  EXPECT_THAT(texts_of(read_prompt_file(folder / "p.txt")), ElementsAre("{\"prompt\": \"a\"}"));
+}
+
+TEST(Prompts, GetTheLengthThatPositionsLeave) {
+  ModelConfig model;
+  model.max_positions = 100;
+  const auto prompts = make_prompts({{"KING", "a"}, {"the queen", "b"}}, shakespeare(), model, {});
+  ASSERT_EQ(prompts.size(), 2u);
+  EXPECT_EQ(prompts[1].number, 1);
+  EXPECT_EQ(prompts[0].ids, shakespeare().encode("KING"));
+  EXPECT_EQ(prompts[0].max_new_tokens, 100 - prompts[0].prompt_tokens());
+  EXPECT_EQ(make_prompts({{"KING", "a"}}, shakespeare(), model, 7)[0].max_new_tokens, 7);
+  model.max_positions = 4096;
+  EXPECT_EQ(make_prompts({{"KING", "a"}}, shakespeare(), model, {})[0].max_new_tokens, 128);
+}
+
+TEST(Prompts, AllThatAreEmptyOrTooLongAreNamed) {
+  ModelConfig model;
+  model.max_positions = 8;
+  const auto problems = problems_of([&] {
+    make_prompts({{"", "p line 1"}, {"the", "p line 2"}, {"a b c d e f g h i j k", "p line 3"}},
+                 shakespeare(), model, 8);
+  });
+  ASSERT_EQ(problems.size(), 3u);
+  EXPECT_THAT(problems[0], HasSubstr("p line 1: empty"));
+  EXPECT_THAT(problems[1], HasSubstr("p line 2: with "));
+  EXPECT_THAT(problems[1], HasSubstr("--max-new-tokens is 8"));
+  EXPECT_THAT(problems[2], HasSubstr("p line 3: 1"));
+  EXPECT_THAT(problems[2], HasSubstr("8 positions"));
+}
+
+TEST(Prompts, BatchesHoldThoseOfSimilarLength) {
+  std::vector<Prompt> prompts;
+  for (const int64_t length : {5, 1, 9, 2, 5}) {
+    prompts.push_back(
+        {static_cast<int64_t>(prompts.size()), Ids(static_cast<size_t>(length), 0), 3});
+  }
+  EXPECT_EQ(longest(prompts), 12);
+  std::vector<std::vector<int64_t>> numbers;
+  for (const auto& batch : batches_by_length(prompts, 2)) {
+    numbers.emplace_back();
+    for (const Prompt& prompt : batch) numbers.back().push_back(prompt.number);
+  }
+  EXPECT_THAT(numbers, ElementsAre(ElementsAre(1, 3), ElementsAre(0, 4), ElementsAre(2)));
+}
+
+/// What comes of `text`, token by token, with these stop strings.
+std::string streamed(const std::string& text, const Texts& stops,
+                     std::optional<std::string>* by = nullptr) {
+  StopText stream(shakespeare(), stops);
+  std::string all;
+  for (const int32_t id : shakespeare().encode(text)) {
+    all += stream.push(id);
+    // What was shown is never taken back.
+    EXPECT_EQ(text.compare(0, all.size(), all), 0) << all;
+  }
+  all += stream.finish();
+  if (by != nullptr) *by = stream.stopped_by();
+  return all;
+}
+
+TEST(StopText, EndsAtTheFirstStopString) {
+  std::optional<std::string> by;
+  EXPECT_EQ(streamed("My lord, the king comes.", {"king", "lord, the qu", "comes"}, &by),
+            "My lord, the ");
+  EXPECT_EQ(by, "king");
+  EXPECT_EQ(streamed("My lord, the king comes.", {"queen", "comes.."}, &by),
+            "My lord, the king comes.");
+  EXPECT_FALSE(by.has_value());
+  EXPECT_EQ(streamed("aab", {"ab"}, &by), "a");
+  EXPECT_EQ(streamed("First\n\nSecond", {"\n\n"}, &by), "First");
+}
+
+TEST(StopText, HoldsBackWhatMayBecomeAStopString) {
+  const Texts stops{"\n\n\n"};
+  StopText stream(shakespeare(), stops);
+  std::string shown;
+  for (const int32_t id : shakespeare().encode("end\n")) shown += stream.push(id);
+  EXPECT_EQ(shown, "end");
+  EXPECT_EQ(stream.finish(), "\n");
+}
+
+TEST(StopText, StopStringsThatNoTokensSpellAreRefused) {
+  check_stop_strings(shakespeare(), {"king", "\n\n", " x", "ü"});
+  EXPECT_THAT(problems_of([] {
+                check_stop_strings(shakespeare(), {"", "ok"});
+              }),
+              ElementsAre(HasSubstr("empty")));
+  // Its pieces know no such sign.
+  const Tokenizer pieces = load_tokenizer(test_data("tokenizer/spm_unigram"));
+  check_stop_strings(pieces, {"king", "the"});
+  const std::string ill_formed = "\xff";
+  EXPECT_THAT(problems_of([&] { check_stop_strings(shakespeare(), {"a" + ill_formed}); }),
+              ElementsAre(HasSubstr("cannot make this text")));
+}
+
+}  // namespace
+}  // namespace viaduct

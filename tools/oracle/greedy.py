@@ -1,0 +1,70 @@
+"""Writes tests/data/generation.json: what transformers' greedy generation continues the golden models' first rows with, in FP32, plain
+and with a repetition penalty, and what of each row's prompt the tokens follow.
+
+    build/oracle-env/bin/python tools/oracle/greedy.py
+"""
+
+import json
+import pathlib
+import tempfile
+
+import torch
+import transformers
+from safetensors.torch import load_file
+
+from reference import default_attention, load
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+GOLDEN = ROOT / "tests" / "data" / "golden"
+PROMPT, NEW, PENALTY = 12, 40, 1.25
+
+
+def continued(network, prompt, **settings):
+    ids = torch.tensor([prompt])
+    out = network.generate(ids, attention_mask=torch.ones_like(ids), max_new_tokens=NEW, do_sample=False, eos_token_id=None,
+                           pad_token_id=0, **settings)
+    return out[0, len(prompt):].tolist()
+
+
+def network_of(folder):
+    """The model; `rope_parameters`, as transformers 5 writes them, in the form that transformers 4 reads."""
+    text = json.loads((folder / "config.json").read_text())
+    config = transformers.AutoConfig.from_pretrained(folder)
+    if "rope_parameters" not in text:
+        return load(folder, attention=default_attention(config))
+    with tempfile.TemporaryDirectory() as older:
+        scaling = text.pop("rope_parameters")
+        text["rope_theta"] = scaling.pop("rope_theta")
+        if scaling["rope_type"] != "default":
+            text["rope_scaling"] = scaling
+        for file in folder.iterdir():
+            (pathlib.Path(older) / file.name).symlink_to(file)
+        (pathlib.Path(older) / "config.json").unlink()
+        (pathlib.Path(older) / "config.json").write_text(json.dumps(text))
+        return load(pathlib.Path(older), attention=default_attention(config))
+
+
+def main():
+    transformers.utils.logging.set_verbosity_error()
+    torch.set_num_threads(1)
+    models = {}
+    for folder in sorted(path for path in GOLDEN.iterdir() if (path / "model" / "config.json").exists()):
+        golden = load_file(folder / "golden.safetensors")
+        rows = golden.get("input_ids")
+        if rows is None or "packed" in folder.name:
+            continue
+        network = network_of(folder / "model")
+        with torch.no_grad():
+            difference = (network(rows).logits - golden["logits"]).abs().max().item()
+        if difference > 1e-4:
+            raise RuntimeError(f"{folder.name}: this transformers computes another model than the one of golden.safetensors ({difference})")
+        network.generation_config = transformers.GenerationConfig()
+        prompt = rows[0, :PROMPT].tolist()
+        models[folder.name] = {"prompt": prompt, "greedy": continued(network, prompt),
+                               "penalized": continued(network, prompt, repetition_penalty=PENALTY)}
+    text = json.dumps({"transformers": transformers.__version__, "repetition_penalty": PENALTY, "models": models})
+    (ROOT / "tests" / "data" / "generation.json").write_text(text.replace('"prompt"', '\n"prompt"').replace('"greedy"', '\n"greedy"') + "\n")
+
+
+if __name__ == "__main__":
+    main()
