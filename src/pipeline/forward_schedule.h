@@ -5,11 +5,12 @@
 
 namespace viaduct {
 
-/// `run` for one micro-batch through `pp` stages of `virtual_stages` chunks, without backward.
-inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t virtual_stages) {
+/// `run` for micro-batches through `pp` stages of `virtual_stages` chunks, without backward.
+inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t virtual_stages,
+                                         int64_t micro_batches = 1) {
   run.pp = pp;
   run.virtual_stages = static_cast<int>(virtual_stages);
-  run.micro_batches = 1;
+  run.micro_batches = micro_batches;
   run.backward = false;
   run.deferred_heads = 0;
   // One message after the other, a stage would wait for what another one sends only afterwards.

@@ -1,11 +1,13 @@
 #include "train/dry_run.h"
 
+#include <algorithm>
 #include <optional>
 
 #include "base/function_ref.h"
 #include "model/flops.h"
 #include "train/engine.h"
 #include "train/engine_settings.h"
+#include "train/evaluation.h"
 #include "train/layout.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
@@ -30,6 +32,13 @@ std::vector<GroupTraffic> traffic_since(const StepRecord& record, size_t first) 
   std::vector<GroupTraffic> traffic;
   for (auto& [names, sum] : sums) traffic.push_back(std::move(sum));
   return traffic;
+}
+
+/// Micro-batches of an evaluation that go through the stages at once.
+int64_t evaluated_together(const RunConfig& config) {
+  const int64_t most = evaluated_at_once(config.parallel.pipeline_model_parallel_size);
+  const bool all = config.validation.full_validation || config.validation.eval_iters == 0;
+  return all ? most : std::min(most, config.validation.eval_iters * micro_batches(config));
 }
 
 }  // namespace
@@ -98,8 +107,11 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     result.traffic = traffic_since(record, first_collective);
     result.host_reads = static_cast<int64_t>(record.host_reads().size() - first_read);
     if (with_evaluation || config.train.skip_train) {
-      in_window(MemorySequence::evaluate,
-                [&] { engine.evaluate(blank_batch(config.train.micro_batch_size, length)); });
+      const int64_t count = evaluated_together(config);
+      in_window(MemorySequence::evaluate, [&] {
+        engine.evaluate(
+            count, [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
+      });
     }
     result.peak = record.peak();
     result.model_flops =

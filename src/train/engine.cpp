@@ -145,15 +145,20 @@ Batch Engine::upload_part(const HostBatch& rows) {
 
 void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
                      Model::Observer observer) {
+  run_forwards(1,
+               {.message_format = message_format(),
+                .has_backward = false,
+                .instead_of_head = std::move(instead_of_head),
+                .observer = std::move(observer)},
+               [&](int64_t) { return batch; });
+}
+
+void Engine::run_forwards(int64_t count, const StageSettings& settings,
+                          ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
-  const auto this_one = [&](int64_t) { return batch; };
-  ModelStage stage(*model_, rank,
-                   {.message_format = message_format(),
-                    .has_backward = false,
-                    .instead_of_head = std::move(instead_of_head),
-                    .observer = std::move(observer)},
-                   this_one);
-  run(forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size()), stage);
+  ModelStage stage(*model_, rank, settings, batch_at);
+  run(forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size(), count),
+      stage);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
@@ -200,13 +205,13 @@ double Engine::total_loss(std::string_view reason) {
   return read_scalar(StepScalar::loss_sum, reason);
 }
 
-double Engine::evaluate(const HostBatch& host) {
+double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at) {
   const SequenceScope sequence(device_, MemorySequence::evaluate);
   const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
-  const Batch batch = upload_part(host);
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
-  forward(batch);
+  run_forwards(count, {.message_format = message_format(), .has_backward = false},
+               [&](int64_t i) { return upload_part(batch_at(i)); });
   return total_loss("validation loss");
 }
 

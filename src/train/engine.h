@@ -101,8 +101,9 @@ class Engine {
   const PhaseSeconds& phases() const { return phases_; }
   void reset_phases() { phases_ = {}; }
 
-  /// Sum of the weighted token losses of all ranks' batches, without gradients.
-  double evaluate(const HostBatch& batch);
+  /// Sum of the weighted token losses of all ranks' micro-batches 0 … count − 1, without gradients.
+  /// They go through the stages of the pipeline one behind the other; `batch_at` as above.
+  double evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at);
 
   /// Which of a micro-batch's tokens this rank has.
   const BatchPlace& batch_place() const { return batch_place_; }
@@ -118,6 +119,8 @@ class Engine {
 
  private:
   ScheduleSettings schedule_of(int64_t micro_batches) const;
+  /// Runs the forwards of micro-batches 0 … count − 1 through all stages.
+  void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
   void run(const ScheduleSettings& schedule, ModelStage& stage);
   DType message_format() const {
     return settings_.message_format.value_or(settings_.precision.stream);

@@ -33,12 +33,15 @@ HostBatch evaluation_batch(const EvaluationSet& set, int64_t index, const MicroB
 std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place, const EvaluationHooks& hooks) {
   EvaluationSums sums;
-  for (int64_t i = 0; i < set.micro_batches; ++i) {
+  const int64_t at_once = evaluated_at_once(engine.groups().pp->size());
+  for (int64_t begin = 0; begin < set.micro_batches; begin += at_once) {
     if (hooks.stop && hooks.stop()) return std::nullopt;
-    const HostBatch batch = evaluation_batch(set, i, place);
-    sums.loss += engine.evaluate(batch);
-    sums.scored += batch.scored_weight();
-    if (hooks.done) hooks.done(batch, i);
+    sums.loss += engine.evaluate(std::min(at_once, set.micro_batches - begin), [&](int64_t i) {
+      HostBatch batch = evaluation_batch(set, begin + i, place);
+      sums.scored += batch.scored_weight();
+      if (hooks.read) hooks.read(batch, begin + i);
+      return batch;
+    });
   }
   sums.scored = all_reduce_value(*engine.groups().dp, sums.scored, ReduceOp::sum);
   return sums;

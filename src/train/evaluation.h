@@ -33,12 +33,19 @@ struct EvaluationSums {
   double scored = 0;  // how many
 };
 
-/// What the evaluation asks between micro-batches, and tells.
+/// How many micro-batches go through `pp` stages one behind the other before the ranks agree
+/// whether to go on. Stages idle for pp − 1 of 5 · pp − 1 micro-batches.
+constexpr int64_t evaluated_at_once(int pp) {
+  return pp == 1 ? 1 : 4 * pp;
+}
+
+/// What the evaluation asks, and tells.
 struct EvaluationHooks {
-  /// All ranks agree on the answer; true: the evaluation gives up.
+  /// Asked before every `evaluated_at_once` micro-batches. All ranks agree on the answer; true: the
+  /// evaluation gives up.
   std::function<bool()> stop = {};
-  /// Called with each micro-batch of this rank after it was evaluated.
-  std::function<void(const HostBatch& batch, int64_t index)> done = {};
+  /// Called with each micro-batch of this rank when it is read.
+  std::function<void(const HostBatch& batch, int64_t index)> read = {};
 };
 
 /// All ranks of the engine's run call it alike and get the same sums. Nothing if it gave up.

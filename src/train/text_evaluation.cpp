@@ -70,10 +70,10 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
       if (target >= 0 && static_cast<size_t>(target) < bytes_of.size())
         bytes += bytes_of[static_cast<size_t>(target)];
     }
-    progress(index + 1, set.micro_batches);
+    progress(index, set.micro_batches);
   };
   const double begin = wall_clock_seconds();
-  const EvaluationSums sums = evaluate(engine, set, place, {.done = count}).value();
+  const EvaluationSums sums = evaluate(engine, set, place, {.read = count}).value();
   bytes = all_reduce_value(*engine.groups().dp, bytes, ReduceOp::sum);
   TextScore score;
   score.seconds = wall_clock_seconds() - begin;

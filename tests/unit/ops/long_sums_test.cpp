@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "ops/embedding.h"
@@ -52,7 +53,22 @@ class LongSums : public testing::TestWithParam<CpuIsa> {
 INSTANTIATE_TEST_SUITE_P(Isa, LongSums, testing::ValuesIn(test::testable_isas()),
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 
-// Visits of a block of C are at most 384 deep, of BF16 on AVX-512 768.
+// Blocks of a sum are at most 384 terms, of BF16 on AVX-512 768. To 2²⁴ a single sum adds no 1.
+TEST_P(LongSums, ABlockOfAProductsSumBeginsFromZero) {
+  for (const DType dtype : {DType::f32, DType::bf16}) {
+    const int64_t block = dtype == DType::f32 ? 384 : 768, depth = 2 * block;
+    std::vector<double> terms(static_cast<size_t>(depth), 0.0);
+    terms[0] = 1 << 24;
+    std::fill(terms.begin() + block, terms.end(), 1.0);
+    const Tensor a = host_tensor(dtype, {1, depth}), b = host_tensor(dtype, {1, depth}),
+                 c = host_tensor(DType::f32, {1, 1});
+    test::set_values(a, terms);
+    test::set_values(b, std::vector<double>(static_cast<size_t>(depth), 1.0));
+    gemm(context_, {GemmForm::forward, a, b, c});
+    EXPECT_EQ(test::values(c)[0], (1 << 24) + block) << dtype_name(dtype);
+  }
+}
+
 TEST_P(LongSums, Products) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     const int64_t visit = dtype == DType::f32 ? 384 : 768;

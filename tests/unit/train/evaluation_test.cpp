@@ -3,11 +3,15 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "data/indexed_dataset_writer.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
+#include "train/launch.h"
+#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {
@@ -133,6 +137,26 @@ TEST_F(Evaluation, AWholeSetIsReadOnceInAnyLayout) {
     EXPECT_NEAR(said(save, "validation_loss")[0], losses[0], 1e-6) << save;
     EXPECT_NEAR(said(save, "test_loss")[0], tests[0], 1e-4) << save;
   }
+}
+
+// The ranks meet once for eight micro-batches, not after each.
+TEST(EvaluationOnStages, MicroBatchesFollowEachOtherThroughTheStages) {
+  const Overrides run = tiny_run() + Overrides{"train.skip_train=true", "validation.eval_iters=4",
+                                               "train.micro_batch_size=1"};
+  const double one = train_run(run).validations.at(0).second;
+  const RunSetup setup = setup_of(run + Overrides{"dist.ranks=2", "dist.threads_per_rank=1",
+                                                  "model.pipeline_model_parallel_size=2"});
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    StepRecord record;
+    rank.device->set_record(&record);
+    Trainer trainer(setup, *rank.device, rank.ops, {}, world);
+    trainer.run();
+    rank.device->set_record(nullptr);
+    EXPECT_NEAR(trainer.validations().at(0).second, one, 1e-6);
+    EXPECT_EQ(std::ranges::count(record.host_reads(), "validation loss", &HostReadRecord::reason),
+              2);
+  });
 }
 
 TEST_F(Evaluation, WhatCannotBeIsRefused) {
