@@ -19,7 +19,7 @@ PlannedArena::PlannedArena(const MemoryPlan& plan)
   };
   for (size_t s = 0; s < sequences_.size(); ++s) add(sequences_[s], plan.sequences[s]);
   add(resident_, plan.resident);
-  sequences_begin_ = plan.arena_bytes;
+  sequences_begin_ = sequences_end_ = plan.arena_bytes;
   for (const auto& list : plan.sequences)
     for (const PlannedAllocation& a : list) sequences_begin_ = std::min(sequences_begin_, a.offset);
 }
@@ -44,7 +44,7 @@ void* PlannedArena::hold_gap(int64_t bytes) {
     if (held - begin >= bytes) break;
     begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
   }
-  return begin + bytes <= memory_.bytes() ? hold(begin, bytes) : nullptr;
+  return begin + bytes <= sequences_end_ ? hold(begin, bytes) : nullptr;
 }
 
 void* PlannedArena::take(int64_t bytes, MemoryTag tag) {

@@ -44,7 +44,7 @@ class PlannedArena {
   SystemMemory memory_;
   std::vector<Sequence> sequences_;
   Sequence resident_;
-  int64_t sequences_begin_ = 0;  // lowest place of a sequence
+  int64_t sequences_begin_ = 0, sequences_end_ = 0;  // where places of sequences are
   int sequence_ = -1;
   std::map<int64_t, int64_t> held_;  // offset → end; whatever the program does, nothing overlaps
 };
