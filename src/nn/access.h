@@ -4,6 +4,7 @@
 
 #include "nn/parameter.h"
 #include "ops/dispatch.h"
+#include "tensor/operand.h"
 
 namespace viaduct {
 
@@ -11,42 +12,36 @@ namespace viaduct {
 /// use.
 enum class WeightUse { forward, data_gradient, lookup, elementwise };
 
-/// A weight as it is given to a layer.
-struct AccessedWeight {
-  Tensor canonical;
-  /// The same as the tiles that a product of this use reads (ops/weight_tiles.h); undefined where
-  /// none are kept.
-  Tensor tiles;
-};
-
 class WeightAccess {
  public:
   virtual ~WeightAccess() = default;
-  /// The weight in the forms of `use`, valid until `release`. A stale generation is an error, never
-  /// a wrong number.
-  virtual AccessedWeight acquire(const Parameter& parameter, WeightUse use) = 0;
+  /// The weight in the form that the ops' products of `use` read, valid until `release`; as a
+  /// tensor for other uses. A stale generation is an error, never a wrong number. `run` > 0:
+  /// products read the columns in runs of so many (`GemmRequest::run`).
+  virtual Operand acquire(const Parameter& parameter, WeightUse use, int64_t run) = 0;
   virtual void release(const Parameter& parameter, WeightUse use) = 0;
 };
 
 /// Holds a weight for a scope.
 class AcquiredWeight {
  public:
-  AcquiredWeight(WeightAccess& access, const Parameter& parameter, WeightUse use)
+  AcquiredWeight(WeightAccess& access, const Parameter& parameter, WeightUse use, int64_t run = 0)
       : access_(access),
         parameter_(parameter),
         use_(use),
-        weight_(access.acquire(parameter, use)) {}
+        weight_(access.acquire(parameter, use, run)) {}
   ~AcquiredWeight() { access_.release(parameter_, use_); }
   AcquiredWeight(const AcquiredWeight&) = delete;
   AcquiredWeight& operator=(const AcquiredWeight&) = delete;
-  const Tensor& tensor() const { return weight_.canonical; }
-  const Tensor& tiles() const { return weight_.tiles; }
+  const Operand& operand() const { return weight_; }
+  /// Of a use that is no product. ShapeError where the form is another one.
+  const Tensor& tensor() const { return weight_.tensor(); }
 
  private:
   WeightAccess& access_;
   const Parameter& parameter_;
   WeightUse use_;
-  AccessedWeight weight_;
+  Operand weight_;
 };
 
 class GradientAccess {

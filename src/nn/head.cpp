@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/cross_entropy.h"
 #include "ops/elementwise.h"
-#include "ops/gemm.h"
 #include "ops/optimizer.h"
 #include "ops/step_scalars.h"
 
@@ -78,12 +78,7 @@ Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, Memo
 void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
                               const Tensor& logits) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  GemmArgs args;
-  args.a = normed;
-  args.b = weight.tensor();
-  args.b_tiles = weight.tiles();
-  args.c = logits;
-  gemm(context.ops, args);
+  run_product(context.ops, {GemmForm::forward, normed, weight.operand(), logits});
 }
 
 void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
@@ -164,9 +159,7 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
 void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
                                   const Tensor& d_normed) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  GemmArgs args{GemmForm::data_gradient, d_logits, weight.tensor(), d_normed};
-  args.b_tiles = weight.tiles();
-  gemm(context.ops, args);
+  run_product(context.ops, {GemmForm::data_gradient, d_logits, weight.operand(), d_normed});
 }
 
 TensorSet HeadSegment::stream_gradient(RankContext& context, const Tensor& d_normed,

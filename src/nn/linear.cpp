@@ -1,6 +1,7 @@
 #include "nn/linear.h"
 
 #include "nn/overlapped_gemm.h"
+#include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/bias.h"
@@ -48,16 +49,16 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
 
 Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
-  saved.keep(this, "x", x);
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
-  StreamProduct product{GemmForm::forward, weight.tensor(), Tensor(),
-                        epilogue,          weight.tiles(),  format};
+  keep_operand(context, saved, this, "x", x, kept_forms(context).b);
+  const GemmOverlap& row = context.overlap[rows_of(role_).fprop];
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
+                              weight_run(context, row, epilogue, weight_->shape[0]));
+  StreamProduct product{GemmForm::forward, weight.operand(), Tensor(), epilogue, format};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
   if (in_gemm && (columns() || context.groups.tp->rank() == 0)) product.bias = bias->tensor();
-  const GemmOverlap& row = context.overlap[rows_of(role_).fprop];
   const Tensor y = columns() ? gather_and_multiply(context, row, product, x, tag)
                              : multiply_and_reduce(context, row, product, x, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
@@ -96,22 +97,22 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
 Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  const StreamProduct product{GemmForm::data_gradient, weight.tensor(), Tensor(), epilogue,
-                              weight.tiles()};
+  const StreamProduct product{GemmForm::data_gradient, weight.operand(), Tensor(), epilogue};
   Tensor all;
   const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad], product, dy,
                                         MemoryTag::activations, &all);
-  saved.keep(this, "dy", all);
+  keep_operand(context, saved, this, "dy", all, kept_forms(context).a);
   return dx;
 }
 
 Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
                                      SavedStore& saved) const {
   const GemmOverlap& row = context.overlap[rows_of(role_).dgrad];
-  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  const StreamProduct product{
-      GemmForm::data_gradient, weight.tensor(), Tensor(), {}, weight.tiles()};
-  saved.keep(this, "dy", dy);
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
+                              weight_run(context, row, {}, weight_->shape[1]));
+  const StreamProduct product{GemmForm::data_gradient, weight.operand()};
+  const OperandForm dy_form = kept_forms(context).a;
+  keep_operand(context, saved, this, "dy", dy, dy_form);
   if (!gathers_beside_input_gradient(context, role_) &&
       !makes_weight_gradient_early(context, role_)) {
     return multiply_and_reduce(context, row, product, dy, MemoryTag::activations);
@@ -122,18 +123,30 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
   saved.keep(this, "x", x.wait());
   PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations);
   if (makes_weight_gradient_early(context, role_))
-    weight_gradient(context, saved.take(this, "x"), saved.take(this, "dy"));
+    weight_gradient(context, saved.take(this, "x"),
+                    take_operand(context, saved, this, "dy", dy_form));
   return dx.wait();
+}
+
+GemmForms Linear::kept_forms(const RankContext& context) const {
+  GemmForms forms = waiting_forms(context, weight_->shape[0], weight_->shape[1]);
+  // What is gathered first is kept as the rows that ranks exchange.
+  if (columns() && (stream_is_cut(context) || gathers_beside_input_gradient(context, role_) ||
+                    makes_weight_gradient_early(context, role_)))
+    forms.b = {};
+  return forms;
 }
 
 void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
   if (makes_weight_gradient_early(context, role_)) return;
-  const Tensor x = saved.take(this, "x");
+  const GemmForms forms = kept_forms(context);
+  Operand x = take_operand(context, saved, this, "x", forms.b);
   const bool gathered = !columns() || gathers_beside_input_gradient(context, role_);
-  weight_gradient(context, gathered ? x : gather_stream(context, x), saved.take(this, "dy"));
+  if (!gathered && stream_is_cut(context)) x = gather_stream(context, x.tensor());
+  weight_gradient(context, x, take_operand(context, saved, this, "dy", forms.a));
 }
 
-void Linear::weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const {
+void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy) const {
   make_weight_gradient(context, dy, x, context.gradients->gradient(*weight_));
   context.gradients->done(*weight_);
 }

@@ -57,7 +57,9 @@ class Linear {
                         const GemmEpilogue& epilogue) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
   /// From x and dy of all tokens.
-  void weight_gradient(RankContext& context, const Tensor& x, const Tensor& dy) const;
+  void weight_gradient(RankContext& context, const Operand& x, const Operand& dy) const;
+  /// The forms in which "dy" (a) and "x" (b) are kept.
+  GemmForms kept_forms(const RankContext& context) const;
 
   LinearRole role_;
   std::shared_ptr<const Parameter> weight_, bias_;

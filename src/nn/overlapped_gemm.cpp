@@ -1,13 +1,14 @@
 #include "nn/overlapped_gemm.h"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
 #include "base/error.h"
+#include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "ops/checks.h"
 #include "ops/elementwise.h"
-#include "ops/weight_tiles.h"
 
 namespace viaduct {
 namespace {
@@ -29,8 +30,7 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ten
                    int64_t begin, const Tensor& out) {
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
-  args.b_tiles = product.tiles;
-  gemm(context.ops, args);
+  run_product(context.ops, args);
 }
 
 /// Where a product of `rows` rows goes.
@@ -45,7 +45,6 @@ StreamProduct columns_of(const StreamProduct& product, int64_t begin, int64_t co
   StreamProduct part = product;
   part.weight = product.weight.slice(product.form == GemmForm::forward ? 0 : 1, begin, count);
   if (product.bias) part.bias = product.bias.slice(0, begin, count);
-  if (product.tiles) part.tiles = weight_tiles_columns(product.tiles, begin, count);
   return part;
 }
 
@@ -148,7 +147,18 @@ Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& pr
   return out;
 }
 
+/// Whether output columns are multiplied and reduced in chunks.
+bool pipelines(const RankContext& context, const GemmOverlap& row) {
+  return stream_is_cut(context) && row.method == OverlapMethod::pipeline;
+}
+
 }  // namespace
+
+int64_t weight_run(const RankContext& context, const GemmOverlap& row, const GemmEpilogue& epilogue,
+                   int64_t columns) {
+  if (pipelines(context, row)) return columns / std::max(1, row.num_splits);
+  return epilogue.activated && epilogue.gated ? columns / 2 : 0;
+}
 
 Tensor multiply(RankContext& context, const StreamProduct& product, const Tensor& x,
                 MemoryTag tag) {
@@ -179,8 +189,7 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
                 dtype_name(context.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
     return ring_reduce(context, product, x, tag);
-  if (stream_is_cut(context) && row.method == OverlapMethod::pipeline)
-    return pipeline_reduce(context, row.num_splits, product, x, tag);
+  if (pipelines(context, row)) return pipeline_reduce(context, row.num_splits, product, x, tag);
   return reduce_to_stream(context, multiply(context, product, x, tag), tag);
 }
 

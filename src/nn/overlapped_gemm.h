@@ -19,14 +19,18 @@ namespace viaduct {
 /// `raised` takes its place.
 struct StreamProduct {
   GemmForm form = GemmForm::forward;  // or data_gradient
-  Tensor weight;
-  Tensor bias;            // may be undefined
-  GemmEpilogue epilogue;  // a residual only where no ranks' products are summed
-  Tensor tiles;           // the weight as tiles; may be undefined
+  Operand weight;                     // acquired with `weight_run`
+  Tensor bias;                        // may be undefined
+  GemmEpilogue epilogue;              // a residual only where no ranks' products are summed
   /// Of the product; none: that of activations, as of all products that ranks sum.
   std::optional<DType> format = {};
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
+
+/// The runs of columns in which a product of `columns` reads its weight, for `acquire`: chunks of
+/// the pipeline of `row`, or the halves of a gated activation; 0: all columns at once.
+int64_t weight_run(const RankContext& context, const GemmOverlap& row, const GemmEpilogue& epilogue,
+                   int64_t columns);
 
 /// Product of all tokens' rows [T, columns] of a stream whose rows here are `rows`; `row` is none
 /// or ring_exchange. `gathered` (if not null) receives all tokens' rows.

@@ -4,21 +4,21 @@
 
 namespace viaduct {
 
-const Tensor& TensorSet::get(std::string_view name) const {
-  for (const auto& [known, tensor] : tensors_) {
-    if (known == name) return tensor;
+const Operand& TensorSet::operand(std::string_view name) const {
+  for (const auto& [known, operand] : operands_) {
+    if (known == name) return operand;
   }
-  fail<ShapeError>("tensor set: no \"{}\" among its {} tensors", name, tensors_.size());
+  fail<ShapeError>("tensor set: no \"{}\" among its {} tensors", name, operands_.size());
 }
 
-void TensorSet::set(std::string_view name, Tensor tensor) {
-  for (auto& [known, value] : tensors_) {
+void TensorSet::set(std::string_view name, Operand value) {
+  for (auto& [known, operand] : operands_) {
     if (known == name) {
-      value = std::move(tensor);
+      operand = std::move(value);
       return;
     }
   }
-  tensors_.emplace_back(name, std::move(tensor));
+  operands_.emplace_back(name, std::move(value));
 }
 
 TensorSet Segment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,

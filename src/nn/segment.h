@@ -15,18 +15,21 @@
 
 namespace viaduct {
 
-/// A small named set of tensors: what goes from segment to segment, and what a pipeline edge sends.
+/// A small named set of operands: what goes from segment to segment, and what a pipeline edge
+/// sends.
 class TensorSet {
  public:
   TensorSet() = default;
-  TensorSet(std::string_view name, Tensor tensor) { set(name, std::move(tensor)); }
-  /// ShapeError if there is none of that name.
-  const Tensor& get(std::string_view name) const;
-  void set(std::string_view name, Tensor tensor);
-  bool empty() const { return tensors_.empty(); }
+  TensorSet(std::string_view name, Operand value) { set(name, std::move(value)); }
+  /// A tensor. ShapeError if there is none of that name, or if it has another form.
+  const Tensor& get(std::string_view name) const { return operand(name).tensor(); }
+  /// In whatever form its producer wrote it. ShapeError if there is none of that name.
+  const Operand& operand(std::string_view name) const;
+  void set(std::string_view name, Operand value);
+  bool empty() const { return operands_.empty(); }
 
  private:
-  std::vector<std::pair<std::string, Tensor>> tensors_;
+  std::vector<std::pair<std::string, Operand>> operands_;
 };
 
 /// The residual stream [T, H]; as a gradient, that of the stream.

@@ -1,11 +1,11 @@
 #include "nn/weight_gradient.h"
 
+#include "nn/product.h"
 #include "ops/elementwise.h"
-#include "ops/gemm.h"
 
 namespace viaduct {
 
-void make_weight_gradient(RankContext& context, const Tensor& dy, const Tensor& x,
+void make_weight_gradient(RankContext& context, const Operand& dy, const Operand& x,
                           const GradientAccess::Destination& destination) {
   GemmArgs args;
   args.form = GemmForm::weight_gradient;
@@ -14,11 +14,11 @@ void make_weight_gradient(RankContext& context, const Tensor& dy, const Tensor& 
   if (context.fusions.gradient_accumulation) {
     args.c = destination.tensor;
     args.mode = destination.mode;
-    return gemm(context.ops, args);
+    return run_product(context.ops, args);
   }
   args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
                                 MemoryTag::workspace);
-  gemm(context.ops, args);
+  run_product(context.ops, args);
   copy(context.ops, {args.c, destination.tensor, destination.mode});
 }
 

@@ -16,16 +16,4 @@ double seconds_now() {
 
 }  // namespace detail
 
-void check_same_floating(std::string_view op, std::initializer_list<const Tensor*> tensors) {
-  const Tensor* first = nullptr;
-  for (const Tensor* tensor : tensors) {
-    if (!tensor->defined()) continue;
-    VIADUCT_CHECK(ShapeError, is_floating(tensor->dtype()),
-                  "{}: expected a floating tensor, got {}", op, describe(*tensor));
-    if (first == nullptr) first = tensor;
-    VIADUCT_CHECK(ShapeError, tensor->dtype() == first->dtype(),
-                  "{}: expected one dtype, got {} and {}", op, describe(*first), describe(*tensor));
-  }
-}
-
 }  // namespace viaduct

@@ -5,6 +5,7 @@
 // choice. `sim` runs the target's `choose` and never launches.
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <string_view>
 
@@ -47,6 +48,7 @@ struct Choice {
   Cost cost;
   int launches = 1;
   int64_t workspace_bytes = 0;
+  std::shared_ptr<const void> plan;  // what else the backend decided, for its launch alone
 };
 
 template <class Args>
@@ -84,9 +86,5 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
                 record->with_shapes() ? operand_shapes(args) : std::string()});
   }
 }
-
-/// ShapeError unless all tensors that are defined have one of the `allowed` dtypes and equal dtypes
-/// among themselves.
-void check_same_floating(std::string_view op, std::initializer_list<const Tensor*> tensors);
 
 }  // namespace viaduct

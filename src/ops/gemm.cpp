@@ -2,7 +2,6 @@
 
 #include "ops/checks.h"
 #include "ops/table.h"
-#include "ops/weight_tiles.h"
 
 namespace viaduct {
 namespace {
@@ -37,16 +36,77 @@ void check_epilogue(const GemmArgs& args) {
   check("activated", epilogue.activated, {args.c.dim(0), epilogue.gated ? columns / 2 : columns});
 }
 
+std::string_view form_name(GemmForm form) {
+  switch (form) {
+    case GemmForm::forward:
+      return "gemm forward";
+    case GemmForm::data_gradient:
+      return "gemm data_gradient";
+    case GemmForm::weight_gradient:
+      break;
+  }
+  return "gemm weight_gradient";
+}
+
+/// Dtype and rank; the rows of a tensor, the memory of other forms.
+void check_operand(std::string_view name, const Operand& operand) {
+  constexpr std::string_view kOp = "gemm";
+  VIADUCT_CHECK(ShapeError, operand.defined() && operand.shape().rank() == 2,
+                "{}: expected {} of rank 2, got {}", kOp, name, describe(operand));
+  VIADUCT_CHECK(ShapeError, is_floating(operand.dtype()), "{}: expected a floating tensor, got {}",
+                kOp, describe(operand));
+  if (operand.form().plain()) return check_dense_rows(kOp, name, operand.tensor());
+  if (operand.form().layout == kRowMajor) {
+    check_dense_rows(kOp, name, operand.values());
+  } else {
+    check_contiguous(kOp, name, operand.values());
+  }
+}
+
+/// Operands have the forms that the backend wants of them, packed or not.
+void check_forms(const OpTable& ops, const GemmArgs& args) {
+  GemmRequest request = gemm_request(args);
+  const GemmForms wanted = gemm_operand_forms(ops, request);
+  const auto refuse = [&](std::string_view name, const Operand& operand, const OperandForm& form) {
+    fail<ShapeError>("{}: {} reads {} in the form {}, got {}", form_name(args.form),
+                     ops.traits.name, name, describe(form), describe(operand));
+  };
+  if (args.a.form() != wanted.a) refuse("a", args.a, wanted.a);
+  if (args.b.form() == wanted.b) return;
+  request.packed = true;
+  if (args.b.form() != gemm_operand_forms(ops, request).b) refuse("b", args.b, wanted.b);
+}
+
 }  // namespace
+
+GemmForms gemm_operand_forms(const OpTable& ops, const GemmRequest& request) {
+  return ops.gemm_forms != nullptr ? ops.gemm_forms(request, ops.traits) : GemmForms{};
+}
+
+GemmRequest gemm_request(const GemmArgs& args) {
+  const bool forward = args.form == GemmForm::forward;
+  GemmRequest request{args.form, args.a.dtype()};
+  request.m = args.a.dim(0);
+  request.n = forward ? args.b.dim(0) : args.a.dim(1);
+  request.k = args.b.dim(1);
+  if (args.epilogue.activated && args.epilogue.gated) request.run = request.n / 2;
+  return request;
+}
+
+bool reads_packed_weights(const OpTable& ops, DType dtype) {
+  GemmRequest request{GemmForm::forward, dtype};
+  const GemmForms unpacked = gemm_operand_forms(ops, request);
+  request.packed = true;
+  return gemm_operand_forms(ops, request) != unpacked;
+}
 
 void gemm(OpContext& context, const GemmArgs& args) {
   constexpr std::string_view kOp = "gemm";
-  check_rank(kOp, "a", args.a, 2);
-  check_rank(kOp, "b", args.b, 2);
+  check_operand("a", args.a);
+  check_operand("b", args.b);
+  VIADUCT_CHECK(ShapeError, args.a.dtype() == args.b.dtype(),
+                "{}: expected one dtype, got {} and {}", kOp, describe(args.a), describe(args.b));
   check_rank(kOp, "c", args.c, 2);
-  check_same_floating(kOp, {&args.a, &args.b});
-  check_dense_rows(kOp, "a", args.a);
-  check_dense_rows(kOp, "b", args.b);
   check_dense_rows(kOp, "c", args.c);
   if (args.a.dtype() == DType::f64) {
     check_dtype(kOp, "c", args.c, {DType::f64});
@@ -54,19 +114,20 @@ void gemm(OpContext& context, const GemmArgs& args) {
     check_dtype(kOp, "c", args.c, {args.a.dtype(), DType::f32});
   }
   const int64_t a0 = args.a.dim(0), a1 = args.a.dim(1), b0 = args.b.dim(0), b1 = args.b.dim(1);
+  const auto check_sizes = [&](const Shape& b, const Shape& c) {
+    VIADUCT_CHECK(ShapeError, args.b.shape() == b, "{}: expected b of shape {}, got {}",
+                  form_name(args.form), to_string(b), describe(args.b));
+    check_shape(form_name(args.form), "c", args.c, c);
+  };
   switch (args.form) {
     case GemmForm::forward:
-      check_shape("gemm forward", "b", args.b, {b0, a1});
-      check_shape("gemm forward", "c", args.c, {a0, b0});
+      check_sizes({b0, a1}, {a0, b0});
       break;
     case GemmForm::data_gradient:
-      check_shape("gemm data_gradient", "b", args.b, {a1, b1});
-      check_shape("gemm data_gradient", "c", args.c,
-                  {a0, args.epilogue.raised && args.epilogue.gated ? 2 * b1 : b1});
+      check_sizes({a1, b1}, {a0, args.epilogue.raised && args.epilogue.gated ? 2 * b1 : b1});
       break;
     case GemmForm::weight_gradient:
-      check_shape("gemm weight_gradient", "b", args.b, {a0, b1});
-      check_shape("gemm weight_gradient", "c", args.c, {a1, b1});
+      check_sizes({a0, b1}, {a1, b1});
       break;
   }
   if (args.bias) {
@@ -77,14 +138,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
     check_dense_rows(kOp, "bias", args.bias);
   }
   if (args.epilogue.any()) check_epilogue(args);
-  if (args.b_tiles) {
-    VIADUCT_CHECK(ShapeError, reads_weight_tiles(context.ops, args.b.dtype()),
-                  "gemm: b as tiles, but {} reads none of {}", context.ops.traits.name,
-                  dtype_name(args.b.dtype()));
-    check_dtype(kOp, "b_tiles", args.b_tiles, {args.b.dtype()});
-    check_shape(kOp, "b_tiles", args.b_tiles, weight_tiles_shape(args.form, args.b.shape()));
-    check_contiguous(kOp, "b_tiles", args.b_tiles);
-  }
+  check_forms(context.ops, args);
   dispatch(context, kOp, context.ops.gemm, args);
 }
 

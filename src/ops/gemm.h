@@ -6,13 +6,15 @@
 //   data_gradient    c [M, K] = a [M, N] · W                        a = dY, b = W
 //   weight_gradient  c [N, K] (= or +=) aᵀ · b, a = dY [M, N], b = X [M, K]
 //
-// a and b share one dtype of {f64, f32, bf16, f16}; c has that dtype or f32; sums run in FP32 (FP64
-// for f64). Rows may be strided (the innermost dim is dense); rank 2. `mode` = accumulate is
-// allowed for every form; with bias or an epilogue only `assign`. The order of summation of an
-// element depends on the contracted size alone, so results are bitwise equal for any number of
-// threads.
+// a and b are operands (tensor/operand.h): tensors, or forms of matrices that the backend reads and
+// `convert_operand` makes. They share one dtype of {f64, f32, bf16, f16}, which is that of the
+// matrices; c has that dtype or f32; sums run in FP32 (FP64 for f64). Rows of tensors may be
+// strided (the innermost dim is dense); rank 2. `mode` = accumulate is allowed for every form; with
+// bias or an epilogue only `assign`. The order of summation of an element depends on the contracted
+// size alone, so results are bitwise equal for any number of threads.
 
 #include "ops/activation.h"
+#include "ops/convert_operand.h"
 #include "ops/dispatch.h"
 
 namespace viaduct {
@@ -39,15 +41,44 @@ struct GemmEpilogue {
 
 struct GemmArgs {
   GemmForm form = GemmForm::forward;
-  Tensor a, b, c;
+  Operand a, b;
+  Tensor c;
   Tensor bias;  // optional, forward only; dtype of a or f32
   WriteMode mode = WriteMode::assign;
   GemmEpilogue epilogue;
-  /// b once more, as tiles (weight_tiles.h), for a backend to read in its place; may be undefined.
-  Tensor b_tiles;
 };
 
+/// ShapeError, naming what the backend reads, for an operand in another form.
 void gemm(OpContext& context, const GemmArgs& args);
+
+/// What a backend hears of products before their operands are made.
+struct GemmRequest {
+  GemmForm form = GemmForm::forward;
+  DType dtype = DType::f32;     // of the matrices
+  int64_t m = 0, n = 0, k = 0;  // sizes in the formulas above; m = 0: not known yet
+  /// Columns of the products that read runs of b's columns one by one: slices of one operand, or
+  /// the halves of a gated activation. A form must have slices that begin at each multiple. 0: all
+  /// columns at once.
+  int64_t run = 0;
+  /// b is packed once and read by many products; else a form of it is made for each.
+  bool packed = false;
+};
+
+/// The forms in which products read their operands: the plain ones of tensors where these are read
+/// as they are.
+struct GemmForms {
+  OperandForm a, b;
+  bool operator==(const GemmForms&) const = default;
+};
+
+/// The backend's answer.
+GemmForms gemm_operand_forms(const OpTable& ops, const GemmRequest& request);
+
+/// What `args` asks for, unpacked.
+GemmRequest gemm_request(const GemmArgs& args);
+
+/// Whether products of these ops read a weight of `dtype` in another form if it is packed.
+bool reads_packed_weights(const OpTable& ops, DType dtype);
 
 /// out [N] f32 (f64 for f64) (= or +=) sum over the rows of x [M, N]: the gradient of a bias. Row
 /// order of summation is fixed.

@@ -4,17 +4,18 @@
 #include <string>
 
 #include "base/fields_of.h"
-#include "tensor/tensor.h"
+#include "tensor/operand.h"
 
 namespace viaduct {
 
-/// The tensors among the fields of `args` in the order of their declaration; those that are not
-/// there are left out, and so are those inside nested structs.
+/// The tensors and operands among the fields of `args` in the order of their declaration; those
+/// that are not there are left out, and so are those inside nested structs.
 template <class Args>
 std::string operand_shapes(const Args& args) {
   std::string text;
   for_each_field(args, [&](const auto& field) {
-    if constexpr (std::is_same_v<std::decay_t<decltype(field)>, Tensor>) {
+    using Field = std::decay_t<decltype(field)>;
+    if constexpr (std::is_same_v<Field, Tensor> || std::is_same_v<Field, Operand>) {
       if (!field.defined()) return;
       if (!text.empty()) text += ", ";
       text += describe(field);

@@ -5,6 +5,7 @@
 #include "ops/activation.h"
 #include "ops/attention.h"
 #include "ops/bias.h"
+#include "ops/convert_operand.h"
 #include "ops/cross_entropy.h"
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
@@ -15,7 +16,6 @@
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
-#include "ops/weight_tiles.h"
 
 namespace viaduct {
 
@@ -23,7 +23,9 @@ struct OpTable {
   Traits traits;
 
   OpEntry<GemmArgs> gemm;
-  OpEntry<PackWeightArgs> pack_weight;  // empty where products read no tiles
+  /// Forms that the products' operands have; null: tensors alone.
+  GemmForms (*gemm_forms)(const GemmRequest&, const Traits&) = nullptr;
+  OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
   OpEntry<ColumnSumArgs> column_sum;
   OpEntry<BiasAddArgs> bias_add;
   OpEntry<NormForwardArgs> norm_forward;

@@ -148,11 +148,12 @@ void ParameterStore::list_runs() {
   }
 }
 
-void ParameterStore::pack_weights(const OpContext& context) {
-  VIADUCT_CHECK(ConfigError, parameters_.empty() || reads_weight_tiles(context.ops, format_),
-                "packed weights: products of {} read no tiles of {}", context.ops.traits.name,
+void ParameterStore::derive_weights(const OpContext& context, bool packed) {
+  VIADUCT_CHECK(ConfigError,
+                !packed || parameters_.empty() || reads_packed_weights(context.ops, format_),
+                "packed weights: products of {} read {} as it is", context.ops.traits.name,
                 dtype_name(format_));
-  packed_.emplace(context, parameters_, format_, settings_.with_gradients);
+  forms_.emplace(context, parameters_, format_, packed, settings_.with_gradients);
 }
 
 const ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) const {
@@ -332,11 +333,12 @@ double ParameterStore::gradient_divisor() const {
                                          : 1;
 }
 
-AccessedWeight ParameterStore::acquire(const Parameter& parameter, WeightUse use) {
+Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64_t run) {
   Entry& e = entry(parameter);
   if (!gather_->stale()) gather_->require(gather_place(e.bucket));
-  AccessedWeight found{weight(parameter), Tensor()};
-  if (packed_) found.tiles = packed_->form(parameter, use, found.canonical, generation_);
+  const Tensor canonical = weight(parameter);
+  Operand found =
+      forms_ ? forms_->form(parameter, use, run, canonical, generation_) : Operand(canonical);
   ++e.acquired;
   return found;
 }

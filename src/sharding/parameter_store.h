@@ -14,10 +14,10 @@
 #include "nn/access.h"
 #include "precision/recipe.h"
 #include "sharding/gradient_reduction.h"
-#include "sharding/packed_weights.h"
 #include "sharding/parameter_buffer.h"
 #include "sharding/shard_run.h"
 #include "sharding/store_settings.h"
+#include "sharding/weight_forms.h"
 #include "sharding/weight_gather.h"
 
 namespace viaduct {
@@ -31,9 +31,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
                  const std::vector<std::vector<const Parameter*>>& chunks,
                  const StoreSettings& settings, const ParallelGroups& groups);
 
-  /// From here on products get their weights as tiles too (packed_weights.h), made by the ops of
-  /// `context`, which outlive the store. ConfigError if these read none of the weights' format.
-  void pack_weights(const OpContext& context);
+  /// From here on products get their weights in the forms that the ops of `context` read, which
+  /// outlive the store; until then, canonical ones. `packed`: also in those that they only read
+  /// faster; ConfigError if there are none for the weights' format.
+  void derive_weights(const OpContext& context, bool packed);
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
@@ -96,7 +97,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// For tests and dumps, after finish_gradients: `main_gradient` becomes whole.
   void gather_gradients() { reduction_->gather(); }
 
-  AccessedWeight acquire(const Parameter& parameter, WeightUse use) override;
+  Operand acquire(const Parameter& parameter, WeightUse use, int64_t run) override;
   void release(const Parameter& parameter, WeightUse use) override;
   Destination gradient(const Parameter& parameter) override;
   void done(const Parameter& parameter) override;
@@ -161,7 +162,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   Tensor bucket_norms_;  // with bucket_norms: a reproducible sum of squares for each bucket
   std::unique_ptr<GradientReduction> reduction_;
   std::unique_ptr<WeightGather> gather_;
-  std::optional<PackedWeights> packed_;
+  std::optional<WeightForms> forms_;
   int64_t generation_ = 0;
 };
 

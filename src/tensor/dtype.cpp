@@ -17,6 +17,9 @@ int64_t dtype_bytes(DType dtype) {
       return 2;
     case DType::i8:
     case DType::u8:
+    case DType::e4m3:
+    case DType::e5m2:
+    case DType::e8m0:
       return 1;
   }
   return 0;
@@ -44,6 +47,12 @@ std::string_view dtype_name(DType dtype) {
       return "u8";
     case DType::u16:
       return "u16";
+    case DType::e4m3:
+      return "e4m3";
+    case DType::e5m2:
+      return "e5m2";
+    case DType::e8m0:
+      return "e8m0";
   }
   return "?";
 }
@@ -62,6 +71,10 @@ double dtype_epsilon(DType dtype) {
       return 0x1p-7;
     case DType::f16:
       return 0x1p-10;
+    case DType::e4m3:
+      return 0x1p-3;
+    case DType::e5m2:
+      return 0x1p-2;
     default:
       return 0;
   }

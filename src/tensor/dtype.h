@@ -7,12 +7,15 @@
 
 namespace viaduct {
 
-enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, u16 };
+/// The last three are formats of quantized operands (number_formats.h), which no op computes in:
+/// FP8 elements and the exponents that scale blocks of them.
+enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, u16, e4m3, e5m2, e8m0 };
 
 /// Bytes of one element.
 int64_t dtype_bytes(DType dtype);
 /// "f32", "bf16", …
 std::string_view dtype_name(DType dtype);
+/// Whether it is a floating type that ops compute in.
 bool is_floating(DType dtype);
 /// Distance from 1 to the next larger value of a floating type (2^-7 for bf16).
 double dtype_epsilon(DType dtype);

@@ -30,7 +30,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store.with_masters = settings_.purpose == EnginePurpose::train;
   store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
                                             groups_);
-  if (settings_.packed_weights) store_->pack_weights(context);
+  store_->derive_weights(context, settings_.packed_weights);
   if (settings_.purpose == EnginePurpose::train) {
     optimizer_ =
         std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer);

@@ -1,6 +1,6 @@
 #include "train/packed_weights.h"
 
-#include "ops/weight_tiles.h"
+#include "ops/gemm.h"
 #include "precision/recipe.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
@@ -13,8 +13,8 @@ namespace {
 constexpr int64_t kMostTokens = 1024;
 
 bool reads_tiles(const RunConfig& config) {
-  return reads_weight_tiles(cpu_ops(cpu_isa_of(config.dist), true),
-                            precision_recipe(config.mixed_precision.recipe).weight);
+  return reads_packed_weights(cpu_ops(cpu_isa_of(config.dist), true),
+                              precision_recipe(config.mixed_precision.recipe).weight);
 }
 
 }  // namespace

@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "ops/cpu/cpu_ops.h"
-#include "ops/weight_tiles.h"
+#include "ops/gemm.h"
 #include "support/instruction_set.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
@@ -89,7 +89,7 @@ std::vector<Knob> knobs() {
       {"variable_seq_lengths", chunks, {}, {"model.variable_seq_lengths=true"}},
       {"pipeline_dtype", stages, {}, {"model.pipeline_dtype=fp32"}},
   };
-  if (reads_weight_tiles(cpu_ops(test::instruction_set()), DType::bf16)) {
+  if (reads_packed_weights(cpu_ops(test::instruction_set()), DType::bf16)) {
     list.push_back({"packed_weights_of_data_ranks", data, packed, unpacked});
     list.push_back({"packed_weights_of_tensor_ranks", tensor, packed, unpacked});
     list.push_back({"packed_weights_of_chunks", data_chunks, packed, unpacked});

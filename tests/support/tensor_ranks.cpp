@@ -115,7 +115,7 @@ class Rank {
   Rank(const TensorRun& run, std::shared_ptr<Communicator> world)
       : run_(run),
         device_(make_cpu_device(1)),
-        ops_(cpu_ops(instruction_set())),
+        ops_(run.ops ? run.ops(instruction_set()) : cpu_ops(instruction_set())),
         recipe_(precision_recipe(run.recipe, run.fp32_residual)),
         rank_(world->rank()),
         model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),
@@ -128,7 +128,7 @@ class Rank {
     groups_ = make_parallel_groups(Mesh({run.tp, run.cp, 1, 1, 1}), world, sizes);
     place_ = batch_place(groups_, run.sequence_parallel);
     OpContext context{*device_, ops_};
-    if (run.packed_weights) store_.pack_weights(context);
+    store_.derive_weights(context, run.packed_weights);
     for (const Parameter* p : store_.parameters()) {
       fill(context, {store_.master(*p), 0});
       for (const Part& part : p->parts) {

@@ -3,12 +3,14 @@
 // backward once: loss, logits and every gradient joined to logical tensors, to compare with one
 // rank.
 
+#include <functional>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "model/model.h"
 #include "nn/gemm_overlap.h"
+#include "ops/cpu/cpu_ops.h"
 #include "sharding/parameter_store.h"
 #include "timeline/record.h"
 #include "train/host_batch.h"
@@ -29,6 +31,8 @@ struct TensorRun {
   bool packed_weights = false;
   bool fp32_residual = false;
   uint64_t draw = 0;  // which of the random weights
+  /// The table of ops for the instruction set; none: `cpu_ops`.
+  std::function<OpTable(CpuIsa)> ops = {};
 };
 
 struct TensorOutcome {

@@ -38,7 +38,9 @@ void append(std::string& bytes, const Tensor& tensor) {
 }  // namespace
 
 Trainer::Trainer(const TrainingRun& run)
-    : run_(run), device_(make_cpu_device(run.threads)), ops_(cpu_ops(run.isa)) {
+    : run_(run),
+      device_(run.simulated ? make_sim_device() : make_cpu_device(run.threads)),
+      ops_(run.ops ? run.ops(run.isa) : cpu_ops(run.isa)) {
   EngineSettings settings;
   settings.precision = precision_recipe(run.recipe);
   settings.seed = run.seed;

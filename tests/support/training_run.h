@@ -2,6 +2,7 @@
 // A few steps of training on random rows, and everything that is left of them: what the exactness
 // suites compare.
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -21,6 +22,9 @@ struct TrainingRun {
   int64_t rows = 4, length = 40, rows_per_batch = 4;
   double loss_scale = 1;
   bool packed_weights = false;
+  /// The table of ops for the instruction set; none: `cpu_ops`.
+  std::function<OpTable(CpuIsa)> ops = {};
+  bool simulated = false;  // on the sim device
 };
 
 /// Trains step by step, so that several can be interleaved.

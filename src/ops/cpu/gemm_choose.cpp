@@ -40,8 +40,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
   add_flops(choice, args.a.dtype(),
             2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
-  choice.cost.bytes_read = args.a.bytes() + (args.b_tiles ? args.b_tiles : args.b).bytes() +
-                           bytes_of(args.bias) +
+  choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
   if (choice.variant == kReferenceVariant) {
@@ -83,25 +82,40 @@ OpEntry<GemmArgs> entry() {
   return {choose_gemm<kIsa>, launch_gemm<kIsa>};
 }
 
-Choice choose_pack(const PackWeightArgs& args, const Traits&) {
+/// Of the instruction sets with tiles of BF16: packed weights are tiles. Each run of columns, and
+/// so each half of a gate, has to begin with a strip.
+GemmForms packed_forms(const GemmRequest& request, const Traits&) {
+  if (!request.packed || request.dtype != DType::bf16 || request.run % kTileColumns != 0) return {};
+  if (request.form == GemmForm::forward) return {{}, bf16_tiles(Orientation::row_wise)};
+  if (request.form == GemmForm::data_gradient) return {{}, bf16_tiles(Orientation::column_wise)};
+  return {};  // no weight among its operands
+}
+
+Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
+  const OperandForm tiles = bf16_tiles(args.out.form().orientation);
+  VIADUCT_CHECK(DeviceError, args.out.form() == tiles && args.matrix.dtype() == DType::bf16,
+                "convert_operand: {} makes {} of bf16, not {} of {}", traits.name, describe(tiles),
+                describe(args.out.form()), dtype_name(args.matrix.dtype()));
   Choice choice;
   choice.kernel = "tiles_avx512_bf16";
-  choice.cost.bytes_read = args.weight.bytes();
-  choice.cost.bytes_written = args.tiles.bytes();
+  choice.cost.bytes_read = args.matrix.bytes();
+  choice.cost.bytes_written = args.out.bytes();
   return choice;
 }
 
 // AMX reads the same tiles.
-void launch_pack(OpContext& context, const Choice&, const PackWeightArgs& args, void*) {
-  pack_weight_tiles(context.device.pool(), args, avx512_bf16::tile_kernels());
+void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs& args, void*) {
+  pack_bf16_tiles(context.device.pool(), args, avx512_bf16::tile_kernels());
 }
 
 }  // namespace
 
 void add_gemm(OpTable& table, CpuIsa isa) {
   table.column_sum = column_sum_entry(isa);
-  if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx)
-    table.pack_weight = {choose_pack, launch_pack};
+  if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx) {
+    table.gemm_forms = packed_forms;
+    table.convert_operand = {choose_convert, launch_convert};
+  }
   switch (isa) {
     case CpuIsa::avx2:
       table.gemm = entry<CpuIsa::avx2>();

@@ -71,13 +71,17 @@ int64_t own_columns(const TileBlocking& blocking) {
   return std::min(blocking.columns, most / (2 * kTileColumns) * (2 * kTileColumns));
 }
 
-TileSource source_of(const Tensor& t, bool contracted_first) {
-  return {t.raw(),
-          t.dtype(),
-          t.stride(0),
-          contracted_first,
-          t.dim(contracted_first ? 1 : 0),
-          t.dim(contracted_first ? 0 : 1)};
+/// Of tiles the sizes alone.
+TileSource source_of(const Operand& matrix, bool contracted_first) {
+  TileSource source;
+  source.contracted_first = contracted_first;
+  source.dtype = matrix.dtype();
+  source.width = matrix.dim(contracted_first ? 1 : 0);
+  source.depth = matrix.dim(contracted_first ? 0 : 1);
+  if (!matrix.form().plain()) return source;
+  source.data = matrix.tensor().raw();
+  source.stride = matrix.tensor().stride(0);
+  return source;
 }
 
 template <class Element>
@@ -87,8 +91,7 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   plan.b = source_of(args.b, args.form != GemmForm::forward);
   plan.halves = gates_columns(args) ? 2 : 1;
   plan.b.width /= plan.halves;
-  // Both halves have to begin with a strip.
-  plan.tiles = args.b_tiles && (plan.halves == 1 || plan.b.width % kTileColumns == 0);
+  plan.tiles = !args.b.form().plain();
   const bool one_row = plan.a.width <= blocking.rows;
   plan.shared = !one_row && !plan.tiles;
   int64_t rows = blocking.rows;
@@ -199,7 +202,7 @@ Strips<Element> strips_of(const Task<Element>& task, int64_t half, int64_t colum
   const int64_t steps = plan.visit_steps(step);
   if (plan.tiles) {
     const int64_t distance = plan.steps * kTile<Element>;
-    return {task.args.b_tiles.template data<Element>() +
+    return {task.args.b.values().template data<Element>() +
                 (chunk.begin + column) / kTileColumns * distance + step * kTile<Element>,
             distance};
   }
@@ -304,14 +307,20 @@ void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& b
   }
 }
 
-void pack_weight_tiles(ThreadPool& pool, const PackWeightArgs& args, const TileKernels& tiles) {
-  const TileSource weight = source_of(args.weight, args.form == GemmForm::data_gradient);
-  const int64_t steps = tile_steps(weight.depth), strip = steps * kTileElements;
-  pool.run(ceil_div(tile_strips(weight.width), kPackStrips), [&](int64_t index, int) {
+OperandForm bf16_tiles(Orientation orientation) {
+  return {"bf16_tiles", orientation, {kTileColumns, kTileDepth}};
+}
+
+void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const TileKernels& tiles) {
+  const TileSource matrix =
+      source_of(args.matrix, args.out.form().orientation == Orientation::column_wise);
+  const int64_t steps = tile_steps(matrix.depth), strip = steps * kTileElements;
+  bfloat16* const to = args.out.values().data<bfloat16>();
+  pool.run(ceil_div(tile_strips(matrix.width), kPackStrips), [&](int64_t index, int) {
     const int64_t begin = index * kPackStrips * kTileColumns;
-    const int64_t count = std::min(kPackStrips * kTileColumns, weight.width - begin);
-    tiles.pack_b(part<bfloat16>(weight, begin, count, 0, steps),
-                 args.tiles.data<bfloat16>() + index * kPackStrips * strip, strip);
+    const int64_t count = std::min(kPackStrips * kTileColumns, matrix.width - begin);
+    tiles.pack_b(part<bfloat16>(matrix, begin, count, 0, steps), to + index * kPackStrips * strip,
+                 strip);
   });
 }
 

@@ -7,7 +7,6 @@
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm_epilogue.h"
 #include "ops/cpu/tiles.h"
-#include "ops/weight_tiles.h"
 
 namespace viaduct::cpu {
 
@@ -22,13 +21,19 @@ struct TileBlocking {
 template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
 
-/// c and bias: dtype of a or FP32. `Element`: bfloat16 or float.
+/// The form of a packed BF16 weight: B tiles, strips of all steps one after the other. They take as
+/// many bytes as the weight does (each dim rounded up to whole tiles), and those of the other
+/// orientation too.
+OperandForm bf16_tiles(Orientation orientation);
+
+/// c and bias: dtype of a or FP32; b: rows, or with BF16 `bf16_tiles`. `Element`: bfloat16 or
+/// float.
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
                    const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
                    void* workspace);
 
-/// The tiles of args.weight, which `gemm_on_tiles` reads as b_tiles.
-void pack_weight_tiles(ThreadPool& pool, const PackWeightArgs& args, const TileKernels& tiles);
+/// args.out in the form bf16_tiles.
+void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const TileKernels& tiles);
 
 }  // namespace viaduct::cpu

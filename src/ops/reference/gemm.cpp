@@ -23,8 +23,9 @@ Matrix transposed(const Tensor& t) {
 
 void product(const GemmArgs& args) {
   const bool weight_gradient = args.form == GemmForm::weight_gradient;
-  const Matrix a = weight_gradient ? transposed(args.a) : as_is(args.a);
-  const Matrix b = args.form == GemmForm::forward ? transposed(args.b) : as_is(args.b);
+  const Tensor &x = args.a.tensor(), &y = args.b.tensor();
+  const Matrix a = weight_gradient ? transposed(x) : as_is(x);
+  const Matrix b = args.form == GemmForm::forward ? transposed(y) : as_is(y);
   const int64_t contracted = weight_gradient ? args.a.dim(0) : args.a.dim(1);
   double* c = args.c.data<double>();
   const double* bias = args.bias ? args.bias.data<double>() : nullptr;

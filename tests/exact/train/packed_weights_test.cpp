@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "device/recording.h"
-#include "ops/weight_tiles.h"
+#include "ops/gemm.h"
 #include "support/instruction_set.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
@@ -21,8 +21,8 @@ using namespace test;
 class PackedWeights : public testing::Test {
  protected:
   void SetUp() override {
-    if (!reads_weight_tiles(cpu_ops(test::instruction_set()), DType::bf16))
-      GTEST_SKIP() << "products read no tiles here";
+    if (!reads_packed_weights(cpu_ops(test::instruction_set()), DType::bf16))
+      GTEST_SKIP() << "products read weights as they are";
   }
 };
 
@@ -39,7 +39,7 @@ int64_t packs(test::Trainer& trainer) {
   const Recording recording(trainer.engine().device(), record);
   trainer.step();
   return std::count_if(record.ops().begin(), record.ops().end(),
-                       [](const OpEntryRecord& op) { return op.op == "pack_weight"; });
+                       [](const OpEntryRecord& op) { return op.op == "convert_operand"; });
 }
 
 TEST_F(PackedWeights, ChangeNoBitOfStepsWhoseWeightsChange) {

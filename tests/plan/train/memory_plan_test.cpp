@@ -83,7 +83,7 @@ std::pair<RunOutcome, std::string> run_on(Device& device, const RankDevice& rank
   RunOutcome outcome{trainer.state(), {}, trainer.validations()};
   std::string weights;
   for (const Parameter* p : trainer.engine().store().parameters()) {
-    const AcquiredWeight weight(trainer.engine().store(), *p, WeightUse::forward);
+    const AcquiredWeight weight(trainer.engine().store(), *p, WeightUse::lookup);
     weights.append(static_cast<const char*>(weight.tensor().raw()),
                    static_cast<size_t>(weight.tensor().bytes()));
   }

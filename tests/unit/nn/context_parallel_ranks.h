@@ -37,7 +37,7 @@ struct RankTrace {
 
 class NoWeights final : public WeightAccess {
  public:
-  AccessedWeight acquire(const Parameter&, WeightUse) override {
+  Operand acquire(const Parameter&, WeightUse, int64_t) override {
     fail<Error>("attention has no weights");
   }
   void release(const Parameter&, WeightUse) override {}

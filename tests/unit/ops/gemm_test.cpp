@@ -53,10 +53,10 @@ struct Reference {
 };
 Reference reference_of(const GemmArgs& args) {
   GemmArgs exact = args;
-  exact.a = to_f64(args.a), exact.b = to_f64(args.b), exact.c = to_f64(args.c);
+  exact.a = to_f64(args.a.tensor()), exact.b = to_f64(args.b.tensor()), exact.c = to_f64(args.c);
   exact.bias = to_f64(args.bias);
   GemmArgs sums = exact;
-  sums.a = test::magnitudes(exact.a), sums.b = test::magnitudes(exact.b);
+  sums.a = test::magnitudes(exact.a.tensor()), sums.b = test::magnitudes(exact.b.tensor());
   sums.c = test::magnitudes(exact.c);
   if (exact.bias) sums.bias = test::magnitudes(exact.bias);
   reference::gemm(exact);

@@ -65,7 +65,8 @@ TEST_P(LongSums, Products) {
           return positive(dtype, forward ? Shape{width, depth} : Shape{depth, width}, seed);
         };
         GemmArgs args{form, operand(5, 1), operand(18, 2), host_tensor(DType::f32, {5, 18})};
-        GemmArgs exact{form, to_f64(args.a), to_f64(args.b), host_tensor(DType::f64, {5, 18})};
+        GemmArgs exact{form, to_f64(args.a.tensor()), to_f64(args.b.tensor()),
+                       host_tensor(DType::f64, {5, 18})};
         gemm(context_, args);
         reference::gemm(exact);
         EXPECT_LE(relative_error(args.c, exact.c), bound(visit + depth / visit));

@@ -41,7 +41,7 @@ TEST_F(ParameterStoreTest, WeightsAreMastersRounded) {
 }
 
 TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
-  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward), ShapeError);  // nothing there yet
+  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward, 0), ShapeError);  // nothing there yet
   store_.publish_masters(context_);
   const int64_t generation = store_.generation();
   {
@@ -50,16 +50,16 @@ TEST_F(ParameterStoreTest, WeightsDoNotChangeWhileTheyAreInUse) {
   }
   store_.advance_generation();
   EXPECT_EQ(store_.generation(), generation + 1);
-  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward), ShapeError);  // stale
+  EXPECT_THROW(store_.acquire(matrix_, WeightUse::forward, 0), ShapeError);  // stale
   store_.weights_written();
   const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
 }
 
 TEST_F(ParameterStoreTest, PackedWeightsNeedProductsThatReadThem) {
-  EXPECT_THROW(store_.pack_weights(context_), ConfigError);
+  EXPECT_THROW(store_.derive_weights(context_, true), ConfigError);
   store_.publish_masters(context_);
   const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
-  EXPECT_FALSE(weight.tiles());
+  EXPECT_TRUE(weight.operand().form().plain());
 }
 
 TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {

@@ -64,10 +64,11 @@ void compare(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
             args.bias = random_tensor(DType::f32, {n}, ++seed);
           const Tensor before = test::to_f64(args.c);
           GemmArgs exact = args;
-          exact.a = test::to_f64(args.a), exact.b = test::to_f64(args.b);
+          exact.a = test::to_f64(args.a.tensor()), exact.b = test::to_f64(args.b.tensor());
           exact.c = test::to_f64(args.c), exact.bias = test::to_f64(args.bias);
           GemmArgs sums = exact;
-          sums.a = test::magnitudes(exact.a), sums.b = test::magnitudes(exact.b);
+          sums.a = test::magnitudes(exact.a.tensor());
+          sums.b = test::magnitudes(exact.b.tensor());
           sums.c = test::magnitudes(exact.c);
           if (exact.bias) sums.bias = test::magnitudes(exact.bias);
           reference::gemm(exact);
@@ -81,10 +82,13 @@ void compare(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
             if (form == GemmForm::weight_gradient) continue;
             GemmArgs packed = args;
             packed.c = test::converted(before, out);
-            packed.b_tiles =
-                random_tensor(DType::bf16, weight_tiles_shape(form, args.b.shape()), ++seed);
+            const OperandForm as_tiles = cpu::bf16_tiles(
+                form == GemmForm::forward ? Orientation::row_wise : Orientation::column_wise);
+            const Shape shape = args.b.shape();
+            packed.b = Operand(as_tiles, dtype, shape,
+                               random_tensor(dtype, values_shape(as_tiles, shape), ++seed), {});
             ThreadPool pool(2);
-            cpu::pack_weight_tiles(pool, {form, args.b, packed.b_tiles}, tiles);
+            cpu::pack_bf16_tiles(pool, {args.b.tensor(), packed.b}, tiles);
             run(packed, tiles, 2);
             test::expect_same_bits(packed.c, test::converted(args.c, out));
           }

@@ -1,0 +1,53 @@
+#include "sharding/weight_forms.h"
+
+#include <algorithm>
+
+namespace viaduct {
+
+WeightForms::WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
+                         DType weight, bool packed, bool with_gradients)
+    : context_(context), weight_(weight), packed_(packed) {
+  for (const Parameter* parameter : parameters) {
+    for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
+      if (use == WeightUse::data_gradient && !with_gradients) continue;
+      const OperandForm form = wanted(*parameter, use, 0);
+      if (!form.plain()) derived(*parameter, form);
+    }
+  }
+}
+
+Operand WeightForms::form(const Parameter& parameter, WeightUse use, int64_t run,
+                          const Tensor& canonical, int64_t generation) {
+  const OperandForm form = wanted(parameter, use, run);
+  if (form.plain()) return canonical;
+  Derived& held = derived(parameter, form);
+  if (held.generation != generation) {
+    convert_operand(context_, {canonical, held.operand});
+    held.generation = generation;
+  }
+  return held.operand;
+}
+
+OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64_t run) const {
+  const bool product = use == WeightUse::forward || use == WeightUse::data_gradient;
+  if (!product || !parameter.multiplied) return {};
+  GemmRequest request;
+  request.form = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
+  request.dtype = weight_;
+  request.n = parameter.shape[0], request.k = parameter.shape[1];
+  request.run = run;
+  request.packed = packed_;
+  return gemm_operand_forms(context_.ops, request).b;
+}
+
+WeightForms::Derived& WeightForms::derived(const Parameter& parameter, const OperandForm& form) {
+  std::vector<Derived>& of_parameter = forms_[&parameter];
+  const auto found = std::find_if(of_parameter.begin(), of_parameter.end(),
+                                  [&](const Derived& d) { return d.operand.form() == form; });
+  if (found != of_parameter.end()) return *found;
+  of_parameter.push_back(
+      {allocate_operand(context_, form, weight_, parameter.shape, MemoryTag::weights)});
+  return of_parameter.back();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,41 @@
+#pragma once
+// The forms in which matrix products read weights (ops/gemm.h), beside the canonical ones: tiles,
+// quantized values. The ops say which form each product wants; it is made at its first use in a
+// generation, from the whole canonical weight, and all micro-batches of the step read it.
+
+#include <map>
+#include <vector>
+
+#include "nn/access.h"
+#include "ops/gemm.h"
+
+namespace viaduct {
+
+class WeightForms {
+ public:
+  /// Memory on the context's device for the forms of those of `parameters` that are multiplied:
+  /// for the forward and, where there are gradients, for the data gradient. `packed`: also those
+  /// that products only read faster.
+  WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
+              DType weight, bool packed, bool with_gradients);
+
+  /// The weight as products of `use` read it in runs of `run` columns. `canonical`: that of
+  /// `generation`, and the answer for every other use.
+  Operand form(const Parameter& parameter, WeightUse use, int64_t run, const Tensor& canonical,
+               int64_t generation);
+
+ private:
+  struct Derived {
+    Operand operand;
+    int64_t generation = -1;  // whose weight it holds; -1: of none
+  };
+  OperandForm wanted(const Parameter& parameter, WeightUse use, int64_t run) const;
+  Derived& derived(const Parameter& parameter, const OperandForm& form);
+
+  OpContext context_;
+  DType weight_;
+  bool packed_;
+  std::map<const Parameter*, std::vector<Derived>> forms_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,125 @@
+#include "tensor/operand.h"
+
+#include <utility>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+int64_t pieces(int64_t size, int64_t piece) {
+  return piece == 0 ? 1 : (size + piece - 1) / piece;
+}
+
+/// The matrix's sizes in the order of an OperandBlock.
+OperandBlock sizes_of(const OperandForm& form, const Shape& matrix) {
+  VIADUCT_CHECK(ShapeError, matrix.rank() == 2, "operand as {}: expected a matrix, got {}",
+                describe(form), to_string(matrix));
+  const bool rows = form.orientation == Orientation::row_wise;
+  return {matrix[rows ? 0 : 1], matrix[rows ? 1 : 0]};
+}
+
+std::string by(const OperandBlock& block) {
+  return fmt::format("{}x{}", block.kept, block.contracted);
+}
+
+/// Of a tensor whose dim `dim` counts pieces of `piece` elements (0: one piece), those of the
+/// elements [begin, begin + count).
+Tensor slice_pieces(const Tensor& tensor, int dim, int64_t piece, int64_t begin, int64_t count) {
+  if (piece == 0) return tensor;
+  return tensor.slice(dim, begin / piece, pieces(count, piece));
+}
+
+}  // namespace
+
+std::string describe(const OperandForm& form) {
+  if (form.plain()) return std::string(kRowMajor);
+  std::string text;
+  if (form.element) text = fmt::format("{} ", dtype_name(*form.element));
+  text += form.layout;
+  if (!form.shows_shape()) text += " of " + by(form.tile);
+  text += form.orientation == Orientation::row_wise ? " row-wise" : " column-wise";
+  if (!form.scales) return text;
+  const bool whole = form.scales->block == kWholeMatrix;
+  return text + fmt::format(", {} scale{}", dtype_name(form.scales->dtype),
+                            whole ? " of the whole" : "s of " + by(form.scales->block));
+}
+
+Shape values_shape(const OperandForm& form, const Shape& matrix) {
+  const OperandBlock sizes = sizes_of(form, matrix);
+  if (form.layout == kRowMajor) return matrix;
+  if (form.layout == kContractedLast) return {sizes.kept, sizes.contracted};
+  return {pieces(sizes.kept, form.tile.kept), pieces(sizes.contracted, form.tile.contracted),
+          form.tile.kept * form.tile.contracted};
+}
+
+Shape scales_shape(const OperandForm& form, const Shape& matrix) {
+  const OperandBlock sizes = sizes_of(form, matrix);
+  VIADUCT_CHECK(ShapeError, form.scales.has_value(), "operand as {}: it has no scales",
+                describe(form));
+  const OperandBlock& block = form.scales->block;
+  return {pieces(sizes.kept, block.kept), pieces(sizes.contracted, block.contracted)};
+}
+
+Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values,
+                 Tensor scales)
+    : values_(std::move(values)),
+      scales_(std::move(scales)),
+      form_(form),
+      dtype_(dtype),
+      shape_(shape) {
+  const Shape stored = values_shape(form, shape);
+  const DType element = form.element.value_or(dtype);
+  VIADUCT_CHECK(
+      ShapeError, values_.defined() && values_.shape() == stored && values_.dtype() == element,
+      "operand {} {} as {}: expected values {} {}, got {}", dtype_name(dtype), to_string(shape),
+      describe(form), dtype_name(element), to_string(stored), describe(values_));
+  if (!form.scales) {
+    VIADUCT_CHECK(ShapeError, !scales_.defined(), "operand {} {} as {}: expected no scales, got {}",
+                  dtype_name(dtype), to_string(shape), describe(form), describe(scales_));
+    return;
+  }
+  const Shape blocks = scales_shape(form, shape);
+  VIADUCT_CHECK(
+      ShapeError,
+      scales_.defined() && scales_.shape() == blocks && scales_.dtype() == form.scales->dtype,
+      "operand {} {} as {}: expected scales {} {}, got {}", dtype_name(dtype), to_string(shape),
+      describe(form), dtype_name(form.scales->dtype), to_string(blocks), describe(scales_));
+}
+
+const Tensor& Operand::tensor() const {
+  VIADUCT_CHECK(ShapeError, form_.plain(), "operand: expected a tensor, got {}", describe(*this));
+  return values_;
+}
+
+Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
+  if (form_.plain()) return values_.slice(dim, begin, count);
+  const int64_t size = shape_.dim(dim);
+  const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);
+  const OperandBlock block = form_.scales ? form_.scales->block : kWholeMatrix;
+  const auto side = [&](const OperandBlock& of) { return kept ? of.kept : of.contracted; };
+  const auto whole_pieces = [&](int64_t piece) {
+    return piece == 0 ||
+           (begin % piece == 0 && (kept || count % piece == 0 || begin + count == size));
+  };
+  VIADUCT_CHECK(ShapeError,
+                begin >= 0 && count >= 0 && begin + count <= size &&
+                    whole_pieces(side(form_.tile)) && whole_pieces(side(block)),
+                "slice [{}, {}) of dim {} of {}: out of range, or not of whole tiles and blocks",
+                begin, begin + count, dim, describe(*this));
+  Operand part = *this;
+  part.shape_[dim] = count;
+  const int place = kept ? 0 : 1;
+  part.values_ = slice_pieces(values_, form_.layout == kRowMajor ? dim : place, side(form_.tile),
+                              begin, count);
+  if (scales_) part.scales_ = slice_pieces(scales_, place, side(block), begin, count);
+  return part;
+}
+
+std::string describe(const Operand& operand) {
+  if (!operand || operand.form().plain()) return describe(operand.values());
+  return fmt::format("{} {} as {}", dtype_name(operand.dtype()), to_string(operand.shape()),
+                     describe(operand.form()));
+}
+
+}  // namespace viaduct

@@ -1,0 +1,224 @@
+#include "support/scaled_ops.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <memory>
+
+#include "base/error.h"
+#include "ops/reference/scaled_operand.h"
+#include "support/op_testing.h"
+
+namespace viaduct::test {
+namespace {
+
+constexpr std::string_view kPanels = "panels";
+constexpr OperandBlock kPanel{4, 8};
+
+OperandForm panels(Orientation orientation) {
+  return {kPanels, orientation, kPanel, {}, ScaleForm{DType::f32, kPanel}};
+}
+OperandForm contracted_last(Orientation orientation) {
+  return {kContractedLast, orientation, {}, {}, ScaleForm{DType::f32, {1, kPanel.contracted}}};
+}
+OperandForm mxfp8(Orientation orientation) {
+  return {kRowMajor, orientation, {}, DType::e4m3, ScaleForm{DType::e8m0, {1, 32}}};
+}
+
+/// Along which dim the products contract a and b.
+std::pair<Orientation, Orientation> orientations(GemmForm form) {
+  constexpr auto kRows = Orientation::row_wise, kColumns = Orientation::column_wise;
+  if (form == GemmForm::forward) return {kRows, kRows};
+  return {form == GemmForm::data_gradient ? kRows : kColumns, kColumns};
+}
+
+template <ScaledValues kValues>
+GemmForms forms(const GemmRequest& request, const Traits&) {
+  if (request.dtype == DType::f64) return {};
+  const auto [a, b] = orientations(request.form);
+  if (kValues == ScaledValues::mxfp8) return {mxfp8(a), mxfp8(b)};
+  const bool weight = request.form != GemmForm::weight_gradient;
+  return {contracted_last(a),
+          weight && request.run % kPanel.kept == 0 ? panels(b) : contracted_last(b)};
+}
+
+/// Where element (i along kept, k along contracted) of an operand lies among its values.
+int64_t place(const Operand& operand, int64_t i, int64_t k) {
+  const Tensor& values = operand.values();
+  if (operand.form().layout == kContractedLast) return i * values.stride(0) + k;
+  return i / kPanel.kept * values.stride(0) + k / kPanel.contracted * values.stride(1) +
+         k % kPanel.contracted * kPanel.kept + i % kPanel.kept;
+}
+
+float scale_of(float amax) {
+  // Values of at most 1/4: whoever reads them without their scale is far off.
+  const int exponent = amax > 0 && std::isfinite(amax) ? std::ilogb(amax) + 3 : 0;
+  return std::ldexp(1.0f, std::clamp(exponent, -100, 100));
+}
+
+/// Calls f(row, column, i, k) for every element of the matrix.
+template <class F>
+void for_elements(const Operand& operand, F&& f) {
+  const bool rows = operand.form().orientation == Orientation::row_wise;
+  for (int64_t r = 0; r < operand.dim(0); ++r)
+    for (int64_t c = 0; c < operand.dim(1); ++c) f(r, c, rows ? r : c, rows ? c : r);
+}
+
+double& scale_at(const Operand& operand, std::vector<double>& scales, int64_t i, int64_t k) {
+  const OperandBlock& block = operand.form().scales->block;
+  return scales[static_cast<size_t>(i / block.kept * operand.scales().dim(1) +
+                                    k / block.contracted)];
+}
+
+void scale_exactly(const ConvertOperandArgs& args) {
+  const Operand& out = args.out;
+  std::vector<double> scales(static_cast<size_t>(out.scales().elements()));
+  for_elements(out, [&](int64_t r, int64_t c, int64_t i, int64_t k) {
+    double& amax = scale_at(out, scales, i, k);
+    amax = std::max(amax, std::abs(element(args.matrix, r * out.dim(1) + c)));
+  });
+  for (double& scale : scales) scale = scale_of(static_cast<float>(scale));
+  set_values(out.scales(), scales);
+  const Tensor flat = out.values().view({out.values().elements()});
+  // Whoever reads the padding of a tile sees it.
+  set_values(flat, std::vector<double>(static_cast<size_t>(flat.elements()),
+                                       std::numeric_limits<double>::quiet_NaN()));
+  for_elements(out, [&](int64_t r, int64_t c, int64_t i, int64_t k) {
+    set_element(flat, place(out, i, k),
+                element(args.matrix, r * out.dim(1) + c) / scale_at(out, scales, i, k));
+  });
+}
+
+double scaled_value(const Operand& operand, int64_t i, int64_t k) {
+  const Tensor& values = operand.values();
+  double value = 0;
+  const bool known = dispatch_floating(values.dtype(), [&]<class T>(T) {
+    value = static_cast<double>(static_cast<float>(values.data<T>()[place(operand, i, k)]));
+  });
+  VIADUCT_CHECK(DeviceError, known, "scaled device: cannot read {}", describe(operand));
+  const OperandBlock& block = operand.form().scales->block;
+  const Tensor& scales = operand.scales();
+  return value * scales.data<float>()[i / block.kept * scales.stride(0) + k / block.contracted];
+}
+
+/// The matrix of an operand in `out`, in its own format.
+void unscale(const Operand& operand, const Tensor& out) {
+  if (operand.form().element == DType::e4m3) {
+    const Tensor wide = reference::dequantized(operand);
+    for (int64_t i = 0; i < out.elements(); ++i) set_element(out, i, element(wide, i));
+    return;
+  }
+  for_elements(operand, [&](int64_t r, int64_t c, int64_t i, int64_t k) {
+    set_element(out, r * out.dim(1) + c, scaled_value(operand, i, k));
+  });
+}
+
+/// What a choice carries to its launch: the cpu's choice for the matrices, and where these lie in
+/// the workspace.
+struct Plan {
+  GemmForm form;
+  Choice inner;
+  int64_t b_offset = 0, inner_offset = 0;
+};
+
+int64_t aligned(int64_t bytes) {
+  return (bytes + 63) / 64 * 64;
+}
+
+/// A tensor in memory that somebody else owns, or in none.
+Tensor at(void* memory, DType dtype, const Shape& shape) {
+  const int64_t bytes = shape.elements() * dtype_bytes(dtype);
+  return {std::make_shared<Storage>(memory, bytes, nullptr), dtype, shape};
+}
+
+GemmArgs with_matrices(const GemmArgs& args, const Plan& plan, std::byte* workspace) {
+  GemmArgs matrices = args;
+  matrices.a = at(workspace, args.a.dtype(), args.a.shape());
+  matrices.b = at(workspace == nullptr ? nullptr : workspace + plan.b_offset, args.b.dtype(),
+                  args.b.shape());
+  return matrices;
+}
+
+/// A table has functions without a state of their own.
+template <CpuIsa kIsa>
+const OpEntry<GemmArgs>& cpu_gemm() {
+  static const OpEntry<GemmArgs> entry = cpu_ops(kIsa, true).gemm;
+  return entry;
+}
+
+template <CpuIsa kIsa>
+Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
+  if (args.a.dtype() == DType::f64) return cpu_gemm<kIsa>().choose(args, traits);
+  auto plan = std::make_shared<Plan>(Plan{args.form, {}});
+  const int64_t element = dtype_bytes(args.a.dtype());
+  plan->b_offset = aligned(args.a.shape().elements() * element);
+  plan->inner_offset = plan->b_offset + aligned(args.b.shape().elements() * element);
+  plan->inner = cpu_gemm<kIsa>().choose(with_matrices(args, *plan, nullptr), traits);
+  Choice choice = plan->inner;
+  choice.kernel = "scaled";
+  choice.workspace_bytes = plan->inner_offset + plan->inner.workspace_bytes;
+  choice.plan = plan;
+  return choice;
+}
+
+template <CpuIsa kIsa>
+void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
+  if (args.a.dtype() == DType::f64)
+    return cpu_gemm<kIsa>().launch(context, choice, args, workspace);
+  const Plan& plan = *static_cast<const Plan*>(choice.plan.get());
+  VIADUCT_CHECK(DeviceError, plan.form == args.form, "scaled device: the plan of another product");
+  auto* const memory = static_cast<std::byte*>(workspace);
+  const GemmArgs matrices = with_matrices(args, plan, memory);
+  unscale(args.a, matrices.a.tensor());
+  unscale(args.b, matrices.b.tensor());
+  cpu_gemm<kIsa>().launch(context, plan.inner, matrices, memory + plan.inner_offset);
+}
+
+Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
+  const OperandForm& form = args.out.form();
+  const bool known = form == panels(form.orientation) ||
+                     form == contracted_last(form.orientation) || form == mxfp8(form.orientation);
+  VIADUCT_CHECK(DeviceError, known, "convert_operand: {} makes no {}", traits.name, describe(form));
+  Choice choice;
+  choice.kernel = form.element ? "mxfp8" : "scaled";
+  choice.cost.bytes_read = args.matrix.bytes();
+  choice.cost.bytes_written = args.out.bytes();
+  return choice;
+}
+
+void launch_convert(OpContext&, const Choice&, const ConvertOperandArgs& args, void*) {
+  args.out.form().element ? reference::quantize(args) : scale_exactly(args);
+}
+
+template <CpuIsa kIsa>
+OpEntry<GemmArgs> entry() {
+  return {choose_gemm<kIsa>, launch_gemm<kIsa>};
+}
+
+OpEntry<GemmArgs> gemm_of(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::avx2:
+      return entry<CpuIsa::avx2>();
+    case CpuIsa::avx512:
+      return entry<CpuIsa::avx512>();
+    case CpuIsa::avx512_bf16:
+      return entry<CpuIsa::avx512_bf16>();
+    case CpuIsa::amx:
+      break;
+  }
+  return entry<CpuIsa::amx>();
+}
+
+}  // namespace
+
+OpTable scaled_ops(ScaledValues values, CpuIsa isa, bool for_simulation) {
+  OpTable table = cpu_ops(isa, for_simulation);
+  table.traits.name = "scaled";
+  table.gemm = gemm_of(isa);
+  table.gemm_forms =
+      values == ScaledValues::exact ? forms<ScaledValues::exact> : forms<ScaledValues::mxfp8>;
+  table.convert_operand = {choose_convert, launch_convert};
+  return table;
+}
+
+}  // namespace viaduct::test

@@ -1,0 +1,23 @@
+#pragma once
+// A device whose matrix products read scaled operands alone: values with scales, in forms of its
+// own. All other ops are the cpu's. Whole steps run on it without a layer that knows it.
+
+#include "ops/cpu/cpu_ops.h"
+
+namespace viaduct::test {
+
+enum class ScaledValues {
+  /// In the matrix's format, divided by a power of two for each block: exact, so all numbers are
+  /// those of the cpu to the bit. Weights come as tiles in an order of the device's own, with a
+  /// scale for each tile; the other operands with the contracted dim last and a scale for 8
+  /// elements of it.
+  exact,
+  /// MXFP8: e4m3 with an e8m0 scale for 32 elements of the contracted dim, row-major.
+  mxfp8,
+};
+
+/// The cpu's table for `isa` with products that read `values`. f64 runs the reference as ever.
+/// `for_simulation`: as `cpu_ops`.
+OpTable scaled_ops(ScaledValues values, CpuIsa isa, bool for_simulation = false);
+
+}  // namespace viaduct::test
