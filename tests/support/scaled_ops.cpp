@@ -21,8 +21,8 @@ OperandForm panels(Orientation orientation) {
 OperandForm contracted_last(Orientation orientation) {
   return {kContractedLast, orientation, {}, {}, ScaleForm{DType::f32, {1, kPanel.contracted}}};
 }
-OperandForm mxfp8(Orientation orientation) {
-  return {kRowMajor, orientation, {}, DType::e4m3, ScaleForm{DType::e8m0, {1, 32}}};
+OperandForm microscaled(DType element, Orientation orientation) {
+  return {kRowMajor, orientation, {}, element, ScaleForm{DType::e8m0, {1, 32}}};
 }
 
 /// Along which dim the products contract a and b.
@@ -36,7 +36,10 @@ template <ScaledValues kValues>
 GemmForms forms(const GemmRequest& request, const Traits&) {
   if (request.dtype == DType::f64) return {};
   const auto [a, b] = orientations(request.form);
-  if (kValues == ScaledValues::mxfp8) return {mxfp8(a), mxfp8(b)};
+  if (kValues != ScaledValues::exact) {
+    const DType element = kValues == ScaledValues::mxfp8 ? DType::e4m3 : DType::i8;
+    return {microscaled(element, a), microscaled(element, b)};
+  }
   const bool weight = request.form != GemmForm::weight_gradient;
   return {contracted_last(a),
           weight && request.run % kPanel.kept == 0 ? panels(b) : contracted_last(b)};
@@ -103,7 +106,7 @@ double scaled_value(const Operand& operand, int64_t i, int64_t k) {
 
 /// The matrix of an operand in `out`, in its own format.
 void unscale(const Operand& operand, const Tensor& out) {
-  if (operand.form().element == DType::e4m3) {
+  if (operand.form().element) {
     const Tensor wide = reference::dequantized(operand);
     for (int64_t i = 0; i < out.elements(); ++i) set_element(out, i, element(wide, i));
     return;
@@ -176,11 +179,12 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
 
 Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
   const OperandForm& form = args.out.form();
-  const bool known = form == panels(form.orientation) ||
-                     form == contracted_last(form.orientation) || form == mxfp8(form.orientation);
+  const Orientation side = form.orientation;
+  const bool known = form == panels(side) || form == contracted_last(side) ||
+                     form == microscaled(DType::e4m3, side) || form == microscaled(DType::i8, side);
   VIADUCT_CHECK(DeviceError, known, "convert_operand: {} makes no {}", traits.name, describe(form));
   Choice choice;
-  choice.kernel = form.element ? "mxfp8" : "scaled";
+  choice.kernel = form.element ? "microscaled" : "scaled";
   choice.cost.bytes_read = args.matrix.bytes();
   choice.cost.bytes_written = args.out.bytes();
   return choice;
@@ -215,8 +219,9 @@ OpTable scaled_ops(ScaledValues values, CpuIsa isa, bool for_simulation) {
   OpTable table = cpu_ops(isa, for_simulation);
   table.traits.name = "scaled";
   table.gemm = gemm_of(isa);
-  table.gemm_forms =
-      values == ScaledValues::exact ? forms<ScaledValues::exact> : forms<ScaledValues::mxfp8>;
+  table.gemm_forms = values == ScaledValues::exact   ? forms<ScaledValues::exact>
+                     : values == ScaledValues::mxfp8 ? forms<ScaledValues::mxfp8>
+                                                     : forms<ScaledValues::mxint8>;
   table.convert_operand = {choose_convert, launch_convert};
   return table;
 }

@@ -14,6 +14,8 @@ enum class ScaledValues {
   exact,
   /// MXFP8: e4m3 with an e8m0 scale for 32 elements of the contracted dim, row-major.
   mxfp8,
+  /// The same of i8 elements.
+  mxint8,
 };
 
 /// The cpu's table for `isa` with products that read `values`. f64 runs the reference as ever.
