@@ -8,6 +8,7 @@
 #include "base/error.h"
 #include "ops/reference/scaled_operand.h"
 #include "support/op_testing.h"
+#include "support/scaled_device.h"
 
 namespace viaduct::test {
 namespace {
@@ -117,11 +118,11 @@ void unscale(const Operand& operand, const Tensor& out) {
 }
 
 /// What a choice carries to its launch: the cpu's choice for the matrices, and where these lie in
-/// the workspace.
+/// the device's scratch.
 struct Plan {
   GemmForm form;
   Choice inner;
-  int64_t b_offset = 0, inner_offset = 0;
+  int64_t b_offset = 0, bytes = 0;
 };
 
 int64_t aligned(int64_t bytes) {
@@ -134,11 +135,11 @@ Tensor at(void* memory, DType dtype, const Shape& shape) {
   return {std::make_shared<Storage>(memory, bytes, nullptr), dtype, shape};
 }
 
-GemmArgs with_matrices(const GemmArgs& args, const Plan& plan, std::byte* workspace) {
+GemmArgs with_matrices(const GemmArgs& args, const Plan& plan, std::byte* scratch) {
   GemmArgs matrices = args;
-  matrices.a = at(workspace, args.a.dtype(), args.a.shape());
-  matrices.b = at(workspace == nullptr ? nullptr : workspace + plan.b_offset, args.b.dtype(),
-                  args.b.shape());
+  matrices.a = at(scratch, args.a.dtype(), args.a.shape());
+  matrices.b =
+      at(scratch == nullptr ? nullptr : scratch + plan.b_offset, args.b.dtype(), args.b.shape());
   return matrices;
 }
 
@@ -155,11 +156,10 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   auto plan = std::make_shared<Plan>(Plan{args.form, {}});
   const int64_t element = dtype_bytes(args.a.dtype());
   plan->b_offset = aligned(args.a.shape().elements() * element);
-  plan->inner_offset = plan->b_offset + aligned(args.b.shape().elements() * element);
+  plan->bytes = plan->b_offset + aligned(args.b.shape().elements() * element);
   plan->inner = cpu_gemm<kIsa>().choose(with_matrices(args, *plan, nullptr), traits);
   Choice choice = plan->inner;
   choice.kernel = "scaled";
-  choice.workspace_bytes = plan->inner_offset + plan->inner.workspace_bytes;
   choice.plan = plan;
   return choice;
 }
@@ -170,11 +170,12 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
     return cpu_gemm<kIsa>().launch(context, choice, args, workspace);
   const Plan& plan = *static_cast<const Plan*>(choice.plan.get());
   VIADUCT_CHECK(DeviceError, plan.form == args.form, "scaled device: the plan of another product");
-  auto* const memory = static_cast<std::byte*>(workspace);
-  const GemmArgs matrices = with_matrices(args, plan, memory);
+  auto* const device = dynamic_cast<ScaledDevice*>(&context.device);
+  VIADUCT_CHECK(DeviceError, device != nullptr, "scaled ops on another device than theirs");
+  const GemmArgs matrices = with_matrices(args, plan, device->scratch(plan.bytes));
   unscale(args.a, matrices.a.tensor());
   unscale(args.b, matrices.b.tensor());
-  cpu_gemm<kIsa>().launch(context, plan.inner, matrices, memory + plan.inner_offset);
+  cpu_gemm<kIsa>().launch(context, plan.inner, matrices, workspace);
 }
 
 Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {

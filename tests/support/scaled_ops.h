@@ -1,6 +1,7 @@
 #pragma once
-// A device whose matrix products read scaled operands alone: values with scales, in forms of its
-// own. All other ops are the cpu's. Whole steps run on it without a layer that knows it.
+// Ops of a device (scaled_device.h) whose matrix products read scaled operands alone: values with
+// scales, in forms of its own. All other ops are the cpu's. Whole steps run on it without a layer
+// that knows it.
 
 #include "ops/cpu/cpu_ops.h"
 

@@ -114,7 +114,7 @@ class Rank {
  public:
   Rank(const TensorRun& run, std::shared_ptr<Communicator> world)
       : run_(run),
-        device_(make_cpu_device(1)),
+        device_(run.device ? run.device(1) : make_cpu_device(1)),
         ops_(run.ops ? run.ops(instruction_set()) : cpu_ops(instruction_set())),
         recipe_(precision_recipe(run.recipe, run.fp32_residual)),
         rank_(world->rank()),

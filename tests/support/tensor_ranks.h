@@ -33,6 +33,8 @@ struct TensorRun {
   uint64_t draw = 0;  // which of the random weights
   /// The table of ops for the instruction set; none: `cpu_ops`.
   std::function<OpTable(CpuIsa)> ops = {};
+  /// The device of a rank with so many threads; none: `make_cpu_device`.
+  std::function<std::unique_ptr<Device>(int)> device = {};
 };
 
 struct TensorOutcome {

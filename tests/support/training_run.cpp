@@ -39,7 +39,7 @@ void append(std::string& bytes, const Tensor& tensor) {
 
 Trainer::Trainer(const TrainingRun& run)
     : run_(run),
-      device_(run.simulated ? make_sim_device() : make_cpu_device(run.threads)),
+      device_(run.device ? run.device(run.threads) : make_cpu_device(run.threads)),
       ops_(run.ops ? run.ops(run.isa) : cpu_ops(run.isa)) {
   EngineSettings settings;
   settings.precision = precision_recipe(run.recipe);

@@ -24,7 +24,8 @@ struct TrainingRun {
   bool packed_weights = false;
   /// The table of ops for the instruction set; none: `cpu_ops`.
   std::function<OpTable(CpuIsa)> ops = {};
-  bool simulated = false;  // on the sim device
+  /// The device with so many threads; none: `make_cpu_device`.
+  std::function<std::unique_ptr<Device>(int)> device = {};
 };
 
 /// Trains step by step, so that several can be interleaved.

@@ -1,4 +1,5 @@
-// Whole steps on a device whose products read scaled operands alone: no layer knows it.
+// Whole steps on a device whose products read scaled operands alone, over poisoned memory: no layer
+// knows it.
 
 #include <gtest/gtest.h>
 
@@ -6,6 +7,7 @@
 #include <map>
 
 #include "device/recording.h"
+#include "support/scaled_device.h"
 #include "support/scaled_ops.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
@@ -32,6 +34,7 @@ TEST(ScaledOperands, ExactOnesChangeNoBitOfSteps) {
       TrainingRun run = short_run(name, recipe);
       test::Trainer plain(run);
       run.ops = scaled(ScaledValues::exact);
+      run.device = make_scaled_device;
       test::Trainer with(run);
       for (int step = 0; step < 2; ++step) plain.step(), with.step();
       EXPECT_TRUE(with.state() == plain.state());
@@ -60,6 +63,7 @@ TEST(ScaledOperands, ExactOnesChangeNoBitOnTensorRanks) {
         run.overlap = overlap;
         const TensorOutcome plain = run_tensor_ranks(run);
         run.ops = scaled(ScaledValues::exact);
+        run.device = make_scaled_device;
         test::expect_same_bits(plain, run_tensor_ranks(run));
         if (HasFailure()) return;
       }
@@ -80,6 +84,7 @@ std::vector<std::string> ops_of_step(test::Trainer& trainer, const std::string& 
 TEST(ScaledOperands, WeightsAreMadeOnceAStepAndActivationsForEachProduct) {
   TrainingRun run = short_run("llama", "bf16_mixed");
   run.ops = scaled(ScaledValues::exact);
+  run.device = make_scaled_device;
   test::Trainer trainer(run);
   trainer.step();
   const int64_t linears = 4 * run.model.layers, micro_batches = 2;
@@ -93,8 +98,9 @@ TEST(ScaledOperands, WeightsAreMadeOnceAStepAndActivationsForEachProduct) {
 TEST(ScaledOperands, SimChoosesWhatTheDeviceRuns) {
   TrainingRun run = short_run("gpt2", "bf16_mixed");
   run.ops = scaled(ScaledValues::exact, true);
+  run.device = make_scaled_device;
   test::Trainer real(run);
-  run.simulated = true;
+  run.device = [](int) { return make_sim_device(); };
   test::Trainer simulated(run);
   real.step(), simulated.step();
   const auto ops = ops_of_step(real);
@@ -126,6 +132,7 @@ TEST(ScaledOperands, QuantizedOnesAreOffInProportionToTheirSteps) {
     SCOPED_TRACE(model);
     TrainingRun run = short_run(model, "bf16_mixed");
     test::Trainer plain(run);
+    run.device = make_scaled_device;
     run.ops = scaled(ScaledValues::mxfp8);
     test::Trainer fp8(run);
     run.ops = scaled(ScaledValues::mxint8);

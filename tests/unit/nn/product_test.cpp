@@ -7,6 +7,7 @@
 #include "base/error.h"
 #include "nn/segment.h"
 #include "support/op_testing.h"
+#include "support/scaled_device.h"
 #include "support/scaled_ops.h"
 #include "unit/nn/context_parallel_ranks.h"
 
@@ -24,7 +25,7 @@ class ProductTest : public testing::Test {
   RankContext context(const OpTable& ops) {
     return {.ops = {*device_, ops}, .weights = weights_, .groups = groups_, .precision = recipe_};
   }
-  std::unique_ptr<Device> device_ = make_cpu_device(1);
+  std::unique_ptr<Device> device_ = test::make_scaled_device(1);
   test::NoWeights weights_;
   ParallelGroups groups_ = self_groups();
   PrecisionRecipe recipe_ = precision_recipe("bf16_mixed");
