@@ -63,9 +63,22 @@ void check_operand(std::string_view name, const Operand& operand) {
   }
 }
 
-/// Operands have the forms that the backend wants of them, packed or not.
+/// Whether it is a form that the backend wants of b: packed or not, and where the product reads all
+/// columns at once also of an operand that was made for runs, of which this b is one.
+bool reads_b(const OpTable& ops, GemmRequest request, const OperandForm& form) {
+  const int64_t columns = request.form == GemmForm::forward ? request.n : request.k;
+  for (const int64_t run : {request.run, request.run > 0 ? request.run : columns}) {
+    for (const bool packed : {false, true}) {
+      request.run = run, request.packed = packed;
+      if (form == gemm_operand_forms(ops, request).b) return true;
+    }
+  }
+  return false;
+}
+
+/// Operands have forms that the backend wants of them.
 void check_forms(const OpTable& ops, const GemmArgs& args) {
-  GemmRequest request = gemm_request(args);
+  const GemmRequest request = gemm_request(args);
   const GemmForms wanted = gemm_operand_forms(ops, request);
   const auto refuse = [&](std::string_view name, const Operand& operand, const OperandForm& form) {
     fail<ShapeError>("{}: {} reads {} in the form {}, got {}", form_name(args.form),
@@ -73,8 +86,7 @@ void check_forms(const OpTable& ops, const GemmArgs& args) {
   };
   if (args.a.form() != wanted.a) refuse("a", args.a, wanted.a);
   if (args.b.form() == wanted.b) return;
-  request.packed = true;
-  if (args.b.form() != gemm_operand_forms(ops, request).b) refuse("b", args.b, wanted.b);
+  if (!reads_b(ops, request, args.b.form())) refuse("b", args.b, wanted.b);
 }
 
 }  // namespace

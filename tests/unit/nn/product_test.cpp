@@ -50,6 +50,28 @@ TEST_F(ProductTest, MakesTheFormsThatTheOpsRead) {
                                           "row-wise, f32 scales of 1x8, got bf16 [21, 30]")));
 }
 
+TEST_F(ProductTest, RunsOfColumnsAreReadInTheFormMadeForThem) {
+  const Tensor x = random_tensor(DType::bf16, {21, 30}, 1),
+               w = random_tensor(DType::bf16, {12, 30}, 2);
+  const Tensor y = host_tensor(DType::bf16, {21, 6}), expected = host_tensor(DType::bf16, {21, 6});
+  RankContext plain = context(plain_), scaled = context(exact_);
+  GemmRequest request{GemmForm::forward, DType::bf16};
+  request.n = 12, request.k = 30, request.run = 6;  // begins inside of a panel of four
+  const OperandForm form = gemm_operand_forms(exact_, request).b;
+  EXPECT_EQ(form.layout, kContractedLast);
+  const Operand runs = operand_in(scaled.ops, w, form, MemoryTag::weights);
+  run_product(scaled.ops, {GemmForm::forward, x, runs.slice(0, 6, 6), y});
+  run_product(plain.ops, {GemmForm::forward, x, w.slice(0, 6, 6), expected});
+  expect_same_bits(y, expected);
+  // All columns are read as panels, and as nothing else.
+  const Tensor all = host_tensor(DType::bf16, {21, 12});
+  EXPECT_THAT(
+      [&] {
+        run_product(scaled.ops, {GemmForm::forward, x, runs, all});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("reads b in the form panels of 4x8 row-wise")));
+}
+
 TEST_F(ProductTest, OperandsWaitInTheFormOfTheirWeightGradient) {
   RankContext with = context(mxfp8_);
   const GemmForms forms = waiting_forms(with, 9, 30);
