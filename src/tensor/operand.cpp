@@ -11,16 +11,16 @@ int64_t pieces(int64_t size, int64_t piece) {
   return piece == 0 ? 1 : (size + piece - 1) / piece;
 }
 
-/// The matrix's sizes in the order of an OperandBlock.
-OperandBlock sizes_of(const OperandForm& form, const Shape& matrix) {
+/// The matrix's sizes in the order of an OperandExtent.
+OperandExtent sizes_of(const OperandForm& form, const Shape& matrix) {
   VIADUCT_CHECK(ShapeError, matrix.rank() == 2, "operand as {}: expected a matrix, got {}",
                 describe(form), to_string(matrix));
   const bool rows = form.orientation == Orientation::row_wise;
   return {matrix[rows ? 0 : 1], matrix[rows ? 1 : 0]};
 }
 
-std::string by(const OperandBlock& block) {
-  return fmt::format("{}x{}", block.kept, block.contracted);
+std::string by(const OperandExtent& extent) {
+  return fmt::format("{}x{}", extent.kept, extent.contracted);
 }
 
 /// Of a tensor whose dim `dim` counts pieces of `piece` elements (0: one piece), those of the
@@ -40,13 +40,13 @@ std::string describe(const OperandForm& form) {
   if (!form.shows_shape()) text += " of " + by(form.tile);
   text += form.orientation == Orientation::row_wise ? " row-wise" : " column-wise";
   if (!form.scales) return text;
-  const bool whole = form.scales->block == kWholeMatrix;
+  const bool whole = form.scales->group == kWholeMatrix;
   return text + fmt::format(", {} scale{}", dtype_name(form.scales->dtype),
-                            whole ? " of the whole" : "s of " + by(form.scales->block));
+                            whole ? " of the whole" : "s of " + by(form.scales->group));
 }
 
 Shape values_shape(const OperandForm& form, const Shape& matrix) {
-  const OperandBlock sizes = sizes_of(form, matrix);
+  const OperandExtent sizes = sizes_of(form, matrix);
   if (form.layout == kRowMajor) return matrix;
   if (form.layout == kContractedLast) return {sizes.kept, sizes.contracted};
   return {pieces(sizes.kept, form.tile.kept), pieces(sizes.contracted, form.tile.contracted),
@@ -54,11 +54,11 @@ Shape values_shape(const OperandForm& form, const Shape& matrix) {
 }
 
 Shape scales_shape(const OperandForm& form, const Shape& matrix) {
-  const OperandBlock sizes = sizes_of(form, matrix);
+  const OperandExtent sizes = sizes_of(form, matrix);
   VIADUCT_CHECK(ShapeError, form.scales.has_value(), "operand as {}: it has no scales",
                 describe(form));
-  const OperandBlock& block = form.scales->block;
-  return {pieces(sizes.kept, block.kept), pieces(sizes.contracted, block.contracted)};
+  const OperandExtent& group = form.scales->group;
+  return {pieces(sizes.kept, group.kept), pieces(sizes.contracted, group.contracted)};
 }
 
 Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values,
@@ -79,12 +79,12 @@ Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tenso
                   dtype_name(dtype), to_string(shape), describe(form), describe(scales_));
     return;
   }
-  const Shape blocks = scales_shape(form, shape);
+  const Shape groups = scales_shape(form, shape);
   VIADUCT_CHECK(
       ShapeError,
-      scales_.defined() && scales_.shape() == blocks && scales_.dtype() == form.scales->dtype,
+      scales_.defined() && scales_.shape() == groups && scales_.dtype() == form.scales->dtype,
       "operand {} {} as {}: expected scales {} {}, got {}", dtype_name(dtype), to_string(shape),
-      describe(form), dtype_name(form.scales->dtype), to_string(blocks), describe(scales_));
+      describe(form), dtype_name(form.scales->dtype), to_string(groups), describe(scales_));
 }
 
 const Tensor& Operand::tensor() const {
@@ -96,23 +96,23 @@ Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
   if (form_.plain()) return values_.slice(dim, begin, count);
   const int64_t size = shape_.dim(dim);
   const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);
-  const OperandBlock block = form_.scales ? form_.scales->block : kWholeMatrix;
-  const auto side = [&](const OperandBlock& of) { return kept ? of.kept : of.contracted; };
+  const OperandExtent group = form_.scales ? form_.scales->group : kWholeMatrix;
+  const auto side = [&](const OperandExtent& of) { return kept ? of.kept : of.contracted; };
   const auto whole_pieces = [&](int64_t piece) {
     return piece == 0 ||
            (begin % piece == 0 && (kept || count % piece == 0 || begin + count == size));
   };
   VIADUCT_CHECK(ShapeError,
                 begin >= 0 && count >= 0 && begin + count <= size &&
-                    whole_pieces(side(form_.tile)) && whole_pieces(side(block)),
-                "slice [{}, {}) of dim {} of {}: out of range, or not of whole tiles and blocks",
+                    whole_pieces(side(form_.tile)) && whole_pieces(side(group)),
+                "slice [{}, {}) of dim {} of {}: out of range, or not of whole tiles and groups",
                 begin, begin + count, dim, describe(*this));
   Operand part = *this;
   part.shape_[dim] = count;
   const int place = kept ? 0 : 1;
   part.values_ = slice_pieces(values_, form_.layout == kRowMajor ? dim : place, side(form_.tile),
                               begin, count);
-  if (scales_) part.scales_ = slice_pieces(scales_, place, side(block), begin, count);
+  if (scales_) part.scales_ = slice_pieces(scales_, place, side(group), begin, count);
   return part;
 }
 

@@ -19,18 +19,18 @@ enum class Orientation {
 };
 
 /// Elements along the dim that the product keeps × along the one that it contracts.
-struct OperandBlock {
+struct OperandExtent {
   int64_t kept = 1, contracted = 1;
-  bool operator==(const OperandBlock&) const = default;
+  bool operator==(const OperandExtent&) const = default;
 };
 
 /// One scale for the whole matrix.
-inline constexpr OperandBlock kWholeMatrix{0, 0};
+inline constexpr OperandExtent kWholeMatrix{0, 0};
 
-/// An element of the matrix is its value times the scale of its block.
+/// An element of the matrix is its value times the scale of its group.
 struct ScaleForm {
   DType dtype = DType::f32;
-  OperandBlock block = kWholeMatrix;
+  OperandExtent group = kWholeMatrix;
   bool operator==(const ScaleForm&) const = default;
 };
 
@@ -45,7 +45,7 @@ struct OperandForm {
   /// tile]. A string literal.
   std::string_view layout = kRowMajor;
   Orientation orientation = Orientation::row_wise;
-  OperandBlock tile = {};  // of a backend's layout
+  OperandExtent tile = {};  // of a backend's layout
   /// Format of the values; none: the matrix's own.
   std::optional<DType> element = {};
   std::optional<ScaleForm> scales = {};
@@ -60,8 +60,8 @@ struct OperandForm {
 /// "row-major", "bf16_tiles of 16x32 row-wise", "e4m3 row-major column-wise, e8m0 scales of 1x32".
 std::string describe(const OperandForm& form);
 
-/// Shapes of the values and the scales of a matrix [R, C] in a form. Scales are [blocks along kept,
-/// blocks along contracted]; a block at the edge may be cut off.
+/// Shapes of the values and the scales of a matrix [R, C] in a form. Scales are [groups along kept,
+/// groups along contracted]; a group at the edge may be cut off.
 Shape values_shape(const OperandForm& form, const Shape& matrix);
 Shape scales_shape(const OperandForm& form, const Shape& matrix);
 
@@ -91,7 +91,7 @@ class Operand {
   const Tensor& tensor() const;
 
   /// The rows (dim 0) or columns (dim 1) [begin, begin + count), which begin with a tile and with a
-  /// block of a scale; of the contracted dim they end with one too, or with the matrix. ShapeError
+  /// group of a scale; of the contracted dim they end with one too, or with the matrix. ShapeError
   /// otherwise.
   Operand slice(int dim, int64_t begin, int64_t count) const;
 

@@ -14,7 +14,7 @@ namespace viaduct::test {
 namespace {
 
 constexpr std::string_view kPanels = "panels";
-constexpr OperandBlock kPanel{4, 8};
+constexpr OperandExtent kPanel{4, 8};
 
 OperandForm panels(Orientation orientation) {
   return {kPanels, orientation, kPanel, {}, ScaleForm{DType::f32, kPanel}};
@@ -69,9 +69,9 @@ void for_elements(const Operand& operand, F&& f) {
 }
 
 double& scale_at(const Operand& operand, std::vector<double>& scales, int64_t i, int64_t k) {
-  const OperandBlock& block = operand.form().scales->block;
-  return scales[static_cast<size_t>(i / block.kept * operand.scales().dim(1) +
-                                    k / block.contracted)];
+  const OperandExtent& group = operand.form().scales->group;
+  return scales[static_cast<size_t>(i / group.kept * operand.scales().dim(1) +
+                                    k / group.contracted)];
 }
 
 void scale_exactly(const ConvertOperandArgs& args) {
@@ -100,9 +100,9 @@ double scaled_value(const Operand& operand, int64_t i, int64_t k) {
     value = static_cast<double>(static_cast<float>(values.data<T>()[place(operand, i, k)]));
   });
   VIADUCT_CHECK(DeviceError, known, "scaled device: cannot read {}", describe(operand));
-  const OperandBlock& block = operand.form().scales->block;
+  const OperandExtent& group = operand.form().scales->group;
   const Tensor& scales = operand.scales();
-  return value * scales.data<float>()[i / block.kept * scales.stride(0) + k / block.contracted];
+  return value * scales.data<float>()[i / group.kept * scales.stride(0) + k / group.contracted];
 }
 
 /// The matrix of an operand in `out`, in its own format.

@@ -8,7 +8,7 @@
 namespace viaduct::test {
 
 enum class ScaledValues {
-  /// In the matrix's format, divided by a power of two for each block: exact, so all numbers are
+  /// In the matrix's format, divided by a power of two for each group: exact, so all numbers are
   /// those of the cpu to the bit. Weights come as tiles in an order of the device's own, with a
   /// scale for each tile; the other operands with the contracted dim last and a scale for 8
   /// elements of it.

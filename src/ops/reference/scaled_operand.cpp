@@ -57,7 +57,7 @@ struct View {
   explicit View(const Operand& operand)
       : values(operand.values()),
         scales(operand.scales()),
-        block(operand.form().scales ? operand.form().scales->block : kWholeMatrix) {
+        group(operand.form().scales ? operand.form().scales->group : kWholeMatrix) {
     VIADUCT_CHECK(DeviceError,
                   operand.form().scales && operand.form().element && operand.form().shows_shape(),
                   "scaled operand: expected a quantized form that shows its shape, got {}",
@@ -66,26 +66,26 @@ struct View {
     kept = operand.dim(rows ? 0 : 1), contracted = operand.dim(rows ? 1 : 0);
     kept_stride = values.stride(0), contracted_stride = 1;
     if (!rows && operand.form().layout == kRowMajor) std::swap(kept_stride, contracted_stride);
-    if (block.kept == 0) block = {std::max<int64_t>(1, kept), std::max<int64_t>(1, contracted)};
+    if (group.kept == 0) group = {std::max<int64_t>(1, kept), std::max<int64_t>(1, contracted)};
   }
   int64_t place(int64_t i, int64_t k) const { return i * kept_stride + k * contracted_stride; }
   float value(int64_t i, int64_t k) const { return stored(values, place(i, k)); }
   int64_t scale_place(int64_t i, int64_t k) const {
-    return i / block.kept * scales.stride(0) + k / block.contracted;
+    return i / group.kept * scales.stride(0) + k / group.contracted;
   }
   float scale(int64_t i, int64_t k) const { return stored(scales, scale_place(i, k)); }
 
   Tensor values, scales;
-  OperandBlock block;
+  OperandExtent group;
   int64_t kept = 0, contracted = 0, kept_stride = 0, contracted_stride = 0;
 };
 
-/// Of a block whose largest magnitude is `amax`.
+/// Of a group whose largest magnitude is `amax`.
 float scale_of(float amax, DType element, const ScaleForm& form) {
   if (amax == 0) return 1;
   if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
   const float least = amax / largest_element(element);
-  if (form.dtype == DType::f32 && form.block == kWholeMatrix)
+  if (form.dtype == DType::f32 && form.group == kWholeMatrix)
     return std::max(least, std::numeric_limits<float>::min());
   return static_cast<float>(float8_e8m0::not_below(least));
 }
@@ -134,10 +134,10 @@ void quantize(const ConvertOperandArgs& args) {
   const auto matrix = [&](int64_t i, int64_t k) {
     return stored(args.matrix, (rows ? i : k) * args.matrix.stride(0) + (rows ? k : i));
   };
-  for (int64_t i0 = 0; i0 < out.kept; i0 += out.block.kept) {
-    for (int64_t k0 = 0; k0 < out.contracted; k0 += out.block.contracted) {
-      const int64_t i1 = std::min(i0 + out.block.kept, out.kept);
-      const int64_t k1 = std::min(k0 + out.block.contracted, out.contracted);
+  for (int64_t i0 = 0; i0 < out.kept; i0 += out.group.kept) {
+    for (int64_t k0 = 0; k0 < out.contracted; k0 += out.group.contracted) {
+      const int64_t i1 = std::min(i0 + out.group.kept, out.kept);
+      const int64_t k1 = std::min(k0 + out.group.contracted, out.contracted);
       const float amax = largest_magnitude(i0, i1, k0, k1, matrix);
       const float scale = scale_of(amax, *args.out.form().element, *args.out.form().scales);
       store_scale(out.scales, out.scale_place(i0, k0), scale);
@@ -168,13 +168,13 @@ void scaled_gemm(const GemmArgs& args) {
       float sum = 0;
       for (int64_t k = 0; k < a.contracted;) {
         const auto border = [&](const View& of) {
-          return (k / of.block.contracted + 1) * of.block.contracted;
+          return (k / of.group.contracted + 1) * of.group.contracted;
         };
         const int64_t end = std::min({border(a), border(b), a.contracted});
         const float scale = a.scale(i, k) * b.scale(j, k);
-        float block = 0;
-        for (; k < end; ++k) block += a.value(i, k) * b.value(j, k);
-        sum += block * scale;
+        float group_sum = 0;
+        for (; k < end; ++k) group_sum += a.value(i, k) * b.value(j, k);
+        sum += group_sum * scale;
       }
       if (args.bias) sum += stored(args.bias, j);
       const int64_t at = i * args.c.stride(0) + j;

@@ -4,12 +4,12 @@
 // or e8m0. Quantization and products of elements are exact up to the one rounding of the format;
 // sums run in FP32.
 //
-// The scale of a block is amax / (largest element), amax the largest magnitude in the block:
+// The scale of a group is amax / (largest element), amax the largest magnitude in the group:
 //   f32 of the whole matrix  as it is (Micikevicius et al. 2022, section 3: per-tensor scaling)
-//   f32 of a block, e8m0     the least power of two that is not below it, so that nothing saturates
+//   f32 of a group, e8m0     the least power of two that is not below it, so that nothing saturates
 //                            (DeepSeek-V3 report 2024, section 3.3; Mishra et al. 2025, "Recipes
 //                            for pre-training LLMs with MXFP8", algorithm 1)
-// A block of zeros has the scale 1; one with a value that is not finite has NaN.
+// A group of zeros has the scale 1; one with a value that is not finite has NaN.
 
 #include "ops/gemm.h"
 

@@ -66,13 +66,13 @@ TEST(ScaledOperand, ScalesByHand) {
   for (const double bad : {std::nan(""), double{INFINITY}}) {
     const Operand poisoned = quantized(row({1, bad}), form(DType::i8, {DType::f32, {1, 1}}));
     const auto back = test::values(reference::dequantized(poisoned));
-    EXPECT_EQ(back[0], 1) << "another block";
+    EXPECT_EQ(back[0], 1) << "another group";
     EXPECT_TRUE(std::isnan(back[1])) << "an update must see it";
   }
 }
 
 // |x − quantized| is at most half a step: 2^-4 (e4m3) or 2^-3 (e5m2) of x, or of the smallest
-// normal number times the scale of the block.
+// normal number times the scale of the group.
 TEST(ScaledOperand, RoundsByHalfAStepAtMost) {
   const Tensor x = random_tensor(DType::bf16, {150, 200}, 1);
   for (const Orientation orientation : {Orientation::row_wise, Orientation::column_wise}) {
@@ -120,10 +120,10 @@ TEST(ScaledOperand, ColumnWiseIsTheTransposedMatrixRowWise) {
   }
 }
 
-TEST(ScaledOperand, EachBlockHasItsScales) {
-  const OperandForm blocks = form(DType::e4m3, {DType::e8m0, {1, 2}});
+TEST(ScaledOperand, EachGroupHasItsScales) {
+  const OperandForm groups = form(DType::e4m3, {DType::e8m0, {1, 2}});
   const Tensor a = row({256, 128, 0x1p-10, 0x1p-10}), b = row({256, 256, 256, 128});
-  const Operand qa = quantized(a, blocks), qb = quantized(b, blocks);
+  const Operand qa = quantized(a, groups), qb = quantized(b, groups);
   const Tensor c = host_tensor(DType::f32, {1, 1});
   reference::scaled_gemm({GemmForm::forward, qa, qb, c});
   EXPECT_EQ(element(c, 0), 256 * 256 + 128 * 256 + 0.25 + 0.125);

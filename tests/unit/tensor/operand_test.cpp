@@ -93,7 +93,7 @@ TEST(Operand, SlicesAreOfWholeTiles) {
   EXPECT_THROW(x.slice(1, 12, 4), ShapeError);
 }
 
-TEST(Operand, SlicesTakeTheScalesOfTheirBlocks) {
+TEST(Operand, SlicesTakeTheScalesOfTheirGroups) {
   const Operand x = operand(kTransposed, {10, 9});
   const Operand columns = x.slice(1, 2, 5);
   EXPECT_EQ(columns.values().shape(), (Shape{5, 10}));
@@ -104,7 +104,7 @@ TEST(Operand, SlicesTakeTheScalesOfTheirBlocks) {
   EXPECT_EQ(rows.values().shape(), (Shape{9, 6}));
   EXPECT_EQ(rows.scales().shape(), (Shape{9, 2}));
   EXPECT_EQ(offset(rows.scales(), x.scales()), 1);
-  EXPECT_THROW(x.slice(0, 2, 3), ShapeError);  // inside of a block
+  EXPECT_THROW(x.slice(0, 2, 3), ShapeError);  // inside of a group
   EXPECT_THROW(x.slice(0, 3, 4), ShapeError);
   const Operand whole = operand(kPerTensor, {10, 9}).slice(0, 1, 4);
   EXPECT_EQ(whole.values().shape(), (Shape{4, 9}));
