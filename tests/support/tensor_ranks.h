@@ -27,14 +27,14 @@ struct TensorRun {
   std::vector<ContextExchange> context_exchange;  // by block; empty: p2p
   GemmOverlapTable overlap = {};
   Fusions fusions = {};
-  bool recompute_logits = true;
-  bool packed_weights = false;
-  bool fp32_residual = false;
-  uint64_t draw = 0;  // which of the random weights
   /// The table of ops for the instruction set; none: `cpu_ops`.
   std::function<OpTable(CpuIsa)> ops = {};
   /// The device of a rank with so many threads; none: `make_cpu_device`.
   std::function<std::unique_ptr<Device>(int)> device = {};
+  bool recompute_logits = true;
+  bool packed_weights = false;
+  bool fp32_residual = false;
+  uint64_t draw = 0;  // which of the random weights
 };
 
 struct TensorOutcome {
