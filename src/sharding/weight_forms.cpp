@@ -1,7 +1,5 @@
 #include "sharding/weight_forms.h"
 
-#include <algorithm>
-
 namespace viaduct {
 
 WeightForms::WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
@@ -41,13 +39,13 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
 }
 
 WeightForms::Derived& WeightForms::derived(const Parameter& parameter, const OperandForm& form) {
-  std::vector<Derived>& of_parameter = forms_[&parameter];
-  const auto found = std::find_if(of_parameter.begin(), of_parameter.end(),
-                                  [&](const Derived& d) { return d.operand.form() == form; });
-  if (found != of_parameter.end()) return *found;
-  of_parameter.push_back(
+  std::vector<size_t>& places = by_parameter_[&parameter];
+  for (const size_t place : places)
+    if (forms_[place].operand.form() == form) return forms_[place];
+  places.push_back(forms_.size());
+  forms_.push_back(
       {allocate_operand(context_, form, weight_, parameter.shape, MemoryTag::weights)});
-  return of_parameter.back();
+  return forms_.back();
 }
 
 }  // namespace viaduct

@@ -8,7 +8,6 @@
 
 #include "nn/access.h"
 #include "ops/gemm.h"
-#include "sharding/by_path.h"
 
 namespace viaduct {
 
@@ -36,7 +35,8 @@ class WeightForms {
   OpContext context_;
   DType weight_;
   bool packed_;
-  std::map<const Parameter*, std::vector<Derived>, ByPath> forms_;
+  std::vector<Derived> forms_;                                    // in the order of their making
+  std::map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
 };
 
 }  // namespace viaduct

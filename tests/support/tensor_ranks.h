@@ -27,6 +27,10 @@ struct TensorRun {
   std::vector<ContextExchange> context_exchange;  // by block; empty: p2p
   GemmOverlapTable overlap = {};
   Fusions fusions = {};
+  /// The table of ops for the instruction set; none: `cpu_ops`.
+  std::function<OpTable(CpuIsa)> ops = {};
+  /// The device of a rank with so many threads; none: `make_cpu_device`.
+  std::function<std::unique_ptr<Device>(int)> device = {};
   bool recompute_logits = true;
   bool packed_weights = false;
   bool fp32_residual = false;
