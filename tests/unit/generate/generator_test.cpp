@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <cstring>
+
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
@@ -243,6 +245,24 @@ TEST_P(Generation, ABatchGivesTheTokensOfEachPromptAlone) {
       EXPECT_EQ(tokens_of(generate(generator, {&prompts[i], 1}, options, go_on)).front(),
                 together[i])
           << "prompt " << i << " at temperature " << temperature;
+    }
+  }
+}
+
+TEST_P(Generation, LogitsDoNotDependOnTheRestOfTheBatch) {
+  Maker maker(GetParam());
+  for (const char* recipe : {"fp32", "bf16_mixed"}) {
+    Generator generator = maker.make(96, recipe);
+    const std::vector<std::vector<Ids>> steps{
+        {{3, 14, 15}, Ids(70, 9), {92}, {65, 35}}, {{1}, {2}, {3}, {4}}, {{5}, {}, {6}, {7}}};
+    generator.start(4);
+    std::vector<Tensor> together;
+    for (const std::vector<Ids>& step : steps) together.push_back(generator.feed(step));
+    generator.start(1);
+    for (size_t s = 0; s < steps.size(); ++s) {
+      const Tensor alone = generator.feed({&steps[s][0], 1});
+      EXPECT_EQ(std::memcmp(alone.raw(), together[s].raw(), static_cast<size_t>(alone.bytes())), 0)
+          << recipe << ", step " << s;
     }
   }
 }
