@@ -39,10 +39,10 @@ struct Arguments {
 OverrideScope scope() {
   return {"viaduct generate",
           {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
-           "model.account_for_loss_in_pipeline_split", "model.attention_backend",
-           "model.context_parallel_size", "model.make_vocab_size_divisible_by",
-           "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage",
-           "model.packed_weights", "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
+           "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
+           "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
+           "model.pipeline_dtype", "model.pipeline_model_parallel_layout",
            "model.pipeline_model_parallel_size", "model.sequence_parallel",
            "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size"}};
 }

@@ -16,8 +16,10 @@ TEST(OverrideScope, WhatASubcommandDoesNotReadIsRefused) {
   const struct {
     std::string command, expected;
   } cases[] = {
-      {"generate --model " + model + " --prompt a dist.ranks=2",
-       "viaduct generate does not read dist.ranks"},
+      {"generate --model " + model + " --prompt a rng.seed=2",
+       "viaduct generate does not read rng.seed"},
+      {"eval --model " + model + " --data a ddp.overlap_grad_reduce=true",
+       "viaduct eval does not read ddp.overlap_grad_reduce"},
       {"generate --model " + model + " --prompt a model.num_layers=7",
        "viaduct generate does not read model.num_layers"},
       {"generate --model " + model + " --prompt a TransformerConfig.attention_backend=unfused",
