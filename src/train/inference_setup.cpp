@@ -52,12 +52,17 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     defaults.train.micro_batch_size =
         std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));
   }
-  // The batch is a micro-batch of each data-parallel rank.
+  // The batch is a micro-batch of each data-parallel rank, or a group of them where stages have
+  // several chunks: the rules of training want no less, and nothing is trained.
+  const PipelineConfig& pipeline = peek.config.pipeline;
+  const int stages = peek.config.parallel.pipeline_model_parallel_size;
+  const bool chunks = pipeline.virtual_stages() > 1 || pipeline.pipeline_model_parallel_layout;
+  const int64_t micro_batches = chunks ? pipeline.group_size(stages) : 1;
   const int64_t rows = peek.outcome.is_given("train.micro_batch_size")
                            ? peek.config.train.micro_batch_size
                            : defaults.train.micro_batch_size;
   defaults.train.global_batch_size =
-      std::max<int64_t>(1, rows * std::max<int64_t>(1, data_parallel_size(peek.config)));
+      std::max<int64_t>(1, rows * micro_batches * data_parallel_size(peek.config));
   if (request.few_tokens) {
     // The weights are read for each token; a product of so few would pack them each time.
     const RunConfig& given = peek.config;

@@ -56,7 +56,7 @@ std::vector<LayoutCase> layouts() {
 class GenerationLayouts : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(GenerationLayouts, GivesTheTokensOfOneRank) {
-  for (const char* name : {"llama", "gpt2", "gemma2"}) {
+  for (const char* name : {"llama", "gpt2", "qwen2"}) {
     const LanguageModel model(name);
     for (const double temperature : {0.0, 0.8}) {
       const auto alone = tokens_of(generate_texts(model.generation(), work_of(temperature, 1)));
