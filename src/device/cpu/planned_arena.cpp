@@ -19,9 +19,6 @@ PlannedArena::PlannedArena(const MemoryPlan& plan)
   };
   for (size_t s = 0; s < sequences_.size(); ++s) add(sequences_[s], plan.sequences[s]);
   add(resident_, plan.resident);
-  sequences_begin_ = sequences_end_ = plan.arena_bytes;
-  for (const auto& list : plan.sequences)
-    for (const PlannedAllocation& a : list) sequences_begin_ = std::min(sequences_begin_, a.offset);
 }
 
 void PlannedArena::begin(MemorySequence sequence) {
@@ -37,16 +34,6 @@ void* PlannedArena::hold(int64_t offset, int64_t bytes) {
   return static_cast<char*>(memory_.data()) + offset;
 }
 
-void* PlannedArena::hold_gap(int64_t bytes) {
-  constexpr int64_t kAlignment = 64;
-  int64_t begin = sequences_begin_;
-  for (const auto& [held, end] : held_) {
-    if (held - begin >= bytes) break;
-    begin = std::max(begin, (end + kAlignment - 1) / kAlignment * kAlignment);
-  }
-  return begin + bytes <= sequences_end_ ? hold(begin, bytes) : nullptr;
-}
-
 void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
   if (sequence_ < 0) return nullptr;
   const uint64_t key = key_of(tag, bytes);
@@ -59,7 +46,6 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
       const size_t own = places.next++;
       for (size_t i = 0; i < count; ++i)
         if (void* place = hold(places.offsets[(own + i) % count], bytes)) return place;
-      if (void* place = hold_gap(bytes)) return place;
     }
   }
   const auto found = resident_.find(key);

@@ -22,8 +22,8 @@ class PlannedArena {
   int64_t bytes() const { return memory_.bytes(); }
 
   /// The planned place of the next allocation of this tag and size, or, where what is there is not
-  /// released yet, a free one of the same tag and size, or a gap; null outside of sequences, where
-  /// the plan has none, and where nothing is free.
+  /// released yet, a free one of the same tag and size; null outside of sequences, and where the
+  /// plan has none.
   void* take(int64_t bytes, MemoryTag tag);
   /// False if `data` is not from here.
   bool give(void* data);
@@ -36,15 +36,11 @@ class PlannedArena {
   /// Places by tag and size.
   using Sequence = std::unordered_map<uint64_t, Places>;
 
-  /// null if something there is held.
   void* hold(int64_t offset, int64_t bytes);
-  /// The first place that is free, above what is resident.
-  void* hold_gap(int64_t bytes);
 
   SystemMemory memory_;
   std::vector<Sequence> sequences_;
   Sequence resident_;
-  int64_t sequences_begin_ = 0, sequences_end_ = 0;  // where places of sequences are
   int sequence_ = -1;
   std::map<int64_t, int64_t> held_;  // offset → end; whatever the program does, nothing overlaps
 };
