@@ -35,7 +35,7 @@ void keep_operand(RankContext& context, SavedStore& saved, const void* owner, st
   VIADUCT_CHECK(ShapeError, matrix.dtype() == context.precision.activation,
                 "\"{}\" is kept as {}: expected the activation format {}, got {}", name,
                 describe(form), dtype_name(context.precision.activation), describe(matrix));
-  const Operand operand = operand_in(context.ops, matrix, form, MemoryTag::saved);
+  const Operand operand = operand_in(context.ops, matrix, form, saved.tag());
   saved.keep(owner, name, operand.values());
   if (operand.scales()) saved.keep(owner, scales_name(name), operand.scales());
 }
