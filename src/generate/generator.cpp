@@ -72,7 +72,7 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
           device, settings_.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
   OpContext context = this->context();
-  if (settings_.packed_weights) store_->pack_weights(context);
+  store_->derive_weights(context, settings_.packed_weights);
   start(1);
 }
 

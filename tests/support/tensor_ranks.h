@@ -35,10 +35,6 @@ struct TensorRun {
   bool packed_weights = false;
   bool fp32_residual = false;
   uint64_t draw = 0;  // which of the random weights
-  /// The table of ops for the instruction set; none: `cpu_ops`.
-  std::function<OpTable(CpuIsa)> ops = {};
-  /// The device of a rank with so many threads; none: `make_cpu_device`.
-  std::function<std::unique_ptr<Device>(int)> device = {};
   SavedPolicy saved_policy = {};
   /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
   /// halves at the end. The forward goes segment by segment unless all is walked at once.
