@@ -24,7 +24,7 @@ using testing::ThrowsMessage;
 
 class NoWeights final : public WeightAccess {
  public:
-  AccessedWeight acquire(const Parameter&, WeightUse) override { return {}; }
+  Operand acquire(const Parameter&, WeightUse, int64_t) override { return {}; }
   void release(const Parameter&, WeightUse) override {}
 };
 

@@ -63,14 +63,14 @@ TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
       const Recording recording(*device_, record);
       ParameterStore store(*device_, precision_recipe("bf16_mixed"), {uses}, settings,
                            self_groups());
-      const PackedWeights packed(context_, uses, DType::bf16, true);
+      const WeightForms packed(context_, uses, DType::bf16, true, true);
     }
     std::vector<std::pair<int64_t, int64_t>> all;
     for (const AllocationRecord& a : record.allocations()) all.emplace_back(a.bytes, a.released_at);
     return all;
   };
   const auto expected = releases(false);
-  EXPECT_GE(expected.size(), 12u) << "two forms and an FP32 sum each";
+  EXPECT_GE(expected.size(), 4u) << "an FP32 sum each, and the forms that this machine reads";
   EXPECT_EQ(releases(true), expected);
 }
 
