@@ -37,7 +37,7 @@ double loss_of(const char* model_folder, const char* sentence) {
     batch.token_index.push_back(static_cast<int64_t>(i));
   }
   batch.end_document();
-  return engine.evaluate(batch) / batch.scored_weight();
+  return engine.evaluate(1, [&](int64_t) { return batch; }) / batch.scored_weight();
 }
 
 int main(int argc, char** argv) {
