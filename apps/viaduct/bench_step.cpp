@@ -17,12 +17,12 @@
 #include "ops/cpu/peak.h"
 #include "override_scope.h"
 #include "profile_report.h"
-#include "train/engine_settings.h"
 #include "train/host_values.h"
 #include "train/launch.h"
 #include "train/memory_usage.h"
 #include "train/plan_memory.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 #include "train/run_length.h"
 #include "train/training_data.h"
 #include "value_json.h"
@@ -72,20 +72,20 @@ Measured measure(const RunSetup& setup, const Options& options,
   const RunConfig& config = setup.config;
   const RankDevice rank = make_rank_device(config.dist);
   world->record_on(rank.device.get());
-  const Layout layout = make_layout(config, setup.model);
+  const ResolvedRun run = resolve_run(config, setup.model);
   const GlobalRank place{world->rank()};
-  const TrainingData data(setup, rank.device->pool(), layout.size(Axis::dp),
-                          layout.mesh.coordinate(place, Axis::dp).value);
+  const TrainingData data(setup, rank.device->pool(), run.parallelism.size(Axis::dp),
+                          run.parallelism.mesh.coordinate(place, Axis::dp).value);
   // Ranks may be threads of this process: none of them begins before this one has looked.
   world->barrier();
   const int64_t resident_before = process_memory().resident_bytes;
   world->barrier();
   if (options.memory == "planned") rank.device->use_plan(plan_memory(setup, place).plan);
-  Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
-                make_parallel_groups(layout.mesh, world));
+  Engine engine(*rank.device, rank.ops, setup.model, run,
+                make_parallel_groups(run.parallelism.mesh, world));
   engine.initialize();
   Measured m;
-  m.peak = measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
+  m.peak = measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
                                cpu_isa_of(config.dist));
   const int64_t rows = batch_schedule(config).full();
   StepRecord record;
@@ -115,7 +115,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   }
   rank.device->set_record(nullptr);
   world->barrier();
-  m.peak.keep_best(measure_matmul_peak(rank.device->pool(), engine.settings().precision.activation,
+  m.peak.keep_best(measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
                                        cpu_isa_of(config.dist)));
   m.resident_growth_bytes = process_memory().peak_resident_bytes - resident_before;
   m.arena_bytes = rank.device->memory().planned_bytes;

@@ -11,7 +11,7 @@
 #include "model/flops.h"
 #include "pipeline/layer_map.h"
 #include "train/dry_run.h"
-#include "train/layout.h"
+#include "train/resolved_run.h"
 #include "train/run_length.h"
 
 namespace viaduct::cli {
@@ -91,13 +91,13 @@ std::string chunk_text(const ChunkLayers& chunk) {
   return parts.empty() ? "nothing" : fmt::format("{}", fmt::join(parts, ", "));
 }
 
-void print_layers(const Layout& layout) {
-  const int pp = layout.size(Axis::pp);
+void print_layers(const Parallelism& parallelism) {
+  const int pp = parallelism.size(Axis::pp);
   fmt::print("layer map of {} stage{} with {} chunk{} each:\n", pp, pp == 1 ? "" : "s",
-             layout.virtual_stages(), layout.virtual_stages() == 1 ? "" : "s");
+             parallelism.virtual_stages(), parallelism.virtual_stages() == 1 ? "" : "s");
   for (int stage = 0; stage < pp; ++stage) {
     std::vector<std::string> chunks;
-    for (const ChunkLayers& chunk : chunks_of_stage(layout.layer_map, pp, stage))
+    for (const ChunkLayers& chunk : chunks_of_stage(parallelism.layer_map, pp, stage))
       chunks.push_back(chunk_text(chunk));
     fmt::print("  stage {}: {}\n", stage, fmt::join(chunks, " | "));
   }
@@ -137,11 +137,11 @@ Json groups_json(const Mesh& mesh) {
   return list;
 }
 
-Json layers_json(const Layout& layout) {
+Json layers_json(const Parallelism& parallelism) {
   Json list = Json::array();
-  const auto pp = static_cast<size_t>(layout.size(Axis::pp));
-  for (size_t i = 0; i < layout.layer_map.size(); ++i) {
-    const ChunkLayers& chunk = layout.layer_map[i];
+  const auto pp = static_cast<size_t>(parallelism.size(Axis::pp));
+  for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
+    const ChunkLayers& chunk = parallelism.layer_map[i];
     list.push_back({{"stage", i % pp},
                     {"chunk", i / pp},
                     {"embedding", chunk.embedding},
@@ -229,7 +229,7 @@ void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool
 }
 
 void print_dry_run(const RunSetup& setup, bool json) {
-  const Layout layout = make_layout(setup.config, setup.model);
+  const Parallelism parallelism = resolve_run(setup.config, setup.model).parallelism;
   const std::vector<DryRun> stages = dry_run_stages(setup);
   const DryRun& fullest = *std::max_element(
       stages.begin(), stages.end(),
@@ -242,8 +242,8 @@ void print_dry_run(const RunSetup& setup, bool json) {
         {"steps", setup.config.train.train_iters},
         {"samples", batch_schedule(setup.config).samples_after(setup.config.train.train_iters)},
         {"batches", batches_json(setup.config)},
-        {"groups", groups_json(layout.mesh)},
-        {"layers", layers_json(layout)},
+        {"groups", groups_json(parallelism.mesh)},
+        {"layers", layers_json(parallelism)},
         {"peak_memory_bytes", fullest.peak.bytes},
         {"memory_by_owner", fullest.peak.bytes_by_tag},
         {"stages", stages_json(stages)},
@@ -256,8 +256,8 @@ void print_dry_run(const RunSetup& setup, bool json) {
     return;
   }
   fmt::print("{}\n", to_yaml(setup.config));
-  print_groups(layout.mesh, setup.config.dist);
-  print_layers(layout);
+  print_groups(parallelism.mesh, setup.config.dist);
+  print_layers(parallelism);
   fmt::print("length: {}\n", length_text(setup.config));
   fmt::print("parameters: {}\n", format_count(static_cast<double>(parameters)));
   double run_flops = 0;
@@ -270,7 +270,7 @@ void print_dry_run(const RunSetup& setup, bool json) {
     fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
     fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
   }
-  if (layout.mesh.ranks() > 1) {
+  if (parallelism.mesh.ranks() > 1) {
     for (const DryRun& run : stages) print_traffic(run);
   }
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);

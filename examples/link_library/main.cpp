@@ -20,10 +20,10 @@ double loss_of(const char* model_folder, const char* sentence) {
   // A rank is a device and a table of ops; the engine holds the model and its weights on it.
   const auto device = make_cpu_device(default_pool_threads(1));
   const OpTable ops = cpu_ops(best_cpu_isa());
-  EngineSettings settings;
-  settings.positions = static_cast<int64_t>(ids.size());
-  settings.purpose = EnginePurpose::evaluate;
-  Engine engine(*device, ops, model, settings);
+  ResolvedRun run;
+  run.positions = static_cast<int64_t>(ids.size());
+  run.purpose = EnginePurpose::evaluate;
+  Engine engine(*device, ops, model, run);
   OpContext context{*device, ops};
   load_parameters(context, engine.store(), *open_weights(folder), model);
 

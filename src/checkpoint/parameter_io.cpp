@@ -47,7 +47,7 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<std::string>& kinds) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // structure alone: no memory
-  const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
+  const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
   TensorFit fit;
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.h"
+#include "model/model_place.h"
 #include "model/model_stage.h"
 #include "ops/elementwise.h"
 #include "pipeline/forward_schedule.h"
@@ -22,11 +23,11 @@ Tensor to_device(Device& device, std::span<const T> values) {
   return tensor;
 }
 
-GeneratorSettings checked(GeneratorSettings settings, const ParallelGroups& groups) {
+const GeneratorSettings& checked(const GeneratorSettings& settings, const ParallelGroups& groups) {
   VIADUCT_CHECK(ConfigError, groups.cp->size() == 1,
                 "model.context_parallel_size: generation runs on 1 context rank, found {}",
                 groups.cp->size());
-  VIADUCT_CHECK(ConfigError, !settings.place.sequence_parallel,
+  VIADUCT_CHECK(ConfigError, !settings.layers.sequence_parallel,
                 "model.sequence_parallel: generation cannot cut single tokens over tensor ranks");
   return settings;
 }
@@ -61,18 +62,18 @@ Tensor on_host(Device& device, const Tensor& logits, float cap) {
 }  // namespace
 
 Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& config,
-                     GeneratorSettings settings, ParallelGroups groups)
+                     const GeneratorSettings& settings, ParallelGroups groups)
     : device_(device),
       ops_(ops),
-      settings_(checked(std::move(settings), groups)),
+      settings_(checked(settings, groups)),
       groups_(std::move(groups)),
-      model_(
-          build_model(device, config, settings_.precision, settings_.positions, settings_.place)),
+      model_(build_model(device, config, settings_.layers, settings_.positions,
+                         model_place(settings_.parallelism, groups_))),
       store_(std::make_unique<ParameterStore>(
-          device, settings_.precision, model_->uses(),
+          device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
   OpContext context = this->context();
-  store_->derive_weights(context, settings_.packed_weights);
+  store_->derive_weights(context, settings_.memory.packed_weights);
   start(1);
 }
 
@@ -81,9 +82,9 @@ void Generator::start(int64_t sequences) {
   cache_.reset();  // its memory first
   cache_ = std::make_unique<KeyValueCache>(
       device_, CacheShape{.layers = blocks_of(*model_),
-                          .kv_heads = std::max<int64_t>(1, config.kv_heads / settings_.place.tp),
+                          .kv_heads = std::max<int64_t>(1, config.kv_heads / groups_.tp->size()),
                           .head_dim = config.head_dim,
-                          .dtype = settings_.precision.activation,
+                          .dtype = settings_.layers.precision.activation,
                           .sequences = sequences,
                           .positions = settings_.positions});
 }
@@ -146,8 +147,7 @@ Tensor Generator::feed(Feed ids) {
   RankContext context{.ops = this->context(),
                       .weights = *store_,
                       .groups = groups_,
-                      .precision = settings_.precision,
-                      .fusions = settings_.fusions,
+                      .settings = settings_.layers,
                       .cache = cache_.get()};
   Tensor logits;
   const auto instead_of_head = [&](const HeadSegment& head, const Tensor& stream) {
@@ -155,14 +155,15 @@ Tensor Generator::feed(Feed ids) {
   };
   const auto this_one = [&](int64_t) { return batch; };
   ModelStage stage(*model_, context,
-                   {.message_format = settings_.message_format.value_or(settings_.precision.stream),
+                   {.message_format = settings_.parallelism.message_format.value_or(
+                        settings_.layers.precision.stream),
                     .has_backward = false,
                     .instead_of_head = instead_of_head},
                    this_one);
   const ScheduleSettings schedule =
-      forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size());
+      forward_schedule(settings_.parallelism.schedule, groups_.pp->size(), model_->chunks().size());
   run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
-               settings_.executor);
+               settings_.parallelism.executor);
   cache_->end_step();
   if (!logits) return Tensor();
   return on_host(device_, logits, static_cast<float>(model_->head()->spec().softcap));

@@ -13,22 +13,18 @@
 #include "model/model.h"
 #include "nn/kv_cache.h"
 #include "ops/table.h"
-#include "pipeline/executor.h"
-#include "pipeline/schedule.h"
+#include "pipeline/parallelism.h"
+#include "sharding/memory_settings.h"
 #include "sharding/parameter_store.h"
 
 namespace viaduct {
 
+/// Parts of a resolved run, which outlives the generator.
 struct GeneratorSettings {
-  PrecisionRecipe precision;
-  ModelPlace place;             // what of the model this rank holds; no sequence parallelism
-  int64_t positions = 0;        // tokens of the longest sequence
-  bool packed_weights = false;  // products read their weights as tiles that are made once
-  Fusions fusions;
-  ScheduleSettings schedule;  // but for its sizes
-  ExecutorSettings executor;
-  /// Of messages between stages; none: that of the residual stream.
-  std::optional<DType> message_format;
+  const LayerSettings& layers;  // without sequence parallelism
+  const Parallelism& parallelism;
+  const MemorySettings& memory;
+  int64_t positions = 0;  // tokens of the longest sequence
 };
 
 class Generator {
@@ -37,7 +33,7 @@ class Generator {
   /// ranks of a run build their generators alike. Weights are uninitialised. ConfigError if the
   /// model does not allow so many positions, for context ranks, and for sequence parallelism.
   Generator(Device& device, const OpTable& ops, const ModelConfig& config,
-            GeneratorSettings settings, ParallelGroups groups = self_groups());
+            const GeneratorSettings& settings, ParallelGroups groups = self_groups());
 
   const Model& model() const { return *model_; }
   /// For loading the weights.

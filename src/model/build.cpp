@@ -16,6 +16,7 @@ namespace {
 struct Maker {
   const ModelConfig& config;
   const TensorNames& names;
+  const LayerSettings& settings;
   const ModelPlace& place;
   const ParameterMaker& make;
 };
@@ -49,8 +50,8 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
-  if (!m.place.context_exchange.empty())
-    spec.context_exchange = m.place.context_exchange.at(static_cast<size_t>(layer));
+  if (!m.settings.context_exchange.empty())
+    spec.context_exchange = m.settings.context_exchange.at(static_cast<size_t>(layer));
   return spec;
 }
 
@@ -59,7 +60,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
   const std::string path = "blocks." + std::to_string(layer) + ".attention";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
-    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.place));
+    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
   AttentionParts parts{
       norm(".input_norm", m.names.input_norm),
@@ -87,7 +88,7 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   const std::string path = "blocks." + std::to_string(layer) + ".mlp";
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const auto norm = [&](const char* role, const std::string& name) {
-    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.place));
+    return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
   std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
   if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
@@ -119,7 +120,7 @@ ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPla
 }  // namespace
 
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
-                                   const PrecisionRecipe& recipe, int64_t positions,
+                                   const LayerSettings& settings, int64_t positions,
                                    const ModelPlace& place) {
   check_model_config(config);
   check_model_place(config, place);
@@ -127,15 +128,15 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                 "sequence length {} is longer than the {} positions that the model allows",
                 positions, config.max_positions);
   const TensorNames& names = model_family(config.family).names;
-  const ParameterMaker make(config, names, place);
-  const Maker maker{config, names, place, make};
+  const ParameterMaker make(config, names, settings, place);
+  const Maker maker{config, names, settings, place, make};
   std::vector<ChunkLayers> held = place.chunks;
   if (held.empty()) held.push_back({true, 0, config.layers, true});
 
   std::unique_ptr<RotaryTable> rotary;
   if (config.positions == PositionKind::rotary) {
     rotary = std::make_unique<RotaryTable>(
-        make_rotary_table(device, config.rotary, positions, recipe.statistic));
+        make_rotary_table(device, config.rotary, positions, settings.precision.statistic));
   }
   ParameterPointer tokens;  // the table that a tied head shares
   const auto token_table = [&] {
@@ -171,7 +172,7 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       auto head = std::make_unique<HeadSegment>(
           HeadSpec{config.vocabulary, config.logit_softcap},
           make.norm("head.norm", names.final_norm, config.hidden, config.norm,
-                    stream_gradient(place)),
+                    stream_gradient(settings)),
           config.tied_embeddings ? token_table()
                                  : make.vocabulary_table("head.weight", names.head,
                                                          config.vocabulary, config.hidden, true));

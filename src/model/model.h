@@ -74,7 +74,7 @@ class Model {
 /// (ConfigError if the model does not allow them). Weights live elsewhere (sharding); this makes
 /// structure alone.
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
-                                   const PrecisionRecipe& recipe, int64_t positions,
+                                   const LayerSettings& settings, int64_t positions,
                                    const ModelPlace& place = {});
 
 }  // namespace viaduct

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "nn/context_parallel/exchange.h"
-#include "pipeline/chunk_layers.h"
+#include "comm/parallel_groups.h"
+#include "pipeline/parallelism.h"
 
 namespace viaduct {
 
@@ -12,15 +12,15 @@ struct ModelConfig;
 
 struct ModelPlace {
   int tp = 1, tp_rank = 0;
-  bool sequence_parallel = false;
   /// Rows of the vocabulary tables are padded to a multiple of this times tp.
   int64_t vocabulary_multiple = 1;
-  /// How context ranks attend to each other, by block; empty: p2p everywhere.
-  std::vector<ContextExchange> context_exchange;
   int pp = 1, pp_rank = 0;
   /// The chunks of this rank in their order in the model; empty: all layers in one (pp 1).
   std::vector<ChunkLayers> chunks;
 };
+
+/// Of the rank that has these communicators.
+ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& groups);
 
 /// ConfigError listing the sizes of the model that the tensor axis does not divide.
 void check_model_place(const ModelConfig& config, const ModelPlace& place);

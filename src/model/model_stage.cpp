@@ -81,7 +81,7 @@ TensorSet ModelStage::sent(const TensorSet& made, bool leaves_chunk) {
 
 TensorSet ModelStage::received(const TensorSet& set, bool enters_chunk, MemoryTag tag) {
   if (!enters_chunk) return set;
-  return in_format(context_.ops, set, context_.precision.stream, tag);
+  return in_format(context_.ops, set, context_.settings.precision.stream, tag);
 }
 
 TensorSet ModelStage::run_forward(const Batch& batch, size_t chunk, SegmentRange range,

@@ -52,8 +52,8 @@ ParameterPointer share(Parameter p) {
 
 }  // namespace
 
-ReplicaGradient stream_gradient(const ModelPlace& place) {
-  return place.sequence_parallel ? ReplicaGradient::partial : ReplicaGradient::equal;
+ReplicaGradient stream_gradient(const LayerSettings& settings) {
+  return settings.sequence_parallel ? ReplicaGradient::partial : ReplicaGradient::equal;
 }
 
 std::string ParameterMaker::at(const std::string& pattern, int64_t layer) {
@@ -81,7 +81,7 @@ ParameterPointer ParameterMaker::vocabulary_table(std::string path, const std::s
 ParameterPointer ParameterMaker::position_table(std::string path, const std::string& name,
                                                 int64_t rows, int64_t columns) const {
   Parameter p = matrix(std::move(path), rows, columns);
-  p.parts = {replicated(name + ".weight", {rows, columns}, stream_gradient(place_))};
+  p.parts = {replicated(name + ".weight", {rows, columns}, stream_gradient(settings_))};
   return share(std::move(p));
 }
 
@@ -140,7 +140,7 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", out, 0);
-    b.parts = {replicated(name + ".bias", {out}, stream_gradient(place_))};
+    b.parts = {replicated(name + ".bias", {out}, stream_gradient(settings_))};
     shared_bias = share(std::move(b));
   }
   return Linear(role, share(std::move(weight)), shared_bias);

@@ -19,12 +19,13 @@ using ParameterPointer = std::shared_ptr<const Parameter>;
 
 /// Which gradient a replicated parameter of the residual stream gets on a tensor rank: of all
 /// tokens, or under sequence parallelism of its run of them.
-ReplicaGradient stream_gradient(const ModelPlace& place);
+ReplicaGradient stream_gradient(const LayerSettings& settings);
 
 class ParameterMaker {
  public:
-  ParameterMaker(const ModelConfig& config, const TensorNames& names, const ModelPlace& place)
-      : config_(config), names_(names), place_(place) {}
+  ParameterMaker(const ModelConfig& config, const TensorNames& names, const LayerSettings& settings,
+                 const ModelPlace& place)
+      : config_(config), names_(names), settings_(settings), place_(place) {}
 
   /// "{}" of a name replaced by the layer number.
   static std::string at(const std::string& pattern, int64_t layer);
@@ -69,6 +70,7 @@ class ParameterMaker {
 
   const ModelConfig& config_;
   const TensorNames& names_;
+  const LayerSettings& settings_;
   const ModelPlace& place_;
 };
 

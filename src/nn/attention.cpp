@@ -61,7 +61,7 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   const Tensor d_stream = d_out.get(kHidden);
   const int64_t tokens = batch.tokens();
   Tensor d_branch =
-      parts_.residual.backward(context, batch, d_stream, context.precision.activation);
+      parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
   if (parts_.output_norm) {
     const Tensor d_projection = context.activation(d_branch.shape());
     parts_.output_norm->backward(context, d_branch, Tensor(), d_projection, saved);

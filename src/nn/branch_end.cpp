@@ -10,7 +10,7 @@ namespace {
 /// activations.
 DType branch_format(const RankContext& context, const BranchEnd& end) {
   const bool direct = !end.norm && !sums_products(context);
-  return direct ? context.precision.stream : context.precision.activation;
+  return direct ? context.settings.precision.stream : context.settings.precision.activation;
 }
 
 }  // namespace

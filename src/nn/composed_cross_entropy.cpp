@@ -46,7 +46,7 @@ Tensor composed_cross_entropy_backward(RankContext& context, const Batch& batch,
   if (softcap > 0) {
     soft_cap_backward(context.ops, {d_logits, saved.take(owner, "capped"), d_logits, softcap});
   }
-  if (context.precision.activation == d_logits.dtype()) return d_logits;
+  if (context.settings.precision.activation == d_logits.dtype()) return d_logits;
   const Tensor narrow = context.activation(d_logits.shape());
   copy(context.ops, {d_logits, narrow});
   return narrow;

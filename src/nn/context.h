@@ -1,17 +1,15 @@
 #pragma once
 // What a layer gets beside its inputs: the rank's device and ops, its place in the mesh, weights
-// and gradients, keys of random numbers, precision. Nothing of it is global: two models with two
-// contexts live in one process.
+// and gradients, keys of random numbers, settings.precision. Nothing of it is global: two models
+// with two contexts live in one process.
 
 #include <cstdint>
 
 #include "base/philox.h"
 #include "comm/parallel_groups.h"
 #include "nn/access.h"
-#include "nn/fusions.h"
-#include "nn/gemm_overlap.h"
+#include "nn/layer_settings.h"
 #include "ops/dispatch.h"
-#include "precision/recipe.h"
 
 namespace viaduct {
 
@@ -22,13 +20,7 @@ struct RankContext {
   WeightAccess& weights;
   GradientAccess* gradients = nullptr;  // null where there is no backward
   const ParallelGroups& groups;
-  const PrecisionRecipe& precision;
-  /// The residual stream, norms and dropout hold this tensor rank's run of tokens alone.
-  bool sequence_parallel = false;
-  GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
-  Fusions fusions;
-  bool recompute_logits = true;  // the head's backward makes them again instead of keeping them
-  uint64_t seed = 0;
+  const LayerSettings& settings;
   bool training = false;           // dropout is on
   Tensor scalars;                  // the StepScalars block, f64 [kStepScalars]
   Tensor loss_state;               // reproducible sum of the weighted token losses of the step
@@ -36,14 +28,14 @@ struct RankContext {
 
   /// An uninitialised tensor in the activation format.
   Tensor activation(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
-    return ops.allocate(precision.activation, shape, tag);
+    return ops.allocate(settings.precision.activation, shape, tag);
   }
   /// The same in the format of the residual stream.
   Tensor stream(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
-    return ops.allocate(precision.stream, shape, tag);
+    return ops.allocate(settings.precision.stream, shape, tag);
   }
   Tensor statistic(const Shape& shape, MemoryTag tag = MemoryTag::saved) {
-    return ops.allocate(precision.statistic, shape, tag);
+    return ops.allocate(settings.precision.statistic, shape, tag);
   }
 };
 

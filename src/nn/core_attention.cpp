@@ -62,7 +62,7 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   p.scale = spec_.scale;
   p.softcap = spec_.softcap;
   p.dropout = context.training ? spec_.dropout : 0;
-  p.dropout_key = {context.seed, dropout_hash_};
+  p.dropout_key = {context.settings.seed, dropout_hash_};
   p.first_head = spec_.first_head;
   p.query_index = batch.token_index;
   p.max_queries = p.max_keys = batch.max_document;

@@ -38,7 +38,7 @@ TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, co
 TensorSet EmbeddingSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_rows =
-      dropout_.backward(context, batch, d_out.get(kHidden), context.precision.stream);
+      dropout_.backward(context, batch, d_out.get(kHidden), context.settings.precision.stream);
   saved.keep(this, "d_out", d_rows);
   return {};
 }

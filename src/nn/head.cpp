@@ -44,8 +44,8 @@ Tensor HeadSegment::final_norm(RankContext& context, const Tensor& hidden) const
 }
 
 HeadSegment::Way HeadSegment::way(const RankContext& context) const {
-  if (!context.fusions.cross_entropy) return Way::compose;
-  return context.recompute_logits ? Way::recompute : Way::keep_logits;
+  if (!context.settings.fusions.cross_entropy) return Way::compose;
+  return context.settings.recompute_logits ? Way::recompute : Way::keep_logits;
 }
 
 VocabularyColumns HeadSegment::columns(int64_t tensor_rank) const {
@@ -185,7 +185,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
   for_each_chunk(batch.tokens(), chunk_tokens(), [&](int64_t begin, int64_t count) {
     const Tensor rows = normed.slice(0, begin, count);
     const Tensor logits = logits_here(context, rows, MemoryTag::workspace);
-    const Tensor d_logits = context.precision.activation == logits.dtype()
+    const Tensor d_logits = context.settings.precision.activation == logits.dtype()
                                 ? logits
                                 : context.activation(logits.shape(), MemoryTag::workspace);
     logits_gradient(context, batch, begin, logits, lse, d_logits);

@@ -32,13 +32,13 @@ Rows rows_of(LinearRole role) {
 
 /// Whether the saved input is gathered beside the GEMM of the input gradient.
 bool gathers_beside_input_gradient(const RankContext& context, LinearRole role) {
-  return context.overlap[rows_of(role).dgrad].method == OverlapMethod::bulk;
+  return context.settings.overlap[rows_of(role).dgrad].method == OverlapMethod::bulk;
 }
 
 /// Whether the weight gradient is made beside the reduction of the input gradient.
 bool makes_weight_gradient_early(const RankContext& context, LinearRole role) {
   const auto row = rows_of(role).wgrad;
-  return row && context.overlap[*row].method == OverlapMethod::bulk;
+  return row && context.settings.overlap[*row].method == OverlapMethod::bulk;
 }
 
 }  // namespace
@@ -50,7 +50,7 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
 Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
   keep_operand(context, saved, this, "x", x, kept_forms(context).b);
-  const GemmOverlap& row = context.overlap[rows_of(role_).fprop];
+  const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
                               weight_run(context, row, epilogue, weight_->shape[0]));
   StreamProduct product{GemmForm::forward, weight.operand(), Tensor(), epilogue, format};
@@ -70,16 +70,16 @@ bool Linear::adds_bias_in_gemm(const RankContext& context) const {
     case LinearRole::qkv:
       return true;
     case LinearRole::fc1:
-      return context.fusions.bias_activation;
+      return context.settings.fusions.bias_activation;
     case LinearRole::proj:
     case LinearRole::fc2:
       break;
   }
-  return context.fusions.bias_dropout;
+  return context.settings.fusions.bias_dropout;
 }
 
 bool Linear::takes_epilogue(const RankContext& context) const {
-  return context.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
+  return context.settings.fusions.gemm_epilogue && adds_bias_in_gemm(context) &&
          (columns() || !sums_products(context));
 }
 
@@ -99,15 +99,15 @@ Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
   const StreamProduct product{GemmForm::data_gradient, weight.operand(), Tensor(), epilogue};
   Tensor all;
-  const Tensor dx = gather_and_multiply(context, context.overlap[rows_of(role_).dgrad], product, dy,
-                                        MemoryTag::activations, &all);
+  const Tensor dx = gather_and_multiply(context, context.settings.overlap[rows_of(role_).dgrad],
+                                        product, dy, MemoryTag::activations, &all);
   keep_operand(context, saved, this, "dy", all, kept_forms(context).a);
   return dx;
 }
 
 Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
                                      SavedStore& saved) const {
-  const GemmOverlap& row = context.overlap[rows_of(role_).dgrad];
+  const GemmOverlap& row = context.settings.overlap[rows_of(role_).dgrad];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
                               weight_run(context, row, {}, weight_->shape[1]));
   const StreamProduct product{GemmForm::data_gradient, weight.operand()};

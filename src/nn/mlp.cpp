@@ -99,7 +99,7 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
                                      const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_stream = d_out.get(kHidden);
   Tensor d_branch =
-      parts_.residual.backward(context, batch, d_stream, context.precision.activation);
+      parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
   if (parts_.output_norm) {
     const Tensor d_down = context.activation(d_branch.shape());
     parts_.output_norm->backward(context, d_branch, Tensor(), d_down, saved);

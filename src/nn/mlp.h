@@ -52,7 +52,7 @@ class MlpSegment final : public Segment {
   GemmEpilogue epilogue() const;
   /// The gate goes through its function by itself, then multiplies.
   bool gates_apart(const RankContext& context) const {
-    return parts_.gated && !context.fusions.bias_activation;
+    return parts_.gated && !context.settings.fusions.bias_activation;
   }
 
   MlpParts parts_;

@@ -36,7 +36,7 @@ void multiply_rows(RankContext& context, const StreamProduct& product, const Ten
 /// Where a product of `rows` rows goes.
 Tensor result_of(RankContext& context, const StreamProduct& product, int64_t rows, MemoryTag tag) {
   if (product.epilogue.raised) return product.epilogue.raised;
-  return context.ops.allocate(product.format.value_or(context.precision.activation),
+  return context.ops.allocate(product.format.value_or(context.settings.precision.activation),
                               {rows, product.columns()}, tag);
 }
 
@@ -182,11 +182,11 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
   VIADUCT_CHECK(ShapeError, !product.epilogue.any() || !sums_products(context),
                 "epilogue of a product that is summed over {} tensor ranks",
                 context.groups.tp->size());
-  const DType format = product.format.value_or(context.precision.activation);
-  VIADUCT_CHECK(ShapeError, format == context.precision.activation || !sums_products(context),
-                "product in {} that is summed over {} tensor ranks, which exchange {}",
-                dtype_name(format), context.groups.tp->size(),
-                dtype_name(context.precision.activation));
+  const DType format = product.format.value_or(context.settings.precision.activation);
+  VIADUCT_CHECK(
+      ShapeError, format == context.settings.precision.activation || !sums_products(context),
+      "product in {} that is summed over {} tensor ranks, which exchange {}", dtype_name(format),
+      context.groups.tp->size(), dtype_name(context.settings.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
     return ring_reduce(context, product, x, tag);
   if (pipelines(context, row)) return pipeline_reduce(context, row.num_splits, product, x, tag);

@@ -21,7 +21,7 @@ void run_product(OpContext& context, GemmArgs args) {
 }
 
 GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k) {
-  GemmRequest request{GemmForm::weight_gradient, context.precision.activation};
+  GemmRequest request{GemmForm::weight_gradient, context.settings.precision.activation};
   request.n = n, request.k = k;
   GemmForms forms = gemm_operand_forms(context.ops.ops, request);
   for (OperandForm* form : {&forms.a, &forms.b})
@@ -32,9 +32,10 @@ GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k) {
 void keep_operand(RankContext& context, SavedStore& saved, const void* owner, std::string_view name,
                   const Tensor& matrix, const OperandForm& form) {
   if (form.plain() || !saved.keeps()) return saved.keep(owner, name, matrix);
-  VIADUCT_CHECK(ShapeError, matrix.dtype() == context.precision.activation,
+  VIADUCT_CHECK(ShapeError, matrix.dtype() == context.settings.precision.activation,
                 "\"{}\" is kept as {}: expected the activation format {}, got {}", name,
-                describe(form), dtype_name(context.precision.activation), describe(matrix));
+                describe(form), dtype_name(context.settings.precision.activation),
+                describe(matrix));
   const Operand operand = operand_in(context.ops, matrix, form, saved.tag());
   saved.keep(owner, name, operand.values());
   if (operand.scales()) saved.keep(owner, scales_name(name), operand.scales());
@@ -48,7 +49,7 @@ Operand take_operand(const RankContext& context, SavedStore& saved, const void* 
   const bool transposed =
       form.layout == kContractedLast && form.orientation == Orientation::column_wise;
   const Shape shape = transposed ? Shape{values.dim(1), values.dim(0)} : values.shape();
-  return {form, context.precision.activation, shape, values, scales};
+  return {form, context.settings.precision.activation, shape, values, scales};
 }
 
 }  // namespace viaduct

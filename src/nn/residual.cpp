@@ -16,14 +16,14 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
     add(context.ops, {residual, branch, out});
     return out;
   }
-  const bool apart = residual && !context.fusions.bias_dropout;
+  const bool apart = residual && !context.settings.fusions.bias_dropout;
   DropoutArgs args;
   args.x = branch;
   if (!apart) args.residual = residual;
   args.out = apart ? context.ops.allocate(branch.dtype(), branch.shape(), MemoryTag::activations)
                    : context.stream(branch.shape(), tag);
   args.probability = probability_;
-  args.key = {context.seed, path_hash_};
+  args.key = {context.settings.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   if (!apart) return args.out;
@@ -44,7 +44,7 @@ Tensor ResidualDropout::backward(RankContext& context, const Batch& batch, const
   args.x = d_out;
   args.out = d_branch;
   args.probability = probability_;
-  args.key = {context.seed, path_hash_};
+  args.key = {context.settings.seed, path_hash_};
   args.token_index = batch.stream_rows(batch.token_index);
   dropout(context.ops, args);
   return d_branch;

@@ -11,7 +11,7 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
   args.form = GemmForm::weight_gradient;
   args.a = dy;
   args.b = x;
-  if (context.fusions.gradient_accumulation) {
+  if (context.settings.fusions.gradient_accumulation) {
     args.c = destination.tensor;
     args.mode = destination.mode;
     return run_product(context.ops, args);

@@ -6,10 +6,11 @@
 namespace viaduct {
 
 struct BatchPlace {
-  int cp = 1, cp_rank = 0;         // the documents are cut over the context ranks
-  int cp_inner = 1;                // of them exchange heads in hierarchical context parallel
-  int tp = 1, tp_rank = 0;         // and the tokens of a context rank over the tensor ranks,
-  bool sequence_parallel = false;  // in sequence parallel
+  int cp = 1, cp_rank = 0;  // the documents are cut over the context ranks
+  int cp_inner = 1;         // of them exchange heads in hierarchical context parallel
+  /// The tokens of a context rank's residual stream are cut into equal parts: over the tensor ranks
+  /// in sequence parallel.
+  int stream_parts = 1, stream_part = 0;
 };
 
 BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel);

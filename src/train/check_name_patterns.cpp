@@ -4,7 +4,7 @@
 
 #include "model/model.h"
 #include "sharding/name_patterns.h"
-#include "train/layout.h"
+#include "train/run_config.h"
 
 namespace viaduct {
 
@@ -13,8 +13,8 @@ void check_name_patterns(const RunConfig& config, const ModelConfig& model, Prob
   if (patterns.empty()) return;
   const auto device = make_sim_device();  // names, no memory
   const auto whole =
-      build_model(*device, model, precision_recipe(config.mixed_precision),
-                  config.model.seq_length.value(), model_place(single_rank_layout(model), {0}));
+      build_model(*device, model, {.precision = precision_recipe(config.mixed_precision)},
+                  config.model.seq_length.value());
   const auto parameters = whole->parameters();
   for (const std::string& pattern : patterns) {
     const auto fits = [&](const Parameter* p) { return name_fits(pattern, *p); };

@@ -8,9 +8,10 @@
 #include "config/problems.h"
 #include "model/model_from_fields.h"
 #include "train/engine.h"
-#include "train/engine_settings.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 #include "train/run_checkpoint.h"
+#include "train/setup.h"
 #include "train/validate.h"
 
 namespace viaduct {
@@ -32,11 +33,11 @@ std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig 
   return run;
 }
 
-std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const Layout& layout, int number) {
+std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const ResolvedRun& run, int number) {
   const RankDevice rank = make_dry_run_device(setup.config.dist);
-  const auto world = make_sim_communicator(number, layout.mesh.ranks(), "world");
-  const Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, {number}),
-                      make_parallel_groups(layout.mesh, world));
+  const auto world = make_sim_communicator(number, run.parallelism.mesh.ranks(), "world");
+  const Engine engine(*rank.device, rank.ops, setup.model, run,
+                      make_parallel_groups(run.parallelism.mesh, world));
   const Communicator& copies = *engine.groups().dp_cp_outer;
   const auto runs =
       saved_share(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
@@ -55,8 +56,9 @@ std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const Layout& layo
 
 ShardPlan checkpoint_shards(const ModelFolder& from, LoadedRunConfig loaded) {
   const auto setup = run_of(from, std::move(loaded));
-  const Layout layout = make_layout(setup->config, setup->model);
-  return {layout.mesh.ranks(), [=](int shard) { return pieces_of(*setup, layout, shard); }};
+  const ResolvedRun resolved = resolve_run(setup->config, setup->model);
+  return {resolved.parallelism.mesh.ranks(),
+          [=](int shard) { return pieces_of(*setup, resolved, shard); }};
 }
 
 }  // namespace viaduct

@@ -17,7 +17,7 @@ struct PaddedDocument {
 std::vector<PaddedDocument> pad_documents(const std::vector<int32_t>& offsets,
                                           const BatchPlace& place, bool pad) {
   const int64_t multiple = zigzag_multiple(place.cp);
-  const int64_t parts = place.sequence_parallel ? place.tp : 1;
+  const int64_t parts = place.stream_parts;
   std::vector<PaddedDocument> documents;
   int64_t total = 0;
   for (size_t d = 1; d < offsets.size(); ++d) {
@@ -91,8 +91,8 @@ BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel) {
   BatchPlace place;
   place.cp = groups.cp->size(), place.cp_rank = groups.cp->rank();
   place.cp_inner = groups.cp_inner->size();
-  place.tp = groups.tp->size(), place.tp_rank = groups.tp->rank();
-  place.sequence_parallel = sequence_parallel;
+  if (sequence_parallel)
+    place.stream_parts = groups.tp->size(), place.stream_part = groups.tp->rank();
   return place;
 }
 

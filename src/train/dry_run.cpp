@@ -6,11 +6,10 @@
 #include "base/function_ref.h"
 #include "model/flops.h"
 #include "train/engine.h"
-#include "train/engine_settings.h"
 #include "train/evaluation.h"
-#include "train/layout.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 #include "train/run_length.h"
 
 namespace viaduct {
@@ -72,13 +71,13 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     window.end = record.position();
   };
   {
-    const Layout layout = make_layout(config, setup.model);
-    const auto world = make_sim_communicator(place.value, layout.mesh.ranks(), "world");
+    const ResolvedRun run = resolve_run(config, setup.model);
+    const auto world = make_sim_communicator(place.value, run.parallelism.mesh.ranks(), "world");
     world->record_on(rank.device.get());
     std::optional<Engine> built;
     in_window(MemorySequence::setup, [&] {
-      built.emplace(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, place),
-                    make_parallel_groups(layout.mesh, world));
+      built.emplace(*rank.device, rank.ops, setup.model, run,
+                    make_parallel_groups(run.parallelism.mesh, world));
     });
     Engine& engine = *built;
     in_window(MemorySequence::initialize, [&] { engine.initialize(); });
@@ -122,9 +121,9 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
 }
 
 std::vector<DryRun> dry_run_stages(const RunSetup& setup) {
-  const Layout layout = make_layout(setup.config, setup.model);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
-  for (const GlobalRank first : layout.mesh.group({0}, {Axis::pp}))
+  for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp}))
     stages.push_back(dry_run(setup, first));
   return stages;
 }

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "comm/exchange_texts.h"
 #include "model/initialize.h"
+#include "model/model_place.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "pipeline/forward_schedule.h"
@@ -14,32 +15,27 @@
 
 namespace viaduct {
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
-               EngineSettings settings, ParallelGroups groups)
-    : device_(device),
-      ops_(ops),
-      settings_(std::move(settings)),
-      groups_(std::move(groups)),
-      batch_place_(viaduct::batch_place(groups_, settings_.place.sequence_parallel)) {
+               const ResolvedRun& run, ParallelGroups groups)
+    : device_(device), ops_(ops), run_(run), groups_(std::move(groups)) {
   const SequenceScope sequence(device_, MemorySequence::setup);
   const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
   OpContext context{device_, ops_};
-  settings_.ddp.resolve(groups_.dp_cp->size(),
-                        groups_.pp->size() > 1 && settings_.place.chunks.size() > 1);
-  model_ = build_model(device_, config, settings_.precision, settings_.positions, settings_.place);
-  StoreSettings store = store_settings(settings_.ddp);
-  store.with_gradients = settings_.purpose != EnginePurpose::evaluate;
-  store.with_masters = settings_.purpose == EnginePurpose::train;
-  store_ = std::make_unique<ParameterStore>(device_, settings_.precision, model_->uses(), store,
-                                            groups_);
-  store_->derive_weights(context, settings_.packed_weights);
-  if (settings_.purpose == EnginePurpose::train) {
-    optimizer_ =
-        std::make_unique<AdamW>(context, settings_.precision, *store_, settings_.optimizer);
-  }
+  const PrecisionRecipe& precision = run_.layers.precision;
+  model_ = build_model(device_, config, run_.layers, run_.positions,
+                       model_place(run_.parallelism, groups_));
+  DdpConfig ddp = run_.ddp;
+  ddp.resolve(groups_.dp_cp->size(), groups_.pp->size() > 1 && model_->chunks().size() > 1);
+  StoreSettings store = store_settings(ddp);
+  store.with_gradients = run_.purpose != EnginePurpose::evaluate;
+  store.with_masters = run_.purpose == EnginePurpose::train;
+  store_ = std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_);
+  store_->derive_weights(context, run_.memory.packed_weights);
+  if (run_.purpose == EnginePurpose::train)
+    optimizer_ = std::make_unique<AdamW>(context, precision, *store_, run_.optimizer.adamw);
   if (store.with_gradients) {
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(
-        context, *store_, settings_.ddp.check_for_nan_in_grad || settings_.precision.loss_scaling,
+        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling,
         groups_.statistics);
   }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
@@ -53,12 +49,7 @@ RankContext Engine::context(bool training, bool gradients) {
                      .weights = *store_,
                      .gradients = gradients ? store_.get() : nullptr,
                      .groups = groups_,
-                     .precision = settings_.precision,
-                     .sequence_parallel = settings_.place.sequence_parallel,
-                     .overlap = settings_.overlap,
-                     .fusions = settings_.fusions,
-                     .recompute_logits = settings_.recompute_logits,
-                     .seed = settings_.seed,
+                     .settings = run_.layers,
                      .training = training,
                      .scalars = scalars_,
                      .loss_state = loss_state_};
@@ -68,7 +59,7 @@ void Engine::initialize() {
   const SequenceScope sequence(device_, MemorySequence::initialize);
   const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
   OpContext context{device_, ops_};
-  initialize_parameters(context, *store_, settings_.seed);
+  initialize_parameters(context, *store_, run_.layers.seed);
 }
 
 void Engine::write_scalar(StepScalar slot, double value) {
@@ -91,10 +82,10 @@ void Engine::begin_step(const StepInputs& inputs) {
   write_scalar(StepScalar::learning_rate, inputs.learning_rate);
   write_scalar(StepScalar::decoupled_learning_rate, inputs.decoupled_learning_rate);
   write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
-  write_scalar(StepScalar::bias_correction1, 1 - std::pow(settings_.optimizer.beta1, t));
-  write_scalar(StepScalar::bias_correction2, 1 - std::pow(settings_.optimizer.beta2, t));
+  write_scalar(StepScalar::bias_correction1, 1 - std::pow(run_.optimizer.adamw.beta1, t));
+  write_scalar(StepScalar::bias_correction2, 1 - std::pow(run_.optimizer.adamw.beta2, t));
   write_scalar(StepScalar::loss_scale, inputs.loss_scale);
-  write_scalar(StepScalar::clip_norm, settings_.clip_norm);
+  write_scalar(StepScalar::clip_norm, run_.optimizer.clip_norm);
   write_scalar(StepScalar::skip, 0);
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
@@ -102,7 +93,7 @@ void Engine::begin_step(const StepInputs& inputs) {
 }
 
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
-  ScheduleSettings schedule = settings_.schedule;
+  ScheduleSettings schedule = run_.parallelism.schedule;
   schedule.pp = groups_.pp->size();
   schedule.virtual_stages = static_cast<int>(model_->chunks().size());
   schedule.micro_batches = micro_batches;
@@ -116,7 +107,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const auto upload_at = [&](int64_t i) {
     const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
     HostBatch rows = batch_at(i);
-    if (!settings_.calculate_per_token_loss) rows.normalize_loss_weights();
+    if (!run_.calculate_per_token_loss) rows.normalize_loss_weights();
     return upload_part(rows);
   };
   micro_batches_ += count;
@@ -126,21 +117,22 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                    {.message_format = message_format(),
                     .begin_chunk = begin_chunk,
                     .reduce_chunk = reduce_chunk,
-                    .saved_policy = &settings_.saved_policy,
+                    .saved_policy = &run_.memory.saved_policy,
                     .phases = &phases_},
                    upload_at);
-  run(schedule_of(count), stage);
+  run_stage(schedule_of(count), stage);
 }
 
-void Engine::run(const ScheduleSettings& schedule, ModelStage& stage) {
+void Engine::run_stage(const ScheduleSettings& schedule, ModelStage& stage) {
   run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
-               settings_.executor);
+               run_.parallelism.executor);
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {
   // Lengths that no cut divides are refused by the configuration but for packed documents.
-  return upload(device_, cut_batch(rows, batch_place_, true), model_->config().vocabulary,
-                settings_.positions, batch_place_);
+  const BatchPlace place = batch_place();
+  return upload(device_, cut_batch(rows, place, true), model_->config().vocabulary, run_.positions,
+                place);
 }
 
 void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
@@ -157,13 +149,14 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
-  run(forward_schedule(settings_.schedule, groups_.pp->size(), model_->chunks().size(), count),
-      stage);
+  run_stage(forward_schedule(run_.parallelism.schedule, groups_.pp->size(), model_->chunks().size(),
+                             count),
+            stage);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
   const double mine =
-      settings_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
+      run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   const double scored = all_reduce_value(*groups_.dp, mine, ReduceOp::sum);
   VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
@@ -173,7 +166,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   store_->finish_gradients(context);
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
-  if (settings_.ddp.check_for_large_grads) check_large_gradients();
+  if (run_.ddp.check_for_large_grads) check_large_gradients();
   gradient_norm_->compute(context, scalars_);
   if (update) optimizer_->step(context, scalars_);
   StepResult result;

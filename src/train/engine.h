@@ -4,59 +4,19 @@
 // it on the sim device.
 
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
 #include "model/model_stage.h"
 #include "ops/table.h"
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
 #include "optim/large_gradients.h"
-#include "pipeline/executor.h"
-#include "pipeline/schedule.h"
-#include "sharding/ddp_config.h"
 #include "train/host_batch.h"
+#include "train/resolved_run.h"
+#include "train/step_inputs.h"
 
 namespace viaduct {
-
-/// What an engine is for, and so what it holds beside the weights: nothing; main gradients; these,
-/// masters and moments.
-enum class EnginePurpose { evaluate, gradients, train };
-
-struct EngineSettings {
-  PrecisionRecipe precision;
-  AdamWSettings optimizer;
-  double clip_norm = 1.0;  // 0: no clipping
-  uint64_t seed = 1234;
-  int64_t positions = 0;  // longest sequence that will come
-  EnginePurpose purpose = EnginePurpose::train;
-  ModelPlace place;          // what of the model this rank holds
-  GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
-  Fusions fusions;
-  bool recompute_logits = true;
-  SavedPolicy saved_policy;     // what of the forwards' values runs again in the backwards
-  bool packed_weights = false;  // products read their weights as tiles that a step makes once
-  /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
-  ScheduleSettings schedule;
-  ExecutorSettings executor;
-  /// Of messages between stages; none: that of the residual stream.
-  std::optional<DType> message_format;
-  /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
-  /// micro-batches' means, as Megatron's default.
-  bool calculate_per_token_loss = true;
-  DdpConfig ddp;  // each `auto` is resolved by the engine
-};
-
-/// What changes from step to step, known before it begins.
-struct StepInputs {
-  int64_t update = 1;  // number of this update, from 1: exponent of the bias corrections
-  double learning_rate = 0;
-  double decoupled_learning_rate = 0;  // where the optimizer has one of its own for the vocabulary
-  double weight_decay_factor = 1;      // multiplies AdamWSettings::weight_decay
-  double loss_scale = 1;
-};
 
 struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
@@ -66,11 +26,12 @@ struct StepResult {
 
 class Engine {
  public:
-  /// Builds the model on `device` with the ops of `ops` (both outlive the engine). Weights are
-  /// uninitialised. `groups`: this rank's communicators; all ranks of a run build their engines
-  /// alike.
-  Engine(Device& device, const OpTable& ops, const ModelConfig& config, EngineSettings settings,
+  /// Builds the model on `device` with the ops of `ops`; these and the run outlive the engine.
+  /// Weights are uninitialised. `groups`: this rank's communicators; all ranks of a run build their
+  /// engines alike.
+  Engine(Device& device, const OpTable& ops, const ModelConfig& config, const ResolvedRun& run,
          ParallelGroups groups = self_groups());
+  Engine(Device&, const OpTable&, const ModelConfig&, ResolvedRun&&, ParallelGroups = {}) = delete;
 
   const Model& model() const { return *model_; }
   ParameterStore& store() { return *store_; }
@@ -78,7 +39,7 @@ class Engine {
   /// Null unless the purpose is to train.
   AdamW* optimizer() { return optimizer_.get(); }
   Device& device() { return device_; }
-  const EngineSettings& settings() const { return settings_; }
+  const ResolvedRun& run() const { return run_; }
   const ParallelGroups& groups() const { return groups_; }
   /// A context for this rank; `training` turns dropout on, `gradients` the backward.
   RankContext context(bool training, bool gradients);
@@ -106,7 +67,9 @@ class Engine {
   double evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at);
 
   /// Which of a micro-batch's tokens this rank has.
-  const BatchPlace& batch_place() const { return batch_place_; }
+  BatchPlace batch_place() const {
+    return viaduct::batch_place(groups_, run_.layers.sequence_parallel);
+  }
   /// The part of this data-parallel rank's rows that this rank computes on, on the device.
   Batch upload_part(const HostBatch& rows);
   /// The forward of a batch alone through all pipeline stages, without dropout, keeping nothing:
@@ -121,9 +84,9 @@ class Engine {
   ScheduleSettings schedule_of(int64_t micro_batches) const;
   /// Runs the forwards of micro-batches 0 … count − 1 through all stages.
   void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
-  void run(const ScheduleSettings& schedule, ModelStage& stage);
+  void run_stage(const ScheduleSettings& schedule, ModelStage& stage);
   DType message_format() const {
-    return settings_.message_format.value_or(settings_.precision.stream);
+    return run_.parallelism.message_format.value_or(run_.layers.precision.stream);
   }
   /// Error on all ranks if a bucket of one has an unusually large gradient
   /// (ddp.check_for_large_grads).
@@ -135,9 +98,8 @@ class Engine {
 
   Device& device_;
   const OpTable& ops_;
-  EngineSettings settings_;
+  const ResolvedRun& run_;
   ParallelGroups groups_;
-  BatchPlace batch_place_;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;

@@ -9,26 +9,19 @@
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
 #include "model/initialize.h"
-#include "train/layout.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
 
-Generator make_generator(const RunSetup& setup, const Layout& layout, const GenerationWork& work,
+Generator make_generator(const RunSetup& setup, const ResolvedRun& run, const GenerationWork& work,
                          Device& device, const OpTable& ops,
                          const std::shared_ptr<Communicator>& world) {
-  GeneratorSettings settings;
-  settings.precision = precision_recipe(setup.config.mixed_precision);
-  settings.place = model_place(layout, {world->rank()});
+  GeneratorSettings settings{run.layers, run.parallelism, run.memory};
   for (const std::vector<Prompt>& batch : work.batches)
     settings.positions = std::max(settings.positions, longest(batch));
-  settings.packed_weights = layout.packed_weights;
-  settings.fusions = layout.fusions;
-  settings.schedule = layout.schedule;
-  settings.executor = layout.executor;
-  settings.message_format = layout.message_format;
-  return {device, ops, setup.model, settings, make_parallel_groups(layout.mesh, world)};
+  return {device, ops, setup.model, settings, make_parallel_groups(run.parallelism.mesh, world)};
 }
 
 /// A batch on this rank's replica.
@@ -89,14 +82,15 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks) {
   world->record_on(&device);
-  const Layout layout = make_layout(setup.config, setup.model);
-  Generator generator = make_generator(setup, layout, work, device, ops, world);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
+  Generator generator = make_generator(setup, run, work, device, ops, world);
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
 
   const GlobalRank rank{world->rank()};
   const bool leads = rank.value == 0;
-  const bool leads_replica = layout.mesh.leads(Grid::attention, rank, {Axis::tp, Axis::pp});
+  const bool leads_replica =
+      run.parallelism.mesh.leads(Grid::attention, rank, {Axis::tp, Axis::pp});
   const auto replicas = static_cast<size_t>(generator.replicas().size());
   const auto replica = static_cast<size_t>(generator.replicas().rank());
   const double begin = wall_clock_seconds();
@@ -117,23 +111,23 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
 }
 
 std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWork& work) {
-  const Layout layout = make_layout(setup.config, setup.model);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
-  for (const GlobalRank first : layout.mesh.group({0}, {Axis::pp})) {
+  for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp})) {
     const RankDevice rank = make_dry_run_device(setup.config.dist);
     Device& device = *rank.device;
-    const auto world = make_sim_communicator(first.value, layout.mesh.ranks(), "world");
+    const auto world = make_sim_communicator(first.value, run.parallelism.mesh.ranks(), "world");
     world->record_on(&device);
-    Generator generator = make_generator(setup, layout, work, device, rank.ops, world);
+    Generator generator = make_generator(setup, run, work, device, rank.ops, world);
     OpContext context = generator.context();
     initialize_parameters(context, generator.store(), 0);
     device.reset_peak();
     for (const std::vector<Prompt>& batch : work.batches) rehearse(generator, batch);
     const MemoryStatistics& memory = device.memory();
-    DryRun& run = stages.emplace_back(DryRun{.rank = first});
-    run.peak.bytes = memory.peak_bytes;
+    DryRun& stage = stages.emplace_back(DryRun{.rank = first});
+    stage.peak.bytes = memory.peak_bytes;
     for (int tag = 0; tag < kMemoryTags; ++tag) {
-      run.peak.bytes_by_tag[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
+      stage.peak.bytes_by_tag[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] =
           memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
     }
   }

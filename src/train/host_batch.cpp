@@ -63,13 +63,13 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
                                         place.cp, place.cp_rank, place.cp_inner);
   }
-  const int parts = place.sequence_parallel ? place.tp : 1;
+  const int parts = place.stream_parts;
   VIADUCT_CHECK(ShapeError, host.tokens() % parts == 0,
                 "batch: {} tokens of a context rank do not divide over {} tensor ranks (sequence "
                 "parallel)",
                 host.tokens(), parts);
   batch.stream_tokens = host.tokens() / parts;
-  batch.stream_begin = parts > 1 ? place.tp_rank * batch.stream_tokens : 0;
+  batch.stream_begin = parts > 1 ? place.stream_part * batch.stream_tokens : 0;
   for (size_t d = 1; d < host.document_offsets.size(); ++d) {
     batch.max_document = std::max<int64_t>(batch.max_document,
                                            host.document_offsets[d] - host.document_offsets[d - 1]);

@@ -7,7 +7,6 @@
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
 #include "train/engine.h"
-#include "train/engine_settings.h"
 #include "train/probe_activations.h"
 #include "train/probe_batch.h"
 
@@ -48,7 +47,7 @@ StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings
 /// overflowing attempt changes neither weights nor moments.
 StepResult run_scaled_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
                            StepInputs inputs, bool apply, double& scale) {
-  const bool scaling = settings.precision.loss_scaling;
+  const bool scaling = settings.run.layers.precision.loss_scaling;
   const LossScalerSettings& scaler = settings.loss_scaler;
   for (;;) {
     inputs.loss_scale = scaling ? scale : 1;
@@ -79,13 +78,12 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
 constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master; };
 constexpr auto gradient_of = [](const ShardRun& run, size_t) { return run.gradient; };
 
-Dump probe_once(Engine& engine, const Layout& layout, const TensorSource& file,
-                const ProbeSettings& settings) {
+Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
   const ProbeBatch batch = read_probe_batch(file, "", -1);
   Dump dump;
   for (int64_t row = 0; row < batch.rows; ++row) {
-    for (const auto& [name, values] :
-         probe_activations(engine, layout, batch.micro_batch(row, 1), settings.hidden)) {
+    for (const auto& [name, values] : probe_activations(
+             engine, settings.run.parallelism, batch.micro_batch(row, 1), settings.hidden)) {
       Tensor& all = dump[name];
       if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
       std::memcpy(all.data<float>() + row * values.elements(), values.raw(),
@@ -132,35 +130,30 @@ Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& 
 
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
-                                        const TensorSource& batch, const ProbeSettings& settings,
+                                        const TensorSource& batch, ProbeSettings settings,
                                         std::shared_ptr<Communicator> world) {
   const TensorInfo* ids = batch.find(settings.train ? "batch.input_ids" : "input_ids");
   VIADUCT_CHECK(IoError, ids != nullptr && ids->shape.rank() >= 2, "{}: {} is missing",
                 batch.where(), settings.train ? "batch.input_ids [N, B, S]" : "input_ids [B, S]");
-  EngineSettings engine_settings;
-  engine_settings.precision = settings.precision;
-  engine_settings.optimizer = settings.optimizer;
-  engine_settings.clip_norm = settings.clip_norm;
+  ResolvedRun& run = settings.run;
   // Weights that are shown are those of the file, which a recipe's masters keep in full.
-  if (!settings.train && !settings.weights) engine_settings.purpose = EnginePurpose::gradients;
-  engine_settings.seed = settings.seed;
-  engine_settings.positions = ids->shape.dim(-1);
+  run.purpose =
+      settings.train || settings.weights ? EnginePurpose::train : EnginePurpose::gradients;
+  run.positions = ids->shape.dim(-1);
   if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {
     for (int64_t step = 0; step < (settings.train ? ids->shape[0] : 1); ++step) {
       const ProbeBatch one = settings.train ? read_probe_batch(batch, "batch.", step)
                                             : read_probe_batch(batch, "", -1);
-      engine_settings.positions = std::max(engine_settings.positions, one.position_limit());
+      run.positions = std::max(run.positions, one.position_limit());
     }
   }
   if (!world) world = make_self_communicator("world");
   world->record_on(&device);
-  const Layout layout = settings.layout.value_or(single_rank_layout(config));
-  place_rank(layout, {world->rank()}, engine_settings);
-  Engine engine(device, ops, config, engine_settings, make_parallel_groups(layout.mesh, world));
+  Engine engine(device, ops, config, run, make_parallel_groups(run.parallelism.mesh, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)
-                        : probe_once(engine, layout, batch, settings);
+                        : probe_once(engine, batch, settings);
 }
 
 }  // namespace viaduct

@@ -12,17 +12,14 @@
 #include "device/device.h"
 #include "model/model_config.h"
 #include "ops/table.h"
-#include "optim/adamw.h"
 #include "optim/schedules.h"
-#include "precision/recipe.h"
-#include "train/layout.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 
 struct ProbeSettings {
-  PrecisionRecipe precision;
-  AdamWSettings optimizer;
-  double clip_norm = 1.0;
+  /// By default of one rank; its positions and purpose are the probe's to set.
+  ResolvedRun run;
   double learning_rate = 1e-3;
   /// With `train`, instead of a constant learning rate and decay.
   std::optional<Schedules> schedules;
@@ -30,9 +27,7 @@ struct ProbeSettings {
   /// until they do not (and later steps stay there), so that every step updates; a constant scale
   /// that overflows is an error.
   LossScalerSettings loss_scaler;
-  uint64_t seed = 1234;
   int64_t micro_batch_size = 0;  // rows; 0: one micro-batch per data-parallel rank
-  std::optional<Layout> layout;  // absent: one rank
   bool train = false;            // `batch.*` tensors of N steps instead of one batch
   bool hidden = false;           // dump hidden.*
   bool weights = false;          // dump weight.*
@@ -45,7 +40,7 @@ struct ProbeSettings {
 /// i64 and what goes with it. Errors name the tensor, what was expected and what was found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
-                                        const TensorSource& batch, const ProbeSettings& settings,
+                                        const TensorSource& batch, ProbeSettings settings,
                                         std::shared_ptr<Communicator> world = nullptr);
 
 }  // namespace viaduct

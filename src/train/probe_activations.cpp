@@ -68,13 +68,13 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
 }
 
 /// The pipeline rank that makes a value.
-int stage_of(const Layout& layout, const std::string& name) {
-  const int stages = layout.size(Axis::pp);
+int stage_of(const Parallelism& parallelism, const std::string& name) {
+  const int stages = parallelism.size(Axis::pp);
   if (name == "hidden.embed") return 0;
   if (!name.starts_with("hidden.layer")) return stages - 1;
   const int64_t block = std::stoll(name.substr(std::strlen("hidden.layer")));
-  for (size_t i = 0; i < layout.layer_map.size(); ++i) {
-    const ChunkLayers& chunk = layout.layer_map[i];
+  for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
+    const ChunkLayers& chunk = parallelism.layer_map[i];
     if (block >= chunk.first_block && block < chunk.first_block + chunk.blocks)
       return static_cast<int>(i) % stages;
   }
@@ -83,7 +83,7 @@ int stage_of(const Layout& layout, const std::string& name) {
 
 }  // namespace
 
-std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& layout,
+std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelism& parallelism,
                                                 const HostBatch& row, bool hidden) {
   const ParallelGroups& groups = engine.groups();
   const Model& model = engine.model();
@@ -113,7 +113,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& la
   std::map<std::string, Tensor> values;
   for (const std::string& name : names) {
     const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
-    const int owner = stage_of(layout, name);
+    const int owner = stage_of(parallelism, name);
     Tensor whole = host_tensor(DType::f32, {row.tokens(), width});
     if (groups.pp->rank() == owner)
       whole = in_token_order(gather_rows(*groups.cp, local.at(name)), origin, row.tokens());

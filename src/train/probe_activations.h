@@ -5,7 +5,6 @@
 #include <string>
 
 #include "train/engine.h"
-#include "train/layout.h"
 
 namespace viaduct {
 
@@ -13,7 +12,7 @@ namespace viaduct {
 /// "hidden.embed", "hidden.layer0", …, "hidden.final_norm" [S, H], f32 on the host, rows in the
 /// order of the tokens. Every rank of a data-parallel place calls it; the first of them (tensor,
 /// context and pipeline rank 0) gets the values.
-std::map<std::string, Tensor> probe_activations(Engine& engine, const Layout& layout,
+std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelism& parallelism,
                                                 const HostBatch& row, bool hidden);
 
 }  // namespace viaduct

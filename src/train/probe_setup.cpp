@@ -5,9 +5,9 @@
 #include "base/error.h"
 #include "config/problems.h"
 #include "model/model_from_fields.h"
-#include "train/engine_settings.h"
 #include "train/packed_weights.h"
 #include "train/parallel_settings.h"
+#include "train/resolved_run.h"
 #include "train/validate.h"
 
 namespace viaduct {
@@ -80,11 +80,7 @@ ProbeSetup prepare_probe(const ProbeRequest& request) {
   config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
 
   ProbeSettings& settings = setup.settings;
-  settings.precision = precision_recipe(config.mixed_precision);
-  settings.optimizer = adamw_settings(config.optimizer);
-  settings.clip_norm = config.optimizer.clip_grad;
-  settings.seed = static_cast<uint64_t>(config.rng.seed);
-  settings.layout = make_layout(config, setup.model);
+  settings.run = resolve_run(config, setup.model);
   settings.micro_batch_size =
       loaded.outcome.is_given("train.micro_batch_size") ? config.train.micro_batch_size : 0;
   settings.loss_scaler = loss_scaler_settings(config.mixed_precision);

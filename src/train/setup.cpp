@@ -11,9 +11,9 @@
 #include "model/model_from_fields.h"
 #include "ops/cpu/amx_problem.h"
 #include "train/check_name_patterns.h"
-#include "train/layout.h"
 #include "train/no_effect.h"
 #include "train/parallel_settings.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -151,8 +151,9 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
   if (const auto& domain = config.dist.nvlink_domain_size) {
-    const Layout layout = make_layout(config, setup.model);
-    for (const std::string& note : domain_notes(layout.mesh, *domain)) setup.notes.push_back(note);
+    const ResolvedRun run = resolve_run(config, setup.model);
+    for (const std::string& note : domain_notes(run.parallelism.mesh, *domain))
+      setup.notes.push_back(note);
   }
   note_waiting_gradients(setup);
   // The file as it was, unless overrides made another model of it.

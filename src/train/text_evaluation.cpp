@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/text_ids.h"
-#include "train/engine_settings.h"
 #include "train/evaluation.h"
 #include "train/host_values.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -53,9 +53,9 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   world->record_on(&device);
   const GlobalRank rank{world->rank()};
   if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
-  const Layout layout = make_layout(run.config, run.model);
-  Engine engine(device, ops, run.model, engine_settings(run, layout, rank),
-                make_parallel_groups(layout.mesh, world));
+  const ResolvedRun resolved = resolve_run(run.config, run.model);
+  Engine engine(device, ops, run.model, resolved,
+                make_parallel_groups(resolved.parallelism.mesh, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
 

@@ -11,7 +11,6 @@
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
 #include "ops/cpu/peak.h"
-#include "train/engine_settings.h"
 #include "train/host_values.h"
 #include "train/nan_report.h"
 #include "train/rank_device.h"
@@ -55,7 +54,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       config_(setup.config),
       device_(device),
       world_(world ? std::move(world) : make_self_communicator("world")),
-      layout_(make_layout(setup.config, setup.model)),
+      run_(resolve_run(setup.config, setup.model)),
       hooks_(std::move(hooks)),
       batches_(batch_schedule(config_)),
       schedules_(
@@ -70,14 +69,13 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
     device.use_plan(planned_.plan);
   }
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
-  data_ = std::make_unique<TrainingData>(setup, device.pool(), layout_.size(Axis::dp),
-                                         layout_.mesh.coordinate(rank, Axis::dp).value);
-  engine_ =
-      std::make_unique<Engine>(device, ops, setup.model, engine_settings(setup, layout_, rank),
-                               make_parallel_groups(layout_.mesh, world_));
-  state_.seed = engine_->settings().seed;
+  data_ = std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
+                                         run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
+  engine_ = std::make_unique<Engine>(device, ops, setup.model, run_,
+                                     make_parallel_groups(run_.parallelism.mesh, world_));
+  state_.seed = run_.layers.seed;
   state_.scaler.scale = 1;
-  if (engine_->settings().precision.loss_scaling) state_.scaler = scaler_.initial_state();
+  if (run_.layers.precision.loss_scaling) state_.scaler = scaler_.initial_state();
   // Before anything of the folder is read or changed.
   if (leads() && config_.checkpoint.save) {
     lock_ = std::make_shared<RunLock>(*config_.checkpoint.save);
@@ -94,7 +92,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
                          : config_.train.train_iters;
   if (config_.logger.log_throughput) {
-    peak_ = measure_matmul_peak(device.pool(), engine_->settings().precision.activation,
+    peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
     peak_seen_at_ = wall_clock_seconds();
   }
@@ -201,7 +199,7 @@ void Trainer::step() {
   }
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
-  const bool fp16 = engine_->settings().precision.loss_scaling;
+  const bool fp16 = run_.layers.precision.loss_scaling;
   StepInputs inputs = scheduled_inputs(schedules_, state_.schedule_samples);
   inputs.update = state_.updates + 1;
   inputs.loss_scale = state_.scaler.scale;

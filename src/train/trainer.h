@@ -14,9 +14,9 @@
 #include "ops/cpu/peak.h"
 #include "optim/schedules.h"
 #include "train/engine.h"
-#include "train/layout.h"
 #include "train/metrics_log.h"
 #include "train/plan_memory.h"
+#include "train/resolved_run.h"
 #include "train/setup.h"
 #include "train/step_profiler.h"
 #include "train/train_state.h"
@@ -139,7 +139,7 @@ class Trainer {
   const RunConfig& config_;
   Device& device_;
   std::shared_ptr<Communicator> world_;
-  Layout layout_;
+  ResolvedRun run_;
   TrainerHooks hooks_;
   PlannedMemory planned_;
   std::unique_ptr<StepProfiler> profiler_;

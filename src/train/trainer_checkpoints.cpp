@@ -132,7 +132,7 @@ void Trainer::resume_state(const TrainState& stored) {
   state_ = stored;
   state_.seed = fresh.seed;
   if (!config_.checkpoint.load_optim) state_.updates = 0;  // moments of zero: bias corrections anew
-  const bool scaling = engine_->settings().precision.loss_scaling;
+  const bool scaling = run_.layers.precision.loss_scaling;
   const bool stored_scaling = stored.scaler != LossScalerState{};
   if (!scaling || !stored_scaling || !config_.checkpoint.load_optim) {
     state_.scaler = fresh.scaler;

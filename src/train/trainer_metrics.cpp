@@ -53,7 +53,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
       *world_, {static_cast<double>(device_.memory().peak_bytes), static_cast<double>(work.tokens),
                 local.token_part, local.attention_part, local.attention_part_full});
   // Ranks that share a data-parallel place have read the same rows.
-  const double copies = world_->size() / layout_.size(Axis::dp);
+  const double copies = world_->size() / run_.parallelism.size(Axis::dp);
   FlopCount flops;
   double tokens = 0;
   for (const auto& values : all) {
@@ -81,7 +81,7 @@ void Trainer::look_at_peak(double tflops_per_rank) {
   // Ten milliseconds a measurement: at most a five-hundredth of a run.
   constexpr double kInterval = 5;
   if (wall_clock_seconds() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
-  peak_.keep_best(measure_matmul_peak(device_.pool(), engine_->settings().precision.activation,
+  peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));
   peak_seen_at_ = wall_clock_seconds();
 }

@@ -121,7 +121,10 @@ TEST_F(LargeMean, GenerationKeepsThem) {
   const auto logits = [&](const PrecisionRecipe& recipe) {
     const auto device = make_cpu_device(1);
     const OpTable ops = cpu_ops(test::instruction_set());
-    Generator generator(*device, ops, config, {.precision = recipe, .positions = 8});
+    const LayerSettings layers{.precision = recipe};
+    const Parallelism one_rank;
+    const MemorySettings memory;
+    Generator generator(*device, ops, config, {layers, one_rank, memory, 8});
     OpContext context = generator.context();
     load_parameters(context, generator.store(), SafetensorsFolder(folder_->path()), config);
     using Ids = std::vector<std::vector<int32_t>>;

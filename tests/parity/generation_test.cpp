@@ -12,6 +12,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
 #include "support/paths.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -40,9 +41,10 @@ TEST_P(GreedyGeneration, GivesTheTokensOfTransformers) {
   const OpTable ops = cpu_ops(test::instruction_set());
   const auto ids = expected.at("prompt").get<std::vector<int32_t>>();
   const auto tokens = static_cast<int64_t>(expected.at("greedy").size());
-  Generator generator(*device, ops, config,
-                      {.precision = precision_recipe("fp32"),
-                       .positions = static_cast<int64_t>(ids.size()) + tokens});
+  const ResolvedRun run;
+  Generator generator(
+      *device, ops, config,
+      {run.layers, run.parallelism, run.memory, static_cast<int64_t>(ids.size()) + tokens});
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(folder), config);
   const std::vector<Prompt> prompts{{0, ids, tokens}};

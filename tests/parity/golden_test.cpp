@@ -73,7 +73,7 @@ TEST_P(Golden, Fp32MatchesTensorByTensor) {
 
 TEST_P(Golden, Bf16IsNearTheFp32Reference) {
   ProbeSettings settings;
-  settings.precision = precision_recipe("bf16_mixed");
+  settings.run.layers.precision = precision_recipe("bf16_mixed");
   settings.hidden = true;
   const auto got = probe_case(model(), folder() / "golden.safetensors", settings);
   expect_close(got, reference(folder() / "golden.safetensors"), 3e-2, 6e-2, 5e-3);

@@ -18,8 +18,8 @@
 #include "support/tensor_bytes.h"
 #include "train/dry_run.h"
 #include "train/launch.h"
-#include "train/layout.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 #include "train/run_checkpoint.h"
 
 namespace viaduct::test {
@@ -181,9 +181,9 @@ std::string notes_of(const Overrides& overrides) {
 
 std::string record_of(const Overrides& overrides) {
   const RunSetup setup = setup_of(overrides);
-  const Layout layout = make_layout(setup.config, setup.model);
+  const Mesh mesh = resolve_run(setup.config, setup.model).parallelism.mesh;
   std::string text;
-  for (const GlobalRank first : layout.mesh.group({0}, {Axis::pp})) {
+  for (const GlobalRank first : mesh.group({0}, {Axis::pp})) {
     StepRecord record;
     const DryRun run = dry_run(setup, first, &record);
     text += fmt::format("{} parameters, {} flops\n", run.parameters, run.model_flops);

@@ -63,11 +63,11 @@ void expect_trained(const std::string& name, const Tensor& ours, const Tensor& t
 
 ProbeSettings reference_training() {
   ProbeSettings settings;
-  settings.precision = precision_recipe("fp32");
+  settings.run.layers.precision = precision_recipe("fp32");
   settings.train = true;
   settings.learning_rate = 1e-3;
-  settings.clip_norm = 1.0;
-  settings.optimizer = {0.9, 0.95, 1e-8, 0.1};
+  settings.run.optimizer.clip_norm = 1.0;
+  settings.run.optimizer.adamw = {0.9, 0.95, 1e-8, 0.1};
   return settings;
 }
 

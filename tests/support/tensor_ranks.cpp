@@ -1,4 +1,5 @@
 #include "support/tensor_ranks.h"
+#include "model/model_place.h"
 
 #include <gtest/gtest.h>
 
@@ -38,11 +39,19 @@ void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b
   EXPECT_EQ(std::memcmp(a.data(), b.data(), a.size() * sizeof(double)), 0) << what;
 }
 
+LayerSettings settings_of(const TensorRun& run) {
+  return {.precision = precision_recipe(run.recipe, run.fp32_residual),
+          .fusions = run.fusions,
+          .sequence_parallel = run.sequence_parallel,
+          .overlap = run.overlap,
+          .context_exchange = run.context_exchange,
+          .recompute_logits = run.recompute_logits,
+          .seed = 99};
+}
+
 ModelPlace place_of(const TensorRun& run, int rank) {
   ModelPlace place;
   place.tp = run.tp, place.tp_rank = rank % run.tp;
-  place.context_exchange = run.context_exchange;
-  place.sequence_parallel = run.sequence_parallel;
   place.vocabulary_multiple = run.vocabulary_multiple;
   return place;
 }
@@ -116,11 +125,11 @@ class Rank {
       : run_(run),
         device_(run.device ? run.device(1) : make_cpu_device(1)),
         ops_(run.ops ? run.ops(instruction_set()) : cpu_ops(instruction_set())),
-        recipe_(precision_recipe(run.recipe, run.fp32_residual)),
+        settings_(settings_of(run)),
         rank_(world->rank()),
-        model_(build_model(*device_, run.model, recipe_, kPositions, place_of(run, rank_))),
+        model_(build_model(*device_, run.model, settings_, kPositions, place_of(run, rank_))),
         // Of groups of one: gradients stay what this rank computed.
-        store_(*device_, recipe_, model_->uses(), {}, self_groups()) {
+        store_(*device_, settings_.precision, model_->uses(), {}, self_groups()) {
     world->record_on(device_.get());
     GroupSizes sizes;
     sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));
@@ -218,12 +227,7 @@ class Rank {
             .weights = store_,
             .gradients = training ? &store_ : nullptr,
             .groups = groups_,
-            .precision = recipe_,
-            .sequence_parallel = run_.sequence_parallel,
-            .overlap = run_.overlap,
-            .fusions = run_.fusions,
-            .recompute_logits = run_.recompute_logits,
-            .seed = 99,
+            .settings = settings_,
             .training = training,
             .scalars = scalars_,
             .loss_state = loss_state_};
@@ -237,7 +241,7 @@ class Rank {
   const TensorRun& run_;
   std::unique_ptr<Device> device_;
   OpTable ops_;
-  PrecisionRecipe recipe_;
+  LayerSettings settings_;
   int rank_;
   ParallelGroups groups_;
   BatchPlace place_;
@@ -316,8 +320,7 @@ std::vector<std::vector<Parameter>> parameters_by_rank(const TensorRun& run) {
   std::vector<std::vector<Parameter>> ranks(static_cast<size_t>(run.tp));
   for (int rank = 0; rank < run.tp; ++rank) {
     const auto model =
-        build_model(*device, run.model, precision_recipe(run.recipe, run.fp32_residual), kPositions,
-                    place_of(run, rank));
+        build_model(*device, run.model, settings_of(run), kPositions, place_of(run, rank));
     for (const Parameter* p : model->parameters()) ranks[static_cast<size_t>(rank)].push_back(*p);
   }
   return ranks;

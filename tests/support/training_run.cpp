@@ -41,12 +41,11 @@ Trainer::Trainer(const TrainingRun& run)
     : run_(run),
       device_(run.device ? run.device(run.threads) : make_cpu_device(run.threads)),
       ops_(run.ops ? run.ops(run.isa) : cpu_ops(run.isa)) {
-  EngineSettings settings;
-  settings.precision = precision_recipe(run.recipe);
-  settings.seed = run.seed;
-  settings.positions = run.length;
-  settings.packed_weights = run.packed_weights;
-  engine_ = std::make_unique<Engine>(*device_, ops_, run.model, settings);
+  resolved_.layers.precision = precision_recipe(run.recipe);
+  resolved_.layers.seed = run.seed;
+  resolved_.positions = run.length;
+  resolved_.memory.packed_weights = run.packed_weights;
+  engine_ = std::make_unique<Engine>(*device_, ops_, run.model, resolved_);
   engine_->initialize();
 }
 

@@ -46,6 +46,7 @@ class Trainer {
   TrainingRun run_;
   std::unique_ptr<Device> device_;
   OpTable ops_;
+  ResolvedRun resolved_;
   std::unique_ptr<Engine> engine_;
   std::vector<StepResult> results_;
 };

@@ -47,28 +47,25 @@ HostBatch micro_batch(int64_t number, int64_t vocabulary) {
 }
 
 /// Everything that may run beside the computation does.
-EngineSettings settings_of(const ModelConfig& model, const Layout& layout, const Mesh& mesh,
-                           GlobalRank rank) {
-  EngineSettings settings;
-  settings.precision = precision_recipe("fp32");
-  settings.positions = kPositions;
-  ModelPlace& place = settings.place;
-  place.tp = layout.tp, place.tp_rank = mesh.coordinate(rank, Axis::tp).value;
-  place.sequence_parallel = layout.tp > 1;
-  place.vocabulary_multiple = 4;
-  place.pp = layout.pp, place.pp_rank = mesh.coordinate(rank, Axis::pp).value;
-  const LayerMapSettings map{model.layers, layout.pp, layout.pp > 1 ? 2 : 1};
+ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("fp32");
+  run.layers.sequence_parallel = layout.tp > 1;
+  run.positions = kPositions;
+  Parallelism& parallelism = run.parallelism;
+  parallelism.mesh = Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp});
+  parallelism.vocabulary_multiple = 4;
   if (layout.pp > 1) {
-    place.chunks = chunks_of_stage(layer_map(map), layout.pp, place.pp_rank);
-    settings.schedule.kind = ScheduleKind::interleaved;
-    settings.schedule.messages = PointToPoint::overlapped;
+    parallelism.layer_map = layer_map(LayerMapSettings{model.layers, layout.pp, 2});
+    parallelism.schedule.kind = ScheduleKind::interleaved;
+    parallelism.schedule.messages = PointToPoint::overlapped;
   }
   TensorOverlapConfig overlap;
   overlap.tp_comm_overlap = true;
   Problems problems;
-  settings.overlap = resolve_gemm_overlap(overlap, {layout.tp, model.hidden}, problems);
-  settings.ddp.bucket_size = 1000;  // several buckets
-  return settings;
+  run.layers.overlap = resolve_gemm_overlap(overlap, {layout.tp, model.hidden}, problems);
+  run.ddp.bucket_size = 1000;  // several buckets
+  return run;
 }
 
 struct Outcome {
@@ -79,16 +76,16 @@ struct Outcome {
 Outcome train(const Layout& layout) {
   ModelConfig model = test::tiny_model("llama");
   model.layers = 4;
+  const ResolvedRun run = run_of(model, layout);
   Outcome outcome;
   run_thread_ranks(
       layout.ranks(), {.timeout_seconds = 120}, [&](std::shared_ptr<Communicator> world) {
-        const Mesh mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp});
+        const Mesh& mesh = run.parallelism.mesh;
         const GlobalRank rank{world->rank()};
         const auto device = make_cpu_device(2);
         const OpTable ops = cpu_ops(CpuIsa::avx2);
         world->record_on(device.get());
-        Engine engine(*device, ops, model, settings_of(model, layout, mesh, rank),
-                      make_parallel_groups(mesh, world));
+        Engine engine(*device, ops, model, run, make_parallel_groups(mesh, world));
         engine.initialize();
         const int64_t replica = mesh.coordinate(rank, Axis::dp).value;
         StepResult result;

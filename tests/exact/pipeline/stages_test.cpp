@@ -68,17 +68,17 @@ Outcome run_stages(const StageRun& run) {
     const auto device = make_cpu_device(1);
     const OpTable ops = cpu_ops(test::instruction_set());
     world->record_on(device.get());
-    EngineSettings settings;
-    settings.precision = precision_recipe(run.recipe, run.fp32_residual);
-    settings.positions = 32;
-    settings.place.pp = run.map.pp, settings.place.pp_rank = rank;
-    settings.place.chunks = chunks_of_stage(layer_map(run.map), run.map.pp, rank);
-    settings.schedule = run.schedule;
-    settings.executor = run.executor;
-    settings.message_format = run.message_format;
-    settings.saved_policy = run.saved_policy;
-    auto groups = make_parallel_groups(Mesh({1, 1, 1, 1, run.map.pp}), world);
-    Engine engine(*device, ops, run.model, settings, std::move(groups));
+    ResolvedRun resolved;
+    resolved.layers.precision = precision_recipe(run.recipe, run.fp32_residual);
+    resolved.positions = 32;
+    Parallelism& parallelism = resolved.parallelism;
+    parallelism.mesh = Mesh({1, 1, 1, 1, run.map.pp});
+    parallelism.layer_map = layer_map(run.map);
+    parallelism.schedule = run.schedule;
+    parallelism.executor = run.executor;
+    parallelism.message_format = run.message_format;
+    resolved.memory.saved_policy = run.saved_policy;
+    Engine engine(*device, ops, run.model, resolved, make_parallel_groups(parallelism.mesh, world));
     engine.initialize();
     engine.begin_step({});
     StepRecord record;
@@ -439,7 +439,8 @@ TEST(Stages, BothEndsHoldATiedTableAndTheFirstOwnsIt) {
   for (int stage = 0; stage < 2; ++stage) {
     ModelPlace place;
     place.pp = 2, place.pp_rank = stage, place.chunks = chunks_of_stage(map, 2, stage);
-    const auto part = build_model(*device, model, precision_recipe("fp32"), 16, place);
+    const auto part =
+        build_model(*device, model, {.precision = precision_recipe("fp32")}, 16, place);
     int tables = 0;
     for (const Parameter* p : part->parameters()) {
       if (p->path != "embedding.tokens") {

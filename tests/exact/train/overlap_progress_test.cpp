@@ -8,7 +8,7 @@
 #include "support/overlap_probe.h"
 #include "support/training.h"
 #include "train/dry_run.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/launch.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
@@ -48,7 +48,7 @@ Seen two_steps(const Overrides& layout, bool defers) {
                Overrides{"dist.ranks=2", "dist.threads_per_rank=1", "train.global_batch_size=4",
                          "train.micro_batch_size=1", "model.num_layers=2"} +
                layout);
-  const Layout places = make_layout(setup.config, setup.model);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
   Seen seen;
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> threads) {
     // One that defers never gets on: there is nothing to be patient for.
@@ -62,8 +62,8 @@ Seen two_steps(const Overrides& layout, bool defers) {
     world->record_on(rank.device.get());
     {
       const ProbedThread thread(probe);
-      Engine engine(*rank.device, ops, setup.model, engine_settings(setup, places, me),
-                    make_parallel_groups(places.mesh, world));
+      Engine engine(*rank.device, ops, setup.model, run,
+                    make_parallel_groups(run.parallelism.mesh, world));
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});

@@ -14,7 +14,7 @@ TEST(ExactProbe, ThreadsDoNotChangeABit) {
   for (const char* name : {"gpt2", "llama_tied", "qwen2", "qwen3", "gemma2", "yarn"}) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
       ProbeSettings settings;
-      settings.precision = precision_recipe(recipe);
+      settings.run.layers.precision = precision_recipe(recipe);
       settings.hidden = settings.weights = true;
       const std::filesystem::path folder = test::test_data(std::string("golden/") + name);
       const auto probe = [&](int threads) {
@@ -37,7 +37,7 @@ TEST(ExactProbe, ThreadsDoNotChangeABit) {
 TEST(ExactProbe, WithoutMastersGradientsAreTheSame) {
   const std::filesystem::path folder = test::test_data("golden/llama_tied");
   ProbeSettings settings;
-  settings.precision = precision_recipe("bf16_mixed");
+  settings.run.layers.precision = precision_recipe("bf16_mixed");
   const auto probe = [&](bool weights) {
     settings.weights = weights;
     return test::probe_case(folder / "model", folder / "golden.safetensors", settings,

@@ -6,7 +6,7 @@
 #include "checkpoint/logical_gather.h"
 #include "support/golden.h"
 #include "support/training.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/rank_device.h"
 
 namespace viaduct {
@@ -52,7 +52,8 @@ INSTANTIATE_TEST_SUITE_P(Recipes, SameRun, testing::Values("fp32", "bf16_mixed",
 std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);
-  Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup));
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
+  Engine engine(*rank.device, rank.ops, setup.model, run);
   engine.initialize();
   const TrainingData data(setup, rank.device->pool());
   engine.begin_step({});

@@ -43,11 +43,11 @@ struct Outcome {
 Outcome overflowing_step(const std::string& recipe, bool check) {
   const auto device = make_cpu_device(1);
   const OpTable ops = cpu_ops(test::instruction_set());
-  EngineSettings settings;
-  settings.precision = precision_recipe(recipe);
-  settings.positions = 8;
-  settings.ddp.check_for_nan_in_grad = check;
-  Engine engine(*device, ops, small_llama(), settings);
+  ResolvedRun run;
+  run.layers.precision = precision_recipe(recipe);
+  run.positions = 8;
+  run.ddp.check_for_nan_in_grad = check;
+  Engine engine(*device, ops, small_llama(), run);
   engine.initialize();
   const Tensor& head = engine.store().shard_runs().back().master;
   const std::string before = bytes_of(head);

@@ -32,11 +32,11 @@ ModelConfig small_model() {
 std::vector<std::vector<double>> gradients(int documents, int per_batch) {
   const auto device = make_cpu_device(2);
   const OpTable ops = cpu_ops(test::instruction_set());
-  EngineSettings settings;
-  settings.precision = precision_recipe("fp64");
-  settings.positions = kDocument;
-  settings.ddp.overlap_grad_reduce = false;  // the step has more than one call's micro-batches
-  Engine engine(*device, ops, small_model(), settings);
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("fp64");
+  run.positions = kDocument;
+  run.ddp.overlap_grad_reduce = false;  // the step has more than one call's micro-batches
+  Engine engine(*device, ops, small_model(), run);
   engine.initialize();
   engine.begin_step({});
   std::mt19937 random(3);

@@ -73,10 +73,10 @@ class ModelGradient : public testing::TestWithParam<test::TinyModel> {};
 TEST_P(ModelGradient, EqualsFiniteDifferences) {
   const auto device = make_cpu_device(2);
   const OpTable ops = cpu_ops(test::instruction_set());
-  EngineSettings settings;
-  settings.precision = precision_recipe("fp64");
-  settings.positions = 16;
-  Engine engine(*device, ops, GetParam().config, settings);
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("fp64");
+  run.positions = 16;
+  Engine engine(*device, ops, GetParam().config, run);
   engine.initialize();
   OpContext context{*device, ops};
   // Norm weights and biases away from 1 and 0, so that no term hides.

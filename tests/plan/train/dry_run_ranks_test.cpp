@@ -7,7 +7,7 @@
 #include "config/load.h"
 #include "support/training.h"
 #include "train/dry_run.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/launch.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
@@ -74,7 +74,7 @@ class DryRunRanks : public testing::TestWithParam<Sizes> {};
 
 TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
   const RunSetup setup = setup_of(GetParam());
-  const Layout layout = make_layout(setup.config, setup.model);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<StepRecord> records(static_cast<size_t>(setup.config.dist.ranks));
   std::vector<int64_t> peaks(records.size());
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
@@ -83,8 +83,8 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
     rank.device->set_record(&records[static_cast<size_t>(me.value)]);
     world->record_on(rank.device.get());
     {
-      Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup, layout, me),
-                    make_parallel_groups(layout.mesh, world));
+      Engine engine(*rank.device, rank.ops, setup.model, run,
+                    make_parallel_groups(run.parallelism.mesh, world));
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});

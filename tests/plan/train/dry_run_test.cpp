@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "support/training.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/rank_device.h"
 
 namespace viaduct {
@@ -49,7 +49,8 @@ void record_step(const RunSetup& setup, const RankDevice& rank, Recorded& result
   rank.device->set_record(&result.record);
   {
     const TrainingData data(setup, rank.device->pool());
-    Engine engine(*rank.device, rank.ops, setup.model, engine_settings(setup));
+    const ResolvedRun run = resolve_run(setup.config, setup.model);
+    Engine engine(*rank.device, rank.ops, setup.model, run);
     engine.initialize();
     result.ops_before = result.record.ops().size();
     result.reads_before = result.record.host_reads().size();

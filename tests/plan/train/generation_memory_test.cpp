@@ -5,8 +5,8 @@
 #include "support/language_model.h"
 #include "support/paths.h"
 #include "train/launch.h"
-#include "train/layout.h"
 #include "train/rank_device.h"
+#include "train/resolved_run.h"
 #include "train/text_evaluation.h"
 
 namespace viaduct {
@@ -59,14 +59,14 @@ TEST_P(GenerationMemory, IsThatOfTheDryRun) {
   const RunSetup setup = model.generation(GetParam().overrides);
   for (const GenerationWork& work : {work_of(1, 5, 9), work_of(3, 60, 40), work_of(2, 90, 1)}) {
     const std::vector<DryRun> stages = dry_run_generation(setup, work);
-    const Layout layout = make_layout(setup.config, setup.model);
+    const Mesh mesh = resolve_run(setup.config, setup.model).parallelism.mesh;
     std::vector<std::map<std::string, int64_t>> peaks(static_cast<size_t>(setup.config.dist.ranks));
     generate_texts(
         setup, work, [](int, Device& device) { device.reset_peak(); },
         [&](int rank, Device& device) { peaks[static_cast<size_t>(rank)] = peak_of(device); });
     for (int rank = 0; rank < setup.config.dist.ranks; ++rank) {
-      const int stage = layout.mesh.coordinate({rank}, Axis::pp).value;
-      if (layout.mesh.coordinate({rank}, Axis::dp).value > 0) continue;  // has no batch
+      const int stage = mesh.coordinate({rank}, Axis::pp).value;
+      if (mesh.coordinate({rank}, Axis::dp).value > 0) continue;  // has no batch
       EXPECT_EQ(peaks[static_cast<size_t>(rank)], peak_of(stages[static_cast<size_t>(stage)]))
           << "rank " << rank << ", " << work.batches[0].size() << " prompts";
       EXPECT_GT(peaks[static_cast<size_t>(rank)].at("kv cache"), 0);
@@ -108,7 +108,7 @@ TEST_P(EvaluationMemory, IsThatOfTheDryRun) {
        .data = source_folder() / "README.md",
        .stride = 32});
   const std::vector<DryRun> stages = dry_run_stages(evaluation.run);
-  const Layout layout = make_layout(evaluation.run.config, evaluation.run.model);
+  const Mesh mesh = resolve_run(evaluation.run.config, evaluation.run.model).parallelism.mesh;
   run_ranks(evaluation.run.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
     const int number = world->rank();
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
@@ -116,7 +116,7 @@ TEST_P(EvaluationMemory, IsThatOfTheDryRun) {
       if (done == 1) rank.device->reset_peak();  // what reading the weights took
     };
     evaluate_text(evaluation, *rank.device, rank.ops, std::move(world), look);
-    const auto stage = layout.mesh.coordinate({number}, Axis::pp).value;
+    const auto stage = mesh.coordinate({number}, Axis::pp).value;
     EXPECT_EQ(peak_of(*rank.device), peak_of(stages[static_cast<size_t>(stage)]));
     EXPECT_EQ(peak_of(*rank.device).count("moments"), 0u);
     EXPECT_EQ(peak_of(*rank.device).count("main gradients"), 0u);

@@ -9,8 +9,8 @@
 #include "pipeline/replay_schedule.h"
 #include "support/training.h"
 #include "train/dry_run.h"
-#include "train/layout.h"
 #include "train/parallel_settings.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -77,7 +77,7 @@ TEST(ZeroBubble, EveryWeightGradientIsInTheWeightHalf) {
 // The drawing takes one unit each for forward, input half and weight half.
 TEST(ZeroBubble, TheDrawnBubbleIsThatOfTheGemmsThatRun) {
   const RunSetup setup = setup_of("zero_bubble");
-  ScheduleSettings settings = make_layout(setup.config, setup.model).schedule;
+  ScheduleSettings settings = resolve_run(setup.config, setup.model).parallelism.schedule;
   settings.pp = 2;
   settings.micro_batches = micro_batches(setup.config);
   const Schedule schedule = make_schedule(settings);

@@ -44,6 +44,9 @@ struct Maker {
   OpTable ops = cpu_ops(test::instruction_set());
   ModelConfig config;
   std::filesystem::path folder;
+  std::map<std::string, LayerSettings> layers;  // by recipe
+  Parallelism parallelism;
+  MemorySettings memory;
 
   explicit Maker(const Case& c) {
     folder = test_data("golden") / c.folder;
@@ -51,8 +54,8 @@ struct Maker {
                               : read_hf_config(read_file(folder / "config.json"), c.name);
   }
   Generator make(int64_t capacity, const char* recipe = "fp32") {
-    Generator generator(*device, ops, config,
-                        {.precision = precision_recipe(recipe), .positions = capacity});
+    layers[recipe].precision = precision_recipe(recipe);
+    Generator generator(*device, ops, config, {layers[recipe], parallelism, memory, capacity});
     OpContext context = generator.context();
     if (folder.filename() == "model") {
       load_parameters(context, generator.store(), SafetensorsFolder(folder), config);

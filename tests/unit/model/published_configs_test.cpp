@@ -67,7 +67,7 @@ std::string text_of(const std::string& name) {
 
 int64_t parameters_of(const ModelConfig& config) {
   const auto device = make_sim_device();  // structure alone: no memory
-  const auto model = build_model(*device, config, precision_recipe("fp32"), 1);
+  const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
   std::set<std::string> seen;
   int64_t count = 0;
   for (const Parameter* parameter : model->parameters()) {

@@ -89,7 +89,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
                            const ParallelGroups& groups,
                            const std::vector<ContextExchange>& exchanges, Device& device,
                            std::vector<AttentionTensors>& results, RankTrace& trace) {
-  const PrecisionRecipe recipe = precision_recipe(precision);
+  const LayerSettings settings{.precision = precision_recipe(precision), .seed = 5};
   const OpTable ops = cpu_ops(test::instruction_set());
   const HostBatch whole = whole_batch(c);
   const BatchPlace place = batch_place(groups, false);
@@ -99,8 +99,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
   RankContext context{.ops = {device, ops},
                       .weights = weights,
                       .groups = groups,
-                      .precision = recipe,
-                      .seed = 5,
+                      .settings = settings,
                       .training = c.dropout > 0};
   const int64_t tokens = whole.tokens();
   const auto random = [&](int64_t heads, uint64_t seed) {
@@ -110,7 +109,7 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
                d_out = random(c.heads, 4);
   // What padding holds is hidden; only its gradient is zero, as behind a loss without it.
   const auto cut = [&](const Tensor& x, double padding) {
-    return rows_of(x, sources, recipe.activation, padding);
+    return rows_of(x, sources, settings.precision.activation, padding);
   };
   device.set_record(&trace.record);
   for (size_t layer = 0; layer < exchanges.size(); ++layer) {

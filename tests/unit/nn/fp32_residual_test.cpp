@@ -69,10 +69,10 @@ TEST(Fp32Residual, ChangesNoBitOfWiderRecipes) {
 std::vector<DType> stream_formats(const ModelConfig& config, bool fp32_residual) {
   const auto device = make_cpu_device(1);
   const OpTable ops = cpu_ops(test::instruction_set());
-  EngineSettings settings;
-  settings.precision = precision_recipe("bf16_mixed", fp32_residual);
-  settings.positions = kTokens;
-  Engine engine(*device, ops, config, settings);
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("bf16_mixed", fp32_residual);
+  run.positions = kTokens;
+  Engine engine(*device, ops, config, run);
   engine.initialize();
   std::vector<DType> formats;
   engine.forward(

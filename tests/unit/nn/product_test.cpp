@@ -23,12 +23,12 @@ using testing::ThrowsMessage;
 class ProductTest : public testing::Test {
  protected:
   RankContext context(const OpTable& ops) {
-    return {.ops = {*device_, ops}, .weights = weights_, .groups = groups_, .precision = recipe_};
+    return {.ops = {*device_, ops}, .weights = weights_, .groups = groups_, .settings = settings_};
   }
   std::unique_ptr<Device> device_ = test::make_scaled_device(1);
   test::NoWeights weights_;
   ParallelGroups groups_ = self_groups();
-  PrecisionRecipe recipe_ = precision_recipe("bf16_mixed");
+  LayerSettings settings_{.precision = precision_recipe("bf16_mixed")};
   OpTable plain_ = cpu_ops(CpuIsa::avx2);
   OpTable exact_ = test::scaled_ops(ScaledValues::exact, CpuIsa::avx2);
   OpTable mxfp8_ = test::scaled_ops(ScaledValues::mxfp8, CpuIsa::avx2);

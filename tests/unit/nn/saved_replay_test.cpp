@@ -92,9 +92,9 @@ class SavedReplay : public testing::Test {
   OpTable ops_ = cpu_ops(test::instruction_set());
   NoWeights weights_;
   ParallelGroups groups_ = self_groups();
-  PrecisionRecipe recipe_ = precision_recipe("fp64");
+  LayerSettings settings_{.precision = precision_recipe("fp64")};
   RankContext context_{
-      .ops = {*device_, ops_}, .weights = weights_, .groups = groups_, .precision = recipe_};
+      .ops = {*device_, ops_}, .weights = weights_, .groups = groups_, .settings = settings_};
   Batch batch_;
   SavedPolicy policy_;
   SavedStore saved_{true, &policy_};

@@ -30,7 +30,7 @@ HostBatch batch_of(const std::vector<int>& lengths) {
 
 BatchPlace place_of(int cp, int rank, int tp = 1) {
   BatchPlace place;
-  place.cp = cp, place.cp_rank = rank, place.tp = tp, place.sequence_parallel = tp > 1;
+  place.cp = cp, place.cp_rank = rank, place.stream_parts = tp;
   return place;
 }
 
@@ -137,7 +137,7 @@ TEST(CutBatch, UnpackedRowsHaveToDivide) {
 TEST(CutBatch, UploadGivesTheStreamRowsOfATensorRank) {
   const auto device = make_cpu_device(1);
   BatchPlace place = place_of(2, 1, 2);
-  place.tp_rank = 1;
+  place.stream_part = 1;
   const HostBatch cut = cut_batch(batch_of({8}), place, false);
   const Batch batch = upload(*device, cut, 50, 8, place);
   EXPECT_EQ(batch.stream_begin, 2);

@@ -16,11 +16,11 @@ struct Held {
 Held held_for(EnginePurpose purpose) {
   const auto device = make_cpu_device(1);
   const OpTable ops = cpu_ops(test::instruction_set());
-  EngineSettings settings;
-  settings.precision = precision_recipe("bf16_mixed");
-  settings.positions = 8;
-  settings.purpose = purpose;
-  Engine engine(*device, ops, test::small_llama(), settings);
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("bf16_mixed");
+  run.positions = 8;
+  run.purpose = purpose;
+  Engine engine(*device, ops, test::small_llama(), run);
   EXPECT_EQ(engine.optimizer() != nullptr, purpose == EnginePurpose::train);
   const auto bytes = [&](MemoryTag tag) {
     return device->memory().bytes_by_tag[static_cast<size_t>(tag)];

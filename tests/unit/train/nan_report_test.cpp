@@ -37,11 +37,11 @@ std::string report(int bad) {
   run_thread_ranks(3, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const auto device = make_cpu_device(1);
     const OpTable ops = cpu_ops(test::instruction_set());
-    EngineSettings settings;
-    settings.precision = precision_recipe("bf16_mixed");
-    settings.positions = 8;
-    settings.ddp.bucket_size = 500;
-    Engine engine(*device, ops, small_llama(), settings,
+    ResolvedRun run;
+    run.layers.precision = precision_recipe("bf16_mixed");
+    run.positions = 8;
+    run.ddp.bucket_size = 500;
+    Engine engine(*device, ops, small_llama(), run,
                   make_parallel_groups(Mesh({1, 1, 1, 3, 1}), world));
     engine.initialize();
     const HostBatch batch = row(world->rank() == bad);

@@ -8,7 +8,7 @@
 #include "base/file.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
-#include "train/layout.h"
+#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -90,8 +90,8 @@ TEST(NoEffect, WhatReplacesDefaultsCanBeReadAgain) {
     write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
     const RunSetup again = prepare_run(load_run_config(folder / "config.yaml", {}));
     EXPECT_EQ(to_yaml(again.config), to_yaml(setup.config));
-    EXPECT_EQ(make_layout(again.config, again.model).overlap,
-              make_layout(setup.config, setup.model).overlap);
+    EXPECT_EQ(resolve_run(again.config, again.model).layers.overlap,
+              resolve_run(setup.config, setup.model).layers.overlap);
   }
 }
 

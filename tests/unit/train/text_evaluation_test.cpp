@@ -2,6 +2,7 @@
 // generator gives token by token.
 
 #include "train/text_evaluation.h"
+#include "train/resolved_run.h"
 
 #include <gmock/gmock.h>
 
@@ -65,8 +66,9 @@ TEST_F(TextEvaluations, EachTokenIsScoredByWhatTheModelSaysAfterItsContext) {
   const Ids ids = text_ids(*setup.tokenizer, kText);
   const auto tokens = static_cast<int64_t>(ids.size());
   const RankDevice rank = make_rank_device(setup.config.dist);
+  const ResolvedRun run;
   Generator generator(*rank.device, rank.ops, setup.model,
-                      {.precision = precision_recipe("fp32"), .positions = tokens});
+                      {run.layers, run.parallelism, run.memory, tokens});
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
   constexpr int64_t kLength = 12;

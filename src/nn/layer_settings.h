@@ -1,0 +1,28 @@
+#pragma once
+// How layers compute: read once from a run's configuration, the same on all ranks, and not changed
+// during the run.
+
+#include <cstdint>
+#include <vector>
+
+#include "nn/context_parallel/exchange.h"
+#include "nn/fusions.h"
+#include "nn/gemm_overlap.h"
+#include "precision/recipe.h"
+
+namespace viaduct {
+
+struct LayerSettings {
+  PrecisionRecipe precision;
+  Fusions fusions;
+  /// With several tensor ranks: each holds its run of the tokens of the residual stream, of norms
+  /// and of dropout.
+  bool sequence_parallel = false;
+  GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
+  /// How context ranks attend to each other, by block; empty: p2p everywhere.
+  std::vector<ContextExchange> context_exchange;
+  bool recompute_logits = true;  // the head's backward makes them again instead of keeping them
+  uint64_t seed = 1234;          // of initial weights and dropout
+};
+
+}  // namespace viaduct

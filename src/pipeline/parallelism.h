@@ -1,0 +1,32 @@
+#pragma once
+// How a run's ranks share the work: the mesh, which layers a stage has, and the order of its work.
+// One value for the whole run; `model_place` (model/model_place.h) is one rank's view of it.
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "pipeline/chunk_layers.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
+
+namespace viaduct {
+
+struct Parallelism {
+  Mesh mesh = Mesh({1, 1, 1, 1, 1});
+  /// pp · virtual stages, in model order; empty: all layers on one stage.
+  std::vector<ChunkLayers> layer_map;
+  /// Rows of the vocabulary tables are padded to a multiple of this times tp.
+  int64_t vocabulary_multiple = 1;
+  /// Order of work and messages of a pipeline; sizes are those of the model and of each step.
+  ScheduleSettings schedule;
+  ExecutorSettings executor;
+  /// Of messages between stages; none: that of the residual stream.
+  std::optional<DType> message_format;
+
+  int size(Axis axis) const { return mesh.size(axis); }
+  int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }
+};
+
+}  // namespace viaduct

@@ -1,0 +1,46 @@
+#pragma once
+// What a run's configuration amounts to: the settings of each room side by side, read once, the
+// same on all ranks, and not changed afterwards. Who needs one holds a reference to it; nobody
+// keeps a copy.
+
+#include "nn/layer_settings.h"
+#include "optim/adamw.h"
+#include "pipeline/parallelism.h"
+#include "sharding/ddp_config.h"
+#include "sharding/memory_settings.h"
+
+namespace viaduct {
+
+struct ModelConfig;
+struct OptimizerConfig;
+struct RunConfig;
+
+/// What an engine is for, and so what it holds beside the weights: nothing; main gradients; these,
+/// masters and moments.
+enum class EnginePurpose { evaluate, gradients, train };
+
+struct OptimizerSettings {
+  AdamWSettings adamw;
+  double clip_norm = 1.0;  // 0: no clipping
+};
+
+struct ResolvedRun {
+  LayerSettings layers;
+  Parallelism parallelism;
+  MemorySettings memory;
+  OptimizerSettings optimizer;
+  DdpConfig ddp;  // each `auto` is resolved by the engine
+  /// The loss is a mean over all scored tokens of the global batch; false: the mean of the
+  /// micro-batches' means, as Megatron's default.
+  bool calculate_per_token_loss = true;
+  int64_t positions = 0;  // longest sequence that will come
+  EnginePurpose purpose = EnginePurpose::train;
+};
+
+/// Of a resolved configuration. ConfigError, naming the numbers, if the sizes do not fit each other
+/// or the model.
+ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model);
+
+AdamWSettings adamw_settings(const OptimizerConfig& config);
+
+}  // namespace viaduct
