@@ -70,6 +70,9 @@ double now() {
 Measured measure(const RunSetup& setup, const Options& options,
                  const std::shared_ptr<Communicator>& world) {
   const RunConfig& config = setup.config;
+  VIADUCT_CHECK(
+      ConfigError, !config.context_parallel.hybrid_context_parallel,
+      "model.hybrid_context_parallel: true, and bench step runs whole rows, not documents");
   const RankDevice rank = make_rank_device(config.dist);
   world->record_on(rank.device.get());
   const ResolvedRun run = resolve_run(config, setup.model);

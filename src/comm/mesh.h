@@ -50,6 +50,9 @@ struct GroupSizes {
   std::vector<int> hierarchical_context_parallel;
   /// Tensor ranks that share a key-value head: max(1, tp / kv heads).
   int kv_replicas = 1;
+  /// Data and context ranks also form groups of 2, 4, 8, … of them, each of which can share a
+  /// document. Their number has to be a power of two.
+  bool document_groups = false;
 };
 
 class Mesh {
@@ -66,6 +69,7 @@ class Mesh {
   Mesh with(const GroupSizes& parts) const;
 
   int ranks() const { return ranks_; }
+  const GroupSizes& parts() const { return parts_; }
   int size(Axis axis) const { return size(Grid::attention, axis); }
   int size(Grid grid, Axis axis) const;
   AxisRank coordinate(GlobalRank rank, Axis axis) const {

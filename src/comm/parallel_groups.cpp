@@ -1,9 +1,26 @@
 #include "comm/parallel_groups.h"
 
+#include <fmt/format.h>
+
+#include <numeric>
+
 #include "base/error.h"
 #include "comm/group_kinds.h"
 
 namespace viaduct {
+namespace {
+
+std::vector<ParallelGroups::Group> document_groups(Communicator& ranks) {
+  std::vector<ParallelGroups::Group> groups;
+  for (int size = 1; size <= ranks.size(); size *= 2) {
+    std::vector<int> members(static_cast<size_t>(size));
+    std::iota(members.begin(), members.end(), ranks.rank() / size * size);
+    groups.push_back(ranks.split(members, fmt::format("documents.{}", size)));
+  }
+  return groups;
+}
+
+}  // namespace
 
 ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world) {
   VIADUCT_CHECK(CommError, world->size() == mesh.ranks(), "mesh of {} ranks over a world of {}",
@@ -26,6 +43,7 @@ ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicat
   groups.cp = split(GroupKind::cp);
   groups.cp_inner = split(GroupKind::cp_inner);
   groups.cp_outer = split(GroupKind::cp_outer);
+  if (mesh.parts().document_groups) groups.documents = document_groups(*groups.dp_cp);
   groups.pp = split(GroupKind::pp);
   groups.embedding = split(GroupKind::embedding);
   groups.statistics = split(GroupKind::statistics);

@@ -25,6 +25,9 @@ struct ParallelGroups {
   Group dp_cp_inner;  // ranks of dp_cp in one instance of the distributed optimizer
   Group dp_cp_outer;  // the ranks with the same shard in all instances
   Group pp;
+  /// Runs of 1, 2, 4, … ranks of dp_cp with this rank, each of which can share a document; none
+  /// unless the mesh has document groups.
+  std::vector<Group> documents;
   Group embedding;   // first and last stage of a pipeline; alone on stages between them
   Group statistics;  // all ranks of one instance of the distributed optimizer: gradient norm
 };

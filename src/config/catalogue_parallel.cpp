@@ -19,13 +19,6 @@ constexpr KnobRow kPipeline[] = {
      "needs encoder_pipeline_model_parallel_size > 0; at most tp"},
 };
 
-constexpr KnobRow kContext[] = {
-    {"hybrid_context_parallel", "bool", "false", "", "Each sequence gets its own cp by its length.",
-     "no pipeline, per-token loss"},
-    {"max_seqlen_per_dp_cp_rank", "int or null", "null", "",
-     "Tokens a rank takes under hybrid_context_parallel.", ""},
-};
-
 constexpr KnobRow kTensor[] = {
     {"tp_comm_bootstrap_backend", "string", "nccl", "nccl mpi gloo",
      "How buffer handles are exchanged at start.", "", "", kCuda},
@@ -129,7 +122,6 @@ std::vector<KnobTable> parallel() {
   const char* gpu = "a setting of the cuda backend";
   return {
       {"model", "", "pipeline parallelism", kPipeline},
-      {"model", "", "sequences of different lengths, which come with fine-tuning sets", kContext},
       {"model", "", "tensor parallelism", kTensor},
       {"model", "", "weights that data ranks gather before use: fully sharded data parallel",
        kWeightShards},

@@ -8,6 +8,7 @@
 
 namespace viaduct {
 
+class Communicator;
 struct ContextLayout;
 
 struct Batch {
@@ -21,6 +22,9 @@ struct Batch {
 
   /// Where the tokens of other context ranks belong (nn/context_parallel/layout.h); null with one.
   std::shared_ptr<const ContextLayout> context;
+  /// The ranks that share the tokens, where they are not the layout's context ranks (hybrid context
+  /// parallel); not owned.
+  Communicator* context_ranks = nullptr;
 
   /// The run of tokens whose rows of the residual stream are here: all, or under sequence parallel
   /// this tensor rank's part of them.

@@ -21,6 +21,19 @@ FieldGroup context_parallel_fields(ContextParallelConfig& config) {
              "Sizes of the two levels of a2a+p2p, inner first.")
       .range(1)
       .constraint("their product is cp; required by a2a+p2p");
+  group
+      .field(
+          "hybrid_context_parallel", config.hybrid_context_parallel,
+          "In training each document is shared by as many data and context ranks as its length "
+          "needs, a power of two: long ones by many, short ones by one, balanced by their FLOPs.")
+      .constraint(
+          "pp 1, per-token loss, dp · cp a power of two, cp_comm_type p2p or all_gather, "
+          "max_seqlen_per_dp_cp_rank");
+  group
+      .field("max_seqlen_per_dp_cp_rank", config.max_seqlen_per_dp_cp_rank,
+             "Tokens of a micro-batch that a rank takes at most under hybrid_context_parallel.")
+      .range(1)
+      .constraint("times dp · cp at least seq_length");
   return group;
 }
 

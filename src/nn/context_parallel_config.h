@@ -17,6 +17,10 @@ struct ContextParallelConfig {
   OneOrList<std::string> cp_comm_type = std::string("p2p");
   /// {inner (a2a), outer (ring)}; needed by a2a+p2p.
   std::optional<std::vector<int>> hierarchical_context_parallel_sizes;
+  /// Each document is shared by as many data and context ranks as its length needs.
+  bool hybrid_context_parallel = false;
+  /// Tokens of a micro-batch that a rank has at most under hybrid_context_parallel.
+  std::optional<int64_t> max_seqlen_per_dp_cp_rank;
 
   /// The way of a layer, by its global number. The configuration must be valid.
   ContextExchange exchange(int64_t layer) const;

@@ -24,8 +24,9 @@ struct CoreAttention::Route {
 
 CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& batch) const {
   const ParallelGroups& groups = context.groups;
+  Communicator* cp = batch.context_ranks != nullptr ? batch.context_ranks : groups.cp.get();
   Route route{nullptr, alone_.get(), alone_.get(), {}};
-  if (groups.cp->size() == 1) {
+  if (cp->size() == 1) {
     route.layout.offsets = batch.document_offsets;
     route.layout.query_index = batch.token_index;
     route.layout.max_document = batch.max_document;
@@ -33,17 +34,17 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
   }
   VIADUCT_CHECK(ShapeError, batch.context != nullptr,
                 "attention of layer {}: the batch was not cut for the {} ranks of {}", spec_.layer,
-                groups.cp->size(), groups.cp->name());
+                cp->size(), cp->name());
   switch (spec_.context_exchange) {
     case ContextExchange::p2p:
-      route.ring = groups.cp.get();
+      route.ring = cp;
       route.layout = batch.context->ring;
       break;
     case ContextExchange::all_gather:
-      route.gather = groups.cp.get();
+      route.gather = cp;
       break;
     case ContextExchange::a2a:
-      route.heads = groups.cp.get();
+      route.heads = cp;
       route.layout = batch.context->heads;
       break;
     case ContextExchange::a2a_p2p:

@@ -5,6 +5,7 @@
 
 #include "base/function_ref.h"
 #include "model/flops.h"
+#include "train/document_batches.h"
 #include "train/engine.h"
 #include "train/evaluation.h"
 #include "train/parallel_settings.h"
@@ -57,6 +58,24 @@ HostBatch blank_batch(int64_t rows, int64_t length) {
   return batch;
 }
 
+/// The micro-batches of a step whose rows are one document each.
+void run_blank_batches(const RunSetup& setup, Engine& engine) {
+  const RunConfig& config = setup.config;
+  const int64_t length = config.model.seq_length.value();
+  if (!config.context_parallel.hybrid_context_parallel) {
+    engine.run_micro_batches(micro_batches(config), [&](int64_t) {
+      return blank_batch(config.train.micro_batch_size, length);
+    });
+    return;
+  }
+  DocumentBatches documents(setup, engine.groups());
+  const auto rows = static_cast<size_t>(batch_schedule(config).full());
+  documents.share(std::vector(rows, std::vector{static_cast<int32_t>(length)}));
+  const auto blank_row = [&](int64_t) { return blank_batch(1, length); };
+  engine.run_micro_batches(documents.count(),
+                           [&](int64_t i) { return documents.batch(i, blank_row); });
+}
+
 DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool with_evaluation) {
   const RunConfig& config = setup.config;
   const RankDevice rank = make_dry_run_device(config.dist);
@@ -89,9 +108,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     const int64_t length = config.model.seq_length.value();
     const auto step = [&] {
       engine.begin_step({});
-      engine.run_micro_batches(micro_batches(config), [&](int64_t) {
-        return blank_batch(config.train.micro_batch_size, length);
-      });
+      run_blank_batches(setup, engine);
       engine.finish_step(1);
     };
     // The first step does not yet gather what an update before it left to be gathered.

@@ -128,11 +128,25 @@ void Engine::run_stage(const ScheduleSettings& schedule, ModelStage& stage) {
                run_.parallelism.executor);
 }
 
+Communicator& Engine::document_group(int ranks) const {
+  for (const auto& group : groups_.documents) {
+    if (group->size() == ranks) return *group;
+  }
+  fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
+}
+
 Batch Engine::upload_part(const HostBatch& rows) {
   // Lengths that no cut divides are refused by the configuration but for packed documents.
-  const BatchPlace place = batch_place();
-  return upload(device_, cut_batch(rows, place, true), model_->config().vocabulary, run_.positions,
-                place);
+  BatchPlace place = batch_place();
+  Communicator* shared = nullptr;
+  if (rows.context_ranks > 0) {
+    shared = &document_group(rows.context_ranks);
+    place.cp = shared->size(), place.cp_rank = shared->rank(), place.cp_inner = 1;
+  }
+  Batch batch = upload(device_, cut_batch(rows, place, true), model_->config().vocabulary,
+                       run_.positions, place);
+  batch.context_ranks = shared;
+  return batch;
 }
 
 void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,

@@ -84,6 +84,8 @@ class Engine {
   ScheduleSettings schedule_of(int64_t micro_batches) const;
   /// Runs the forwards of micro-batches 0 … count − 1 through all stages.
   void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
+  /// The ranks that share a micro-batch's documents with this one.
+  Communicator& document_group(int ranks) const;
   void run_stage(const ScheduleSettings& schedule, ModelStage& stage);
   DType message_format() const {
     return run_.parallelism.message_format.value_or(run_.layers.precision.stream);

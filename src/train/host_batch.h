@@ -19,6 +19,9 @@ struct HostBatch {
   /// After a cut for more than one context rank: token_index of the whole micro-batch with its
   /// padding (cut_batch.h).
   std::vector<int64_t> whole_token_index;
+  /// How many ranks share the documents under hybrid context parallel; 0: the layout's context
+  /// ranks.
+  int context_ranks = 0;
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   /// Sum of the loss weights: what the loss is a mean over.

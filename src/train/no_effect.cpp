@@ -26,8 +26,7 @@ std::string one_stage(const RunConfig& c, const ConfigOutcome&) {
               "model.pipeline_model_parallel_size = 1");
 }
 std::string one_data_rank(const RunConfig& c, const ConfigOutcome&) {
-  const int64_t ranks = data_parallel_size(c) * c.parallel.context_parallel_size;
-  return when(ranks == 1,
+  return when(document_ranks(c) == 1,
               "data-parallel ranks · context_parallel_size = 1: no weights are gathered");
 }
 std::string no_blend(const RunConfig& c, const ConfigOutcome&) {
@@ -70,7 +69,19 @@ const std::vector<Rule>& rules() {
        }},
       {{"model.cp_comm_type"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.parallel.context_parallel_size == 1, "model.context_parallel_size = 1");
+         return when(c.parallel.context_parallel_size == 1 &&
+                         !c.context_parallel.hybrid_context_parallel,
+                     "model.context_parallel_size = 1");
+       }},
+      {{"model.hybrid_context_parallel"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(document_ranks(c) == 1,
+                     "data-parallel ranks · context_parallel_size = 1: documents have one rank");
+       }},
+      {{"model.max_seqlen_per_dp_cp_rank"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.context_parallel.hybrid_context_parallel,
+                     "model.hybrid_context_parallel = false");
        }},
       {{"model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split",
         "model.deallocate_pipeline_outputs", "model.pipeline_dtype", "model.variable_seq_lengths",

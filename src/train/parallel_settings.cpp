@@ -10,6 +10,10 @@ int64_t data_parallel_size(const RunConfig& config) {
   return config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
 }
 
+int64_t document_ranks(const RunConfig& config) {
+  return data_parallel_size(config) * config.parallel.context_parallel_size;
+}
+
 int64_t micro_batches(const RunConfig& config) {
   const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
   const int64_t batch = batch_schedule(config).full();

@@ -10,6 +10,9 @@ namespace viaduct {
 /// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
 int64_t data_parallel_size(const RunConfig& config);
 
+/// dp · cp: the ranks that documents are shared among under hybrid context parallel.
+int64_t document_ranks(const RunConfig& config);
+
 /// Micro-batches of a step on a data-parallel rank; 0 if the batch does not divide.
 int64_t micro_batches(const RunConfig& config);
 

@@ -124,6 +124,8 @@ constexpr std::string_view kFree[] = {
     "model.sequence_parallel",
     "model.cp_comm_type",
     "model.hierarchical_context_parallel_sizes",
+    "model.hybrid_context_parallel",
+    "model.max_seqlen_per_dp_cp_rank",
     "model.tp_comm_bulk_dgrad",
     "model.tp_comm_bulk_wgrad",
     "model.tp_comm_overlap_ag",

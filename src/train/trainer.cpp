@@ -73,6 +73,8 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
                                          run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_,
                                      make_parallel_groups(run_.parallelism.mesh, world_));
+  if (config_.context_parallel.hybrid_context_parallel)
+    documents_ = std::make_unique<DocumentBatches>(setup, engine_->groups());
   state_.seed = run_.layers.seed;
   state_.scaler.scale = 1;
   if (run_.layers.precision.loss_scaling) state_.scaler = scaler_.initial_state();
@@ -208,18 +210,33 @@ void Trainer::step() {
 
   double scored = 0, data_seconds = 0;
   HostBatch batch;  // the last one, for a report on values that are not finite
-  const auto batch_at = [&](int64_t i) {
-    const double read = wall_clock_seconds();
-    batch = data_->train(state_.consumed_samples, i);
-    data_seconds += wall_clock_seconds() - read;
+  const auto timed = [&](auto&& read) {
+    const double begin = wall_clock_seconds();
+    HostBatch rows = read();
+    data_seconds += wall_clock_seconds() - begin;
+    return rows;
+  };
+  const auto count_rows = [&](const HostBatch& rows) {
+    batch = rows;
     scored += batch.scored_weight();
     work.tokens += batch.tokens();
     for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
       work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
     }
-    return batch;
   };
-  engine_->run_micro_batches(data_->micro_batches(work.rows), batch_at);
+  if (documents_) {
+    const auto row = [&](int64_t number) {
+      return timed([&] { return data_->row(state_.consumed_samples, number); });
+    };
+    documents_->share(work.rows, data_->place(), row, count_rows);
+    engine_->run_micro_batches(documents_->count(),
+                               [&](int64_t i) { return documents_->batch(i, row); });
+  } else {
+    engine_->run_micro_batches(data_->micro_batches(work.rows), [&](int64_t i) {
+      count_rows(timed([&] { return data_->train(state_.consumed_samples, i); }));
+      return batch;
+    });
+  }
   const StepResult result = engine_->finish_step(scored);
   // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);

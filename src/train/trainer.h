@@ -16,6 +16,7 @@
 #include "train/engine.h"
 #include "train/metrics_log.h"
 #include "train/plan_memory.h"
+#include "train/document_batches.h"
 #include "train/resolved_run.h"
 #include "train/setup.h"
 #include "train/step_profiler.h"
@@ -144,6 +145,7 @@ class Trainer {
   PlannedMemory planned_;
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<Engine> engine_;
+  std::unique_ptr<DocumentBatches> documents_;  // under hybrid context parallel
   std::unique_ptr<TrainingData> data_;
   std::vector<DatasetFingerprint> fingerprints_;  // rank 0, of a run that saves or resumes
   BatchSchedule batches_;

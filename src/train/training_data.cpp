@@ -78,6 +78,10 @@ std::vector<DatasetFingerprint> TrainingData::fingerprints() const {
   return all;
 }
 
+HostBatch TrainingData::row(int64_t consumed, int64_t row) const {
+  return read_batch(*training_, training_rows_->rows(consumed + row, 1));
+}
+
 HostBatch TrainingData::train(int64_t consumed, int64_t index) const {
   return read_batch(*training_, micro_batch_rows(*training_rows_, consumed, index, place_));
 }

@@ -29,6 +29,9 @@ class TrainingData {
   /// Micro-batch `index` of the global batch that begins at sample `consumed`.
   HostBatch train(int64_t consumed, int64_t index) const;
 
+  /// Row `row` of that global batch, whichever rank it falls to.
+  HostBatch row(int64_t consumed, int64_t row) const;
+
   /// What a checkpoint remembers of the files that are read, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;
 

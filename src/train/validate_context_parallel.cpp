@@ -102,6 +102,7 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
                  context.cp_comm_type.values().size(), layers.value());
   }
   validate_levels(config, problems);
+  if (cp > 1 || context.hybrid_context_parallel) validate_windows(config, problems);
   if (cp == 1) return;
   const auto& length = config.model.seq_length;
   if (!length.is_auto() && length.value() % (2 * int64_t{cp}) != 0) {
@@ -110,7 +111,6 @@ void validate_context_parallel(const RunConfig& config, Problems& problems) {
         length.value(), cp, nearest_multiple(length.value(), 2 * int64_t{cp}));
   }
   if (uses(context, ContextExchange::a2a)) validate_heads(config, "a2a", cp, problems);
-  validate_windows(config, problems);
 }
 
 }  // namespace viaduct

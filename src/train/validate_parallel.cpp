@@ -63,6 +63,7 @@ void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Pr
   validate_run_length(config, outcome, problems);
   validate_tensor_parallel(config, outcome, problems);
   validate_context_parallel(config, problems);
+  validate_hybrid_context(config, problems);
   validate_pipeline_parallel(config, problems);
   validate_data_parallel(config, problems);
   validate_fusions(config, problems);

@@ -15,6 +15,8 @@ void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Pr
 void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outcome,
                               Problems& problems);
 void validate_context_parallel(const RunConfig& config, Problems& problems);
+/// Documents that share different numbers of ranks.
+void validate_hybrid_context(const RunConfig& config, Problems& problems);
 void validate_pipeline_parallel(const RunConfig& config, Problems& problems);
 void validate_data_parallel(const RunConfig& config, Problems& problems);
 /// Fused operations, and what needs them.

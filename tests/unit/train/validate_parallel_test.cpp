@@ -161,6 +161,30 @@ TEST(ValidateParallel, ContextLevels) {
              cp(8), tp(2), ranks(16), both, sizes + "[4,2]", "model.num_attention_heads=16");
 }
 
+TEST(ValidateParallel, HybridContext) {
+  const std::string hybrid = "model.hybrid_context_parallel=true",
+                    tokens = "model.max_seqlen_per_dp_cp_rank=";
+  EXPECT_GOOD(cp(2), ranks(4), hybrid, tokens + "16");
+  EXPECT_ONE(
+      "required by hybrid_context_parallel: tokens of a micro-batch that a rank takes at "
+      "most, for instance seq_length / context_parallel_size = 32",
+      cp(2), ranks(4), hybrid);
+  EXPECT_ONE(
+      "15 · 4 data and context ranks = 60 tokens, and a document may have seq_length = 64; "
+      "at least 16",
+      cp(2), ranks(4), hybrid, tokens + "15");
+  EXPECT_ONE("needs a power of two of data and context ranks, found 3; nearest: 2 or 4", ranks(3),
+             hybrid, tokens + "64", "train.global_batch_size=12");
+  EXPECT_ONE("one pipeline stage, found pipeline_model_parallel_size = 2", pp(2), ranks(4), hybrid,
+             tokens + "64");
+  EXPECT_ONE("needs model.calculate_per_token_loss = true", ranks(4), hybrid, tokens + "64",
+             "model.calculate_per_token_loss=false");
+  EXPECT_ONE("takes cp_comm_type p2p or all_gather, found a2a", cp(2), ranks(4), hybrid,
+             tokens + "64", "model.cp_comm_type=a2a");
+  EXPECT_ONE("windows need all_gather or a2a", ranks(4), hybrid, tokens + "64",
+             "model.window_size=16", "model.window_layers=[]");
+}
+
 TEST(ValidateParallel, WindowsHaveNoRing) {
   const std::string window = "model.window_size=16", all = "model.window_layers=[]";
   EXPECT_GOOD(window, all);

@@ -1,0 +1,47 @@
+#pragma once
+// A rank's micro-batches of a global batch under hybrid context parallel: not rows, but the
+// documents that it shares with others (document_sharing.h).
+
+#include <vector>
+
+#include "base/function_ref.h"
+#include "comm/parallel_groups.h"
+#include "data/sampler.h"
+#include "train/document_sharing.h"
+#include "train/host_batch.h"
+#include "train/setup.h"
+
+namespace viaduct {
+
+class DocumentBatches {
+ public:
+  /// `groups` outlive it.
+  DocumentBatches(const RunSetup& setup, const ParallelGroups& groups);
+
+  /// A row of the global batch by its number, counted from 0.
+  using ReadRow = FunctionRef<HostBatch(int64_t row)>;
+  /// Shares out a global batch of `rows`. Each data rank reads those rows that it has in the order
+  /// of `place`, which `own` is shown, and tells the others how long their documents are. All ranks
+  /// call it.
+  void share(int64_t rows, const MicroBatchPlace& place, ReadRow read,
+             FunctionRef<void(const HostBatch& row)> own);
+  /// The same where the lengths of all rows' documents are known.
+  void share(const std::vector<std::vector<int32_t>>& lengths_by_row);
+
+  int64_t count() const { return static_cast<int64_t>(mine_.size()); }
+  /// Micro-batch `i` of this rank; one without documents is a token of padding.
+  HostBatch batch(int64_t i, ReadRow read) const;
+
+ private:
+  struct Document {
+    int64_t row = 0;
+    int32_t begin = 0, end = 0;  // tokens of the row
+  };
+
+  const ParallelGroups& groups_;
+  SharingSettings settings_;
+  std::vector<Document> documents_;
+  std::vector<SharedDocuments> mine_;
+};
+
+}  // namespace viaduct
