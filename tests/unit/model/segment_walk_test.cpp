@@ -159,7 +159,8 @@ TEST_F(SegmentEdges, WhatNobodyReadsIsAnErrorWhereTheChunkEnds) {
   const auto model = test::passing_model(std::move(chunks));
   ModelStage stage(*model, rank_.context(), {}, test::kPassingBatches);
   EXPECT_THAT([&] { stage.forward(0, 0, {}, {}); },
-              ThrowsMessage<ShapeError>(HasSubstr("\"labels\" leaves it")));
+              ThrowsMessage<ShapeError>(
+                  HasSubstr("\"scores\" leaves it, and no segment beyond it names it")));
 }
 
 // What the maker of a dense model says of its chunks is what their segments declare.
