@@ -179,6 +179,10 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));
+    } else {  // a block or the head comes next
+      chunk.after = [hidden = config.hidden](const RankContext& context, const Batch& batch) {
+        return Edge{stream_edge(context, batch, hidden)};
+      };
     }
     chunks.push_back(std::move(chunk));
   }

@@ -4,12 +4,19 @@
 
 namespace viaduct {
 
-TensorSet in_format(OpContext& context, const TensorSet& set, DType format, MemoryTag tag) {
-  if (set.empty() || set.get(kHidden).dtype() == format) return set;
-  const Tensor& stream = set.get(kHidden);
-  const Tensor rounded = context.allocate(format, stream.shape(), tag);
-  copy(context, {stream, rounded});
-  return {kHidden, rounded};
+TensorSet in_formats(OpContext& context, const TensorSet& set, const Edge& edge, MemoryTag tag) {
+  TensorSet result;
+  for (const EdgeTensor& tensor : edge) {
+    const Operand& value = set.operand(tensor.name);
+    if (value.dtype() == tensor.dtype) {
+      result.set(tensor.name, value);
+      continue;
+    }
+    const Tensor rounded = context.allocate(tensor.dtype, value.shape(), tag);
+    copy(context, {value.tensor(), rounded});
+    result.set(tensor.name, rounded);
+  }
+  return result;
 }
 
 }  // namespace viaduct

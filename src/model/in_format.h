@@ -1,11 +1,11 @@
 #pragma once
-// The residual stream in the format of messages between stages, and back.
+// Tensors of an edge in the formats of a message between stages, and back.
 
 #include "nn/segment.h"
 
 namespace viaduct {
 
-/// `set` with its stream rounded to `format`; as it is where it has that format or no stream.
-TensorSet in_format(OpContext& context, const TensorSet& set, DType format, MemoryTag tag);
+/// The tensors of `set` that `edge` names, those that have another dtype there rounded to it.
+TensorSet in_formats(OpContext& context, const TensorSet& set, const Edge& edge, MemoryTag tag);
 
 }  // namespace viaduct

@@ -1,9 +1,10 @@
 #include "model/model.h"
 
 #include <algorithm>
-#include <set>
+#include <ranges>
 
-#include "base/error.h"
+#include "model/segment_edges.h"
+#include "model/segment_walk.h"
 
 namespace viaduct {
 namespace {
@@ -12,126 +13,6 @@ void append_new(std::vector<const Parameter*>& list, const std::vector<const Par
   for (const Parameter* parameter : more) {
     if (std::find(list.begin(), list.end(), parameter) == list.end()) list.push_back(parameter);
   }
-}
-
-/// A segment, whose it is, and which one of the chunk.
-struct Place {
-  const Layer* layer = nullptr;
-  Segment* segment = nullptr;
-  int number = 0;
-};
-
-/// The segments of a chunk in the order of the forward.
-std::vector<Place> places(const ModelChunk& chunk) {
-  std::vector<Place> all;
-  for (const Layer& layer : chunk.layers) {
-    for (const auto& segment : layer.segments)
-      all.push_back({&layer, segment.get(), static_cast<int>(all.size())});
-  }
-  return all;
-}
-
-/// Those that `range` names.
-std::vector<Place> places(const ModelChunk& chunk, const SegmentRange& range) {
-  const std::vector<Place> all = places(chunk);
-  const auto [begin, end] = range.among(static_cast<int>(all.size()));
-  return {all.begin() + begin, all.begin() + end};
-}
-
-/// The group of layers that the place runs again with; null: its layer does not.
-const LayerGroup* group_of(const Place& place, const SavedStore& saved) {
-  return saved.policy() == nullptr ? nullptr : saved.policy()->group_of(place.layer->block);
-}
-
-/// How the store knows the place.
-SegmentRun segment_run(const Place& place, const SavedStore& saved) {
-  SegmentRun run{.instance = place.number, .block = place.layer->block};
-  if (const LayerGroup* group = group_of(place, saved)) {
-    const bool ends = place.layer->block + 1 == group->first_block + group->blocks &&
-                      place.segment == place.layer->segments.back().get();
-    run.drops = true, run.drops_output = !ends;
-  }
-  return run;
-}
-
-/// Whether a group of layers that runs again begins with the place.
-bool begins_group(const Place& place, const SavedStore& saved) {
-  const LayerGroup* group = group_of(place, saved);
-  return group != nullptr && place.layer->block == group->first_block &&
-         place.segment == place.layer->segments.front().get();
-}
-
-/// Under the first segment of a group: its input, which is all that the group keeps.
-constexpr std::string_view kLayerInput = "input";
-
-/// Says in the record which segment runs.
-RecordScope segment_scope(const RankContext& context, const Place& place) {
-  return {context.ops.device.record(), ScopeKind::segment, place.layer->path,
-          place.segment->name()};
-}
-
-void keep_layer_input(const Place& first, const TensorSet& in, SavedStore& saved) {
-  const SegmentScope scope(saved, {.instance = first.number, .block = first.layer->block});
-  const UnitScope unit(saved, "layer");
-  saved.keep(first.layer, kLayerInput, in.get(kHidden));
-}
-
-/// Where the group is in the chunk: all its segments.
-std::vector<Place> places_of(const LayerGroup& group, const ModelChunk& chunk) {
-  std::vector<Place> list;
-  std::set<int64_t> blocks;
-  for (const Place& place : places(chunk)) {
-    const int64_t block = place.layer->block;
-    if (block < group.first_block || block >= group.first_block + group.blocks) continue;
-    list.push_back(place);
-    blocks.insert(block);
-  }
-  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
-                "backward: blocks {} to {} run again together, but {} of them are in the chunk",
-                group.first_block, group.first_block + group.blocks - 1, blocks.size());
-  return list;
-}
-
-/// Runs the group of layers of `place` again, if it has not been: its segments then have kept what
-/// their backwards read.
-void run_group_again(RankContext& context, const ModelChunk& chunk, const Place& place,
-                     const Batch& batch, SavedStore& saved) {
-  const LayerGroup* group = group_of(place, saved);
-  if (group == nullptr) return;
-  const std::vector<Place> list = places_of(*group, chunk);
-  const Place& first = list.front();
-  TensorSet set;
-  {
-    const LayerReplayScope scope(saved, segment_run(first, saved));
-    if (!saved.has(first.layer, kLayerInput)) return;
-    set = TensorSet(kHidden, saved.take(first.layer, kLayerInput));
-  }
-  for (const Place& again : list) {
-    const RecordScope scope = segment_scope(context, again);
-    const LayerReplayScope replay(saved, segment_run(again, saved));
-    set = again.segment->forward(context, batch, set, saved);
-  }
-}
-
-/// Calls f with segments of a chunk, last first; what was dropped is there again.
-template <class F>
-void for_each_backwards(RankContext& context, const ModelChunk& chunk, const SegmentRange& range,
-                        const Batch& batch, SavedStore& saved, F&& f) {
-  const std::vector<Place> list = places(chunk, range);
-  for (auto place = list.rbegin(); place != list.rend(); ++place) {
-    run_group_again(context, chunk, *place, batch, saved);
-    const BackwardScope backward(saved, segment_run(*place, saved), context, batch);
-    const RecordScope scope = segment_scope(context, *place);
-    f(*place->segment);
-  }
-}
-
-/// Name of what leaves a layer, for observers.
-std::string output_name(const ModelChunk& chunk, const Layer& layer) {
-  const auto number = &layer - chunk.layers.data();
-  if (chunk.holds.embedding && number == 0) return "embed";
-  return "layer" +
-         std::to_string(chunk.holds.first_block + number - (chunk.holds.embedding ? 1 : 0));
 }
 
 }  // namespace
@@ -181,42 +62,46 @@ SegmentRange Model::before_head(size_t chunk) const {
   return chunks_[chunk].head == nullptr ? SegmentRange{} : kAllButLastSegment;
 }
 
-TensorSet Model::forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                         TensorSet in, SavedStore& saved, const Observer& observer) const {
+Edge Model::edge_from(size_t chunk, const RankContext& context, const Batch& batch) const {
   const ModelChunk& held = chunks_[chunk];
-  TensorSet set = std::move(in);
-  for (const Place& place : places(held, range)) {
-    const RecordScope scope = segment_scope(context, place);
-    if (begins_group(place, saved)) keep_layer_input(place, set, saved);
-    const SegmentScope segment(saved, segment_run(place, saved));
-    set = place.segment->forward(context, batch, set, saved);
-    const bool ends_layer = place.segment == place.layer->segments.back().get();
-    if (observer && ends_layer && place.segment != held.head)
-      observer(output_name(held, *place.layer), set.get(kHidden));
+  Edge edge = held.after ? held.after(context, batch) : Edge();
+  std::sort(edge.begin(), edge.end(),
+            [](const EdgeTensor& a, const EdgeTensor& b) { return a.name < b.name; });
+  return edge;
+}
+
+Edge Model::edge_into(size_t chunk, const RankContext& context, const Batch& batch) const {
+  Edge edge = edge_from(chunk, context, batch);
+  for (const Layer& layer : std::views::reverse(chunks_[chunk].layers)) {
+    for (const auto& segment : std::views::reverse(layer.segments))
+      edge = edge_before(layer, *segment, context, batch, edge);
   }
-  return set;
+  return edge;
+}
+
+TensorSet Model::forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
+                         TensorSet in, SavedStore& saved, SegmentHookList hooks) const {
+  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
+  return walk.forward(range, std::move(in));
 }
 
 TensorSet Model::backward(RankContext& context, size_t chunk, SegmentRange range,
-                          const Batch& batch, TensorSet d_out, SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk], range, batch, saved, [&](Segment& segment) {
-    d_out = segment.backward(context, batch, d_out, saved);
-  });
-  return d_out;
+                          const Batch& batch, TensorSet d_out, SavedStore& saved,
+                          SegmentHookList hooks) const {
+  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
+  return walk.backward(range, std::move(d_out), SegmentWork::backward);
 }
 
 TensorSet Model::backward_input(RankContext& context, size_t chunk, SegmentRange range,
-                                const Batch& batch, TensorSet d_out, SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk], range, batch, saved, [&](Segment& segment) {
-    d_out = segment.backward_input(context, batch, d_out, saved);
-  });
-  return d_out;
+                                const Batch& batch, TensorSet d_out, SavedStore& saved,
+                                SegmentHookList hooks) const {
+  const SegmentWalk walk(chunks_[chunk], context, batch, saved, hooks);
+  return walk.backward(range, std::move(d_out), SegmentWork::backward_input);
 }
 
 void Model::backward_weight(RankContext& context, size_t chunk, SegmentRange range,
-                            const Batch& batch, SavedStore& saved) const {
-  for_each_backwards(context, chunks_[chunk], range, batch, saved,
-                     [&](Segment& segment) { segment.backward_weight(context, batch, saved); });
+                            const Batch& batch, SavedStore& saved, SegmentHookList hooks) const {
+  SegmentWalk(chunks_[chunk], context, batch, saved, hooks).backward_weight(range);
 }
 
 }  // namespace viaduct

@@ -2,35 +2,19 @@
 // The part of a model that a rank holds: chunks of layers (each layer a list of segments), their
 // parameters, and the walk through a chunk.
 
-#include <functional>
 #include <memory>
 #include <vector>
 
 #include "model/family.h"
+#include "model/model_chunk.h"
 #include "model/model_place.h"
-#include "nn/head.h"
-#include "nn/segment.h"
+#include "model/segment_hooks.h"
 #include "pipeline/action.h"
 
 namespace viaduct {
 
-/// Consecutive layers of the model: what a pipeline schedule's action runs.
-struct ModelChunk {
-  ChunkLayers holds;
-  std::vector<Layer> layers;
-  HeadSegment* head = nullptr;  // the last layer's segment, where the chunk has it
-
-  /// Every parameter once, in order of first use in the forward.
-  std::vector<const Parameter*> parameters() const;
-  /// The same, as often as segments use it: each use is one contribution to its gradient.
-  std::vector<const Parameter*> uses() const;
-};
-
 class Model {
  public:
-  /// Called with "embed", "layer0", … and the residual stream [T, H] that leaves it.
-  using Observer = std::function<void(const std::string& name, const Tensor& hidden)>;
-
   Model(ModelConfig config, std::unique_ptr<RotaryTable> rotary, std::vector<ModelChunk> chunks);
 
   const ModelConfig& config() const { return config_; }
@@ -48,21 +32,27 @@ class Model {
   /// The layers of a chunk up to the residual stream: all segments but the head's.
   SegmentRange before_head(size_t chunk) const;
 
-  // Walks through segments of a chunk. CommError for a range that it does not have.
+  /// What goes into a chunk, and what leaves it, for a micro-batch: in the order of names.
+  Edge edge_into(size_t chunk, const RankContext& context, const Batch& batch) const;
+  Edge edge_from(size_t chunk, const RankContext& context, const Batch& batch) const;
+
+  // Walks through segments of a chunk (model/segment_walk.h), of which `hooks` are told. CommError
+  // for a range that it does not have.
 
   /// The forward of a micro-batch. `in` is empty where it begins with the embedding; the result is
   /// empty where it ends with the head, which adds the micro-batch's losses to context.loss_state.
   TensorSet forward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                    TensorSet in, SavedStore& saved, const Observer& observer = {}) const;
+                    TensorSet in, SavedStore& saved, SegmentHookList hooks = {}) const;
   /// The backward of what `forward` kept, weight gradients at once: `d_out` is the gradient of what
   /// the forward returned, the result that of its input.
   TensorSet backward(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                     TensorSet d_out, SavedStore& saved) const;
+                     TensorSet d_out, SavedStore& saved, SegmentHookList hooks = {}) const;
   /// The same in two steps, so that weight gradients may come later.
   TensorSet backward_input(RankContext& context, size_t chunk, SegmentRange range,
-                           const Batch& batch, TensorSet d_out, SavedStore& saved) const;
+                           const Batch& batch, TensorSet d_out, SavedStore& saved,
+                           SegmentHookList hooks = {}) const;
   void backward_weight(RankContext& context, size_t chunk, SegmentRange range, const Batch& batch,
-                       SavedStore& saved) const;
+                       SavedStore& saved, SegmentHookList hooks = {}) const;
 
  private:
   ModelConfig config_;

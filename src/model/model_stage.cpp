@@ -1,5 +1,7 @@
 #include "model/model_stage.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 #include "model/in_format.h"
 
@@ -16,7 +18,13 @@ constexpr bool kDebugBuild = true;
 
 ModelStage::ModelStage(const Model& model, RankContext& context, StageSettings settings,
                        BatchAt batch_at)
-    : model_(model), context_(context), settings_(std::move(settings)), batch_at_(batch_at) {}
+    : model_(model),
+      context_(context),
+      settings_(std::move(settings)),
+      batch_at_(batch_at),
+      hooks_{&record_} {
+  hooks_.insert(hooks_.end(), settings_.hooks.begin(), settings_.hooks.end());
+}
 
 void ModelStage::begin_chunk(int chunk) {
   if (settings_.begin_chunk) settings_.begin_chunk(chunk);
@@ -27,10 +35,15 @@ void ModelStage::reduce_chunk(int chunk) {
 }
 
 void ModelStage::upload_until(int64_t micro_batch) {
-  while (static_cast<int64_t>(stream_tokens_.size()) <= micro_batch) {
-    const auto next = static_cast<int64_t>(stream_tokens_.size());
+  while (static_cast<int64_t>(edges_.size()) <= micro_batch) {
+    const auto next = static_cast<int64_t>(edges_.size());
     const Batch batch = batch_at_(next);
-    stream_tokens_.push_back(batch.stream_tokens);
+    // Now, for the gradient goes on when the micro-batch may be finished here.
+    std::vector<Edges>& edges = edges_.emplace_back();
+    for (size_t chunk = 0; chunk < model_.chunks().size(); ++chunk) {
+      edges.push_back(
+          {model_.edge_into(chunk, context_, batch), model_.edge_from(chunk, context_, batch)});
+    }
     open_.emplace(next, MicroBatch{batch, model_.chunks().size()});
   }
 }
@@ -74,14 +87,39 @@ PhaseTimer ModelStage::timer(double PhaseSeconds::*phase) {
   return PhaseTimer(sums.*phase);
 }
 
-TensorSet ModelStage::sent(const TensorSet& made, bool leaves_chunk) {
-  if (!leaves_chunk) return made;
-  return in_format(context_.ops, made, settings_.message_format, MemoryTag::activations);
+const Edge& ModelStage::edge_at(int64_t micro_batch, int chunk, bool at_end) const {
+  const Edges& edges = edges_[static_cast<size_t>(micro_batch)][static_cast<size_t>(chunk)];
+  return at_end ? edges.from : edges.into;
 }
 
-TensorSet ModelStage::received(const TensorSet& set, bool enters_chunk, MemoryTag tag) {
-  if (!enters_chunk) return set;
-  return in_format(context_.ops, set, context_.settings.precision.stream, tag);
+Edge ModelStage::in_message(const Edge& edge, Flow flow) const {
+  Edge message;
+  for (EdgeTensor tensor : edge) {
+    if (flow == Flow::gradients && !tensor.needs_gradient) continue;
+    if (tensor.message_format) tensor.dtype = settings_.message_format;
+    message.push_back(std::move(tensor));
+  }
+  return message;
+}
+
+TensorSet ModelStage::sent(const TensorSet& made, int64_t micro_batch, int chunk, Flow flow) {
+  const Edge message = in_message(edge_at(micro_batch, chunk, flow == Flow::activations), flow);
+  for (const auto& [name, operand] : made.operands()) {
+    VIADUCT_CHECK(ShapeError,
+                  std::any_of(message.begin(), message.end(),
+                              [&](const EdgeTensor& tensor) { return tensor.name == name; }),
+                  "chunk {}: {} \"{}\" leaves it, and no segment beyond it names it", chunk,
+                  flow == Flow::activations ? "tensor" : "gradient of", name);
+  }
+  return in_formats(context_.ops, made, message, MemoryTag::activations);
+}
+
+TensorSet ModelStage::received(const TensorSet& set, int64_t micro_batch, int chunk, Flow flow,
+                               MemoryTag tag) {
+  Edge declared = edge_at(micro_batch, chunk, flow == Flow::gradients);
+  if (flow == Flow::gradients)
+    std::erase_if(declared, [](const EdgeTensor& tensor) { return !tensor.needs_gradient; });
+  return in_formats(context_.ops, set, declared, tag);
 }
 
 TensorSet ModelStage::run_forward(const Batch& batch, size_t chunk, SegmentRange range,
@@ -90,13 +128,12 @@ TensorSet ModelStage::run_forward(const Batch& batch, size_t chunk, SegmentRange
   const bool replaces_head =
       settings_.instead_of_head && head != nullptr && range.end == SegmentRange::kEnd;
   if (!replaces_head) {
-    return model_.forward(context_, chunk, range, batch, std::move(in), saved, settings_.observer);
+    return model_.forward(context_, chunk, range, batch, std::move(in), saved, hooks_);
   }
   TensorSet stream = std::move(in);
   if (range.begin < kLastSegment.begin) {
     const SegmentRange before{range.begin, kLastSegment.begin};
-    stream = model_.forward(context_, chunk, before, batch, std::move(stream), saved,
-                            settings_.observer);
+    stream = model_.forward(context_, chunk, before, batch, std::move(stream), saved, hooks_);
   }
   settings_.instead_of_head(*head, stream.get(kHidden));
   return {};
@@ -107,11 +144,12 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, SegmentRange range
   const PhaseTimer time = timer(&PhaseSeconds::forward);
   const RecordScope scope = phase("forward", micro_batch, chunk);
   const MemoryTag tag = settings_.has_backward ? MemoryTag::saved : MemoryTag::activations;
-  in = received(in, range.begin == 0, tag);
+  if (range.begin == 0) in = received(in, micro_batch, chunk, Flow::activations, tag);
   const TensorSet out = run_forward(open.batch, static_cast<size_t>(chunk), range, std::move(in),
                                     at(open, chunk).saved);
   if (!settings_.has_backward) finish(micro_batch, chunk, range);
-  return sent(out, range.end == SegmentRange::kEnd);
+  if (range.end != SegmentRange::kEnd) return out;
+  return sent(out, micro_batch, chunk, Flow::activations);
 }
 
 TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange range,
@@ -119,11 +157,12 @@ TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange rang
   const PhaseTimer time = timer(&PhaseSeconds::backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
-  d_out = received(d_out, range.end == SegmentRange::kEnd, MemoryTag::activations);
+  if (range.end == SegmentRange::kEnd)
+    d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
   const TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), range, open.batch,
-                                         std::move(d_out), at(open, chunk).saved);
+                                         std::move(d_out), at(open, chunk).saved, hooks_);
   finish(micro_batch, chunk, range);
-  return sent(d_in, range.begin == 0);
+  return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
 
 TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, SegmentRange range,
@@ -131,10 +170,12 @@ TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, SegmentRang
   const PhaseTimer time = timer(&PhaseSeconds::backward);
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
-  d_out = received(d_out, range.end == SegmentRange::kEnd, MemoryTag::activations);
-  const TensorSet d_in = model_.backward_input(context_, static_cast<size_t>(chunk), range,
-                                               open.batch, std::move(d_out), at(open, chunk).saved);
-  return sent(d_in, range.begin == 0);
+  if (range.end == SegmentRange::kEnd)
+    d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
+  const TensorSet d_in =
+      model_.backward_input(context_, static_cast<size_t>(chunk), range, open.batch,
+                            std::move(d_out), at(open, chunk).saved, hooks_);
+  return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
 
 void ModelStage::backward_weight(int64_t micro_batch, int chunk, SegmentRange range) {
@@ -142,15 +183,15 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk, SegmentRange ra
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
   model_.backward_weight(context_, static_cast<size_t>(chunk), range, open.batch,
-                         at(open, chunk).saved);
+                         at(open, chunk).saved, hooks_);
   finish(micro_batch, chunk, range);
 }
 
-std::vector<EdgeTensor> ModelStage::edge(int64_t micro_batch) {
-  // The gradient goes on when the micro-batch may be finished here.
-  upload_until(micro_batch);
-  return {{std::string(kHidden), settings_.message_format,
-           Shape{stream_tokens_[static_cast<size_t>(micro_batch)], model_.config().hidden}}};
+Edge ModelStage::edge(const Action& action) {
+  upload_until(action.micro_batch);
+  const Message& message = action.message;
+  const bool at_end = (message.flow == Flow::activations) == message.outgoing;
+  return in_message(edge_at(action.micro_batch, action.chunk, at_end), message.flow);
 }
 
 Tensor ModelStage::allocate(const EdgeTensor& tensor, Flow flow) {

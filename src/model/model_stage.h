@@ -10,6 +10,7 @@
 #include "base/function_ref.h"
 #include "model/model.h"
 #include "model/phase_timer.h"
+#include "model/walk_watchers.h"
 #include "pipeline/stage_program.h"
 
 namespace viaduct {
@@ -20,7 +21,7 @@ struct StageSettings {
   /// [stream tokens, H] that it would take.
   using HeadCall = std::function<void(const HeadSegment& head, const Tensor& stream)>;
 
-  /// Of messages between stages, whatever the format of the residual stream.
+  /// Of what messages between stages carry in their own format (EdgeTensor::message_format).
   DType message_format = DType::f32;
   /// Forwards keep what backwards read; false: there will be none.
   bool has_backward = true;
@@ -31,7 +32,8 @@ struct StageSettings {
   /// Of what forwards keep; null: everything is kept.
   const SavedPolicy* saved_policy = nullptr;
   HeadCall instead_of_head = {};
-  Model::Observer observer = {};
+  /// Who else is told of each segment; they outlive the stage.
+  std::vector<SegmentHooks*> hooks = {};
   PhaseSeconds* phases = nullptr;  // where forwards and backwards add their time
 };
 
@@ -53,8 +55,8 @@ class ModelStage final : public StageProgram {
   void last_gradient(int) override {}
   void begin_chunk(int chunk) override;
   void reduce_chunk(int chunk) override;
-  /// The residual stream [stream tokens, H].
-  std::vector<EdgeTensor> edge(int64_t micro_batch) override;
+  /// What the segments beyond the end of the chunk read, of gradients what needs them.
+  Edge edge(const Action& message) override;
   Tensor allocate(const EdgeTensor& tensor, Flow flow) override;
 
  private:
@@ -77,9 +79,18 @@ class ModelStage final : public StageProgram {
   InChunk& at(MicroBatch& micro_batch, int chunk);
   TensorSet run_forward(const Batch& batch, size_t chunk, SegmentRange range, TensorSet in,
                         SavedStore& saved);
-  /// What leaves and enters a range: in the format of messages where the chunk ends, else as it is.
-  TensorSet sent(const TensorSet& made, bool leaves_chunk);
-  TensorSet received(const TensorSet& set, bool enters_chunk, MemoryTag tag);
+  /// What crosses the two ends of a chunk for a micro-batch, as segments declare it.
+  struct Edges {
+    Edge into, from;
+  };
+  const Edge& edge_at(int64_t micro_batch, int chunk, bool at_end) const;
+  /// The same as a message has it.
+  Edge in_message(const Edge& edge, Flow flow) const;
+  /// What leaves a chunk, in the formats of messages. ShapeError for what nobody reads.
+  TensorSet sent(const TensorSet& made, int64_t micro_batch, int chunk, Flow flow);
+  /// What has come, as it is declared.
+  TensorSet received(const TensorSet& set, int64_t micro_batch, int chunk, Flow flow,
+                     MemoryTag tag);
   /// The work of these segments is done.
   void finish(int64_t micro_batch, int chunk, SegmentRange range);
 
@@ -87,9 +98,11 @@ class ModelStage final : public StageProgram {
   RankContext& context_;
   StageSettings settings_;
   BatchAt batch_at_;
-  PhaseSeconds own_phases_;             // where nobody asks
-  std::vector<int64_t> stream_tokens_;  // of each uploaded micro-batch
-  std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last work
+  PhaseSeconds own_phases_;  // where nobody asks
+  RecordSegments record_;
+  std::vector<SegmentHooks*> hooks_;       // of this class, then of the settings
+  std::vector<std::vector<Edges>> edges_;  // of each uploaded micro-batch, by chunk
+  std::map<int64_t, MicroBatch> open_;     // from first need to the end of the last work
 };
 
 }  // namespace viaduct

@@ -29,6 +29,10 @@ class AttentionSegment final : public Segment {
  public:
   AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path);
 
+  Edge inputs(const RankContext& context, const Batch& batch) const override {
+    return {stream_edge(context, batch, parts_.input_norm.features())};
+  }
+  std::vector<std::string_view> outputs() const override { return {kHidden}; }
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override;
   TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,

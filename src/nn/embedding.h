@@ -15,6 +15,8 @@ class EmbeddingSegment final : public Segment {
                    std::shared_ptr<const Parameter> positions, double scale,
                    ResidualDropout dropout, int64_t padding = -1);
 
+  Edge inputs(const RankContext&, const Batch&) const override { return {}; }
+  std::vector<std::string_view> outputs() const override { return {kHidden}; }
   /// `in` is empty: the ids come with the batch.
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                     SavedStore& saved) override;

@@ -24,6 +24,10 @@ class HeadSegment final : public Segment {
   /// `weight` [rows here, H] is the token embedding where tied.
   HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight);
 
+  Edge inputs(const RankContext& context, const Batch& batch) const override {
+    return {stream_edge(context, batch, norm_.features())};
+  }
+  std::vector<std::string_view> outputs() const override { return {}; }
   /// Adds the weighted token losses to context.loss_state, the same on all tensor ranks; returns an
   /// empty set.
   TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,

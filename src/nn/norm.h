@@ -33,6 +33,8 @@ class Norm {
   void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
                 SavedStore& saved) const;
 
+  /// H of [R, H], or D of heads.
+  int64_t features() const { return weight_->shape[0]; }
   void append_parameters(std::vector<const Parameter*>& list) const;
 
  private:

@@ -1,5 +1,7 @@
 #include "nn/segment.h"
 
+#include <algorithm>
+
 #include "base/error.h"
 
 namespace viaduct {
@@ -19,6 +21,20 @@ void TensorSet::set(std::string_view name, Operand value) {
     }
   }
   operands_.emplace_back(name, std::move(value));
+}
+
+bool TensorSet::has(std::string_view name) const {
+  return std::any_of(operands_.begin(), operands_.end(),
+                     [&](const Named& operand) { return operand.first == name; });
+}
+
+void TensorSet::remove(std::string_view name) {
+  std::erase_if(operands_, [&](const Named& operand) { return operand.first == name; });
+}
+
+EdgeTensor stream_edge(const RankContext& context, const Batch& batch, int64_t hidden) {
+  return {
+      std::string(kHidden), context.settings.precision.stream, {batch.stream_tokens, hidden}, true, true};
 }
 
 TensorSet Segment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,

@@ -19,6 +19,8 @@ namespace viaduct {
 /// sends.
 class TensorSet {
  public:
+  using Named = std::pair<std::string, Operand>;
+
   TensorSet() = default;
   TensorSet(std::string_view name, Operand value) { set(name, std::move(value)); }
   /// A tensor. ShapeError if there is none of that name, or if it has another form.
@@ -26,23 +28,51 @@ class TensorSet {
   /// In whatever form its producer wrote it. ShapeError if there is none of that name.
   const Operand& operand(std::string_view name) const;
   void set(std::string_view name, Operand value);
+  bool has(std::string_view name) const;
+  /// Nothing happens if there is none of that name.
+  void remove(std::string_view name);
   bool empty() const { return operands_.empty(); }
+  /// All of them, in the order of being set.
+  const std::vector<Named>& operands() const { return operands_; }
 
  private:
-  std::vector<std::pair<std::string, Operand>> operands_;
+  std::vector<Named> operands_;
 };
+
+/// A tensor of an edge (what goes from segment to segment, or between pipeline stages), as the
+/// segment declares it that reads it.
+struct EdgeTensor {
+  std::string name;  // in the TensorSet
+  DType dtype = DType::f32;
+  Shape shape;
+  /// Its gradient, of the same dtype and shape, goes back over the edge.
+  bool needs_gradient = true;
+  /// Messages between stages carry it, and its gradient, in their own format
+  /// (model.pipeline_dtype); otherwise in `dtype`.
+  bool message_format = false;
+};
+using Edge = std::vector<EdgeTensor>;
 
 /// The residual stream [T, H]; as a gradient, that of the stream.
 inline constexpr std::string_view kHidden = "hidden";
+/// Its declaration, for `hidden` features: the rows of this rank, in the stream's format.
+EdgeTensor stream_edge(const RankContext& context, const Batch& batch, int64_t hidden);
 
+/// What a segment does not name passes it by, gradients too: `in`, `out` and their gradients hold
+/// what it names alone, and whoever walks through segments (src/model/segment_walk.h) joins them
+/// with the rest and checks them.
 class Segment {
  public:
   virtual ~Segment() = default;
+  /// What the forward reads. It is used up: what later segments read as well is an output, too.
+  virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
+  /// Names of what the forward returns.
+  virtual std::vector<std::string_view> outputs() const = 0;
   /// out from in; keeps in `saved` what the backward reads.
   virtual TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                             SavedStore& saved) = 0;
-  /// d_in from d_out; leaves in `saved` what backward_weight reads; gradients of norms, biases and
-  /// scales accumulate here.
+  /// d_in (of the inputs that need gradients) from d_out; leaves in `saved` what backward_weight
+  /// reads; gradients of norms, biases and scales accumulate here.
   virtual TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
                                    SavedStore& saved) = 0;
   /// Gradients of GEMM and embedding weights.

@@ -48,8 +48,8 @@ class Executor {
   }
 
   /// What is received for a chunk, made by it, or goes from one range of it to the next.
-  using Edge = std::tuple<int64_t, int, Flow, int>;  // micro-batch, chunk, flow, segment
-  using Sets = std::map<Edge, TensorSet>;
+  using At = std::tuple<int64_t, int, Flow, int>;  // micro-batch, chunk, flow, segment
+  using Sets = std::map<At, TensorSet>;
   using Key = std::tuple<bool, Flow, int, int64_t>;  // outgoing, flow, peer, number
 
   struct UnderWay {
@@ -58,17 +58,17 @@ class Executor {
   };
 
   /// The place before segment `segment` of the chunk; of messages its ends.
-  static Edge edge_at(const Action& action, Flow flow, int segment) {
+  static At edge_at(const Action& action, Flow flow, int segment) {
     return {action.micro_batch, action.chunk, flow, segment};
   }
-  static Edge edge_of(const Action& action) {
+  static At edge_of(const Action& action) {
     const Message& m = action.message;
     const bool at_end = (m.flow == Flow::activations) == m.outgoing;
     return edge_at(action, m.flow, at_end ? SegmentRange::kEnd : 0);
   }
   static Key key_of(const Message& m) { return {m.outgoing, m.flow, m.peer, m.sequence}; }
 
-  static TensorSet take(Sets& sets, const Edge& edge) {
+  static TensorSet take(Sets& sets, const At& edge) {
     const auto found = sets.find(edge);
     if (found == sets.end()) return {};
     TensorSet set = std::move(found->second);
@@ -76,14 +76,14 @@ class Executor {
     return set;
   }
   /// What a range made: for the next range, or to be sent.
-  void made(const Edge& edge, bool at_chunks_end, TensorSet set) {
+  void made(const At& edge, bool at_chunks_end, TensorSet set) {
     if (!set.empty()) (at_chunks_end ? made_ : inside_)[edge] = std::move(set);
   }
 
   /// What comes into a range: from another stage, or from the range beside it.
   TensorSet input(const Action& action, Flow flow, int segment) {
     const bool at_chunks_end = segment == (flow == Flow::activations ? 0 : SegmentRange::kEnd);
-    const Edge edge = edge_at(action, flow, segment);
+    const At edge = edge_at(action, flow, segment);
     VIADUCT_CHECK(CommError, at_chunks_end || inside_.contains(edge),
                   "pipeline: stage {}: {}: the range beside it has not run", pp_.rank(),
                   describe(action));
@@ -107,20 +107,19 @@ class Executor {
 
   void post_send(const Action& action) {
     const Message& m = action.message;
-    const auto found = made_.find(edge_of(action));
-    VIADUCT_CHECK(CommError, found != made_.end(), "pipeline: stage {}: {}: nothing was made",
-                  pp_.rank(), describe(action));
+    const Edge tensors = program_.edge(action);
+    VIADUCT_CHECK(CommError, tensors.empty() || made_.contains(edge_of(action)),
+                  "pipeline: stage {}: {}: nothing was made", pp_.rank(), describe(action));
     UnderWay& message = under_way_[key_of(m)];
-    message.tensors = std::move(found->second);
-    made_.erase(found);
-    for (const EdgeTensor& tensor : program_.edge(action.micro_batch))
+    message.tensors = take(made_, edge_of(action));
+    for (const EdgeTensor& tensor : tensors)
       message.handles.push_back(pp_.send(message.tensors.get(tensor.name), m.peer, m.flow));
   }
 
   void post_receive(const Action& action) {
     const Message& m = action.message;
     UnderWay& message = under_way_[key_of(m)];
-    for (const EdgeTensor& tensor : program_.edge(action.micro_batch)) {
+    for (const EdgeTensor& tensor : program_.edge(action)) {
       const Tensor buffer = program_.allocate(tensor, m.flow);
       message.tensors.set(tensor.name, buffer);
       message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));

@@ -9,8 +9,7 @@
 namespace viaduct {
 namespace {
 
-void check_shapes(const std::vector<EdgeTensor>& expected, const Tensor& message, int peer,
-                  int stage) {
+void check_shapes(const Edge& expected, const Tensor& message, int peer, int stage) {
   const int64_t* dimension = message.data<int64_t>();
   for (const EdgeTensor& tensor : expected) {
     const Shape sent(dimension, tensor.shape.rank());
@@ -23,7 +22,7 @@ void check_shapes(const std::vector<EdgeTensor>& expected, const Tensor& message
 
 }  // namespace
 
-Tensor shape_message(const std::vector<EdgeTensor>& tensors) {
+Tensor shape_message(const Edge& tensors) {
   std::vector<int64_t> dimensions;
   for (const EdgeTensor& tensor : tensors)
     dimensions.insert(dimensions.end(), tensor.shape.begin(), tensor.shape.end());
@@ -32,7 +31,7 @@ Tensor shape_message(const std::vector<EdgeTensor>& tensors) {
   return message;
 }
 
-void receive_shapes(const std::vector<EdgeTensor>& tensors, Communicator& pp, int peer, Flow flow) {
+void receive_shapes(const Edge& tensors, Communicator& pp, int peer, Flow flow) {
   // On sim nothing comes, and the shapes stay those that are expected.
   const Tensor message = shape_message(tensors);
   pp.receive(message, peer, flow).wait();
@@ -41,7 +40,7 @@ void receive_shapes(const std::vector<EdgeTensor>& tensors, Communicator& pp, in
 
 void exchange_shapes(const ActionList& actions, StageProgram& program, Communicator& pp) {
   struct Channel {
-    std::vector<EdgeTensor> tensors;
+    Edge tensors;
     Tensor message;
     CommHandle handle;
   };
@@ -50,8 +49,7 @@ void exchange_shapes(const ActionList& actions, StageProgram& program, Communica
     if (action.kind != ActionKind::post_send && action.kind != ActionKind::post_receive) continue;
     const Message& m = action.message;
     auto& tensors = channels[{m.outgoing, m.flow, m.peer}].tensors;
-    for (EdgeTensor& tensor : program.edge(action.micro_batch))
-      tensors.push_back(std::move(tensor));
+    for (EdgeTensor& tensor : program.edge(action)) tensors.push_back(std::move(tensor));
   }
   for (auto& [key, channel] : channels) {
     const auto& [outgoing, flow, peer] = key;

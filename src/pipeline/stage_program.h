@@ -2,19 +2,10 @@
 // What an executor of schedules asks of the thing that it runs: the model's part of a stage, or a
 // test's toy.
 
-#include <vector>
-
 #include "nn/segment.h"
 #include "pipeline/action.h"
 
 namespace viaduct {
-
-/// A tensor of a message.
-struct EdgeTensor {
-  std::string name;  // in the TensorSet
-  DType dtype = DType::f32;
-  Shape shape;
-};
 
 class StageProgram {
  public:
@@ -42,9 +33,9 @@ class StageProgram {
   /// than right before the chunk's first forward (Action::begins).
   virtual void begin_chunk(int chunk) = 0;
 
-  /// The tensors that go over every edge for a micro-batch, activations and their gradients alike.
-  /// All stages give the same list.
-  virtual std::vector<EdgeTensor> edge(int64_t micro_batch) = 0;
+  /// The tensors of a message that a post_send or post_receive names, in the formats that they have
+  /// in it. Both ends give the same list.
+  virtual Edge edge(const Action& message) = 0;
   /// A buffer for what is received.
   virtual Tensor allocate(const EdgeTensor& tensor, Flow flow) = 0;
 };

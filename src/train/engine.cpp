@@ -150,13 +150,14 @@ Batch Engine::upload_part(const HostBatch& rows) {
 }
 
 void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
-                     Model::Observer observer) {
-  run_forwards(1,
-               {.message_format = message_format(),
-                .has_backward = false,
-                .instead_of_head = std::move(instead_of_head),
-                .observer = std::move(observer)},
-               [&](int64_t) { return batch; });
+                     WatchLayers::Function watch) {
+  StageSettings settings{.message_format = message_format(),
+                         .has_backward = false,
+                         .instead_of_head = std::move(instead_of_head)};
+  const bool watches = watch != nullptr;
+  WatchLayers layers(std::move(watch));
+  if (watches) settings.hooks.push_back(&layers);
+  run_forwards(1, settings, [&](int64_t) { return batch; });
 }
 
 void Engine::run_forwards(int64_t count, const StageSettings& settings,

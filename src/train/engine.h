@@ -73,9 +73,9 @@ class Engine {
   /// The part of this data-parallel rank's rows that this rank computes on, on the device.
   Batch upload_part(const HostBatch& rows);
   /// The forward of a batch alone through all pipeline stages, without dropout, keeping nothing:
-  /// `instead_of_head` and `observer` as ModelStage.
+  /// `instead_of_head` as ModelStage; `watch` as WatchLayers, where there is one.
   void forward(const Batch& batch, StageSettings::HeadCall instead_of_head = {},
-               Model::Observer observer = {});
+               WatchLayers::Function watch = {});
 
   /// The main gradient times this is the gradient of the mean (after finish_step).
   double gradient_factor() const { return gradient_factor_; }

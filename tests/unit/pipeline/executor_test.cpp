@@ -163,9 +163,9 @@ TEST(Executor, ARangeWhoseNeighbourHasNotRunIsAnError) {
 class OtherBatch final : public test::ToyStage {
  public:
   using ToyStage::ToyStage;
-  std::vector<EdgeTensor> edge(int64_t micro_batch) override {
-    std::vector<EdgeTensor> list = ToyStage::edge(micro_batch);
-    if (micro_batch == 1) list[0].shape = {7};
+  Edge edge(const Action& message) override {
+    Edge list = ToyStage::edge(message);
+    if (message.micro_batch == 1) list[0].shape = {7};
     return list;
   }
 };

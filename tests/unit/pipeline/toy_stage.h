@@ -71,8 +71,8 @@ class ToyStage : public StageProgram {
   }
   void last_gradient(int) override { ++last_gradients_; }
   void begin_chunk(int) override { ++begun_; }
-  std::vector<EdgeTensor> edge(int64_t micro_batch) override {
-    return {{"x", DType::f64, {micro_batch + 1}}, {"number", DType::f64, {1}}};
+  Edge edge(const Action& message) override {
+    return {{"x", DType::f64, {message.micro_batch + 1}}, {"number", DType::f64, {1}}};
   }
   Tensor allocate(const EdgeTensor& tensor, Flow) override {
     return host_tensor(tensor.dtype, tensor.shape);

@@ -1,0 +1,29 @@
+#pragma once
+// Consecutive layers of a model, each a list of segments: what an action of a pipeline schedule
+// runs.
+
+#include <functional>
+#include <vector>
+
+#include "nn/head.h"
+#include "nn/segment.h"
+#include "pipeline/chunk_layers.h"
+
+namespace viaduct {
+
+struct ModelChunk {
+  ChunkLayers holds;
+  std::vector<Layer> layers;
+  HeadSegment* head = nullptr;  // the last layer's segment, where the chunk has it
+  /// What later chunks read of what leaves this one, tensors that pass by some of them included;
+  /// none: the model ends with it. Whoever makes the chunks says it, for a rank does not hold the
+  /// segments of others.
+  std::function<Edge(const RankContext&, const Batch&)> after = {};
+
+  /// Every parameter once, in order of first use in the forward.
+  std::vector<const Parameter*> parameters() const;
+  /// The same, as often as segments use it: each use is one contribution to its gradient.
+  std::vector<const Parameter*> uses() const;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,108 @@
+#include "model/segment_edges.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+/// For messages.
+std::string name_of(const Layer& layer, const Segment& segment) {
+  const std::string own(segment.name());
+  return layer.path == own ? own : layer.path + "." + own;
+}
+
+bool names(const std::vector<std::string_view>& list, std::string_view name) {
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+/// Fails unless `set` has the tensor as declared.
+void check_declared(const Layer& layer, const Segment& segment, const TensorSet& set,
+                    const EdgeTensor& declared, const char* what) {
+  VIADUCT_CHECK(ShapeError, set.has(declared.name), "segment {}: no {} \"{}\" among {} tensors",
+                name_of(layer, segment), what, declared.name, set.operands().size());
+  const Operand& found = set.operand(declared.name);
+  VIADUCT_CHECK(ShapeError, found.dtype() == declared.dtype && found.shape() == declared.shape,
+                "segment {}: {} \"{}\" is declared as {} {} and is {}", name_of(layer, segment),
+                what, declared.name, dtype_name(declared.dtype), to_string(declared.shape),
+                describe(found));
+}
+
+/// `made` with what passed the segment by.
+TensorSet join(const Layer& layer, const Segment& segment, TensorSet made,
+               const TensorSet& passed) {
+  for (const auto& [name, operand] : passed.operands()) {
+    VIADUCT_CHECK(ShapeError, !made.has(name),
+                  "segment {}: \"{}\" passes it by, and it makes another one",
+                  name_of(layer, segment), name);
+    made.set(name, operand);
+  }
+  return made;
+}
+
+}  // namespace
+
+Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& context,
+                 const Batch& batch, const Edge& after) {
+  Edge before = segment.inputs(context, batch);
+  const size_t read = before.size();
+  const auto outputs = segment.outputs();
+  for (const EdgeTensor& tensor : after) {
+    if (names(outputs, tensor.name)) continue;
+    for (size_t i = 0; i < read; ++i) {
+      VIADUCT_CHECK(ShapeError, before[i].name != tensor.name,
+                    "segment {}: \"{}\" is read later, and it reads it and does not return it",
+                    name_of(layer, segment), tensor.name);
+    }
+    before.push_back(tensor);
+  }
+  std::sort(before.begin(), before.end(),
+            [](const EdgeTensor& a, const EdgeTensor& b) { return a.name < b.name; });
+  return before;
+}
+
+TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
+                          const Batch& batch, const TensorSet& in, SavedStore& saved) {
+  TensorSet reads, passed = in;
+  for (const EdgeTensor& declared : segment.inputs(context, batch)) {
+    check_declared(layer, segment, in, declared, "input");
+    reads.set(declared.name, in.operand(declared.name));
+    passed.remove(declared.name);
+  }
+  TensorSet out = segment.forward(context, batch, reads, saved);
+  const auto outputs = segment.outputs();
+  for (const std::string_view name : outputs) {
+    VIADUCT_CHECK(ShapeError, out.has(name), "segment {}: it did not make its output \"{}\"",
+                  name_of(layer, segment), name);
+  }
+  for (const auto& [name, operand] : out.operands()) {
+    VIADUCT_CHECK(ShapeError, names(outputs, name), "segment {}: \"{}\" is none of its outputs",
+                  name_of(layer, segment), name);
+  }
+  return join(layer, segment, std::move(out), passed);
+}
+
+TensorSet backward_through(const Layer& layer, const Segment& segment, const RankContext& context,
+                           const Batch& batch, const TensorSet& d_out,
+                           FunctionRef<TensorSet(const TensorSet& d_out)> call) {
+  TensorSet reads, passed = d_out;
+  for (const std::string_view name : segment.outputs()) {
+    if (!d_out.has(name)) continue;  // it has no gradient
+    reads.set(name, d_out.operand(name));
+    passed.remove(name);
+  }
+  TensorSet d_in = call(reads);
+  size_t gradients = 0;
+  for (const EdgeTensor& declared : segment.inputs(context, batch)) {
+    if (!declared.needs_gradient) continue;
+    check_declared(layer, segment, d_in, declared, "gradient of input");
+    ++gradients;
+  }
+  VIADUCT_CHECK(ShapeError, gradients == d_in.operands().size(),
+                "segment {}: {} gradients of inputs, expected {}", name_of(layer, segment),
+                d_in.operands().size(), gradients);
+  return join(layer, segment, std::move(d_in), passed);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,50 @@
+#pragma once
+// Who follows a walk through segments: told before and after each of them, while the segments know
+// nothing of it. The record of the step, what the saved store fetches ahead, and those who look at
+// what leaves a layer are such.
+
+#include <span>
+
+#include "nn/segment.h"
+
+namespace viaduct {
+
+enum class SegmentWork {
+  forward,
+  backward,  // both halves
+  backward_input,
+  backward_weight,
+  replay,  // the forward of a layer that runs again, before the first of its backwards
+};
+
+/// A segment that runs now.
+struct SegmentEvent {
+  SegmentWork work = SegmentWork::forward;
+  const Layer& layer;
+  const Segment& segment;
+  int number = 0;  // of the segment in its chunk: SegmentRun::instance
+  int next = -1;   // that of the segment which the same walk runs next; −1: it is the last one
+  RankContext& context;
+  SavedStore& saved;
+
+  bool ends_layer() const { return &segment == layer.segments.back().get(); }
+};
+
+/// Events do not nest: layers that run again do so before the segment whose backward needs them.
+class SegmentHooks {
+ public:
+  virtual ~SegmentHooks() = default;
+  virtual void before(const SegmentEvent& event) { static_cast<void>(event); }
+  /// `out`: all that goes on from here, what passes the segment by included; empty after a
+  /// backward_weight.
+  virtual void after(const SegmentEvent& event, const TensorSet& out) {
+    static_cast<void>(event), static_cast<void>(out);
+  }
+  /// Instead of `after` where the segment, or another hook, threw.
+  virtual void failed(const SegmentEvent& event) noexcept { static_cast<void>(event); }
+};
+
+/// Those who are told: before a segment in this order, after it in the other one.
+using SegmentHookList = std::span<SegmentHooks* const>;
+
+}  // namespace viaduct

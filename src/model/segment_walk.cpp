@@ -1,0 +1,212 @@
+#include "model/segment_walk.h"
+
+#include <ranges>
+#include <set>
+
+#include "base/error.h"
+#include "model/segment_edges.h"
+
+namespace viaduct {
+namespace {
+
+/// Tells hooks of a segment.
+class Told {
+ public:
+  Told(SegmentHookList hooks, const SegmentEvent& event) : hooks_(hooks), event_(event) {
+    try {
+      for (; told_ < hooks_.size(); ++told_) hooks_[told_]->before(event_);
+    } catch (...) {
+      fail();
+      throw;
+    }
+  }
+  ~Told() { fail(); }
+  Told(const Told&) = delete;
+  Told& operator=(const Told&) = delete;
+
+  void done(const TensorSet& out) {
+    for (; told_ > 0; --told_) hooks_[told_ - 1]->after(event_, out);
+  }
+
+ private:
+  void fail() noexcept {
+    for (; told_ > 0; --told_) hooks_[told_ - 1]->failed(event_);
+  }
+
+  SegmentHookList hooks_;
+  const SegmentEvent& event_;
+  size_t told_ = 0;  // hooks that wait for the end
+};
+
+}  // namespace
+
+/// A segment, whose it is, and which one of the chunk.
+struct SegmentWalk::Place {
+  const Layer* layer = nullptr;
+  Segment* segment = nullptr;
+  int number = 0;
+};
+
+/// In the order of the forward.
+std::vector<SegmentWalk::Place> SegmentWalk::places() const {
+  std::vector<Place> all;
+  for (const Layer& layer : chunk_.layers) {
+    for (const auto& segment : layer.segments)
+      all.push_back({&layer, segment.get(), static_cast<int>(all.size())});
+  }
+  return all;
+}
+
+/// Those that `range` names.
+std::vector<SegmentWalk::Place> SegmentWalk::places(const SegmentRange& range) const {
+  const std::vector<Place> all = places();
+  const auto [begin, end] = range.among(static_cast<int>(all.size()));
+  return {all.begin() + begin, all.begin() + end};
+}
+
+/// Where the group is in the chunk: all its segments.
+std::vector<SegmentWalk::Place> SegmentWalk::places_of(const LayerGroup& group) const {
+  std::vector<Place> list;
+  std::set<int64_t> blocks;
+  for (const Place& place : places()) {
+    const int64_t block = place.layer->block;
+    if (block < group.first_block || block >= group.first_block + group.blocks) continue;
+    list.push_back(place);
+    blocks.insert(block);
+  }
+  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
+                "backward: blocks {} to {} run again together, but {} of them are in the chunk",
+                group.first_block, group.first_block + group.blocks - 1, blocks.size());
+  return list;
+}
+
+/// The group of layers that the place runs again with; null: its layer does not.
+const LayerGroup* SegmentWalk::group_of(const Place& place) const {
+  return saved_.policy() == nullptr ? nullptr : saved_.policy()->group_of(place.layer->block);
+}
+
+/// How the store knows the place.
+SegmentRun SegmentWalk::segment_run(const Place& place) const {
+  SegmentRun run{.instance = place.number, .block = place.layer->block};
+  if (const LayerGroup* group = group_of(place)) {
+    const bool ends = place.layer->block + 1 == group->first_block + group->blocks &&
+                      place.segment == place.layer->segments.back().get();
+    run.drops = true, run.drops_output = !ends;
+  }
+  return run;
+}
+
+/// Whether a group of layers that runs again begins with the place.
+bool SegmentWalk::begins_group(const Place& place) const {
+  const LayerGroup* group = group_of(place);
+  return group != nullptr && place.layer->block == group->first_block &&
+         place.segment == place.layer->segments.front().get();
+}
+
+/// What the segments of a group read that none of them makes.
+Edge SegmentWalk::group_inputs(const LayerGroup& group) const {
+  Edge edge;
+  for (const Place& place : std::views::reverse(places_of(group)))
+    edge = edge_before(*place.layer, *place.segment, context_, batch_, edge);
+  return edge;
+}
+
+/// Under the first layer of a group: its inputs, which are all that the group keeps.
+void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) const {
+  const SegmentScope scope(saved_, {.instance = first.number, .block = first.layer->block});
+  const UnitScope unit(saved_, "layer");
+  for (const EdgeTensor& tensor : group_inputs(*group_of(first)))
+    saved_.keep(first.layer, tensor.name, in.get(tensor.name));
+}
+
+/// Runs f between what the hooks are told.
+template <class F>
+TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, F&& f) const {
+  if (hooks_.empty()) return f();
+  const SegmentEvent event{work, *place.layer, *place.segment, place.number,
+                           next, context_,     saved_};
+  Told told(hooks_, event);
+  TensorSet out = f();
+  told.done(out);
+  return out;
+}
+
+/// Runs the group of layers of `place` again, if it has not been: its segments then have kept what
+/// their backwards read.
+void SegmentWalk::run_group_again(const Place& place) const {
+  const LayerGroup* group = group_of(place);
+  if (group == nullptr) return;
+  const std::vector<Place> list = places_of(*group);
+  const Place& first = list.front();
+  TensorSet set;
+  {
+    const LayerReplayScope scope(saved_, segment_run(first));
+    for (const EdgeTensor& tensor : group_inputs(*group)) {
+      if (!saved_.has(first.layer, tensor.name)) return;
+      set.set(tensor.name, saved_.take(first.layer, tensor.name));
+    }
+  }
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Place& again = list[i];
+    const int next = i + 1 < list.size() ? list[i + 1].number : -1;
+    set = run(again, SegmentWork::replay, next, [&] {
+      const LayerReplayScope replay(saved_, segment_run(again));
+      return forward_through(*again.layer, *again.segment, context_, batch_, set, saved_);
+    });
+  }
+}
+
+/// Calls f with segments of a chunk, last first; what was dropped is there again.
+template <class F>
+void SegmentWalk::for_each_backwards(SegmentRange range, SegmentWork work, F&& f) const {
+  const std::vector<Place> list = places(range);
+  for (size_t left = list.size(); left > 0; --left) {
+    const Place& place = list[left - 1];
+    run_group_again(place);
+    f(place, work, left > 1 ? list[left - 2].number : -1);
+  }
+}
+
+TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
+  TensorSet set = std::move(in);
+  const std::vector<Place> list = places(range);
+  for (size_t i = 0; i < list.size(); ++i) {
+    const Place& place = list[i];
+    const int next = i + 1 < list.size() ? list[i + 1].number : -1;
+    set = run(place, SegmentWork::forward, next, [&] {
+      if (begins_group(place)) keep_group_inputs(place, set);
+      const SegmentScope segment(saved_, segment_run(place));
+      return forward_through(*place.layer, *place.segment, context_, batch_, set, saved_);
+    });
+  }
+  return set;
+}
+
+TensorSet SegmentWalk::backward(SegmentRange range, TensorSet d_out, SegmentWork work) const {
+  for_each_backwards(range, work, [&](const Place& place, SegmentWork half, int next) {
+    d_out = run(place, half, next, [&] {
+      const BackwardScope backward(saved_, segment_run(place), context_, batch_);
+      Segment& segment = *place.segment;
+      return backward_through(*place.layer, segment, context_, batch_, d_out,
+                              [&](const TensorSet& d) {
+                                return half == SegmentWork::backward
+                                           ? segment.backward(context_, batch_, d, saved_)
+                                           : segment.backward_input(context_, batch_, d, saved_);
+                              });
+    });
+  });
+  return d_out;
+}
+
+void SegmentWalk::backward_weight(SegmentRange range) const {
+  for_each_backwards(range, SegmentWork::backward_weight,
+                     [&](const Place& place, SegmentWork half, int next) {
+                       run(place, half, next, [&] {
+                         const BackwardScope backward(saved_, segment_run(place), context_, batch_);
+                         place.segment->backward_weight(context_, batch_, saved_);
+                         return TensorSet();
+                       });
+                     });
+}
+
+}  // namespace viaduct

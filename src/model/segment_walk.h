@@ -1,0 +1,50 @@
+#pragma once
+// The walk through the segments of a chunk, forwards and backwards, over a range of them: who runs
+// a micro-batch (training, evaluation, probe, generation) runs this. It runs layers again that the
+// policy recomputes, tells the hooks, and lets tensors pass by segments that do not name them.
+
+#include "model/model_chunk.h"
+#include "model/segment_hooks.h"
+#include "pipeline/action.h"
+
+namespace viaduct {
+
+class SegmentWalk {
+ public:
+  /// Of one micro-batch; all references outlive the walk.
+  SegmentWalk(const ModelChunk& chunk, RankContext& context, const Batch& batch, SavedStore& saved,
+              SegmentHookList hooks)
+      : chunk_(chunk), context_(context), batch_(batch), saved_(saved), hooks_(hooks) {}
+
+  // CommError for a range that the chunk does not have; ShapeError as forward_through and
+  // backward_through.
+
+  TensorSet forward(SegmentRange range, TensorSet in) const;
+  /// `work`: backward or backward_input.
+  TensorSet backward(SegmentRange range, TensorSet d_out, SegmentWork work) const;
+  void backward_weight(SegmentRange range) const;
+
+ private:
+  struct Place;
+  std::vector<Place> places() const;
+  std::vector<Place> places(const SegmentRange& range) const;
+  std::vector<Place> places_of(const LayerGroup& group) const;
+  const LayerGroup* group_of(const Place& place) const;
+  SegmentRun segment_run(const Place& place) const;
+  bool begins_group(const Place& place) const;
+  Edge group_inputs(const LayerGroup& group) const;
+  void keep_group_inputs(const Place& first, const TensorSet& in) const;
+  void run_group_again(const Place& place) const;
+  template <class F>
+  TensorSet run(const Place& place, SegmentWork work, int next, F&& f) const;
+  template <class F>
+  void for_each_backwards(SegmentRange range, SegmentWork work, F&& f) const;
+
+  const ModelChunk& chunk_;
+  RankContext& context_;
+  const Batch& batch_;
+  SavedStore& saved_;
+  SegmentHookList hooks_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,44 @@
+#pragma once
+// Hooks that most walks have: which segment runs, for the record; and what leaves a layer, for
+// `probe` and the search for a value that is not finite.
+
+#include <functional>
+#include <optional>
+
+#include "model/segment_hooks.h"
+
+namespace viaduct {
+
+/// Opens a scope in the record for each segment, if one is attached.
+class RecordSegments final : public SegmentHooks {
+ public:
+  void before(const SegmentEvent& event) override {
+    StepRecord* record = event.context.ops.device.record();
+    if (record == nullptr) return;
+    scope_.emplace(record, ScopeKind::segment, event.layer.path, event.segment.name());
+  }
+  void after(const SegmentEvent&, const TensorSet&) override { scope_.reset(); }
+  void failed(const SegmentEvent&) noexcept override { scope_.reset(); }
+
+ private:
+  std::optional<RecordScope> scope_;
+};
+
+/// Calls a function with "embed", "layer0", … and the residual stream [T, H] that leaves it in the
+/// forward.
+class WatchLayers final : public SegmentHooks {
+ public:
+  using Function = std::function<void(const std::string& name, const Tensor& hidden)>;
+  explicit WatchLayers(Function watch) : watch_(std::move(watch)) {}
+
+  void after(const SegmentEvent& event, const TensorSet& out) override {
+    if (event.work != SegmentWork::forward || !event.ends_layer() || !out.has(kHidden)) return;
+    const int64_t block = event.layer.block;
+    watch_(block < 0 ? "embed" : "layer" + std::to_string(block), out.get(kHidden));
+  }
+
+ private:
+  Function watch_;
+};
+
+}  // namespace viaduct

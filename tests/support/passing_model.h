@@ -1,0 +1,73 @@
+#pragma once
+// A small model whose segments hand on more than the residual stream: `scores` [T, 1], made by
+// block 1, read and made anew by block 4 and read by the head, with a gradient; and i64 `labels`
+// [T], made by the embedding, which pass all blocks by, without one. It computes on the host, and
+// notes what it computed.
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/model_stage.h"
+#include "ops/table.h"
+#include "pipeline/executor.h"
+#include "pipeline/schedule.h"
+
+namespace viaduct::test {
+
+inline constexpr int64_t kPassingBlocks = 8, kPassingHidden = 4;
+
+/// Of each segment by its path: its outputs in the forwards, by micro-batch; and the gradient of
+/// its weight.
+struct PassingNotes {
+  std::map<std::pair<std::string, int64_t>, std::vector<float>> outputs;
+  std::map<std::string, double> gradients;
+  bool operator==(const PassingNotes&) const = default;
+};
+
+/// The part of virtual stage `stage` of `stages`, which divide the blocks. `notes` outlives it.
+ModelChunk passing_chunk(int stage, int stages, PassingNotes& notes);
+std::unique_ptr<Model> passing_model(std::vector<ModelChunk> chunks);
+
+/// Micro-batches differ in their number of tokens.
+int64_t passing_tokens(int64_t micro_batch);
+Batch passing_batch(int64_t micro_batch);
+/// The same as a callable that outlives every stage.
+inline constexpr auto kPassingBatches = [](int64_t i) { return passing_batch(i); };
+
+/// What a rank needs to run it.
+class PassingRank {
+ public:
+  PassingRank();
+  RankContext& context() { return context_; }
+  Device& device() { return *device_; }
+
+ private:
+  class NoWeights final : public WeightAccess {
+   public:
+    Operand acquire(const Parameter&, WeightUse, int64_t) override { return {}; }
+    void release(const Parameter&, WeightUse) override {}
+  };
+  std::unique_ptr<Device> device_;
+  OpTable ops_;
+  NoWeights weights_;
+  ParallelGroups groups_ = self_groups();
+  LayerSettings settings_{.precision = precision_recipe("fp32")};
+  RankContext context_;
+};
+
+struct PassingRun {
+  ScheduleSettings schedule;
+  DType message_format = DType::f32;
+  ExecutorSettings executor = {};
+  SavedPolicy policy = {};
+};
+struct PassingOutcome {
+  PassingNotes notes;               // of all ranks
+  std::vector<int64_t> sent_bytes;  // by rank
+};
+/// A step on pp ranks that are threads.
+PassingOutcome run_passing_model(const PassingRun& run);
+
+}  // namespace viaduct::test

@@ -1,0 +1,310 @@
+// What goes through segments and by them, and who is told of a walk.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fmt/format.h>
+
+#include "base/error.h"
+#include "model/segment_edges.h"
+#include "support/passing_model.h"
+#include "support/tiny_models.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<std::string> names(const TensorSet& set) {
+  std::vector<std::string> list;
+  for (const auto& [name, operand] : set.operands()) list.push_back(name);
+  std::sort(list.begin(), list.end());
+  return list;
+}
+
+std::vector<std::string> names(const Edge& edge) {
+  std::vector<std::string> list;
+  for (const EdgeTensor& tensor : edge) list.push_back(tensor.name);
+  return list;
+}
+
+class SegmentEdges : public testing::Test {
+ protected:
+  const Layer& layer(size_t number) const { return chunk_.layers[number]; }
+  Segment& segment(size_t number) const { return *layer(number).segments[0]; }
+  TensorSet forward(size_t number, const TensorSet& in) {
+    const SegmentScope scope(saved_, {static_cast<int>(number)});
+    return forward_through(layer(number), segment(number), rank_.context(), batch_, in, saved_);
+  }
+  TensorSet backward(size_t number, const TensorSet& d_out) {
+    const BackwardScope scope(saved_, {static_cast<int>(number)}, rank_.context(), batch_);
+    return backward_through(
+        layer(number), segment(number), rank_.context(), batch_, d_out, [&](const TensorSet& d) {
+          return segment(number).backward_input(rank_.context(), batch_, d, saved_);
+        });
+  }
+  static Tensor floats(const Shape& shape) { return host_tensor(DType::f32, shape); }
+
+  test::PassingRank rank_;
+  test::PassingNotes notes_;
+  ModelChunk chunk_ = test::passing_chunk(0, 1, notes_);
+  Batch batch_ = test::passing_batch(0);  // 3 tokens
+  SavedStore saved_;
+};
+
+TEST_F(SegmentEdges, WhatASegmentDoesNotNamePassesItBy) {
+  TensorSet in(kHidden, floats({3, 4}));
+  const Tensor other = floats({7});
+  in.set("other", other);
+  const TensorSet out = forward(1, in);
+  EXPECT_THAT(names(out), ElementsAre("hidden", "other"));
+  EXPECT_EQ(out.get("other").raw(), other.raw());
+  EXPECT_NE(out.get(kHidden).raw(), in.get(kHidden).raw());
+
+  TensorSet d_out(kHidden, floats({3, 4}));
+  d_out.set("other", other);
+  const TensorSet d_in = backward(1, d_out);
+  EXPECT_THAT(names(d_in), ElementsAre("hidden", "other"));
+  EXPECT_EQ(d_in.get("other").raw(), other.raw());
+}
+
+TEST_F(SegmentEdges, ASetThatDoesNotFitTheDeclarationIsAnError) {
+  const auto message = [&](size_t number, const TensorSet& in) {
+    try {
+      forward(number, in);
+    } catch (const ShapeError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_THAT(message(1, TensorSet("other", floats({1}))),
+              AllOf(HasSubstr("segment blocks.0.mixer"), HasSubstr("no input \"hidden\"")));
+  EXPECT_THAT(message(1, TensorSet(kHidden, floats({2, 4}))),
+              AllOf(HasSubstr("segment blocks.0.mixer: input \"hidden\" is declared as f32 [3, 4]"),
+                    HasSubstr("[2, 4]")));
+  EXPECT_THAT(message(1, TensorSet(kHidden, host_tensor(DType::bf16, {3, 4}))),
+              HasSubstr("declared as f32 [3, 4] and is bf16 [3, 4]"));
+  TensorSet both(kHidden, floats({3, 4}));
+  both.set("scores", floats({3, 1}));
+  EXPECT_THAT(message(2, both), AllOf(HasSubstr("segment blocks.1.mixer"),
+                                      HasSubstr("\"scores\" passes it by, and it makes another")));
+}
+
+TEST_F(SegmentEdges, GradientsAreThoseOfTheDeclaredInputs) {
+  // As if a segment gave back something else than it declares.
+  const auto backward_to = [&](size_t number, const TensorSet& d_in) {
+    backward_through(layer(number), segment(number), rank_.context(), batch_, {},
+                     [&](const TensorSet&) { return d_in; });
+  };
+  const Tensor d = floats({3, 4});
+  EXPECT_NO_THROW(backward_to(1, TensorSet(kHidden, d)));
+  EXPECT_THAT([&] { backward_to(1, {}); },
+              ThrowsMessage<ShapeError>(HasSubstr("no gradient of input \"hidden\"")));
+  EXPECT_THAT(
+      [&] {
+        backward_to(1, TensorSet(kHidden, floats({4, 3})));
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("declared as f32 [3, 4]")));
+  TensorSet all(kHidden, d);
+  all.set("scores", floats({3, 1}));
+  EXPECT_NO_THROW(backward_to(9, all)) << "labels need none";
+  all.set("labels", floats({3}));
+  EXPECT_THAT([&] { backward_to(9, all); },
+              ThrowsMessage<ShapeError>(HasSubstr("segment head.mixer: 3 gradients of inputs, "
+                                                  "expected 2")));
+}
+
+TEST_F(SegmentEdges, AnEdgeIsWhatTheSegmentsBeyondItRead) {
+  const auto model = test::passing_model([&] {
+    std::vector<ModelChunk> chunks;
+    for (int stage = 0; stage < 4; ++stage) chunks.push_back(test::passing_chunk(stage, 4, notes_));
+    return chunks;
+  }());
+  const RankContext& context = rank_.context();
+  EXPECT_TRUE(model->edge_into(0, context, batch_).empty());
+  EXPECT_TRUE(model->edge_from(3, context, batch_).empty());
+  for (size_t chunk = 1; chunk < 4; ++chunk) {
+    const Edge into = model->edge_into(chunk, context, batch_);
+    EXPECT_THAT(names(into), ElementsAre("hidden", "labels", "scores"));
+    EXPECT_EQ(names(model->edge_from(chunk - 1, context, batch_)), names(into));
+    EXPECT_FALSE(into[1].needs_gradient);
+    EXPECT_EQ(into[1].dtype, DType::i64);
+  }
+  // Block 1, which makes the scores: they do not come to it.
+  EXPECT_THAT(names(edge_before(layer(2), segment(2), context, batch_,
+                                model->edge_into(1, context, batch_))),
+              ElementsAre("hidden", "labels"));
+}
+
+// The head reads the scores and keeps them: what came after it could not read them.
+TEST_F(SegmentEdges, WhatIsUsedUpCannotBeReadLater) {
+  EXPECT_THAT(
+      [&] {
+        edge_before(layer(9), segment(9), rank_.context(), batch_,
+                    {{"scores", DType::f32, {3, 1}}});
+      },
+      ThrowsMessage<ShapeError>(HasSubstr("segment head.mixer: \"scores\" is read later")));
+}
+
+TEST_F(SegmentEdges, WhatNobodyReadsIsAnErrorWhereTheChunkEnds) {
+  ModelChunk chunk = test::passing_chunk(0, 2, notes_);
+  chunk.after = [](const RankContext& context, const Batch& batch) {
+    return Edge{stream_edge(context, batch, test::kPassingHidden)};
+  };
+  std::vector<ModelChunk> chunks;
+  chunks.push_back(std::move(chunk));
+  const auto model = test::passing_model(std::move(chunks));
+  ModelStage stage(*model, rank_.context(), {}, test::kPassingBatches);
+  EXPECT_THAT([&] { stage.forward(0, 0, {}, {}); },
+              ThrowsMessage<ShapeError>(
+                  HasSubstr("\"scores\" leaves it, and no segment beyond it names it")));
+}
+
+// What the maker of a dense model says of its chunks is what their segments declare.
+TEST(ModelEdges, OfDenseModelsAreTheStream) {
+  test::PassingRank rank;
+  Batch batch;
+  batch.stream_tokens = 5;
+  const ModelConfig config = test::tiny_model("llama");
+  ModelPlace place;
+  place.pp = 2;
+  place.chunks = {{true, 0, 1, false}, {false, 1, config.layers - 1, false}, {false, 0, 0, true}};
+  const auto model =
+      build_model(rank.device(), config, precision_recipe("fp32"), config.max_positions, place);
+  for (size_t chunk = 0; chunk < 3; ++chunk) {
+    const Edge into = model->edge_into(chunk, rank.context(), batch);
+    if (chunk == 0) {
+      EXPECT_TRUE(into.empty());
+      continue;
+    }
+    ASSERT_THAT(names(into), ElementsAre("hidden"));
+    EXPECT_EQ(into[0].shape, (Shape{5, config.hidden}));
+    EXPECT_EQ(names(model->edge_from(chunk - 1, rank.context(), batch)), names(into));
+  }
+  EXPECT_TRUE(model->edge_from(2, rank.context(), batch).empty());
+}
+
+/// Writes down what it is told.
+class Listener final : public SegmentHooks {
+ public:
+  Listener(std::string name, std::vector<std::string>& log) : name_(std::move(name)), log_(log) {}
+  void before(const SegmentEvent& event) override {
+    add("before", event);
+    if (event.layer.path == throws_at) throw Error("a hook fails");
+  }
+  void after(const SegmentEvent& event, const TensorSet& out) override {
+    add("after", event);
+    out_ = names(out);
+  }
+  void failed(const SegmentEvent& event) noexcept override { add("failed", event); }
+
+  const std::vector<std::string>& last_out() const { return out_; }
+  std::string throws_at;
+
+ private:
+  void add(const char* what, const SegmentEvent& event) {
+    static constexpr const char* kWork[] = {"forward", "backward", "input", "weight", "replay"};
+    log_.push_back(fmt::format("{} {} {} {} next {}", name_, what,
+                               kWork[static_cast<size_t>(event.work)], event.number, event.next));
+  }
+  std::string name_;
+  std::vector<std::string>& log_;
+  std::vector<std::string> out_;
+};
+
+class SegmentHooksTest : public testing::Test {
+ protected:
+  SegmentHooksTest() {
+    std::vector<ModelChunk> chunks;
+    chunks.push_back(test::passing_chunk(0, 1, notes_));
+    model_ = test::passing_model(std::move(chunks));
+  }
+  /// What two listeners write of a segment.
+  void expect(const char* work, int number, int next) {
+    for (const char* who : {"a before", "b before", "b after", "a after"})
+      expected_.push_back(fmt::format("{} {} {} next {}", who, work, number, next));
+  }
+
+  test::PassingRank rank_;
+  test::PassingNotes notes_;
+  std::unique_ptr<Model> model_;
+  Batch batch_ = test::passing_batch(0);
+  std::vector<std::string> log_, expected_;
+  Listener a_{"a", log_}, b_{"b", log_};
+  std::vector<SegmentHooks*> hooks_{&a_, &b_};
+};
+
+TEST_F(SegmentHooksTest, AreToldOfEachSegmentAndHalfInOrderReplaysIncluded) {
+  SavedPolicy policy;
+  policy.recompute_layers({2, 2});  // segments 3 and 4
+  SavedStore saved(true, &policy);
+  model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks_);
+  for (int i = 0; i < 10; ++i) expect("forward", i, i < 9 ? i + 1 : -1);
+  EXPECT_TRUE(a_.last_out().empty()) << "the head returns nothing";
+
+  const TensorSet d = model_->backward_input(rank_.context(), 0, {5, SegmentRange::kEnd}, batch_,
+                                             {}, saved, hooks_);
+  for (int i = 9; i >= 5; --i) expect("input", i, i > 5 ? i - 1 : -1);
+  EXPECT_THAT(a_.last_out(), ElementsAre("hidden", "scores"));
+  model_->backward_weight(rank_.context(), 0, {5, SegmentRange::kEnd}, batch_, saved, hooks_);
+  for (int i = 9; i >= 5; --i) expect("weight", i, i > 5 ? i - 1 : -1);
+  model_->backward(rank_.context(), 0, {0, 5}, batch_, d, saved, hooks_);
+  expect("replay", 3, 4), expect("replay", 4, -1);
+  for (int i = 4; i >= 0; --i) expect("backward", i, i - 1);
+  EXPECT_EQ(log_, expected_);
+  EXPECT_EQ(saved.entries(), 0u);
+}
+
+TEST_F(SegmentHooksTest, WhoWasToldLearnsOfAFailure) {
+  b_.throws_at = "blocks.0";
+  SavedStore saved;
+  EXPECT_THROW(model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks_), Error);
+  expect("forward", 0, 1);
+  for (const char* line :
+       {"a before forward 1 next 2", "b before forward 1 next 2", "a failed forward 1 next 2"})
+    expected_.push_back(line);
+  EXPECT_EQ(log_, expected_);
+
+  log_.clear();
+  b_.throws_at.clear();
+  EXPECT_THROW(model_->forward(rank_.context(), 0, {1, 2}, batch_, {}, saved, hooks_), ShapeError);
+  EXPECT_THAT(log_, ElementsAre("a before forward 1 next -1", "b before forward 1 next -1",
+                                "b failed forward 1 next -1", "a failed forward 1 next -1"));
+}
+
+TEST_F(SegmentHooksTest, TheRecordHasAScopeForEachAndClosesItAfterAFailure) {
+  StepRecord record;
+  rank_.device().set_record(&record);
+  ModelStage stage(*model_, rank_.context(), {.hooks = {&b_}}, test::kPassingBatches);
+  b_.throws_at = "blocks.1";
+  EXPECT_THROW(stage.forward(0, 0, {}, {}), Error);
+  rank_.device().set_record(nullptr);
+  ASSERT_EQ(record.scopes().size(), 4u);
+  EXPECT_EQ(record.scopes()[1].name, "embedding.mixer");
+  EXPECT_EQ(record.scopes()[3].name, "blocks.1.mixer");
+  for (size_t i = 1; i < 4; ++i) {
+    EXPECT_EQ(record.scopes()[i].parent, 0);
+    EXPECT_GT(record.scopes()[i].end_at, record.scopes()[i].begin_at);
+    EXPECT_LT(record.scopes()[i].end_at, record.scopes()[0].end_at);
+  }
+}
+
+TEST_F(SegmentHooksTest, WatchLayersSeesWhatLeavesThemInTheForward) {
+  std::vector<std::string> seen;
+  WatchLayers watch([&](const std::string& name, const Tensor& hidden) {
+    EXPECT_EQ(hidden.shape(), (Shape{3, 4}));
+    seen.push_back(name);
+  });
+  const std::vector<SegmentHooks*> hooks{&watch};
+  SavedStore saved;
+  model_->forward(rank_.context(), 0, {}, batch_, {}, saved, hooks);
+  model_->backward(rank_.context(), 0, {}, batch_, {}, saved, hooks);
+  EXPECT_THAT(seen, ElementsAre("embed", "layer0", "layer1", "layer2", "layer3", "layer4", "layer5",
+                                "layer6", "layer7"));
+}
+
+}  // namespace
+}  // namespace viaduct
