@@ -168,8 +168,7 @@ CommHandle Communicator::launch_group(std::vector<CommRequest> requests) {
   return {std::move(operation), device_, first, static_cast<int64_t>(requests.size())};
 }
 
-std::unique_ptr<CommOperation> Communicator::start_group(
-    const std::vector<CommRequest>& requests) {
+std::unique_ptr<CommOperation> Communicator::start_group(const std::vector<CommRequest>& requests) {
   std::vector<std::unique_ptr<CommOperation>> operations;
   for (const CommRequest& request : requests) operations.push_back(start(request));
   return std::make_unique<JoinedOperations>(std::move(operations));

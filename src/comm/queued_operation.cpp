@@ -23,7 +23,8 @@ void QueuedOperation::wait() {
 }
 
 bool JoinedOperations::ready() {
-  return std::all_of(operations_.begin(), operations_.end(), [](auto& one) { return one->ready(); });
+  return std::all_of(operations_.begin(), operations_.end(),
+                     [](auto& one) { return one->ready(); });
 }
 
 void JoinedOperations::wait() {

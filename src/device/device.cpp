@@ -68,10 +68,9 @@ void Device::hold(int stream, const Tensor& tensor) {
 }
 
 void Device::copy(const Tensor& from, const Tensor& to, int stream) {
-  VIADUCT_CHECK(ShapeError,
-                from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
-                "copy: expected contiguous tensors of one size, got {} to {}", describe(from),
-                describe(to));
+  VIADUCT_CHECK(
+      ShapeError, from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
+      "copy: expected contiguous tensors of one size, got {} to {}", describe(from), describe(to));
   static_cast<void>(stream);
   if (from.raw() != to.raw() && from.bytes() > 0)
     std::memmove(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));

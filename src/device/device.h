@@ -87,7 +87,8 @@ class Device {
   /// tensor of this device.
   virtual void copy_from_host(const Tensor& host, const Tensor& device) = 0;
   virtual void copy_to_host(const Tensor& device, const Tensor& host) = 0;
-  /// Copies the bytes of contiguous tensors of equal size, on a stream.
+  /// Copies the bytes of contiguous tensors of equal size, on a stream that was told so
+  /// (`launched`).
   virtual void copy(const Tensor& from, const Tensor& to, int stream);
 
  protected:
@@ -113,8 +114,8 @@ class Device {
 /// The cpu device: an arena that keeps what it got from the system and asks for huge pages.
 /// `threads` ≥ 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
-/// The sim device: tensors without storage; calls append to the record and return. With side streams
-/// it is given work as a GPU is, and the record has the edges between streams.
+/// The sim device: tensors without storage; calls append to the record and return. With side
+/// streams it is given work as a GPU is, and the record has the edges between streams.
 std::unique_ptr<Device> make_sim_device(bool side_streams = false);
 
 /// Marks a scope as a sequence of the plan.

@@ -1,7 +1,7 @@
 #pragma once
-// In which order a device's streams do what they were given: the names of the streams, how much each
-// was given, and how far each has waited for the others. From it follows when memory that a side
-// stream uses may go back: once compute is ordered behind that use.
+// In which order a device's streams do what they were given: the names of the streams, how much
+// each was given, and how far each has waited for the others. From it follows when memory that a
+// side stream uses may go back: once compute is ordered behind that use.
 
 #include <cstdint>
 #include <memory>
@@ -30,7 +30,9 @@ class StreamOrder {
 
   /// The number of the stream of this name, which begins to exist.
   int stream(std::string_view name);
-  const std::string& name(int stream) const { return streams_.at(static_cast<size_t>(stream)).name; }
+  const std::string& name(int stream) const {
+    return streams_.at(static_cast<size_t>(stream)).name;
+  }
   /// One piece of work more; its position, counted from 1.
   int64_t launched(int stream) { return ++streams_[static_cast<size_t>(stream)].position; }
   Event event(int stream);
@@ -53,9 +55,9 @@ class StreamOrder {
   struct Stream {
     std::string name;
     int64_t position = 0;
-    std::vector<int64_t> behind;  // by stream; shorter: 0
+    std::vector<int64_t> behind;                         // by stream; shorter: 0
     std::shared_ptr<const std::vector<int64_t>> shared;  // a copy of `behind`, made when asked for
-    std::vector<Held> held;       // in ascending order
+    std::vector<Held> held;                              // in ascending order
   };
   int64_t behind(int stream, int other) const;
 

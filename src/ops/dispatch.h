@@ -65,6 +65,11 @@ struct OpEntry {
 namespace detail {
 const Traits& traits_of(const OpTable& table);
 double seconds_now();
+/// A piece of work for the context's stream comes, behind compute where that is another: its
+/// position.
+int64_t begin_launch(OpContext& context);
+/// Keeps what a launch on a side stream uses until compute has waited for it.
+void hold(OpContext& context, const Tensor& tensor);
 }  // namespace detail
 
 /// Chooses, records and (on devices that execute) launches. `name` is the op's name for messages
@@ -79,22 +84,19 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
   if (choice.workspace_bytes > 0) {
     workspace = context.allocate(DType::u8, {choice.workspace_bytes}, MemoryTag::workspace);
   }
-  const bool beside = context.stream != kComputeStream;
-  if (beside)
-    context.device.wait(context.stream, context.device.record_event(kComputeStream));
-  const int64_t position = context.device.launched(context.stream);
+  const int64_t position = detail::begin_launch(context);
   StepRecord* record = context.device.record();
   const double begin = record != nullptr ? detail::seconds_now() : 0;
   if (context.device.executes()) entry.launch(context, choice, args, workspace.raw());
-  if (beside) {
-    context.device.hold(context.stream, workspace);
-    for_each_tensor(args, [&](const Tensor& t) { context.device.hold(context.stream, t); });
+  if (context.stream != kComputeStream) {
+    detail::hold(context, workspace);
+    for_each_tensor(args, [&](const Tensor& tensor) { detail::hold(context, tensor); });
   }
   if (record != nullptr) {
     const double end = context.device.executes() ? detail::seconds_now() : begin;
-    OpEntryRecord entry{std::string(name), std::string(choice.kernel), context.stream,
-                        choice.launches,   choice.cost,                choice.workspace_bytes,
-                        begin,             end};
+    OpEntryRecord entry{
+        std::string(name), std::string(choice.kernel), context.stream, choice.launches,
+        choice.cost,       choice.workspace_bytes,     begin,          end};
     if (record->with_shapes()) entry.shapes = operand_shapes(args);
     entry.stream_position = position;
     record->op(std::move(entry));

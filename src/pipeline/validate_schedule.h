@@ -19,10 +19,10 @@ struct StageHolds {
 };
 
 /// Assumes rendezvous sends and one first-in-first-out queue for the messages that share one in
-/// `queues`: a schedule that needs more of them than there are deadlocks. CommError that names stage
-/// and action if the schedule deadlocks, a send and the receive of equal number are not of the same
-/// micro-batch and edge, ranges of segments do not tile their chunk, an action comes before what it
-/// needs or twice, or something is missing.
+/// `queues`: a schedule that needs more of them than there are deadlocks. CommError that names
+/// stage and action if the schedule deadlocks, a send and the receive of equal number are not of
+/// the same micro-batch and edge, ranges of segments do not tile their chunk, an action comes
+/// before what it needs or twice, or something is missing.
 std::vector<StageHolds> validate_schedule(
     const Schedule& schedule, MessageQueues queues = MessageQueues::per_flow_and_direction);
 

@@ -40,8 +40,8 @@ struct OpEntryRecord {
   int64_t workspace_bytes = 0;
   double begin_seconds = 0, end_seconds = 0;  // wall clock of this process; equal on sim
   std::string shapes = {};                    // of the operands, where the record wants them
-  int64_t at = 0;      // position in the sequence of all events of the record
-  int64_t scope = -1;  // the innermost one it ran in; −1: none
+  int64_t at = 0;               // position in the sequence of all events of the record
+  int64_t scope = -1;           // the innermost one it ran in; −1: none
   int64_t stream_position = 0;  // its place among what the stream was given
 };
 

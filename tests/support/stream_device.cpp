@@ -21,10 +21,9 @@ void poison(void* data, int64_t bytes) {
 }
 
 void check_equal(const Tensor& from, const Tensor& to) {
-  VIADUCT_CHECK(ShapeError,
-                from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
-                "copy: expected contiguous tensors of one size, got {} to {}", describe(from),
-                describe(to));
+  VIADUCT_CHECK(
+      ShapeError, from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
+      "copy: expected contiguous tensors of one size, got {} to {}", describe(from), describe(to));
 }
 
 }  // namespace
@@ -44,20 +43,23 @@ StreamDevice::~StreamDevice() {
 }
 
 void StreamDevice::push(int stream, std::string what, Work work) {
+  enqueue(stream, std::move(what), std::move(work));
+  while (random_() % static_cast<uint64_t>(beside_host_ + 1) == 0 && step_any()) {
+  }
+}
+
+void StreamDevice::enqueue(int stream, std::string what, Work work) {
   if (streams_.size() <= static_cast<size_t>(stream))
     streams_.resize(static_cast<size_t>(stream) + 1);
   const int64_t position = record_event(stream).position;
   streams_[static_cast<size_t>(stream)].queue.push_back(
       {position, next_number_++, std::move(what), std::move(work)});
-  while (random_() % static_cast<uint64_t>(beside_host_ + 1) == 0 && step_any()) {
-  }
 }
 
 void StreamDevice::enqueue_wait(int stream, const Event& event) {
-  push(stream, fmt::format("wait for {} {}", stream_name(event.stream), event.position),
-       [this, event] { return passed(event); });
-  auto& queue = streams_[static_cast<size_t>(stream)].queue;
-  if (!queue.empty()) queue.back().waits_for_stream = true;
+  enqueue(stream, fmt::format("wait for {} {}", stream_name(event.stream), event.position),
+          [this, event] { return passed(event); });
+  streams_[static_cast<size_t>(stream)].queue.back().waits_for_stream = true;
 }
 
 bool StreamDevice::passed(const Event& event) {
@@ -192,7 +194,8 @@ void StreamDevice::give(void* data, int64_t) {
   if (closing_) return;
   const int64_t size = blocks_.at(data);
   launched(kComputeStream);
-  push(kComputeStream, "give back", [=] { return poison(data, size), true; });
+  // Nothing runs from here: destructors come here, also those of a rank that failed.
+  enqueue(kComputeStream, "give back", [=] { return poison(data, size), true; });
   free_.emplace(size, data);
 }
 

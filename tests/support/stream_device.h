@@ -5,8 +5,8 @@
 // GPU: a step that misses one computes something else with some seed.
 //
 // Memory is taken and given back in the order of compute: it can be handed out again as soon as the
-// host gave it back, and becomes NaN when compute comes to that point. Queued work does not own what
-// it uses, so what is freed while a side stream still needs it shows.
+// host gave it back, and becomes NaN when compute comes to that point. Queued work does not own
+// what it uses, so what is freed while a side stream still needs it shows.
 
 #include <chrono>
 #include <deque>
@@ -74,6 +74,7 @@ class StreamDevice final : public Device, public ScaledScratch {
   bool step(size_t stream);
   bool step_any();
   void draw_eagerness();
+  void enqueue(int stream, std::string what, Work work);
   [[noreturn]] void give_up(std::string_view why) const;
 
   OpTable kernels_;
@@ -84,8 +85,8 @@ class StreamDevice final : public Device, public ScaledScratch {
   int until_draw_ = 0;
   std::vector<Stream> streams_;
   int64_t next_number_ = 0, out_of_order_ = 0;
-  std::map<void*, int64_t> blocks_;               // address → size
-  std::multimap<int64_t, void*> free_;            // size → address, ready to be handed out
+  std::map<void*, int64_t> blocks_;     // address → size
+  std::multimap<int64_t, void*> free_;  // size → address, ready to be handed out
   Tensor scratch_;
   bool closing_ = false;
 };

@@ -33,8 +33,8 @@ template <class Args>
 Args args_of(OpEntry<Args> OpTable::*);
 
 template <auto kEntry>
-void launch_queued(OpContext& context, const Choice& choice,
-                   const decltype(args_of(kEntry))& args, void* workspace) {
+void launch_queued(OpContext& context, const Choice& choice, const decltype(args_of(kEntry))& args,
+                   void* workspace) {
   StreamDevice& device = stream_device(context.device);
   device.push(context.stream, std::string(choice.kernel),
               [&device, context, choice, args = unowned_args(args), workspace]() mutable {

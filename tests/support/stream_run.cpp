@@ -43,8 +43,8 @@ std::string bytes_on_host(Device& device, const Tensor& tensor) {
   return {static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())};
 }
 
-std::string train(const StreamRun& run, const RunSetup& setup, const Layout& layout,
-                  Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
+std::string train(const StreamRun& run, const RunSetup& setup, const Layout& layout, Device& device,
+                  const OpTable& ops, std::shared_ptr<Communicator> world) {
   world->record_on(&device);
   const GlobalRank me{world->rank()};
   const ParallelGroups groups = make_parallel_groups(layout.mesh, world);
@@ -80,11 +80,11 @@ std::string train(const StreamRun& run, const RunSetup& setup, const Layout& lay
 }  // namespace
 
 StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> seed) {
-  const RunSetup setup = setup_of(
-      tiny_run() +
-      Overrides{"dist.threads_per_rank=1", "train.global_batch_size=4", "train.micro_batch_size=1",
-                "dist.distributed_timeout_minutes=1"} +
-      run.layout);
+  const RunSetup setup =
+      setup_of(tiny_run() +
+               Overrides{"dist.threads_per_rank=1", "train.global_batch_size=4",
+                         "train.micro_batch_size=1", "dist.distributed_timeout_minutes=1"} +
+               run.layout);
   const Layout layout = make_layout(setup.config, setup.model);
   StreamOutcome outcome;
   outcome.states.resize(static_cast<size_t>(layout.mesh.ranks()));

@@ -12,9 +12,9 @@
 namespace viaduct::test {
 
 struct StreamRun {
-  Overrides layout;      // after those of `tiny_run`
+  Overrides layout;  // after those of `tiny_run`
   int steps = 2;
-  bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
+  bool scaled = false;  // products read scaled operands alone (scaled_ops.h)
   double patience_seconds = 20;
 };
 

@@ -36,12 +36,12 @@ TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
   for (uint64_t seed = 1; seed <= seeds(); ++seed) {
     const StreamOutcome outcome = train_on_streams(run, seed);
     for (size_t rank = 0; rank < plain.states.size(); ++rank)
-      EXPECT_TRUE(outcome.states[rank] == plain.states[rank]) << "seed " << seed << ", rank " << rank;
+      EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
+          << "seed " << seed << ", rank " << rank;
     out_of_order += outcome.out_of_order;
     if (HasFailure()) return;
   }
-  const bool alone = plain.states.size() == 1;
-  EXPECT_EQ(out_of_order > 0, !alone) << "whether anything ran beside compute";
+  EXPECT_GT(out_of_order, 0) << "nothing ran beside compute";
 }
 
 Overrides ranks(int count, const Overrides& more) {
@@ -74,20 +74,22 @@ std::vector<Case> cases() {
       {"cp2_all_gather", ranks(2, {cp, "model.cp_comm_type=all_gather"})},
       {"cp2_a2a", ranks(2, {cp, "model.cp_comm_type=a2a"})},
       {"pp2", ranks(2, {pp})},
+      {"pp2_overlapped", ranks(2, {pp, "comm_overlap.overlap_p2p_comm=true"})},
+      {"pp2_warmup_flush", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=true",
+                                     "comm_overlap.overlap_p2p_comm_warmup_flush=true"})},
       {"pp2_in_turn", ranks(2, {pp, "comm_overlap.overlap_p2p_comm=false"})},
-      {"pp2_deferred",
-       ranks(2, {pp, "comm_overlap.defer_embedding_wgrad_compute=true"})},
+      {"pp2_deferred", ranks(2, {pp, "comm_overlap.defer_embedding_wgrad_compute=true"})},
       {"pp2_chunks", ranks(2, {pp, chunks, layers})},
-      {"pp2_chunks_in_turn",
-       ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=false"})},
+      {"pp2_chunks_in_turn", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=false"})},
       {"pp2_zero_bubble", ranks(2, {pp, zero})},
       {"dp2", ranks(2, {buckets})},
       {"dp2_in_turn",
        ranks(2, {buckets, "ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
       {"dp2_replicated", ranks(2, {buckets, "ddp.use_distributed_optimizer=false"})},
-      {"dp2_instances",
-       ranks(2, {buckets, "ddp.num_distributed_optimizer_instances=2"})},
+      {"dp2_instances", ranks(2, {buckets, "ddp.num_distributed_optimizer_instances=2"})},
       {"dp2_exchange", ranks(2, narrow)},
+      {"cp4_two_levels", ranks(4, {"model.context_parallel_size=4", "model.cp_comm_type=a2a+p2p",
+                                   "model.hierarchical_context_parallel_sizes=[2, 2]"})},
       {"tp2_cp2", ranks(4, {tp, sp, cp})},
       {"tp2_pp2", ranks(4, {tp, sp, pp, chunks, layers})},
       {"tp2_dp2", ranks(4, {tp, sp, buckets})},
@@ -96,9 +98,8 @@ std::vector<Case> cases() {
       {"pp2_dp2", ranks(4, {pp, chunks, layers, buckets})},
       {"pp2_dp2_gather_with_update",
        ranks(4, {pp, chunks, layers, "optimizer.overlap_param_gather_with_optimizer_step=true"})},
-      {"pp2_dp2_not_aligned",
-       ranks(4, {pp, chunks, layers, "ddp.align_param_gather=false",
-                 "dist.align_grad_reduce=false"})},
+      {"pp2_dp2_not_aligned", ranks(4, {pp, chunks, layers, "ddp.align_param_gather=false",
+                                        "dist.align_grad_reduce=false"})},
   };
 }
 

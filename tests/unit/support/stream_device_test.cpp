@@ -134,8 +134,8 @@ TEST(StreamDevice, RanksDoNotHoldEachOtherUp) {
       // Messages of the flows are posted in another order on each rank; then all meet.
       CommHandle handles[2];
       const auto gradients = [&] {
-        handles[0] = me == 0 ? world->send(x, 1, Flow::gradients)
-                             : world->receive(y, 0, Flow::gradients);
+        handles[0] =
+            me == 0 ? world->send(x, 1, Flow::gradients) : world->receive(y, 0, Flow::gradients);
       };
       const auto activations = [&] {
         handles[1] = me == 0 ? world->send(z, 1, Flow::activations)
