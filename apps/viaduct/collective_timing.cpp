@@ -46,22 +46,22 @@ struct Buffers {
 
 /// One call of the operation, waited for.
 std::function<void()> operation(Communicator& group, const std::string& op, const Buffers& b) {
-  if (op == "all_reduce") return [&] { group.all_reduce(b.whole, ReduceOp::sum).wait(); };
-  if (op == "all_gather") return [&] { group.all_gather(b.part, b.whole).wait(); };
-  if (op == "reduce_scatter") return [&] { group.reduce_scatter(b.whole, b.part).wait(); };
-  if (op == "broadcast") return [&] { group.broadcast(b.whole, 0).wait(); };
+  if (op == "all_reduce") return [&] { group.all_reduce(b.whole, ReduceOp::sum).wait_host(); };
+  if (op == "all_gather") return [&] { group.all_gather(b.part, b.whole).wait_host(); };
+  if (op == "reduce_scatter") return [&] { group.reduce_scatter(b.whole, b.part).wait_host(); };
+  if (op == "broadcast") return [&] { group.broadcast(b.whole, 0).wait_host(); };
   if (op == "barrier") return [&] { group.barrier(); };
   if (op == "all_to_all") {
     const std::vector<int64_t> rows(static_cast<size_t>(group.size()), b.share);
-    return [&, rows] { group.all_to_all(b.whole, b.other, rows, rows).wait(); };
+    return [&, rows] { group.all_to_all(b.whole, b.other, rows, rows).wait_host(); };
   }
   VIADUCT_CHECK(CommError, op == "send", "bench: there is no collective {}", op);
   // Around the ring: everybody sends and receives.
   const int n = group.size(), next = (group.rank() + 1) % n, last = (group.rank() + n - 1) % n;
   return [&, next, last] {
     CommHandle sent = group.send(b.whole, next, Flow::activations);
-    group.receive(b.other, last, Flow::activations).wait();
-    sent.wait();
+    group.receive(b.other, last, Flow::activations).wait_host();
+    sent.wait_host();
   };
 }
 
@@ -79,7 +79,7 @@ double timed(Communicator& group, int64_t calls, const std::function<void()>& ca
   for (int64_t i = 0; i < calls; ++i) call();
   const Tensor seconds = host_tensor(DType::f64, {1});
   seconds.data<double>()[0] = now() - begin;
-  group.all_reduce(seconds, ReduceOp::max).wait();
+  group.all_reduce(seconds, ReduceOp::max).wait_host();
   return seconds.data<double>()[0];
 }
 

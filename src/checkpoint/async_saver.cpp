@@ -118,7 +118,7 @@ void AsyncSaver::advance() {
   if (phase_ == Phase::idle) return;
   const Tensor busy = host_tensor(DType::i64, {1});
   *busy.data<int64_t>() = work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  world_.all_reduce(busy, ReduceOp::max).wait();
+  world_.all_reduce(busy, ReduceOp::max).wait_host();
   if (*busy.data<int64_t>() == 0) next_phase();
 }
 

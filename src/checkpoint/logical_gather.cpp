@@ -149,7 +149,7 @@ void move_batch(Communicator& world, Device& device, const GivenByName& given,
       next += values.elements();
     }
   }
-  world.all_to_all(out, in, send, receive).wait();
+  world.all_to_all(out, in, send, receive).wait_host();
   if (!root) return;
 
   std::vector<const float*> from(ranks);  // the next piece of each rank

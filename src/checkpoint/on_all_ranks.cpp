@@ -59,7 +59,7 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
   for (auto pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
     const Tensor busy = host_tensor(DType::i64, {1});
     *busy.data<int64_t>() = over.wait_for(pause) != std::future_status::ready;
-    group.all_reduce(busy, ReduceOp::sum).wait();
+    group.all_reduce(busy, ReduceOp::sum).wait_host();
     const int64_t ranks = *busy.data<int64_t>();
     if (ranks == 0) break;
     if (group.rank() > 0 || Clock::now() < speak) continue;

@@ -1,11 +1,14 @@
 #include "comm/communicator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "comm/queued_operation.h"
 
 namespace viaduct {
 namespace {
@@ -18,27 +21,64 @@ bool reducible(DType dtype) {
   return is_floating(dtype) || dtype == DType::i64;
 }
 
+void check_tensors(const CommRequest& request, const std::string& group) {
+  const bool reduces = request.collective == Collective::all_reduce ||
+                       request.collective == Collective::reduce_scatter;
+  for (const Tensor* tensor : {&request.in, &request.out}) {
+    if (!tensor->defined()) continue;
+    VIADUCT_CHECK(ShapeError, tensor->is_contiguous() && (!reduces || reducible(tensor->dtype())),
+                  "{} over {}: expected a contiguous tensor{}, got {}",
+                  collective_name(request.collective), group,
+                  reduces ? " of a floating dtype or i64" : "", describe(*tensor));
+  }
+}
+
 }  // namespace
 
 std::string_view collective_name(Collective collective) {
   return kNames[static_cast<size_t>(collective)];
 }
 
+std::string_view flow_name(Flow flow) {
+  return flow == Flow::activations ? "activations" : "gradients";
+}
+
 CommOperation::~CommOperation() = default;
 Communicator::~Communicator() = default;
 
 CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
-                       int64_t record_index)
-    : operation_(std::move(operation)), device_(device), record_index_(record_index) {}
+                       int64_t record_index, int64_t records)
+    : operation_(std::move(operation)),
+      device_(device),
+      record_index_(record_index),
+      records_(records) {}
 
-void CommHandle::wait() {
+template <class Wait>
+void CommHandle::finish(Wait&& wait) {
   if (operation_ == nullptr) return;
   const auto operation = std::move(operation_);
   StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
   const double begin = record != nullptr ? steady_seconds() : 0;
-  operation->wait();
-  if (record != nullptr && record_index_ >= 0)
-    record->complete(record_index_, begin, steady_seconds(), operation->busy_seconds());
+  wait(*operation);
+  if (record == nullptr || record_index_ < 0) return;
+  const double busy = operation->busy_seconds() / static_cast<double>(records_);
+  for (int64_t i = 0; i < records_; ++i)
+    record->complete(record_index_ + i, begin, steady_seconds(), busy);
+}
+
+void CommHandle::wait(int stream) {
+  finish([stream](CommOperation& operation) { operation.wait_on(stream); });
+}
+
+void CommHandle::wait_host() {
+  finish([](CommOperation& operation) { operation.wait(); });
+}
+
+std::string comm_queue(std::string_view group, const CommRequest& request) {
+  const bool sends = request.collective == Collective::send;
+  if (!sends && request.collective != Collective::receive) return std::string(group);
+  return fmt::format("{}.{}.{}.{}", group, sends ? "to" : "from", request.peer,
+                     flow_name(request.flow));
 }
 
 int64_t wire_bytes(const CommRequest& request, int rank, int size) {
@@ -66,34 +106,76 @@ int64_t wire_bytes(const CommRequest& request, int rank, int size) {
   return 0;
 }
 
-CommHandle Communicator::launch(const CommRequest& request) {
-  const bool reduces = request.collective == Collective::all_reduce ||
-                       request.collective == Collective::reduce_scatter;
-  for (const Tensor* tensor : {&request.in, &request.out}) {
-    if (!tensor->defined()) continue;
-    VIADUCT_CHECK(ShapeError, tensor->is_contiguous() && (!reduces || reducible(tensor->dtype())),
-                  "{} over {}: expected a contiguous tensor{}, got {}",
-                  collective_name(request.collective), name_,
-                  reduces ? " of a floating dtype or i64" : "", describe(*tensor));
-  }
-  int64_t index = -1;
-  if (StepRecord* record = device_ != nullptr ? device_->record() : nullptr; record != nullptr) {
-    CollectiveRecord entry;
-    entry.operation = collective_name(request.collective);
-    entry.group = name_;
-    entry.ranks = size();
-    entry.bytes = std::max(request.in.defined() ? request.in.bytes() : 0,
-                           request.out.defined() ? request.out.bytes() : 0);
-    entry.wire_bytes = wire_bytes(request, rank(), size());
-    entry.peer = request.peer;
-    entry.launch_seconds = steady_seconds();
-    index = record->launch(std::move(entry));
-  }
-  return {start(request), device_, index};
+int Communicator::stream_behind(const std::string& queue, int after) {
+  const int stream = device_->stream(queue);
+  device_->wait(stream, device_->record_event(kComputeStream));
+  device_->wait(stream, device_->record_event(after));
+  return stream;
 }
 
-CommHandle Communicator::all_reduce(const Tensor& tensor, ReduceOp op) {
-  return launch({Collective::all_reduce, tensor, tensor, op});
+int64_t Communicator::record_launch(const CommRequest& request, const std::string& queue,
+                                    int64_t position) {
+  if (record() == nullptr) return -1;
+  CollectiveRecord entry;
+  entry.operation = collective_name(request.collective);
+  entry.group = name_;
+  entry.ranks = size();
+  entry.bytes = std::max(request.in.defined() ? request.in.bytes() : 0,
+                         request.out.defined() ? request.out.bytes() : 0);
+  entry.wire_bytes = wire_bytes(request, rank(), size());
+  entry.peer = request.peer;
+  entry.launch_seconds = steady_seconds();
+  entry.queue = queue;
+  entry.stream = request.stream;
+  entry.stream_position = position;
+  return record()->launch(std::move(entry));
+}
+
+CommHandle Communicator::launch(CommRequest request, int after) {
+  check_tensors(request, name_);
+  const bool beside = has_side_streams();
+  const std::string queue =
+      beside || record() != nullptr ? comm_queue(name_, request) : std::string();
+  if (beside) request.stream = stream_behind(queue, after);
+  const int64_t index =
+      record_launch(request, queue, beside ? device_->launched(request.stream) : 0);
+  auto operation = start(request);
+  if (beside)
+    operation = std::make_unique<QueuedOperation>(std::move(operation), *device_, request.stream,
+                                                  std::vector{request.in, request.out});
+  return {std::move(operation), device_, index};
+}
+
+CommHandle Communicator::launch_group(std::vector<CommRequest> requests) {
+  if (requests.empty()) return {};
+  for (const CommRequest& request : requests) check_tensors(request, name_);
+  const bool beside = has_side_streams();
+  const std::string queue = name_ + ".group." + std::string(flow_name(requests.front().flow));
+  const int stream = beside ? stream_behind(queue, kComputeStream) : kComputeStream;
+  const int64_t position = beside ? device_->launched(stream) : 0;
+  int64_t first = -1;
+  std::vector<Tensor> tensors;
+  for (CommRequest& request : requests) {
+    request.stream = stream;
+    const int64_t index = record_launch(request, queue, position);
+    if (first < 0) first = index;
+    tensors.insert(tensors.end(), {request.in, request.out});
+  }
+  auto operation = start_group(requests);
+  if (beside)
+    operation = std::make_unique<QueuedOperation>(std::move(operation), *device_, stream,
+                                                  std::move(tensors));
+  return {std::move(operation), device_, first, static_cast<int64_t>(requests.size())};
+}
+
+std::unique_ptr<CommOperation> Communicator::start_group(const std::vector<CommRequest>& requests) {
+  std::vector<std::unique_ptr<CommOperation>> operations;
+  for (const CommRequest& request : requests) operations.push_back(start(request));
+  return std::make_unique<JoinedOperations>(std::move(operations));
+}
+
+CommHandle Communicator::all_reduce(const Tensor& tensor, ReduceOp op, int after) {
+  return launch({Collective::all_reduce, tensor, tensor, op}, after);
 }
 
 CommHandle Communicator::all_gather(const Tensor& in, const Tensor& out) {
@@ -135,28 +217,36 @@ CommHandle Communicator::broadcast(const Tensor& tensor, int root) {
   return launch(request);
 }
 
-CommHandle Communicator::send(const Tensor& tensor, int to, Flow flow) {
+CommRequest Communicator::send_request(const Tensor& tensor, int to, Flow flow) const {
   VIADUCT_CHECK(CommError, to >= 0 && to < size() && to != rank(),
                 "send over {} ({} ranks): rank {} cannot send to rank {}", name_, size(), rank(),
                 to);
   CommRequest request{Collective::send, tensor, Tensor()};
   request.peer = to;
   request.flow = flow;
-  return launch(request);
+  return request;
 }
 
-CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
+CommRequest Communicator::receive_request(const Tensor& tensor, int from, Flow flow) const {
   VIADUCT_CHECK(CommError, from >= 0 && from < size() && from != rank(),
                 "receive over {} ({} ranks): rank {} cannot receive from rank {}", name_, size(),
                 rank(), from);
   CommRequest request{Collective::receive, Tensor(), tensor};
   request.peer = from;
   request.flow = flow;
-  return launch(request);
+  return request;
+}
+
+CommHandle Communicator::send(const Tensor& tensor, int to, Flow flow) {
+  return launch(send_request(tensor, to, flow));
+}
+
+CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
+  return launch(receive_request(tensor, from, flow));
 }
 
 void Communicator::barrier() {
-  launch({Collective::barrier}).wait();
+  launch({Collective::barrier}).wait_host();
 }
 
 std::shared_ptr<Communicator> Communicator::split(const std::vector<int>& members,

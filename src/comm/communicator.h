@@ -1,6 +1,8 @@
 #pragma once
 // `Communicator`: collectives and messages over a group of ranks. All of them are asynchronous:
 // they return a handle, and the tensors belong to the operation until the handle is waited for.
+// Where the device has side streams, operations run on some of them: each begins after what compute
+// was given before its launch, and a stream, not the host, waits for it.
 // Layers call collectives without asking for the size: in a group of one rank nothing moves, so a
 // layer of degree 1 is the same layer.
 //
@@ -21,6 +23,7 @@ enum class ReduceOp { sum, average, max };
 
 /// Channels of messages between a pair of ranks; each is first in, first out.
 enum class Flow { activations, gradients };
+std::string_view flow_name(Flow flow);
 
 enum class Collective {
   all_reduce,
@@ -42,7 +45,13 @@ struct CommRequest {
   std::vector<int64_t> send_rows, receive_rows;  // all_to_all: rows of dim 0 for and from each rank
   int peer = -1;                                 // root of broadcast, other end of a message
   Flow flow = Flow::activations;
+  int stream = kComputeStream;  // of the device that the operation runs on, where it has others
 };
+
+/// The queue that an operation of a group waits in: those of one queue begin one after the other,
+/// those of different queues do not wait for each other. Collectives of a group have one; messages
+/// have one for each other end, direction and flow.
+std::string comm_queue(std::string_view group, const CommRequest& request);
 
 /// An operation that a backend has under way. Used by the rank's host thread alone.
 class CommOperation {
@@ -54,6 +63,12 @@ class CommOperation {
   /// Blocks until `ready`. CommError that names operation, group, bytes and the ranks that did not
   /// come after the timeout, or the first cause where a rank failed.
   virtual void wait() = 0;
+  /// What `stream` is given from here begins after the operation. Where no stream can wait, the
+  /// host does.
+  virtual void wait_on(int stream) {
+    static_cast<void>(stream);
+    wait();
+  }
   /// Seconds in which data moved, for the metrics; 0 where unknown.
   virtual double busy_seconds() const { return 0; }
 };
@@ -62,17 +77,26 @@ class CommOperation {
 class CommHandle {
  public:
   CommHandle() = default;
-  CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record_index);
+  /// `records`: entries of the device's record, from `record_index` on.
+  CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record_index,
+             int64_t records = 1);
 
   bool pending() const { return operation_ != nullptr; }
   bool ready() { return operation_ == nullptr || operation_->ready(); }
-  /// Returns when the operation is complete on this rank; waiting twice is allowed.
-  void wait();
+  /// What `stream` is given from here begins after the operation: all that is needed before the
+  /// result is used on the device, or the tensors are freed. On the cpu compute is the host thread,
+  /// and returns from here when the operation is complete. Waiting twice is allowed.
+  void wait(int stream = kComputeStream);
+  /// Returns when the operation is complete on this rank: for results that the host reads.
+  void wait_host();
 
  private:
+  template <class Wait>
+  void finish(Wait&& wait);
+
   std::unique_ptr<CommOperation> operation_;
   Device* device_ = nullptr;
-  int64_t record_index_ = -1;
+  int64_t record_index_ = -1, records_ = 1;
 };
 
 class Communicator {
@@ -89,10 +113,11 @@ class Communicator {
 
   // Tensors are contiguous (ShapeError otherwise), equal in dtype and shape on all ranks but for
   // all_to_all. Payloads: any dtype where nothing is summed; f32, bf16, f16, f64 and i64 where it
-  // is. All ranks of a group call the same collectives in the same order.
+  // is. All ranks of a group call the same collectives in the same order. Each begins after what
+  // compute was given so far, and `after`, a stream whose work the operation needs as well.
 
   /// In place over all ranks of the group.
-  CommHandle all_reduce(const Tensor& tensor, ReduceOp op);
+  CommHandle all_reduce(const Tensor& tensor, ReduceOp op, int after = kComputeStream);
   /// `out` = the ranks' `in` one after the other along dim 0. `in` may be this rank's run of `out`.
   CommHandle all_gather(const Tensor& in, const Tensor& out);
   /// `out` = this rank's run along dim 0 of the reduction of the ranks' `in`; may be that run of
@@ -105,6 +130,7 @@ class Communicator {
   CommHandle broadcast(const Tensor& tensor, int root);
   CommHandle send(const Tensor& tensor, int to, Flow flow);
   CommHandle receive(const Tensor& tensor, int from, Flow flow);
+  /// Returns when all ranks have come here.
   void barrier();
 
   /// The communicator of a part of the group: `members` are ranks of this one, ascending, with this
@@ -121,11 +147,23 @@ class Communicator {
 
  protected:
   virtual std::unique_ptr<CommOperation> start(const CommRequest& request) = 0;
+  /// Messages that begin together; complete when all are.
+  virtual std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests);
   virtual std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                                       std::string name) = 0;
 
  private:
-  CommHandle launch(const CommRequest& request);
+  friend class CommGroup;
+  CommHandle launch(CommRequest request, int after = kComputeStream);
+  CommHandle launch_group(std::vector<CommRequest> requests);
+  bool has_side_streams() const { return device_ != nullptr && device_->has_side_streams(); }
+  StepRecord* record() const { return device_ != nullptr ? device_->record() : nullptr; }
+  /// The stream of a queue, behind what compute and `after` were given so far.
+  int stream_behind(const std::string& queue, int after);
+  /// An entry of the record, if there is one: its index, or −1.
+  int64_t record_launch(const CommRequest& request, const std::string& queue, int64_t position);
+  CommRequest send_request(const Tensor& tensor, int to, Flow flow) const;
+  CommRequest receive_request(const Tensor& tensor, int from, Flow flow) const;
 
   std::string name_;
   Device* device_ = nullptr;

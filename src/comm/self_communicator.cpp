@@ -16,7 +16,9 @@ class SelfCommunicator final : public Communicator {
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& r) override {
     const bool moves = r.in.defined() && r.out.defined() && r.in.raw() != nullptr;
-    if (moves && r.in.raw() != r.out.raw())
+    if (moves && device() != nullptr && device()->has_side_streams())
+      device()->copy(r.in, r.out, r.stream);
+    else if (moves && r.in.raw() != r.out.raw())
       std::memmove(r.out.raw(), r.in.raw(), static_cast<size_t>(r.in.bytes()));
     return std::make_unique<CompletedOperation>();
   }

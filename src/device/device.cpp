@@ -1,6 +1,7 @@
 #include "device/device.h"
 
 #include <algorithm>
+#include <cstring>
 
 #include "base/error.h"
 
@@ -46,15 +47,33 @@ void Device::reset_peak() {
 }
 
 int Device::stream(std::string_view name) {
-  const auto found = std::find(streams_.begin(), streams_.end(), name);
-  if (found != streams_.end()) return static_cast<int>(found - streams_.begin());
-  streams_.emplace_back(name);
-  positions_.push_back(0);
-  return static_cast<int>(streams_.size()) - 1;
+  return has_side_streams() ? order_.stream(name) : kComputeStream;
 }
 
-Event Device::record_event(int stream) {
-  return {stream, positions_.at(static_cast<size_t>(stream))++};
+void Device::wait(int stream, const Event& event) {
+  if (order_.is_behind(stream, event)) return;
+  const int64_t position = order_.launched(stream);
+  if (record_ != nullptr) record_->edge({event.stream, event.position, stream, position});
+  enqueue_wait(stream, event);
+  order_.waited(stream, event);
+}
+
+void Device::enqueue_wait(int stream, const Event& event) {
+  fail<DeviceError>("stream {} of a device without side streams: cannot wait for stream {}", stream,
+                    event.stream);
+}
+
+void Device::hold(int stream, const Tensor& tensor) {
+  if (stream != kComputeStream && tensor) order_.hold(stream, tensor);
+}
+
+void Device::copy(const Tensor& from, const Tensor& to, int stream) {
+  VIADUCT_CHECK(
+      ShapeError, from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
+      "copy: expected contiguous tensors of one size, got {} to {}", describe(from), describe(to));
+  static_cast<void>(stream);
+  if (from.raw() != to.raw() && from.bytes() > 0)
+    std::memmove(to.raw(), from.raw(), static_cast<size_t>(from.bytes()));
 }
 
 double host_read(Device& device, const Tensor& tensor, std::string_view reason,

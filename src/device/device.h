@@ -10,18 +10,13 @@
 
 #include "base/thread_pool.h"
 #include "device/memory_plan.h"
+#include "device/stream_order.h"
 #include "tensor/tensor.h"
 #include "timeline/record.h"
 
 namespace viaduct {
 
 enum class DeviceKind { cpu, cuda, sim };
-
-/// A point in a stream's order; later work may wait for it.
-struct Event {
-  int stream = 0;
-  int64_t position = 0;
-};
 
 struct MemoryStatistics {
   int64_t bytes_in_use = 0;
@@ -61,11 +56,25 @@ class Device {
   /// Starts a new measurement of the peak from what is in use now.
   void reset_peak();
 
-  /// Named streams; `stream("compute")` is 0. On the cpu, compute runs inline, so events have
-  /// passed when they are made.
+  /// Whether the device has streams beside compute, which work while compute does. Where it has
+  /// none (cpu: compute is the host thread) every stream is compute, whatever its name: what would
+  /// run beside it runs in program order.
+  virtual bool has_side_streams() const { return false; }
+  /// The stream of a name; "compute" is kComputeStream.
   int stream(std::string_view name);
-  Event record_event(int stream);
-  virtual void wait(int stream, const Event& event) = 0;
+  const std::string& stream_name(int stream) const { return order_.name(stream); }
+  /// A stream is given a piece of work; called right before it is. Its place among what the stream
+  /// was given.
+  int64_t launched(int stream) { return order_.launched(stream); }
+  /// The point after all that `stream` was given so far.
+  Event record_event(int stream) { return order_.event(stream); }
+  /// What `stream` is given from here begins after `event`. The host does not wait.
+  void wait(int stream, const Event& event);
+  /// The host waits until `event` has passed.
+  virtual void wait_host(const Event& event) { static_cast<void>(event); }
+  /// Keeps a tensor that the last piece of work of a side stream uses until compute has waited for
+  /// that work: memory goes back in the order of compute.
+  void hold(int stream, const Tensor& tensor);
 
   /// Attaches a record that all calls append to (nullptr: none). Not owned.
   void set_record(StepRecord* record) {
@@ -78,8 +87,15 @@ class Device {
   /// tensor of this device.
   virtual void copy_from_host(const Tensor& host, const Tensor& device) = 0;
   virtual void copy_to_host(const Tensor& device, const Tensor& host) = 0;
+  /// Copies the bytes of contiguous tensors of equal size, on a stream that was told so
+  /// (`launched`).
+  virtual void copy(const Tensor& from, const Tensor& to, int stream);
 
  protected:
+  /// Makes `stream` wait, on a device that has side streams.
+  virtual void enqueue_wait(int stream, const Event& event);
+  /// Lets go what is held; a device with side streams does it before it is gone.
+  void release_held() { order_.release_held(); }
   /// Memory of at least `bytes` (> 0), aligned to 64 bytes; null where nothing is stored.
   /// DeviceError if there is none.
   virtual void* take(int64_t bytes, MemoryTag tag) = 0;
@@ -90,8 +106,7 @@ class Device {
   void account(MemoryTag tag, int64_t bytes);
 
   MemoryStatistics memory_;
-  std::vector<std::string> streams_{"compute"};
-  std::vector<int64_t> positions_{0};
+  StreamOrder order_;
   StepRecord* record_ = nullptr;
   int64_t next_id_ = 0;
 };
@@ -99,8 +114,9 @@ class Device {
 /// The cpu device: an arena that keeps what it got from the system and asks for huge pages.
 /// `threads` ≥ 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
-/// The sim device: tensors without storage; calls append to the record and return.
-std::unique_ptr<Device> make_sim_device();
+/// The sim device: tensors without storage; calls append to the record and return. With side
+/// streams it is given work as a GPU is, and the record has the edges between streams.
+std::unique_ptr<Device> make_sim_device(bool side_streams = false);
 
 /// Marks a scope as a sequence of the plan.
 class SequenceScope {

@@ -187,8 +187,8 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
       tokens[row] = choose(sequence_of[static_cast<size_t>(row)], mine);
     });
   }
-  groups_.tp->broadcast(chosen, 0).wait();
-  groups_.pp->broadcast(chosen, groups_.pp->size() - 1).wait();
+  groups_.tp->broadcast(chosen, 0).wait_host();
+  groups_.pp->broadcast(chosen, groups_.pp->size() - 1).wait_host();
   return {tokens, tokens + fed};
 }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "comm/comm_group.h"
 #include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "ops/checks.h"
@@ -68,22 +69,24 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
   copy(context.ops, {rows, chunk(rank)});
   if (row.aggregate) {
     const int partner = rank ^ 1;
-    CommHandle sent = tp.send(rows, partner, flow);
-    CommHandle received = tp.receive(chunk(partner), partner, flow);
-    sent.wait(), received.wait();
+    CommGroup pair(tp);
+    pair.send(rows, partner, flow);
+    pair.receive(chunk(partner), partner, flow);
+    pair.start().wait();
   }
   for (int step = 0; step < blocks; ++step) {
     const int block = (mine - step + blocks) % blocks, coming = (block - 1 + blocks) % blocks;
     const auto rows_of = [&](const Tensor& t, int b) {
       return t.slice(0, b * block_rows, block_rows);
     };
-    CommHandle sent, received;
+    CommGroup messages(tp);
     if (step + 1 < blocks) {
-      sent = tp.send(rows_of(all, block), next, flow);
-      received = tp.receive(rows_of(all, coming), previous, flow);
+      messages.send(rows_of(all, block), next, flow);
+      messages.receive(rows_of(all, coming), previous, flow);
     }
+    CommHandle moving = messages.start();
     multiply_rows(context, product, rows_of(all, block), block * block_rows, out);
-    sent.wait(), received.wait();
+    moving.wait();
   }
   if (gathered != nullptr) *gathered = all;
   return out;
@@ -111,8 +114,10 @@ Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Ten
     Tensor& arriving = pieces[static_cast<size_t>(from)];
     arriving = context.activation(piece.shape(), MemoryTag::activations);
     sent.push_back(piece);
-    handles.push_back(tp.send(piece, owner, flow));
-    handles.push_back(tp.receive(arriving, from, flow));
+    CommGroup messages(tp);
+    messages.send(piece, owner, flow);
+    messages.receive(arriving, from, flow);
+    handles.push_back(messages.start());
   }
   for (CommHandle& handle : handles) handle.wait();
 

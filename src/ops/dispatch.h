@@ -11,6 +11,7 @@
 
 #include "base/error.h"
 #include "device/device.h"
+#include "ops/for_each_tensor.h"
 #include "ops/operand_shapes.h"
 #include "timeline/record.h"
 
@@ -25,7 +26,9 @@ enum class WriteMode { assign, accumulate };
 struct OpContext {
   Device& device;
   const OpTable& ops;
-  int stream = 0;
+  /// Another than compute: what is launched begins after what compute was given so far, and goes on
+  /// beside it. Its tensors are held until compute has waited for that stream.
+  int stream = kComputeStream;
 
   Tensor allocate(DType dtype, const Shape& shape, MemoryTag tag) const {
     return device.allocate(dtype, shape, tag);
@@ -62,6 +65,11 @@ struct OpEntry {
 namespace detail {
 const Traits& traits_of(const OpTable& table);
 double seconds_now();
+/// A piece of work for the context's stream comes, behind compute where that is another: its
+/// position.
+int64_t begin_launch(OpContext& context);
+/// Keeps what a launch on a side stream uses until compute has waited for it.
+void hold(OpContext& context, const Tensor& tensor);
 }  // namespace detail
 
 /// Chooses, records and (on devices that execute) launches. `name` is the op's name for messages
@@ -76,14 +84,22 @@ void dispatch(OpContext& context, std::string_view name, const OpEntry<Args>& en
   if (choice.workspace_bytes > 0) {
     workspace = context.allocate(DType::u8, {choice.workspace_bytes}, MemoryTag::workspace);
   }
+  const int64_t position = detail::begin_launch(context);
   StepRecord* record = context.device.record();
   const double begin = record != nullptr ? detail::seconds_now() : 0;
   if (context.device.executes()) entry.launch(context, choice, args, workspace.raw());
+  if (context.stream != kComputeStream) {
+    detail::hold(context, workspace);
+    for_each_tensor(args, [&](const Tensor& tensor) { detail::hold(context, tensor); });
+  }
   if (record != nullptr) {
     const double end = context.device.executes() ? detail::seconds_now() : begin;
-    record->op({std::string(name), std::string(choice.kernel), context.stream, choice.launches,
-                choice.cost, choice.workspace_bytes, begin, end,
-                record->with_shapes() ? operand_shapes(args) : std::string()});
+    OpEntryRecord entry{
+        std::string(name), std::string(choice.kernel), context.stream, choice.launches,
+        choice.cost,       choice.workspace_bytes,     begin,          end};
+    if (record->with_shapes()) entry.shapes = operand_shapes(args);
+    entry.stream_position = position;
+    record->op(std::move(entry));
   }
 }
 

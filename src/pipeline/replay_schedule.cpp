@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <optional>
 #include <tuple>
@@ -15,13 +16,62 @@ namespace {
 /// A message whichever end it is seen from: sender, receiver, flow, number.
 using MessageKey = std::tuple<int, int, Flow, int64_t>;
 
-MessageKey key_of(const Message& m, int stage) {
-  return m.outgoing ? MessageKey{stage, m.peer, m.flow, m.sequence}
-                    : MessageKey{m.peer, stage, m.flow, m.sequence};
-}
+/// Messages that are posted, in the queues of both ends, and when they were through.
+class Messages {
+ public:
+  explicit Messages(MessageQueues queues) : queues_(queues) {}
 
-struct Posts {
-  std::optional<double> send, receive;
+  void post(const Message& m, int stage, double time) {
+    const MessageKey key = m.outgoing ? MessageKey{stage, m.peer, m.flow, m.sequence}
+                                      : MessageKey{m.peer, stage, m.flow, m.sequence};
+    Ends& ends = ends_[key];
+    (m.outgoing ? ends.sender : ends.receiver) = &waiting_[queue_of(m, stage)];
+    waiting_[queue_of(m, stage)].push_back({key, time});
+    move_on(waiting_[queue_of(m, stage)]);
+  }
+  std::optional<double> through(const Message& m, int stage) const {
+    const auto found = ends_.find(m.outgoing ? MessageKey{stage, m.peer, m.flow, m.sequence}
+                                             : MessageKey{m.peer, stage, m.flow, m.sequence});
+    return found == ends_.end() ? std::nullopt : found->second.through;
+  }
+
+ private:
+  struct Posted {
+    MessageKey key;
+    double time = 0;  // of the post, or when the one before it was through
+  };
+  using Queue = std::deque<Posted>;
+  struct Ends {
+    Queue *sender = nullptr, *receiver = nullptr;
+    std::optional<double> through;
+  };
+  using QueueKey = std::tuple<int, int, bool, Flow>;  // stage, peer, outgoing, flow
+
+  QueueKey queue_of(const Message& m, int stage) const {
+    if (queues_ == MessageQueues::per_pair) return {stage, m.peer, false, Flow::activations};
+    return {stage, m.peer, m.outgoing, m.flow};
+  }
+  /// The first of a queue is through when it is the first at its other end as well.
+  void move_on(Queue& queue) {
+    while (!queue.empty()) {
+      const MessageKey key = queue.front().key;
+      Ends& ends = ends_.at(key);
+      if (ends.sender == nullptr || ends.receiver == nullptr) return;
+      Queue& other = &queue == ends.sender ? *ends.receiver : *ends.sender;
+      if (other.front().key != key) return;
+      const double time = std::max(queue.front().time, other.front().time);
+      ends.through = time;
+      for (Queue* end : {&queue, &other}) {
+        end->pop_front();
+        if (!end->empty()) end->front().time = std::max(end->front().time, time);
+      }
+      move_on(other);
+    }
+  }
+
+  MessageQueues queues_;
+  std::map<QueueKey, Queue> waiting_;
+  std::map<MessageKey, Ends> ends_;
 };
 
 struct StageState {
@@ -64,10 +114,11 @@ double duration(const Action& action, const ComputeTimes& times) {
 
 }  // namespace
 
-ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& times) {
+ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& times,
+                              MessageQueues queues) {
   const auto stages = static_cast<size_t>(schedule.pp());
   std::vector<StageState> states(stages);
-  std::map<MessageKey, Posts> posts;
+  Messages messages(queues);
   ScheduleTimes result;
   result.stages.resize(stages);
 
@@ -80,12 +131,13 @@ ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& time
       result.stages[stage].push_back({state.next, state.clock, end});
       state.clock = end;
     } else {
-      Posts& message = posts[key_of(action.message, static_cast<int>(stage))];
-      if (action.kind == ActionKind::post_send) message.send = state.clock;
-      if (action.kind == ActionKind::post_receive) message.receive = state.clock;
+      const int here = static_cast<int>(stage);
       if (action.kind == ActionKind::wait) {
-        if (!message.send || !message.receive) return false;
-        state.clock = std::max({state.clock, *message.send, *message.receive});
+        const auto through = messages.through(action.message, here);
+        if (!through) return false;
+        state.clock = std::max(state.clock, *through);
+      } else {
+        messages.post(action.message, here, state.clock);
       }
     }
     ++state.next;

@@ -34,7 +34,7 @@ Tensor shape_message(const Edge& tensors) {
 void receive_shapes(const Edge& tensors, Communicator& pp, int peer, Flow flow) {
   // On sim nothing comes, and the shapes stay those that are expected.
   const Tensor message = shape_message(tensors);
-  pp.receive(message, peer, flow).wait();
+  pp.receive(message, peer, flow).wait_host();
   check_shapes(tensors, message, peer, pp.rank());
 }
 
@@ -59,7 +59,7 @@ void exchange_shapes(const ActionList& actions, StageProgram& program, Communica
   }
   for (auto& [key, channel] : channels) {
     const auto& [outgoing, flow, peer] = key;
-    channel.handle.wait();
+    channel.handle.wait_host();
     if (!outgoing) check_shapes(channel.tensors, channel.message, peer, pp.rank());
   }
 }

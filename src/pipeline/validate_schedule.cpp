@@ -242,13 +242,13 @@ void check_ends_match(const Posts& sends, const Posts& receives) {
 
 }  // namespace
 
-std::vector<StageHolds> validate_schedule(const Schedule& schedule) {
+std::vector<StageHolds> validate_schedule(const Schedule& schedule, MessageQueues queues) {
   Posts sends, receives;
   std::vector<StageHolds> holds;
   for (int stage = 0; stage < schedule.pp(); ++stage)
     holds.push_back(StageCheck(schedule, stage, sends, receives).run());
   check_ends_match(sends, receives);
-  replay_schedule(schedule);
+  replay_schedule(schedule, {}, queues);
   return holds;
 }
 

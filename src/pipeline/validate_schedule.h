@@ -2,6 +2,7 @@
 // Proves that a schedule can be run, whatever made it: nothing deadlocks, every message has its
 // other end, everything is computed once and after what it needs.
 
+#include "pipeline/replay_schedule.h"
 #include "pipeline/schedule.h"
 
 namespace viaduct {
@@ -17,10 +18,12 @@ struct StageHolds {
   int64_t buffers = 0;
 };
 
-/// Assumes rendezvous sends and channels that are first in, first out. CommError that names stage
-/// and action if the schedule deadlocks, a send and the receive of equal number are not of the same
-/// micro-batch and edge, ranges of segments do not tile their chunk, an action comes before what it
-/// needs or twice, or something is missing.
-std::vector<StageHolds> validate_schedule(const Schedule& schedule);
+/// Assumes rendezvous sends and one first-in-first-out queue for the messages that share one in
+/// `queues`: a schedule that needs more of them than there are deadlocks. CommError that names
+/// stage and action if the schedule deadlocks, a send and the receive of equal number are not of
+/// the same micro-batch and edge, ranges of segments do not tile their chunk, an action comes
+/// before what it needs or twice, or something is missing.
+std::vector<StageHolds> validate_schedule(
+    const Schedule& schedule, MessageQueues queues = MessageQueues::per_flow_and_direction);
 
 }  // namespace viaduct

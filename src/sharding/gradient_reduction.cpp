@@ -15,6 +15,8 @@ GradientReduction::GradientReduction(std::vector<Bucket> buckets, const Parallel
 
 void GradientReduction::begin_step(OpContext& context) {
   context_.emplace(context);
+  context_->stream = context.device.stream("gradient sums");
+  summed_ = {};
   for (State& state : states_) state.complete = false;
   sent_ = sent_outer_ = 0;
 }
@@ -54,13 +56,15 @@ void GradientReduction::send_next() {
 
 void GradientReduction::send_outer() {
   State& state = states_[sent_outer_];
-  state.inner.wait();
+  state.inner.wait(context_->stream);
   if (way_ == Way::exchange) sum_exchanged(sent_outer_);
-  state.outer = outer_->all_reduce(buckets_[sent_outer_].own, op_);
+  state.outer = outer_->all_reduce(buckets_[sent_outer_].own, op_, context_->stream);
   ++sent_outer_;
 }
 
 void GradientReduction::sum_exchanged(size_t bucket) {
+  // What the sums before this one used may go: the shards of two buckets are there at most.
+  context_->device.wait(kComputeStream, summed_);
   const Tensor& own = buckets_[bucket].own;
   Tensor& exchanged = states_[bucket].exchanged;
   const DType format = own.dtype() == DType::f64 ? DType::f64 : DType::f32;
@@ -73,6 +77,7 @@ void GradientReduction::sum_exchanged(size_t bucket) {
   if (op_ == ReduceOp::average) scale(*context_, {sum, sum, 1.0 / ranks});
   copy(*context_, {sum, own});
   exchanged = Tensor();
+  summed_ = context_->device.record_event(context_->stream);
 }
 
 }  // namespace viaduct

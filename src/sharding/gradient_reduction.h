@@ -29,7 +29,8 @@ class GradientReduction {
     before_sending_ = std::move(look);
   }
 
-  /// Nothing is sent yet. Sums of exchanged shards are computed in `context`.
+  /// Nothing is sent yet. Sums of exchanged shards are computed in `context`, beside compute where
+  /// the device has streams for it.
   void begin_step(OpContext& context);
   /// All gradients of the bucket are here: it is sent as soon as all before it were.
   void complete(size_t bucket);
@@ -56,7 +57,8 @@ class GradientReduction {
   ReduceOp op_;
   Way way_;
   std::function<void(size_t)> before_sending_;
-  std::optional<OpContext> context_;
+  std::optional<OpContext> context_;  // its stream is that of the sums
+  Event summed_;                      // the exchanged shards of the bucket before
   size_t sent_ = 0, sent_outer_ = 0;
 };
 

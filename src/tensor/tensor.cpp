@@ -53,6 +53,15 @@ void Tensor::check_dtype(DType wanted) const {
                 dtype_name(wanted));
 }
 
+Tensor Tensor::in_storage(std::shared_ptr<Storage> storage) const {
+  VIADUCT_CHECK(ShapeError, defined() && storage->bytes() >= storage_->bytes(),
+                "{} in a block of {} bytes: expected one of {}", describe(*this), storage->bytes(),
+                defined() ? storage_->bytes() : 0);
+  Tensor result = *this;
+  result.storage_ = std::move(storage);
+  return result;
+}
+
 Tensor Tensor::slice(int dim, int64_t begin, int64_t length) const {
   const int64_t size = this->dim(dim);
   const int index = dim < 0 ? dim + rank() : dim;

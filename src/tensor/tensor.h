@@ -74,6 +74,8 @@ class Tensor {
   /// The same elements in another shape. Dims may be split or merged where strides allow;
   /// ShapeError otherwise.
   Tensor view(const Shape& shape) const;
+  /// The same view of another block; ShapeError if that is smaller.
+  Tensor in_storage(std::shared_ptr<Storage> storage) const;
 
  private:
   void check_dtype(DType wanted) const;

@@ -83,7 +83,8 @@ void StepRecord::complete(int64_t index, double wait_begin_seconds, double compl
 }
 
 void StepRecord::forget_the_past() {
-  ops_.clear(), host_reads_.clear(), collectives_.clear(), older_releases_.clear();
+  ops_.clear(), host_reads_.clear(), collectives_.clear(), edges_.clear();
+  older_releases_.clear();
   std::vector<AllocationRecord> held;
   std::vector<ScopeRecord> scopes;
   std::map<int64_t, int64_t> moved{{-1, -1}};  // old index of a scope → new one

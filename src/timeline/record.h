@@ -40,8 +40,18 @@ struct OpEntryRecord {
   int64_t workspace_bytes = 0;
   double begin_seconds = 0, end_seconds = 0;  // wall clock of this process; equal on sim
   std::string shapes = {};                    // of the operands, where the record wants them
-  int64_t at = 0;      // position in the sequence of all events of the record
-  int64_t scope = -1;  // the innermost one it ran in; −1: none
+  int64_t at = 0;               // position in the sequence of all events of the record
+  int64_t scope = -1;           // the innermost one it ran in; −1: none
+  int64_t stream_position = 0;  // its place among what the stream was given
+};
+
+/// What a stream is given from `to_position` on begins after all that another was given up to and
+/// with `from_position`.
+struct StreamEdgeRecord {
+  int from_stream = 0;
+  int64_t from_position = 0;
+  int to_stream = 0;
+  int64_t to_position = 0;
 };
 
 /// One allocation; times are positions in the sequence of all events of the record.
@@ -95,6 +105,9 @@ struct CollectiveRecord {
   double complete_seconds = 0;    // when it had waited: the difference is exposed
   double busy_seconds = 0;        // in which data moved, where the backend knows
   int64_t scope = -1;             // the innermost one it was launched in
+  std::string queue = {};         // operations of one queue begin one after the other
+  int stream = 0;                 // of the device, where it has side streams
+  int64_t stream_position = 0;    // place among what that stream was given
 };
 
 /// A value that went from device to host, with the reason that the code gave.
@@ -114,6 +127,7 @@ class StepRecord {
   int64_t launch(CollectiveRecord entry);
   void complete(int64_t index, double wait_begin_seconds, double complete_seconds,
                 double busy_seconds);
+  void edge(const StreamEdgeRecord& entry) { edges_.push_back(entry); }
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
@@ -130,6 +144,8 @@ class StepRecord {
   const std::vector<AllocationRecord>& allocations() const { return allocations_; }
   const std::vector<HostReadRecord>& host_reads() const { return host_reads_; }
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
+  /// Empty where the device has no side streams: then all runs in the order of the record.
+  const std::vector<StreamEdgeRecord>& edges() const { return edges_; }
   const std::vector<ScopeRecord>& scopes() const { return scopes_; }
   const std::vector<OlderReleaseRecord>& older_releases() const { return older_releases_; }
   /// Names of a scope and those around it, outermost first: "step 3/forward/blocks.1.mlp".
@@ -157,6 +173,7 @@ class StepRecord {
   std::map<int64_t, size_t> open_;  // id → index into allocations_
   std::vector<HostReadRecord> host_reads_;
   std::vector<CollectiveRecord> collectives_;
+  std::vector<StreamEdgeRecord> edges_;
   std::vector<ScopeRecord> scopes_;
   std::vector<OlderReleaseRecord> older_releases_;
 };

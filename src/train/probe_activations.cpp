@@ -26,7 +26,7 @@ Tensor to_host(Device& device, const Tensor& tensor) {
 /// The ranks' rows [R, W] one after the other.
 Tensor gather_rows(Communicator& group, const Tensor& rows) {
   const Tensor all = host_tensor(DType::f32, {group.size() * rows.dim(0), rows.dim(1)});
-  group.all_gather(rows, all).wait();
+  group.all_gather(rows, all).wait_host();
   return all;
 }
 
@@ -117,7 +117,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     Tensor whole = host_tensor(DType::f32, {row.tokens(), width});
     if (groups.pp->rank() == owner)
       whole = in_token_order(gather_rows(*groups.cp, local.at(name)), origin, row.tokens());
-    groups.pp->broadcast(whole, owner).wait();
+    groups.pp->broadcast(whole, owner).wait_host();
     values[name] = whole;
   }
   if (const double cap = model.config().logit_softcap; cap > 0) {

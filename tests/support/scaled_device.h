@@ -10,18 +10,24 @@
 
 namespace viaduct::test {
 
-class ScaledDevice final : public Device {
+/// A device that the ops of scaled_ops.h run on.
+class ScaledScratch {
+ public:
+  virtual ~ScaledScratch() = default;
+  /// At least `bytes` of the device's own memory for one launch, all NaN, 64-byte aligned.
+  virtual std::byte* scratch(int64_t bytes) = 0;
+};
+
+class ScaledDevice final : public Device, public ScaledScratch {
  public:
   explicit ScaledDevice(int threads) : pool_(threads) {}
 
   DeviceKind kind() const override { return DeviceKind::cpu; }
   ThreadPool& pool() override { return pool_; }
-  void wait(int, const Event&) override {}  // compute runs inline
   void copy_from_host(const Tensor& host, const Tensor& device) override;
   void copy_to_host(const Tensor& device, const Tensor& host) override;
 
-  /// At least `bytes` of the device's own memory for one launch, all NaN, 64-byte aligned.
-  std::byte* scratch(int64_t bytes);
+  std::byte* scratch(int64_t bytes) override;
 
  protected:
   /// All NaN, in every floating format, before it is written and after it is given back: whoever

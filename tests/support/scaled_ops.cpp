@@ -170,7 +170,7 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
     return cpu_gemm<kIsa>().launch(context, choice, args, workspace);
   const Plan& plan = *static_cast<const Plan*>(choice.plan.get());
   VIADUCT_CHECK(DeviceError, plan.form == args.form, "scaled device: the plan of another product");
-  auto* const device = dynamic_cast<ScaledDevice*>(&context.device);
+  auto* const device = dynamic_cast<ScaledScratch*>(&context.device);
   VIADUCT_CHECK(DeviceError, device != nullptr, "scaled ops on another device than theirs");
   const GemmArgs matrices = with_matrices(args, plan, device->scratch(plan.bytes));
   unscale(args.a, matrices.a.tensor());

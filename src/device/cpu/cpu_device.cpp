@@ -41,7 +41,6 @@ class CpuDevice final : public Device {
 
   DeviceKind kind() const override { return DeviceKind::cpu; }
   ThreadPool& pool() override { return pool_; }
-  void wait(int, const Event&) override {}  // compute runs inline: every event has passed
 
   void use_plan(const MemoryPlan& plan) override {
     VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,

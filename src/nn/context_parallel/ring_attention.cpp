@@ -1,6 +1,7 @@
 #include "nn/context_parallel/ring_attention.h"
 
 #include "base/error.h"
+#include "comm/comm_group.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
@@ -51,12 +52,13 @@ class KeyValueRing {
 
   void start_next() {
     arriving_ = allocate();
-    sending_ = ring_.send(block_, next(), Flow::activations);
-    receiving_ = ring_.receive(arriving_, previous(), Flow::activations);
+    CommGroup messages(ring_);
+    messages.send(block_, next(), Flow::activations);
+    messages.receive(arriving_, previous(), Flow::activations);
+    moving_ = messages.start();
   }
   void finish_next() {
-    sending_.wait();
-    receiving_.wait();
+    moving_.wait();
     hold(arriving_);
     source_ = (source_ + ring_.size() - 1) % ring_.size();
   }
@@ -77,7 +79,7 @@ class KeyValueRing {
   Communicator& ring_;
   Tensor block_, arriving_, k_, v_;
   int source_;
-  CommHandle sending_, receiving_;
+  CommHandle moving_;
 };
 
 void check_window(const AttentionProblem& base, const Communicator& ring) {
@@ -139,7 +141,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   args.dq = statistic(heads.q.shape());
   fill(context.ops, {args.dq, 0});
   Tensor mine, arriving, leaving;  // dk and dv of a block
-  CommHandle sending, receiving;
+  CommHandle moving;
   for (int step = 0; step < ring.size(); ++step) {
     const bool more = step + 1 < ring.size();
     if (more) blocks.start_next();
@@ -149,19 +151,19 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
     args.k = blocks.k(), args.v = blocks.v();
     args.dk = mine.select(0), args.dv = mine.select(1);
     attend_backward(context.ops, method, args);
-    receiving.wait();  // what earlier ranks have for this block
+    moving.wait();  // what earlier ranks have for this block
     if (step > 0) add(context.ops, {mine, arriving, mine});
-    sending.wait();
     if (ring.size() > 1) {
       leaving = mine;
       arriving = statistic(both);
-      sending = ring.send(leaving, blocks.next(), Flow::gradients);
-      receiving = ring.receive(arriving, blocks.previous(), Flow::gradients);
+      CommGroup messages(ring);
+      messages.send(leaving, blocks.next(), Flow::gradients);
+      messages.receive(arriving, blocks.previous(), Flow::gradients);
+      moving = messages.start();
     }
     if (more) blocks.finish_next();
   }
-  receiving.wait();
-  sending.wait();
+  moving.wait();
   const Tensor gradients = ring.size() > 1 ? arriving : mine;
   return {args.dq, gradients.select(0), gradients.select(1)};
 }

@@ -42,6 +42,28 @@ TEST(ValidateSchedule, GoodOnesPass) {
   EXPECT_EQ(problem(schedule()), "valid");
 }
 
+// On a network with one queue for all messages between two stages, what is posted ahead of its time
+// blocks what the other stage waits for.
+TEST(ValidateSchedule, MessagesThatOverlapNeedQueuesOfTheirOwn) {
+  const auto in_one_queue = [](ScheduleKind kind, int virtual_stages, PointToPoint messages) {
+    ScheduleSettings s;
+    s.kind = kind, s.pp = 2, s.virtual_stages = virtual_stages, s.micro_batches = 4;
+    s.messages = messages;
+    try {
+      validate_schedule(make_schedule(s), MessageQueues::per_pair);
+    } catch (const CommError& error) {
+      return std::string(error.what());
+    }
+    return std::string("valid");
+  };
+  using Kind = ScheduleKind;
+  EXPECT_EQ(problem(schedule(Kind::interleaved, 2, 2)), "valid");
+  EXPECT_THAT(in_one_queue(Kind::interleaved, 2, PointToPoint::overlapped), HasSubstr("deadlock"));
+  EXPECT_THAT(in_one_queue(Kind::one_f_one_b, 1, PointToPoint::overlapped), HasSubstr("deadlock"));
+  EXPECT_EQ(in_one_queue(Kind::one_f_one_b, 1, PointToPoint::ordered), "valid");
+  EXPECT_EQ(in_one_queue(Kind::interleaved, 2, PointToPoint::ordered), "valid");
+}
+
 TEST(ValidateSchedule, ADroppedReceiveIsCaught) {
   Schedule s = schedule();
   ActionList& list = s.stages[1];

@@ -1,0 +1,40 @@
+#include "comm/queued_operation.h"
+
+#include <algorithm>
+
+namespace viaduct {
+
+QueuedOperation::~QueuedOperation() {
+  try {
+    if (!tensors_.empty()) wait_on(kComputeStream);
+  } catch (...) {  // a rank failed: it is said where the run ends
+  }
+}
+
+void QueuedOperation::wait_on(int stream) {
+  device_.wait(stream, complete_);
+  for (const Tensor& tensor : tensors_) device_.hold(stream, tensor);
+  tensors_.clear();
+}
+
+void QueuedOperation::wait() {
+  device_.wait_host(complete_);
+  wait_on(kComputeStream);
+}
+
+bool JoinedOperations::ready() {
+  return std::all_of(operations_.begin(), operations_.end(),
+                     [](auto& one) { return one->ready(); });
+}
+
+void JoinedOperations::wait() {
+  for (const auto& one : operations_) one->wait();
+}
+
+double JoinedOperations::busy_seconds() const {
+  double sum = 0;
+  for (const auto& one : operations_) sum += one->busy_seconds();
+  return sum;
+}
+
+}  // namespace viaduct

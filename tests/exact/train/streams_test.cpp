@@ -1,0 +1,110 @@
+// Whole training steps on a device whose streams run in any order that their waits allow, over
+// memory that is NaN once it is freed: with every overlap the bits of the cpu device, whose only
+// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each (CI: 3).
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "support/stream_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+struct Case {
+  std::string name;
+  Overrides layout;
+  bool scaled = false;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+uint64_t seeds() {
+  const char* value = std::getenv("VIADUCT_STREAM_SEEDS");
+  return value != nullptr ? std::stoull(value) : 3;
+}
+
+class Streams : public testing::TestWithParam<Case> {};
+
+TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
+  const StreamRun run{.layout = GetParam().layout, .scaled = GetParam().scaled};
+  const StreamOutcome plain = train_on_streams(run, std::nullopt);
+  int64_t out_of_order = 0;
+  for (uint64_t seed = 1; seed <= seeds(); ++seed) {
+    const StreamOutcome outcome = train_on_streams(run, seed);
+    for (size_t rank = 0; rank < plain.states.size(); ++rank)
+      EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
+          << "seed " << seed << ", rank " << rank;
+    out_of_order += outcome.out_of_order;
+    if (HasFailure()) return;
+  }
+  EXPECT_GT(out_of_order, 0) << "nothing ran beside compute";
+}
+
+Overrides ranks(int count, const Overrides& more) {
+  return Overrides{"dist.ranks=" + std::to_string(count)} + more;
+}
+
+std::vector<Case> cases() {
+  const std::string tp = "model.tensor_model_parallel_size=2", sp = "model.sequence_parallel=true",
+                    cp = "model.context_parallel_size=2",
+                    pp = "model.pipeline_model_parallel_size=2",
+                    chunks = "model.virtual_pipeline_model_parallel_size=2",
+                    layers = "model.num_layers=4", buckets = "ddp.bucket_size=2000",
+                    zero = "model.pipeline_schedule=zero_bubble";
+  const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
+                         "ddp.reduce_scatter_with_fp32_accumulation=true", buckets};
+  return {
+      {"one_rank", {}},
+      {"one_rank_recompute",
+       {"model.recompute_granularity=selective",
+        "model.recompute_modules=[core_attn, layernorm, mlp]"}},
+      {"one_rank_scaled", {"mixed_precision=bf16_mixed"}, true},
+      // Tensor ranks: without overlap, with bulk and pipelined products, with rings.
+      {"tp2_in_turn", ranks(2, {tp, sp, "comm_overlap.tp_comm_overlap=false"})},
+      {"tp2_without_sequence", ranks(2, {tp, "model.sequence_parallel=false"})},
+      {"tp2", ranks(2, {tp, sp})},
+      {"tp2_rs_dgrad", ranks(2, {tp, sp, "model.tp_comm_overlap_rs_dgrad=true"})},
+      {"tp2_rings", ranks(2, {tp, sp, "comm_overlap.method=ring_exchange"})},
+      {"tp2_scaled", ranks(2, {tp, sp, "mixed_precision=bf16_mixed"}), true},
+      {"cp2", ranks(2, {cp})},
+      {"cp2_all_gather", ranks(2, {cp, "model.cp_comm_type=all_gather"})},
+      {"cp2_a2a", ranks(2, {cp, "model.cp_comm_type=a2a"})},
+      {"pp2", ranks(2, {pp})},
+      {"pp2_overlapped", ranks(2, {pp, "comm_overlap.overlap_p2p_comm=true"})},
+      {"pp2_warmup_flush", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=true",
+                                     "comm_overlap.overlap_p2p_comm_warmup_flush=true"})},
+      {"pp2_in_turn", ranks(2, {pp, "comm_overlap.overlap_p2p_comm=false"})},
+      {"pp2_deferred", ranks(2, {pp, "comm_overlap.defer_embedding_wgrad_compute=true"})},
+      {"pp2_chunks", ranks(2, {pp, chunks, layers})},
+      {"pp2_chunks_in_turn", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=false"})},
+      {"pp2_zero_bubble", ranks(2, {pp, zero})},
+      {"dp2", ranks(2, {buckets})},
+      {"dp2_in_turn",
+       ranks(2, {buckets, "ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
+      {"dp2_replicated", ranks(2, {buckets, "ddp.use_distributed_optimizer=false"})},
+      {"dp2_instances", ranks(2, {buckets, "ddp.num_distributed_optimizer_instances=2"})},
+      {"dp2_exchange", ranks(2, narrow)},
+      {"cp4_two_levels", ranks(4, {"model.context_parallel_size=4", "model.cp_comm_type=a2a+p2p",
+                                   "model.hierarchical_context_parallel_sizes=[2, 2]"})},
+      {"tp2_cp2", ranks(4, {tp, sp, cp})},
+      {"tp2_pp2", ranks(4, {tp, sp, pp, chunks, layers})},
+      {"tp2_dp2", ranks(4, {tp, sp, buckets})},
+      {"cp2_pp2", ranks(4, {cp, pp})},
+      {"cp2_dp2", ranks(4, {cp, buckets})},
+      {"pp2_dp2", ranks(4, {pp, chunks, layers, buckets})},
+      {"pp2_dp2_gather_with_update",
+       ranks(4, {pp, chunks, layers, "optimizer.overlap_param_gather_with_optimizer_step=true"})},
+      {"pp2_dp2_not_aligned", ranks(4, {pp, chunks, layers, "ddp.align_param_gather=false",
+                                        "dist.align_grad_reduce=false"})},
+  };
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, Streams, testing::ValuesIn(cases()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,180 @@
+#include "support/stream_ops.h"
+
+#include "base/error.h"
+#include "ops/for_each_tensor.h"
+#include "support/stream_device.h"
+
+namespace viaduct::test {
+namespace {
+
+/// The same view of memory that somebody else owns, and may give back.
+Tensor unowned(const Tensor& tensor) {
+  if (!tensor) return tensor;
+  const Storage& block = *tensor.storage();
+  return tensor.in_storage(std::make_shared<Storage>(block.data(), block.bytes(), nullptr));
+}
+
+template <class Args>
+Args unowned_args(Args args) {
+  for_each_tensor(args, [](const Tensor& tensor) {
+    auto& field = const_cast<Tensor&>(tensor);  // of `args`, which is ours
+    field = unowned(field);
+  });
+  return args;
+}
+
+StreamDevice& stream_device(Device& device) {
+  auto* const found = dynamic_cast<StreamDevice*>(&device);
+  VIADUCT_CHECK(DeviceError, found != nullptr, "queued ops on another device than theirs");
+  return *found;
+}
+
+template <class Args>
+Args args_of(OpEntry<Args> OpTable::*);
+
+template <auto kEntry>
+void launch_queued(OpContext& context, const Choice& choice, const decltype(args_of(kEntry))& args,
+                   void* workspace) {
+  StreamDevice& device = stream_device(context.device);
+  device.push(context.stream, std::string(choice.kernel),
+              [&device, context, choice, args = unowned_args(args), workspace]() mutable {
+                (device.kernels().*kEntry).launch(context, choice, args, workspace);
+                return true;
+              });
+}
+
+template <auto... kEntries>
+void queue_launches(OpTable& table) {
+  (((table.*kEntries).launch = launch_queued<kEntries>), ...);
+}
+
+/// What an operation of `inner` is: begun at the head of its stream, complete some time later.
+struct Running {
+  std::function<std::unique_ptr<CommOperation>()> begin;
+  std::unique_ptr<CommOperation> operation;
+  bool complete = false;
+
+  bool go_on() {
+    if (operation == nullptr) operation = begin();
+    if (!operation->ready()) return false;
+    operation->wait();
+    return complete = true;
+  }
+};
+
+class StreamOperation final : public CommOperation {
+ public:
+  StreamOperation(StreamDevice& device, std::shared_ptr<Running> running)
+      : device_(device), running_(std::move(running)) {}
+  bool ready() override {
+    device_.run_some();
+    return running_->complete;
+  }
+  void wait() override {
+    device_.run_until([&] { return running_->complete; });
+  }
+
+ private:
+  StreamDevice& device_;
+  std::shared_ptr<Running> running_;
+};
+
+CommHandle begin_on(Communicator& inner, const CommRequest& r) {
+  switch (r.collective) {
+    case Collective::all_reduce:
+      return inner.all_reduce(r.in, r.op);
+    case Collective::all_gather:
+      return inner.all_gather(r.in, r.out);
+    case Collective::reduce_scatter:
+      return inner.reduce_scatter(r.in, r.out, r.op);
+    case Collective::all_to_all:
+      return inner.all_to_all(r.in, r.out, r.send_rows, r.receive_rows);
+    case Collective::broadcast:
+      return inner.broadcast(r.in, r.peer);
+    case Collective::send:
+      return inner.send(r.in, r.peer, r.flow);
+    case Collective::receive:
+      return inner.receive(r.out, r.peer, r.flow);
+    case Collective::barrier:
+      break;
+  }
+  fail<CommError>("queued communicator: a barrier is the host's");
+}
+
+/// Operations of `inner` as one.
+class Begun final : public CommOperation {
+ public:
+  explicit Begun(std::vector<CommHandle> handles) : handles_(std::move(handles)) {}
+  bool ready() override {
+    bool all = true;
+    for (CommHandle& handle : handles_) all &= handle.ready();
+    return all;
+  }
+  void wait() override {
+    for (CommHandle& handle : handles_) handle.wait_host();
+  }
+
+ private:
+  std::vector<CommHandle> handles_;
+};
+
+class StreamCommunicator final : public Communicator {
+ public:
+  explicit StreamCommunicator(std::shared_ptr<Communicator> inner)
+      : Communicator(inner->name()), inner_(std::move(inner)) {}
+  int rank() const override { return inner_->rank(); }
+  int size() const override { return inner_->size(); }
+  void fail_all(std::string_view cause) override { inner_->fail_all(cause); }
+
+ private:
+  std::unique_ptr<CommOperation> start(const CommRequest& request) override {
+    return start_group({request});
+  }
+  std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests) override {
+    std::vector<CommRequest> mine = requests;
+    std::string what;
+    for (CommRequest& r : mine) {
+      r.in = unowned(r.in), r.out = unowned(r.out);
+      what += std::string(collective_name(r.collective)) + " " + name() + " ";
+    }
+    auto running = std::make_shared<Running>();
+    running->begin = [inner = inner_, mine] {
+      std::vector<CommHandle> handles;
+      for (const CommRequest& r : mine) handles.push_back(begin_on(*inner, r));
+      return std::make_unique<Begun>(std::move(handles));
+    };
+    StreamDevice& on = stream_device(*device());
+    on.push(requests.front().stream, what, [running] { return running->go_on(); });
+    return std::make_unique<StreamOperation>(on, running);
+  }
+  std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
+                                              std::string name) override {
+    return std::make_shared<StreamCommunicator>(inner_->split(members, std::move(name)));
+  }
+
+  std::shared_ptr<Communicator> inner_;
+};
+
+}  // namespace
+
+OpTable queued(OpTable table) {
+  using T = OpTable;
+  queue_launches<&T::gemm, &T::convert_operand, &T::column_sum, &T::bias_add, &T::norm_forward,
+                 &T::norm_backward, &T::activation_forward, &T::activation_backward, &T::rotary,
+                 &T::attention_forward, &T::attention_delta, &T::attention_backward,
+                 &T::attention_merge, &T::score_product, &T::score_softmax,
+                 &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward,
+                 &T::embedding_backward, &T::cross_entropy_forward, &T::cross_entropy_backward,
+                 &T::lse_share, &T::lse_join, &T::soft_cap, &T::soft_cap_backward, &T::row_largest,
+                 &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
+                 &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill,
+                 &T::dropout, &T::random_normal, &T::reproducible_sum, &T::merge_sums,
+                 &T::sum_value, &T::gradient_norm, &T::adamw>(table);
+  return table;
+}
+
+std::shared_ptr<Communicator> queued(std::shared_ptr<Communicator> inner) {
+  return std::make_shared<StreamCommunicator>(std::move(inner));
+}
+
+}  // namespace viaduct::test

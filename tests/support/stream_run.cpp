@@ -1,0 +1,111 @@
+#include "support/stream_run.h"
+
+#include <mutex>
+#include <random>
+
+#include "support/scaled_ops.h"
+#include "support/stream_device.h"
+#include "support/stream_ops.h"
+#include "train/engine_settings.h"
+#include "train/launch.h"
+#include "train/parallel_settings.h"
+#include "train/rank_device.h"
+
+namespace viaduct::test {
+namespace {
+
+/// Rows of two documents each; some tokens are not scored.
+HostBatch make_rows(const RunSetup& setup, uint64_t number) {
+  std::mt19937_64 random(number);
+  const int64_t rows = setup.config.train.micro_batch_size,
+                length = setup.config.model.seq_length.value();
+  const auto vocabulary = static_cast<uint64_t>(setup.model.vocabulary);
+  HostBatch batch;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t t = 0; t < length; ++t) {
+      if (t == length / 2) batch.end_document();
+      const bool scored = random() % 7 != 0;
+      batch.ids.push_back(static_cast<int32_t>(random() % vocabulary));
+      batch.positions.push_back(static_cast<int32_t>(t % (length / 2)));
+      batch.targets.push_back(scored ? static_cast<int32_t>(random() % vocabulary) : -1);
+      batch.loss_weight.push_back(scored ? 1.0f : 0.0f);
+      batch.token_index.push_back((static_cast<int64_t>(number) * rows + row) * length + t);
+    }
+    batch.end_document();
+  }
+  return batch;
+}
+
+std::string bytes_on_host(Device& device, const Tensor& tensor) {
+  if (!tensor) return "";
+  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
+  device.copy_to_host(tensor, host);
+  return {static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())};
+}
+
+std::string train(const StreamRun& run, const RunSetup& setup, const Layout& layout, Device& device,
+                  const OpTable& ops, std::shared_ptr<Communicator> world) {
+  world->record_on(&device);
+  const GlobalRank me{world->rank()};
+  const ParallelGroups groups = make_parallel_groups(layout.mesh, world);
+  const auto data_rank = static_cast<uint64_t>(groups.dp->rank());
+  Engine engine(device, ops, setup.model, engine_settings(setup, layout, me), groups);
+  engine.initialize();
+  std::string state;
+  const int64_t count = micro_batches(setup.config);
+  for (int step = 0; step < run.steps; ++step) {
+    StepInputs inputs;
+    inputs.update = step + 1;
+    inputs.learning_rate = 1e-2;
+    engine.begin_step(inputs);
+    double scored = 0;
+    engine.run_micro_batches(count, [&](int64_t i) {
+      const auto first = static_cast<uint64_t>(step) * 1000 + data_rank * 100;
+      HostBatch rows = make_rows(setup, first + static_cast<uint64_t>(i));
+      scored += rows.scored_weight();
+      return rows;
+    });
+    const StepResult result = engine.finish_step(scored);
+    for (const double value : {result.loss, result.grad_norm})
+      state.append(reinterpret_cast<const char*>(&value), sizeof value);
+  }
+  engine.store().finish_gathers();
+  for (const Parameter* p : engine.store().parameters())
+    state += bytes_on_host(device, engine.store().weight(*p));
+  for (const ShardRun& shard : engine.store().shard_runs())
+    state += bytes_on_host(device, shard.master);
+  return state;
+}
+
+}  // namespace
+
+StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> seed) {
+  const RunSetup setup =
+      setup_of(tiny_run() +
+               Overrides{"dist.threads_per_rank=1", "train.global_batch_size=4",
+                         "train.micro_batch_size=1", "dist.distributed_timeout_minutes=1"} +
+               run.layout);
+  const Layout layout = make_layout(setup.config, setup.model);
+  StreamOutcome outcome;
+  outcome.states.resize(static_cast<size_t>(layout.mesh.ranks()));
+  std::mutex mutex;
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const auto me = static_cast<size_t>(world->rank());
+    if (!seed) {
+      const RankDevice rank = make_rank_device(setup.config.dist);
+      outcome.states[me] = train(run, setup, layout, *rank.device, rank.ops, world);
+      return;
+    }
+    const CpuIsa isa = cpu_isa_of(setup.config.dist);
+    const OpTable kernels = run.scaled ? scaled_ops(ScaledValues::exact, isa) : cpu_ops(isa);
+    StreamDevice device(*seed * 100 + me, kernels, run.patience_seconds);
+    const OpTable ops = queued(kernels);
+    outcome.states[me] = train(run, setup, layout, device, ops, queued(world));
+    device.finish();
+    const std::lock_guard lock(mutex);
+    outcome.out_of_order += device.out_of_order();
+  });
+  return outcome;
+}
+
+}  // namespace viaduct::test

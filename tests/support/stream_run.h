@@ -1,0 +1,30 @@
+#pragma once
+// Training steps of a layout, each rank on the cpu device or on a device with side streams: what is
+// left of them must be the same.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "support/training.h"
+
+namespace viaduct::test {
+
+struct StreamRun {
+  Overrides layout;  // after those of `tiny_run`
+  int steps = 2;
+  bool scaled = false;  // products read scaled operands alone (scaled_ops.h)
+  double patience_seconds = 20;
+};
+
+struct StreamOutcome {
+  /// By rank: bytes of weights, masters and moments, of the losses and gradient norms.
+  std::vector<std::string> states;
+  int64_t out_of_order = 0;  // pieces of work that ran before older ones of other streams
+};
+
+/// Without a seed on the cpu device.
+StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> seed);
+
+}  // namespace viaduct::test
