@@ -6,7 +6,7 @@
 #include "support/scaled_ops.h"
 #include "support/stream_device.h"
 #include "support/stream_ops.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/launch.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
@@ -43,13 +43,12 @@ std::string bytes_on_host(Device& device, const Tensor& tensor) {
   return {static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())};
 }
 
-std::string train(const StreamRun& run, const RunSetup& setup, const Layout& layout, Device& device,
-                  const OpTable& ops, std::shared_ptr<Communicator> world) {
+std::string train(const StreamRun& run, const RunSetup& setup, const ResolvedRun& resolved,
+                  Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
   world->record_on(&device);
-  const GlobalRank me{world->rank()};
-  const ParallelGroups groups = make_parallel_groups(layout.mesh, world);
+  const ParallelGroups groups = make_parallel_groups(resolved.parallelism.mesh, world);
   const auto data_rank = static_cast<uint64_t>(groups.dp->rank());
-  Engine engine(device, ops, setup.model, engine_settings(setup, layout, me), groups);
+  Engine engine(device, ops, setup.model, resolved, groups);
   engine.initialize();
   std::string state;
   const int64_t count = micro_batches(setup.config);
@@ -85,22 +84,22 @@ StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> see
                Overrides{"dist.threads_per_rank=1", "train.global_batch_size=4",
                          "train.micro_batch_size=1", "dist.distributed_timeout_minutes=1"} +
                run.layout);
-  const Layout layout = make_layout(setup.config, setup.model);
+  const ResolvedRun resolved = resolve_run(setup.config, setup.model);
   StreamOutcome outcome;
-  outcome.states.resize(static_cast<size_t>(layout.mesh.ranks()));
+  outcome.states.resize(static_cast<size_t>(resolved.parallelism.mesh.ranks()));
   std::mutex mutex;
   run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
     const auto me = static_cast<size_t>(world->rank());
     if (!seed) {
       const RankDevice rank = make_rank_device(setup.config.dist);
-      outcome.states[me] = train(run, setup, layout, *rank.device, rank.ops, world);
+      outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world);
       return;
     }
     const CpuIsa isa = cpu_isa_of(setup.config.dist);
     const OpTable kernels = run.scaled ? scaled_ops(ScaledValues::exact, isa) : cpu_ops(isa);
     StreamDevice device(*seed * 100 + me, kernels, run.patience_seconds);
     const OpTable ops = queued(kernels);
-    outcome.states[me] = train(run, setup, layout, device, ops, queued(world));
+    outcome.states[me] = train(run, setup, resolved, device, ops, queued(world));
     device.finish();
     const std::lock_guard lock(mutex);
     outcome.out_of_order += device.out_of_order();
