@@ -35,7 +35,7 @@ void check_known(const std::string& name,
   for (const auto& subcommand : subcommands) names.push_back(subcommand.app->get_name());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
   for (const char* later : {"plan", "report"}) {
-    VIADUCT_CHECK(ConfigError, name != later, "viaduct {}: known, not built yet", name);
+    VIADUCT_CHECK(ConfigError, name != later, "viaduct {}: not implemented yet", name);
   }
   const auto near = viaduct::nearest_name(name, names);
   viaduct::fail<ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
@@ -49,7 +49,7 @@ void check_known_below(const CLI::App& app, const std::string& name) {
     names.push_back(below->get_name());
   if (names.empty() || std::find(names.begin(), names.end(), name) != names.end()) return;
   VIADUCT_CHECK(ConfigError, app.get_name() != "data" || name != "pack",
-                "viaduct data pack: known, not built yet");
+                "viaduct data pack: not implemented yet");
   const auto near = viaduct::nearest_name(name, names);
   viaduct::fail<ConfigError>("viaduct {}: no subcommand \"{}\"{}; there are {}", app.get_name(),
                              name, near ? "; did you mean " + *near + "?" : "",

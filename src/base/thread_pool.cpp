@@ -33,9 +33,9 @@ struct ThreadPool::State {
   std::condition_variable wake, done;
   std::atomic<uint64_t> generation{0};
   // Tasks that nobody has claimed, and those that are done. A job is over when all its tasks are,
-  // not when all workers have looked at it: a worker that sleeps, or has no core, holds up nobody
-  // who needs it not. Such a worker may meet the next job; so `task` and `tasks` are read only by
-  // who holds a claim, while they cannot change.
+  // not when all workers have looked at it: a worker that sleeps, or has no core, delays no job
+  // that ends without it. Such a worker may wake in the next job; so `task` and `tasks` are read
+  // only by a thread that holds a claim, while they cannot change.
   std::atomic<int64_t> unclaimed{0};
   std::atomic<int64_t> completed{0};
   int64_t tasks = 0;

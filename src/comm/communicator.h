@@ -176,8 +176,7 @@ int64_t wire_bytes(const CommRequest& request, int rank, int size);
 
 /// The group of one rank: nothing moves.
 std::shared_ptr<Communicator> make_self_communicator(std::string name = "self");
-/// Rank `rank` of a group of `size` that is only thought of: operations are recorded and return at
-/// once (sim).
+/// Rank `rank` of a simulated group of `size`: operations are recorded and return at once.
 std::shared_ptr<Communicator> make_sim_communicator(int rank, int size, std::string name);
 
 }  // namespace viaduct

@@ -27,7 +27,7 @@ struct KnobRow {
 /// Knobs of one section that wait for the same thing.
 struct KnobTable {
   std::string_view section, doc;
-  std::string_view reason;  // ends "known, not built yet: " or "has no effect on cpu: "
+  std::string_view reason;  // ends "not implemented yet: " or "has no effect on cpu: "
   std::span<const KnobRow> rows;
 };
 

@@ -54,7 +54,7 @@ struct Field {
   Value default_value;
   std::vector<std::string>
       harmless;  // values, as text, that a planned field takes beside its default
-  std::vector<std::string> planned_choices;  // of `allowed`: known, not built yet
+  std::vector<std::string> planned_choices;  // of `allowed`: not implemented yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
   bool environment = false;  // an environment variable, listed beside the knobs
 
@@ -76,7 +76,7 @@ struct Field {
   Field& positive();  // greater than zero
   Field& in(std::string unit_name);
   Field& constraint(std::string text);
-  /// Known, not built on any device yet; `why` ends "known, not built yet: ".
+  /// Not implemented on any device yet; `why` ends "not implemented yet: ".
   Field& planned(std::string why);
   /// Values of a planned field that ask for nothing and are therefore accepted ("false" of an
   /// `auto` feature).

@@ -211,7 +211,7 @@ void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcom
         std::find(field.planned_choices.begin(), field.planned_choices.end(), value.scalar) !=
         field.planned_choices.end();
     if (planned_choice || (state == KnobState::planned && !default_or_harmless)) {
-      problems.add("{}: {}={} is known, not built yet{}{} (its default is {})", value.source.text(),
+      problems.add("{}: {}={} is not implemented yet{}{} (its default is {})", value.source.text(),
                    name, shorten(to_flow_yaml(value)), field.reason.empty() ? "" : ": ",
                    field.reason, to_flow_yaml(field.default_value));
     } else if (state == KnobState::not_applicable) {

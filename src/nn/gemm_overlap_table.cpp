@@ -222,7 +222,7 @@ class TableMaker {
       } else if (key == "fp8_buf") {
         bool on = false;
         if (!read_value(value, on) || on)
-          problem(gemm, ".fp8_buf: known, not built yet: FP8 recipes");
+          problem(gemm, ".fp8_buf: not implemented yet: FP8 recipes");
       } else if (is_one_of(kGpuNumbers, key) || is_one_of(kGpuSwitches, key)) {
         int number = 0;
         bool on = false;

@@ -1,12 +1,15 @@
 #pragma once
-// The last segment: final norm, language-model head and cross entropy, chunk of tokens by chunk, so
-// that no [tokens, vocabulary] tensor exists. The forward keeps the log-sum-exp of each token; the
-// backward makes the logits of a chunk again, and uses their gradient up before the next. Where the
-// weight gradient comes later, gradients of all logits are kept for it, in the activations' format.
-// Where the context says so the forward keeps the logits too, in that format, and their gradient
-// replaces them. Without fusion all of it is single operations over whole tensors.
-// Each tensor rank has the logits of its rows of the
-// vocabulary, for all tokens; log-sum-exps and target logits are merged once for all chunks.
+// The last segment: final norm, language-model head and cross entropy. Three modes:
+//
+//   mode         setting                   forward keeps            backward
+//   recompute    recompute_logits          log-sum-exps             makes logits again, in chunks
+//   keep logits  recompute_logits off      logits, log-sum-exps     overwrites them by gradients
+//   compose      cross-entropy fusion off  probabilities            single operations, all tokens
+//
+// Only the first two go chunk by chunk. In recompute no [tokens, vocabulary] tensor exists, unless
+// the weight gradient comes later: then the gradients of all logits are kept for it, in the
+// activations' format. Each tensor rank has the logits of its rows of the vocabulary, for all
+// tokens; log-sum-exps and target logits are merged once for all chunks.
 
 #include "nn/composed_cross_entropy.h"
 #include "nn/norm.h"

@@ -42,11 +42,19 @@ struct GradientNormArgs {
 };
 void gradient_norm(OpContext& context, const GradientNormArgs& args);
 
-/// Decoupled AdamW (Loshchilov and Hutter 2019) over one flat run, nothing if the skip slot is set:
-/// with lr the slot that `learning_rate` names
-///   g = clip_factor · gradient;  p *= 1 − lr · decay · weight_decay_factor;  m = β1 m + (1 − β1)
-///   g;  v = β2 v + (1 − β2) g² p −= lr · lr_multiplier · (m / bias_correction1) / (sqrt(v /
-///   bias_correction2) + eps)
+/// Decoupled AdamW (Loshchilov and Hutter 2019, algorithm 2) over one flat run; nothing if the skip
+/// slot is set. With lr the slot that `learning_rate` names:
+///
+///   g = clip_factor · gradient
+///
+///   p ← p · (1 − lr · weight_decay · weight_decay_factor)
+///
+///   m ← β1 · m + (1 − β1) · g
+///
+///   v ← β2 · v + (1 − β2) · g²
+///
+///   p ← p − lr · learning_rate_multiplier · (m / bias_correction1) / (√(v / bias_correction2) + ε)
+///
 /// master, gradient, first, second: f32 (all f64 for f64) of equal element count, contiguous.
 /// `weight` (optional) receives the new value rounded to its dtype; absent where the master is the
 /// weight.

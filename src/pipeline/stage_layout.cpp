@@ -109,7 +109,7 @@ std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout
     problems.add("{}: expected one E, as the first letter; found {}", kName, count('E'));
   if (count('L') != 1 || letters.back() != 'L')
     problems.add("{}: expected one L, as the last letter; found {}", kName, count('L'));
-  if (count('m') != 0) problems.add("{}: m: multi-token layers are known, not built yet", kName);
+  if (count('m') != 0) problems.add("{}: m: multi-token layers are not implemented yet", kName);
   if (layers > 0 && count('t') != layers) {
     problems.add("{}: {} transformer layers (t), and model.num_layers = {}", kName, count('t'),
                  layers);

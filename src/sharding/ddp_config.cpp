@@ -93,8 +93,8 @@ FieldGroup ddp_fields(DdpConfig& config) {
           "check_for_nan_in_grad", config.check_for_nan_in_grad,
           "A step whose gradients hold NaN or infinity updates nothing; the first such tensor "
           "is named, and train.nan_loss_action says what follows. false: such gradients are "
-          "applied like others; a loss that is not finite still stops the run. fp16_mixed, whose "
-          "loss scale lives on the test, skips either way.")
+          "applied like others; a loss that is not finite still stops the run. Under fp16_mixed, "
+          "where loss scaling needs this check, updates are skipped either way.")
       .constraint("false excludes train.nan_loss_action=skip, but under fp16_mixed");
   group.field(
       "check_for_large_grads", config.check_for_large_grads,

@@ -46,7 +46,7 @@ struct DryRun {
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
-/// later ones; both go into `record` if given. Any number of ranks: the others are only thought of.
+/// later ones; both go into `record` if given. Any number of ranks: the others are simulated.
 /// `with_evaluation`: and one evaluated micro-batch after them.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false);

@@ -78,8 +78,8 @@ std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
   Communicator& world = *engine.groups().world;
   std::string found = first_found(world, bad_weight(engine));
   if (found.empty()) found = first_found(world, bad_output(engine, rows));
-  // Sums are not finite wherever one contribution is not. Whose that is, shows where contributions
-  // are still alone; if nowhere, it is that of the rank itself that has the sum.
+  // A reduced gradient is not finite on every rank if one contribution is not. Before reduction the
+  // culprit is visible; check that first.
   if (found.empty()) found = first_found(world, bad_gradient(engine, false));
   if (found.empty()) found = first_found(world, bad_gradient(engine, true));
   return found;

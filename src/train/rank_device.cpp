@@ -15,7 +15,7 @@ CpuIsa cpu_isa_of(const DistConfig& config) {
 
 RankDevice make_rank_device(const DistConfig& config) {
   const std::string kind = config.device.value_or("cpu");
-  VIADUCT_CHECK(ConfigError, kind == "cpu", "dist.device={}: known, not built yet (built: cpu)",
+  VIADUCT_CHECK(ConfigError, kind == "cpu", "dist.device={}: not implemented yet (built: cpu)",
                 kind);
   return {make_cpu_device(config.threads_per_rank.value_or(default_pool_threads(config.ranks))),
           cpu_ops(cpu_isa_of(config))};

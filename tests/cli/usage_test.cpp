@@ -21,7 +21,7 @@ TEST(Usage, AWrongNestedVerbNamesTheRightOnes) {
   const auto far = test::run_viaduct("bench everything");
   EXPECT_EQ(far.status, 2);
   EXPECT_THAT(far.err, AllOf(HasSubstr("; there are "), Not(HasSubstr("did you mean"))));
-  EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("known, not built yet"));
+  EXPECT_THAT(test::run_viaduct("data pack").err, HasSubstr("not implemented yet"));
 }
 
 TEST(Usage, ScheduleTakesTheConfigurationsWord) {

@@ -1,4 +1,4 @@
-// Communicators of ranks that are only thought of: a dry run of one rank of many. Operations are
+// Communicators for a dry run: one rank of a group whose other ranks are simulated. Operations are
 // recorded by the base class and complete at once; nothing moves, since tensors of the sim device
 // have no bytes.
 

@@ -13,9 +13,9 @@ namespace {
 
 using State = SharedOperation::State;
 
-// How long one waits before one sleeps: where every thread has a core (sleeping costs about 5 µs),
-// and where others need this one, of which so long without giving it away, for those who need it
-// have nothing to do as far as one knows.
+// A waiting thread polls before it sleeps (sleeping costs about 5 µs). A core for every thread: it
+// spins for kSpinSeconds. Oversubscribed: it spins for kAloneSeconds, yields the core until
+// kCrowdedSeconds, then sleeps.
 constexpr double kSpinSeconds = 50e-6, kCrowdedSeconds = 20e-6, kAloneSeconds = 5e-6;
 
 /// Says that a rank waits, as long as it lives.

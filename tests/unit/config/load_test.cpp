@@ -119,7 +119,7 @@ TEST(ReadConfig, AllProblemsAtOnce) {
             Contains("run.yaml:5: train.device: expected one of cpu|cuda, found 'cpuu'"),
             Contains("run.yaml:6: unknown section 'modle', did you mean 'model'?"),
             Contains("run.yaml:7: model.rate: expected > 0, found 0"),
-            Contains(HasSubstr("model.tensor_parallel=2 is known, not built yet: issue 5")),
+            Contains(HasSubstr("model.tensor_parallel=2 is not implemented yet: issue 5")),
             Contains("override 'train.fast=maybe': train.fast: expected bool or auto, found maybe"),
             Contains("override 'nonsense': expected section.field=value")));
   EXPECT_THAT(l.problems.all(),

@@ -161,7 +161,7 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
   EXPECT_THAT(problems_of({"model.expert_model_parallel_size=2"}),
-              ElementsAre(HasSubstr("is known, not built yet: experts")));
+              ElementsAre(HasSubstr("is not implemented yet: experts")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));
   EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not built yet")));
