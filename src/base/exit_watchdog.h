@@ -14,7 +14,7 @@ namespace viaduct {
 /// one. Uses SIGALRM.
 void end_process_after(int seconds, int status, const char* message);
 
-/// Takes it back.
+/// Cancels the last call.
 void let_process_live();
 
 }  // namespace viaduct

@@ -17,7 +17,7 @@
 
 namespace viaduct {
 
-/// Installs the handler for its lifetime; then the signal does what it did before. The application
+/// Installs the handler for its lifetime, then restores what was installed before. The application
 /// makes one, in front of all that maps files. A bus error outside of mapped files ends the process
 /// as it would without.
 class MappedFaults {

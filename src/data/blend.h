@@ -1,6 +1,6 @@
 #pragma once
-// Blends of data sets: from which one each sample is taken, and as how manyeth of it, as Megatron's
-// BlendedDataset.
+// Blends of data sets: from which set each sample is taken, and which of its samples it is, as
+// Megatron's BlendedDataset.
 
 #include <cstdint>
 #include <vector>

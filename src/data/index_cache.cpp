@@ -179,7 +179,7 @@ auto attempt(Load&& load, std::string& why) -> std::optional<decltype(load())> {
 }
 
 void build_files(const IndexCacheEntry& entry, IndexBuild build) {
-  // Nothing old may vouch for what comes now.
+  // Old checksums must not stand beside new arrays.
   std::error_code ignored;
   std::filesystem::remove(entry.file(kChecksums), ignored);
   FileSink sink(entry);

@@ -1,6 +1,6 @@
 #pragma once
 // Which gradient is unusually large: Megatron's rule of check_for_large_grads. A state machine on
-// the host; where norms come from is its caller's affair.
+// the host; the caller provides the norms.
 
 #include <cstdint>
 #include <string>
@@ -16,7 +16,8 @@ class LargeGradients {
   static constexpr double kFactor = 10;
 
   /// The norms of the buckets in one update, by bucket. The first that is unusually large, with the
-  /// numbers; "" if none is. A norm that is not finite is not this check's affair.
+  /// numbers; "" if none is. A norm that is not finite is ignored here: ddp.check_for_nan_in_grad
+  /// deals with it.
   std::string look(const std::vector<double>& norms);
 
  private:
