@@ -127,6 +127,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                     .begin_chunk = begin_chunk,
                     .reduce_chunk = reduce_chunk,
                     .saved_policy = &settings_.saved_policy,
+                    .second_memory = settings_.second_memory,
                     .phases = &phases_},
                    upload_at);
   run(schedule_of(count), stage);

@@ -36,7 +36,8 @@ struct EngineSettings {
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
   Fusions fusions;
   bool recompute_logits = true;
-  SavedPolicy saved_policy;     // what of the forwards' values runs again in the backwards
+  SavedPolicy saved_policy;  // what of the forwards' values runs again in the backwards
+  SecondMemory* second_memory = nullptr;  // where that offloads to; outlives the engine
   bool packed_weights = false;  // products read their weights as tiles that a step makes once
   /// Order of work and messages of a pipeline; sizes are those of `place` and of each step.
   ScheduleSettings schedule;
