@@ -28,6 +28,8 @@ usage: ./viaduct.sh COMMAND [arguments]
   hardware [--quick]    run the tests of every op on every instruction set of this machine, measure peaks, products, attention and
                         steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for the rest
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
+  policies              make every unit of every layer again, and offload it, on every layout of the tests: no bit may change
+                        (`test` tries a part of them; some minutes)
   torture [--minutes N] [--seed S]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
                         taken for right that is wrong (docs/reliability.md); `--help` for the rest.
@@ -161,6 +163,15 @@ command_counts() {
   exec "$root/benchmarks/counts.py" "$@"
 }
 
+command_policies() {
+  install_packages
+  cmake -S "$root" --preset release >/dev/null
+  build_targets release test_exact_nn test_exact_pipeline_slow
+  export VIADUCT_ALL_POLICIES=1
+  "$root/build/release/tests/test_exact_nn" --gtest_brief=1 --gtest_filter='Recompute.*:Offload.*'
+  "$root/build/release/tests/test_exact_pipeline_slow" --gtest_brief=1 --gtest_filter='*ProgramPolicies*'
+}
+
 command_torture() {
   build_binary
   if [[ ${1:-} == --big ]]; then
@@ -184,7 +195,7 @@ command_clean() {
 
 main() {
   case ${1:-} in
-    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | torture | hosts | clean) "command_$1" "${@:2}" ;;
+    build | quickstart | test | mutate | oracle | peers | growth | hardware | counts | policies | torture | hosts | clean) "command_$1" "${@:2}" ;;
     -h | --help | help) usage ;;
     '')
       usage >&2

@@ -23,6 +23,8 @@ ModelStage::ModelStage(const Model& model, RankContext& context, StageSettings s
       settings_(std::move(settings)),
       batch_at_(batch_at),
       hooks_{&record_} {
+  if (settings_.saved_policy != nullptr && settings_.saved_policy->offloads())
+    hooks_.push_back(&offload_);
   hooks_.insert(hooks_.end(), settings_.hooks.begin(), settings_.hooks.end());
 }
 
@@ -59,7 +61,7 @@ ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
 ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
   const auto found = micro_batch.chunks.find(chunk);
   if (found != micro_batch.chunks.end()) return found->second;
-  InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy),
+  InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy, settings_.second_memory),
                 model_.segments(static_cast<size_t>(chunk))};
   if (kDebugBuild && context_.ops.device.kind() == DeviceKind::cpu) fresh.saved.check_writes();
   return micro_batch.chunks.emplace(chunk, std::move(fresh)).first->second;

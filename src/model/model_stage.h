@@ -9,6 +9,7 @@
 
 #include "base/function_ref.h"
 #include "model/model.h"
+#include "model/offload_segments.h"
 #include "model/phase_timer.h"
 #include "model/walk_watchers.h"
 #include "pipeline/stage_program.h"
@@ -31,6 +32,8 @@ struct StageSettings {
   std::function<void(int chunk)> reduce_chunk = {};
   /// Of what forwards keep; null: everything is kept.
   const SavedPolicy* saved_policy = nullptr;
+  /// Where that offloads to; outlives the stage.
+  SecondMemory* second_memory = nullptr;
   HeadCall instead_of_head = {};
   /// Who else is told of each segment; they outlive the stage.
   std::vector<SegmentHooks*> hooks = {};
@@ -100,6 +103,7 @@ class ModelStage final : public StageProgram {
   BatchAt batch_at_;
   PhaseSeconds own_phases_;  // where nobody asks
   RecordSegments record_;
+  OffloadSegments offload_;
   std::vector<SegmentHooks*> hooks_;       // of this class, then of the settings
   std::vector<std::vector<Edges>> edges_;  // of each uploaded micro-batch, by chunk
   std::map<int64_t, MicroBatch> open_;     // from first need to the end of the last work

@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "nn/saved_second_copy.h"
 #include "nn/saved_unit_run.h"
 
 namespace viaduct {
@@ -23,6 +24,14 @@ uint64_t checksum(const Tensor& tensor) {
 }
 
 }  // namespace
+
+SavedStore::SavedStore(bool keeps, const SavedPolicy* policy, SecondMemory* second)
+    : policy_(policy),
+      second_(policy != nullptr && policy->offloads() ? second : nullptr),
+      keeps_(keeps) {
+  VIADUCT_CHECK(ShapeError, !keeps || policy == nullptr || !policy->offloads() || second != nullptr,
+                "saved store: the policy offloads units, and there is no second memory");
+}
 
 MemoryTag SavedStore::tag() const {
   return keeps() && !now_.dropping ? MemoryTag::saved : MemoryTag::activations;
@@ -61,6 +70,8 @@ void SavedStore::keep(const void* owner, std::string_view name, const Tensor& va
     if (!entry.dropped() && now_.dropping && !now_.dropping->holds(value.storage().get()))
       entry.output.unit = now_.dropping;
     if (entry.dropped()) entry.value = Tensor();
+    entry.offloads =
+        second_ != nullptr && policy_->of(now_.segment.block, now_.unit) == UnitPolicy::offload;
   }
   add(owner, name, std::move(entry));
 }
@@ -83,6 +94,7 @@ bool SavedStore::has(const void* owner, std::string_view name) const {
 SavedStore::Entries::iterator SavedStore::find_value(const void* owner, std::string_view name) {
   const auto found = find(owner, name);
   Entry& entry = found->second;
+  if (entry.copy) bring_back(std::shared_ptr<SecondCopy>(entry.copy));
   if (entry.dropped()) {
     replay(entry.output.unit);
   } else if (checks_writes_) {
@@ -110,7 +122,10 @@ std::map<std::string, int64_t> SavedStore::bytes_by_unit() const {
   // In the order of keeping: keys are addresses.
   std::map<int64_t, std::pair<const std::string*, const Storage*>> held;
   for (const auto& [key, entry] : entries_) {
-    if (!entry.dropped()) held[entry.order] = {&entry.unit, entry.value.storage().get()};
+    if (entry.dropped()) continue;
+    // Of what is away the views see nothing that is held, and what comes back has no views yet.
+    const Tensor& value = entry.copy ? entry.copy->bytes : entry.value;
+    if (value) held[entry.order] = {&entry.unit, value.storage().get()};
   }
   std::map<std::string, int64_t> bytes;
   std::set<const Storage*> seen;

@@ -17,6 +17,11 @@
 // - What a unit makes again lives until its taker.
 // - A unit's outputs are known as such in their own segment; a later one keeps them as values.
 // - Nobody but its last taker writes to what is kept (`check_writes`).
+// - A storage goes to the second memory once, where units that are offloaded keep it and nobody
+//   else: no unit that is kept, and no dropped unit as an input. All views of it come back
+//   together.
+// - `finish_offload` gives up its memory, `fetch` asks for it again: fixed points of the program,
+//   whenever copies are complete.
 
 #include <cstdint>
 #include <map>
@@ -33,8 +38,10 @@
 namespace viaduct {
 
 struct Batch;
+struct OpContext;
 struct RankContext;
 class SavedStore;
+class SecondMemory;
 
 /// How a unit is run again: a function of the layer that made it, without captures. It keeps what
 /// the forward kept, and returns the outputs in the order of `ReplayableUnit::made`.
@@ -57,9 +64,10 @@ struct SegmentRun {
 class SavedStore {
  public:
   /// `keeps` false: nothing is stored (evaluation, generation). `policy` outlives the store; null:
-  /// everything is kept.
-  explicit SavedStore(bool keeps = true, const SavedPolicy* policy = nullptr)
-      : policy_(policy), keeps_(keeps) {}
+  /// everything is kept. `second`, which outlives the store, too, gets what the policy offloads;
+  /// ShapeError if it does and there is none.
+  explicit SavedStore(bool keeps = true, const SavedPolicy* policy = nullptr,
+                      SecondMemory* second = nullptr);
   SavedStore(SavedStore&&) = default;
 
   /// From now on reads fail with a ShapeError if somebody wrote to the value since it was kept, by
@@ -94,8 +102,19 @@ class SavedStore {
     if (now_.phase != Phase::replay) f();
   }
 
-  /// Bytes of distinct storages held, by unit; equal storages are counted once, where they were
-  /// kept first. Inputs that are held for a dropped unit alone are that unit's.
+  // For who walks through segments, at fixed points of the program (nn/saved_offload.cpp). Nothing
+  // happens where nothing is offloaded.
+
+  /// Starts to copy what the segment has kept in offloaded units to the second memory. Its forward
+  /// is over.
+  void start_offload(int instance);
+  /// Gives up the memory of all that leaves, once it is copied.
+  void finish_offload();
+  /// Asks for memory for what the segment has in the second memory, and starts to copy it back.
+  void fetch(int instance, OpContext& ops);
+
+  /// Bytes of distinct storages held on the device, by unit; equal storages are counted once, where
+  /// they were kept first. Inputs that are held for a dropped unit alone are that unit's.
   std::map<std::string, int64_t> bytes_by_unit() const;
   /// Values to be read, dropped ones included.
   size_t entries() const { return entries_.size(); }
@@ -111,7 +130,8 @@ class SavedStore {
   using Key = std::tuple<int, const void*, std::string>;
   enum class Phase { forward, backward, replay };
 
-  struct UnitRun;  // a unit that drops what it keeps (nn/saved_unit_run.h)
+  struct UnitRun;     // a unit that drops what it keeps (nn/saved_unit_run.h)
+  struct SecondCopy;  // a storage in the second memory (nn/saved_second_copy.h)
   /// A dropped output as someone sees it.
   struct OutputView {
     std::shared_ptr<UnitRun> unit;
@@ -128,8 +148,10 @@ class SavedStore {
     OutputView output = {};  // of a dropped one: its unit, and
     bool is_output = false;  // which output it is; else the unit keeps it again under its key
     std::string unit = {};
-    int64_t order = 0;      // of keeping
-    uint64_t checksum = 0;  // of the value, where writes are checked
+    int64_t order = 0;                      // of keeping
+    uint64_t checksum = 0;                  // of the value, where writes are checked
+    bool offloads = false;                  // its unit is offloaded
+    std::shared_ptr<SecondCopy> copy = {};  // where it is in the second memory, or under way
     bool dropped() const { return output.unit != nullptr; }
   };
   using Entries = std::map<Key, Entry>;
@@ -156,6 +178,8 @@ class SavedStore {
   Entries::iterator find(const void* owner, std::string_view name);
   /// The entry with its value, made again if it was dropped.
   Entries::iterator find_value(const void* owner, std::string_view name);
+  /// Waits for what comes from the second memory, and fetches it if nobody did ahead.
+  void bring_back(const std::shared_ptr<SecondCopy>& copy);
   /// Runs the unit again and restores all that waits for it.
   void replay(const std::shared_ptr<UnitRun>& unit);
   /// Runs the dropped units that read the storage and are needed.
@@ -166,9 +190,11 @@ class SavedStore {
   Entries entries_;
   std::vector<std::weak_ptr<UnitRun>> units_;        // dropped and not run again yet
   std::vector<std::shared_ptr<UnitRun>> producers_;  // of the segment that runs
+  std::vector<std::weak_ptr<SecondCopy>> copies_;    // in the order of leaving
   State now_;
   int64_t kept_ = 0;  // so far: the order of entries
   const SavedPolicy* policy_;
+  SecondMemory* second_;  // null where nothing is offloaded
   bool keeps_, checks_writes_ = false;
 };
 

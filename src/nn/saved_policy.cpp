@@ -12,14 +12,14 @@ void SavedPolicy::set(int64_t block, std::string_view unit, UnitPolicy policy) {
   VIADUCT_CHECK(ShapeError, std::find(kUnits.begin(), kUnits.end(), unit) != kUnits.end(),
                 "policy of saved values: a block has no unit {}; it has {}", unit,
                 fmt::join(kUnits, ", "));
-  if (policy == UnitPolicy::recompute) {
-    recomputed_[block].emplace(unit);
+  if (policy != UnitPolicy::keep) {
+    units_[block][std::string(unit)] = policy;
     return;
   }
-  const auto units = recomputed_.find(block);
-  if (units == recomputed_.end()) return;
+  const auto units = units_.find(block);
+  if (units == units_.end()) return;
   units->second.erase(std::string(unit));
-  if (units->second.empty()) recomputed_.erase(units);
+  if (units->second.empty()) units_.erase(units);
 }
 
 void SavedPolicy::recompute_layers(const LayerGroup& group) {
@@ -33,9 +33,17 @@ void SavedPolicy::recompute_layers(const LayerGroup& group) {
 }
 
 UnitPolicy SavedPolicy::of(int64_t block, std::string_view unit) const {
-  const auto units = recomputed_.find(block);
-  return units != recomputed_.end() && units->second.contains(unit) ? UnitPolicy::recompute
-                                                                    : UnitPolicy::keep;
+  const auto units = units_.find(block);
+  if (units == units_.end()) return UnitPolicy::keep;
+  const auto found = units->second.find(unit);
+  return found == units->second.end() ? UnitPolicy::keep : found->second;
+}
+
+bool SavedPolicy::offloads() const {
+  return std::any_of(units_.begin(), units_.end(), [](const auto& units) {
+    return std::any_of(units.second.begin(), units.second.end(),
+                       [](const auto& unit) { return unit.second == UnitPolicy::offload; });
+  });
 }
 
 const LayerGroup* SavedPolicy::group_of(int64_t block) const {

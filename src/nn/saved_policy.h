@@ -5,7 +5,6 @@
 #include <array>
 #include <cstdint>
 #include <map>
-#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -26,8 +25,9 @@ inline constexpr std::array kUnits{unit::attn_norm, unit::qkv_linear, unit::core
                                    unit::attn_proj, unit::mlp_norm,   unit::mlp};
 
 /// What a unit keeps stays until its last reader; or is dropped, and the unit runs again before its
-/// first reader in the backward.
-enum class UnitPolicy { keep, recompute };
+/// first reader in the backward; or is copied to a second memory, and back ahead of its reader
+/// (statistics of rows stay in both).
+enum class UnitPolicy { keep, recompute, offload };
 
 /// Consecutive blocks that run again together: only the input of the first one is kept.
 struct LayerGroup {
@@ -47,10 +47,12 @@ class SavedPolicy {
   UnitPolicy of(int64_t block, std::string_view unit) const;
   /// The group that the block runs again with; null: it does not run again as a whole.
   const LayerGroup* group_of(int64_t block) const;
-  bool keeps_everything() const { return recomputed_.empty() && groups_.empty(); }
+  bool keeps_everything() const { return units_.empty() && groups_.empty(); }
+  /// Whether any unit is offloaded.
+  bool offloads() const;
 
  private:
-  std::map<int64_t, std::set<std::string, std::less<>>> recomputed_;  // units, by block
+  std::map<int64_t, std::map<std::string, UnitPolicy, std::less<>>> units_;  // not kept, by block
   std::vector<LayerGroup> groups_;
   std::map<int64_t, size_t> group_of_;  // by block
 };

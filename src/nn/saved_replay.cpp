@@ -170,7 +170,7 @@ ReplayableUnit::ReplayableUnit(SavedStore& store, std::string_view unit,
     : UnitScope(store, unit) {
   SavedStore::State& now = store.now_;
   if (!store.keeps() || store.policy_ == nullptr || now.phase != SavedStore::Phase::forward ||
-      now.dropping || store.policy_->of(now.segment.block, unit) == UnitPolicy::keep)
+      now.dropping || store.policy_->of(now.segment.block, unit) != UnitPolicy::recompute)
     return;
   dropped_ = store.drop_unit(unit, inputs, replay);
   now.dropping = dropped_;

@@ -118,6 +118,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                     .begin_chunk = begin_chunk,
                     .reduce_chunk = reduce_chunk,
                     .saved_policy = &run_.memory.saved_policy,
+                    .second_memory = second_memory_,
                     .phases = &phases_},
                    upload_at);
   run_stage(schedule_of(count), stage);

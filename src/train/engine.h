@@ -44,6 +44,8 @@ class Engine {
   /// A context for this rank; `training` turns dropout on, `gradients` the backward.
   RankContext context(bool training, bool gradients);
 
+  /// Where what the saved policy offloads goes; outlives the engine.
+  void offload_to(SecondMemory& memory) { second_memory_ = &memory; }
   /// Random initial weights from the seed.
   void initialize();
 
@@ -102,6 +104,7 @@ class Engine {
   const OpTable& ops_;
   const ResolvedRun& run_;
   ParallelGroups groups_;
+  SecondMemory* second_memory_ = nullptr;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;

@@ -14,6 +14,7 @@
 #include "base/hash.h"
 #include "comm/world.h"
 #include "device/recording.h"
+#include "model/offload_segments.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
@@ -163,7 +164,8 @@ class Rank {
     const Batch batch = cut();
     StepRecord record;
     const Recording recording(*device_, record);
-    SavedStore saved(true, &run_.saved_policy);
+    const auto second = run_.second_memory ? run_.second_memory() : nullptr;
+    SavedStore saved(true, &run_.saved_policy, second.get());
     saved.check_writes();
     walk_forward(context, batch, saved);
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) saved_bytes_ += bytes;
@@ -208,7 +210,7 @@ class Rank {
   void walk_forward(RankContext& context, const Batch& batch, SavedStore& saved) {
     TensorSet set;
     for (const SegmentRange& range : ranges())
-      set = model_->forward(context, 0, range, batch, set, saved);
+      set = model_->forward(context, 0, range, batch, set, saved, hooks_);
   }
   void walk_backward(RankContext& context, const Batch& batch, SavedStore& saved) {
     const bool halves = run_.walk == TensorRun::Walk::halves;
@@ -216,11 +218,12 @@ class Rank {
     std::reverse(list.begin(), list.end());
     TensorSet set;
     for (const SegmentRange& range : list) {
-      set = halves ? model_->backward_input(context, 0, range, batch, set, saved)
-                   : model_->backward(context, 0, range, batch, set, saved);
+      set = halves ? model_->backward_input(context, 0, range, batch, set, saved, hooks_)
+                   : model_->backward(context, 0, range, batch, set, saved, hooks_);
     }
     if (!halves) return;
-    for (const SegmentRange& range : list) model_->backward_weight(context, 0, range, batch, saved);
+    for (const SegmentRange& range : list)
+      model_->backward_weight(context, 0, range, batch, saved, hooks_);
   }
   RankContext make_context(bool training) {
     return {.ops = {*device_, ops_},
@@ -248,6 +251,8 @@ class Rank {
   std::unique_ptr<Model> model_;
   ParameterStore store_;
   Tensor scalars_, loss_state_;
+  OffloadSegments offload_;
+  std::vector<SegmentHooks*> hooks_{&offload_};
   int64_t saved_bytes_ = 0, saved_tag_bytes_ = 0;
 };
 

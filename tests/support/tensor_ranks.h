@@ -10,6 +10,7 @@
 
 #include "model/model.h"
 #include "nn/gemm_overlap.h"
+#include "nn/second_memory.h"
 #include "ops/cpu/cpu_ops.h"
 #include "sharding/parameter_store.h"
 #include "timeline/record.h"
@@ -36,6 +37,8 @@ struct TensorRun {
   bool fp32_residual = false;
   uint64_t draw = 0;  // which of the random weights
   SavedPolicy saved_policy = {};
+  /// Where the policy offloads to, on each rank; none: nowhere.
+  std::function<std::unique_ptr<SecondMemory>()> second_memory = {};
   /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
   /// halves at the end. The forward goes segment by segment unless all is walked at once.
   enum class Walk { whole, segments, halves } walk = Walk::whole;

@@ -1,0 +1,58 @@
+#pragma once
+// Whole steps of a small model on ranks that are threads, in any layout, whose program (the actions
+// of the schedule, and what becomes of saved values) a test changes: to compare bit by bit with the
+// same layout unchanged.
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "nn/second_memory.h"
+#include "pipeline/validate_schedule.h"
+#include "train/engine.h"
+
+namespace viaduct::test {
+
+struct ProgramLayout {
+  std::string name;
+  int tp = 1, cp = 1, dp = 1, pp = 1;
+  bool sequence_parallel = false;
+  int virtual_stages = 1;
+  ScheduleKind kind = ScheduleKind::one_f_one_b;
+};
+
+struct ProgramRun {
+  ModelConfig model;
+  std::string recipe = "bf16_mixed";
+  ProgramLayout layout;
+  int64_t micro_batches = 8;  // of a data rank
+  SavedPolicy policy = {};
+  /// The second memory of a rank, and its device over one thread; none: none, and the cpu device.
+  std::function<std::unique_ptr<SecondMemory>(int rank)> second_memory = {};
+  std::function<std::unique_ptr<Device>(int threads)> device = {};
+  /// The micro-batches whose segments go in turn; a schedule of so many times fewer micro-batches
+  /// is widened.
+  int in_turn = 1;
+  /// Each segment is an action of its own. Always so with in_turn > 1.
+  bool by_segment = false;
+};
+
+struct ProgramOutcome {
+  double loss = 0, grad_norm = 0;
+  /// After a step's update, of each rank: main gradients and weights by path.
+  std::vector<std::map<std::string, std::vector<double>>> values;
+  std::vector<StageHolds> holds;  // of the stages, as validate_schedule counts them
+};
+
+/// Two steps. Fails the test where validate_schedule refuses the actions.
+ProgramOutcome run_program(const ProgramRun& run);
+
+/// A stage's actions segment by segment, each of them for `in_turn` micro-batches in turn:
+/// micro-batch i becomes those from i · in_turn on. `segments`: of each chunk of the stage.
+ActionList widened(const ActionList& actions, const std::vector<int>& segments, int in_turn);
+
+/// Fails the test unless everything has the same bits.
+void expect_same_bits(const ProgramOutcome& a, const ProgramOutcome& b);
+
+}  // namespace viaduct::test

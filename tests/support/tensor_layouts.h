@@ -1,0 +1,25 @@
+#pragma once
+// Ways to cut and walk one step of a small model: what changes no bit is tried on all of them.
+
+#include <string>
+#include <vector>
+
+#include "support/tensor_ranks.h"
+
+namespace viaduct::test {
+
+/// Whether tests try every unit of every layer on every layout (`./viaduct.sh policies`, by
+/// VIADUCT_ALL_POLICIES in the environment) instead of a part of them.
+bool all_policies();
+
+/// A small model with dropout that every layout below can cut.
+ModelConfig layout_model(const std::string& name, int64_t layers = 2);
+
+struct LayoutRun {
+  std::string name;
+  TensorRun run;
+};
+/// Tensor, sequence and context ranks, overlaps, halves, segments, fusions.
+std::vector<LayoutRun> layouts(const ModelConfig& model, const std::string& recipe);
+
+}  // namespace viaduct::test
