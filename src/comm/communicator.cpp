@@ -108,8 +108,8 @@ int64_t wire_bytes(const CommRequest& request, int rank, int size) {
 
 int Communicator::stream_behind(const std::string& queue, int after) {
   const int stream = device_->stream(queue);
-  device_->wait(stream, device_->record_event(kComputeStream));
-  device_->wait(stream, device_->record_event(after));
+  for (const int before : {kComputeStream, after})
+    device_->wait(stream, device_->record_event(before));
   return stream;
 }
 

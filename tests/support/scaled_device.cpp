@@ -13,7 +13,7 @@ void poison(void* data, int64_t bytes) {
   std::memset(data, 0xff, static_cast<size_t>(bytes));
 }
 
-void copy(const Tensor& from, const Tensor& to) {
+void copy_bytes(const Tensor& from, const Tensor& to) {
   VIADUCT_CHECK(ShapeError,
                 from.dtype() == to.dtype() && from.elements() == to.elements() &&
                     from.is_contiguous() && to.is_contiguous(),
@@ -25,11 +25,11 @@ void copy(const Tensor& from, const Tensor& to) {
 }  // namespace
 
 void ScaledDevice::copy_from_host(const Tensor& host, const Tensor& device) {
-  copy(host, device);
+  copy_bytes(host, device);
 }
 
 void ScaledDevice::copy_to_host(const Tensor& device, const Tensor& host) {
-  copy(device, host);
+  copy_bytes(device, host);
 }
 
 std::byte* ScaledDevice::scratch(int64_t bytes) {

@@ -43,6 +43,10 @@ std::string bytes_on_host(Device& device, const Tensor& tensor) {
   return {static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())};
 }
 
+void append(std::string& state, double value) {
+  state.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
 std::string train(const StreamRun& run, const RunSetup& setup, const ResolvedRun& resolved,
                   Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
   world->record_on(&device);
@@ -65,9 +69,12 @@ std::string train(const StreamRun& run, const RunSetup& setup, const ResolvedRun
       return rows;
     });
     const StepResult result = engine.finish_step(scored);
-    for (const double value : {result.loss, result.grad_norm})
-      state.append(reinterpret_cast<const char*>(&value), sizeof value);
+    append(state, result.loss);
+    append(state, result.grad_norm);
   }
+  append(state, engine.evaluate(count, [&](int64_t i) {
+    return make_rows(setup, 100'000 + data_rank * 100 + static_cast<uint64_t>(i));
+  }));
   engine.store().finish_gathers();
   for (const Parameter* p : engine.store().parameters())
     state += bytes_on_host(device, engine.store().weight(*p));

@@ -1,6 +1,6 @@
 #pragma once
-// Training steps of a layout, each rank on the cpu device or on a device with side streams: what is
-// left of them must be the same.
+// Training steps of a layout and an evaluation, each rank on the cpu device or on a device with
+// side streams: what is left of them must be the same.
 
 #include <cstdint>
 #include <optional>
@@ -19,7 +19,7 @@ struct StreamRun {
 };
 
 struct StreamOutcome {
-  /// By rank: bytes of weights, masters and moments, of the losses and gradient norms.
+  /// By rank: bytes of losses and gradient norms, of a validation loss, of weights and masters.
   std::vector<std::string> states;
   int64_t out_of_order = 0;  // pieces of work that ran before older ones of other streams
 };

@@ -1,6 +1,6 @@
 // Whole training steps on a device whose streams run in any order that their waits allow, over
 // memory that is NaN once it is freed: with every overlap the bits of the cpu device, whose only
-// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each (CI: 3).
+// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each (CI: 5).
 
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ void PrintTo(const Case& c, std::ostream* out) {
 
 uint64_t seeds() {
   const char* value = std::getenv("VIADUCT_STREAM_SEEDS");
-  return value != nullptr ? std::stoull(value) : 3;
+  return value != nullptr ? std::stoull(value) : 5;
 }
 
 class Streams : public testing::TestWithParam<Case> {};
@@ -62,14 +62,19 @@ std::vector<Case> cases() {
       {"one_rank_recompute",
        {"model.recompute_granularity=selective",
         "model.recompute_modules=[core_attn, layernorm, mlp]"}},
-      {"one_rank_scaled", {"mixed_precision=bf16_mixed"}, true},
+      {"one_rank_scaled", {"mixed_precision=bf16_mixed", "model.packed_weights=false"}, true},
+      {"one_rank_gpt2", {"model.family=gpt2"}},
       // Tensor ranks: without overlap, with bulk and pipelined products, with rings.
       {"tp2_in_turn", ranks(2, {tp, sp, "comm_overlap.tp_comm_overlap=false"})},
       {"tp2_without_sequence", ranks(2, {tp, "model.sequence_parallel=false"})},
       {"tp2", ranks(2, {tp, sp})},
       {"tp2_rs_dgrad", ranks(2, {tp, sp, "model.tp_comm_overlap_rs_dgrad=true"})},
       {"tp2_rings", ranks(2, {tp, sp, "comm_overlap.method=ring_exchange"})},
-      {"tp2_scaled", ranks(2, {tp, sp, "mixed_precision=bf16_mixed"}), true},
+      {"tp2_scaled", ranks(2, {tp, sp, "mixed_precision=bf16_mixed", "model.packed_weights=false"}),
+       true},
+      {"tp2_gpt2", ranks(2, {tp, sp, "model.family=gpt2"})},
+      {"tp2_recompute", ranks(2, {tp, sp, "model.recompute_granularity=selective",
+                                  "model.recompute_modules=[core_attn, layernorm, mlp]"})},
       {"cp2", ranks(2, {cp})},
       {"cp2_all_gather", ranks(2, {cp, "model.cp_comm_type=all_gather"})},
       {"cp2_a2a", ranks(2, {cp, "model.cp_comm_type=a2a"})},
@@ -78,11 +83,17 @@ std::vector<Case> cases() {
       {"pp2_warmup_flush", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=true",
                                      "comm_overlap.overlap_p2p_comm_warmup_flush=true"})},
       {"pp2_in_turn", ranks(2, {pp, "comm_overlap.overlap_p2p_comm=false"})},
-      {"pp2_deferred", ranks(2, {pp, "comm_overlap.defer_embedding_wgrad_compute=true"})},
+      {"pp2_deferred", ranks(2, {pp, "comm_overlap.defer_embedding_wgrad_compute=true",
+                                 "comm_overlap.wgrad_deferral_limit=0"})},
       {"pp2_chunks", ranks(2, {pp, chunks, layers})},
       {"pp2_chunks_in_turn", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=false"})},
       {"pp2_zero_bubble", ranks(2, {pp, zero})},
+      {"pp2_gpt2", ranks(2, {pp, "model.family=gpt2"})},
+      {"pp2_chunks_recompute",
+       ranks(2, {pp, chunks, layers, "model.recompute_granularity=full",
+                 "model.recompute_method=uniform", "model.recompute_num_layers=1"})},
       {"dp2", ranks(2, {buckets})},
+      {"dp2_bf16", ranks(2, {buckets, "mixed_precision=bf16_mixed"})},
       {"dp2_in_turn",
        ranks(2, {buckets, "ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
       {"dp2_replicated", ranks(2, {buckets, "ddp.use_distributed_optimizer=false"})},

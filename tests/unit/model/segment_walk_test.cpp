@@ -172,8 +172,8 @@ TEST(ModelEdges, OfDenseModelsAreTheStream) {
   ModelPlace place;
   place.pp = 2;
   place.chunks = {{true, 0, 1, false}, {false, 1, config.layers - 1, false}, {false, 0, 0, true}};
-  const auto model =
-      build_model(rank.device(), config, precision_recipe("fp32"), config.max_positions, place);
+  const auto model = build_model(rank.device(), config, {.precision = precision_recipe("fp32")},
+                                 config.max_positions, place);
   for (size_t chunk = 0; chunk < 3; ++chunk) {
     const Edge into = model->edge_into(chunk, rank.context(), batch);
     if (chunk == 0) {

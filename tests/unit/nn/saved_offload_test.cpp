@@ -101,9 +101,9 @@ class SavedOffload : public testing::Test {
   OpTable ops_ = cpu_ops(test::instruction_set());
   NoWeights weights_;
   ParallelGroups groups_ = self_groups();
-  PrecisionRecipe recipe_ = precision_recipe("fp32");
+  LayerSettings settings_{.precision = precision_recipe("fp32")};
   RankContext context_{
-      .ops = {*device_, ops_}, .weights = weights_, .groups = groups_, .precision = recipe_};
+      .ops = {*device_, ops_}, .weights = weights_, .groups = groups_, .settings = settings_};
   Batch batch_;
   SavedPolicy policy_;
   NotedMemory memory_;

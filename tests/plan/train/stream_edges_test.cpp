@@ -1,0 +1,90 @@
+// A dry run of a device with side streams: the record says in which stream everything runs and what
+// it waits for, so that a clock can time it.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "device/recording.h"
+#include "support/training.h"
+#include "train/dry_run.h"
+#include "train/engine_settings.h"
+#include "train/parallel_settings.h"
+#include "train/rank_device.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+/// Two steps of rank 0.
+StepRecord two_steps(const Overrides& layout) {
+  const RunSetup setup = setup_of(
+      tiny_run() + Overrides{"train.micro_batch_size=1", "train.global_batch_size=4"} + layout);
+  const Layout places = make_layout(setup.config, setup.model);
+  const auto device = make_sim_device(true);
+  const OpTable ops = make_dry_run_device(setup.config.dist).ops;
+  StepRecord record;
+  const Recording recording(*device, record);
+  const auto world = make_sim_communicator(0, places.mesh.ranks(), "world");
+  world->record_on(device.get());
+  Engine engine(*device, ops, setup.model, engine_settings(setup, places, GlobalRank{0}),
+                make_parallel_groups(places.mesh, world));
+  engine.initialize();
+  for (int step = 0; step < 2; ++step) {
+    engine.begin_step({});
+    engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
+      return blank_batch(setup.config.train.micro_batch_size,
+                         setup.config.model.seq_length.value());
+    });
+    engine.finish_step(1);
+  }
+  return record;
+}
+
+std::vector<Overrides> layouts() {
+  const std::string tp = "model.tensor_model_parallel_size=2",
+                    pp = "model.pipeline_model_parallel_size=2", buckets = "ddp.bucket_size=2000";
+  return {{"dist.ranks=4", tp, buckets},
+          {"dist.ranks=4", pp, "model.num_layers=4", "model.virtual_pipeline_model_parallel_size=2",
+           buckets},
+          {"dist.ranks=2", "mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
+           "ddp.reduce_scatter_with_fp32_accumulation=true", buckets}};
+}
+
+TEST(StreamEdges, OperationsAreBehindComputeAndBeforeWhatWaits) {
+  for (const Overrides& layout : layouts()) {
+    SCOPED_TRACE(layout.back() + " " + layout[1]);
+    const StepRecord record = two_steps(layout);
+    int64_t checked = 0;
+    for (const CollectiveRecord& c : record.collectives()) {
+      ASSERT_NE(c.stream, kComputeStream) << c.operation << " " << c.group;
+      int64_t computed = 0, behind = 0;
+      for (const OpEntryRecord& op : record.ops())
+        if (op.stream == kComputeStream && op.at < c.launched_at) computed = op.stream_position;
+      bool waited_for = false;
+      for (const StreamEdgeRecord& edge : record.edges()) {
+        if (edge.to_stream == c.stream && edge.from_stream == kComputeStream &&
+            edge.to_position < c.stream_position)
+          behind = std::max(behind, edge.from_position);
+        waited_for |= edge.from_stream == c.stream && edge.from_position >= c.stream_position;
+      }
+      EXPECT_GE(behind, computed) << c.operation << " " << c.group;
+      EXPECT_EQ(waited_for, c.completed_at >= 0) << c.operation << " " << c.group;
+      ++checked;
+    }
+    EXPECT_GT(checked, 20);
+  }
+}
+
+TEST(StreamEdges, SumsOfExchangedGradientsRunBesideCompute) {
+  const StepRecord record = two_steps(layouts().back());
+  std::set<std::string> beside;
+  for (const OpEntryRecord& op : record.ops())
+    if (op.stream != kComputeStream) beside.insert(op.op);
+  EXPECT_EQ(beside, std::set<std::string>({"copy"}));
+}
+
+}  // namespace
+}  // namespace viaduct
