@@ -9,7 +9,7 @@
 #include "device/recording.h"
 #include "support/training.h"
 #include "train/dry_run.h"
-#include "train/engine_settings.h"
+#include "train/engine.h"
 #include "train/parallel_settings.h"
 #include "train/rank_device.h"
 
@@ -22,15 +22,14 @@ using namespace test;
 StepRecord two_steps(const Overrides& layout) {
   const RunSetup setup = setup_of(
       tiny_run() + Overrides{"train.micro_batch_size=1", "train.global_batch_size=4"} + layout);
-  const Layout places = make_layout(setup.config, setup.model);
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
   const auto device = make_sim_device(true);
   const OpTable ops = make_dry_run_device(setup.config.dist).ops;
   StepRecord record;
   const Recording recording(*device, record);
-  const auto world = make_sim_communicator(0, places.mesh.ranks(), "world");
+  const auto world = make_sim_communicator(0, run.parallelism.mesh.ranks(), "world");
   world->record_on(device.get());
-  Engine engine(*device, ops, setup.model, engine_settings(setup, places, GlobalRank{0}),
-                make_parallel_groups(places.mesh, world));
+  Engine engine(*device, ops, setup.model, run, make_parallel_groups(run.parallelism.mesh, world));
   engine.initialize();
   for (int step = 0; step < 2; ++step) {
     engine.begin_step({});
