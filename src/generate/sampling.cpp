@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "base/hash.h"
 #include "base/philox.h"
 
@@ -53,6 +54,44 @@ void keep_nucleus(std::vector<Candidate>& candidates, double p) {
   std::reverse(candidates.begin(), candidates.end());
 }
 
+std::vector<Candidate> all_candidates(std::span<const float> logits,
+                                      FunctionRef<double(double)> weight_of) {
+  std::vector<Candidate> candidates;
+  candidates.reserve(logits.size());
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const double weight = weight_of(logits[i]);
+    if (weight > 0) candidates.push_back({weight, static_cast<int64_t>(i)});
+  }
+  return candidates;
+}
+
+/// The k most likely ones in falling order, or all, in the order of the vocabulary, if they are no
+/// more. A heap of logits, so that exponentials are taken of few.
+std::vector<Candidate> top_candidates(std::span<const float> logits, int64_t k,
+                                      FunctionRef<double(double)> weight_of) {
+  const size_t kept = static_cast<size_t>(k) + 1;  // one more says whether there are more
+  std::vector<Candidate> heap;
+  for (size_t i = 0; i < logits.size(); ++i) {
+    const Candidate next{logits[i], static_cast<int64_t>(i)};
+    if (heap.size() == kept) {
+      if (!more_likely(next, heap.front())) continue;
+      std::pop_heap(heap.begin(), heap.end(), more_likely);
+      heap.back() = next;
+    } else {
+      heap.push_back(next);
+    }
+    std::push_heap(heap.begin(), heap.end(), more_likely);
+  }
+  for (Candidate& c : heap) c.weight = weight_of(c.weight);
+  std::erase_if(heap, [](const Candidate& c) { return !(c.weight > 0); });
+  const bool more = heap.size() == kept;
+  std::sort(heap.begin(), heap.end(), [&](const Candidate& a, const Candidate& b) {
+    return more ? more_likely(a, b) : a.id < b.id;
+  });
+  if (more) heap.pop_back();
+  return heap;
+}
+
 }  // namespace
 
 void check(const SamplingOptions& options) {
@@ -93,15 +132,32 @@ void penalize(std::span<float> logits, const SeenTokens& seen, double repetition
 int64_t greedy_token(std::span<const float> logits) {
   VIADUCT_CHECK(ShapeError, !logits.empty(), "sampling: no logits");
   constexpr float kInfinity = std::numeric_limits<float>::infinity();
-  int64_t best = 0;
-  for (size_t i = 0; i < logits.size(); ++i) {
-    VIADUCT_CHECK(DeviceError, !std::isnan(logits[i]) && logits[i] != kInfinity,
-                  "sampling: the logit of token {} is {}", i, logits[i]);
-    if (logits[i] > logits[static_cast<size_t>(best)]) best = static_cast<int64_t>(i);
+  // Lanes, so that the compiler compares many at a time.
+  constexpr size_t kLanes = 32;
+  float most[kLanes];
+  int wrong[kLanes] = {};
+  std::fill_n(most, kLanes, -kInfinity);
+  const size_t whole = logits.size() / kLanes * kLanes;
+  for (size_t i = 0; i < whole; i += kLanes) {
+    for (size_t j = 0; j < kLanes; ++j) {
+      const float logit = logits[i + j];
+      most[j] = most[j] < logit ? logit : most[j];
+      wrong[j] |= logit < kInfinity ? 0 : 1;
+    }
   }
-  VIADUCT_CHECK(DeviceError, logits[static_cast<size_t>(best)] != -kInfinity,
-                "sampling: all {} logits are minus infinity", logits.size());
-  return best;
+  for (size_t i = whole; i < logits.size(); ++i) {
+    most[0] = std::max(most[0], logits[i]);
+    wrong[0] |= logits[i] < kInfinity ? 0 : 1;
+  }
+  if (std::find(wrong, wrong + kLanes, 1) != wrong + kLanes) {
+    const auto found = std::find_if(logits.begin(), logits.end(),
+                                    [](float logit) { return !(logit < kInfinity); });
+    fail<DeviceError>("sampling: the logit of token {} is {}", found - logits.begin(), *found);
+  }
+  const float largest = *std::max_element(most, most + kLanes);
+  VIADUCT_CHECK(DeviceError, largest != -kInfinity, "sampling: all {} logits are minus infinity",
+                logits.size());
+  return std::find(logits.begin(), logits.end(), largest) - logits.begin();
 }
 
 int64_t pick_token(std::span<const float> logits, const SamplingOptions& options,
@@ -110,19 +166,12 @@ int64_t pick_token(std::span<const float> logits, const SamplingOptions& options
   const int64_t best = greedy_token(logits);
   if (options.temperature == 0 || options.top_k == 1) return best;
   const double largest = logits[static_cast<size_t>(best)];
-  std::vector<Candidate> candidates;
-  candidates.reserve(logits.size());
-  for (size_t i = 0; i < logits.size(); ++i) {
-    const double weight =
-        std::exp((static_cast<double>(logits[i]) - largest) / options.temperature);
-    if (weight > 0) candidates.push_back({weight, static_cast<int64_t>(i)});
-  }
-  const size_t k = static_cast<size_t>(options.top_k);
-  if (k > 0 && k < candidates.size()) {
-    std::partial_sort(candidates.begin(), candidates.begin() + options.top_k, candidates.end(),
-                      more_likely);
-    candidates.resize(k);
-  }
+  const auto weight_of = [&](double logit) {
+    return std::exp((logit - largest) / options.temperature);
+  };
+  std::vector<Candidate> candidates = options.top_k > 0
+                                          ? top_candidates(logits, options.top_k, weight_of)
+                                          : all_candidates(logits, weight_of);
   if (options.top_p < 1) keep_nucleus(candidates, options.top_p);
   double rest = uniform(key) * total_weight(candidates);
   for (const Candidate& c : candidates) {

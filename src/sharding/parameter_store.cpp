@@ -156,6 +156,12 @@ void ParameterStore::derive_weights(const OpContext& context, bool packed) {
   forms_.emplace(context, parameters_, format_, packed, settings_.with_gradients);
 }
 
+void ParameterStore::make_derived_weights() {
+  if (!forms_) return;
+  for (const Parameter* parameter : parameters_)
+    forms_->make(*parameter, weight(*parameter), generation_);
+}
+
 const ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) const {
   const auto found = entries_.find(&parameter);
   VIADUCT_CHECK(ShapeError, found != entries_.end(), "parameter store: {} does not live here",

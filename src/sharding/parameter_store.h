@@ -36,6 +36,8 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// outlive the store; until then, canonical ones. `packed`: also in those that they only read
   /// faster; ConfigError if there are none for the weights' format.
   void derive_weights(const OpContext& context, bool packed);
+  /// Makes these forms of the weights that are there now, instead of at their first use.
+  void make_derived_weights();
 
   /// Every parameter once, in order of first use.
   const std::vector<const Parameter*>& parameters() const { return parameters_; }

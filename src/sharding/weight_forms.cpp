@@ -19,11 +19,18 @@ Operand WeightForms::form(const Parameter& parameter, WeightUse use, int64_t run
   const OperandForm form = wanted(parameter, use, run);
   if (form.plain()) return canonical;
   Derived& held = derived(parameter, form);
-  if (held.generation != generation) {
-    convert_operand(context_, {canonical, held.operand});
-    held.generation = generation;
-  }
+  update(held, canonical, generation);
   return held.operand;
+}
+
+void WeightForms::make(const Parameter& parameter, const Tensor& canonical, int64_t generation) {
+  for (const size_t place : by_parameter_[&parameter]) update(forms_[place], canonical, generation);
+}
+
+void WeightForms::update(Derived& held, const Tensor& canonical, int64_t generation) {
+  if (held.generation == generation) return;
+  convert_operand(context_, {canonical, held.operand});
+  held.generation = generation;
 }
 
 OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64_t run) const {
@@ -44,7 +51,7 @@ WeightForms::Derived& WeightForms::derived(const Parameter& parameter, const Ope
     if (forms_[place].operand.form() == form) return forms_[place];
   places.push_back(forms_.size());
   forms_.push_back(
-      {allocate_operand(context_, form, weight_, parameter.shape, MemoryTag::weights)});
+      {allocate_operand(context_, form, weight_, parameter.shape, MemoryTag::derived_weights)});
   return forms_.back();
 }
 

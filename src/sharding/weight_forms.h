@@ -23,6 +23,8 @@ class WeightForms {
   /// `generation`, and the answer for every other use.
   Operand form(const Parameter& parameter, WeightUse use, int64_t run, const Tensor& canonical,
                int64_t generation);
+  /// All forms of the weight that are not there yet, instead of at their first use.
+  void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
 
  private:
   struct Derived {
@@ -31,6 +33,7 @@ class WeightForms {
   };
   OperandForm wanted(const Parameter& parameter, WeightUse use, int64_t run) const;
   Derived& derived(const Parameter& parameter, const OperandForm& form);
+  void update(Derived& held, const Tensor& canonical, int64_t generation);
 
   OpContext context_;
   DType weight_;

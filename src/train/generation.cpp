@@ -86,6 +86,7 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
   Generator generator = make_generator(setup, run, work, device, ops, world);
   OpContext context = generator.context();
   load_parameters(context, generator.store(), *open_weights(*setup.pretrained), setup.model);
+  generator.store().make_derived_weights();
 
   const GlobalRank rank{world->rank()};
   const bool leads = rank.value == 0;

@@ -66,13 +66,16 @@ struct AttentionRows {
 struct AttentionKernels {
   /// Rows [row, row + kAttentionRows) of a head.
   void (*forward)(const AttentionHead& head, int64_t row, float* scratch);
+  /// The rows of a head with one query, kOneQueryHeads at most (attention_one_query.h), without
+  /// dropout: the bits of `forward`.
+  void (*one_query)(const AttentionHead& head, float* scratch);
   /// All rows against the keys [begin, end).
   void (*backward)(const AttentionHead& head, int64_t begin, int64_t end, float* scratch);
   void (*delta)(const AttentionRows& rows, int64_t begin_token, int64_t end_token);
   void (*merge)(const AttentionRows& rows, int64_t begin_token, int64_t end_token);
 };
 
-/// Floats of scratch that `forward` and `backward` need.
+/// Floats of scratch that `forward` (and `one_query`) and `backward` need.
 inline int64_t attention_forward_scratch(int64_t width, int64_t value_width) {
   return kAttentionRows * (width + value_width) + kAttentionKeys * (width + value_width) +
          kAttentionKeys * kAttentionRows + 8 * kAttentionRows + width + value_width;

@@ -6,6 +6,7 @@
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/attention_heads.h"
 #include "ops/cpu/attention_launch.h"
+#include "ops/cpu/attention_one_query.h"
 #include "ops/cpu/attention_tiles.h"
 #include "ops/reference/reference.h"
 
@@ -66,6 +67,13 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
   check_attention_offsets("attention_forward", "q_offsets", problem.q_offsets, args.q.dim(0));
   check_attention_offsets("attention_forward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
   if (choice.variant == kReferenceKernel) return reference::attention_forward(args);
+  if (asks_single_queries(args)) {
+    return for_each_single_query(
+        context.device.pool(), args, forward_slots(args), forward_floats(args), workspace,
+        [&](int64_t document, int64_t kv_head, float* scratch) {
+          kernels(choice).one_query(forward_head(args, document, kv_head), scratch);
+        });
+  }
   struct Block {
     int64_t document, row;
   };
@@ -85,12 +93,7 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
       forward_floats(args), workspace, [&](int64_t task, float* scratch) {
         const Block& block = blocks[static_cast<size_t>(task / kv_heads)];
         const int64_t kv_head = task % kv_heads;
-        AttentionHead head =
-            attention_head(problem, args.q, args.k, args.v, args.lse, block.document, kv_head);
-        head.out = const_cast<void*>(tensor_at(args.out, offsets[block.document], kv_head * group));
-        head.out_token = args.out.stride(0);
-        head.out_head = args.out.stride(1);
-        kernels(choice).forward(head, block.row, scratch);
+        kernels(choice).forward(forward_head(args, block.document, kv_head), block.row, scratch);
       });
 }
 

@@ -55,4 +55,14 @@ inline AttentionHead attention_head(const AttentionProblem& problem, const Tenso
   return head;
 }
 
+/// The same with the outputs of the forward.
+inline AttentionHead forward_head(const AttentionForwardArgs& args, int64_t d, int64_t kv_head) {
+  AttentionHead head = attention_head(args.problem, args.q, args.k, args.v, args.lse, d, kv_head);
+  const auto* q_offsets = args.problem.q_offsets.data<int32_t>();
+  head.out = const_cast<void*>(tensor_at(args.out, q_offsets[d], kv_head * head.group));
+  head.out_token = args.out.stride(0);
+  head.out_head = args.out.stride(1);
+  return head;
+}
+
 }  // namespace viaduct::cpu

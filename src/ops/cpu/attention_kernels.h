@@ -141,6 +141,7 @@ void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin
 
 #include "ops/cpu/attention_backward_kernels.h"
 #include "ops/cpu/attention_forward_kernels.h"
+#include "ops/cpu/attention_one_query_kernels.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
@@ -192,8 +193,19 @@ void backward(const AttentionHead& head, int64_t begin, int64_t end, float* scra
   }
 }
 
+void one_query_of(const AttentionHead& head, float* scratch) {
+  switch (head.dtype) {
+    case DType::bf16:
+      return one_query<bfloat16>(head, scratch);
+    case DType::f16:
+      return one_query<float16>(head, scratch);
+    default:
+      return one_query<float>(head, scratch);
+  }
+}
+
 }  // namespace
 
-const AttentionKernels attention_kernels{forward, backward, delta, merge};
+const AttentionKernels attention_kernels{forward, one_query_of, backward, delta, merge};
 
 }  // namespace viaduct::cpu::VIADUCT_ISA

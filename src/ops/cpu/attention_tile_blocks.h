@@ -1,7 +1,7 @@
 #pragma once
 // What attention on tiles needs from an instruction set: one block of queries forward, one backward
 // against a run of keys. A head here is one query head (`AttentionHead::group` = 1) and the packed
-// keys and values of its key-value head.
+// keys and values of its key-value head; of a single query, the heads of its group are the rows.
 
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/tiles.h"
@@ -50,10 +50,19 @@ inline int64_t tile_backward_run(int64_t width, int64_t value_width) {
                                                                : keys);
 }
 
-/// Bytes of scratch, 64-byte aligned, of the two below.
+/// Elements between two strips of a run's values, so that they do not lie a power of two apart.
+inline constexpr int64_t kTileValueGap = 32;
+
+/// Bytes of scratch, 64-byte aligned, of those below.
 inline int64_t tile_forward_scratch(int64_t width, int64_t value_width) {
   return kTileQueries * (tile_room(width) * 2 + tile_room(value_width) * 4 + kTileKeys * 2 + 64) +
          kTileScoreRows * (kTileKeys + 16) * 4;
+}
+/// Of one query of a group: that of the forward, and the keys and values of a run as tiles.
+inline int64_t tile_one_query_scratch(int64_t width, int64_t value_width) {
+  return tile_forward_scratch(width, value_width) +
+         kTileKeys * (tile_room(width) + tile_room(value_width)) * 2 +
+         tile_room(value_width) / kTileColumns * kTileValueGap * 2;
 }
 inline int64_t tile_backward_scratch(int64_t width, int64_t value_width) {
   const int64_t rows = kTileBackwardQueries, both = tile_room(width) + tile_room(value_width);
@@ -67,6 +76,9 @@ namespace avx512_bf16 {
 /// Queries [query, query + kTileQueries) of the head: out and lse.
 void attention_forward_block(const TileKernels& tiles, const TileForward& problem, int64_t query,
                              char* scratch);
+/// All heads of a group that has one query: keys and values are read where they lie. The bits of
+/// the blocks above.
+void attention_one_query(const TileKernels& tiles, const AttentionHead& head, char* scratch);
 /// Queries [query, query + kTileBackwardQueries) against the keys [first, last) of a run (first
 /// divisible by 32): adds to dq and to the sums of the run.
 void attention_backward_block(const TileKernels& tiles, const TileBackward& problem, int64_t query,

@@ -87,9 +87,9 @@ inline Vec probabilities_of(const AttentionHead& head, const ScoreLine& line, Ve
   return total;
 }
 
-/// Scores of the rows [row, row + rows) of a block, rows ≤ kTileScoreRows, against `count` keys
-/// from `begin` become probabilities in A tiles. Returns whether a row that had seen keys before
-/// has to be shrunk.
+/// Scores of the rows (query, head of the group) [row, row + rows) of a block, rows ≤
+/// kTileScoreRows, against `count` keys from `begin` become probabilities in A tiles. Returns
+/// whether a row that had seen keys before has to be shrunk.
 template <bool kMasked, bool kCapped, bool kDropout>
 bool softmax_of(const AttentionHead& head, int64_t query, int64_t row, int64_t rows, int64_t begin,
                 int64_t count, const uint32_t* positions, ForwardScratch& s) {
@@ -99,8 +99,9 @@ bool softmax_of(const AttentionHead& head, int64_t query, int64_t row, int64_t r
   const auto line_of = [&](int64_t r) {
     ScoreLine line{s.scores + r * kScoreStride, tile_room(count), 0, count};
     if constexpr (kMasked) {
-      line.low = first_key(head, query + row + r) - begin;
-      line.high = smaller(count, end_key(head, query + row + r) - begin);
+      const int64_t i = (query + row + r) / head.group;
+      line.low = first_key(head, i) - begin;
+      line.high = smaller(count, end_key(head, i) - begin);
     }
     return line;
   };
@@ -141,6 +142,17 @@ Softmax softmax_for(const AttentionHead& head, bool masked) {
   return kAll[masked][head.softcap > 0][head.dropout];
 }
 
+/// What earlier keys gave to the rows [row, row + rows), after a larger score was found.
+void shrink_out(const ForwardScratch& s, int64_t row, int64_t rows) {
+  for (int64_t r = row; r < row + rows; ++r) {
+    if (s.shrink[r] == 1.0f) continue;
+    float* out = s.out + r * s.out_stride;
+    const Vec shrink = set1(s.shrink[r]);
+    for (int64_t i = 0; i < s.out_stride; i += kLanes) store(out + i, mul(load(out + i), shrink));
+  }
+}
+
+/// Rows are (query, head of the group) pairs, query by query.
 void finish_rows(const AttentionHead& head, int64_t query, int64_t rows, bool seen,
                  const ForwardScratch& s) {
   for (int64_t r = 0; r < rows; ++r) {
@@ -149,16 +161,17 @@ void finish_rows(const AttentionHead& head, int64_t query, int64_t rows, bool se
     const bool nothing = total == 0;
     const Vec inverse = set1(nothing ? 0.0f : 1.0f / total);
     const float* from = s.out + r * s.out_stride;
-    auto* to = static_cast<bfloat16*>(head.out) + (query + r) * head.out_token;
-    for (int64_t i = 0; i < head.value_width; i += kLanes) {
-      const Vec value = nothing ? zero() : mul(load(from + i), inverse);
-      if (i + kLanes <= head.value_width) {
-        store(to + i, value);
+    const int64_t i = (query + r) / head.group, member = (query + r) % head.group;
+    auto* to = static_cast<bfloat16*>(head.out) + i * head.out_token + member * head.out_head;
+    for (int64_t at = 0; at < head.value_width; at += kLanes) {
+      const Vec value = nothing ? zero() : mul(load(from + at), inverse);
+      if (at + kLanes <= head.value_width) {
+        store(to + at, value);
       } else {
-        store(to + i, value, first(head.value_width - i));
+        store(to + at, value, first(head.value_width - at));
       }
     }
-    head.lse[query + r] = nothing ? kNothing : s.largest[r] * kLn2 + ::logf(total);
+    head.lse[member * head.lse_head + i] = nothing ? kNothing : s.largest[r] * kLn2 + ::logf(total);
   }
 }
 
@@ -201,13 +214,7 @@ void attention_forward_block(const TileKernels& tiles, const TileForward& proble
         tiles.product(scores);
         const bool changed =
             softmax(head, query, row, scores.rows, key, count, positions, s) && key > begin;
-        for (int64_t r = row; changed && r < row + scores.rows; ++r) {
-          if (s.shrink[r] == 1.0f) continue;
-          float* out = s.out + r * s.out_stride;
-          const Vec shrink = set1(s.shrink[r]);
-          for (int64_t i = 0; i < s.out_stride; i += kLanes)
-            store(out + i, mul(load(out + i), shrink));
-        }
+        if (changed) shrink_out(s, row, scores.rows);
       }
       values.steps = tile_steps(count);
       values.b = problem.values.data + key / kTileDepth * kTileElements;

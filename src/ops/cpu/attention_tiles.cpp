@@ -5,6 +5,7 @@
 
 #include "ops/cpu/attention_heads.h"
 #include "ops/cpu/attention_launch.h"
+#include "ops/cpu/attention_one_query.h"
 #include "ops/cpu/attention_tile_blocks.h"
 
 namespace viaduct::cpu {
@@ -138,6 +139,14 @@ int64_t forward_slots(const AttentionForwardArgs& args) {
   return std::min(kAttentionSlots, blocks * args.q.dim(1) + 1);
 }
 
+int64_t one_query_scratch(const AttentionForwardArgs& args) {
+  return round_up_to(tile_one_query_scratch(args.q.dim(2), args.v.dim(2)), 64);
+}
+
+int64_t one_query_slots(const AttentionForwardArgs& args) {
+  return std::min(kAttentionSlots, attention_documents(args.problem) * args.k.dim(1));
+}
+
 struct ForwardOperands {
   PackedOperand keys, values;
   explicit ForwardOperands(const AttentionForwardArgs& args)
@@ -205,6 +214,7 @@ void backward_run(const TileKernels& tiles, const AttentionHead& group, TileBack
 }  // namespace
 
 int64_t attention_tiles_forward_bytes(const AttentionForwardArgs& args) {
+  if (asks_single_queries(args)) return one_query_slots(args) * one_query_scratch(args);
   const ForwardOperands operands(args);
   return operands.keys.bytes() + operands.values.bytes() +
          forward_slots(args) * forward_scratch(args);
@@ -212,6 +222,14 @@ int64_t attention_tiles_forward_bytes(const AttentionForwardArgs& args) {
 
 void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& args,
                                 const TileKernels& tiles, void* workspace) {
+  if (asks_single_queries(args)) {
+    return for_each_single_query(pool, args, one_query_slots(args), one_query_scratch(args) / 4,
+                                 workspace, [&](int64_t document, int64_t kv_head, float* scratch) {
+                                   avx512_bf16::attention_one_query(
+                                       tiles, forward_head(args, document, kv_head),
+                                       reinterpret_cast<char*>(scratch));
+                                 });
+  }
   const AttentionProblem& problem = args.problem;
   ForwardOperands operands(args);
   const int64_t kv_heads = args.k.dim(1), heads = args.q.dim(1), group = heads / kv_heads;
@@ -237,12 +255,7 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
                            // caches.
                            const int64_t n = task / per_head, kv_head = n / group;
                            const Block& block = blocks[static_cast<size_t>(task % per_head)];
-                           AttentionHead whole = attention_head(problem, args.q, args.k, args.v,
-                                                                args.lse, block.document, kv_head);
-                           whole.out = const_cast<void*>(
-                               tensor_at(args.out, offsets[block.document], kv_head * group));
-                           whole.out_token = args.out.stride(0);
-                           whole.out_head = args.out.stride(1);
+                           const AttentionHead whole = forward_head(args, block.document, kv_head);
                            const TileForward forward{member_of(whole, n % group),
                                                      operands.keys.at(block.document, kv_head),
                                                      operands.values.at(block.document, kv_head)};

@@ -2,6 +2,7 @@
 // FP32 tiles (tiles.h): packing of FP32, BF16 and FP16 matrices, and their products by fused
 // multiply-adds. Compiled per instruction set.
 
+#include "ops/cpu/tile_arithmetic.h"
 #include "ops/cpu/tile_vectors.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
@@ -73,13 +74,6 @@ void pack(const TileSource& source, float* to, int64_t strip) {
     pack_of<float16, kB>(source, to, strip);
   }
 }
-
-struct Fused {
-  using Element = float;
-  static Vec add(Vec sums, Units spread, Units row) {
-    return fma(as_floats(spread), as_floats(row), sums);
-  }
-};
 
 }  // namespace
 

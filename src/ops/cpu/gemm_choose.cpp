@@ -7,6 +7,7 @@
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm_entry.h"
+#include "ops/cpu/gemm_few_rows.h"
 #include "ops/cpu/gemm_tiles.h"
 #include "ops/reference/reference.h"
 
@@ -22,8 +23,9 @@ constexpr TileBlocking kAvx2Blocking{96, 768, 384};
 // the first-level cache; 384 and 192 KB in the second.
 constexpr TileBlocking kAmxBlocking{256, 384, 384};
 
-// Choice::variant beside those of cpu_entry.h: tiles of FP32, tiles of BF16.
-constexpr int kFloatTiles = 2, kBf16Tiles = 3;
+// Choice::variant beside those of cpu_entry.h: tiles of FP32, tiles of BF16; few rows in FP32 and
+// in BF16.
+constexpr int kFloatTiles = 2, kBf16Tiles = 3, kFewFloatRows = 4, kFewBf16Rows = 5;
 
 template <CpuIsa kIsa>
 constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;
@@ -47,12 +49,24 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
     add_epilogue_cost(args, choice);
     return choice;
   }
+  // AMX sums in another order: its few rows are rows of its tiles.
+  const bool few = has_few_rows(args);
   if (kHasBf16Tiles<kIsa> && args.a.dtype() == DType::bf16) {
-    choice.variant = kBf16Tiles;
-    choice.kernel = kIsa == CpuIsa::amx ? "tiles_amx" : "tiles_avx512_bf16";
-    choice.workspace_bytes = tile_workspace_bytes<bfloat16>(args, kBf16Blocking<kIsa>);
+    if (few && kIsa == CpuIsa::avx512_bf16) {
+      choice.variant = kFewBf16Rows;
+      choice.kernel = "few_rows_avx512_bf16";
+      choice.workspace_bytes = few_rows_workspace_bytes<bfloat16>(args);
+    } else {
+      choice.variant = kBf16Tiles;
+      choice.kernel = kIsa == CpuIsa::amx ? "tiles_amx" : "tiles_avx512_bf16";
+      choice.workspace_bytes = tile_workspace_bytes<bfloat16>(args, kBf16Blocking<kIsa>);
+    }
     std::swap(choice.cost.flops[static_cast<size_t>(FlopFormat::f32)],
               choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
+  } else if (few) {
+    choice.variant = kFewFloatRows;
+    choice.kernel = kIsa == CpuIsa::avx2 ? "few_rows_avx2" : "few_rows_avx512";
+    choice.workspace_bytes = few_rows_workspace_bytes<float>(args);
   } else {
     choice.variant = kFloatTiles;
     choice.kernel = kIsa == CpuIsa::avx2 ? "tiles_avx2" : "tiles_avx512";
@@ -67,6 +81,17 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
   if (choice.variant == kReferenceVariant) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
+  const int64_t depth = args.a.dim(1);  // of few rows
+  if (choice.variant == kFewFloatRows) {
+    const FewRowsKernelsOf<float>& rows =
+        kIsa == CpuIsa::avx2 ? avx2::few_rows_kernels() : avx512::few_rows_kernels();
+    return gemm_of_few_rows(pool, args, tile_visit<float>(depth, kFloatBlocking<kIsa>), rows,
+                            kernels, workspace);
+  }
+  if (choice.variant == kFewBf16Rows) {
+    return gemm_of_few_rows(pool, args, tile_visit<bfloat16>(depth, kBf16Blocking<kIsa>),
+                            avx512_bf16::few_rows_kernels(), kernels, workspace);
+  }
   if (choice.variant == kFloatTiles) {
     const TileKernelsOf<float>& tiles =
         kIsa == CpuIsa::avx2 ? avx2::float_tile_kernels() : avx512::float_tile_kernels();

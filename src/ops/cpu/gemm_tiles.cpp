@@ -13,8 +13,6 @@ constexpr int64_t kPackStrips = 4;
 // Columns of a block that are multiplied and stored at a time: more where each row costs an
 // epilogue's kernel a little, most where the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
-// Of products of few rows, which take many strips of B at a time.
-constexpr int64_t kFewRows = 4, kFewRowsColumns = 128;
 // Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
 constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
 constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
@@ -35,7 +33,6 @@ int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
 
 int64_t run_columns(const GemmArgs& args) {
   if (args.epilogue.residual) return kResidualColumns;
-  if (args.c.dim(0) <= kFewRows) return kFewRowsColumns;
   return args.epilogue.any() ? kActivatedColumns : kRunColumns;
 }
 
@@ -109,7 +106,7 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   plan.rows = even_piece(plan.a.width, rows, kTileRows);
   plan.columns = even_piece(plan.b.width, columns, 2 * kTileColumns);
   plan.steps = tile_steps<Element>(plan.a.depth);
-  plan.visit = even_piece(plan.steps, blocking.depth / kStep<Element>, 1);
+  plan.visit = tile_visit<Element>(plan.a.depth, blocking);
   const int64_t fit = kChunkBytes / static_cast<int64_t>(sizeof(Element)) /
                       std::max<int64_t>(1, plan.halves * plan.b.depth);
   plan.chunk = plan.shared ? even_piece(plan.b.width, std::max(fit, blocking.columns / plan.halves),
@@ -277,6 +274,11 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
 }  // namespace
 
 template <class Element>
+int64_t tile_visit(int64_t depth, const TileBlocking& blocking) {
+  return even_piece(tile_steps<Element>(depth), blocking.depth / kStep<Element>, 1);
+}
+
+template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking) {
   return plan_of<Element>(args, blocking).chunk_bytes();
 }
@@ -327,6 +329,8 @@ void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const Til
   });
 }
 
+template int64_t tile_visit<bfloat16>(int64_t, const TileBlocking&);
+template int64_t tile_visit<float>(int64_t, const TileBlocking&);
 template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);
 template int64_t tile_workspace_bytes<float>(const GemmArgs&, const TileBlocking&);
 template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,

@@ -17,6 +17,10 @@ struct TileBlocking {
   int64_t depth;          // contracted elements between two visits of a block's C
 };
 
+/// Steps between two visits of a block's C; each visit is a sum that begins at zero.
+template <class Element>
+int64_t tile_visit(int64_t depth, const TileBlocking& blocking);
+
 /// Bytes of workspace that `gemm_on_tiles` needs.
 template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);

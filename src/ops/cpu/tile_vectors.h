@@ -26,10 +26,9 @@ struct NextPanel {
   const char* tiles = nullptr;  // null: nothing
   int64_t strip_bytes = 0;
   int64_t first = 0, lines = 0;
-  int64_t strips = kPanelStrips;
 
   void prefetch() const {
-    for (int64_t line = first; line < first + lines && line < strips * kTileRows; ++line) {
+    for (int64_t line = first; line < first + lines && line < kPanelStrips * kTileRows; ++line) {
       _mm_prefetch(tiles + line / kTileRows * strip_bytes + line % kTileRows * kTileRowBytes,
                    _MM_HINT_T1);
     }
@@ -128,28 +127,8 @@ void vector_panel(const TileProductOf<typename Arithmetic::Element>& p, const ch
   }
 }
 
-/// Few rows of C: memory is the limit, so many strips are under way at once, and what is read two
-/// steps later is asked for.
-template <class Arithmetic, int kRows, int kStrips>
-void few_rows_product(const TileProductOf<typename Arithmetic::Element>& p, int64_t column = 0) {
-  constexpr int64_t kBytes = sizeof(typename Arithmetic::Element);
-  const int64_t strip = p.b_strip * kBytes;
-  const char* b = reinterpret_cast<const char*>(p.b) + column / kTileColumns * strip;
-  for (; p.columns - column > (kStrips - 1) * kTileColumns;
-       column += kStrips * kTileColumns, b += kStrips * strip) {
-    const NextPanel ahead{b + 2 * kTileBytes, strip, 0, kStrips * kTileRows, kStrips};
-    vector_block<Arithmetic, kRows, kStrips>(p.steps, reinterpret_cast<const char*>(p.a), b, strip,
-                                             p.c + column, p.c_stride, p.accumulate, ahead);
-  }
-  if constexpr (kStrips > 1) few_rows_product<Arithmetic, kRows, kStrips / 2>(p, column);
-}
-
 template <class Arithmetic>
 void vector_product(const TileProductOf<typename Arithmetic::Element>& p) {
-  if constexpr (kLanes == 16) {
-    if (p.rows == 1) return few_rows_product<Arithmetic, 1, 8>(p);
-    if (p.rows <= 4) return few_rows_product<Arithmetic, 4, 4>(p);
-  }
   const char* b = reinterpret_cast<const char*>(p.b);
   const int64_t strip = p.b_strip * static_cast<int64_t>(sizeof(typename Arithmetic::Element));
   constexpr int64_t kPanelColumns = kPanelStrips * kTileColumns;

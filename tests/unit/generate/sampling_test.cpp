@@ -44,6 +44,20 @@ TEST(Sampling, GreedyTakesTheLowestIdOfEquals) {
   EXPECT_EQ(pick_token(std::vector<float>{1, 2, 2}, {.top_k = 1}, {1, 2, 3}), 1);
 }
 
+TEST(Sampling, GreedyFindsTheLargestAnywhere) {
+  for (const size_t size : {31u, 32u, 100u}) {
+    for (size_t at = 0; at < size; ++at) {
+      std::vector<float> logits(size, -2.0f);
+      logits[at] = -1;
+      EXPECT_EQ(greedy_token(logits), static_cast<int64_t>(at));
+      for (const float bad : {kInfinity, std::numeric_limits<float>::quiet_NaN()}) {
+        logits[at] = bad;
+        EXPECT_THROW(greedy_token(logits), DeviceError) << at << " of " << size;
+      }
+    }
+  }
+}
+
 TEST(Sampling, FollowsTheSoftmax) {
   const auto logits = log_probabilities({0.5, 0.3, 0.15, 0.05});
   const auto found = frequencies(logits, {});

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 
 #include "base/error.h"
@@ -94,6 +95,35 @@ TEST_F(ParameterStoreTest, PackedWeightsNeedProductsThatReadThem) {
   store_.publish_masters(context_);
   const AcquiredWeight weight(store_, matrix_, WeightUse::forward);
   EXPECT_TRUE(weight.operand().form().plain());
+}
+
+TEST_F(ParameterStoreTest, DerivedWeightsAreMadeBeforeTheirFirstUse) {
+  if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no products that read tiles here";
+  const OpTable ops = cpu_ops(CpuIsa::avx512_bf16);
+  OpContext context{*device_, ops};
+  matrix_.multiplied = true;
+  ParameterStore store(*device_, precision_recipe("bf16_mixed"), {{&matrix_, &bias_}}, {},
+                       self_groups());
+  store.derive_weights(context, true);
+  const auto tag = static_cast<size_t>(MemoryTag::derived_weights);
+  EXPECT_EQ(device_->memory().bytes_by_tag[tag], 2 * 16 * 32 * 2);  // a tile for each product
+  const auto conversions = [&](auto&& f) {
+    StepRecord record;
+    {
+      const Recording recording(*device_, record);
+      f();
+    }
+    return std::count_if(record.ops().begin(), record.ops().end(),
+                         [](const OpEntryRecord& op) { return op.op == "convert_operand"; });
+  };
+  store.publish_masters(context);
+  EXPECT_EQ(conversions([&] { store.make_derived_weights(); }), 2);
+  EXPECT_EQ(conversions([&] {
+              store.make_derived_weights();
+              const AcquiredWeight weight(store, matrix_, WeightUse::forward);
+              EXPECT_FALSE(weight.operand().form().plain());
+            }),
+            0);
 }
 
 TEST_F(ParameterStoreTest, FirstContributionOverwritesLaterOnesAdd) {

@@ -1,0 +1,1 @@
+#include "ops/cpu/few_rows_float_kernels.h"
