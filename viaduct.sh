@@ -29,7 +29,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         steps, and put the table under the machine's name into docs/benchmarks.md; `--help` for the rest
   counts [--update]     count the instructions of the hot ops under Valgrind and compare with benchmarks/counts.txt
   policies              make every unit of every layer again, and offload it, on every layout of the tests: no bit may change
-                        (`test` tries a part of them; some minutes)
+                        (`test` tries a part of them; under a minute)
   torture [--minutes N] [--seed S]
                         kill, stop, damage and starve small runs at random for N minutes (10) and check that nothing is lost or
                         taken for right that is wrong (docs/reliability.md); `--help` for the rest.

@@ -53,6 +53,7 @@ class Rank {
     resolved_.positions = kPositions;
     resolved_.parallelism.layer_map =
         layer_map(LayerMapSettings{run.model.layers, layout.pp, layout.virtual_stages});
+    resolved_.parallelism.schedule.kind = layout.kind;
     resolved_.memory.saved_policy = run.policy;
     engine_.emplace(*device_, ops_, run.model, resolved_, std::move(groups));
     if (second_) engine_->offload_to(*second_);
@@ -61,28 +62,22 @@ class Rank {
 
   Engine& engine() { return *engine_; }
 
+  /// By the engine's own actions, or where there are any, by these.
   StepResult step(int64_t update, const ActionList& actions) {
     engine_->begin_step({.update = update, .learning_rate = 1e-2});
-    engine_->store().expect_backwards(run_.micro_batches);
-    RankContext context = engine_->context(true, true);
     double scored = 0;
-    const auto batch_at = [&](int64_t i) {
+    const auto rows_of = [&](int64_t i) {
       const int64_t ranks = engine_->groups().dp->size(), rank = engine_->groups().dp->rank();
       const HostBatch rows =
           micro_batch((update * run_.micro_batches + i) * ranks + rank, run_.model.vocabulary);
       for (const float weight : rows.loss_weight) scored += weight;
-      return engine_->upload_part(rows);
+      return rows;
     };
-    ParameterStore& store = engine_->store();
-    ModelStage stage(
-        engine_->model(), context,
-        {.message_format = resolved_.layers.precision.stream,
-         .begin_chunk = [&](int chunk) { store.begin_chunk(static_cast<size_t>(chunk)); },
-         .reduce_chunk = [&](int chunk) { store.reduce_chunk(static_cast<size_t>(chunk)); },
-         .saved_policy = &resolved_.memory.saved_policy,
-         .second_memory = second_.get()},
-        batch_at);
-    run_schedule(actions, stage, *engine_->groups().pp);
+    if (actions.empty()) {
+      engine_->run_micro_batches(run_.micro_batches, rows_of);
+    } else {
+      run_actions(actions, [&](int64_t i) { return engine_->upload_part(rows_of(i)); });
+    }
     return engine_->finish_step(scored);
   }
 
@@ -94,6 +89,21 @@ class Rank {
   }
 
  private:
+  void run_actions(const ActionList& actions, ModelStage::BatchAt batch_at) {
+    engine_->store().expect_backwards(run_.micro_batches);
+    RankContext context = engine_->context(true, true);
+    ParameterStore& store = engine_->store();
+    ModelStage stage(
+        engine_->model(), context,
+        {.message_format = resolved_.layers.precision.stream,
+         .begin_chunk = [&](int chunk) { store.begin_chunk(static_cast<size_t>(chunk)); },
+         .reduce_chunk = [&](int chunk) { store.reduce_chunk(static_cast<size_t>(chunk)); },
+         .saved_policy = &resolved_.memory.saved_policy,
+         .second_memory = second_.get()},
+        batch_at);
+    run_schedule(actions, stage, *engine_->groups().pp);
+  }
+
   const ProgramRun& run_;
   std::unique_ptr<Device> device_;
   OpTable ops_;
@@ -142,35 +152,39 @@ ProgramOutcome run_program(const ProgramRun& run) {
   const int ranks = layout.tp * layout.cp * layout.dp * layout.pp;
   outcome.values.resize(static_cast<size_t>(ranks));
   std::mutex mutex;
-  Schedule whole = make_schedule({.kind = layout.kind,
-                                  .pp = layout.pp,
-                                  .virtual_stages = layout.virtual_stages,
-                                  .micro_batches = run.micro_batches / run.in_turn});
+  Schedule schedule = make_schedule({.kind = layout.kind,
+                                     .pp = layout.pp,
+                                     .virtual_stages = layout.virtual_stages,
+                                     .micro_batches = run.micro_batches / run.in_turn});
+  schedule.micro_batches = run.micro_batches;
+  const std::vector<ActionList> whole_chunks = schedule.stages;
   const bool changes = run.by_segment || run.in_turn > 1;
   run_thread_ranks(ranks, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const int number = world->rank();
     Rank rank(run, std::move(world));
     const auto stage = static_cast<size_t>(rank.engine().groups().pp->rank());
-    ActionList actions = make_schedule({.kind = layout.kind,
-                                        .pp = layout.pp,
-                                        .virtual_stages = layout.virtual_stages,
-                                        .micro_batches = run.micro_batches / run.in_turn})
-                             .stages[stage];
-    if (changes) actions = widened(actions, rank.segments(), run.in_turn);
+    ActionList actions;
+    if (changes) actions = widened(whole_chunks[stage], rank.segments(), run.in_turn);
     StepResult result;
-    for (int64_t update = 1; update <= 2; ++update) result = rank.step(update, actions);
+    for (int64_t update = 1; update <= 2; ++update) {
+      rank.engine().device().reset_peak();
+      result = rank.step(update, actions);
+    }
+    const int64_t peak_bytes = rank.engine().device().memory().peak_bytes;
+    rank.engine().store().finish_gathers();
+    rank.engine().store().gather_gradients();
     std::map<std::string, std::vector<double>> values;
     for (const Parameter* p : rank.engine().store().parameters()) {
       values["gradient " + p->path] = test::values(rank.engine().store().main_gradient(*p));
       values["weight " + p->path] = test::values(rank.engine().store().weight(*p));
     }
     const std::lock_guard lock(mutex);
+    outcome.peak_bytes += peak_bytes;
     outcome.loss = result.loss, outcome.grad_norm = result.grad_norm;
     outcome.values[static_cast<size_t>(number)] = std::move(values);
-    whole.stages[stage] = std::move(actions);
+    if (changes) schedule.stages[stage] = std::move(actions);
   });
-  whole.micro_batches = run.micro_batches;
-  outcome.holds = validate_schedule(whole);
+  outcome.holds = validate_schedule(schedule);
   return outcome;
 }
 

@@ -42,6 +42,7 @@ struct ProgramOutcome {
   double loss = 0, grad_norm = 0;
   /// After a step's update, of each rank: main gradients and weights by path.
   std::vector<std::map<std::string, std::vector<double>>> values;
+  int64_t peak_bytes = 0;         // of the second step, over all ranks
   std::vector<StageHolds> holds;  // of the stages, as validate_schedule counts them
 };
 

@@ -68,7 +68,7 @@ class SavedBytes {
   int64_t offloaded(std::string_view unit) const {
     if (unit == unit::attn_norm || unit == unit::mlp_norm) return stream();
     if (unit == unit::qkv_linear) return norm_output();
-    if (unit == unit::core_attn) return qkv();
+    if (unit == unit::core_attn) return qkv() + copied_heads();
     if (unit == unit::mlp) return norm_output() + dropped(unit);
     return 0;  // attn_proj: core_attn keeps its input, too
   }
