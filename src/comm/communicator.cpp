@@ -46,12 +46,12 @@ std::string_view flow_name(Flow flow) {
 CommOperation::~CommOperation() = default;
 Communicator::~Communicator() = default;
 
+CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record)
+    : operation_(std::move(operation)), device_(device), record_(record) {}
+
 CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
-                       int64_t record_index, int64_t records)
-    : operation_(std::move(operation)),
-      device_(device),
-      record_index_(record_index),
-      records_(records) {}
+                       std::vector<int64_t> records)
+    : operation_(std::move(operation)), device_(device), group_records_(std::move(records)) {}
 
 template <class Wait>
 void CommHandle::finish(Wait&& wait) {
@@ -60,10 +60,13 @@ void CommHandle::finish(Wait&& wait) {
   StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
   const double begin = record != nullptr ? steady_seconds() : 0;
   wait(*operation);
-  if (record == nullptr || record_index_ < 0) return;
-  const double busy = operation->busy_seconds() / static_cast<double>(records_);
-  for (int64_t i = 0; i < records_; ++i)
-    record->complete(record_index_ + i, begin, steady_seconds(), busy);
+  if (record == nullptr) return;
+  const double end = steady_seconds();
+  if (record_ >= 0) record->complete(record_, begin, end, operation->busy_seconds());
+  const auto messages = static_cast<double>(group_records_.size());
+  for (const int64_t index : group_records_) {
+    if (index >= 0) record->complete(index, begin, end, operation->busy_seconds() / messages);
+  }
 }
 
 void CommHandle::wait(int stream) {
@@ -153,19 +156,18 @@ CommHandle Communicator::launch_group(std::vector<CommRequest> requests) {
   const std::string queue = name_ + ".group." + std::string(flow_name(requests.front().flow));
   const int stream = beside ? stream_behind(queue, kComputeStream) : kComputeStream;
   const int64_t position = beside ? device_->launched(stream) : 0;
-  int64_t first = -1;
+  std::vector<int64_t> records;
   std::vector<Tensor> tensors;
   for (CommRequest& request : requests) {
     request.stream = stream;
-    const int64_t index = record_launch(request, queue, position);
-    if (first < 0) first = index;
+    records.push_back(record_launch(request, queue, position));
     tensors.insert(tensors.end(), {request.in, request.out});
   }
   auto operation = start_group(requests);
   if (beside)
     operation = std::make_unique<QueuedOperation>(std::move(operation), *device_, stream,
                                                   std::move(tensors));
-  return {std::move(operation), device_, first, static_cast<int64_t>(requests.size())};
+  return {std::move(operation), device_, std::move(records)};
 }
 
 std::unique_ptr<CommOperation> Communicator::start_group(const std::vector<CommRequest>& requests) {

@@ -77,9 +77,10 @@ class CommOperation {
 class CommHandle {
  public:
   CommHandle() = default;
-  /// `records`: entries of the device's record, from `record_index` on.
-  CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record_index,
-             int64_t records = 1);
+  /// `records`: its entries in the device's record, by index, or −1; a group has one a message.
+  CommHandle(std::unique_ptr<CommOperation> operation, Device* device, int64_t record);
+  CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
+             std::vector<int64_t> records);
 
   bool pending() const { return operation_ != nullptr; }
   bool ready() { return operation_ == nullptr || operation_->ready(); }
@@ -96,7 +97,8 @@ class CommHandle {
 
   std::unique_ptr<CommOperation> operation_;
   Device* device_ = nullptr;
-  int64_t record_index_ = -1, records_ = 1;
+  int64_t record_ = -1;                 // of one operation
+  std::vector<int64_t> group_records_;  // or of a group
 };
 
 class Communicator {

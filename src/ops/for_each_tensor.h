@@ -2,27 +2,35 @@
 // The memory that an op's arguments name.
 
 #include <type_traits>
+#include <vector>
 
 #include "base/fields_of.h"
 #include "tensor/operand.h"
 
 namespace viaduct {
+namespace detail {
 
-/// Calls f(tensor) for every tensor among the fields of `args`, also inside operands (values and
-/// scales) and nested structs, and also where it is undefined.
-template <class Args, class F>
-void for_each_tensor(const Args& args, F&& f) {
-  for_each_field(args, [&](const auto& field) {
-    using Field = std::decay_t<decltype(field)>;
-    if constexpr (std::is_same_v<Field, Tensor>) {
-      f(field);
-    } else if constexpr (std::is_same_v<Field, Operand>) {
-      f(field.values());
-      f(field.scales());
-    } else if constexpr (std::is_class_v<Field> && std::is_aggregate_v<Field>) {
-      for_each_tensor(field, f);
-    }
-  });
+template <class T>
+inline constexpr bool kIsVector = false;
+template <class T>
+inline constexpr bool kIsVector<std::vector<T>> = true;
+
+}  // namespace detail
+
+/// Calls f(tensor) for every tensor in `value`: itself, or those of an operand (values and scales),
+/// of the fields of a plain struct, of the entries of a list; also where it is undefined.
+template <class T, class F>
+void for_each_tensor(const T& value, F&& f) {
+  if constexpr (std::is_same_v<T, Tensor>) {
+    f(value);
+  } else if constexpr (std::is_same_v<T, Operand>) {
+    f(value.values());
+    f(value.scales());
+  } else if constexpr (detail::kIsVector<T>) {
+    for (const auto& entry : value) for_each_tensor(entry, f);
+  } else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {
+    for_each_field(value, [&](const auto& field) { for_each_tensor(field, f); });
+  }
 }
 
 }  // namespace viaduct

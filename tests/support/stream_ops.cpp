@@ -45,6 +45,11 @@ void launch_queued(OpContext& context, const Choice& choice, const decltype(args
 
 template <auto... kEntries>
 void queue_launches(OpTable& table) {
+  // Traits, the function of forms, and entries of one size: none of them runs at once.
+  constexpr size_t kEntrySize = sizeof(OpEntry<CopyArgs>);
+  static_assert(sizeof(OpTable) ==
+                    sizeof(Traits) + sizeof(table.gemm_forms) + sizeof...(kEntries) * kEntrySize,
+                "an op of the table is not in the list of those that are queued");
   (((table.*kEntries).launch = launch_queued<kEntries>), ...);
 }
 
