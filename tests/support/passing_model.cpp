@@ -86,7 +86,7 @@ class Source final : public NotingSegment {
   }
 };
 
-/// y = tanh(w x + scores / 10); makes scores / 2 + w Σ x.
+/// y = tanh(w x + scores / 10); makes scores / 2 + w Σ x. The unit mlp keeps x and y.
 class Mixer final : public NotingSegment {
  public:
   Mixer(std::string path, PassingNotes& notes, bool reads, bool makes)
@@ -114,6 +114,7 @@ class Mixer final : public NotingSegment {
       }
       data(s)[t] = before / 2 + weight() * sum;
     }
+    const UnitScope unit(saved, unit::mlp);
     saved.keep(this, "x", x), saved.keep(this, "y", y);
     saved.once([&] {
       note(batch, y);

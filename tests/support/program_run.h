@@ -5,6 +5,7 @@
 
 #include <functional>
 #include <map>
+#include <ostream>
 #include <string>
 #include <vector>
 
@@ -21,6 +22,10 @@ struct ProgramLayout {
   int virtual_stages = 1;
   ScheduleKind kind = ScheduleKind::one_f_one_b;
 };
+
+inline void PrintTo(const ProgramLayout& layout, std::ostream* os) {
+  *os << layout.name;
+}
 
 struct ProgramRun {
   ModelConfig model;

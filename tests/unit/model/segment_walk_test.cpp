@@ -5,8 +5,12 @@
 
 #include <fmt/format.h>
 
+#include <cstring>
+
 #include "base/error.h"
+#include "model/offload_segments.h"
 #include "model/segment_edges.h"
+#include "nn/second_memory.h"
 #include "support/passing_model.h"
 #include "support/tiny_models.h"
 
@@ -290,6 +294,78 @@ TEST_F(SegmentHooksTest, TheRecordHasAScopeForEachAndClosesItAfterAFailure) {
     EXPECT_GT(record.scopes()[i].end_at, record.scopes()[i].begin_at);
     EXPECT_LT(record.scopes()[i].end_at, record.scopes()[0].end_at);
   }
+}
+
+/// Writes down what it is asked for.
+class NotedMemory final : public SecondMemory {
+ public:
+  explicit NotedMemory(std::vector<std::string>& log) : log_(log) {}
+  Id put(const Tensor& value) override {
+    copies_.push_back(host_tensor(DType::u8, value.shape()));
+    std::memcpy(copies_.back().raw(), value.raw(), static_cast<size_t>(value.bytes()));
+    note("put", static_cast<Id>(copies_.size()) - 1);
+    return static_cast<Id>(copies_.size()) - 1;
+  }
+  void finish_put(Id id) override { note("finish", id); }
+  void fetch(Id id, const Tensor& value) override {
+    note("fetch", id);
+    std::memcpy(value.raw(), copies_[static_cast<size_t>(id)].raw(),
+                static_cast<size_t>(value.bytes()));
+  }
+  void take(Id id) override { note("take", id); }
+  void drop(Id id) noexcept override { note("drop", id); }
+
+ private:
+  void note(const char* what, Id id) { log_.push_back(fmt::format("{} {}", what, id)); }
+  std::vector<std::string>& log_;
+  std::vector<Tensor> copies_;
+};
+
+// Segments 1 and 2 keep two storages each.
+TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
+  NotedMemory memory(log_);
+  SavedPolicy policy;
+  policy.set(0, unit::mlp, UnitPolicy::offload);
+  policy.set(1, unit::mlp, UnitPolicy::offload);
+  OffloadSegments offload;
+  const std::vector<SegmentHooks*> hooks{&a_, &offload};
+  const auto line = [&](const char* text) { expected_.push_back(text); };
+  const auto told = [&](const char* when, const char* work, int number, int next) {
+    expected_.push_back(fmt::format("a {} {} {} next {}", when, work, number, next));
+  };
+  SavedStore saved(true, &policy, &memory);
+  const TensorSet in = model_->forward(rank_.context(), 0, {0, 1}, batch_, {}, saved);
+  model_->forward(rank_.context(), 0, {1, 4}, batch_, in, saved, hooks);
+  told("before", "forward", 1, 2);
+  line("put 0"), line("put 1");
+  told("after", "forward", 1, 2), told("before", "forward", 2, 3);
+  line("finish 0"), line("finish 1"), line("put 2"), line("put 3");
+  told("after", "forward", 2, 3), told("before", "forward", 3, -1);
+  line("finish 2"), line("finish 3");
+  told("after", "forward", 3, -1);
+  EXPECT_EQ(log_, expected_);
+
+  TensorSet d(kHidden, host_tensor(DType::f32, {3, 4}));
+  d.set("scores", host_tensor(DType::f32, {3, 1}));
+  model_->backward(rank_.context(), 0, {1, 4}, batch_, d, saved, hooks);
+  told("before", "backward", 3, 2);
+  line("fetch 2"), line("fetch 3");
+  told("after", "backward", 3, 2), told("before", "backward", 2, 1);
+  line("fetch 0"), line("fetch 1");
+  line("take 3"), line("take 2");  // y is read by the first half, x by the second
+  told("after", "backward", 2, 1), told("before", "backward", 1, -1);
+  line("take 1"), line("take 0");
+  told("after", "backward", 1, -1);
+  EXPECT_EQ(log_, expected_);
+
+  // A range gives up at its end what its last segment keeps.
+  log_.clear(), expected_.clear();
+  SavedStore other(true, &policy, &memory);
+  model_->forward(rank_.context(), 0, {1, 2}, batch_, in, other, hooks);
+  told("before", "forward", 1, -1);
+  line("put 4"), line("put 5"), line("finish 4"), line("finish 5");
+  told("after", "forward", 1, -1);
+  EXPECT_EQ(log_, expected_);
 }
 
 TEST_F(SegmentHooksTest, WatchLayersSeesWhatLeavesThemInTheForward) {
