@@ -12,6 +12,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "generate/generator.h"
@@ -128,7 +129,7 @@ void measure(const std::string& recipe, const std::vector<int64_t>& batches, int
              ops.traits.name, device->pool().threads(), static_cast<double>(bytes) * 1e-6, tokens,
              prompt);
   const Tensor memory = device->allocate(DType::i64, {bytes / 8}, MemoryTag::other);
-  std::fill_n(memory.data<int64_t>(), memory.elements(), 3);
+  std::iota(memory.data<int64_t>(), memory.data<int64_t>() + memory.elements(), 1);
   for (const int64_t batch : batches) {
     double best = 0, bandwidth = 0, prefill = 0;
     std::vector<Ids> feeds;
