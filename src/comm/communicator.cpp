@@ -155,6 +155,11 @@ CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
   return launch(request);
 }
 
+HostGroup& Communicator::host() {
+  if (host_ == nullptr) host_ = make_host_group();
+  return *host_;
+}
+
 void Communicator::barrier() {
   launch({Collective::barrier}).wait();
 }

@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "timeline/step_counters.h"
+
 namespace viaduct {
 
 /// Formats that matrix and vector units count their operations in.
@@ -95,6 +97,7 @@ struct CollectiveRecord {
   double complete_seconds = 0;    // when it had waited: the difference is exposed
   double busy_seconds = 0;        // in which data moved, where the backend knows
   int64_t scope = -1;             // the innermost one it was launched in
+  int64_t counter = -1;           // its place in StepCounters::collectives; −1: not counted
 };
 
 /// A value that went from device to host, with the reason that the code gave.
@@ -117,6 +120,13 @@ class StepRecord {
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
+
+  /// Keeps sums alone, no entries: what a step costs a record then does not grow with the step.
+  void keep_counters_alone() { counters_alone_ = true; }
+  /// Sums since `reset_counters`, of records with times. Communication counts where it is waited
+  /// for.
+  const StepCounters& counters() const { return counters_; }
+  void reset_counters();
 
   /// Whether ops describe their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
@@ -148,7 +158,10 @@ class StepRecord {
 
  private:
   double now() const;
+  int64_t count_collective(const CollectiveRecord& entry);
 
+  bool counters_alone_ = false;
+  StepCounters counters_;
   bool with_shapes_ = false, timed_ = true;
   int64_t position_ = 0;
   int64_t scope_ = -1;  // innermost open one

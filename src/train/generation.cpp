@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
-#include "comm/exchange_texts.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
 #include "model/initialize.h"
 #include "train/layout.h"
 #include "train/rank_device.h"
+#include "train/same_settings.h"
 
 namespace viaduct {
 namespace {
@@ -88,6 +88,7 @@ std::vector<GeneratedText> from_text(const std::string& text) {
 double run_generation(const RunSetup& setup, const GenerationWork& work, Device& device,
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks) {
+  check_same_settings(world->host(), setup.config);
   world->record_on(&device);
   const Layout layout = make_layout(setup.config, setup.model);
   Generator generator = make_generator(setup, layout, work, device, ops, world);
@@ -108,8 +109,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
           run_batch(generator, *setup.tokenizer, work.batches[first + replica], work, hooks, leads);
       if (leads_replica) mine = to_text(texts);
     }
-    for (const std::string& theirs : exchange_texts(*world, mine)) {
-      if (!leads || !hooks.finished) continue;
+    for (const std::string& theirs : world->host().texts_on_rank_0(mine)) {
+      if (!hooks.finished) continue;
       for (const GeneratedText& text : from_text(theirs)) hooks.finished(text);
     }
   }
