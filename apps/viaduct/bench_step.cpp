@@ -17,7 +17,6 @@
 #include "ops/cpu/peak.h"
 #include "override_scope.h"
 #include "profile_report.h"
-#include "train/host_values.h"
 #include "train/launch.h"
 #include "train/memory_usage.h"
 #include "train/plan_memory.h"
@@ -50,7 +49,7 @@ struct Measured {
   PhaseSeconds phases;          // per step
   Profile profile;              // empty unless asked for
   MeasuredPeaks machine;        // of one rank, with the profile
-  std::vector<int64_t> peak_memory_bytes_per_rank;
+  FigureOfRanks peak_memory_bytes;
   int64_t arena_bytes = 0;            // 0 without a plan
   int64_t resident_growth_bytes = 0;  // of the process, from before its engines to its peak
   double model_flops = 0;
@@ -59,7 +58,6 @@ struct Measured {
   MatmulPeak peak;  // of one rank
 
   double median() const { return seconds[seconds.size() / 2]; }
-  int64_t peak_memory_bytes() const { return std::ranges::max(peak_memory_bytes_per_rank); }
 };
 
 double now() {
@@ -131,9 +129,8 @@ Measured measure(const RunSetup& setup, const Options& options,
     m.machine = measure_peaks(rank.device->pool(), cpu_isa_of(config.dist));
     m.profile = profile(record, m.machine.peaks);
   }
-  for (const auto& values :
-       all_gather_values(*world, {static_cast<double>(rank.device->memory().peak_bytes)}))
-    m.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
+  const HostFigure peak{static_cast<double>(rank.device->memory().peak_bytes)};
+  m.peak_memory_bytes = world->host().post({&peak, 1}).wait().front();
   m.ranks = world->size();
   const int64_t length = config.model.seq_length.value();
   m.tokens = rows * length;
@@ -155,8 +152,13 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
       {"flop_convention", kFlopConvention},
       {"peak_tflops", m.peak.tflops},
       {"peak", m.peak.describe()},
-      {"peak_memory_bytes", m.peak_memory_bytes()},
-      {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
+      {"peak_memory_bytes", static_cast<int64_t>(m.peak_memory_bytes.most)},
+      {"peak_memory_bytes_of_ranks",
+       {{"min", m.peak_memory_bytes.least},
+        {"min_rank", m.peak_memory_bytes.least_rank},
+        {"mean", m.peak_memory_bytes.mean()},
+        {"max", m.peak_memory_bytes.most},
+        {"max_rank", m.peak_memory_bytes.most_rank}}},
       {"arena_bytes", m.arena_bytes},
       {"resident_growth_bytes", m.resident_growth_bytes},
       {"phases",
@@ -186,7 +188,7 @@ void print(const Measured& m) {
              100 * model_flops_utilization(rate, m.peak), m.peak.describe());
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
-             format_bytes(m.peak_memory_bytes()));
+             format_bytes(static_cast<int64_t>(m.peak_memory_bytes.most)));
   if (m.profile.steps > 0) print_profile(m.profile, m.machine);
 }
 

@@ -15,6 +15,7 @@
 #include "train/launch.h"
 #include "train/probe_setup.h"
 #include "train/rank_device.h"
+#include "train/same_settings.h"
 
 namespace viaduct::cli {
 namespace {
@@ -53,6 +54,7 @@ int run(ProbeRequest request, const std::filesystem::path& out) {
     if (leads) {
       for (const std::string& note : setup.model.notes) log_warning("{}", note);
     }
+    check_same_settings(world->host(), setup.config);
     const RankDevice rank = make_rank_device(setup.config.dist);
     auto values = run_probe(*rank.device, rank.ops, setup.model, *setup.weights, *setup.batch,
                             setup.settings, std::move(world));

@@ -114,12 +114,17 @@ void AsyncSaver::save(StagedCheckpoint checkpoint) {
   work_ = std::async(std::launch::async, [this] { write_shard(staged_, world_.rank()); });
 }
 
+bool AsyncSaver::writes() const {
+  return phase_ != Phase::idle &&
+         work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
+}
+
+void AsyncSaver::advance(bool any_writes) {
+  if (phase_ != Phase::idle && !any_writes) next_phase();
+}
+
 void AsyncSaver::advance() {
-  if (phase_ == Phase::idle) return;
-  const Tensor busy = host_tensor(DType::i64, {1});
-  *busy.data<int64_t>() = work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
-  world_.all_reduce(busy, ReduceOp::max).wait_host();
-  if (*busy.data<int64_t>() == 0) next_phase();
+  if (phase_ != Phase::idle) advance(world_.host().most(writes() ? 1 : 0) > 0);
 }
 
 void AsyncSaver::next_phase() {

@@ -81,6 +81,11 @@ class AsyncSaver {
   /// To be called between steps: takes the save in flight further if all ranks are ready for it.
   /// Waits for no file. Nothing, without communication, if no save is in flight.
   void advance();
+  /// The same where ranks have told each other already: `any_writes` is whether `writes()` was true
+  /// on any rank, asked since the save began or went on; equal on all ranks.
+  void advance(bool any_writes);
+  /// This rank's thread is at work for the save in flight.
+  bool writes() const;
   /// Finishes the save in flight; throws the error of the last save if it failed. To be called
   /// before the program says that all is saved.
   void join();

@@ -5,7 +5,6 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_index.h"
-#include "comm/exchange_texts.h"
 
 namespace viaduct {
 namespace {
@@ -90,7 +89,7 @@ CheckpointIndex exchange_pieces(Communicator& world, const GivenByName& given) {
   }
   CheckpointIndex index;
   size_t rank = 0;
-  for (const std::string& text : exchange_texts(world, packer.text())) {
+  for (const std::string& text : world.host().texts_on_all(packer.text())) {
     for (Unpacker unpacker(text); !unpacker.done();) {
       const std::string name = unpacker.name();
       const Shape shape = unpacker.shape();

@@ -7,16 +7,16 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
-#include "comm/exchange_texts.h"
 
 namespace viaduct {
 namespace {
 
-/// First character of what a rank says: no error, an IoError, another one. The rest is the message.
-constexpr char kFine = 'f', kIoError = 'i', kError = 'e';
+/// First character of what a rank says of its error: an IoError, another one. The rest is the
+/// message.
+constexpr char kIoError = 'i', kError = 'e';
 
 std::string outcome_of(const std::exception_ptr& error) {
-  if (!error) return {kFine};
+  if (!error) return "";
   try {
     std::rethrow_exception(error);
   } catch (const IoError& failure) {
@@ -57,10 +57,8 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
   const auto begin = Clock::now();
   auto speak = begin + kQuiet;
   for (auto pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
-    const Tensor busy = host_tensor(DType::i64, {1});
-    *busy.data<int64_t>() = over.wait_for(pause) != std::future_status::ready;
-    group.all_reduce(busy, ReduceOp::sum).wait_host();
-    const int64_t ranks = *busy.data<int64_t>();
+    const bool busy = over.wait_for(pause) != std::future_status::ready;
+    const auto ranks = static_cast<int64_t>(group.host().sum(busy ? 1 : 0));
     if (ranks == 0) break;
     if (group.rank() > 0 || Clock::now() < speak) continue;
     speak = Clock::now() + kQuiet;
@@ -76,15 +74,12 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
 std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work,
                               std::string_view what) {
   const std::exception_ptr error = run_beside_exchanges(group, work, what);
-  const std::vector<std::string> outcomes = exchange_texts(group, outcome_of(error));
-  const auto failed = std::find_if(outcomes.begin(), outcomes.end(),
-                                   [](const std::string& text) { return text[0] != kFine; });
-  if (failed == outcomes.end()) return nullptr;
-  const std::string rank =
-      group.size() > 1 ? fmt::format("rank {}: ", failed - outcomes.begin()) : "";
-  const std::string message = rank + failed->substr(1);
-  return (*failed)[0] == kIoError ? std::make_exception_ptr(IoError(message))
-                                  : std::make_exception_ptr(Error(message));
+  const auto failed = group.host().first_text(outcome_of(error));
+  if (!failed) return nullptr;
+  const std::string rank = group.size() > 1 ? fmt::format("rank {}: ", failed->rank) : "";
+  const std::string message = rank + failed->text.substr(1);
+  return failed->text[0] == kIoError ? std::make_exception_ptr(IoError(message))
+                                     : std::make_exception_ptr(Error(message));
 }
 
 void run_on_all(Communicator& group, FunctionRef<void()> work, std::string_view what) {

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
-#include "comm/exchange_texts.h"
 
 namespace viaduct {
 namespace {
@@ -90,7 +89,7 @@ std::unique_ptr<CheckpointReader> open_on_all(Communicator& world,
       fail<IoError>("{}: no whole checkpoint to fall back to (first problem: {})", folder.string(),
                     candidates.first_problem.empty() ? "no steps there" : candidates.first_problem);
     }
-    next = exchange_texts(world, next).front();
+    next = world.host().text_of_rank_0(next);
     if (next.empty()) return nullptr;
     std::unique_ptr<CheckpointReader> reader;
     const auto error = try_on_all(

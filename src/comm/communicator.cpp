@@ -247,6 +247,11 @@ CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
   return launch(receive_request(tensor, from, flow));
 }
 
+HostGroup& Communicator::host() {
+  if (host_ == nullptr) host_ = make_host_group();
+  return *host_;
+}
+
 void Communicator::barrier() {
   launch({Collective::barrier}).wait_host();
 }

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/host_group.h"
 #include "device/device.h"
 #include "tensor/tensor.h"
 
@@ -144,6 +145,10 @@ class Communicator {
   void record_on(Device* device) { device_ = device; }
   Device* device() const { return device_; }
 
+  /// What the hosts of these ranks tell each other beside these operations. The first call makes
+  /// it, without a word to other ranks.
+  HostGroup& host();
+
   /// This rank failed: all others of the run leave their operations with CommError and `cause`.
   virtual void fail_all(std::string_view cause) = 0;
 
@@ -153,6 +158,7 @@ class Communicator {
   virtual std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests);
   virtual std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                                       std::string name) = 0;
+  virtual std::shared_ptr<HostGroup> make_host_group() = 0;
 
  private:
   friend class CommGroup;
@@ -169,6 +175,7 @@ class Communicator {
 
   std::string name_;
   Device* device_ = nullptr;
+  std::shared_ptr<HostGroup> host_;
 };
 
 /// Bytes that one rank hands to a network for `request` in a group of `size`: all-reduce

@@ -55,6 +55,10 @@ ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicat
   return make_parallel_groups(mesh.with(sizes), std::move(world));
 }
 
+bool leads_data_place(const ParallelGroups& groups) {
+  return groups.tp->rank() == 0 && groups.cp->rank() == 0 && groups.pp->rank() == 0;
+}
+
 ParallelGroups self_groups() {
   return make_parallel_groups(Mesh({1, 1, 1, 1, 1}), make_self_communicator("world"));
 }

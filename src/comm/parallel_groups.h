@@ -38,6 +38,10 @@ ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicat
 ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world,
                                     const GroupSizes& sizes);
 
+/// Whether this is the first of the ranks that read the same rows: what these ranks count is
+/// counted once.
+bool leads_data_place(const ParallelGroups& groups);
+
 /// Groups of a run of one rank.
 ParallelGroups self_groups();
 

@@ -145,7 +145,71 @@ void reduce_as(ReduceOp op, std::span<const std::byte* const> sources,
   }
 }
 
+/// Calls f(value, accumulator), zeros of the types that `dtype` is summed of and in.
+template <class F>
+void with_types(DType dtype, F f) {
+  if (dtype == DType::i64) return f(int64_t{}, int64_t{});
+  const bool known = dispatch_floating(dtype, [&](auto element) {
+    using T = decltype(element);
+    f(element, std::conditional_t<std::is_same_v<T, double>, double, float>{});
+  });
+  VIADUCT_CHECK(CommError, known, "a reduction sums f64, f32, bf16, f16 and i64, not {}",
+                dtype_name(dtype));
+}
+
+/// Calls f(a constant of type std::integral_constant) for `op`.
+template <class F>
+void with_op(ReduceOp op, F f) {
+  switch (op) {
+    case ReduceOp::sum:
+      return f(std::integral_constant<ReduceOp, ReduceOp::sum>{});
+    case ReduceOp::average:
+      return f(std::integral_constant<ReduceOp, ReduceOp::average>{});
+    case ReduceOp::max:
+      return f(std::integral_constant<ReduceOp, ReduceOp::max>{});
+  }
+}
+
 }  // namespace
+
+DType partial_sum_dtype(DType dtype) {
+  return dtype == DType::f64 || dtype == DType::i64 ? dtype : DType::f32;
+}
+
+void begin_partial_sum(DType dtype, const std::byte* values, std::byte* sum, int64_t elements) {
+  with_types(dtype, [&](auto value, auto accumulator) {
+    const auto* from = reinterpret_cast<const decltype(value)*>(values);
+    auto* to = reinterpret_cast<decltype(accumulator)*>(sum);
+    for (int64_t i = 0; i < elements; ++i) to[i] = static_cast<decltype(accumulator)>(from[i]);
+  });
+}
+
+void add_to_partial_sum(DType dtype, ReduceOp op, const std::byte* values, std::byte* sum,
+                        int64_t elements) {
+  with_types(dtype, [&](auto value, auto accumulator) {
+    using A = decltype(accumulator);
+    const auto* from = reinterpret_cast<const decltype(value)*>(values);
+    A* to = reinterpret_cast<A*>(sum);
+    with_op(op, [&](auto constant) {
+      for (int64_t i = 0; i < elements; ++i)
+        to[i] = join<constant.value>(to[i], static_cast<A>(from[i]));
+    });
+  });
+}
+
+void end_partial_sum(DType dtype, ReduceOp op, int ranks, const std::byte* sum, std::byte* out,
+                     int64_t elements) {
+  with_types(dtype, [&](auto value, auto accumulator) {
+    using T = decltype(value);
+    using A = decltype(accumulator);
+    const A* from = reinterpret_cast<const A*>(sum);
+    T* to = reinterpret_cast<T*>(out);
+    with_op(op, [&](auto constant) {
+      for (int64_t i = 0; i < elements; ++i)
+        to[i] = rounded<constant.value, T, A>(from[i], static_cast<A>(ranks));
+    });
+  });
+}
 
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::byte* out, int64_t elements) {
@@ -154,14 +218,9 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* c
 
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::span<std::byte* const> outs, int64_t elements) {
-  if (dtype == DType::i64) return reduce_as<int64_t, int64_t>(op, sources, outs, elements);
-  const bool known = dispatch_floating(dtype, [&](auto element) {
-    using T = decltype(element);
-    using A = std::conditional_t<std::is_same_v<T, double>, double, float>;
-    reduce_as<T, A>(op, sources, outs, elements);
+  with_types(dtype, [&](auto value, auto accumulator) {
+    reduce_as<decltype(value), decltype(accumulator)>(op, sources, outs, elements);
   });
-  VIADUCT_CHECK(CommError, known, "a reduction sums f64, f32, bf16, f16 and i64, not {}",
-                dtype_name(dtype));
 }
 
 }  // namespace viaduct

@@ -21,4 +21,17 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* c
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::span<std::byte* const> outs, int64_t elements);
 
+// The same result rank by rank: `begin_partial_sum` of rank 0's values, `add_to_partial_sum` of
+// each further rank's in order, and `end_partial_sum` rounds. `sum` holds elements of
+// `partial_sum_dtype(dtype)`.
+
+/// f32; f64 of f64 and i64 of i64.
+DType partial_sum_dtype(DType dtype);
+void begin_partial_sum(DType dtype, const std::byte* values, std::byte* sum, int64_t elements);
+void add_to_partial_sum(DType dtype, ReduceOp op, const std::byte* values, std::byte* sum,
+                        int64_t elements);
+/// `out` does not overlap `sum`.
+void end_partial_sum(DType dtype, ReduceOp op, int ranks, const std::byte* sum, std::byte* out,
+                     int64_t elements);
+
 }  // namespace viaduct

@@ -25,6 +25,7 @@ class SelfCommunicator final : public Communicator {
   std::shared_ptr<Communicator> split_members(const std::vector<int>&, std::string name) override {
     return make_self_communicator(std::move(name));
   }
+  std::shared_ptr<HostGroup> make_host_group() override { return make_stated_host_group(0, 1); }
 };
 
 }  // namespace

@@ -55,6 +55,19 @@ void copy(OpContext& context, const CopyArgs& args) {
   dispatch(context, "copy", context.ops.copy, args);
 }
 
+void sum_rows(OpContext& context, const SumRowsArgs& args) {
+  constexpr std::string_view kOp = "sum_rows";
+  check_rank(kOp, "x", args.x, 2);
+  check_floating(kOp, "x", args.x);
+  check_contiguous(kOp, "x", args.x);
+  VIADUCT_CHECK(ShapeError, args.x.dim(0) >= 1, "sum_rows: x: expected a row at least, found {}",
+                describe(args.x));
+  check_shape(kOp, "out", args.out, {args.x.dim(1)});
+  check_dtype(kOp, "out", args.out, {accumulator_dtype(args.x.dtype())});
+  check_contiguous(kOp, "out", args.out);
+  dispatch(context, kOp, context.ops.sum_rows, args);
+}
+
 void scale(OpContext& context, const ScaleArgs& args) {
   check_result("scale", args.out);
   check_operand("scale", "x", args.x, args.out);

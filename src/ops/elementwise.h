@@ -28,6 +28,13 @@ struct CopyArgs {
 };
 void copy(OpContext& context, const CopyArgs& args);
 
+/// out [n] = x[0] + x[1] + … over the rows of x [r, n] (floating, contiguous, r ≥ 1), one row after
+/// the other, in the dtype of out: f32, or f64 of f64.
+struct SumRowsArgs {
+  Tensor x, out;
+};
+void sum_rows(OpContext& context, const SumRowsArgs& args);
+
 /// out = factor · x; factor does not change between steps.
 struct ScaleArgs {
   Tensor x, out;

@@ -12,10 +12,38 @@ void check_state(std::string_view op, std::string_view argument, const Tensor& t
   check_contiguous(op, argument, tensor);
 }
 
+void check_wide(std::string_view op, const Tensor& tensor) {
+  check_shape(op, "wide", tensor, {kWideSumSize});
+  check_dtype(op, "wide", tensor, {DType::i64});
+  check_contiguous(op, "wide", tensor);
+}
+
 void check_scalars(std::string_view op, const Tensor& tensor) {
   check_shape(op, "scalars", tensor, {kStepScalars});
   check_dtype(op, "scalars", tensor, {DType::f64});
   check_contiguous(op, "scalars", tensor);
+}
+
+void check_run(const AdamWArgs& args) {
+  constexpr std::string_view op = "adamw";
+  check_dtype(op, "master", args.master, {DType::f32, DType::f64});
+  check_contiguous(op, "master", args.master);
+  const auto check = [&](std::string_view argument, const Tensor& tensor) {
+    check_floating(op, argument, tensor);
+    VIADUCT_CHECK(ShapeError, tensor.elements() == args.master.elements(),
+                  "{}: {}: expected {} elements, found {}", op, argument, args.master.elements(),
+                  describe(tensor));
+    check_contiguous(op, argument, tensor);
+  };
+  for (const auto& [name, tensor] :
+       {std::pair<std::string_view, const Tensor*>{"gradient", &args.gradient},
+        {"first", &args.first},
+        {"second", &args.second}}) {
+    check(name, *tensor);
+    check_dtype(op, name, *tensor, {args.master.dtype()});
+  }
+  if (args.weight) check("weight", args.weight);
+  check_scalars(op, args.scalars);
 }
 
 }  // namespace
@@ -33,10 +61,28 @@ void reproducible_sum(OpContext& context, const ReproducibleSumArgs& args) {
   dispatch(context, op, context.ops.reproducible_sum, args);
 }
 
-void merge_sums(OpContext& context, const MergeSumsArgs& args) {
-  check_state("merge_sums", "state", args.state);
-  check_state("merge_sums", "other", args.other);
-  dispatch(context, "merge_sums", context.ops.merge_sums, args);
+void reproducible_sums(OpContext& context, const ReproducibleSumsArgs& args) {
+  constexpr std::string_view op = "reproducible_sums";
+  check_state(op, "state", args.state);
+  if (args.x.empty()) return;
+  for (const Tensor& x : args.x) {
+    check_dtype(op, "x", x, {DType::f32, DType::f64});
+    check_dtype(op, "x", x, {args.x.front().dtype()});
+    check_contiguous(op, "x", x);
+  }
+  dispatch(context, op, context.ops.reproducible_sums, args);
+}
+
+void widen_sum(OpContext& context, const WidenSumArgs& args) {
+  check_state("widen_sum", "state", args.state);
+  check_wide("widen_sum", args.wide);
+  dispatch(context, "widen_sum", context.ops.widen_sum, args);
+}
+
+void narrow_sum(OpContext& context, const NarrowSumArgs& args) {
+  check_wide("narrow_sum", args.wide);
+  check_state("narrow_sum", "state", args.state);
+  dispatch(context, "narrow_sum", context.ops.narrow_sum, args);
 }
 
 void sum_value(OpContext& context, const SumValueArgs& args) {
@@ -53,26 +99,26 @@ void gradient_norm(OpContext& context, const GradientNormArgs& args) {
 }
 
 void adamw(OpContext& context, const AdamWArgs& args) {
-  constexpr std::string_view op = "adamw";
-  check_dtype(op, "master", args.master, {DType::f32, DType::f64});
-  check_contiguous(op, "master", args.master);
-  const auto check_run = [&](std::string_view argument, const Tensor& tensor) {
-    check_floating(op, argument, tensor);
-    VIADUCT_CHECK(ShapeError, tensor.elements() == args.master.elements(),
-                  "{}: {}: expected {} elements, found {}", op, argument, args.master.elements(),
-                  describe(tensor));
-    check_contiguous(op, argument, tensor);
-  };
-  for (const auto& [name, tensor] :
-       {std::pair<std::string_view, const Tensor*>{"gradient", &args.gradient},
-        {"first", &args.first},
-        {"second", &args.second}}) {
-    check_run(name, *tensor);
-    check_dtype(op, name, *tensor, {args.master.dtype()});
+  adamw_list(context, {{args}});
+}
+
+void adamw_list(OpContext& context, const AdamWListArgs& args) {
+  if (args.runs.empty()) return;
+  const AdamWArgs& first = args.runs.front();
+  for (const AdamWArgs& run : args.runs) {
+    check_run(run);
+    const bool alike = run.weight.defined() == first.weight.defined() &&
+                       (!run.weight || run.weight.dtype() == first.weight.dtype()) &&
+                       run.master.dtype() == first.master.dtype();
+    VIADUCT_CHECK(
+        ShapeError, alike,
+        "adamw: the runs of a list have one dtype of masters and one of weights, found {} "
+        "and {} beside {} and {}",
+        describe(run.master), describe(run.weight), describe(first.master), describe(first.weight));
+    VIADUCT_CHECK(ShapeError, run.scalars.raw() == first.scalars.raw(),
+                  "adamw: the runs of a list have the same scalars");
   }
-  if (args.weight) check_run("weight", args.weight);
-  check_scalars(op, args.scalars);
-  dispatch(context, op, context.ops.adamw, args);
+  dispatch(context, "adamw", context.ops.adamw, args);
 }
 
 }  // namespace viaduct

@@ -1,6 +1,8 @@
 #pragma once
 // Ops of the optimizer step: reproducible sums, the gradient norm with its clip factor, AdamW.
 
+#include <vector>
+
 #include "ops/dispatch.h"
 #include "ops/step_scalars.h"
 
@@ -8,8 +10,13 @@ namespace viaduct {
 
 /// Doubles in the state of a reproducible sum (binned summation, Demmel and Nguyen 2013): the
 /// result is bitwise the same for any order and grouping of the same values. A zeroed tensor is the
-/// empty sum; states merge by `merge_sums`.
+/// empty sum.
 inline constexpr int64_t kReproducibleSumSize = 8;
+/// Whole numbers in the wide form of a state, which has a place for each of the 53 bins that cover
+/// FP64: high and low part of its sum and whether it is the top one, and after them whether a value
+/// was not finite. Wide forms are merged by adding them element by element, so an all-reduce of i64
+/// merges the states of any number of ranks, exactly, in the same few bytes and launches.
+inline constexpr int64_t kWideSumSize = 3 * 53 + 1;
 
 /// state (f64 [kReproducibleSumSize]) += sum of x, or of x² (squared), over all elements of a
 /// contiguous f32 or f64 tensor. Optionally weighted: x · weight with `weight` f32 of the same
@@ -21,11 +28,25 @@ struct ReproducibleSumArgs {
 };
 void reproducible_sum(OpContext& context, const ReproducibleSumArgs& args);
 
-/// state += other (both states of sums).
-struct MergeSumsArgs {
-  Tensor state, other;
+/// The same over all elements of several tensors of one dtype, in one launch; nothing for none.
+struct ReproducibleSumsArgs {
+  std::vector<Tensor> x;
+  bool squared = false;
+  Tensor state;
 };
-void merge_sums(OpContext& context, const MergeSumsArgs& args);
+void reproducible_sums(OpContext& context, const ReproducibleSumsArgs& args);
+
+/// wide (i64 [kWideSumSize]) = the wide form of a state.
+struct WidenSumArgs {
+  Tensor state, wide;
+};
+void widen_sum(OpContext& context, const WidenSumArgs& args);
+
+/// state = the merge of all states whose wide forms were added up in `wide` (of up to 2^23 states).
+struct NarrowSumArgs {
+  Tensor wide, state;
+};
+void narrow_sum(OpContext& context, const NarrowSumArgs& args);
 
 /// out (f64 [1]) = the value of a state.
 struct SumValueArgs {
@@ -67,5 +88,12 @@ struct AdamWArgs {
   StepScalar learning_rate = StepScalar::learning_rate;
 };
 void adamw(OpContext& context, const AdamWArgs& args);
+
+/// The same over several runs in one launch; nothing for none. They have one dtype of masters and
+/// one of weights, and the same scalars.
+struct AdamWListArgs {
+  std::vector<AdamWArgs> runs;
+};
+void adamw_list(OpContext& context, const AdamWListArgs& args);
 
 }  // namespace viaduct

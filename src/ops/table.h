@@ -58,15 +58,18 @@ struct OpTable {
   OpEntry<AddArgs> add;
   OpEntry<MultiplyArgs> multiply;
   OpEntry<CopyArgs> copy;
+  OpEntry<SumRowsArgs> sum_rows;
   OpEntry<ScaleArgs> scale;
   OpEntry<FillArgs> fill;
   OpEntry<DropoutArgs> dropout;
   OpEntry<RandomNormalArgs> random_normal;
   OpEntry<ReproducibleSumArgs> reproducible_sum;
-  OpEntry<MergeSumsArgs> merge_sums;
+  OpEntry<ReproducibleSumsArgs> reproducible_sums;
+  OpEntry<WidenSumArgs> widen_sum;
+  OpEntry<NarrowSumArgs> narrow_sum;
   OpEntry<SumValueArgs> sum_value;
   OpEntry<GradientNormArgs> gradient_norm;
-  OpEntry<AdamWArgs> adamw;
+  OpEntry<AdamWListArgs> adamw;
 };
 
 }  // namespace viaduct

@@ -32,7 +32,7 @@ AdamW::Moments AdamW::whole(const Parameter& parameter) const {
                    parameter.path);
 }
 
-void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {
+AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
   const ShardRun& run = store_.shard_runs()[i];
   AdamWArgs args;
   args.master = run.master;
@@ -45,14 +45,16 @@ void AdamW::update_run(OpContext& context, const Tensor& scalars, size_t i) {
   args.weight_decay = run.parameter->decay ? settings_.weight_decay : 0;
   if (settings_.decoupled_rate && run.parameter->vocabulary)
     args.learning_rate = StepScalar::decoupled_learning_rate;
-  adamw(context, args);
+  return args;
 }
 
 void AdamW::step(OpContext& context, const Tensor& scalars) {
   store_.advance_generation();
   size_t run = 0;
   for (size_t chunk = 0; chunk < store_.chunks(); ++chunk) {
-    for (; run < store_.runs_end(chunk); ++run) update_run(context, scalars, run);
+    AdamWListArgs updates;
+    for (; run < store_.runs_end(chunk); ++run) updates.runs.push_back(update_of_run(scalars, run));
+    adamw_list(context, updates);
     store_.chunk_written(chunk);
   }
   store_.weights_written();

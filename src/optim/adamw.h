@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "ops/step_scalars.h"
+#include "ops/optimizer.h"
 #include "sharding/parameter_store.h"
 
 namespace viaduct {
@@ -40,7 +40,7 @@ class AdamW {
 
  private:
   Moments whole(const Parameter& parameter) const;
-  void update_run(OpContext& context, const Tensor& scalars, size_t run);
+  AdamWArgs update_of_run(const Tensor& scalars, size_t run) const;
 
   ParameterStore& store_;
   AdamWSettings settings_;

@@ -14,12 +14,12 @@ GradientNorm::GradientNorm(OpContext& context, const ParameterStore& store, bool
 
 void GradientNorm::compute(OpContext& context, const Tensor& scalars) {
   fill(context, {state_, 0});
+  std::vector<Tensor> counted;
   for (const ShardRun& run : store_.shard_runs()) {
-    for (const Range& range : counted_ranges(run)) {
-      const Tensor counted = run.gradient.slice(0, range.begin - run.range.begin, range.size());
-      reproducible_sum(context, {counted, Tensor(), true, state_});
-    }
+    for (const Range& range : counted_ranges(run))
+      counted.push_back(run.gradient.slice(0, range.begin - run.range.begin, range.size()));
   }
+  reproducible_sums(context, {std::move(counted), true, state_});
   reproducible_all_reduce(context, *statistics_, state_);
   gradient_norm(context, {state_, scalars, skip_not_finite_});
 }

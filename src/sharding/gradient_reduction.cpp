@@ -70,10 +70,7 @@ void GradientReduction::sum_exchanged(size_t bucket) {
   const DType format = own.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor sum = context_->allocate(format, own.shape(), MemoryTag::workspace);
   const int ranks = inner_->size();
-  for (int rank = 0; rank < ranks; ++rank) {
-    const Tensor part = exchanged.slice(0, rank * own.elements(), own.elements());
-    copy(*context_, {part, sum, rank == 0 ? WriteMode::assign : WriteMode::accumulate});
-  }
+  sum_rows(*context_, {exchanged.view({ranks, own.elements()}), sum});
   if (op_ == ReduceOp::average) scale(*context_, {sum, sum, 1.0 / ranks});
   copy(*context_, {sum, own});
   exchanged = Tensor();

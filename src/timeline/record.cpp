@@ -23,17 +23,25 @@ double StepRecord::now() const {
 }
 
 void StepRecord::op(OpEntryRecord entry) {
+  if (timed_) {
+    OpCounter& counter = counters_.ops[entry.op];
+    counter.launches += entry.launches;
+    counter.seconds += entry.end_seconds - entry.begin_seconds;
+  }
+  if (counters_alone_) return;
   entry.at = position_++;
   entry.scope = scope_;
   ops_.push_back(std::move(entry));
 }
 
 void StepRecord::allocate(int64_t id, int64_t bytes, std::string tag) {
+  if (counters_alone_) return;
   open_[id] = allocations_.size();
   allocations_.push_back({id, bytes, std::move(tag), position_++, -1, scope_, now(), 0});
 }
 
 void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
+  if (counters_alone_) return;
   const auto found = open_.find(id);
   if (found == open_.end()) {  // allocated before the record was attached
     older_releases_.push_back({bytes, std::string(tag), position_, now()});
@@ -45,6 +53,7 @@ void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
 }
 
 int64_t StepRecord::open_scope(ScopeRecord entry) {
+  if (counters_alone_) return -1;
   entry.parent = scope_;
   entry.begin_at = position_++;
   entry.begin_seconds = now();
@@ -54,7 +63,7 @@ int64_t StepRecord::open_scope(ScopeRecord entry) {
 }
 
 void StepRecord::close_scope(int64_t index) {
-  if (index >= static_cast<int64_t>(scopes_.size())) return;  // forgotten
+  if (index < 0 || index >= static_cast<int64_t>(scopes_.size())) return;  // forgotten
   ScopeRecord& entry = scopes_[static_cast<size_t>(index)];
   entry.end_at = position_++;
   entry.end_seconds = now();
@@ -62,10 +71,32 @@ void StepRecord::close_scope(int64_t index) {
 }
 
 void StepRecord::host_read(std::string reason) {
+  if (counters_alone_) return;
   host_reads_.push_back({std::move(reason), position_++});
 }
 
+int64_t StepRecord::count_collective(const CollectiveRecord& entry) {
+  auto& all = counters_.collectives;
+  size_t place = 0;
+  while (place < all.size() &&
+         (all[place].group != entry.group || all[place].operation != entry.operation))
+    ++place;
+  if (place == all.size()) all.push_back({entry.operation, entry.group});
+  ++all[place].count;
+  all[place].wire_bytes += entry.wire_bytes;
+  return static_cast<int64_t>(place);
+}
+
+// Places stay: what was launched before is still to be counted where it is waited for.
+void StepRecord::reset_counters() {
+  counters_.ops.clear();
+  for (CollectiveCounter& c : counters_.collectives)
+    c.count = c.wire_bytes = 0, c.wait_seconds = c.busy_seconds = 0;
+}
+
 int64_t StepRecord::launch(CollectiveRecord entry) {
+  if (timed_) entry.counter = count_collective(entry);
+  if (counters_alone_) return entry.counter;
   entry.launched_at = position_++;
   entry.scope = scope_;
   collectives_.push_back(std::move(entry));
@@ -74,12 +105,20 @@ int64_t StepRecord::launch(CollectiveRecord entry) {
 
 void StepRecord::complete(int64_t index, double wait_begin_seconds, double complete_seconds,
                           double busy_seconds) {
+  const auto count = [&](int64_t place) {
+    if (place < 0 || place >= static_cast<int64_t>(counters_.collectives.size())) return;
+    CollectiveCounter& counter = counters_.collectives[static_cast<size_t>(place)];
+    counter.wait_seconds += complete_seconds - wait_begin_seconds;
+    counter.busy_seconds += busy_seconds;
+  };
+  if (counters_alone_) return count(index);
   if (index >= static_cast<int64_t>(collectives_.size())) return;  // launched before this record
   CollectiveRecord& entry = collectives_[static_cast<size_t>(index)];
   entry.completed_at = position_++;
   entry.wait_begin_seconds = wait_begin_seconds;
   entry.complete_seconds = complete_seconds;
   entry.busy_seconds = busy_seconds;
+  count(entry.counter);
 }
 
 void StepRecord::forget_the_past() {

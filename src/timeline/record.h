@@ -10,6 +10,8 @@
 #include <string_view>
 #include <vector>
 
+#include "timeline/step_counters.h"
+
 namespace viaduct {
 
 /// Formats that matrix and vector units count their operations in.
@@ -108,6 +110,7 @@ struct CollectiveRecord {
   std::string queue = {};         // operations of one queue begin one after the other
   int stream = 0;                 // of the device, where it has side streams
   int64_t stream_position = 0;    // place among what that stream was given
+  int64_t counter = -1;           // its place in StepCounters::collectives; −1: not counted
 };
 
 /// A value that went from device to host, with the reason that the code gave.
@@ -131,6 +134,13 @@ class StepRecord {
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
+
+  /// Keeps sums alone, no entries: what a step costs a record then does not grow with the step.
+  void keep_counters_alone() { counters_alone_ = true; }
+  /// Sums since `reset_counters`, of records with times. Communication counts where it is waited
+  /// for.
+  const StepCounters& counters() const { return counters_; }
+  void reset_counters();
 
   /// Whether ops describe their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
@@ -164,7 +174,10 @@ class StepRecord {
 
  private:
   double now() const;
+  int64_t count_collective(const CollectiveRecord& entry);
 
+  bool counters_alone_ = false;
+  StepCounters counters_;
   bool with_shapes_ = false, timed_ = true;
   int64_t position_ = 0;
   int64_t scope_ = -1;  // innermost open one

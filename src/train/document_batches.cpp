@@ -4,7 +4,7 @@
 #include <map>
 
 #include "base/error.h"
-#include "comm/exchange_texts.h"
+#include "comm/host_group.h"
 #include "model/flops.h"
 
 namespace viaduct {
@@ -76,7 +76,7 @@ void DocumentBatches::share(int64_t rows, const MicroBatchPlace& place, ReadRow 
     for (const int32_t length : lengths) put(length);
   }
   std::vector<std::vector<int32_t>> lengths(static_cast<size_t>(rows));
-  const std::vector<std::string> texts = exchange_texts(*groups_.dp, mine);
+  const std::vector<std::string> texts = groups_.dp->host().texts_on_all(mine);
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     const char* at = texts[rank].data();
     const auto next = [&] {

@@ -3,7 +3,6 @@
 #include <cmath>
 
 #include "base/error.h"
-#include "comm/exchange_texts.h"
 #include "model/initialize.h"
 #include "model/model_place.h"
 #include "ops/elementwise.h"
@@ -11,7 +10,6 @@
 #include "pipeline/forward_schedule.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
-#include "train/host_values.h"
 
 namespace viaduct {
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
@@ -170,16 +168,25 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
             stage);
 }
 
-StepResult Engine::finish_step(double scored_weight, bool update) {
+void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
   const double mine =
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
-  const double scored = all_reduce_value(*groups_.dp, mine, ReduceOp::sum);
-  VIADUCT_CHECK(ShapeError, scored > 0,
-                "step: no token of the global batch is scored (all labels are masked)");
+  std::vector<HostFigure> all{{mine, leads_data_place(groups_)}};
+  all.insert(all.end(), figures.begin(), figures.end());
+  scored_ = groups_.world->host().post(all);
+}
+
+StepResult Engine::finish_step(double scored_weight, bool update) {
+  if (!scored_.pending()) post_scored(scored_weight);
   const PhaseTimer timer(phases_.optimizer);
   const RecordScope scope(device_.record(), ScopeKind::phase, "optimizer");
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
+  told_ = scored_.wait();
+  const double scored = told_.front().sum;
+  told_.erase(told_.begin());
+  VIADUCT_CHECK(ShapeError, scored > 0,
+                "step: no token of the global batch is scored (all labels are masked)");
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
   if (run_.ddp.check_for_large_grads) check_large_gradients();
@@ -196,13 +203,10 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
 void Engine::check_large_gradients() {
   std::vector<double> norms = store_->bucket_norms();
   for (double& norm : norms) norm *= gradient_factor_;
-  const std::string mine = large_gradients_.look(norms);
-  if (all_reduce_value(*groups_.world, mine.empty() ? 0 : 1, ReduceOp::max) == 0) return;
-  const std::vector<std::string> texts = exchange_texts(*groups_.world, mine);
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].empty())
-      fail<Error>("update {}: rank {}: {} (ddp.check_for_large_grads)", update_, rank, texts[rank]);
-  }
+  const auto found = groups_.world->host().first_text(large_gradients_.look(norms));
+  if (found)
+    fail<Error>("update {}: rank {}: {} (ddp.check_for_large_grads)", update_, found->rank,
+                found->text);
 }
 
 double Engine::total_loss(std::string_view reason) {

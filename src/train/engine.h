@@ -4,6 +4,8 @@
 // it on the sim device.
 
 #include <memory>
+#include <optional>
+#include <span>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -55,6 +57,12 @@ class Engine {
   /// schedule; `batch_at(i)` is called once for each, in ascending order.
   void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                          bool dropout = true);
+  /// Tells the other ranks' hosts `scored_weight` as soon as it is known (as `finish_step` has it),
+  /// and `figures` with it, so that nobody waits for them at the end: the one call of the hosts in
+  /// a step. After the micro-batches were begun; where it is not called, `finish_step` does it.
+  void post_scored(double scored_weight, std::span<const HostFigure> figures = {});
+  /// What all ranks said by the `figures` of the last step that was finished.
+  const std::vector<FigureOfRanks>& told() const { return told_; }
   /// `scored_weight`: sum over the rows of this data-parallel rank, as given to it; the loss is a
   /// mean over the sum of all. Updates unless `update` is false (an engine that is not for training
   /// cannot). The result is the same on all
@@ -113,6 +121,8 @@ class Engine {
   Tensor scalars_, loss_state_;
   Tensor host_scalars_;  // staging of the block
   double loss_scale_ = 1, gradient_factor_ = 1;
+  PendingFigures scored_;  // of this step, once posted
+  std::vector<FigureOfRanks> told_;
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far
   PhaseSeconds phases_;

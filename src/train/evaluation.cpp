@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "train/host_values.h"
 #include "train/sample_batch.h"
 
 namespace viaduct {
@@ -43,7 +42,7 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
       return batch;
     });
   }
-  sums.scored = all_reduce_value(*engine.groups().dp, sums.scored, ReduceOp::sum);
+  sums.scored = engine.groups().world->host().sum(sums.scored, leads_data_place(engine.groups()));
   return sums;
 }
 

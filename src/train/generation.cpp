@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
-#include "comm/exchange_texts.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
 #include "model/initialize.h"
 #include "train/rank_device.h"
 #include "train/resolved_run.h"
+#include "train/same_settings.h"
 
 namespace viaduct {
 namespace {
@@ -81,6 +81,7 @@ std::vector<GeneratedText> from_text(const std::string& text) {
 double run_generation(const RunSetup& setup, const GenerationWork& work, Device& device,
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks) {
+  check_same_settings(world->host(), setup.config);
   world->record_on(&device);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   Generator generator = make_generator(setup, run, work, device, ops, world);
@@ -103,8 +104,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
           run_batch(generator, *setup.tokenizer, work.batches[first + replica], work, hooks, leads);
       if (leads_replica) mine = to_text(texts);
     }
-    for (const std::string& theirs : exchange_texts(*world, mine)) {
-      if (!leads || !hooks.finished) continue;
+    for (const std::string& theirs : world->host().texts_on_rank_0(mine)) {
+      if (!hooks.finished) continue;
       for (const GeneratedText& text : from_text(theirs)) hooks.finished(text);
     }
   }

@@ -6,7 +6,6 @@
 #include "ops/elementwise.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "sharding/shard_run.h"
-#include "train/host_values.h"
 
 namespace viaduct {
 
@@ -15,12 +14,12 @@ double weight_norm(Engine& engine) {
   const Tensor state = context.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::workspace);
   const Tensor sum = context.allocate(DType::f64, {1}, MemoryTag::workspace);
   fill(context, {state, 0});
+  std::vector<Tensor> counted;
   for (const ShardRun& run : engine.store().shard_runs()) {
-    for (const Range& range : counted_ranges(run)) {
-      const Tensor counted = run.master.slice(0, range.begin - run.range.begin, range.size());
-      reproducible_sum(context, {counted, Tensor(), true, state});
-    }
+    for (const Range& range : counted_ranges(run))
+      counted.push_back(run.master.slice(0, range.begin - run.range.begin, range.size()));
   }
+  reproducible_sums(context, {std::move(counted), true, state});
   reproducible_all_reduce(context, *engine.groups().statistics, state);
   sum_value(context, {state, sum});
   return std::sqrt(host_read(engine.device(), sum, "weight norm", 0));
@@ -40,7 +39,9 @@ int64_t zero_gradients(Engine& engine) {
       });
     }
   }
-  return static_cast<int64_t>(all_reduce_value(*engine.groups().statistics, zeros, ReduceOp::sum));
+  // Instances of the distributed optimizer have copies of each other's shards.
+  const bool counted = engine.groups().dp_cp_outer->rank() == 0;
+  return static_cast<int64_t>(engine.groups().world->host().sum(zeros, counted));
 }
 
 }  // namespace viaduct

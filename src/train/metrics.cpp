@@ -1,6 +1,5 @@
 #include "train/metrics.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
@@ -14,17 +13,24 @@ Json or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
+Json extremes(double least, int64_t least_rank, double mean, double most, int64_t most_rank) {
+  return {{"min", least},
+          {"min_rank", least_rank},
+          {"mean", mean},
+          {"max", most},
+          {"max_rank", most_rank}};
+}
+
+Json of_ranks(const FigureOfRanks& f) {
+  return extremes(f.least, f.least_rank, f.mean(), f.most, f.most_rank);
+}
+
 std::string line(const Json& object) {
   // A name that is not UTF-8 must not stop a run.
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
 }  // namespace
-
-int64_t StepMetrics::peak_memory_bytes() const {
-  const auto& bytes = peak_memory_bytes_per_rank;
-  return bytes.empty() ? 0 : *std::max_element(bytes.begin(), bytes.end());
-}
 
 void StepMetrics::set_rates(double seconds, int64_t rows, int64_t step_tokens,
                             const FlopCount& flops, int64_t ranks, const MatmulPeak& peak,
@@ -71,8 +77,7 @@ std::string json_line(const StepMetrics& m) {
       {"communication_seconds", m.communication_seconds},
       {"communication_busy_seconds", m.communication_busy_seconds},
       {"data_seconds", m.data_seconds},
-      {"peak_memory_bytes", m.peak_memory_bytes()},
-      {"peak_memory_bytes_per_rank", m.peak_memory_bytes_per_rank},
+      {"peak_memory_bytes", m.peak_memory_bytes},
       {"skipped", m.skipped},
   });
   if (m.tflops_per_rank_full) {
@@ -82,8 +87,16 @@ std::string json_line(const StepMetrics& m) {
   if (m.loss_scale) object["loss_scale"] = *m.loss_scale;
   if (m.params_norm) object["params_norm"] = *m.params_norm;
   if (m.num_zeros_in_grad) object["num_zeros_in_grad"] = *m.num_zeros_in_grad;
+  if (m.ranks) {
+    object["ranks"] = {{"step", m.ranks->step},
+                       {"step_seconds", of_ranks(m.ranks->step_seconds)},
+                       {"data_seconds", of_ranks(m.ranks->data_seconds)},
+                       {"communication_seconds", of_ranks(m.ranks->communication_seconds)},
+                       {"peak_memory_bytes", of_ranks(m.ranks->peak_memory_bytes)}};
+  }
   for (const auto& [name, range] : m.timers)
-    object["timers"][name] = {{"min", range.least}, {"max", range.most}};
+    object["timers"][name] =
+        extremes(range.least, range.least_rank, range.mean(), range.most, range.most_rank);
   if (m.simulated) object["simulated"] = true;
   return line(object);
 }

@@ -7,11 +7,19 @@
 #include <utility>
 #include <vector>
 
+#include "comm/host_group.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
 #include "train/step_timers.h"
 
 namespace viaduct {
+
+/// Times and memory of all ranks in one step, which is over on all of them: the step before the one
+/// whose line has them. Their number does not grow with the ranks.
+struct FiguresOfRanks {
+  int64_t step = 0;
+  FigureOfRanks step_seconds, data_seconds, communication_seconds, peak_memory_bytes;
+};
 
 /// One logged training step. Field names are those of the file. Times are of this step on the rank
 /// that reports.
@@ -48,10 +56,11 @@ struct StepMetrics {
   /// Waiting for the next batch.
   double data_seconds = 0;
 
-  /// Bytes in use in the arena: the peak of each rank. Their maximum is written as
-  /// `peak_memory_bytes`.
-  std::vector<int64_t> peak_memory_bytes_per_rank;
-  int64_t peak_memory_bytes() const;
+  /// Bytes in use in the arena at the peak: the most of any rank, as far as the rank that reports
+  /// has heard.
+  int64_t peak_memory_bytes = 0;
+  /// How the ranks differed; nothing where there is one rank, or none has been heard yet.
+  std::optional<FiguresOfRanks> ranks;
 
   /// Updates skipped (overflow, NaN as configured, or steps passed over) since the last logged
   /// step.

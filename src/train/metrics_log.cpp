@@ -39,7 +39,7 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   }
   add("speed/communication_seconds", m.communication_seconds);
   add("speed/data_seconds", m.data_seconds);
-  add("memory/peak_bytes", static_cast<double>(m.peak_memory_bytes()));
+  add("memory/peak_bytes", static_cast<double>(m.peak_memory_bytes));
   for (const auto& [name, value] : m.memory) add("memory/" + name, value);
   for (const auto& [name, range] : m.timers) add("timers/" + name, range.most);
   return scalars;

@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "comm/exchange_texts.h"
-
 namespace viaduct {
 namespace {
 
@@ -21,12 +19,9 @@ bool finite(Device& device, const Tensor& tensor) {
 
 /// The first of the ranks' findings, with the rank that found it where there are several.
 std::string first_found(Communicator& world, const std::string& mine) {
-  const std::vector<std::string> texts = exchange_texts(world, mine);
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    if (texts[rank].empty()) continue;
-    return texts.size() == 1 ? texts[rank] : fmt::format("rank {}: {}", rank, texts[rank]);
-  }
-  return "";
+  const auto first = world.host().first_text(mine);
+  if (!first) return "";
+  return world.size() == 1 ? first->text : fmt::format("rank {}: {}", first->rank, first->text);
 }
 
 std::string bad_weight(Engine& engine) {

@@ -26,7 +26,7 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
         m.mfu_full ? fmt::format(" (uncausal {:.1f} %)", 100 * *m.mfu_full) : "";
     text += fmt::format(" | MFU {:.1f} %{} of {}", 100 * *m.mfu, full, m.mfu_peak);
   }
-  if (!m.peak_memory_bytes_per_rank.empty()) text += " | " + format_bytes(m.peak_memory_bytes());
+  if (m.peak_memory_bytes > 0) text += " | " + format_bytes(m.peak_memory_bytes);
   if (m.skipped > 0) text += fmt::format(" | {} skipped", m.skipped);
   if (m.step < total_steps) text += " | ETA " + format_seconds(remaining_seconds);
   return text;

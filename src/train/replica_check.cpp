@@ -1,8 +1,6 @@
 #include "train/replica_check.h"
 
 #include "base/hash.h"
-#include "comm/exchange_texts.h"
-#include "train/host_values.h"
 
 namespace viaduct {
 namespace {
@@ -12,25 +10,25 @@ struct Copy {
   Tensor tensor;
 };
 
-/// The hash in two numbers that a double holds.
-std::vector<double> hash_of(Device& device, const Tensor& tensor) {
+uint64_t hash_of(Device& device, const Tensor& tensor) {
   const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
   device.copy_to_host(tensor, host);
-  const uint64_t hash =
-      hash64({static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())});
-  return {static_cast<double>(hash >> 32), static_cast<double>(hash & 0xffffffffu)};
+  return hash64({static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())});
 }
 
 /// The first of this rank's copies that is not what rank 0 of the group has; "" if all are.
 std::string first_difference(Device& device, Communicator& group, const std::vector<Copy>& copies) {
   if (group.size() == 1) return "";
-  std::vector<double> mine;
+  std::string mine;
   for (const Copy& copy : copies) {
-    for (const double half : hash_of(device, copy.tensor)) mine.push_back(half);
+    const uint64_t hash = hash_of(device, copy.tensor);
+    mine.append(reinterpret_cast<const char*>(&hash), sizeof hash);
   }
-  const auto all = all_gather_values(group, mine);
+  const std::string first = group.host().text_of_rank_0(mine);
   for (size_t i = 0; i < copies.size(); ++i) {
-    if (mine[2 * i] != all[0][2 * i] || mine[2 * i + 1] != all[0][2 * i + 1]) return copies[i].name;
+    if (mine.compare(i * sizeof(uint64_t), sizeof(uint64_t), first, i * sizeof(uint64_t),
+                     sizeof(uint64_t)) != 0)
+      return copies[i].name;
   }
   return "";
 }
@@ -49,16 +47,12 @@ std::string differing_replica(Engine& engine) {
   std::string mine = first_difference(engine.device(), *groups.dp_cp, weights);
   const std::string master = first_difference(engine.device(), *groups.dp_cp_outer, masters);
   if (mine.empty()) mine = master;
-  const std::vector<std::string> texts = exchange_texts(*groups.world, mine);
-  for (size_t rank = 0; rank < texts.size(); ++rank) {
-    if (!texts[rank].empty()) {
-      return fmt::format(
-          "rank {}: {} is not what the first data-parallel rank has, of which it is "
-          "a copy (train.check_weight_hash_across_dp_replicas_interval)",
-          rank, texts[rank]);
-    }
-  }
-  return "";
+  const auto found = groups.world->host().first_text(mine);
+  if (!found) return "";
+  return fmt::format(
+      "rank {}: {} is not what the first data-parallel rank has, of which it is a copy "
+      "(train.check_weight_hash_across_dp_replicas_interval)",
+      found->rank, found->text);
 }
 
 }  // namespace viaduct

@@ -1,35 +1,55 @@
 #include "train/step_timers.h"
 
-#include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "comm/exchange_texts.h"
-
 namespace viaduct {
+namespace {
 
-void add_record_timers(const StepRecord& record, size_t first_op, size_t first_collective,
-                       StepTimers& timers) {
-  for (size_t i = first_op; i < record.ops().size(); ++i) {
-    const OpEntryRecord& op = record.ops()[i];
-    timers["op/" + op.op] += op.end_seconds - op.begin_seconds;
-  }
-  for (size_t i = first_collective; i < record.collectives().size(); ++i) {
-    const CollectiveRecord& c = record.collectives()[i];
-    timers["wait/" + c.group + "/" + c.operation] += c.complete_seconds - c.wait_begin_seconds;
-  }
+using Json = nlohmann::json;
+
+std::string to_text(const RankTimers& timers) {
+  Json object = Json::object();
+  for (const auto& [name, t] : timers)
+    object[name] = {t.least, t.sum, t.most, t.ranks, t.least_rank, t.most_rank};
+  return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-RankTimers timers_of_ranks(Communicator& world, const StepTimers& mine) {
-  RankTimers all;
-  for (const std::string& text : exchange_texts(world, nlohmann::json(mine).dump())) {
-    for (const auto& [name, seconds] : nlohmann::json::parse(text).get<StepTimers>()) {
-      const auto [at, first] = all.try_emplace(name, TimerRange{seconds, seconds});
-      if (first) continue;
-      at->second.least = std::min(at->second.least, seconds);
-      at->second.most = std::max(at->second.most, seconds);
-    }
+RankTimers from_text(const std::string& text) {
+  RankTimers timers;
+  if (text.empty()) return timers;
+  const Json object = Json::parse(text);
+  for (const auto& [name, t] : object.items()) timers[name] = {t[0], t[1], t[2], t[3], t[4], t[5]};
+  return timers;
+}
+
+/// As large as one rank's, however many ranks it is of.
+std::string merge_timers(std::string lower, const std::string& upper) {
+  RankTimers timers = from_text(lower);
+  for (const auto& [name, other] : from_text(upper)) {
+    const auto [at, first] = timers.try_emplace(name, other);
+    if (first) continue;
+    TimerOfRanks& both = at->second;
+    both.sum += other.sum;
+    both.ranks += other.ranks;
+    if (other.least < both.least) both.least = other.least, both.least_rank = other.least_rank;
+    if (other.most > both.most) both.most = other.most, both.most_rank = other.most_rank;
   }
-  return all;
+  return to_text(timers);
+}
+
+}  // namespace
+
+void add_counted_timers(const StepCounters& counters, StepTimers& timers) {
+  for (const auto& [name, op] : counters.ops) timers["op/" + name] += op.seconds;
+  for (const CollectiveCounter& c : counters.collectives)
+    timers["wait/" + c.group + "/" + c.operation] += c.wait_seconds;
+}
+
+RankTimers timers_of_ranks(HostGroup& host, const StepTimers& mine) {
+  RankTimers timers;
+  for (const auto& [name, seconds] : mine)
+    timers[name] = {seconds, seconds, seconds, 1, host.rank(), host.rank()};
+  return from_text(host.merge_on_rank_0(to_text(timers), merge_timers));
 }
 
 }  // namespace viaduct

@@ -1,30 +1,33 @@
 #pragma once
-// Timers of a step by name: what one rank measured, and the least and the most over all ranks
-// (logger.timing_log_level).
+// Timers of a step by name: what one rank measured, and the least, the mean and the most over all
+// ranks (logger.timing_log_level).
 
+#include <cstdint>
 #include <map>
 #include <string>
 
-#include "comm/communicator.h"
-#include "timeline/record.h"
+#include "comm/host_group.h"
+#include "timeline/step_counters.h"
 
 namespace viaduct {
 
 /// Seconds by name, of one rank.
 using StepTimers = std::map<std::string, double>;
 
-struct TimerRange {
-  double least = 0, most = 0;
+/// Over the ranks that have a timer of the name, which are `ranks`.
+struct TimerOfRanks {
+  double least = 0, sum = 0, most = 0;
+  int64_t ranks = 1, least_rank = 0, most_rank = 0;
+  double mean() const { return sum / static_cast<double>(ranks); }
 };
-/// Over the ranks that have a timer of the name.
-using RankTimers = std::map<std::string, TimerRange>;
+using RankTimers = std::map<std::string, TimerOfRanks>;
 
 /// Adds "op/NAME", the time of all ops of a name, and "wait/GROUP/OPERATION", the time that the
-/// host waited for communication, of what the record holds from these entries on.
-void add_record_timers(const StepRecord& record, size_t first_op, size_t first_collective,
-                       StepTimers& timers);
+/// host waited for communication, of what was counted.
+void add_counted_timers(const StepCounters& counters, StepTimers& timers);
 
-/// On every rank. Ranks may have different names (stages of a pipeline do).
-RankTimers timers_of_ranks(Communicator& world, const StepTimers& mine);
+/// Of all ranks on rank 0, nothing elsewhere. Ranks may have different names (stages of a pipeline
+/// do).
+RankTimers timers_of_ranks(HostGroup& host, const StepTimers& mine);
 
 }  // namespace viaduct

@@ -8,8 +8,8 @@
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/text_ids.h"
 #include "train/evaluation.h"
-#include "train/host_values.h"
 #include "train/resolved_run.h"
+#include "train/same_settings.h"
 
 namespace viaduct {
 namespace {
@@ -50,6 +50,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
                         std::shared_ptr<Communicator> world,
                         FunctionRef<void(int64_t done, int64_t of)> progress) {
   const RunSetup& run = evaluation.run;
+  check_same_settings(world->host(), run.config);
   world->record_on(&device);
   const GlobalRank rank{world->rank()};
   if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
@@ -74,7 +75,7 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   };
   const double begin = wall_clock_seconds();
   const EvaluationSums sums = evaluate(engine, set, place, {.read = count}).value();
-  bytes = all_reduce_value(*engine.groups().dp, bytes, ReduceOp::sum);
+  bytes = world->host().sum(bytes, leads_data_place(engine.groups()));
   TextScore score;
   score.seconds = wall_clock_seconds() - begin;
   score.tokens = static_cast<int64_t>(sums.scored);

@@ -133,10 +133,11 @@ FieldGroup logger_fields(LoggerConfig& config) {
              "is measured.")
       .constraint("needed by flops=full");
   group
-      .field("timing_log_level", config.timing_log_level,
-             "Timers of a logged step in its metrics, least and most over the ranks, in seconds. "
-             "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
-             "kind of communication with the time that it was waited for.")
+      .field(
+          "timing_log_level", config.timing_log_level,
+          "Timers of a logged step in its metrics, in seconds: least, mean and most of the ranks. "
+          "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
+          "kind of communication with the time that it was waited for.")
       .range(0, 2);
   group.field("log_params_norm", config.log_params_norm,
               "Metrics of a logged step have the norm of all weights after it (params_norm).");

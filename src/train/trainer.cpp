@@ -11,11 +11,11 @@
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
 #include "ops/cpu/peak.h"
-#include "train/host_values.h"
 #include "train/nan_report.h"
 #include "train/rank_device.h"
 #include "train/replica_check.h"
 #include "train/run_length.h"
+#include "train/same_settings.h"
 
 namespace viaduct {
 namespace {
@@ -60,7 +60,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       schedules_(
           schedules(config_.optimizer, config_.scheduler, config_.train.train_iters, batches_)),
       scaler_(loss_scaler_settings(config_.mixed_precision)) {
+  check_same_settings(world_->host(), config_);
   world_->record_on(&device_);
+  record_.keep_counters_alone();
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
   const GlobalRank rank{world_->rank()};
   if (device.memory().system_allocations == 0) {
@@ -112,16 +114,7 @@ void Trainer::write_run_files() const {
 
 bool Trainer::stop_requested() {
   const bool mine = hooks_.stop_requested && hooks_.stop_requested();
-  return all_reduce_value(*world_, mine ? 1 : 0, ReduceOp::max) > 0;
-}
-
-Trainer::Agreed Trainer::agree() {
-  constexpr double kStop = 1, kGone = 2;
-  double mine = hooks_.stop_requested && hooks_.stop_requested() ? kStop : 0;
-  if (folder_was_deleted()) mine += kGone;
-  // Where rank 0 says "gone" and another one "stop", the stop is heard after the next step.
-  const double all = all_reduce_value(*world_, mine, ReduceOp::max);
-  return {all == kStop || all == kStop + kGone, all >= kGone};
+  return world_->host().most(mine ? 1 : 0) > 0;
 }
 
 void Trainer::run() {
@@ -136,7 +129,7 @@ void Trainer::run() {
 }
 
 void Trainer::run_to_the_end() {
-  const double begin = wall_clock_seconds();
+  run_begin_ = wall_clock_seconds();
   const TrainConfig& train = config_.train;
   const CheckpointConfig& checkpoint = config_.checkpoint;
   const bool over = state_.step >= total_steps_;
@@ -158,18 +151,18 @@ void Trainer::run_to_the_end() {
     }
     const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
     if (interval && state_.step % *interval == 0) check_replicas();
-    saver_->advance();
+    ask();
+    saver_->advance(heard_.any_writes);
     const bool done = state_.step >= total_steps_;
     if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
-    const Agreed agreed = agree();
-    if (agreed.stop) {
+    if (heard_.stop) {
       reason = "signal";
-    } else if (!done && should_exit(wall_clock_seconds() - begin)) {
+    } else if (!done && should_exit()) {
       reason = "exit condition";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
-    if (agreed.folder_gone) take_folder_again();
-    const bool wanted = due || agreed.folder_gone;
+    if (heard_.folder_gone) take_folder_again();
+    const bool wanted = due || heard_.folder_gone;
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
   if (reason.empty()) {
@@ -188,16 +181,14 @@ void Trainer::run_to_the_end() {
 void Trainer::step() {
   StepWork work{.begin = wall_clock_seconds()};
   work.rows = batches_.rows_at(state_.consumed_samples);
-  record_ = StepRecord();
   StepRecord* record = profiler_->begin_step(state_.step + 1);
   std::optional<Recording> recording;
   const bool op_timers = config_.logger.timing_log_level > 1 && is_logged(state_.step + 1);
   if (record == nullptr && (world_->size() > 1 || op_timers))
     recording.emplace(device_, *(record = &record_));
   if (record != nullptr) {
+    record->reset_counters();
     work.record = record;
-    work.first_op = record->ops().size();
-    work.first_collective = record->collectives().size();
   }
   std::optional<RecordScope> scope;
   scope.emplace(record, ScopeKind::step, fmt::format("step {}", state_.step + 1));
@@ -224,20 +215,27 @@ void Trainer::step() {
       work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
     }
   };
+  // What the others are to hear of this step is said as soon as it is known, before its last
+  // micro-batch runs.
+  const auto post = [&] { engine_->post_scored(scored, figures(work)); };
   if (documents_) {
     const auto row = [&](int64_t number) {
       return timed([&] { return data_->row(state_.consumed_samples, number); });
     };
     documents_->share(work.rows, data_->place(), row, count_rows);
+    post();
     engine_->run_micro_batches(documents_->count(),
                                [&](int64_t i) { return documents_->batch(i, row); });
   } else {
-    engine_->run_micro_batches(data_->micro_batches(work.rows), [&](int64_t i) {
+    const int64_t micro_batches = data_->micro_batches(work.rows);
+    engine_->run_micro_batches(micro_batches, [&](int64_t i) {
       count_rows(timed([&] { return data_->train(state_.consumed_samples, i); }));
+      if (i + 1 == micro_batches) post();
       return batch;
     });
   }
   const StepResult result = engine_->finish_step(scored);
+  hear(engine_->told());
   // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
@@ -286,9 +284,10 @@ void Trainer::skip_step() {
   metrics.skipped = 1;
   metrics.with_rates = config_.logger.log_throughput;
   metrics.flop_convention = kFlopConvention;
-  for (const auto& values :
-       all_gather_values(*world_, {static_cast<double>(device_.memory().peak_bytes)}))
-    metrics.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
+  hear(world_->host().post(figures({})).wait());
+  metrics.ranks = heard_.ranks;
+  metrics.peak_memory_bytes = peak_memory_bytes_;
+  said_ = {};
   log_->step(metrics);
 }
 
@@ -336,11 +335,10 @@ void Trainer::count_skipped() {
   }
 }
 
-bool Trainer::should_exit(double seconds) {
+bool Trainer::should_exit() const {
   const TrainConfig& t = config_.train;
   if (t.exit_interval && state_.step % *t.exit_interval == 0) return true;
-  if (!t.exit_duration_in_mins) return false;
-  return all_reduce_value(*world_, seconds, ReduceOp::max) > *t.exit_duration_in_mins * 60;
+  return t.exit_duration_in_mins && heard_.run_seconds > *t.exit_duration_in_mins * 60;
 }
 
 }  // namespace viaduct

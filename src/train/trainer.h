@@ -102,29 +102,43 @@ class Trainer {
   void count_skipped();
   /// Agreed by all ranks: true if one of them is asked to stop.
   bool stop_requested();
-  /// What all ranks agree on between steps.
-  struct Agreed {
-    bool stop = false;         // one is asked to stop
-    bool folder_gone = false;  // rank 0 finds that checkpoint.save was deleted
-  };
-  Agreed agree();
-  /// Of rank 0: checkpoint.save, or the lock in it, was deleted since `take_folder_again`.
-  bool folder_was_deleted() const;
-  void take_folder_again();
-  bool should_exit(double seconds);
   /// What a step was made of.
   struct StepWork {
     double begin = 0;  // wall clock
     int64_t rows = 0;  // of all ranks
     int64_t tokens = 0;
     std::vector<int64_t> document_lengths;
-    const StepRecord* record = nullptr;
-    size_t first_op = 0, first_collective = 0;  // of it in the record
+    const StepRecord* record = nullptr;  // counts from the step's begin on
   };
+  /// What a rank tells the others in the one call of a step: what it asks for, and how its last
+  /// step was. `said_` is filled between steps and travels with the next one; alone it is heard at
+  /// once.
+  struct Said {
+    bool stop = false;         // it is asked to stop
+    bool folder_gone = false;  // rank 0 finds that checkpoint.save was deleted
+    double run_seconds = 0;
+    int64_t step = 0;  // of what follows; 0: no step yet
+    double step_seconds = 0, data_seconds = 0, communication_seconds = 0;
+  };
+  /// What of it all ranks have heard, the same on all of them.
+  struct Heard {
+    bool stop = false, folder_gone = false, any_writes = false;
+    double run_seconds = 0;  // the most
+    double tokens = 0;       // of the step, like `flops`
+    FlopCount flops;
+    std::optional<FiguresOfRanks> ranks;
+  };
+  /// `said_`, and what this rank knows of the step under way.
+  std::vector<HostFigure> figures(const StepWork& work) const;
+  void hear(const std::vector<FigureOfRanks>& told);
+  /// Between steps: what this rank asks for now, heard at once if it is alone.
+  void ask();
+  /// Of rank 0: checkpoint.save, or the lock in it, was deleted since `take_folder_again`.
+  bool folder_was_deleted() const;
+  void take_folder_again();
+  bool should_exit() const;
   /// What all ranks report of a step, on rank 0's line.
   void log_step(StepMetrics metrics, const StepWork& work);
-  /// Communication of the step, from the record that was attached to the device.
-  static void add_communication(StepMetrics& metrics, const StepWork& work);
   /// What takes time to find out, of steps that are logged.
   void add_on_demand(StepMetrics& metrics, const StepWork& work);
   bool is_logged(int64_t step) const {
@@ -159,7 +173,11 @@ class Trainer {
   double peak_seen_at_ = 0;
   TrainState state_;
   int64_t total_steps_ = 0;  // when the run is done
-  StepRecord record_;        // of the step under way, where ranks communicate and nobody profiles
+  StepRecord record_;  // counts the step under way, where ranks communicate and nobody profiles
+  Said said_;
+  Heard heard_;
+  int64_t peak_memory_bytes_ = 0;  // the most of any rank, as far as heard
+  double run_begin_ = 0;           // wall clock
   int64_t saved_step_ = -1, evaluated_step_ = -1;
   int64_t folders_made_again_ = 0;     // of lock_, as far as this loop has dealt with
   bool saved_ = false;                 // this session saved something

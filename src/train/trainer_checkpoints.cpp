@@ -10,9 +10,7 @@
 #include "checkpoint/open_checkpoint.h"
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/save_folder.h"
-#include "comm/exchange_texts.h"
 #include "train/check_resume.h"
-#include "train/host_values.h"
 #include "train/resume_schedules.h"
 #include "train/run_checkpoint.h"
 #include "train/trainer.h"
@@ -69,8 +67,7 @@ void Trainer::load_weights() {
       for (const std::string& warning : restored.warnings)
         log_warning("{}: {}", checkpoint->where(), warning);
     }
-    const double bytes =
-        all_reduce_value(*world_, static_cast<double>(restored.bytes), ReduceOp::sum);
+    const double bytes = world_->host().sum(static_cast<double>(restored.bytes));
     check_seed(restored.state, checkpoint->where());
     resume_state(restored.state);
     if (c.load_optim) {
@@ -173,8 +170,7 @@ void Trainer::save(bool wait) {
     check_finite(staged);
     if (leads()) log_->sync();
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
-    const double bytes =
-        all_reduce_value(*world_, static_cast<double>(bytes_of(staged)), ReduceOp::sum);
+    const double bytes = world_->host().sum(static_cast<double>(bytes_of(staged)));
     const double begin = wall_clock_seconds();
     if (c.async_save) {
       saver_->save(std::move(staged));
@@ -197,11 +193,8 @@ void Trainer::save(bool wait) {
 }
 
 void Trainer::check_finite(const StagedCheckpoint& staged) {
-  const std::vector<std::string> found = exchange_texts(*world_, first_not_finite(staged));
-  for (const std::string& what : found) {
-    if (what.empty()) continue;
-    fail<Error>("step {}: {}; it is not saved{}", state_.step, what, last_checkpoint());
-  }
+  if (const auto found = world_->host().first_text(first_not_finite(staged)))
+    fail<Error>("step {}: {}; it is not saved{}", state_.step, found->text, last_checkpoint());
 }
 
 std::string Trainer::last_checkpoint() const {
@@ -237,7 +230,7 @@ void Trainer::make_sure_of_last_save() {
       lost = true;
     }
   }
-  if (all_reduce_value(*world_, lost ? 1 : 0, ReduceOp::max) == 0) return;
+  if (world_->host().most(lost ? 1 : 0) == 0) return;
   if (leads())
     log_warning("{}: the checkpoint of step {} was deleted, and is saved again",
                 *config_.checkpoint.save, state_.step);

@@ -1,7 +1,6 @@
 // What the training loop evaluates: validation sets at its intervals, test data at its end.
 
 #include "timeline/record.h"
-#include "train/host_values.h"
 #include "train/trainer.h"
 
 namespace viaduct {
@@ -18,7 +17,7 @@ void Trainer::take_evaluations_before() {
     // Sets of as many rows count as much.
     loss += before.value_or(0) / static_cast<double>(sets.size());
   }
-  if (all_reduce_value(*world_, known ? 1 : 0, ReduceOp::max) > 0) {
+  if (world_->host().most(known ? 1 : 0) > 0) {
     evaluated_step_ = state_.step;  // an earlier session did, and said so
     if (known) validations_.emplace_back(state_.step, loss);
   }
@@ -46,7 +45,7 @@ void Trainer::evaluate() {
 void Trainer::test() {
   if (!data_->test_set()) return;
   const bool said = !config_.train.skip_train && log_->test_before();
-  if (all_reduce_value(*world_, said ? 1 : 0, ReduceOp::max) > 0) return;
+  if (world_->host().most(said ? 1 : 0) > 0) return;
   ValidationMetrics metrics;
   metrics.test = true;
   const auto result = evaluate(*data_->test_set(), std::move(metrics));

@@ -3,7 +3,6 @@
 
 #include "device/memory_tag.h"
 #include "ops/cpu/peak.h"
-#include "train/host_values.h"
 #include "train/log_statistics.h"
 #include "train/rank_device.h"
 #include "train/step_timers.h"
@@ -31,13 +30,56 @@ std::vector<std::pair<std::string, double>> memory_figures(const MemoryStatistic
 
 }  // namespace
 
-void Trainer::add_communication(StepMetrics& metrics, const StepWork& work) {
-  if (work.record == nullptr) return;
-  for (size_t i = work.first_collective; i < work.record->collectives().size(); ++i) {
-    const CollectiveRecord& entry = work.record->collectives()[i];
-    metrics.communication_seconds += entry.complete_seconds - entry.wait_begin_seconds;
-    metrics.communication_busy_seconds += entry.busy_seconds;
-  }
+std::vector<HostFigure> Trainer::figures(const StepWork& work) const {
+  // Ranks that share a data-parallel place have read the same rows.
+  const bool counted = leads_data_place(engine_->groups());
+  const FlopCount flops = training_flops(flop_sizes(setup_.model), work.document_lengths);
+  return {{said_.stop ? 1.0 : 0.0},
+          {said_.folder_gone ? 1.0 : 0.0},
+          {saver_->writes() ? 1.0 : 0.0},
+          {said_.run_seconds},
+          {static_cast<double>(work.tokens), counted},
+          {flops.token_part, counted},
+          {flops.attention_part, counted},
+          {flops.attention_part_full, counted},
+          {said_.step_seconds},
+          {said_.data_seconds},
+          {said_.communication_seconds},
+          {static_cast<double>(device_.memory().peak_bytes)}};
+}
+
+void Trainer::hear(const std::vector<FigureOfRanks>& told) {
+  size_t next = 0;
+  const auto figure = [&]() -> const FigureOfRanks& { return told.at(next++); };
+  heard_.stop = figure().most > 0;
+  heard_.folder_gone = figure().most > 0;
+  heard_.any_writes = figure().most > 0;
+  heard_.run_seconds = figure().most;
+  heard_.tokens = figure().sum;
+  heard_.flops.token_part = figure().sum;
+  heard_.flops.attention_part = figure().sum;
+  heard_.flops.attention_part_full = figure().sum;
+  FiguresOfRanks ranks{.step = said_.step};
+  ranks.step_seconds = figure();
+  ranks.data_seconds = figure();
+  ranks.communication_seconds = figure();
+  ranks.peak_memory_bytes = figure();
+  peak_memory_bytes_ =
+      std::max({peak_memory_bytes_, static_cast<int64_t>(ranks.peak_memory_bytes.most),
+                device_.memory().peak_bytes});
+  heard_.ranks.reset();
+  if (world_->size() > 1 && said_.step > 0) heard_.ranks = ranks;
+}
+
+void Trainer::ask() {
+  said_.stop = hooks_.stop_requested && hooks_.stop_requested();
+  said_.folder_gone = folder_was_deleted();
+  said_.run_seconds = wall_clock_seconds() - run_begin_;
+  if (world_->size() > 1) return;
+  heard_.stop = said_.stop;
+  heard_.folder_gone = said_.folder_gone;
+  heard_.run_seconds = said_.run_seconds;
+  heard_.any_writes = saver_->writes();
 }
 
 void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
@@ -45,35 +87,29 @@ void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
 }
 
 void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
-  add_communication(metrics, work);
+  if (work.record != nullptr) {
+    metrics.communication_seconds = work.record->counters().wait_seconds();
+    metrics.communication_busy_seconds = work.record->counters().busy_seconds();
+  }
   const double seconds = wall_clock_seconds() - work.begin;
   if (is_logged(state_.step)) add_on_demand(metrics, work);
-  const FlopCount local = training_flops(flop_sizes(setup_.model), work.document_lengths);
-  const auto all = all_gather_values(
-      *world_, {static_cast<double>(device_.memory().peak_bytes), static_cast<double>(work.tokens),
-                local.token_part, local.attention_part, local.attention_part_full});
-  // Ranks that share a data-parallel place have read the same rows.
-  const double copies = world_->size() / run_.parallelism.size(Axis::dp);
-  FlopCount flops;
-  double tokens = 0;
-  for (const auto& values : all) {
-    metrics.peak_memory_bytes_per_rank.push_back(static_cast<int64_t>(values[0]));
-    tokens += values[1] / copies;
-    flops.token_part += values[2] / copies;
-    flops.attention_part += values[3] / copies;
-    flops.attention_part_full += values[4] / copies;
-  }
-  state_.consumed_tokens += static_cast<int64_t>(tokens);
+  state_.consumed_tokens += static_cast<int64_t>(heard_.tokens);
   // A run that lost its folder to another one does not write into its files, either.
   if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
   metrics.with_rates = config_.logger.log_throughput;
+  metrics.ranks = heard_.ranks;
+  metrics.peak_memory_bytes = peak_memory_bytes_;
   if (leads() && metrics.with_rates)
-    look_at_peak(tflops_per_rank(flops.model(), seconds, world_->size()));
-  metrics.set_rates(seconds, work.rows, static_cast<int64_t>(tokens), flops, world_->size(), peak_,
-                    config_.logger.flops == "full");
+    look_at_peak(tflops_per_rank(heard_.flops.model(), seconds, world_->size()));
+  metrics.set_rates(seconds, work.rows, static_cast<int64_t>(heard_.tokens), heard_.flops,
+                    world_->size(), peak_, config_.logger.flops == "full");
+  said_.step = state_.step;
+  said_.step_seconds = seconds;
+  said_.data_seconds = metrics.data_seconds;
+  said_.communication_seconds = metrics.communication_seconds;
   log_->step(metrics);
 }
 
@@ -95,8 +131,8 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
                     {"optimizer", phases.optimizer},
                     {"data", metrics.data_seconds}};
     if (logger.timing_log_level > 1 && work.record != nullptr)
-      add_record_timers(*work.record, work.first_op, work.first_collective, mine);
-    metrics.timers = timers_of_ranks(*world_, mine);
+      add_counted_timers(work.record->counters(), mine);
+    metrics.timers = timers_of_ranks(world_->host(), mine);
   }
   if (logger.log_params_norm) metrics.params_norm = weight_norm(*engine_);
   if (logger.log_num_zeros_in_grad) metrics.num_zeros_in_grad = zero_gradients(*engine_);

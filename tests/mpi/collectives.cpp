@@ -1,5 +1,6 @@
 // collectives: a rank of a world under mpirun goes through all collectives (collective_exercise.h).
 // collectives large: a message of more bytes than MPI takes at once.
+// collectives many: dozens of ranks, as large groups do it; what a rank sends and keeps is counted.
 // collectives progress: what is under way gets on while no rank calls anything.
 
 #include <fmt/format.h>
@@ -10,8 +11,10 @@
 #include <exception>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include "base/error.h"
+#include "comm/mpi/mpi_communicator.h"
 #include "comm/world.h"
 #include "support/collective_exercise.h"
 
@@ -48,6 +51,61 @@ void move_by_itself(Communicator& world) {
   gather.wait();
 }
 
+/// Messages that this rank sends in `work`.
+template <class F>
+int64_t messages(Communicator& world, F work) {
+  world.barrier();
+  const int64_t before = mpi_traffic(world).messages;
+  work();
+  return mpi_traffic(world).messages - before;
+}
+
+/// No rank sends to all others: messages grow with log2 of the ranks at most.
+void count_messages(Communicator& world) {
+  const int n = world.size();
+  int64_t rounds = 0;
+  while (1 << rounds < n) ++rounds;
+  const auto expect = [&](const char* what, int64_t most, auto&& work) {
+    const int64_t sent = messages(world, work);
+    VIADUCT_CHECK(CommError, sent <= most, "{} of {} ranks: rank {} sent {} messages, expected {}",
+                  what, n, world.rank(), sent, most);
+  };
+  const Tensor small = host_tensor(DType::f32, {100}), exact = host_tensor(DType::i64, {160}),
+               large = host_tensor(DType::f32, {n * 2000}), own = host_tensor(DType::f32, {2000});
+  const int64_t chunks = (large.bytes() + (256 << 10) - 1) / (256 << 10);
+  for (const Tensor& tensor : {small, exact, large, own})
+    std::fill_n(static_cast<std::byte*>(tensor.raw()), tensor.bytes(), std::byte{0});
+  expect("a barrier", rounds, [&] { world.barrier(); });
+  expect("a small all-reduce", 2 * rounds, [&] { world.all_reduce(small, ReduceOp::sum).wait(); });
+  expect("an exact all-reduce", rounds + 1, [&] { world.all_reduce(exact, ReduceOp::sum).wait(); });
+  expect("a large all-reduce", 2 * chunks, [&] { world.all_reduce(large, ReduceOp::sum).wait(); });
+  expect("a reduce-scatter", 2 * chunks, [&] { world.reduce_scatter(large, own).wait(); });
+  expect("an all-gather", 2 * rounds, [&] { world.all_gather(own, large).wait(); });
+  expect("a broadcast", rounds, [&] { world.broadcast(own, n - 1).wait(); });
+  expect("figures", rounds + 1, [&] { world.host().sum(1); });
+  expect("a long text", 2 * rounds, [&] { world.host().text_of_rank_0(std::string(5000, 'x')); });
+  const int64_t scratch = mpi_traffic(world).scratch_bytes;
+  VIADUCT_CHECK(CommError, scratch <= 4 << 20, "rank {} keeps {} bytes for sums", world.rank(),
+                scratch);
+}
+
+void of_many(const std::shared_ptr<Communicator>& world) {
+  test::exercise_large(*world);
+  test::exercise_hosts(world->host());
+  count_messages(*world);
+  // A part that is large as well, and one that is not.
+  const int border = world->size() - 5;
+  std::vector<int> members;
+  const bool low = world->rank() < border;
+  for (int rank = low ? 0 : border; rank < (low ? border : world->size()); ++rank)
+    members.push_back(rank);
+  const auto part = world->split(members, low ? "low" : "high");
+  test::exercise_large(*part);
+  test::exercise_hosts(part->host());
+  world->barrier();
+  if (world->rank() == 0) fmt::print("{} ranks agree with plain loops\n", world->size());
+}
+
 }  // namespace
 }  // namespace viaduct
 
@@ -56,6 +114,10 @@ int main(int count, char** arguments) {
   try {
     if (count > 1 && std::string_view(arguments[1]) == "progress") {
       run_mpi_rank({60}, [](std::shared_ptr<Communicator> world) { move_by_itself(*world); });
+      return 0;
+    }
+    if (count > 1 && std::string_view(arguments[1]) == "many") {
+      run_mpi_rank({120}, [](std::shared_ptr<Communicator> world) { of_many(world); });
       return 0;
     }
     if (count > 1) {

@@ -111,6 +111,31 @@ class Exercise {
     group_.barrier();
   }
 
+  /// As a large group does them: along the chain, along trees, gathered.
+  void few() {
+    for (const DType dtype : kSummed) {
+      for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+        for (const int64_t elements : {1, 160, 1000}) all_reduce(dtype, op, elements);
+        reduce_scatter(dtype, op, 103, op == ReduceOp::sum);
+      }
+      all_reduce(dtype, ReduceOp::average, 9001);
+      all_reduce(dtype, ReduceOp::max, 40009);
+      reduce_scatter(dtype, ReduceOp::sum, 1501, false);
+    }
+    // More chunks than are under way at a time.
+    all_reduce(DType::f32, ReduceOp::sum, 400009);
+    for (const DType dtype : kMoved) {
+      for (const int64_t elements : {0, 1, 5001}) {
+        all_gather(dtype, elements, elements > 1);
+        for (const int root : {0, 5 % group_.size(), group_.size() - 1})
+          broadcast(dtype, elements * 100, root);
+      }
+    }
+    all_to_all(DType::f32, 33);
+    messages();
+    group_.barrier();
+  }
+
  private:
   std::string what(const char* name) const {
     return fmt::format("{} over {}, rank {} of {}, turn {}", name, group_.name(), group_.rank(),
@@ -256,10 +281,53 @@ class Exercise {
   int turn_ = 0;
 };
 
+void expect(bool holds, const HostGroup& host, const char* what) {
+  if (!holds) throw std::runtime_error(fmt::format("{} on rank {}", what, host.rank()));
+}
+
 }  // namespace
+
+void exercise_large(Communicator& world) {
+  Exercise(world).few();
+}
+
+void exercise_hosts(HostGroup& host) {
+  const int n = host.size(), rank = host.rank();
+  const HostFigure mine[] = {{rank + 0.5, rank % 2 == 0}, {static_cast<double>((rank * 7) % n)}};
+  PendingFigures pending = host.post(mine);
+  // Beside it: texts that fit into one message and such that do not.
+  const auto text = [](int r) {
+    const size_t size = r % 4 == 0 ? 0 : r % 4 == 1 ? 10 : r % 4 == 2 ? 1016 : 5000;
+    return std::string(size, static_cast<char>('a' + r % 26));
+  };
+  std::vector<std::string> all;
+  for (int r = 0; r < n; ++r) all.push_back(text(r));
+  expect(host.texts_on_all(text(rank)) == all, host, "texts_on_all");
+  const auto on_first = host.texts_on_rank_0(text(rank));
+  expect(rank == 0 ? on_first == all : on_first.empty(), host, "texts_on_rank_0");
+  const auto first = host.first_text(text(rank));
+  expect(n == 1 ? !first : first && first->rank == 1 && first->text == all[1], host, "first_text");
+  expect(host.text_of_rank_0("from " + std::to_string(rank)) == "from 0", host, "text_of_rank_0");
+  std::vector<std::string> letters;
+  for (int r = 0; r < n; ++r) letters.emplace_back(1, static_cast<char>('a' + r % 26));
+  const HostGroup::Merge in_brackets = [](std::string lower, const std::string& upper) {
+    return "(" + lower + upper + ")";
+  };
+  const std::string merged = host.merge_on_rank_0(letters[static_cast<size_t>(rank)], in_brackets);
+  expect(merged == (rank == 0 ? merge_along_tree(letters, in_brackets) : ""), host,
+         "the order of merges");
+  const auto figures = pending.wait();
+  double sum = 0;
+  for (int r = 0; r < n; r += 2) sum += r + 0.5;
+  expect(figures[0].sum == sum && figures[0].counted == (n + 1) / 2, host, "a sum of figures");
+  expect(figures[0].most_rank == n - 1 && figures[0].least_rank == 0, host, "extremes of figures");
+  expect(figures[1].least == 0 && figures[1].least_rank == 0, host, "the lowest of equal figures");
+  expect(host.most(rank) == n - 1 && host.sum(1) == n, host, "one figure");
+}
 
 void exercise(const std::shared_ptr<Communicator>& world) {
   Exercise(*world).all();
+  exercise_hosts(world->host());
   // First and last rank; the others; then each of them among all again.
   const int last = world->size() - 1;
   std::vector<int> ends{0, last}, inner;
@@ -267,6 +335,7 @@ void exercise(const std::shared_ptr<Communicator>& world) {
   const bool at_end = world->rank() == 0 || world->rank() == last;
   const auto part = world->split(at_end ? ends : inner, at_end ? "ends" : "inner");
   Exercise(*part).all();
+  exercise_hosts(part->host());
   // Two groups and the world under way at once.
   const Tensor of_part = host_tensor(DType::f32, {30011}),
                of_world = host_tensor(DType::f32, {40009});

@@ -10,5 +10,9 @@ namespace viaduct::test {
 
 /// All ranks of `world` call it. Throws std::runtime_error that says what differed.
 void exercise(const std::shared_ptr<Communicator>& world);
+/// Fewer turns, for dozens of ranks, with all ways in which large groups do them.
+void exercise_large(Communicator& world);
+/// What hosts tell each other: figures, short and long texts, merges in the order of ranks.
+void exercise_hosts(HostGroup& host);
 
 }  // namespace viaduct::test

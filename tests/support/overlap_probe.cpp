@@ -105,6 +105,7 @@ class ProbedCommunicator final : public Communicator {
     return {};
   }
 
+  std::shared_ptr<HostGroup> make_host_group() override { return {inner_, &inner_->host()}; }
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
     return std::make_shared<ProbedCommunicator>(inner_->split(members, std::move(name)), probe_,

@@ -3,13 +3,16 @@
 #include <array>
 
 #include "base/error.h"
+#include "comm/mpi/mpi_handle.h"
+#include "comm/mpi/mpi_host_group.h"
 
 namespace viaduct {
 namespace {
 
 // Tags: messages by flow, meetings before a split, then two for each collective of the group in
 // turn. The kind of collective is part of its tag, so that ranks that call different ones wait for
-// each other (and say so in the end) instead of taking one for the other. MPI grants 32767.
+// each other (and say so in the end) instead of taking one for the other. Those of the host group
+// are above (mpi_host_group.cpp). MPI grants 32767.
 constexpr int kMeetingTag = 2, kFirstTag = 16, kKinds = 8;
 constexpr uint32_t kTurns = 1024;
 // A collective that is waited for later than this after its launch overlaps with something.
@@ -71,6 +74,11 @@ class MpiCommunicator final : public Communicator {
   int rank() const override { return group_->rank(); }
   int size() const override { return group_->size(); }
   void fail_all(std::string_view cause) override { engine_->fail_all(cause); }
+  MpiTraffic traffic() {
+    MpiTraffic traffic{0, static_cast<int64_t>(queue_->scratch.size())};
+    with_group([&](const MpiGroup& group) { traffic.messages = group.handle().sent; });
+    return traffic;
+  }
   void with_group(FunctionRef<void(const MpiGroup&)> f) {
     engine_->with_network([&](MpiNetwork&) { f(*group_); });
   }
@@ -104,6 +112,10 @@ class MpiCommunicator final : public Communicator {
     return make_mpi_communicator(engine_, std::move(group));
   }
 
+  std::shared_ptr<HostGroup> make_host_group() override {
+    return make_mpi_host_group(engine_, group_);
+  }
+
   std::shared_ptr<MpiEngine> engine_;
   std::shared_ptr<const MpiGroup> group_;
   std::shared_ptr<MpiQueue> queue_ = std::make_shared<MpiQueue>();
@@ -117,11 +129,23 @@ std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> e
   return std::make_shared<MpiCommunicator>(std::move(engine), std::move(group));
 }
 
-void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f) {
-  auto* of_mpi = dynamic_cast<MpiCommunicator*>(&communicator);
-  VIADUCT_CHECK(CommError, of_mpi != nullptr, "{} is no group of ranks under MPI",
+namespace {
+
+MpiCommunicator& of_mpi(Communicator& communicator) {
+  auto* found = dynamic_cast<MpiCommunicator*>(&communicator);
+  VIADUCT_CHECK(CommError, found != nullptr, "{} is no group of ranks under MPI",
                 communicator.name());
-  of_mpi->with_group(f);
+  return *found;
+}
+
+}  // namespace
+
+void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f) {
+  of_mpi(communicator).with_group(f);
+}
+
+MpiTraffic mpi_traffic(Communicator& communicator) {
+  return of_mpi(communicator).traffic();
 }
 
 }  // namespace viaduct

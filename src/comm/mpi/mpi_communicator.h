@@ -16,4 +16,12 @@ std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> e
 /// MPI; CommError otherwise.
 void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f);
 
+/// What this rank has done for a communicator, one of the above: messages sent since it was made,
+/// by its host group too, and the memory that is kept for sums.
+struct MpiTraffic {
+  int64_t messages = 0;
+  int64_t scratch_bytes = 0;
+};
+MpiTraffic mpi_traffic(Communicator& communicator);
+
 }  // namespace viaduct

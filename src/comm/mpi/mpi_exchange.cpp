@@ -1,8 +1,10 @@
-// Operations whose messages can all be posted at once: everything but large reductions.
+// Operations whose messages can all be posted at once: in small groups everything but large
+// reductions. And the choice between these and the ways of large groups.
 
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
 #include <span>
 
 #include "comm/mpi/mpi_operation.h"
@@ -16,6 +18,9 @@ constexpr int64_t kSmallBytes = 16 << 10;
 // Open MPI copies messages of up to 4 KiB with its header through shared memory at once; before
 // longer ones both sides exchange two more. So small all-reduces go in pieces of this size.
 constexpr int64_t kEagerBytes = 4000;
+// In large groups: what all inputs of a small all-reduce together take at most, and tensors that go
+// whole along a tree.
+constexpr int64_t kGatheredBytes = 1 << 20, kTreeBytes = 64 << 10;
 
 struct Message {
   std::byte* data;
@@ -27,9 +32,7 @@ struct Message {
 /// What is to be moved, in the order of posting.
 class Plan {
  public:
-  explicit Plan(const MpiGroup& group) : rank_(group.rank()), size_(group.size()) {
-    messages_.reserve(static_cast<size_t>(2 * size_));
-  }
+  explicit Plan(const MpiGroup& group) : rank_(group.rank()), size_(group.size()) {}
 
   void send(const std::byte* data, int64_t bytes, int to) {
     messages_.push_back({const_cast<std::byte*>(data), bytes, to, true});  // only read
@@ -187,10 +190,42 @@ Plan plan_of(const MpiGroup& group, const CommRequest& request) {
   return plan;
 }
 
+/// Of a group of more than kFlatRanks; null: as in a small one.
+std::shared_ptr<MpiOperation> of_large_group(const MpiGroup& group, const CommRequest& request,
+                                             int tag, Scratch& scratch) {
+  switch (request.collective) {
+    case Collective::all_reduce: {
+      const int64_t bytes = request.in.bytes();
+      const bool any_grouping = request.op == ReduceOp::max || request.in.dtype() == DType::i64;
+      if (any_grouping && bytes <= kTreeBytes)
+        return make_mpi_tree_reduction(group, request.in, request.op, tag, scratch);
+      if (bytes <= kSmallBytes && bytes * group.size() <= kGatheredBytes)
+        return make_mpi_gathered_sum(group, request.in, request.op, tag, scratch);
+      return make_mpi_chain(group, request, tag, scratch);
+    }
+    case Collective::reduce_scatter:
+      return make_mpi_chain(group, request, tag, scratch);
+    case Collective::all_gather:
+      return make_mpi_log_all_gather(group, request, tag);
+    case Collective::broadcast:
+      return make_mpi_tree_broadcast(group, request, tag);
+    case Collective::barrier: {
+      std::vector<int> all(static_cast<size_t>(group.size()));
+      std::iota(all.begin(), all.end(), 0);
+      return make_mpi_dissemination(group, all, tag, collective_name(request.collective));
+    }
+    default:
+      return nullptr;
+  }
+}
+
 }  // namespace
 
 std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const CommRequest& request,
                                                  int tag, Scratch& scratch) {
+  if (group.size() > kFlatRanks) {
+    if (auto operation = of_large_group(group, request, tag, scratch)) return operation;
+  }
   const bool reduces = request.collective == Collective::all_reduce;
   if (reduces && request.in.bytes() <= kSmallBytes)
     return std::make_shared<SmallAllReduce>(group, request.in, request.op, tag, scratch);
@@ -205,6 +240,7 @@ std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const Co
 std::shared_ptr<MpiOperation> make_mpi_meeting(const MpiGroup& group,
                                                const std::vector<int>& members, int tag,
                                                std::string_view what) {
+  if (members.size() > kFlatRanks) return make_mpi_dissemination(group, members, tag, what);
   Plan plan(group);
   for (const int member : members) {
     if (member != group.rank()) plan.receive(nullptr, 0, member);

@@ -17,6 +17,7 @@ struct MpiGroup::Handle {
   mutable std::vector<MPI_Status> statuses;
   mutable std::vector<int> indices;
   mutable std::vector<Transfer> done;
+  mutable int64_t sent;  // messages
 };
 
 /// CommError with MPI's text unless `code` is success. `call` is the function's name.

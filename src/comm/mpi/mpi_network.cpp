@@ -78,7 +78,7 @@ void Transfers::give_up(double seconds) {
 
 void Transfers::add(const Transfer& transfer) {
   if (transfers_.capacity() == 0) {
-    const auto likely = static_cast<size_t>(2 * group_.size());
+    const auto likely = static_cast<size_t>(2 * std::min(group_.size(), 16));
     transfers_.reserve(likely);
     requests_->all.reserve(likely);
   }
@@ -91,6 +91,7 @@ void Transfers::send(const void* data, int64_t bytes, int to, int tag, int64_t l
   do {
     const int64_t piece = std::min(bytes, kMostBytes);
     add({to, piece, true, false, label});
+    ++group_.handle().sent;
     check_mpi(MPI_Isend(at, static_cast<int>(piece), MPI_BYTE, to, tag, group_.handle().comm,
                         &requests_->all.back()),
               "MPI_Isend");
@@ -200,7 +201,7 @@ MpiNetwork::MpiNetwork() {
   MPI_Comm_free(&local);
   const auto group = [&](MPI_Comm comm) {
     return std::make_unique<MpiGroup>(
-        std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}}), "world", rank,
+        std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}, 0}), "world", rank,
         ranks);
   };
   world_ = group(MPI_COMM_WORLD);
@@ -227,8 +228,8 @@ std::unique_ptr<MpiGroup> MpiNetwork::make_group(const MpiGroup& parent,
   std::vector<int> world_ranks;
   for (const int member : members) world_ranks.push_back(parent.world_rank(member));
   return std::make_unique<MpiGroup>(
-      std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}}), std::move(name), rank,
-      std::move(world_ranks));
+      std::make_unique<MpiGroup::Handle>(MpiGroup::Handle{comm, {}, {}, {}, 0}), std::move(name),
+      rank, std::move(world_ranks));
 }
 
 void MpiNetwork::finish() {

@@ -35,7 +35,8 @@ class MpiOperation {
   double busy_seconds() const {
     return done() && first_seconds_ > 0 ? moved_seconds_ - first_seconds_ : 0;
   }
-  /// "rank 2 (world rank 6)", …: from whom nothing came; those still awaited if all came.
+  /// "rank 2 (world rank 6)", …: from whom nothing came; those still awaited if all came. Where
+  /// ranks pass on what others say, the text adds that these may wait in their turn.
   std::string missing_ranks() const;
   /// Gives up: buffers may go (Transfers::give_up). It is never done then.
   void give_up(double seconds = Transfers::kDrainSeconds) { transfers_.give_up(seconds); }
@@ -49,6 +50,7 @@ class MpiOperation {
 
   const MpiGroup& group_;
   Transfers transfers_;
+  bool relays_ = false;  // ranks pass on what others say
 
  private:
   const std::string_view what_;
@@ -69,6 +71,28 @@ std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const Co
 /// All-reduce of more than a few kilobytes, and reduce-scatter (mpi_reduction.cpp).
 std::shared_ptr<MpiOperation> make_mpi_reduction(const MpiGroup& group, const CommRequest& request,
                                                  int tag, Scratch& scratch);
+// In groups of more ranks than this no rank sends to or hears from all others, but where each has
+// something of its own for each (all-to-all): messages of a rank grow with log2 of the group at
+// most (mpi_log_exchange.cpp), or not at all (mpi_chain.cpp), and so does the memory that sums
+// take.
+inline constexpr int kFlatRanks = 8;
+/// All-reduces and reduce-scatters of large groups, in rank order along the chain of ranks.
+std::shared_ptr<MpiOperation> make_mpi_chain(const MpiGroup& group, const CommRequest& request,
+                                             int tag, Scratch& scratch);
+/// An all-reduce of what is small on all ranks together.
+std::shared_ptr<MpiOperation> make_mpi_gathered_sum(const MpiGroup& group, const Tensor& tensor,
+                                                    ReduceOp op, int tag, Scratch& scratch);
+/// An all-reduce that has the same bits in any grouping: sums of i64, and maxima.
+std::shared_ptr<MpiOperation> make_mpi_tree_reduction(const MpiGroup& group, const Tensor& tensor,
+                                                      ReduceOp op, int tag, Scratch& scratch);
+std::shared_ptr<MpiOperation> make_mpi_log_all_gather(const MpiGroup& group,
+                                                      const CommRequest& request, int tag);
+std::shared_ptr<MpiOperation> make_mpi_tree_broadcast(const MpiGroup& group,
+                                                      const CommRequest& request, int tag);
+/// As `make_mpi_meeting`, of many members.
+std::shared_ptr<MpiOperation> make_mpi_dissemination(const MpiGroup& group,
+                                                     const std::vector<int>& members, int tag,
+                                                     std::string_view what);
 /// Ends when all of `members` have begun it.
 std::shared_ptr<MpiOperation> make_mpi_meeting(const MpiGroup& group,
                                                const std::vector<int>& members, int tag,

@@ -26,6 +26,10 @@ class SimCommunicator final : public Communicator {
     return make_sim_communicator(rank, static_cast<int>(members.size()), std::move(name));
   }
 
+  std::shared_ptr<HostGroup> make_host_group() override {
+    return make_stated_host_group(rank_, size_);
+  }
+
   int rank_, size_;
 };
 

@@ -42,6 +42,10 @@ class ThreadCommunicator final : public Communicator {
     return std::make_shared<ThreadCommunicator>(group_->split(members, time, name), rank);
   }
 
+  std::shared_ptr<HostGroup> make_host_group() override {
+    return make_thread_host_group(group_, group_->hosts(), rank_, size());
+  }
+
   std::unique_ptr<CommOperation> operation(Lane& lane, int party, const CommRequest& request) {
     return std::make_unique<ThreadOperation>(member_, lane, party, request);
   }

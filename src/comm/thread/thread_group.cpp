@@ -9,7 +9,8 @@ ThreadGroup::ThreadGroup(std::shared_ptr<ThreadWorld> world, std::vector<int> me
     : world_(std::move(world)),
       members_(std::move(members)),
       name_(std::move(name)),
-      collectives_(*world_, members_) {}
+      collectives_(*world_, members_),
+      hosts_(*world_, members_, name_) {}
 
 Lane& ThreadGroup::channel(int from, int to, Flow flow) {
   const std::lock_guard guard(mutex_);

@@ -9,6 +9,7 @@
 #include <tuple>
 #include <vector>
 
+#include "comm/thread/host_board.h"
 #include "comm/thread/lane.h"
 #include "comm/thread/thread_world.h"
 
@@ -26,6 +27,7 @@ class ThreadGroup {
   int world_rank(int rank) const { return members_[static_cast<size_t>(rank)]; }
 
   Lane& collectives() { return collectives_; }
+  HostBoard& hosts() { return hosts_; }
   /// Party 0 sends, party 1 receives.
   Lane& channel(int from, int to, Flow flow);
 
@@ -43,6 +45,7 @@ class ThreadGroup {
   std::vector<int> members_;
   std::string name_;
   Lane collectives_;
+  HostBoard hosts_;
   std::mutex mutex_;  // of what follows
   std::map<std::tuple<int, int, Flow>, std::unique_ptr<Lane>> channels_;
   std::map<std::pair<std::vector<int>, int64_t>, Split> splits_;

@@ -4,7 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include "ops/optimizer.h"
+
 namespace viaduct::cpu {
+
+static_assert(kWideSumSize == 3 * kAllBins + 1);
 
 void BinnedSum::add(const BinnedSum& other) {
   finite = finite && other.finite;
@@ -52,6 +56,30 @@ void write_sum(const BinnedSum& sum, double* state) {
     state[1 + 2 * i] = static_cast<double>(high);
     state[2 + 2 * i] = static_cast<double>(low);
   }
+}
+
+void widen(const double* state, int64_t* wide) {
+  std::fill(wide, wide + kWideSumSize, 0);
+  wide[kWideSumSize - 1] = static_cast<int64_t>(state[7]);
+  const int top = static_cast<int>(state[0]) - 1;
+  if (top < 0) return;
+  wide[2 * kAllBins + top] = 1;
+  for (int i = 0; i < kBins; ++i) {
+    wide[2 * (top - i)] = static_cast<int64_t>(state[1 + 2 * i]);
+    wide[2 * (top - i) + 1] = static_cast<int64_t>(state[2 + 2 * i]);
+  }
+}
+
+BinnedSum narrow(const int64_t* wide) {
+  BinnedSum sum;
+  sum.finite = wide[kWideSumSize - 1] == 0;
+  sum.top = kAllBins - 1;
+  while (sum.top >= 0 && wide[2 * kAllBins + sum.top] == 0) --sum.top;
+  for (int i = 0; i < kBins && sum.top >= 0; ++i) {
+    const int64_t* bin = wide + 2 * (sum.top - i);
+    sum.bins[i] = (static_cast<__int128>(bin[0]) << kBinBits) + bin[1];
+  }
+  return sum;
 }
 
 double value_of(const BinnedSum& sum) {

@@ -34,8 +34,17 @@ inline int bin_exponent(int bin) {
   return kLowestExponent + bin * kBinBits;
 }
 
+/// Bins in all: the top one holds the largest FP64 values.
+inline constexpr int kAllBins = 53;
+
 BinnedSum read_sum(const double* state);
 void write_sum(const BinnedSum& sum, double* state);
+/// The wide form of a state (ops/optimizer.h): high and low part of bin b at [2b] and [2b + 1], 1
+/// at [2 kAllBins + b] if b is the top bin, and slot 7 of the state at the end.
+void widen(const double* state, int64_t* wide);
+/// The sum of which `wide` is the wide form, or of those whose wide forms were added up there: its
+/// top bin is the highest of theirs, and what they have under its lowest bin is dropped.
+BinnedSum narrow(const int64_t* wide);
 /// The value, rounded a few times in FP64; NaN if a value was not finite.
 double value_of(const BinnedSum& sum);
 

@@ -87,6 +87,32 @@ void launch_copy(OpContext& context, const Choice& choice, const CopyArgs& args,
            });
 }
 
+Choice choose_sum_rows(const SumRowsArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("sum_rows", args.out.dtype(), traits, "vector");
+  choice.cost.bytes_read = bytes_of(args.x);
+  choice.cost.bytes_written = bytes_of(args.out);
+  add_flops(choice, args.out.dtype(), static_cast<double>(args.x.elements()));
+  return choice;
+}
+
+template <const ElementwiseKernels& (*kKernels)()>
+void launch_sum_rows(OpContext& context, const Choice& choice, const SumRowsArgs& args, void*) {
+  const int64_t rows = args.x.dim(0);
+  for_runs(context.device.pool(), {&args.out}, [&](int64_t, int64_t begin, int64_t n) {
+    void* out = row_address(args.out, 0, begin);
+    for (int64_t row = 0; row < rows; ++row) {
+      const void* from = row_address(args.x, row, begin);
+      if (choice.variant != kReferenceVariant) {
+        kKernels().copy(from, args.x.dtype(), out, args.out.dtype(), row > 0, n);
+        continue;
+      }
+      const auto* values = static_cast<const double*>(from);
+      auto* sums = static_cast<double*>(out);
+      for (int64_t i = 0; i < n; ++i) sums[i] = row > 0 ? sums[i] + values[i] : values[i];
+    }
+  });
+}
+
 Choice choose_scale(const ScaleArgs& args, const Traits& traits) {
   return with_cost(choose_by_dtype("scale", args.out.dtype(), traits, "vector"), args.out.dtype(),
                    1, {&args.x}, args.out);
@@ -167,6 +193,7 @@ void fill_table(OpTable& table) {
   table.add = {choose_add, launch_add<kKernels>};
   table.multiply = {choose_multiply, launch_multiply<kKernels>};
   table.copy = {choose_copy, launch_copy<kKernels>};
+  table.sum_rows = {choose_sum_rows, launch_sum_rows<kKernels>};
   table.scale = {choose_scale, launch_scale<kKernels>};
   table.fill = {choose_fill, launch_fill<kKernels>};
   table.dropout = {choose_dropout, launch_dropout<kKernels>};

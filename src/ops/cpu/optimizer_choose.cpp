@@ -1,5 +1,7 @@
 #include <algorithm>
 #include <cmath>
+#include <span>
+#include <vector>
 
 #include "base/error.h"
 #include "ops/cpu/binned_sum.h"
@@ -21,49 +23,104 @@ int64_t tasks_of(int64_t elements, int64_t size) {
   return (elements + size - 1) / size;
 }
 
+/// A task of a launch over several runs of elements: elements [begin, end) of run `run`.
+struct ListTask {
+  size_t run;
+  int64_t begin, end;
+};
+
+/// Runs of `elements(i)` elements for i < runs, cut into tasks of at most `size`.
+template <class Elements>
+std::vector<ListTask> list_tasks(size_t runs, int64_t size, Elements elements) {
+  std::vector<ListTask> tasks;
+  for (size_t run = 0; run < runs; ++run) {
+    const int64_t count = elements(run);
+    for (int64_t begin = 0; begin < count; begin += size)
+      tasks.push_back({run, begin, std::min(count, begin + size)});
+  }
+  return tasks;
+}
+
+template <CpuIsa isa>
+Choice choose_sum_of(DType dtype, int64_t elements, int64_t tasks, int64_t bytes) {
+  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64,
+                "reproducible_sum: the cpu has kernels for f32 and f64, not for {}",
+                dtype_name(dtype));
+  Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
+  add_flops(choice, DType::f64, 15.0 * static_cast<double>(elements));
+  choice.cost.bytes_read = bytes + kReproducibleSumSize * 8;
+  choice.cost.bytes_written = kReproducibleSumSize * 8;
+  choice.workspace_bytes = tasks * kReproducibleSumSize * 8;
+  return choice;
+}
+
 template <CpuIsa isa>
 Choice choose_sum(const ReproducibleSumArgs& args, const Traits&) {
-  VIADUCT_CHECK(DeviceError, args.x.dtype() == DType::f32 || args.x.dtype() == DType::f64,
-                "reproducible_sum: the cpu has kernels for f32 and f64, not for {}",
-                dtype_name(args.x.dtype()));
-  Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
-  add_flops(choice, DType::f64, 15.0 * static_cast<double>(args.x.elements()));
-  choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.state);
-  choice.cost.bytes_written = bytes_of(args.state);
-  choice.workspace_bytes = tasks_of(args.x.elements(), kSumTask) * kReproducibleSumSize * 8;
-  return choice;
+  const int64_t count = args.x.elements();
+  return choose_sum_of<isa>(args.x.dtype(), count, tasks_of(count, kSumTask),
+                            bytes_of(args.x) + bytes_of(args.weight));
+}
+
+template <CpuIsa isa>
+Choice choose_sums(const ReproducibleSumsArgs& args, const Traits&) {
+  int64_t elements = 0, tasks = 0, bytes = 0;
+  for (const Tensor& x : args.x) {
+    elements += x.elements();
+    tasks += tasks_of(x.elements(), kSumTask);
+    bytes += bytes_of(x);
+  }
+  return choose_sum_of<isa>(args.x.front().dtype(), elements, tasks, bytes);
+}
+
+BinnedSum sum_of(const Choice& choice, const SumRun& run, int64_t first, int64_t last) {
+  BinnedSum sum;
+  for (int64_t begin = first; begin < last; begin += kSumBlock) {
+    const int64_t end = std::min(last, begin + kSumBlock);
+    BinnedSum block;
+    double largest = 0;
+    block.finite = kernels(choice).largest(run, begin, end, &largest);
+    if (block.finite && largest > 0) {
+      block.top = top_bin(largest);
+      int64_t bins[kBins];
+      kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
+      std::copy(bins, bins + kBins, block.bins);
+    }
+    sum.add(block);
+  }
+  return sum;
+}
+
+void launch_sum_of(OpContext& context, const Choice& choice, std::span<const SumRun> runs,
+                   const std::vector<ListTask>& tasks, const Tensor& into, void* workspace) {
+  auto* states = static_cast<double*>(workspace);
+  const auto count = static_cast<int64_t>(tasks.size());
+  context.device.pool().run(count, [&](int64_t i, int) {
+    const ListTask& task = tasks[static_cast<size_t>(i)];
+    write_sum(sum_of(choice, runs[task.run], task.begin, task.end),
+              states + i * kReproducibleSumSize);
+  });
+  auto* state = into.data<double>();
+  BinnedSum sum = read_sum(state);
+  for (int64_t i = 0; i < count; ++i) sum.add(read_sum(states + i * kReproducibleSumSize));
+  write_sum(sum, state);
 }
 
 void launch_sum(OpContext& context, const Choice& choice, const ReproducibleSumArgs& args,
                 void* workspace) {
   const SumRun run{args.x.raw(), args.x.dtype() == DType::f64,
                    args.weight ? args.weight.data<float>() : nullptr, args.squared};
-  const int64_t count = args.x.elements(), tasks = tasks_of(count, kSumTask);
-  auto* states = static_cast<double*>(workspace);
-  context.device.pool().run(tasks, [&](int64_t task, int) {
-    BinnedSum sum;
-    const int64_t last = std::min(count, (task + 1) * kSumTask);
-    for (int64_t begin = task * kSumTask; begin < last; begin += kSumBlock) {
-      const int64_t end = std::min(last, begin + kSumBlock);
-      BinnedSum block;
-      double largest = 0;
-      block.finite = kernels(choice).largest(run, begin, end, &largest);
-      if (block.finite && largest > 0) {
-        block.top = top_bin(largest);
-        int64_t bins[kBins];
-        kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
-        std::copy(bins, bins + kBins, block.bins);
-      }
-      sum.add(block);
-    }
-    write_sum(sum, states + task * kReproducibleSumSize);
-  });
-  auto* state = args.state.data<double>();
-  BinnedSum sum = read_sum(state);
-  for (int64_t task = 0; task < tasks; ++task) {
-    sum.add(read_sum(states + task * kReproducibleSumSize));
-  }
-  write_sum(sum, state);
+  const auto tasks = list_tasks(1, kSumTask, [&](size_t) { return args.x.elements(); });
+  launch_sum_of(context, choice, {&run, 1}, tasks, args.state, workspace);
+}
+
+void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSumsArgs& args,
+                 void* workspace) {
+  std::vector<SumRun> runs;
+  for (const Tensor& x : args.x)
+    runs.push_back({x.raw(), x.dtype() == DType::f64, nullptr, args.squared});
+  const auto tasks =
+      list_tasks(runs.size(), kSumTask, [&](size_t run) { return args.x[run].elements(); });
+  launch_sum_of(context, choice, runs, tasks, args.state, workspace);
 }
 
 /// A kernel over a handful of scalars.
@@ -75,14 +132,20 @@ Choice scalar_choice(int64_t bytes_read, int64_t bytes_written) {
   return choice;
 }
 
-Choice choose_merge(const MergeSumsArgs& args, const Traits&) {
-  return scalar_choice(bytes_of(args.state) + bytes_of(args.other), bytes_of(args.state));
+Choice choose_widen(const WidenSumArgs& args, const Traits&) {
+  return scalar_choice(bytes_of(args.state), bytes_of(args.wide));
 }
 
-void launch_merge(OpContext&, const Choice&, const MergeSumsArgs& args, void*) {
-  BinnedSum sum = read_sum(args.state.data<double>());
-  sum.add(read_sum(args.other.data<double>()));
-  write_sum(sum, args.state.data<double>());
+void launch_widen(OpContext&, const Choice&, const WidenSumArgs& args, void*) {
+  widen(args.state.data<double>(), args.wide.data<int64_t>());
+}
+
+Choice choose_narrow(const NarrowSumArgs& args, const Traits&) {
+  return scalar_choice(bytes_of(args.wide), bytes_of(args.state));
+}
+
+void launch_narrow(OpContext&, const Choice&, const NarrowSumArgs& args, void*) {
+  write_sum(narrow(args.wide.data<int64_t>()), args.state.data<double>());
 }
 
 Choice choose_value(const SumValueArgs& args, const Traits&) {
@@ -109,25 +172,26 @@ void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& arg
 }
 
 template <CpuIsa isa>
-Choice choose_adamw(const AdamWArgs& args, const Traits&) {
-  Choice choice = narrowing_choice("adamw", isa, args.master.dtype(),
-                                   args.weight && args.weight.dtype() == DType::bf16);
+Choice choose_adamw(const AdamWListArgs& args, const Traits&) {
+  const AdamWArgs& first = args.runs.front();
+  Choice choice = narrowing_choice("adamw", isa, first.master.dtype(),
+                                   first.weight && first.weight.dtype() == DType::bf16);
   VIADUCT_CHECK(
       DeviceError,
-      choice.variant == kReferenceKernel || !args.weight || args.weight.dtype() != DType::f64,
+      choice.variant == kReferenceKernel || !first.weight || first.weight.dtype() != DType::f64,
       "adamw: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
-  add_flops(choice, args.master.dtype(), 14.0 * static_cast<double>(args.master.elements()));
-  const int64_t state = bytes_of(args.master) + bytes_of(args.first) + bytes_of(args.second);
-  choice.cost.bytes_read = state + bytes_of(args.gradient) + bytes_of(args.scalars);
-  choice.cost.bytes_written = state + bytes_of(args.weight);
+  choice.cost.bytes_read = bytes_of(first.scalars);
+  for (const AdamWArgs& run : args.runs) {
+    add_flops(choice, run.master.dtype(), 14.0 * static_cast<double>(run.master.elements()));
+    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second);
+    choice.cost.bytes_read += state + bytes_of(run.gradient);
+    choice.cost.bytes_written += state + bytes_of(run.weight);
+  }
   return choice;
 }
 
-void launch_adamw(OpContext& context, const Choice& choice, const AdamWArgs& args, void*) {
-  if (choice.variant == kReferenceKernel) return reference::adamw(args);
-  const auto* scalars = args.scalars.data<double>();
+AdamWRun adamw_run(const AdamWArgs& args, const double* scalars) {
   const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
-  if (scalar(StepScalar::skip) != 0) return;
   const double lr = scalar(args.learning_rate);
   AdamWRun run;
   run.master = args.master.data<float>();
@@ -146,16 +210,32 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWArgs& arg
       static_cast<float>(lr * args.learning_rate_multiplier / scalar(StepScalar::bias_correction1));
   run.correction2 = static_cast<float>(1 / scalar(StepScalar::bias_correction2));
   run.epsilon = static_cast<float>(args.epsilon);
-  const int64_t count = args.master.elements();
-  context.device.pool().run(tasks_of(count, kAdamWTask), [&](int64_t task, int) {
-    kernels(choice).adamw(run, task * kAdamWTask, std::min(count, (task + 1) * kAdamWTask));
+  return run;
+}
+
+void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs& args, void*) {
+  if (choice.variant == kReferenceKernel) {
+    for (const AdamWArgs& run : args.runs) reference::adamw(run);
+    return;
+  }
+  const auto* scalars = args.runs.front().scalars.data<double>();
+  if (scalars[static_cast<int>(StepScalar::skip)] != 0) return;
+  std::vector<AdamWRun> runs;
+  for (const AdamWArgs& run : args.runs) runs.push_back(adamw_run(run, scalars));
+  const auto tasks = list_tasks(runs.size(), kAdamWTask,
+                                [&](size_t run) { return args.runs[run].master.elements(); });
+  context.device.pool().run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+    const ListTask& task = tasks[static_cast<size_t>(i)];
+    kernels(choice).adamw(runs[task.run], task.begin, task.end);
   });
 }
 
 template <CpuIsa isa>
 void fill(OpTable& table) {
   table.reproducible_sum = {choose_sum<isa>, launch_sum};
-  table.merge_sums = {choose_merge, launch_merge};
+  table.reproducible_sums = {choose_sums<isa>, launch_sums};
+  table.widen_sum = {choose_widen, launch_widen};
+  table.narrow_sum = {choose_narrow, launch_narrow};
   table.sum_value = {choose_value, launch_value};
   table.gradient_norm = {choose_gradient_norm, launch_gradient_norm};
   table.adamw = {choose_adamw<isa>, launch_adamw};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <limits>
 #include <vector>
 
@@ -66,6 +67,52 @@ TEST(RankOrderSum, OfManyElementsIntoOneOfTheSources) {
   reduce_in_rank_order(DType::f32, ReduceOp::sum, pointers,
                        reinterpret_cast<std::byte*>(sources[1].data()), kElements);
   EXPECT_EQ(sources[1], expected);
+}
+
+/// The reduction rank by rank, as a chain of ranks does it.
+template <class T>
+std::vector<T> chained(ReduceOp op, const std::vector<std::vector<T>>& sources) {
+  const DType dtype = dtype_of<T>;
+  const auto count = static_cast<int64_t>(sources[0].size());
+  const auto bytes = [](const std::vector<T>& v) {
+    return reinterpret_cast<const std::byte*>(v.data());
+  };
+  std::vector<std::byte> sum(static_cast<size_t>(count * dtype_bytes(partial_sum_dtype(dtype))));
+  begin_partial_sum(dtype, bytes(sources[0]), sum.data(), count);
+  for (size_t rank = 1; rank < sources.size(); ++rank)
+    add_to_partial_sum(dtype, op, bytes(sources[rank]), sum.data(), count);
+  std::vector<T> out(sources[0].size());
+  end_partial_sum(dtype, op, static_cast<int>(sources.size()), sum.data(),
+                  reinterpret_cast<std::byte*>(out.data()), count);
+  return out;
+}
+
+template <class T>
+void expect_the_same_rank_by_rank() {
+  constexpr size_t kElements = 5003, kRanks = 11;
+  std::vector<std::vector<T>> sources(kRanks, std::vector<T>(kElements));
+  for (size_t rank = 0; rank < kRanks; ++rank) {
+    for (size_t i = 0; i < kElements; ++i) {
+      const double value = std::ldexp(std::sin(static_cast<double>(i * 13 + rank * 7)),
+                                      static_cast<int>((i + rank) % 12));
+      if constexpr (std::is_same_v<T, int64_t>)
+        sources[rank][i] = static_cast<T>(value * 1e6);
+      else
+        sources[rank][i] = static_cast<T>(static_cast<float>(value));
+    }
+  }
+  for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
+    const std::vector<T> a = chained(op, sources), b = reduced(op, sources);
+    EXPECT_EQ(std::memcmp(a.data(), b.data(), kElements * sizeof(T)), 0) << dtype_name(dtype_of<T>);
+  }
+}
+
+TEST(RankOrderSum, RankByRankIsTheSame) {
+  expect_the_same_rank_by_rank<float>();
+  expect_the_same_rank_by_rank<double>();
+  expect_the_same_rank_by_rank<bfloat16>();
+  expect_the_same_rank_by_rank<float16>();
+  expect_the_same_rank_by_rank<int64_t>();
 }
 
 TEST(RankOrderSum, NamesADtypeItCannotSum) {

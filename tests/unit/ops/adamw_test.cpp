@@ -112,6 +112,41 @@ TEST_P(AdamW, CutsOfTheRunAndThreadsDoNotChangeABit) {
   }
 }
 
+TEST_P(AdamW, AListIsItsRuns) {
+  OpMachine machine(GetParam(), 3, {cpu::add_optimizer});
+  OpContext context = machine.context();
+  for (DType dtype : {DType::f32, DType::f64}) {
+    const int64_t counts[] = {1, 70000, 15, 140003};
+    std::vector<AdamRun> listed, single;
+    AdamWListArgs list;
+    for (int64_t count : counts) {
+      listed.emplace_back(dtype, DType::bf16, count);
+      single.emplace_back(dtype, DType::bf16, count);
+    }
+    for (size_t i = 0; i < listed.size(); ++i) {
+      AdamWArgs run = single[i].args();
+      run.weight_decay = 0.01 * static_cast<double>(i);
+      adamw(context, run);
+      AdamWArgs same = listed[i].args();
+      same.weight_decay = run.weight_decay;
+      same.scalars = listed[0].args().scalars;
+      list.runs.push_back(same);
+    }
+    adamw_list(context, list);
+    for (size_t i = 0; i < listed.size(); ++i) {
+      for (Tensor AdamRun::*t :
+           {&AdamRun::master, &AdamRun::first, &AdamRun::second, &AdamRun::weight}) {
+        test::expect_same_bits(listed[i].*t, single[i].*t);
+      }
+    }
+  }
+  adamw_list(context, {});
+  AdamWListArgs mixed{{AdamRun(DType::f32, DType::bf16, 4).args(), {}}};
+  mixed.runs[1] = AdamRun(DType::f32, DType::f16, 4).args();
+  mixed.runs[1].scalars = mixed.runs[0].scalars;
+  EXPECT_THROW(adamw_list(context, mixed), ShapeError) << "one dtype of weights";
+}
+
 INSTANTIATE_TEST_SUITE_P(Isas, AdamW, ::testing::ValuesIn(test::testable_isas()),
                          [](const auto& info) { return std::string(cpu_isa_name(info.param)); });
 

@@ -116,6 +116,26 @@ TEST_P(ElementwiseTest, CopyConvertsBetweenAllFloatingDtypes) {
   }
 }
 
+TEST_P(ElementwiseTest, RowsAreAddedOneAfterTheOther) {
+  for (const Shape& shape : {Shape{1, 5}, Shape{3, 1}, Shape{7, 40000}, Shape{130, 33}}) {
+    for (DType dtype : {DType::f32, DType::bf16, DType::f16, DType::f64}) {
+      const Tensor x = random_tensor(dtype, shape, 3, 50);
+      const DType format = dtype == DType::f64 ? dtype : DType::f32;
+      const Tensor out = random_tensor(format, {shape[1]}, 4),
+                   expected = host_tensor(format, {shape[1]});
+      for (int64_t row = 0; row < shape[0]; ++row) {
+        copy(context_,
+             {x.select(row), expected, row == 0 ? WriteMode::assign : WriteMode::accumulate});
+      }
+      sum_rows(context_, {x, out});
+      expect_same_bits(out, expected);
+    }
+  }
+  const Tensor x = random_tensor(DType::bf16, {2, 4}, 5);
+  EXPECT_THROW(sum_rows(context_, {x, host_tensor(DType::bf16, {4})}), ShapeError);
+  EXPECT_THROW(sum_rows(context_, {x, host_tensor(DType::f32, {5})}), ShapeError);
+}
+
 TEST_P(ElementwiseTest, CopyOfEqualDtypesKeepsEveryBit) {
   for (DType dtype : {DType::f64, DType::f32, DType::bf16, DType::f16, DType::i64, DType::i32,
                       DType::i16, DType::i8, DType::u8, DType::u16}) {

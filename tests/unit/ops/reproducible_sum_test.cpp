@@ -43,6 +43,16 @@ long double exact_sum(const std::vector<float>& values) {
   return high + low;
 }
 
+/// state becomes the merge of both, by their wide forms.
+void merge(OpContext& context, const Tensor& state, const Tensor& other) {
+  const Tensor wide = host_tensor(DType::i64, {kWideSumSize}),
+               added = host_tensor(DType::i64, {kWideSumSize});
+  widen_sum(context, {state, wide});
+  widen_sum(context, {other, added});
+  for (int64_t i = 0; i < kWideSumSize; ++i) wide.data<int64_t>()[i] += added.data<int64_t>()[i];
+  narrow_sum(context, {wide, state});
+}
+
 class ReproducibleSum : public ::testing::TestWithParam<CpuIsa> {
  protected:
   Tensor empty() const { return host_tensor(DType::f64, {kReproducibleSumSize}); }
@@ -85,7 +95,7 @@ TEST_P(ReproducibleSum, OrderGroupingAndThreadsDoNotChangeABit) {
         } else {
           const Tensor other = empty();
           reproducible_sum(context, {part, {}, squared, other});
-          merge_sums(context, {state, other});
+          merge(context, state, other);
         }
         begin += size;
       }
@@ -147,8 +157,65 @@ TEST_P(ReproducibleSum, WhatIsNotFiniteMakesNan) {
     OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
     OpContext context = machine.context();
     const Tensor more = state_of(tensor_of({1, 2}), true);
-    merge_sums(context, {more, state});
+    merge(context, more, state);
     test::expect_same_bits(more, state);
+  }
+}
+
+TEST_P(ReproducibleSum, AListIsTheSumOfAll) {
+  std::vector<Tensor> list;
+  std::vector<float> all;
+  for (const size_t count : {size_t{300001}, size_t{1}, size_t{0}, size_t{5000}}) {
+    const std::vector<float> values = wild_values(count, count + 5);
+    all.insert(all.end(), values.begin(), values.end());
+    list.push_back(tensor_of(values));
+  }
+  for (const bool squared : {false, true}) {
+    OpMachine machine(GetParam(), 3, {cpu::add_optimizer});
+    OpContext context = machine.context();
+    const Tensor state = empty();
+    reproducible_sums(context, {list, squared, state});
+    test::expect_same_bits(state, state_of(tensor_of(all), squared));
+    reproducible_sums(context, {{}, squared, state});
+    test::expect_same_bits(state, state_of(tensor_of(all), squared));
+  }
+}
+
+// Merging is adding whole numbers: of thousands of states at once as of two at a time. States of
+// very different sizes drop what the largest makes them drop, wherever it comes.
+TEST_P(ReproducibleSum, ManyStatesMergeAtOnce) {
+  OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
+  OpContext context = machine.context();
+  std::mt19937_64 random(11);
+  const Tensor wide = host_tensor(DType::i64, {kWideSumSize}),
+               one = host_tensor(DType::i64, {kWideSumSize});
+  std::fill_n(wide.data<int64_t>(), kWideSumSize, 0);
+  std::vector<float> all;
+  for (int rank = 0; rank < 5000; ++rank) {
+    std::vector<float> values = wild_values(static_cast<size_t>(random() % 4), random());
+    for (float& v : values) v = std::ldexp(v, rank % 7 == 0 ? 60 : -60);
+    all.insert(all.end(), values.begin(), values.end());
+    const Tensor state = values.empty() ? empty() : state_of(tensor_of(values));
+    widen_sum(context, {state, one});
+    for (int64_t i = 0; i < kWideSumSize; ++i) wide.data<int64_t>()[i] += one.data<int64_t>()[i];
+  }
+  const Tensor merged = empty();
+  narrow_sum(context, {wide, merged});
+  test::expect_same_bits(merged, state_of(tensor_of(all)));
+  EXPECT_NE(value_of(merged), 0);
+}
+
+TEST_P(ReproducibleSum, TheLargestNumbersHaveABin) {
+  OpMachine machine(GetParam(), 1, {cpu::add_optimizer});
+  OpContext context = machine.context();
+  const Tensor x = host_tensor(DType::f64, {2});
+  x.data<double>()[0] = std::numeric_limits<double>::max(), x.data<double>()[1] = 5e-324;
+  for (const Tensor& part : {x, x.slice(0, 0, 1), x.slice(0, 1, 1)}) {
+    const Tensor state = state_of(part), again = empty();
+    const Tensor wide = host_tensor(DType::i64, {kWideSumSize});
+    widen_sum(context, {state, wide});
+    narrow_sum(context, {wide, again});
+    test::expect_same_bits(again, state);
   }
 }
 

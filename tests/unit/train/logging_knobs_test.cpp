@@ -85,6 +85,43 @@ TEST(LoggingKnobs, EachLevelOfTimersAddsSome) {
               ThrowsMessage<ConfigError>(HasSubstr("logger.timing_log_level")));
 }
 
+// A line has extremes of the ranks, of the step before, and none of them is a list of ranks.
+TEST(LoggingKnobs, RanksAreLeastMeanAndMost) {
+  TemporaryFolder folder;
+  const RunSetup setup = setup_of(
+      tiny_run() + Overrides{"checkpoint.save=" + folder.path().string(), "train.train_iters=3",
+                             "logger.log_interval=1", "dist.ranks=2", "dist.threads_per_rank=1",
+                             "logger.timing_log_level=2"});
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world).run();
+  });
+  std::vector<nlohmann::json> lines;
+  std::ifstream file(folder / "metrics.jsonl");
+  for (std::string line; std::getline(file, line);) lines.push_back(nlohmann::json::parse(line));
+  ASSERT_EQ(lines.size(), 3u);
+  EXPECT_FALSE(lines[0].contains("ranks")) << "no step is over on all ranks yet";
+  for (size_t i = 1; i < lines.size(); ++i) {
+    const auto& ranks = lines[i]["ranks"];
+    EXPECT_EQ(ranks["step"], i) << "the step before";
+    for (const char* name :
+         {"step_seconds", "data_seconds", "communication_seconds", "peak_memory_bytes"}) {
+      const auto& figure = ranks[name];
+      EXPECT_GT(figure["max"].get<double>(), 0) << name;
+      EXPECT_GE(figure["max"], figure["mean"]) << name;
+      EXPECT_GE(figure["mean"], figure["min"]) << name;
+      EXPECT_LT(figure["max_rank"].get<int>(), 2) << name;
+    }
+    const double own = lines[i - 1]["step_seconds"];
+    EXPECT_LE(ranks["step_seconds"]["min"].get<double>(), own) << "rank 0's is one of them";
+    EXPECT_GE(ranks["step_seconds"]["max"].get<double>(), own);
+    EXPECT_GT(lines[i]["communication_seconds"].get<double>(), 0) << "counted without a profile";
+    EXPECT_GT(lines[i]["timers"]["op/gemm"]["mean"].get<double>(), 0);
+    for (const auto& [name, value] : lines[i].items())
+      EXPECT_FALSE(value.is_array()) << name << ": a number for each rank";
+  }
+}
+
 TEST(LoggingKnobs, TheNormOfTheWeightsIsThatOfTheRun) {
   const Logged log = logged({"logger.log_params_norm=true"});
   double sum = 0;

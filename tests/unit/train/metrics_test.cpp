@@ -26,7 +26,13 @@ StepMetrics metrics(int64_t step) {
   m.step = step, m.samples = 8 * step, m.tokens = 8192 * step;
   m.loss = 3.25, m.grad_norm = 1.5, m.learning_rate = 3e-4;
   m.communication_seconds = 0.125, m.communication_busy_seconds = 0.25, m.data_seconds = 0.0625;
-  m.peak_memory_bytes_per_rank = {100, 300, 200};
+  m.peak_memory_bytes = 300;
+  FiguresOfRanks ranks{.step = step - 1};
+  ranks.step_seconds = {.sum = 1.5, .least = 0.25, .most = 0.75, .counted = 3, .most_rank = 2};
+  ranks.data_seconds = ranks.communication_seconds = ranks.step_seconds;
+  ranks.peak_memory_bytes = {
+      .sum = 600, .least = 100, .most = 300, .counted = 3, .least_rank = 0, .most_rank = 1};
+  m.ranks = ranks;
   m.set_rates(0.5, 8, 8192, kFlops, 2,
               {.tflops = 0.8, .name = "FP32 FMA AVX2", .measured = true, .threads = 2});
   return m;
@@ -52,11 +58,11 @@ TEST(Metrics, RatesFollowFromTheStep) {
   EXPECT_DOUBLE_EQ(m.tflops_per_rank, 0.2);
   EXPECT_DOUBLE_EQ(m.mfu.value(), 0.25);
   EXPECT_EQ(m.mfu_peak, "FP32 FMA AVX2, 0.8 TFLOP/s measured on 2 threads");
-  EXPECT_EQ(m.peak_memory_bytes(), 300);
   EXPECT_THROW(StepMetrics().set_rates(0, 1, 1, kFlops, 1, {}), ShapeError);
 }
 
 TEST(Metrics, TheLineHasEveryFieldOfTheContract) {
+  const Json seconds{{"min", 0.25}, {"min_rank", 0}, {"mean", 0.5}, {"max", 0.75}, {"max_rank", 2}};
   const Json line = Json::parse(json_line(metrics(3)));
   const Json expected = {
       {"step", 3},
@@ -77,7 +83,13 @@ TEST(Metrics, TheLineHasEveryFieldOfTheContract) {
       {"communication_busy_seconds", 0.25},
       {"data_seconds", 0.0625},
       {"peak_memory_bytes", 300},
-      {"peak_memory_bytes_per_rank", {100, 300, 200}},
+      {"ranks",
+       {{"step", 2},
+        {"step_seconds", seconds},
+        {"data_seconds", seconds},
+        {"communication_seconds", seconds},
+        {"peak_memory_bytes",
+         {{"min", 100.0}, {"min_rank", 0}, {"mean", 200.0}, {"max", 300.0}, {"max_rank", 1}}}}},
       {"skipped", 0},
   };
   EXPECT_EQ(line, expected);

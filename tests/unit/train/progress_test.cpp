@@ -13,7 +13,7 @@ StepMetrics metrics() {
   m.step = 120, m.loss = 3.45678, m.tokens_per_second = 12300;
   m.learning_rate = 2.99612e-4, m.grad_norm = 1.23456;
   m.mfu = 0.2314, m.mfu_peak = "FP32 FMA AVX2, 0.4 TFLOP/s measured on 2 threads";
-  m.peak_memory_bytes_per_rank = {int64_t{3} << 29};
+  m.peak_memory_bytes = int64_t{3} << 29;
   return m;
 }
 
@@ -46,7 +46,7 @@ TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
 
 TEST(Progress, TheLineLeavesOutWhatIsUnknown) {
   StepMetrics m = metrics();
-  m.loss.reset(), m.grad_norm.reset(), m.mfu.reset(), m.peak_memory_bytes_per_rank.clear();
+  m.loss.reset(), m.grad_norm.reset(), m.mfu.reset(), m.peak_memory_bytes = 0;
   m.skipped = 2;
   EXPECT_EQ(progress_line(m, 120, 0),
             "step 120/120 | loss - | lr 0.0003 | 12.3k tokens/s | 2 skipped");

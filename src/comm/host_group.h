@@ -1,0 +1,122 @@
+#pragma once
+// `HostGroup`: what the hosts of a group's ranks tell each other: texts, counts, seconds, wishes to
+// stop, whether a file was written. Nothing here goes over device communicators: a count does not
+// wait behind gradients, and a GPU's network never sees a text.
+//
+// Everything is a merge along a binary tree of the ranks, up to rank 0 and, where all want to know,
+// down again: a rank sends and receives at most 2 log2(ranks) messages a call, and the tree depends
+// on the number of ranks alone, so sums are the same bits on every backend. Whole numbers below
+// 2^53 add up exactly.
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace viaduct {
+
+/// A number that a rank states. `counted` false: it is no part of the sum and the mean (a copy of
+/// what another rank states), but of least and most.
+struct HostFigure {
+  double value = 0;
+  bool counted = true;
+};
+
+/// What all ranks' figures of one place come to. Of equal extremes the lowest rank has it.
+struct FigureOfRanks {
+  double sum = 0, least = 0, most = 0;
+  int64_t counted = 0;  // ranks in the sum
+  int64_t least_rank = 0, most_rank = 0;
+
+  double mean() const { return counted > 0 ? sum / static_cast<double>(counted) : 0; }
+};
+
+/// A text and the rank that it is from.
+struct TextOfRank {
+  int64_t rank = 0;
+  std::string text;
+};
+
+/// A call that is under way; used by the rank's host thread alone. Whoever drops it before it is
+/// over fails: others may still need this rank to pass on what they say.
+class HostCall {
+ public:
+  virtual ~HostCall();
+  /// Blocks until the merged text is here (empty on ranks that get none). CommError that names the
+  /// call and the ranks that did not come after the timeout, or the first cause where a rank
+  /// failed.
+  virtual std::string wait() = 0;
+};
+
+/// Figures that are under way. Default constructed: none.
+class PendingFigures {
+ public:
+  PendingFigures() = default;
+  explicit PendingFigures(std::unique_ptr<HostCall> call) : call_(std::move(call)) {}
+  bool pending() const { return call_ != nullptr; }
+  /// One for each figure that was posted; to be called once. Errors as HostCall::wait.
+  std::vector<FigureOfRanks> wait();
+
+ private:
+  std::unique_ptr<HostCall> call_;
+};
+
+class HostGroup {
+ public:
+  /// Of ranks 0 … size − 1, this one being `rank`. All ranks of a group make the same calls in the
+  /// same order, each with as many figures.
+  HostGroup(int rank, int size) : rank_(rank), size_(size) {}
+  virtual ~HostGroup();
+  HostGroup(const HostGroup&) = delete;
+  HostGroup& operator=(const HostGroup&) = delete;
+
+  int rank() const { return rank_; }
+  int size() const { return size_; }
+
+  /// States figures and returns at once.
+  PendingFigures post(std::span<const HostFigure> figures);
+  /// The sum or the most of one number, now.
+  double sum(double value, bool counted = true);
+  double most(double value);
+
+  /// The text of the lowest rank that has one which is not empty, on all ranks.
+  std::optional<TextOfRank> first_text(std::string_view mine);
+  /// Rank 0's text on all ranks.
+  std::string text_of_rank_0(std::string_view mine);
+  /// All ranks' texts in their order on rank 0; nothing elsewhere.
+  std::vector<std::string> texts_on_rank_0(std::string_view mine);
+  /// The same on all ranks; for what grows with the ranks anyway.
+  std::vector<std::string> texts_on_all(std::string_view mine);
+  /// `merge`d texts on rank 0, "" elsewhere. `merge` gets what ranks a … b − 1 and b … c − 1 come
+  /// to.
+  using Merge = std::string (*)(std::string lower, const std::string& upper);
+  std::string merge_on_rank_0(std::string mine, Merge merge);
+
+ protected:
+  struct Request {
+    std::string_view what;  // a literal, for messages
+    std::string mine;
+    Merge merge;
+    bool to_all = true;
+  };
+  virtual std::unique_ptr<HostCall> start(Request request) = 0;
+  /// True where other ranks are simulated: this one's figures stand for all of them.
+  virtual bool speaks_for_all() const { return false; }
+
+ private:
+  const int rank_, size_;
+};
+
+/// A host group whose other ranks are simulated, or of one rank. A call returns at once
+/// what this rank says: a sum is its figure, counted or not, and lists of texts hold its text
+/// alone.
+std::shared_ptr<HostGroup> make_stated_host_group(int rank, int size);
+
+/// The merge of all ranks' texts along the tree that every backend takes: texts[r] with
+/// texts[r + 1], of these pairs the neighbours, and so on.
+std::string merge_along_tree(std::vector<std::string> texts, HostGroup::Merge merge);
+
+}  // namespace viaduct
