@@ -159,5 +159,24 @@ TEST_P(AttentionTiles, ThreadsDoNotChangeABit) {
   }
 }
 
+TEST_P(AttentionTiles, OneQueryHasTheBitsOfBlocks) {
+  for (const int64_t window : {0, 270}) {
+    AttentionCase c;
+    c.heads = 6, c.width = 64, c.value_width = 40, c.gap = 3;
+    c.q_offsets = {0, 1, 2, 3}, c.kv_offsets = {0, 64, 400, 1100}, c.diagonal = {0, 299, 650};
+    c.window = window;
+    const auto run = [&](int64_t max_queries) {
+      ThreadPool pool(2);
+      AttentionData data(c, DType::bf16);
+      data.problem.max_queries = max_queries;
+      forward(pool, data.forward());
+      return data;
+    };
+    const AttentionData one = run(1), blocks = run(2);
+    test::expect_same_bits(one.out, blocks.out);
+    test::expect_same_bits(one.lse, blocks.lse);
+  }
+}
+
 }  // namespace
 }  // namespace viaduct
