@@ -34,10 +34,11 @@ TEST_P(HostGroups, FiguresAreOfAllRanks) {
     const int rank = host.rank();
     EXPECT_EQ(host.size(), n);
     // Counted on even ranks; equal extremes belong to the lowest rank.
-    const HostFigure mine[] = {{rank + 1.0, rank % 2 == 0}, {rank == 0 ? 5.0 : 3.0}, {-1.0 * rank}};
+    const HostFigure mine[] = {
+        {rank + 1.0, rank % 2 == 0}, {rank == 0 ? 5.0 : 3.0}, {-1.0 * rank}, {2}};
     PendingFigures pending = host.post(mine);
     const auto all = pending.wait();
-    ASSERT_EQ(all.size(), 3u);
+    ASSERT_EQ(all.size(), 4u);
     double sum = 0;
     for (int r = 0; r < n; r += 2) sum += r + 1;
     EXPECT_EQ(all[0].sum, sum);
@@ -49,6 +50,8 @@ TEST_P(HostGroups, FiguresAreOfAllRanks) {
     EXPECT_EQ(all[1].most_rank, 0);
     EXPECT_EQ(all[1].least_rank, n > 1 ? 1 : 0);
     EXPECT_EQ(all[2].least_rank, n - 1);
+    EXPECT_EQ(all[3].most_rank, 0);
+    EXPECT_EQ(all[3].least_rank, 0);
     EXPECT_EQ(host.sum(rank), n * (n - 1) / 2);
     EXPECT_EQ(host.most(rank), n - 1);
   });
