@@ -123,6 +123,42 @@ class Begun final : public CommOperation {
   std::vector<CommHandle> handles_;
 };
 
+/// The host waits for other hosts. A device works on meanwhile, and others may need that; this one
+/// runs where its host lets it, so it does all that it was given before its host waits.
+class WorkingHostGroup final : public HostGroup {
+ public:
+  WorkingHostGroup(StreamDevice& device, std::shared_ptr<Communicator> inner)
+      : HostGroup(inner->rank(), inner->size()), device_(device), inner_(std::move(inner)) {}
+
+ private:
+  class Call final : public HostCall {
+   public:
+    Call(StreamDevice& device, std::unique_ptr<HostCall> inner)
+        : device_(device), inner_(std::move(inner)) {}
+    std::string wait() override {
+      device_.finish();
+      return inner_->wait();
+    }
+
+   private:
+    StreamDevice& device_;
+    std::unique_ptr<HostCall> inner_;
+  };
+  std::unique_ptr<HostCall> start(Request request) override {
+    return std::make_unique<Call>(device_, start_on(inner_->host(), std::move(request)));
+  }
+  /// What backends implement for calls of a group, of a group that is another object.
+  struct Access : HostGroup {
+    static constexpr auto start_of() { return &Access::start; }
+  };
+  static std::unique_ptr<HostCall> start_on(HostGroup& group, Request request) {
+    return (group.*Access::start_of())(std::move(request));
+  }
+
+  StreamDevice& device_;
+  std::shared_ptr<Communicator> inner_;
+};
+
 class StreamCommunicator final : public Communicator {
  public:
   explicit StreamCommunicator(std::shared_ptr<Communicator> inner)
@@ -152,6 +188,9 @@ class StreamCommunicator final : public Communicator {
     on.push(requests.front().stream, what, [running] { return running->go_on(); });
     return std::make_unique<StreamOperation>(on, running);
   }
+  std::shared_ptr<HostGroup> make_host_group() override {
+    return std::make_shared<WorkingHostGroup>(stream_device(*device()), inner_);
+  }
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
     return std::make_shared<StreamCommunicator>(inner_->split(members, std::move(name)));
@@ -164,17 +203,17 @@ class StreamCommunicator final : public Communicator {
 
 OpTable queued(OpTable table) {
   using T = OpTable;
-  queue_launches<&T::gemm, &T::convert_operand, &T::column_sum, &T::bias_add, &T::norm_forward,
-                 &T::norm_backward, &T::activation_forward, &T::activation_backward, &T::rotary,
-                 &T::attention_forward, &T::attention_delta, &T::attention_backward,
-                 &T::attention_merge, &T::score_product, &T::score_softmax,
-                 &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward,
-                 &T::embedding_backward, &T::cross_entropy_forward, &T::cross_entropy_backward,
-                 &T::lse_share, &T::lse_join, &T::soft_cap, &T::soft_cap_backward, &T::row_largest,
-                 &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
-                 &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill,
-                 &T::dropout, &T::random_normal, &T::reproducible_sum, &T::merge_sums,
-                 &T::sum_value, &T::gradient_norm, &T::adamw>(table);
+  queue_launches<
+      &T::gemm, &T::convert_operand, &T::column_sum, &T::bias_add, &T::norm_forward,
+      &T::norm_backward, &T::activation_forward, &T::activation_backward, &T::rotary,
+      &T::attention_forward, &T::attention_delta, &T::attention_backward, &T::attention_merge,
+      &T::score_product, &T::score_softmax, &T::score_softmax_backward, &T::score_dropout,
+      &T::embedding_forward, &T::embedding_backward, &T::cross_entropy_forward,
+      &T::cross_entropy_backward, &T::lse_share, &T::lse_join, &T::soft_cap, &T::soft_cap_backward,
+      &T::row_largest, &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
+      &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill, &T::dropout,
+      &T::random_normal, &T::reproducible_sum, &T::sum_rows, &T::reproducible_sums, &T::widen_sum,
+      &T::narrow_sum, &T::sum_value, &T::gradient_norm, &T::adamw>(table);
   return table;
 }
 

@@ -5,6 +5,7 @@
 
 #include "support/scaled_ops.h"
 #include "support/stream_device.h"
+#include "support/stream_memory.h"
 #include "support/stream_ops.h"
 #include "train/engine.h"
 #include "train/launch.h"
@@ -47,12 +48,23 @@ void append(std::string& state, double value) {
   state.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-std::string train(const StreamRun& run, const RunSetup& setup, const ResolvedRun& resolved,
-                  Device& device, const OpTable& ops, std::shared_ptr<Communicator> world) {
+/// Every unit of every block is offloaded.
+SavedPolicy offloading(int64_t blocks) {
+  SavedPolicy policy;
+  for (int64_t block = 0; block < blocks; ++block)
+    for (const std::string_view unit : kUnits) policy.set(block, unit, UnitPolicy::offload);
+  return policy;
+}
+
+/// `second`: where saved values go; null: they are kept.
+std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resolved, Device& device,
+                  const OpTable& ops, std::shared_ptr<Communicator> world, SecondMemory* second) {
   world->record_on(&device);
   const ParallelGroups groups = make_parallel_groups(resolved.parallelism.mesh, world);
   const auto data_rank = static_cast<uint64_t>(groups.dp->rank());
+  if (second != nullptr) resolved.memory.saved_policy = offloading(setup.model.layers);
   Engine engine(device, ops, setup.model, resolved, groups);
+  if (second != nullptr) engine.offload_to(*second);
   engine.initialize();
   std::string state;
   const int64_t count = micro_batches(setup.config);
@@ -99,16 +111,19 @@ StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> see
     const auto me = static_cast<size_t>(world->rank());
     if (!seed) {
       const RankDevice rank = make_rank_device(setup.config.dist);
-      outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world);
+      outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world, nullptr);
       return;
     }
     const CpuIsa isa = cpu_isa_of(setup.config.dist);
     const OpTable kernels = run.scaled ? scaled_ops(ScaledValues::exact, isa) : cpu_ops(isa);
     StreamDevice device(*seed * 100 + me, kernels, run.patience_seconds);
     const OpTable ops = queued(kernels);
-    outcome.states[me] = train(run, setup, resolved, device, ops, queued(world));
+    StreamMemory second(device);
+    outcome.states[me] =
+        train(run, setup, resolved, device, ops, queued(world), run.offload ? &second : nullptr);
     device.finish();
     const std::lock_guard lock(mutex);
+    outcome.offloaded += second.puts();
     outcome.out_of_order += device.out_of_order();
   });
   return outcome;

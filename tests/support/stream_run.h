@@ -14,13 +14,15 @@ namespace viaduct::test {
 struct StreamRun {
   Overrides layout;  // after those of `tiny_run`
   int steps = 2;
-  bool scaled = false;  // products read scaled operands alone (scaled_ops.h)
+  bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
+  bool offload = false;  // on streams: what units keep goes to a second memory, and comes back
   double patience_seconds = 20;
 };
 
 struct StreamOutcome {
   /// By rank: bytes of losses and gradient norms, of a validation loss, of weights and masters.
   std::vector<std::string> states;
+  int64_t offloaded = 0;     // storages that went to the second memory
   int64_t out_of_order = 0;  // pieces of work that ran before older ones of other streams
 };
 

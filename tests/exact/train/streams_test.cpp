@@ -16,7 +16,7 @@ using namespace test;
 struct Case {
   std::string name;
   Overrides layout;
-  bool scaled = false;
+  bool scaled = false, offload = false;
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -30,7 +30,8 @@ uint64_t seeds() {
 class Streams : public testing::TestWithParam<Case> {};
 
 TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
-  const StreamRun run{.layout = GetParam().layout, .scaled = GetParam().scaled};
+  const StreamRun run{
+      .layout = GetParam().layout, .scaled = GetParam().scaled, .offload = GetParam().offload};
   const StreamOutcome plain = train_on_streams(run, std::nullopt);
   int64_t out_of_order = 0;
   for (uint64_t seed = 1; seed <= seeds(); ++seed) {
@@ -38,6 +39,7 @@ TEST_P(Streams, EveryOrderThatWaitsAllowGivesTheSameBits) {
     for (size_t rank = 0; rank < plain.states.size(); ++rank)
       EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
           << "seed " << seed << ", rank " << rank;
+    EXPECT_EQ(outcome.offloaded > 0, run.offload);
     out_of_order += outcome.out_of_order;
     if (HasFailure()) return;
   }
@@ -65,6 +67,7 @@ std::vector<Case> cases() {
       {"one_rank_scaled", {"mixed_precision=bf16_mixed", "model.packed_weights=false"}, true},
       {"one_rank_gpt2",
        {"model.family=gpt2", "model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+      {"one_rank_offload", {"model.num_layers=4"}, false, true},
       // Tensor ranks: without overlap, with bulk and pipelined products, with rings.
       {"tp2_in_turn", ranks(2, {tp, sp, "comm_overlap.tp_comm_overlap=false"})},
       {"tp2_without_sequence", ranks(2, {tp, "model.sequence_parallel=false"})},
@@ -76,6 +79,7 @@ std::vector<Case> cases() {
       {"tp2_gpt2", ranks(2, {tp, sp, "model.family=gpt2"})},
       {"tp2_recompute", ranks(2, {tp, sp, "model.recompute_granularity=selective",
                                   "model.recompute_modules=[core_attn, layernorm, mlp]"})},
+      {"tp2_offload", ranks(2, {tp, sp, layers}), false, true},
       {"cp2", ranks(2, {cp})},
       {"cp2_all_gather", ranks(2, {cp, "model.cp_comm_type=all_gather"})},
       {"cp2_a2a", ranks(2, {cp, "model.cp_comm_type=a2a"})},
@@ -89,6 +93,7 @@ std::vector<Case> cases() {
       {"pp2_chunks", ranks(2, {pp, chunks, layers})},
       {"pp2_chunks_in_turn", ranks(2, {pp, chunks, layers, "comm_overlap.overlap_p2p_comm=false"})},
       {"pp2_zero_bubble", ranks(2, {pp, zero})},
+      {"pp2_chunks_offload", ranks(2, {pp, chunks, layers}), false, true},
       {"pp2_gpt2", ranks(2, {pp, "model.family=gpt2"})},
       {"pp2_chunks_recompute",
        ranks(2, {pp, chunks, layers, "model.recompute_granularity=full",

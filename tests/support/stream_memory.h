@@ -1,0 +1,39 @@
+#pragma once
+// A second memory of a StreamDevice: copies run in two streams of their own, behind compute, and
+// compute waits for them. What they use they do not own.
+
+#include <map>
+#include <string>
+
+#include "nn/second_memory.h"
+#include "support/stream_device.h"
+
+namespace viaduct::test {
+
+class StreamMemory final : public SecondMemory {
+ public:
+  explicit StreamMemory(StreamDevice& device) : device_(device) {}
+
+  Id put(const Tensor& value) override;
+  void finish_put(Id id) override;
+  void fetch(Id id, const Tensor& value) override;
+  void take(Id id) override;
+  void drop(Id id) noexcept override;
+
+  int64_t puts() const { return next_; }
+
+ private:
+  struct Held {
+    std::shared_ptr<std::string> bytes;
+    Event copied;  // the last copy asked for
+  };
+  /// Gives a stream a copy behind compute and `after`; the event behind it.
+  Event copy(const char* stream, const Event& after, void* to, const void* from, int64_t bytes,
+             std::shared_ptr<std::string> owner);
+
+  StreamDevice& device_;
+  std::map<Id, Held> held_;
+  Id next_ = 0;
+};
+
+}  // namespace viaduct::test
