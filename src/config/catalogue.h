@@ -1,5 +1,5 @@
 #pragma once
-// The knobs of Megatron-Bridge and NeMo that are known and not built yet, and the environment
+// The knobs of Megatron-Bridge and NeMo that are known and not implemented yet, and the environment
 // variables that their guides name. Data tables, one file a topic. Who builds a knob declares it in
 // a group of the owning folder and removes its row (a name with two owners is refused by Schema).
 
@@ -11,7 +11,7 @@
 
 namespace viaduct {
 
-/// Where a knob that is not built yet will have an effect.
+/// Where a knob that is not implemented yet will have an effect.
 enum class KnobReach {
   everywhere,  // planned on every device
   cuda_only,   // without effect on cpu (accepted, noted), planned on cuda and sim

@@ -62,7 +62,7 @@ void add_table(std::string& out, const Schema& schema, const std::string& sectio
     }
   }
   if (rows.empty()) return;
-  if (!built) out += "Known, not built yet, or without effect on some device:\n\n";
+  if (!built) out += "Known, not implemented yet, or without effect on some device:\n\n";
   out += "| field | type | default | meaning |\n|---|---|---|---|\n" + rows + "\n";
 }
 
@@ -77,7 +77,7 @@ whole in YAML's quotes, `"…"` or `'…'`, is what stands inside them. Override
 anchors and tags. `mixed_precision=NAME` is short for `mixed_precision.recipe=NAME`. `auto` is replaced by a value before
 the run starts; the resolved configuration is printed and stored as `config.yaml`. Spellings of the guides of
 Megatron-Bridge and NeMo (`TransformerConfig.x`, `recipe.trainer.strategy.x`) resolve to the same fields. An unknown name,
-a value of the wrong type or range, and a knob that is known but not built yet, set to anything but its default, are
+a value of the wrong type or range, and a knob that is known but not implemented yet, set to anything but its default, are
 errors; all of them are listed at once. What has no effect on the device, or in the run as it is, is accepted and said at start.
 
 )";

@@ -81,7 +81,7 @@ struct Field {
   /// Values of a planned field that ask for nothing and are therefore accepted ("false" of an
   /// `auto` feature).
   Field& accepts(std::vector<std::string> values);
-  /// More choices beside `one_of`, known but not built yet.
+  /// More choices beside `one_of`, known but not implemented yet.
   Field& planned_values(std::vector<std::string> choices, std::string why);
   Field& planned_on(KnobDevice device, std::string why);
   Field& not_applicable_on(KnobDevice device, std::string why);

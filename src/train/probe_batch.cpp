@@ -38,7 +38,7 @@ ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix,
                 step >= 0 ? "[N, B, S]" : "[B, S]");
   for (const char* field : {"decoder_input_ids"}) {
     VIADUCT_CHECK(ConfigError, !file.contains(prefix + field),
-                  "{}: {} is for encoder-decoder models, which are not built yet", file.where(),
+                  "{}: {} is for encoder-decoder models, which are not implemented yet", file.where(),
                   prefix + field);
   }
   ProbeBatch batch;

@@ -19,7 +19,7 @@ struct RankDevice {
 CpuIsa cpu_isa_of(const DistConfig& config);
 
 /// The cpu device with `threads_per_rank` threads and the ops of `cpu_isa` (`auto` values are
-/// resolved here). ConfigError for devices that are not built yet.
+/// resolved here). ConfigError for devices that are not implemented yet.
 RankDevice make_rank_device(const DistConfig& config);
 /// The sim device with the ops that `make_rank_device` would use, for dry runs.
 RankDevice make_dry_run_device(const DistConfig& config);

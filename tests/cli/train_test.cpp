@@ -368,7 +368,7 @@ TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
         "model.cpu_offloading=true", "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
-                   AllOf(HasSubstr(name), HasSubstr("not built yet")));
+                   AllOf(HasSubstr(name), HasSubstr("not implemented yet")));
   }
 }
 

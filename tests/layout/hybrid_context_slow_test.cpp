@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "checkpoint/logical_gather.h"
+#include "checkpoint/parameter_io.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/training.h"

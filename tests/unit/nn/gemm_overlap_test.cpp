@@ -136,7 +136,7 @@ TEST(GemmOverlap, WhatATableMayNotSay) {
   EXPECT_THAT(problems("{qkv_fprop: {metod: bulk}}"),
               ElementsAre(HasSubstr("did you mean 'method'?")));
   EXPECT_THAT(problems("{qkv_fprop: 3}"), ElementsAre(HasSubstr("expected a map, found 3")));
-  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"), ElementsAre(HasSubstr("not built yet")));
+  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"), ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems("{fc2_fprop: {num_splits: 0}}"), ElementsAre(HasSubstr("at least 1")));
   TensorOverlapConfig off = overlapped("{proj_fprop: {method: pipeline}}");
   off.tp_comm_overlap_rs = false;

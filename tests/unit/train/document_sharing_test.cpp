@@ -70,7 +70,9 @@ TEST(DocumentSharing, HoldsOnRandomLengths) {
         work += cost(lengths[static_cast<size_t>(document)]);
       }
       ASSERT_LE(held, tokens * shared.ranks);
-      if (shared.ranks > 1) ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would do";
+      if (shared.ranks > 1) {
+        ASSERT_GT(held, tokens * shared.ranks / 2) << "fewer ranks would do";
+      }
       for (int r = shared.first_rank; r < shared.first_rank + shared.ranks; ++r) {
         load[static_cast<size_t>(r)] += work / shared.ranks;
         ++micro_batches[static_cast<size_t>(r)];

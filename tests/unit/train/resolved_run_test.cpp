@@ -62,7 +62,7 @@ std::vector<Setting> settings() {
        }},
       {"recompute_logits",
        "src/nn/layer_settings.h",
-       {},
+       {"model.recompute_logits=true"},
        {"model.recompute_logits=false"},
        [=](const ResolvedRun& run) { return text(run.layers.recompute_logits); }},
       {"layer_map",

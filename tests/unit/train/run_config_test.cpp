@@ -164,9 +164,9 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
               ElementsAre(HasSubstr("is not implemented yet: experts")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));
-  EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not built yet")));
+  EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"mixed_precision=bf16_with_mxfp8_mixed"}),
-              ElementsAre(HasSubstr("not built yet")));
+              ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "model.cpu_offloading=true"}).size(), 2u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),
