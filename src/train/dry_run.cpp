@@ -16,6 +16,22 @@
 namespace viaduct {
 namespace {
 
+/// A micro-batch of the right sizes.
+HostBatch blank_batch(int64_t rows, int64_t length) {
+  HostBatch batch;
+  for (int64_t row = 0; row < rows; ++row) {
+    for (int64_t t = 0; t < length; ++t) {
+      batch.ids.push_back(0);
+      batch.positions.push_back(static_cast<int32_t>(t));
+      batch.targets.push_back(0);
+      batch.loss_weight.push_back(1);
+      batch.token_index.push_back(row * length + t);
+    }
+    batch.end_document();
+  }
+  return batch;
+}
+
 std::vector<GroupTraffic> traffic_since(const StepRecord& record, size_t first) {
   std::map<std::pair<std::string, std::string>, GroupTraffic> sums;
   for (size_t i = first; i < record.collectives().size(); ++i) {
@@ -43,22 +59,6 @@ int64_t evaluated_together(const RunConfig& config) {
 
 }  // namespace
 
-HostBatch blank_batch(int64_t rows, int64_t length) {
-  HostBatch batch;
-  for (int64_t row = 0; row < rows; ++row) {
-    for (int64_t t = 0; t < length; ++t) {
-      batch.ids.push_back(0);
-      batch.positions.push_back(static_cast<int32_t>(t));
-      batch.targets.push_back(0);
-      batch.loss_weight.push_back(1);
-      batch.token_index.push_back(row * length + t);
-    }
-    batch.end_document();
-  }
-  return batch;
-}
-
-/// The micro-batches of a step whose rows are one document each.
 void run_blank_batches(const RunSetup& setup, Engine& engine) {
   const RunConfig& config = setup.config;
   const int64_t length = config.model.seq_length.value();

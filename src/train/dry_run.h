@@ -10,10 +10,11 @@
 #include "comm/mesh.h"
 #include "device/memory_plan.h"
 #include "timeline/record.h"
-#include "train/host_batch.h"
 #include "train/setup.h"
 
 namespace viaduct {
+
+class Engine;
 
 /// What a rank does in one kind of group in a step.
 struct GroupTraffic {
@@ -51,8 +52,9 @@ struct DryRun {
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
                bool with_evaluation = false);
 
-/// A micro-batch of the right sizes; what it holds does not matter.
-HostBatch blank_batch(int64_t rows, int64_t length);
+/// Runs the micro-batches of a step on rows that are one document each; what they hold does not
+/// matter. Between the engine's `begin_step` and `finish_step`.
+void run_blank_batches(const RunSetup& setup, Engine& engine);
 
 /// The first rank of each pipeline stage: ranks of one stage hold equally much.
 std::vector<DryRun> dry_run_stages(const RunSetup& setup);

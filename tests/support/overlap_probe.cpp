@@ -8,6 +8,7 @@
 #include "comm/completed_operation.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
+#include "support/start_request.h"
 
 namespace viaduct::test {
 namespace {
@@ -74,35 +75,12 @@ class ProbedCommunicator final : public Communicator {
     open->what = std::string(collective_name(r.collective)) + " " + name();
     if (defers_) {
       open->deferred = true;
-      deferred_->asked.emplace_back(open, [inner = inner_, r] { return begin(*inner, r); });
+      deferred_->asked.emplace_back(open, [inner = inner_, r] { return start_request(*inner, r); });
     } else {
-      open->handle = begin(*inner_, r);
+      open->handle = start_request(*inner_, r);
     }
     probe_.opened(open);
     return std::make_unique<ProbedOperation>(probe_, std::move(open), deferred_);
-  }
-
-  static CommHandle begin(Communicator& inner, const CommRequest& r) {
-    switch (r.collective) {
-      case Collective::all_reduce:
-        return inner.all_reduce(r.in, r.op);
-      case Collective::all_gather:
-        return inner.all_gather(r.in, r.out);
-      case Collective::reduce_scatter:
-        return inner.reduce_scatter(r.in, r.out, r.op);
-      case Collective::all_to_all:
-        return inner.all_to_all(r.in, r.out, r.send_rows, r.receive_rows);
-      case Collective::broadcast:
-        return inner.broadcast(r.in, r.peer);
-      case Collective::send:
-        return inner.send(r.in, r.peer, r.flow);
-      case Collective::receive:
-        return inner.receive(r.out, r.peer, r.flow);
-      case Collective::barrier:
-        inner.barrier();
-        return {};
-    }
-    return {};
   }
 
   std::shared_ptr<HostGroup> make_host_group() override { return {inner_, &inner_->host()}; }

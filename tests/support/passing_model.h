@@ -13,6 +13,7 @@
 #include "ops/table.h"
 #include "pipeline/executor.h"
 #include "pipeline/schedule.h"
+#include "support/no_weights.h"
 
 namespace viaduct::test {
 
@@ -44,11 +45,6 @@ class PassingRank {
   Device& device() { return *device_; }
 
  private:
-  class NoWeights final : public WeightAccess {
-   public:
-    Operand acquire(const Parameter&, WeightUse, int64_t) override { return {}; }
-    void release(const Parameter&, WeightUse) override {}
-  };
   std::unique_ptr<Device> device_;
   OpTable ops_;
   NoWeights weights_;

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/for_each_tensor.h"
+#include "support/start_request.h"
 #include "support/stream_device.h"
 
 namespace viaduct::test {
@@ -84,28 +85,6 @@ class StreamOperation final : public CommOperation {
   std::shared_ptr<Running> running_;
 };
 
-CommHandle begin_on(Communicator& inner, const CommRequest& r) {
-  switch (r.collective) {
-    case Collective::all_reduce:
-      return inner.all_reduce(r.in, r.op);
-    case Collective::all_gather:
-      return inner.all_gather(r.in, r.out);
-    case Collective::reduce_scatter:
-      return inner.reduce_scatter(r.in, r.out, r.op);
-    case Collective::all_to_all:
-      return inner.all_to_all(r.in, r.out, r.send_rows, r.receive_rows);
-    case Collective::broadcast:
-      return inner.broadcast(r.in, r.peer);
-    case Collective::send:
-      return inner.send(r.in, r.peer, r.flow);
-    case Collective::receive:
-      return inner.receive(r.out, r.peer, r.flow);
-    case Collective::barrier:
-      break;
-  }
-  fail<CommError>("queued communicator: a barrier is the host's");
-}
-
 /// Operations of `inner` as one.
 class Begun final : public CommOperation {
  public:
@@ -175,13 +154,15 @@ class StreamCommunicator final : public Communicator {
     std::vector<CommRequest> mine = requests;
     std::string what;
     for (CommRequest& r : mine) {
+      VIADUCT_CHECK(CommError, r.collective != Collective::barrier,
+                    "queued communicator: a barrier is the host's");
       r.in = unowned(r.in), r.out = unowned(r.out);
       what += std::string(collective_name(r.collective)) + " " + name() + " ";
     }
     auto running = std::make_shared<Running>();
     running->begin = [inner = inner_, mine] {
       std::vector<CommHandle> handles;
-      for (const CommRequest& r : mine) handles.push_back(begin_on(*inner, r));
+      for (const CommRequest& r : mine) handles.push_back(start_request(*inner, r));
       return std::make_unique<Begun>(std::move(handles));
     };
     StreamDevice& on = stream_device(*device());

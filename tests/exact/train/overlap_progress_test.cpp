@@ -10,7 +10,6 @@
 #include "train/dry_run.h"
 #include "train/engine.h"
 #include "train/launch.h"
-#include "train/parallel_settings.h"
 #include "train/rank_device.h"
 
 namespace viaduct {
@@ -67,10 +66,7 @@ Seen two_steps(const Overrides& layout, bool defers) {
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});
-        engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
-          return blank_batch(setup.config.train.micro_batch_size,
-                             setup.config.model.seq_length.value());
-        });
+        run_blank_batches(setup, engine);
         engine.finish_step(1);
       }
     }

@@ -9,7 +9,6 @@
 #include "train/dry_run.h"
 #include "train/engine.h"
 #include "train/launch.h"
-#include "train/parallel_settings.h"
 #include "train/rank_device.h"
 #include "train/training_data.h"
 
@@ -88,10 +87,7 @@ TEST_P(DryRunRanks, EachRankDoesWhatItsDryRunSays) {
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});
-        engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
-          return blank_batch(setup.config.train.micro_batch_size,
-                             setup.config.model.seq_length.value());
-        });
+        run_blank_batches(setup, engine);
         engine.finish_step(1);
       }
       peaks[static_cast<size_t>(me.value)] = rank.device->memory().peak_bytes;

@@ -10,7 +10,6 @@
 #include "support/training.h"
 #include "train/dry_run.h"
 #include "train/engine.h"
-#include "train/parallel_settings.h"
 #include "train/rank_device.h"
 
 namespace viaduct {
@@ -33,10 +32,7 @@ StepRecord two_steps(const Overrides& layout) {
   engine.initialize();
   for (int step = 0; step < 2; ++step) {
     engine.begin_step({});
-    engine.run_micro_batches(micro_batches(setup.config), [&](int64_t) {
-      return blank_batch(setup.config.train.micro_batch_size,
-                         setup.config.model.seq_length.value());
-    });
+    run_blank_batches(setup, engine);
     engine.finish_step(1);
   }
   return record;

@@ -8,6 +8,7 @@
 #include "comm/world.h"
 #include "nn/core_attention.h"
 #include "support/instruction_set.h"
+#include "support/no_weights.h"
 #include "support/op_testing.h"
 #include "train/cut_batch.h"
 
@@ -33,14 +34,6 @@ struct RankTrace {
   StepRecord record;
   int64_t saved_bytes = 0;
   size_t saved_entries = 0;
-};
-
-class NoWeights final : public WeightAccess {
- public:
-  Operand acquire(const Parameter&, WeightUse, int64_t) override {
-    fail<Error>("attention has no weights");
-  }
-  void release(const Parameter&, WeightUse) override {}
 };
 
 /// Tokens with indices far from their places, as in the middle of a run.

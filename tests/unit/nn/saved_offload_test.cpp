@@ -15,11 +15,13 @@
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
 #include "support/later_memory.h"
+#include "support/no_weights.h"
 #include "support/op_testing.h"
 
 namespace viaduct {
 namespace {
 
+using test::NoWeights;
 using test::values;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -27,12 +29,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 using testing::ThrowsMessage;
-
-class NoWeights final : public WeightAccess {
- public:
-  Operand acquire(const Parameter&, WeightUse, int64_t) override { return {}; }
-  void release(const Parameter&, WeightUse) override {}
-};
 
 /// Counts the calls of a memory that copies at once.
 class NotedMemory final : public SecondMemory {

@@ -9,11 +9,13 @@
 #include "nn/saved.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
+#include "support/no_weights.h"
 #include "support/op_testing.h"
 
 namespace viaduct {
 namespace {
 
+using test::NoWeights;
 using test::values;
 using testing::AllOf;
 using testing::ElementsAre;
@@ -21,12 +23,6 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::Pair;
 using testing::ThrowsMessage;
-
-class NoWeights final : public WeightAccess {
- public:
-  Operand acquire(const Parameter&, WeightUse, int64_t) override { return {}; }
-  void release(const Parameter&, WeightUse) override {}
-};
 
 Tensor numbers(std::vector<double> list) {
   const Tensor tensor = host_tensor(DType::f64, {static_cast<int64_t>(list.size())});
