@@ -114,10 +114,12 @@ void measure(const std::string& recipe, const std::vector<int64_t>& batches, int
   const auto device = make_cpu_device(default_pool_threads(1));
   const OpTable ops = cpu_ops(best_cpu_isa());
   const ModelConfig config = read_hf_config(kModel, "SmolLM2-135M");
-  GeneratorSettings settings{.precision = precision_recipe(recipe),
-                             .positions = prompt + 4 * tokens + 64};
-  settings.packed_weights = reads_packed_weights(ops, settings.precision.weight);
-  Generator generator(*device, ops, config, settings);
+  const LayerSettings layers{.precision = precision_recipe(recipe)};
+  const Parallelism one_rank;
+  const MemorySettings memory_settings{.packed_weights =
+                                           reads_packed_weights(ops, layers.precision.weight)};
+  Generator generator(*device, ops, config,
+                      {layers, one_rank, memory_settings, prompt + 4 * tokens + 64});
   OpContext context = generator.context();
   initialize_parameters(context, generator.store(), 1);
   generator.store().make_derived_weights();

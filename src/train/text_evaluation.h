@@ -2,6 +2,7 @@
 // Loss and perplexity of a text or a data set, as `viaduct eval` reports them.
 
 #include "base/function_ref.h"
+#include "comm/communicator.h"
 #include "data/token_windows.h"
 #include "train/inference_setup.h"
 #include "train/plan_memory.h"
