@@ -41,7 +41,9 @@ struct ThreadPool::State {
   int64_t tasks = 0;
   std::optional<Task> task;
   std::exception_ptr error;
-  bool stop = false;
+  // Atomic because a worker that comes late to the last job reads it while end() sets it: it may
+  // leave at once or look for tasks first, of which there are none.
+  std::atomic<bool> stop{false};
   bool may_spin = true;
 
   void work(int thread) {
@@ -71,7 +73,7 @@ struct ThreadPool::State {
   void end() {
     {
       std::lock_guard lock(mutex);
-      stop = true;
+      stop.store(true, std::memory_order_relaxed);  // published by the generation
       generation.fetch_add(1, std::memory_order_release);
     }
     wake.notify_all();
@@ -91,7 +93,7 @@ struct ThreadPool::State {
         wake.wait(lock, [&] { return generation.load(std::memory_order_relaxed) != seen; });
       }
       seen = generation.load(std::memory_order_acquire);
-      if (stop) return;
+      if (stop.load(std::memory_order_relaxed)) return;
       work(thread);
     }
   }

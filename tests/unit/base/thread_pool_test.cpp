@@ -79,5 +79,15 @@ TEST(ThreadPool, LateWorkersJoinTheNextJob) {
   }
 }
 
+// A worker may come to the last job only when the pool is already ending (under ThreadSanitizer).
+TEST(ThreadPool, EndsWhileWorkersComeLate) {
+  for (int round = 0; round < 500; ++round) {
+    std::atomic<int> sum{0};
+    ThreadPool pool(4);
+    pool.run(2, [&](int64_t i, int) { sum += static_cast<int>(i); });
+    ASSERT_EQ(sum, 1);
+  }
+}
+
 }  // namespace
 }  // namespace viaduct
