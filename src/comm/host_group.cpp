@@ -7,15 +7,6 @@
 namespace viaduct {
 namespace {
 
-FigureOfRanks merged(const FigureOfRanks& lower, const FigureOfRanks& upper) {
-  FigureOfRanks both = lower;
-  both.sum += upper.sum;
-  both.counted += upper.counted;
-  if (upper.least < lower.least) both.least = upper.least, both.least_rank = upper.least_rank;
-  if (upper.most > lower.most) both.most = upper.most, both.most_rank = upper.most_rank;
-  return both;
-}
-
 std::string merge_figures(std::string lower, const std::string& upper) {
   VIADUCT_CHECK(CommError, lower.size() == upper.size(),
                 "figures: one rank states {} of them, another {}",
@@ -24,7 +15,7 @@ std::string merge_figures(std::string lower, const std::string& upper) {
     FigureOfRanks a, b;
     std::memcpy(&a, lower.data() + at, sizeof a);
     std::memcpy(&b, upper.data() + at, sizeof b);
-    a = merged(a, b);
+    a.merge(b);
     std::memcpy(lower.data() + at, &a, sizeof a);
   }
   return lower;
@@ -84,6 +75,13 @@ class StatedHostGroup final : public HostGroup {
 };
 
 }  // namespace
+
+void FigureOfRanks::merge(const FigureOfRanks& upper) {
+  sum += upper.sum;
+  counted += upper.counted;
+  if (upper.least < least) least = upper.least, least_rank = upper.least_rank;
+  if (upper.most > most) most = upper.most, most_rank = upper.most_rank;
+}
 
 HostCall::~HostCall() = default;
 HostGroup::~HostGroup() = default;

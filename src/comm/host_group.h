@@ -32,6 +32,8 @@ struct FigureOfRanks {
   int64_t least_rank = 0, most_rank = 0;
 
   double mean() const { return counted > 0 ? sum / static_cast<double>(counted) : 0; }
+  /// Takes in what higher ranks' figures come to.
+  void merge(const FigureOfRanks& upper);
 };
 
 /// A text and the rank that it is from.

@@ -59,7 +59,8 @@ class Engine {
                          bool dropout = true);
   /// Tells the other ranks' hosts `scored_weight` as soon as it is known (as `finish_step` has it),
   /// and `figures` with it, so that nobody waits for them at the end: the one call of the hosts in
-  /// a step. After the micro-batches were begun; where it is not called, `finish_step` does it.
+  /// a step. Where the loss is a mean of means, after `run_micro_batches` began, which counts
+  /// them. Where it is not called, `finish_step` does it.
   void post_scored(double scored_weight, std::span<const HostFigure> figures = {});
   /// What all ranks said by the `figures` of the last step that was finished.
   const std::vector<FigureOfRanks>& told() const { return told_; }

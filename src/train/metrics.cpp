@@ -13,16 +13,12 @@ Json or_null(const std::optional<double>& value) {
   return value ? Json(*value) : Json(nullptr);
 }
 
-Json extremes(double least, int64_t least_rank, double mean, double most, int64_t most_rank) {
-  return {{"min", least},
-          {"min_rank", least_rank},
-          {"mean", mean},
-          {"max", most},
-          {"max_rank", most_rank}};
-}
-
 Json of_ranks(const FigureOfRanks& f) {
-  return extremes(f.least, f.least_rank, f.mean(), f.most, f.most_rank);
+  return {{"min", f.least},
+          {"min_rank", f.least_rank},
+          {"mean", f.mean()},
+          {"max", f.most},
+          {"max_rank", f.most_rank}};
 }
 
 std::string line(const Json& object) {
@@ -94,9 +90,7 @@ std::string json_line(const StepMetrics& m) {
                        {"communication_seconds", of_ranks(m.ranks->communication_seconds)},
                        {"peak_memory_bytes", of_ranks(m.ranks->peak_memory_bytes)}};
   }
-  for (const auto& [name, range] : m.timers)
-    object["timers"][name] =
-        extremes(range.least, range.least_rank, range.mean(), range.most, range.most_rank);
+  for (const auto& [name, timer] : m.timers) object["timers"][name] = of_ranks(timer);
   if (m.simulated) object["simulated"] = true;
   return line(object);
 }

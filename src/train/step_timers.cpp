@@ -10,7 +10,7 @@ using Json = nlohmann::json;
 std::string to_text(const RankTimers& timers) {
   Json object = Json::object();
   for (const auto& [name, t] : timers)
-    object[name] = {t.least, t.sum, t.most, t.ranks, t.least_rank, t.most_rank};
+    object[name] = {t.sum, t.least, t.most, t.counted, t.least_rank, t.most_rank};
   return object.dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -27,12 +27,7 @@ std::string merge_timers(std::string lower, const std::string& upper) {
   RankTimers timers = from_text(lower);
   for (const auto& [name, other] : from_text(upper)) {
     const auto [at, first] = timers.try_emplace(name, other);
-    if (first) continue;
-    TimerOfRanks& both = at->second;
-    both.sum += other.sum;
-    both.ranks += other.ranks;
-    if (other.least < both.least) both.least = other.least, both.least_rank = other.least_rank;
-    if (other.most > both.most) both.most = other.most, both.most_rank = other.most_rank;
+    if (!first) at->second.merge(other);
   }
   return to_text(timers);
 }

@@ -2,7 +2,6 @@
 // Timers of a step by name: what one rank measured, and the least, the mean and the most over all
 // ranks (logger.timing_log_level).
 
-#include <cstdint>
 #include <map>
 #include <string>
 
@@ -14,13 +13,8 @@ namespace viaduct {
 /// Seconds by name, of one rank.
 using StepTimers = std::map<std::string, double>;
 
-/// Over the ranks that have a timer of the name, which are `ranks`.
-struct TimerOfRanks {
-  double least = 0, sum = 0, most = 0;
-  int64_t ranks = 1, least_rank = 0, most_rank = 0;
-  double mean() const { return sum / static_cast<double>(ranks); }
-};
-using RankTimers = std::map<std::string, TimerOfRanks>;
+/// The same over the ranks that have a timer of the name.
+using RankTimers = std::map<std::string, FigureOfRanks>;
 
 /// Adds "op/NAME", the time of all ops of a name, and "wait/GROUP/OPERATION", the time that the
 /// host waited for communication, of what was counted.

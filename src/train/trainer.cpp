@@ -207,8 +207,8 @@ void Trainer::step() {
     data_seconds += wall_clock_seconds() - begin;
     return rows;
   };
-  const auto count_rows = [&](const HostBatch& rows) {
-    batch = rows;
+  const auto count_rows = [&](HostBatch rows) {
+    batch = std::move(rows);
     scored += batch.scored_weight();
     work.tokens += batch.tokens();
     for (size_t d = 1; d < batch.document_offsets.size(); ++d) {
