@@ -83,7 +83,7 @@ Measured measure(const RunSetup& setup, const Options& options,
   world->barrier();
   if (options.memory == "planned") rank.device->use_plan(plan_memory(setup, place).plan);
   Engine engine(*rank.device, rank.ops, setup.model, run,
-                make_parallel_groups(run.parallelism.mesh, world));
+                ParallelGroups(run.parallelism.mesh, world));
   engine.initialize();
   Measured m;
   m.peak = measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,

@@ -1,52 +1,107 @@
 #include "comm/group_kinds.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <array>
+#include <optional>
+#include <string>
+
+#include "base/error.h"
 
 namespace viaduct {
 namespace {
+
+// Which runs have communicators of a kind: all, those with experts, or none yet (its groups are
+// listed by the dry run).
+enum class Use { always, experts, listed };
 
 struct KindRow {
   std::string_view name;
   Grid grid;
   std::vector<Axis> axes;
+  Use use;
   bool ends = false;  // of the axis pp, first and last alone
 };
 
 const KindRow& row_of(GroupKind kind) {
   using enum Axis;
+  using enum Use;
   constexpr Grid kDense = Grid::attention, kExpert = Grid::expert;
   static const std::array<KindRow, kGroupKinds> rows{{
-      {"dp_cp", kDense, {cp, dp}},
-      {"dp_cp.inner", kDense, {dp_inner}},
-      {"dp_cp.outer", kDense, {dp_outer}},
-      {"dp", kDense, {dp}},
-      {"tp", kDense, {tp}},
-      {"tp.kv", kDense, {tp_kv}},
-      {"cp", kDense, {cp}},
-      {"cp.inner", kDense, {cp_inner}},
-      {"cp.outer", kDense, {cp_outer}},
-      {"tp_cp", kDense, {tp, cp}},
-      {"tp_dp_cp", kDense, {tp, cp, dp}},
-      {"pp", kDense, {pp}},
-      {"model", kDense, {tp, pp}},
-      {"embedding", kDense, {pp}, true},
-      {"position_embedding", kDense, {}},
-      {"ep", kExpert, {ep}},
-      {"expert_tp", kExpert, {tp}},
-      {"expert_tp_ep", kExpert, {tp, ep}},
-      {"expert_tp_ep_pp", kExpert, {tp, ep, pp}},
-      {"expert_dp", kExpert, {dp}},
-      {"expert_dp.inner", kExpert, {dp_inner}},
-      {"expert_dp.outer", kExpert, {dp_outer}},
-      {"statistics", kDense, {tp, dp_inner, pp}},
+      {"dp_cp", kDense, {cp, dp}, always},
+      {"dp_cp.inner", kDense, {dp_inner}, always},
+      {"dp_cp.outer", kDense, {dp_outer}, always},
+      {"dp", kDense, {dp}, always},
+      {"tp", kDense, {tp}, always},
+      {"tp.kv", kDense, {tp_kv}, always},
+      {"cp", kDense, {cp}, always},
+      {"cp.inner", kDense, {cp_inner}, always},
+      {"cp.outer", kDense, {cp_outer}, always},
+      {"tp_cp", kDense, {tp, cp}, listed},
+      {"tp_dp_cp", kDense, {tp, cp, dp}, listed},
+      {"pp", kDense, {pp}, always},
+      {"model", kDense, {tp, pp}, listed},
+      {"embedding", kDense, {pp}, always, true},
+      {"position_embedding", kDense, {}, listed},
+      {"ep", kExpert, {ep}, experts},
+      {"expert_tp", kExpert, {tp}, experts},
+      {"expert_tp_ep", kExpert, {tp, ep}, experts},
+      {"expert_tp_ep_pp", kExpert, {tp, ep, pp}, listed},
+      {"expert_dp", kExpert, {dp}, experts},
+      {"expert_dp.inner", kExpert, {dp_inner}, experts},
+      {"expert_dp.outer", kExpert, {dp_outer}, experts},
+      {"statistics", kDense, {tp, dp_inner, pp}, always},
   }};
   return rows[static_cast<size_t>(kind)];
+}
+
+bool same_axes(std::vector<Axis> a, std::vector<Axis> b) {
+  std::ranges::sort(a);
+  std::ranges::sort(b);
+  return a == b;
+}
+
+std::string axis_names(const std::vector<Axis>& axes) {
+  std::string text;
+  for (const Axis axis : axes)
+    text += fmt::format("{}{}", text.empty() ? "" : " · ", axis_name(axis));
+  return text;
+}
+
+template <class F>
+void for_each_kind(F f) {
+  for (int i = 0; i < kGroupKinds; ++i)
+    f(static_cast<GroupKind>(i), row_of(static_cast<GroupKind>(i)));
 }
 
 }  // namespace
 
 std::string_view group_kind_name(GroupKind kind) {
   return row_of(kind).name;
+}
+
+GroupKind group_kind(Grid grid, std::initializer_list<Axis> axes) {
+  std::optional<GroupKind> found;
+  std::string there;
+  for_each_kind([&](GroupKind kind, const KindRow& row) {
+    if (row.grid != grid || row.ends || row.axes.empty()) return;
+    if (same_axes(row.axes, axes)) found = kind;
+    there += fmt::format("{}{}", there.empty() ? "" : ", ", axis_names(row.axes));
+  });
+  VIADUCT_CHECK(CommError, found.has_value(), "no groups along {} on the {} grid; there are: {}",
+                axis_names(axes), grid == Grid::expert ? "expert" : "attention", there);
+  return *found;
+}
+
+std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
+  const bool experts = mesh.size(Grid::expert, Axis::ep) > 1 ||
+                       mesh.size(Grid::expert, Axis::tp) != mesh.size(Grid::attention, Axis::tp);
+  std::vector<GroupKind> kinds;
+  for_each_kind([&](GroupKind kind, const KindRow& row) {
+    if (row.use == Use::always || (row.use == Use::experts && experts)) kinds.push_back(kind);
+  });
+  return kinds;
 }
 
 std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank rank) {

@@ -2,6 +2,7 @@
 // The kinds of groups that a run can need, as a table over the mesh: every rank is in exactly one
 // group of each kind.
 
+#include <initializer_list>
 #include <string_view>
 #include <vector>
 
@@ -38,6 +39,15 @@ inline constexpr int kGroupKinds = 23;
 
 /// "dp_cp", "dp_cp.inner", "tp.kv" …: what records, messages and the dry run call it.
 std::string_view group_kind_name(GroupKind kind);
+
+/// The kind whose groups differ along just these axes of the grid, in whatever order they are
+/// named. CommError that lists the grid's kinds if there is none.
+GroupKind group_kind(Grid grid, std::initializer_list<Axis> axes);
+
+/// The kinds that a run over this mesh communicates in, in the order in which communicators are
+/// made. Gradients come first: a switch that reduces may serve only the first group that is made.
+/// The expert grid has its own where it differs from the attention grid.
+std::vector<GroupKind> communicator_kinds(const Mesh& mesh);
 
 /// The group of `kind` that `rank` is in, ascending.
 std::vector<GlobalRank> group_ranks(const Mesh& mesh, GroupKind kind, GlobalRank rank);

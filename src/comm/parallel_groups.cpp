@@ -5,7 +5,6 @@
 #include <numeric>
 
 #include "base/error.h"
-#include "comm/group_kinds.h"
 
 namespace viaduct {
 namespace {
@@ -22,45 +21,34 @@ std::vector<ParallelGroups::Group> document_groups(Communicator& ranks) {
 
 }  // namespace
 
-ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world) {
-  VIADUCT_CHECK(CommError, world->size() == mesh.ranks(), "mesh of {} ranks over a world of {}",
-                mesh.ranks(), world->size());
-  const GlobalRank me{world->rank()};
-  const auto split = [&](GroupKind kind) {
+ParallelGroups::ParallelGroups(const Mesh& mesh, Group world) : world_(std::move(world)) {
+  VIADUCT_CHECK(CommError, world_->size() == mesh.ranks(), "mesh of {} ranks over a world of {}",
+                mesh.ranks(), world_->size());
+  const GlobalRank me{world_->rank()};
+  for (const GroupKind kind : communicator_kinds(mesh)) {
     std::vector<int> members;
     for (const GlobalRank rank : group_ranks(mesh, kind, me)) members.push_back(rank.value);
-    return world->split(members, std::string(group_kind_name(kind)));
-  };
-  ParallelGroups groups;
-  groups.world = world;
-  // Gradients first: a switch that reduces may serve only the first group that is made.
-  groups.dp_cp = split(GroupKind::dp_cp);
-  groups.dp_cp_inner = split(GroupKind::dp_cp_inner);
-  groups.dp_cp_outer = split(GroupKind::dp_cp_outer);
-  groups.dp = split(GroupKind::dp);
-  groups.tp = split(GroupKind::tp);
-  groups.tp_kv = split(GroupKind::tp_kv);
-  groups.cp = split(GroupKind::cp);
-  groups.cp_inner = split(GroupKind::cp_inner);
-  groups.cp_outer = split(GroupKind::cp_outer);
-  if (mesh.parts().document_groups) groups.documents = document_groups(*groups.dp_cp);
-  groups.pp = split(GroupKind::pp);
-  groups.embedding = split(GroupKind::embedding);
-  groups.statistics = split(GroupKind::statistics);
-  return groups;
+    groups_[static_cast<size_t>(kind)] = world_->split(members, std::string(group_kind_name(kind)));
+  }
+  if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
 }
 
-ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world,
-                                    const GroupSizes& sizes) {
-  return make_parallel_groups(mesh.with(sizes), std::move(world));
+const ParallelGroups::Group& ParallelGroups::of(Grid grid, std::initializer_list<Axis> axes) const {
+  return of(group_kind(grid, axes));
+}
+
+const ParallelGroups::Group& ParallelGroups::of(GroupKind kind) const {
+  const Group& group = groups_[static_cast<size_t>(kind)];
+  VIADUCT_CHECK(CommError, group != nullptr, "this run has no groups {}", group_kind_name(kind));
+  return group;
 }
 
 bool leads_data_place(const ParallelGroups& groups) {
-  return groups.tp->rank() == 0 && groups.cp->rank() == 0 && groups.pp->rank() == 0;
+  return groups.tp().rank() == 0 && groups.cp().rank() == 0 && groups.pp().rank() == 0;
 }
 
 ParallelGroups self_groups() {
-  return make_parallel_groups(Mesh({1, 1, 1, 1, 1}), make_self_communicator("world"));
+  return ParallelGroups(Mesh({1, 1, 1, 1, 1}), make_self_communicator("world"));
 }
 
 }  // namespace viaduct

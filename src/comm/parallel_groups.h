@@ -1,42 +1,57 @@
 #pragma once
 // The communicators of one rank: one for each group that a run needs, all created before the first
-// step, in one order on all ranks. Layers, sharding, pipeline and train take their group from here;
-// a group of one rank is the self communicator, so nobody asks for sizes.
+// step, in one order on all ranks. Groups come from the mesh, by grid and axes
+// (comm/group_kinds.h); layers, sharding, pipeline and train take theirs from here. A group of one
+// rank is the self communicator, so nobody asks for sizes.
 
+#include <array>
+#include <initializer_list>
 #include <memory>
 #include <vector>
 
 #include "comm/communicator.h"
+#include "comm/group_kinds.h"
 #include "comm/mesh.h"
 
 namespace viaduct {
 
-struct ParallelGroups {
+class ParallelGroups {
+ public:
   using Group = std::shared_ptr<Communicator>;
 
-  Group world;
-  Group tp;
-  Group tp_kv;  // the tensor ranks that hold the same key-value heads (fewer heads than tp)
-  Group cp;
-  Group cp_inner;  // hierarchical context parallel: level 0 (all-to-all), contiguous cp ranks
-  Group cp_outer;  // and level 1 (ring)
-  Group dp;
-  Group dp_cp;        // gradients of dense weights are summed over it
-  Group dp_cp_inner;  // ranks of dp_cp in one instance of the distributed optimizer
-  Group dp_cp_outer;  // the ranks with the same shard in all instances
-  Group pp;
+  /// No groups: something to assign to.
+  ParallelGroups() = default;
+  /// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it.
+  ParallelGroups(const Mesh& mesh, Group world);
+
+  /// The ranks that differ from this one only along `axes` of the grid, in whatever order they are
+  /// named. CommError that lists what there is if no kind of group has these axes, or if this run
+  /// has none of the kind (those of the expert grid without experts).
+  const Group& of(Grid grid, std::initializer_list<Axis> axes) const;
+  const Group& of(GroupKind kind) const;
+
+  Communicator& world() const { return *world_; }
+  // On the attention grid:
+  Communicator& tp() const { return *of(GroupKind::tp); }
+  Communicator& tp_kv() const { return *of(GroupKind::tp_kv); }
+  Communicator& cp() const { return *of(GroupKind::cp); }
+  Communicator& cp_inner() const { return *of(GroupKind::cp_inner); }
+  Communicator& cp_outer() const { return *of(GroupKind::cp_outer); }
+  Communicator& dp() const { return *of(GroupKind::dp); }
+  Communicator& dp_cp() const { return *of(GroupKind::dp_cp); }
+  Communicator& dp_cp_inner() const { return *of(GroupKind::dp_cp_inner); }
+  Communicator& dp_cp_outer() const { return *of(GroupKind::dp_cp_outer); }
+  Communicator& pp() const { return *of(GroupKind::pp); }
+  Communicator& embedding() const { return *of(GroupKind::embedding); }
   /// Runs of 1, 2, 4, … ranks of dp_cp with this rank, each of which can share a document; none
   /// unless the mesh has document groups.
-  std::vector<Group> documents;
-  Group embedding;   // first and last stage of a pipeline; alone on stages between them
-  Group statistics;  // all ranks of one instance of the distributed optimizer: gradient norm
-};
+  const std::vector<Group>& documents() const { return documents_; }
 
-/// Splits `world`, which has as many ranks as the mesh. Every rank of the world calls it.
-ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world);
-/// The same with other parts of the axes; ConfigError if they do not fit the mesh.
-ParallelGroups make_parallel_groups(const Mesh& mesh, std::shared_ptr<Communicator> world,
-                                    const GroupSizes& sizes);
+ private:
+  Group world_;
+  std::array<Group, kGroupKinds> groups_;  // by GroupKind; null: the run has none of it
+  std::vector<Group> documents_;
+};
 
 /// Whether this is the first of the ranks that read the same rows: what these ranks count is
 /// counted once.

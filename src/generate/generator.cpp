@@ -24,9 +24,9 @@ Tensor to_device(Device& device, std::span<const T> values) {
 }
 
 const GeneratorSettings& checked(const GeneratorSettings& settings, const ParallelGroups& groups) {
-  VIADUCT_CHECK(ConfigError, groups.cp->size() == 1,
+  VIADUCT_CHECK(ConfigError, groups.cp().size() == 1,
                 "model.context_parallel_size: generation runs on 1 context rank, found {}",
-                groups.cp->size());
+                groups.cp().size());
   VIADUCT_CHECK(ConfigError, !settings.layers.sequence_parallel,
                 "model.sequence_parallel: generation cannot cut single tokens over tensor ranks");
   return settings;
@@ -82,7 +82,7 @@ void Generator::start(int64_t sequences) {
   cache_.reset();  // its memory first
   cache_ = std::make_unique<KeyValueCache>(
       device_, CacheShape{.layers = blocks_of(*model_),
-                          .kv_heads = std::max<int64_t>(1, config.kv_heads / groups_.tp->size()),
+                          .kv_heads = std::max<int64_t>(1, config.kv_heads / groups_.tp().size()),
                           .head_dim = config.head_dim,
                           .dtype = settings_.layers.precision.activation,
                           .sequences = sequences,
@@ -160,9 +160,9 @@ Tensor Generator::feed(Feed ids) {
                     .has_backward = false,
                     .instead_of_head = instead_of_head},
                    this_one);
-  const ScheduleSettings schedule =
-      forward_schedule(settings_.parallelism.schedule, groups_.pp->size(), model_->chunks().size());
-  run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
+  const ScheduleSettings schedule = forward_schedule(settings_.parallelism.schedule,
+                                                     groups_.pp().size(), model_->chunks().size());
+  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
                settings_.parallelism.executor);
   cache_->end_step();
   if (!logits) return Tensor();
@@ -175,7 +175,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
   const Tensor chosen = host_tensor(DType::i32, {fed});
   auto* tokens = chosen.data<int32_t>();
   // One rank chooses: others might round an exponential otherwise.
-  if (logits && groups_.tp->rank() == 0) {
+  if (logits && groups_.tp().rank() == 0) {
     const int64_t vocabulary = logits.dim(1);
     std::vector<int64_t> sequence_of;
     for (size_t i = 0; i < ids.size(); ++i) {
@@ -187,8 +187,8 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
       tokens[row] = choose(sequence_of[static_cast<size_t>(row)], mine);
     });
   }
-  groups_.tp->broadcast(chosen, 0).wait_host();
-  groups_.pp->broadcast(chosen, groups_.pp->size() - 1).wait_host();
+  groups_.tp().broadcast(chosen, 0).wait_host();
+  groups_.pp().broadcast(chosen, groups_.pp().size() - 1).wait_host();
   return {tokens, tokens + fed};
 }
 

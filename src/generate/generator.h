@@ -41,7 +41,7 @@ class Generator {
   OpContext context() { return {device_, ops_}; }
   int64_t positions() const { return settings_.positions; }
   /// The replicas of the model that take different prompts.
-  Communicator& replicas() const { return *groups_.dp; }
+  Communicator& replicas() const { return groups_.dp(); }
 
   /// Forgets all sequences; `sequences` empty ones begin.
   void start(int64_t sequences);

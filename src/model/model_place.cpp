@@ -8,9 +8,9 @@ namespace viaduct {
 
 ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& groups) {
   ModelPlace place;
-  place.tp = groups.tp->size(), place.tp_rank = groups.tp->rank();
+  place.tp = groups.tp().size(), place.tp_rank = groups.tp().rank();
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
-  place.pp = groups.pp->size(), place.pp_rank = groups.pp->rank();
+  place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();
   if (!parallelism.layer_map.empty())
     place.chunks = chunks_of_stage(parallelism.layer_map, place.pp, place.pp_rank);
   return place;

@@ -12,7 +12,7 @@ void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
                                     const Tensor& logits, const Tensor& lse,
                                     const Tensor& target_logit, const void* owner,
                                     SavedStore& saved) {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   if (softcap > 0) soft_cap(context.ops, {logits, logits, softcap});
   const Tensor picked = context.statistic(lse.shape(), MemoryTag::workspace);
   row_pick(context.ops, {logits, batch.targets, picked, columns.count, columns.first});

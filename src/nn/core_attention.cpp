@@ -24,7 +24,7 @@ struct CoreAttention::Route {
 
 CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& batch) const {
   const ParallelGroups& groups = context.groups;
-  Communicator* cp = batch.context_ranks != nullptr ? batch.context_ranks : groups.cp.get();
+  Communicator* cp = batch.context_ranks != nullptr ? batch.context_ranks : &groups.cp();
   Route route{nullptr, alone_.get(), alone_.get(), {}};
   if (cp->size() == 1) {
     route.layout.offsets = batch.document_offsets;
@@ -48,8 +48,8 @@ CoreAttention::Route CoreAttention::route(RankContext& context, const Batch& bat
       route.layout = batch.context->heads;
       break;
     case ContextExchange::a2a_p2p:
-      route.heads = groups.cp_inner.get();
-      route.ring = groups.cp_outer.get();
+      route.heads = &groups.cp_inner();
+      route.ring = &groups.cp_outer();
       route.layout = batch.context->levels;
       break;
   }
@@ -72,9 +72,9 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
 
 Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
                                      const AttentionHeads& heads) const {
-  VIADUCT_CHECK(ConfigError, context.groups.cp->size() == 1,
+  VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
-                context.groups.cp->size());
+                context.groups.cp().size());
   const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
   AttentionForwardArgs args;
   args.problem = problem(context, batch);

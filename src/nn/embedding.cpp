@@ -15,7 +15,7 @@ EmbeddingSegment::EmbeddingSegment(std::shared_ptr<const Parameter> tokens,
       padding_(padding) {}
 
 int64_t EmbeddingSegment::first_row(const RankContext& context) const {
-  return context.groups.tp->rank() * tokens_->shape[0];
+  return context.groups.tp().rank() * tokens_->shape[0];
 }
 
 TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, const TensorSet&,

@@ -54,7 +54,7 @@ VocabularyColumns HeadSegment::columns(int64_t tensor_rank) const {
 }
 
 Tensor HeadSegment::logits(RankContext& context, const Tensor& normed) const {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   const Tensor here = logits_here(context, normed, MemoryTag::activations);
   if (here.dim(1) == spec_.vocabulary) return here;
   const Tensor ranks =
@@ -82,7 +82,7 @@ void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
 }
 
 void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   const Tensor largest = token_values(context, lse.dim(0), MemoryTag::workspace);
   copy(context.ops, {lse, largest});
   tp.all_reduce(largest, ReduceOp::max).wait();
@@ -95,7 +95,7 @@ void HeadSegment::merge(RankContext& context, const Tensor& lse, const Tensor& t
 void HeadSegment::fused_forward(RankContext& context, const Batch& batch, const Tensor& normed,
                                 const Tensor& lse, const Tensor& target_logit,
                                 SavedStore& saved) const {
-  const auto [first_column, column_count] = columns(context.groups.tp->rank());
+  const auto [first_column, column_count] = columns(context.groups.tp().rank());
   const bool keeps = way(context) == Way::keep_logits;
   const int64_t width = weight_->shape[0];
   Tensor all;
@@ -129,7 +129,7 @@ TensorSet HeadSegment::forward(RankContext& context, const Batch& batch, const T
   if (way(context) == Way::compose) {
     // With a softcap they are kept.
     const MemoryTag tag = spec_.softcap > 0 ? saved.tag() : MemoryTag::activations;
-    composed_cross_entropy_forward(context, batch, columns(context.groups.tp->rank()),
+    composed_cross_entropy_forward(context, batch, columns(context.groups.tp().rank()),
                                    spec_.softcap, logits_here(context, normed, tag), lse, loss,
                                    this, saved);
   } else {
@@ -148,7 +148,7 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
                                   const Tensor& logits, const Tensor& lse,
                                   const Tensor& out) const {
   const int64_t count = logits.dim(0);
-  const auto [first_column, column_count] = columns(context.groups.tp->rank());
+  const auto [first_column, column_count] = columns(context.groups.tp().rank());
   CrossEntropyBackwardArgs args;
   args.logits = logits;
   args.targets = batch.targets.slice(0, begin, count);
@@ -222,7 +222,7 @@ TensorSet HeadSegment::backward_input(RankContext& context, const Batch& batch, 
   const Tensor d_normed = context.activation(normed.shape(), MemoryTag::activations);
   Tensor d_logits;
   if (way(context) == Way::compose) {
-    d_logits = composed_cross_entropy_backward(context, batch, columns(context.groups.tp->rank()),
+    d_logits = composed_cross_entropy_backward(context, batch, columns(context.groups.tp().rank()),
                                                spec_.softcap, this, saved);
     normed_gradient(context, d_logits, d_normed);
   } else {

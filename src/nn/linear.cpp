@@ -58,7 +58,7 @@ Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
-  if (in_gemm && (columns() || context.groups.tp->rank() == 0)) product.bias = bias->tensor();
+  if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
   const Tensor y = columns() ? gather_and_multiply(context, row, product, x, tag)
                              : multiply_and_reduce(context, row, product, x, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});

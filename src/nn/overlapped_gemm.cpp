@@ -53,7 +53,7 @@ StreamProduct columns_of(const StreamProduct& product, int64_t begin, int64_t co
 /// forwarded and the next one arrives.
 Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamProduct& product,
                    const Tensor& rows, MemoryTag tag, Tensor* gathered) {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   const int ranks = tp.size(), rank = tp.rank(), chunks = row.aggregate ? 2 : 1;
   VIADUCT_CHECK(ShapeError, ranks % chunks == 0,
                 "ring of {} tensor ranks: chunks move in pairs, which needs an even number", ranks);
@@ -96,7 +96,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
 /// its owner while the next is multiplied; the owner sums the pieces in rank order.
 Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Tensor& x,
                    MemoryTag tag) {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   const int ranks = tp.size(), rank = tp.rank();
   const int64_t chunk_rows = x.dim(0) / ranks;
   const Flow flow = flow_of(product);
@@ -146,7 +146,7 @@ Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& pr
     chunks.push_back(start_reduce_to_stream(context, partial, MemoryTag::activations));
   }
   const Tensor out =
-      context.activation({x.dim(0) / context.groups.tp->size(), product.columns()}, tag);
+      context.activation({x.dim(0) / context.groups.tp().size(), product.columns()}, tag);
   for (int i = 0; i < splits; ++i)
     copy(context.ops, {chunks[static_cast<size_t>(i)].wait(), out.slice(1, i * width, width)});
   return out;
@@ -186,12 +186,12 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
                            const StreamProduct& product, const Tensor& x, MemoryTag tag) {
   VIADUCT_CHECK(ShapeError, !product.epilogue.any() || !sums_products(context),
                 "epilogue of a product that is summed over {} tensor ranks",
-                context.groups.tp->size());
+                context.groups.tp().size());
   const DType format = product.format.value_or(context.settings.precision.activation);
   VIADUCT_CHECK(
       ShapeError, format == context.settings.precision.activation || !sums_products(context),
       "product in {} that is summed over {} tensor ranks, which exchange {}", dtype_name(format),
-      context.groups.tp->size(), dtype_name(context.settings.precision.activation));
+      context.groups.tp().size(), dtype_name(context.settings.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
     return ring_reduce(context, product, x, tag);
   if (pipelines(context, row)) return pipeline_reduce(context, row.num_splits, product, x, tag);

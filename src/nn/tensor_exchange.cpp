@@ -5,11 +5,11 @@
 namespace viaduct {
 
 bool stream_is_cut(const RankContext& context) {
-  return context.settings.sequence_parallel && context.groups.tp->size() > 1;
+  return context.settings.sequence_parallel && context.groups.tp().size() > 1;
 }
 
 bool sums_products(const RankContext& context) {
-  return context.groups.tp->size() > 1;
+  return context.groups.tp().size() > 1;
 }
 
 Tensor PendingTensor::wait() {
@@ -20,7 +20,7 @@ Tensor PendingTensor::wait() {
 
 PendingTensor start_gather_stream(RankContext& context, const Tensor& rows) {
   if (!stream_is_cut(context)) return {rows, rows, CommHandle()};
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   const Tensor all = context.ops.allocate(rows.dtype(), {rows.dim(0) * tp.size(), rows.dim(1)},
                                           MemoryTag::activations);
   return {all, rows, tp.all_gather(rows, all)};
@@ -31,7 +31,7 @@ Tensor gather_stream(RankContext& context, const Tensor& rows) {
 }
 
 PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag) {
-  Communicator& tp = *context.groups.tp;
+  Communicator& tp = context.groups.tp();
   if (!stream_is_cut(context)) return {partial, partial, tp.all_reduce(partial, ReduceOp::sum)};
   const Tensor rows =
       context.ops.allocate(partial.dtype(), {partial.dim(0) / tp.size(), partial.dim(1)}, tag);

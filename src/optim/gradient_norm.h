@@ -11,7 +11,7 @@ namespace viaduct {
 
 class GradientNorm {
  public:
-  /// `statistics`: the ranks whose runs together are the whole model, once (groups.statistics).
+  /// `statistics`: the ranks whose runs together are the whole model, once (GroupKind::statistics).
   /// `skip_not_finite`: a norm that is not finite sets the skip flag.
   GradientNorm(OpContext& context, const ParameterStore& store, bool skip_not_finite,
                std::shared_ptr<Communicator> statistics);

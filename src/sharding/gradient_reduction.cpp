@@ -8,8 +8,8 @@ GradientReduction::GradientReduction(std::vector<Bucket> buckets, const Parallel
                                      ReduceOp op, Way way)
     : buckets_(std::move(buckets)),
       states_(buckets_.size()),
-      inner_(groups.dp_cp_inner),
-      outer_(groups.dp_cp_outer),
+      inner_(groups.of(GroupKind::dp_cp_inner)),
+      outer_(groups.of(GroupKind::dp_cp_outer)),
       op_(op),
       way_(way) {}
 

@@ -31,18 +31,18 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
       format_(recipe.weight),
       kernel_gradient_(recipe.main_gradient),
       device_(device) {
-  VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
+  VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner().size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
                 "of its own, but {} ranks share one",
-                groups.dp_cp_inner->size());
+                groups.dp_cp_inner().size());
   VIADUCT_CHECK(ShapeError,
                 !settings.reduce_by_exchange ||
-                    (settings.distributed_optimizer && groups.dp_cp_outer->size() == 1),
+                    (settings.distributed_optimizer && groups.dp_cp_outer().size() == 1),
                 "parameter store: an exchange of shards needs the distributed optimizer and one "
                 "instance of it, found {}",
-                groups.dp_cp_outer->size());
+                groups.dp_cp_outer().size());
   // Without virtual stages the one reduction of a stage starts with its last backward anyway.
-  settings_.align_grad_reduce &= groups.pp->size() > 1 && chunks.size() > 1;
+  settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
   const BufferFormats formats{recipe.weight,
                               settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
                               recipe.master, settings.with_gradients, settings.with_masters};
@@ -71,7 +71,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                         MemoryTag::other);
     reduction_->before_sending([this](size_t bucket) { add_bucket_norm(bucket); });
   }
-  gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.dp_cp_inner);
+  gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.of(GroupKind::dp_cp_inner));
 }
 
 void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
@@ -91,16 +91,16 @@ void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
     sizes.push_back({parameter->shape.elements(), !parameter->holders.empty()});
   }
   LayoutSettings layout;
-  layout.shards = groups_.dp_cp_inner->size();
+  layout.shards = groups_.dp_cp_inner().size();
   layout.padded = settings_.distributed_optimizer;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step;
-  if (several && groups_.pp->rank() == 0 && chunk == 0)
+  if (several && groups_.pp().rank() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
   parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
   buffers_.emplace_back(device, std::move(parameters), make_buffer_layout(sizes, layout), formats,
-                        groups_.dp_cp_inner->rank());
+                        groups_.dp_cp_inner().rank());
 }
 
 void ParameterStore::list_buckets() {
@@ -335,8 +335,9 @@ void ParameterStore::widen_run_gradients(OpContext& context) {
 }
 
 double ParameterStore::gradient_divisor() const {
-  return settings_.average_in_collective ? groups_.dp_cp_inner->size() * groups_.dp_cp_outer->size()
-                                         : 1;
+  return settings_.average_in_collective
+             ? groups_.dp_cp_inner().size() * groups_.dp_cp_outer().size()
+             : 1;
 }
 
 Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64_t run) {

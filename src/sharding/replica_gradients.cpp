@@ -46,15 +46,15 @@ std::vector<Tensor> partial_gradients(const std::vector<ShardRun>& runs, Replica
 void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
                            const ParallelGroups& groups) {
   // A group of one has nothing to pack.
-  if (groups.tp->size() > 1)
-    sum_coalesced(context, partial_gradients(runs, Replicas::tp), *groups.tp);
-  if (groups.tp_kv->size() > 1)
-    sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), *groups.tp_kv);
+  if (groups.tp().size() > 1)
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp), groups.tp());
+  if (groups.tp_kv().size() > 1)
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), groups.tp_kv());
   std::vector<Tensor> tied;
   for (const ShardRun& run : runs) {
     if (!run.parameter->holders.empty()) tied.push_back(run.gradient);
   }
-  if (groups.embedding->size() > 1) sum_coalesced(context, tied, *groups.embedding);
+  if (groups.embedding().size() > 1) sum_coalesced(context, tied, groups.embedding());
 }
 
 }  // namespace viaduct

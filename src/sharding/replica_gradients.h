@@ -11,8 +11,8 @@
 namespace viaduct {
 
 /// Sums the runs of parts with partial replica gradients over the tensor ranks that hold them
-/// (groups.tp, groups.tp_kv), one message a group, and then parameters of several stages over
-/// groups.embedding. Replicas have runs of equal ranges.
+/// (groups tp and tp.kv), one message a group, and then parameters of several stages over
+/// the group of embeddings. Replicas have runs of equal ranges.
 void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
                            const ParallelGroups& groups);
 

@@ -37,8 +37,8 @@ std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const ResolvedRun&
   const RankDevice rank = make_dry_run_device(setup.config.dist);
   const auto world = make_sim_communicator(number, run.parallelism.mesh.ranks(), "world");
   const Engine engine(*rank.device, rank.ops, setup.model, run,
-                      make_parallel_groups(run.parallelism.mesh, world));
-  const Communicator& copies = *engine.groups().dp_cp_outer;
+                      ParallelGroups(run.parallelism.mesh, world));
+  const Communicator& copies = engine.groups().dp_cp_outer();
   const auto runs =
       saved_share(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
                   copies.rank(), copies.size(), setup.config.checkpoint.fully_parallel_save);

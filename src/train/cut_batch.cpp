@@ -89,10 +89,10 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
 
 BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel) {
   BatchPlace place;
-  place.cp = groups.cp->size(), place.cp_rank = groups.cp->rank();
-  place.cp_inner = groups.cp_inner->size();
+  place.cp = groups.cp().size(), place.cp_rank = groups.cp().rank();
+  place.cp_inner = groups.cp_inner().size();
   if (sequence_parallel)
-    place.stream_parts = groups.tp->size(), place.stream_part = groups.tp->rank();
+    place.stream_parts = groups.tp().size(), place.stream_part = groups.tp().rank();
   return place;
 }
 

@@ -55,7 +55,7 @@ HostBatch padding() {
 
 DocumentBatches::DocumentBatches(const RunSetup& setup, const ParallelGroups& groups)
     : groups_(groups) {
-  settings_.ranks = groups.dp_cp->size();
+  settings_.ranks = groups.dp_cp().size();
   settings_.tokens_per_rank = setup.config.context_parallel.max_seqlen_per_dp_cp_rank.value();
   settings_.cost = [sizes = flop_sizes(setup.model)](int64_t tokens) {
     return training_flops(sizes, 1, tokens).model();
@@ -76,7 +76,7 @@ void DocumentBatches::share(int64_t rows, const MicroBatchPlace& place, ReadRow 
     for (const int32_t length : lengths) put(length);
   }
   std::vector<std::vector<int32_t>> lengths(static_cast<size_t>(rows));
-  const std::vector<std::string> texts = groups_.dp->host().texts_on_all(mine);
+  const std::vector<std::string> texts = groups_.dp().host().texts_on_all(mine);
   for (size_t rank = 0; rank < texts.size(); ++rank) {
     const char* at = texts[rank].data();
     const auto next = [&] {
@@ -106,7 +106,7 @@ void DocumentBatches::share(const std::vector<std::vector<int32_t>>& lengths_by_
       begin += length;
     }
   }
-  const int me = groups_.dp_cp->rank();
+  const int me = groups_.dp_cp().rank();
   for (SharedDocuments& shared : share_documents(lengths, settings_)) {
     if (me >= shared.first_rank && me < shared.first_rank + shared.ranks)
       mine_.push_back(std::move(shared));

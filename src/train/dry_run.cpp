@@ -96,7 +96,7 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     std::optional<Engine> built;
     in_window(MemorySequence::setup, [&] {
       built.emplace(*rank.device, rank.ops, setup.model, run,
-                    make_parallel_groups(run.parallelism.mesh, world));
+                    ParallelGroups(run.parallelism.mesh, world));
     });
     Engine& engine = *built;
     in_window(MemorySequence::initialize, [&] { engine.initialize(); });

@@ -22,7 +22,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   model_ = build_model(device_, config, run_.layers, run_.positions,
                        model_place(run_.parallelism, groups_));
   DdpConfig ddp = run_.ddp;
-  ddp.resolve(groups_.dp_cp->size(), groups_.pp->size() > 1 && model_->chunks().size() > 1);
+  ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);
   StoreSettings store = store_settings(ddp);
   store.with_gradients = run_.purpose != EnginePurpose::evaluate;
   store.with_masters = run_.purpose == EnginePurpose::train;
@@ -34,7 +34,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(
         context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling,
-        groups_.statistics);
+        groups_.of(GroupKind::statistics));
   }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
@@ -92,7 +92,7 @@ void Engine::begin_step(const StepInputs& inputs) {
 
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
   ScheduleSettings schedule = run_.parallelism.schedule;
-  schedule.pp = groups_.pp->size();
+  schedule.pp = groups_.pp().size();
   schedule.virtual_stages = static_cast<int>(model_->chunks().size());
   schedule.micro_batches = micro_batches;
   return schedule;
@@ -123,12 +123,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
 }
 
 void Engine::run_stage(const ScheduleSettings& schedule, ModelStage& stage) {
-  run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
+  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
                run_.parallelism.executor);
 }
 
 Communicator& Engine::document_group(int ranks) const {
-  for (const auto& group : groups_.documents) {
+  for (const auto& group : groups_.documents()) {
     if (group->size() == ranks) return *group;
   }
   fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
@@ -163,8 +163,8 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
-  run_stage(forward_schedule(run_.parallelism.schedule, groups_.pp->size(), model_->chunks().size(),
-                             count),
+  run_stage(forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
+                             model_->chunks().size(), count),
             stage);
 }
 
@@ -173,7 +173,7 @@ void Engine::post_scored(double scored_weight, std::span<const HostFigure> figur
       run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
   std::vector<HostFigure> all{{mine, leads_data_place(groups_)}};
   all.insert(all.end(), figures.begin(), figures.end());
-  scored_ = groups_.world->host().post(all);
+  scored_ = groups_.world().host().post(all);
 }
 
 StepResult Engine::finish_step(double scored_weight, bool update) {
@@ -203,7 +203,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
 void Engine::check_large_gradients() {
   std::vector<double> norms = store_->bucket_norms();
   for (double& norm : norms) norm *= gradient_factor_;
-  const auto found = groups_.world->host().first_text(large_gradients_.look(norms));
+  const auto found = groups_.world().host().first_text(large_gradients_.look(norms));
   if (found)
     fail<Error>("update {}: rank {}: {} (ddp.check_for_large_grads)", update_, found->rank,
                 found->text);
@@ -212,8 +212,8 @@ void Engine::check_large_gradients() {
 double Engine::total_loss(std::string_view reason) {
   OpContext context{device_, ops_};
   // Tensor ranks have the same sum each; only the last stage has one.
-  reproducible_all_reduce(context, *groups_.dp_cp, loss_state_);
-  groups_.pp->broadcast(loss_state_, groups_.pp->size() - 1).wait();
+  reproducible_all_reduce(context, groups_.dp_cp(), loss_state_);
+  groups_.pp().broadcast(loss_state_, groups_.pp().size() - 1).wait();
   sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   return read_scalar(StepScalar::loss_sum, reason);
 }

@@ -32,7 +32,7 @@ HostBatch evaluation_batch(const EvaluationSet& set, int64_t index, const MicroB
 std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place, const EvaluationHooks& hooks) {
   EvaluationSums sums;
-  const int64_t at_once = evaluated_at_once(engine.groups().pp->size());
+  const int64_t at_once = evaluated_at_once(engine.groups().pp().size());
   for (int64_t begin = 0; begin < set.micro_batches; begin += at_once) {
     if (hooks.stop && hooks.stop()) return std::nullopt;
     sums.loss += engine.evaluate(std::min(at_once, set.micro_batches - begin), [&](int64_t i) {
@@ -42,7 +42,7 @@ std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
       return batch;
     });
   }
-  sums.scored = engine.groups().world->host().sum(sums.scored, leads_data_place(engine.groups()));
+  sums.scored = engine.groups().world().host().sum(sums.scored, leads_data_place(engine.groups()));
   return sums;
 }
 

@@ -20,7 +20,7 @@ double weight_norm(Engine& engine) {
       counted.push_back(run.master.slice(0, range.begin - run.range.begin, range.size()));
   }
   reproducible_sums(context, {std::move(counted), true, state});
-  reproducible_all_reduce(context, *engine.groups().statistics, state);
+  reproducible_all_reduce(context, *engine.groups().of(GroupKind::statistics), state);
   sum_value(context, {state, sum});
   return std::sqrt(host_read(engine.device(), sum, "weight norm", 0));
 }
@@ -40,8 +40,8 @@ int64_t zero_gradients(Engine& engine) {
     }
   }
   // Instances of the distributed optimizer have copies of each other's shards.
-  const bool counted = engine.groups().dp_cp_outer->rank() == 0;
-  return static_cast<int64_t>(engine.groups().world->host().sum(zeros, counted));
+  const bool counted = engine.groups().dp_cp_outer().rank() == 0;
+  return static_cast<int64_t>(engine.groups().world().host().sum(zeros, counted));
 }
 
 }  // namespace viaduct

@@ -59,7 +59,7 @@ std::string bad_gradient(Engine& engine, bool reduced) {
     for (const Tensor& elements : elements_of(store, **parameter, reduced)) {
       if (finite(engine.device(), elements)) continue;
       const std::string text = "gradient of " + (*parameter)->path;
-      return engine.groups().dp_cp->size() == 1
+      return engine.groups().dp_cp().size() == 1
                  ? text
                  : fmt::format("{} in bucket {}", text, store.bucket_of(**parameter));
     }
@@ -70,7 +70,7 @@ std::string bad_gradient(Engine& engine, bool reduced) {
 }  // namespace
 
 std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
-  Communicator& world = *engine.groups().world;
+  Communicator& world = engine.groups().world();
   std::string found = first_found(world, bad_weight(engine));
   if (found.empty()) found = first_found(world, bad_output(engine, rows));
   // A reduced gradient is not finite on every rank if one contribution is not. Before reduction the

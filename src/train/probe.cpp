@@ -25,7 +25,7 @@ Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
 /// The step over all rows of a batch, each data-parallel rank over its own; returns loss and norm.
 StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
                     const StepInputs& inputs, bool apply) {
-  const int64_t ranks = engine.groups().dp->size(), rank = engine.groups().dp->rank();
+  const int64_t ranks = engine.groups().dp().size(), rank = engine.groups().dp().rank();
   const int64_t rows =
       settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows / ranks;
   VIADUCT_CHECK(ConfigError, rows > 0 && batch.rows % (rows * ranks) == 0,
@@ -68,9 +68,9 @@ double initial_scale(const ProbeSettings& settings) {
 /// factor · the values that all ranks' runs hold, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
                FunctionRef<Tensor(const ShardRun&, size_t)> values, Dump& dump) {
-  const Communicator& copies = *engine.groups().dp_cp_outer;  // instances hold the same
+  const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
   gather_logical(
-      *engine.groups().world, engine.device(),
+      engine.groups().world(), engine.device(),
       share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
@@ -149,7 +149,7 @@ std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
   }
   if (!world) world = make_self_communicator("world");
   world->record_on(&device);
-  Engine engine(device, ops, config, run, make_parallel_groups(run.parallelism.mesh, world));
+  Engine engine(device, ops, config, run, ParallelGroups(run.parallelism.mesh, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), weights, config);
   return settings.train ? probe_train(engine, batch, settings)

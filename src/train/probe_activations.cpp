@@ -93,7 +93,7 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
   const auto keep = [&](const std::string& name, const Tensor& stream) {
     if (!hidden) return;
     Tensor rows = to_host(engine.device(), stream);
-    if (rows.dim(0) < batch.tokens()) rows = gather_rows(*groups.tp, rows);
+    if (rows.dim(0) < batch.tokens()) rows = gather_rows(groups.tp(), rows);
     local["hidden." + name] = rows;
   };
   const auto keep_logits = [&](const HeadSegment& head, const Tensor& stream) {
@@ -115,9 +115,9 @@ std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelis
     const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
     const int owner = stage_of(parallelism, name);
     Tensor whole = host_tensor(DType::f32, {row.tokens(), width});
-    if (groups.pp->rank() == owner)
-      whole = in_token_order(gather_rows(*groups.cp, local.at(name)), origin, row.tokens());
-    groups.pp->broadcast(whole, owner).wait_host();
+    if (groups.pp().rank() == owner)
+      whole = in_token_order(gather_rows(groups.cp(), local.at(name)), origin, row.tokens());
+    groups.pp().broadcast(whole, owner).wait_host();
     values[name] = whole;
   }
   if (const double cap = model.config().logit_softcap; cap > 0) {

@@ -44,10 +44,10 @@ std::string differing_replica(Engine& engine) {
   for (const ShardRun& run : store.shard_runs())
     masters.push_back({"master of " + run.parameter->path, run.master});
   const ParallelGroups& groups = engine.groups();
-  std::string mine = first_difference(engine.device(), *groups.dp_cp, weights);
-  const std::string master = first_difference(engine.device(), *groups.dp_cp_outer, masters);
+  std::string mine = first_difference(engine.device(), groups.dp_cp(), weights);
+  const std::string master = first_difference(engine.device(), groups.dp_cp_outer(), masters);
   if (mine.empty()) mine = master;
-  const auto found = groups.world->host().first_text(mine);
+  const auto found = groups.world().host().first_text(mine);
   if (!found) return "";
   return fmt::format(
       "rank {}: {} is not what the first data-parallel rank has, of which it is a copy "

@@ -36,7 +36,7 @@ int64_t elements_of(const std::vector<StoredRun>& runs) {
 int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const TensorSource& source,
                   bool spread_copies, Lacking lacking,
                   FunctionRef<std::string(const std::string& name)> name_of) {
-  Communicator& copies = *engine.groups().dp_cp_outer;
+  Communicator& copies = engine.groups().dp_cp_outer();
   const bool spread = spread_copies && copies.size() > 1;
   const std::vector<StoredRun> share =
       spread ? share_of_copies(runs, copies.rank(), copies.size()) : runs;
@@ -60,7 +60,7 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageO
   StagedCheckpoint staged;
   staged.step = state.step;
   staged.state = to_json(state);
-  const Communicator& copies = *engine.groups().dp_cp_outer;  // instances hold the same
+  const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
   const auto stage = [&](const std::string& prefix, const std::vector<StoredRun>& runs) {
     stage_runs(engine.device(),
                saved_share(runs, copies.rank(), copies.size(), options.spread_copies), prefix,

@@ -55,13 +55,12 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
   const GlobalRank rank{world->rank()};
   if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
   const ResolvedRun resolved = resolve_run(run.config, run.model);
-  Engine engine(device, ops, run.model, resolved,
-                make_parallel_groups(resolved.parallelism.mesh, world));
+  Engine engine(device, ops, run.model, resolved, ParallelGroups(resolved.parallelism.mesh, world));
   OpContext context{device, ops};
   load_parameters(context, engine.store(), *open_weights(*run.pretrained), run.model);
 
-  const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp->size(),
-                              engine.groups().dp->rank()};
+  const MicroBatchPlace place{run.config.train.micro_batch_size, engine.groups().dp().size(),
+                              engine.groups().dp().rank()};
   const EvaluationSet set = each_row_once("", evaluation.windows, place);
   const std::vector<int32_t> bytes_of =
       run.tokenizer ? token_text_bytes(*run.tokenizer) : std::vector<int32_t>();

@@ -74,7 +74,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   data_ = std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
                                          run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_,
-                                     make_parallel_groups(run_.parallelism.mesh, world_));
+                                     ParallelGroups(run_.parallelism.mesh, world_));
   if (config_.context_parallel.hybrid_context_parallel)
     documents_ = std::make_unique<DocumentBatches>(setup, engine_->groups());
   state_.seed = run_.layers.seed;

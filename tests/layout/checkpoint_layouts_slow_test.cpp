@@ -83,7 +83,7 @@ std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& wo
   std::map<std::string, std::string> tensors;
   const auto gather = [&](const std::string& prefix,
                           FunctionRef<Tensor(const ShardRun&, size_t)> values) {
-    const Communicator& copies = *engine.groups().dp_cp_outer;
+    const Communicator& copies = engine.groups().dp_cp_outer();
     gather_logical(
         world, engine.device(),
         share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), 1,

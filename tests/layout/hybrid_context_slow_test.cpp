@@ -48,7 +48,7 @@ Outcome first_step(const Overrides& overrides) {
     world->record_on(rank.device.get());
     const TrainingData data(setup, rank.device->pool(), mesh.size(Axis::dp),
                             mesh.coordinate({world->rank()}, Axis::dp).value);
-    Engine engine(*rank.device, rank.ops, setup.model, run, make_parallel_groups(mesh, world));
+    Engine engine(*rank.device, rank.ops, setup.model, run, ParallelGroups(mesh, world));
     engine.initialize();
     engine.begin_step({});
     double scored = 0;
@@ -80,7 +80,7 @@ Outcome first_step(const Overrides& overrides) {
       values[name] = host_tensor(DType::f32, {});
       *values[name].data<float>() = static_cast<float>(value);
     }
-    const Communicator& copies = *engine.groups().dp_cp_outer;
+    const Communicator& copies = engine.groups().dp_cp_outer();
     gather_logical(*world, engine.device(),
                    share_of_copies(stored_runs(engine.store(), [](const ShardRun& r,
                                                                   size_t) { return r.gradient; }),

@@ -103,7 +103,7 @@ std::vector<StageEvents> second_step(bool align) {
     }
     rank.device->set_record(nullptr);
     const std::lock_guard lock(mutex);
-    ranks.push_back(events_of(record, engine.groups().pp->rank()));
+    ranks.push_back(events_of(record, engine.groups().pp().rank()));
   });
   return ranks;
 }

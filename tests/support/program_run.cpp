@@ -47,7 +47,7 @@ class Rank {
     GroupSizes sizes;
     sizes.kv_replicas = std::max(1, layout.tp / static_cast<int>(run.model.kv_heads));
     auto groups =
-        make_parallel_groups(Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp}), world, sizes);
+        ParallelGroups(Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp}).with(sizes), world);
     resolved_.layers.precision = precision_recipe(run.recipe);
     resolved_.layers.sequence_parallel = layout.sequence_parallel;
     resolved_.positions = kPositions;
@@ -67,7 +67,7 @@ class Rank {
     engine_->begin_step({.update = update, .learning_rate = 1e-2});
     double scored = 0;
     const auto rows_of = [&](int64_t i) {
-      const int64_t ranks = engine_->groups().dp->size(), rank = engine_->groups().dp->rank();
+      const int64_t ranks = engine_->groups().dp().size(), rank = engine_->groups().dp().rank();
       const HostBatch rows =
           micro_batch((update * run_.micro_batches + i) * ranks + rank, run_.model.vocabulary);
       for (const float weight : rows.loss_weight) scored += weight;
@@ -101,7 +101,7 @@ class Rank {
          .saved_policy = &resolved_.memory.saved_policy,
          .second_memory = second_.get()},
         batch_at);
-    run_schedule(actions, stage, *engine_->groups().pp);
+    run_schedule(actions, stage, engine_->groups().pp());
   }
 
   const ProgramRun& run_;
@@ -162,7 +162,7 @@ ProgramOutcome run_program(const ProgramRun& run) {
   run_thread_ranks(ranks, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const int number = world->rank();
     Rank rank(run, std::move(world));
-    const auto stage = static_cast<size_t>(rank.engine().groups().pp->rank());
+    const auto stage = static_cast<size_t>(rank.engine().groups().pp().rank());
     ActionList actions;
     if (changes) actions = widened(whole_chunks[stage], rank.segments(), run.in_turn);
     StepResult result;

@@ -60,8 +60,8 @@ SavedPolicy offloading(int64_t blocks) {
 std::string train(const StreamRun& run, const RunSetup& setup, ResolvedRun resolved, Device& device,
                   const OpTable& ops, std::shared_ptr<Communicator> world, SecondMemory* second) {
   world->record_on(&device);
-  const ParallelGroups groups = make_parallel_groups(resolved.parallelism.mesh, world);
-  const auto data_rank = static_cast<uint64_t>(groups.dp->rank());
+  const ParallelGroups groups(resolved.parallelism.mesh, world);
+  const auto data_rank = static_cast<uint64_t>(groups.dp().rank());
   if (second != nullptr) resolved.memory.saved_policy = offloading(setup.model.layers);
   Engine engine(device, ops, setup.model, resolved, groups);
   if (second != nullptr) engine.offload_to(*second);

@@ -135,7 +135,7 @@ class Rank {
     GroupSizes sizes;
     sizes.kv_replicas = std::max(1, run.tp / static_cast<int>(run.model.kv_heads));
     sizes.hierarchical_context_parallel = {run.cp_inner, run.cp / run.cp_inner};
-    groups_ = make_parallel_groups(Mesh({run.tp, run.cp, 1, 1, 1}), world, sizes);
+    groups_ = ParallelGroups(Mesh({run.tp, run.cp, 1, 1, 1}).with(sizes), world);
     place_ = batch_place(groups_, run.sequence_parallel);
     OpContext context{*device_, ops_};
     store_.derive_weights(context, run.packed_weights);

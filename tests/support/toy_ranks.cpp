@@ -33,7 +33,7 @@ class ToyTrainer {
       : run_(run), device_(make_cpu_device(1)), ops_(cpu_ops(instruction_set())) {
     world->record_on(device_.get());
     rank_ = world->rank();
-    groups_ = make_parallel_groups(run.mesh, world, {.optimizer_instances = run.instances});
+    groups_ = ParallelGroups(run.mesh.with({.optimizer_instances = run.instances}), world);
     parameters_ = toy_parameters();
     if (run.change) run.change(parameters_, groups_);
     std::vector<std::vector<const Parameter*>> chunks(static_cast<size_t>(run.chunks));
@@ -42,7 +42,8 @@ class ToyTrainer {
     const PrecisionRecipe recipe = precision_recipe(run.recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
     optimizer_ = std::make_unique<AdamW>(context_, recipe, *store_, AdamWSettings{});
-    norm_ = std::make_unique<GradientNorm>(context_, *store_, true, groups_.statistics);
+    norm_ =
+        std::make_unique<GradientNorm>(context_, *store_, true, groups_.of(GroupKind::statistics));
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
     initialize_parameters(context_, *store_, 7);
   }

@@ -85,7 +85,7 @@ Outcome train(const Layout& layout) {
         const auto device = make_cpu_device(2);
         const OpTable ops = cpu_ops(CpuIsa::avx2);
         world->record_on(device.get());
-        Engine engine(*device, ops, model, run, make_parallel_groups(mesh, world));
+        Engine engine(*device, ops, model, run, ParallelGroups(mesh, world));
         engine.initialize();
         const int64_t replica = mesh.coordinate(rank, Axis::dp).value;
         StepResult result;

@@ -87,7 +87,7 @@ std::vector<RankEvents> step(bool align) {
                              [&](int64_t i) { return rows(kMicroBatches * number + i); });
     engine.finish_step(32.0 * kMicroBatches, false);
     rank.device->set_record(nullptr);
-    RankEvents events = events_of(record, engine.groups().pp->rank());
+    RankEvents events = events_of(record, engine.groups().pp().rank());
     for (const ShardRun& run : engine.store().shard_runs())
       events.gradients += bytes_of(run.gradient);
     const std::lock_guard lock(mutex);

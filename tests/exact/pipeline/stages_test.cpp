@@ -78,7 +78,7 @@ Outcome run_stages(const StageRun& run) {
     parallelism.executor = run.executor;
     parallelism.message_format = run.message_format;
     resolved.memory.saved_policy = run.saved_policy;
-    Engine engine(*device, ops, run.model, resolved, make_parallel_groups(parallelism.mesh, world));
+    Engine engine(*device, ops, run.model, resolved, ParallelGroups(parallelism.mesh, world));
     engine.initialize();
     engine.begin_step({});
     StepRecord record;

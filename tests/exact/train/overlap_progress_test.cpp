@@ -62,7 +62,7 @@ Seen two_steps(const Overrides& layout, bool defers) {
     {
       const ProbedThread thread(probe);
       Engine engine(*rank.device, ops, setup.model, run,
-                    make_parallel_groups(run.parallelism.mesh, world));
+                    ParallelGroups(run.parallelism.mesh, world));
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});

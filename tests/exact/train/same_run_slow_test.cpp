@@ -67,7 +67,7 @@ std::map<std::string, Tensor> first_step(const Overrides& overrides) {
   const StepResult result = engine.finish_step(scored, false);
   std::map<std::string, Tensor> values{{"loss", host_tensor(DType::f32, {1})}};
   *values.at("loss").data<float>() = static_cast<float>(result.loss);
-  gather_logical(*engine.groups().world, *rank.device,
+  gather_logical(engine.groups().world(), *rank.device,
                  whole_runs(engine.store().parameters(),
                             [&](const Parameter& p) { return engine.store().main_gradient(p); }),
                  engine.gradient_factor(), [&](const std::string& name, const Tensor& tensor) {

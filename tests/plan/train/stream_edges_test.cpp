@@ -28,7 +28,7 @@ StepRecord two_steps(const Overrides& layout) {
   const Recording recording(*device, record);
   const auto world = make_sim_communicator(0, run.parallelism.mesh.ranks(), "world");
   world->record_on(device.get());
-  Engine engine(*device, ops, setup.model, run, make_parallel_groups(run.parallelism.mesh, world));
+  Engine engine(*device, ops, setup.model, run, ParallelGroups(run.parallelism.mesh, world));
   engine.initialize();
   for (int step = 0; step < 2; ++step) {
     engine.begin_step({});

@@ -274,5 +274,35 @@ TEST(GroupKinds, SixteenThousandRanks) {
   EXPECT_EQ(values(group_ranks(mesh, GroupKind::pp, {5})).back(), 5 + 15 * 1024);
 }
 
+TEST(GroupKinds, ByGridAndAxesInWhateverOrder) {
+  using enum Axis;
+  EXPECT_EQ(group_kind(Grid::attention, {dp, cp}), GroupKind::dp_cp);
+  EXPECT_EQ(group_kind(Grid::attention, {cp, dp}), GroupKind::dp_cp);
+  EXPECT_EQ(group_kind(Grid::attention, {dp_inner}), GroupKind::dp_cp_inner);
+  EXPECT_EQ(group_kind(Grid::expert, {dp_inner}), GroupKind::expert_dp_inner);
+  EXPECT_EQ(group_kind(Grid::attention, {pp}), GroupKind::pp) << "not the ends of the pipeline";
+  try {
+    group_kind(Grid::expert, {cp, ep});
+    FAIL();
+  } catch (const CommError& error) {
+    const std::string text = error.what();
+    EXPECT_NE(text.find("no groups along cp · ep on the expert grid"), std::string::npos) << text;
+    EXPECT_NE(text.find("tp · ep"), std::string::npos) << text;
+  }
+}
+
+TEST(GroupKinds, OnlyRunsWithExpertsCommunicateOnTheirGrid) {
+  const auto has = [](const Mesh& mesh, GroupKind kind) {
+    const std::vector<GroupKind> kinds = communicator_kinds(mesh);
+    return std::ranges::find(kinds, kind) != kinds.end();
+  };
+  const Mesh dense = Mesh::make({.ranks = 8, .tp = 2});
+  EXPECT_EQ(communicator_kinds(dense).front(), GroupKind::dp_cp);
+  EXPECT_FALSE(has(dense, GroupKind::expert_dp_inner));
+  EXPECT_FALSE(has(dense, GroupKind::model));
+  EXPECT_TRUE(has(Mesh::make({.ranks = 8, .tp = 2, .ep = 2}), GroupKind::expert_dp_inner));
+  EXPECT_TRUE(has(Mesh::make({.ranks = 8, .tp = 2, .etp = 1}), GroupKind::ep));
+}
+
 }  // namespace
 }  // namespace viaduct

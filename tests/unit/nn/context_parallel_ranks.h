@@ -166,7 +166,7 @@ inline RanksResult attend_over_ranks(const ContextCase& c, const char* precision
     world->record_on(device.get());
     GroupSizes sizes;
     sizes.hierarchical_context_parallel = {c.inner, c.cp / c.inner};
-    const ParallelGroups groups = make_parallel_groups(Mesh({1, c.cp, 1, 1, 1}), world, sizes);
+    const ParallelGroups groups(Mesh({1, c.cp, 1, 1, 1}).with(sizes), world);
     attend_as_rank(c, precision, groups, exchanges, *device, result.layers,
                    result.traces[static_cast<size_t>(world->rank())]);
   });

@@ -215,7 +215,7 @@ TEST(ReplicaGradients, PartialOnesAreSummedOverTensorRanksInOneMessage) {
       if (i % 2 == 0) continue;  // sharded over tp: both ranks' gradients count
       part.replicas = Replicas::tp;
       part.replica_gradient = i < 5 ? ReplicaGradient::partial : ReplicaGradient::equal;
-      part.owned = groups.tp->rank() == 0;
+      part.owned = groups.tp().rank() == 0;
     }
   };
   const auto ranks = train_toy(run);
@@ -255,7 +255,7 @@ TEST(TiedEmbeddings, AreSummedOverTheStagesThatHoldThem) {
   run.store.bucket_elements = 100;
   run.change = [](std::vector<Parameter>& parameters, const ParallelGroups& groups) {
     parameters[2].holders = {0, 1};
-    parameters[2].parts[0].owned = groups.pp->rank() == 0;
+    parameters[2].parts[0].owned = groups.pp().rank() == 0;
   };
   const auto ranks = train_toy(run);
   const auto shapes = test::toy_shapes();

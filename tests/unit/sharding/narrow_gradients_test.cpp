@@ -228,7 +228,7 @@ TEST(NarrowReplicaGradients, AreSummedOverTensorRanksAndStages) {
       Part& part = parameters[i].parts[0];
       part.replicas = Replicas::tp;
       part.replica_gradient = ReplicaGradient::partial;
-      part.owned = groups.tp->rank() == 0;
+      part.owned = groups.tp().rank() == 0;
     }
   };
   expect_close(tensor);
@@ -236,7 +236,7 @@ TEST(NarrowReplicaGradients, AreSummedOverTensorRanksAndStages) {
   stages.mesh = Mesh({1, 1, 1, 2, 2});
   stages.change = [](std::vector<Parameter>& parameters, const ParallelGroups& groups) {
     parameters[2].holders = {0, 1};
-    parameters[2].parts[0].owned = groups.pp->rank() == 0;
+    parameters[2].parts[0].owned = groups.pp().rank() == 0;
   };
   expect_close(stages);
 }
@@ -249,7 +249,7 @@ std::vector<float> exchanged_sum(const std::vector<float>& by_rank) {
     const auto device = make_cpu_device(1);
     const OpTable ops = cpu_ops(test::instruction_set());
     OpContext context{*device, ops};
-    const auto groups = make_parallel_groups(Mesh({1, 1, 1, 4, 1}), world);
+    const ParallelGroups groups(Mesh({1, 1, 1, 4, 1}), world);
     const Tensor whole = device->allocate(DType::bf16, {8}, MemoryTag::main_gradients);
     const auto rank = static_cast<size_t>(world->rank());
     for (int i = 0; i < 8; ++i) whole.data<bfloat16>()[i] = bfloat16(by_rank[rank]);

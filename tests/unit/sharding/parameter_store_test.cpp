@@ -153,7 +153,7 @@ TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
       const OpTable ops = cpu_ops(test::instruction_set());
       OpContext context{*device, ops};
       world->record_on(device.get());
-      const auto groups = make_parallel_groups(Mesh({1, 1, 1, 2, 1}), world);
+      const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
       std::vector<Parameter> parameters(4);
       std::vector<std::vector<const Parameter*>> chunks;
       for (Parameter& p : parameters) {

@@ -41,8 +41,7 @@ std::string report(int bad) {
     run.layers.precision = precision_recipe("bf16_mixed");
     run.positions = 8;
     run.ddp.bucket_size = 500;
-    Engine engine(*device, ops, small_llama(), run,
-                  make_parallel_groups(Mesh({1, 1, 1, 3, 1}), world));
+    Engine engine(*device, ops, small_llama(), run, ParallelGroups(Mesh({1, 1, 1, 3, 1}), world));
     engine.initialize();
     const HostBatch batch = row(world->rank() == bad);
     engine.begin_step({});
