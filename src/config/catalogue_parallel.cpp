@@ -68,16 +68,9 @@ constexpr KnobRow kDataOnGpu[] = {
 };
 
 constexpr KnobRow kFullySharded[] = {
-    {"data_parallel_sharding_strategy", "string", "no_shard",
-     "no_shard optim optim_grads optim_grads_params",
-     "What is sharded: nothing, optimizer state, also gradients, also weights.",
-     "optim_grads needs overlap_grad_reduce, optim_grads_params also overlap_param_gather"},
     {"outer_dp_sharding_strategy", "string", "no_shard", "no_shard optim",
-     "Hybrid sharding: what the outer data-parallel level does.", "outer level > 1"},
-    {"suggested_communication_unit_size", "int or null", "null", "",
-     "Elements of a gather or reduce-scatter, and the depth of prefetch; null: 40 000 000.", ""},
-    {"fsdp_double_buffer", "bool", "false", "", "Two fixed buffers are reused over units.",
-     "units of equal size"},
+     "With several optimizer instances: what these share of the optimizer state.",
+     "num_distributed_optimizer_instances > 1"},
     {"megatron_fsdp_main_params_dtype", "string or null", "fp32", "fp32 bf16 fp16",
      "Format of sharded masters.", ""},
     {"megatron_fsdp_main_grads_dtype", "string or null", "null", "fp32 bf16 fp16",
@@ -91,11 +84,6 @@ constexpr KnobRow kFullySharded[] = {
 constexpr KnobRow kInit[] = {
     {"fsdp", "string or null", "null", "pytorch megatron",
      "Fully sharded data parallel, as one of two presets.", ""},
-    {"use_torch_fsdp2", "bool", "false", "", "The preset `pytorch` of fully sharded data parallel.",
-     "no pipeline, no experts; untied embeddings; not with use_distributed_optimizer"},
-    {"use_megatron_fsdp", "bool", "false", "",
-     "The preset `megatron` of fully sharded data parallel.",
-     "excludes use_torch_fsdp2 and use_tp_pp_dp_mapping", "ddp.use_megatron_fsdp"},
     {"use_decentralized_pg", "bool", "false", "",
      "Groups as values instead of globals; that is always so here.", ""},
     {"cluster", "string or null", "null", "",

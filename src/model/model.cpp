@@ -25,12 +25,12 @@ std::vector<const Parameter*> ModelChunk::parameters() const {
   return list;
 }
 
-std::vector<const Parameter*> ModelChunk::uses() const {
-  std::vector<const Parameter*> list;
-  for (const Layer& layer : layers) {
-    for (const auto& segment : layer.segments) {
-      const auto used = segment->parameters();
-      list.insert(list.end(), used.begin(), used.end());
+std::vector<ParameterUse> ModelChunk::uses() const {
+  std::vector<ParameterUse> list;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    for (const auto& segment : layers[i].segments) {
+      for (const Parameter* parameter : segment->parameters())
+        list.emplace_back(parameter, static_cast<int>(i));
     }
   }
   return list;
@@ -46,8 +46,8 @@ std::vector<const Parameter*> Model::parameters() const {
   return list;
 }
 
-std::vector<std::vector<const Parameter*>> Model::uses() const {
-  std::vector<std::vector<const Parameter*>> list;
+std::vector<std::vector<ParameterUse>> Model::uses() const {
+  std::vector<std::vector<ParameterUse>> list;
   for (const ModelChunk& chunk : chunks_) list.push_back(chunk.uses());
   return list;
 }

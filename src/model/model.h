@@ -25,7 +25,7 @@ class Model {
   std::vector<const Parameter*> parameters() const;
 
   /// Chunk by chunk, what a ParameterStore is made from.
-  std::vector<std::vector<const Parameter*>> uses() const;
+  std::vector<std::vector<ParameterUse>> uses() const;
 
   /// Segments of a chunk.
   int segments(size_t chunk) const;

@@ -8,6 +8,7 @@
 #include "nn/head.h"
 #include "nn/segment.h"
 #include "pipeline/chunk_layers.h"
+#include "sharding/parameter_use.h"
 
 namespace viaduct {
 
@@ -23,7 +24,7 @@ struct ModelChunk {
   /// Every parameter once, in order of first use in the forward.
   std::vector<const Parameter*> parameters() const;
   /// The same, as often as segments use it: each use is one contribution to its gradient.
-  std::vector<const Parameter*> uses() const;
+  std::vector<ParameterUse> uses() const;
 };
 
 }  // namespace viaduct

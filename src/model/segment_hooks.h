@@ -17,6 +17,12 @@ enum class SegmentWork {
   replay,  // the forward of a layer that runs again, before the first of its backwards
 };
 
+/// A segment that a walk is going to run.
+struct ComingSegment {
+  const Segment* segment = nullptr;
+  SegmentWork work = SegmentWork::forward;
+};
+
 /// A segment that runs now.
 struct SegmentEvent {
   SegmentWork work = SegmentWork::forward;
@@ -24,6 +30,8 @@ struct SegmentEvent {
   const Segment& segment;
   int number = 0;  // of the segment in its chunk: SegmentRun::instance
   int next = -1;   // that of the segment which the same walk runs next; −1: it is the last one
+  /// All that the same walk runs after it, layers that run again included, in this order.
+  std::span<const ComingSegment> coming;
   RankContext& context;
   SavedStore& saved;
 

@@ -1,5 +1,6 @@
 #include "model/segment_walk.h"
 
+#include <algorithm>
 #include <ranges>
 #include <set>
 
@@ -45,6 +46,14 @@ struct SegmentWalk::Place {
   const Layer* layer = nullptr;
   Segment* segment = nullptr;
   int number = 0;
+};
+
+/// All that a walk runs, and how much of it has begun.
+struct SegmentWalk::Program {
+  std::vector<ComingSegment> segments;
+  size_t begun = 0;
+
+  std::span<const ComingSegment> coming() const { return std::span(segments).subspan(begun); }
 };
 
 /// In the order of the forward.
@@ -121,19 +130,48 @@ void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) con
 
 /// Runs f between what the hooks are told.
 template <class F>
-TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, F&& f) const {
+TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Program& program,
+                           F&& f) const {
+  ++program.begun;
   if (hooks_.empty()) return f();
-  const SegmentEvent event{work, *place.layer, *place.segment, place.number,
-                           next, context_,     saved_};
+  const SegmentEvent event{work, *place.layer,     *place.segment, place.number,
+                           next, program.coming(), context_,       saved_};
   Told told(hooks_, event);
   TensorSet out = f();
   told.done(out);
   return out;
 }
 
+/// Whether the group has not run again yet: its inputs are kept.
+bool SegmentWalk::waits(const LayerGroup& group) const {
+  const Place first = places_of(group).front();
+  const LayerReplayScope scope(saved_, segment_run(first));
+  const Edge inputs = group_inputs(group);
+  return std::ranges::all_of(
+      inputs, [&](const EdgeTensor& tensor) { return saved_.has(first.layer, tensor.name); });
+}
+
+/// What a walk back through `list` runs, with the groups that wait before the first of their
+/// segments.
+SegmentWalk::Program SegmentWalk::program_backwards(const std::vector<Place>& list,
+                                                    SegmentWork work) const {
+  Program program;
+  const LayerGroup* last = nullptr;
+  for (const Place& place : std::views::reverse(list)) {
+    const LayerGroup* group = group_of(place);
+    if (group != nullptr && group != last && waits(*group)) {
+      for (const Place& again : places_of(*group))
+        program.segments.push_back({again.segment, SegmentWork::replay});
+    }
+    last = group;
+    program.segments.push_back({place.segment, work});
+  }
+  return program;
+}
+
 /// Runs the group of layers of `place` again, if it has not been: its segments then have kept what
 /// their backwards read.
-void SegmentWalk::run_group_again(const Place& place) const {
+void SegmentWalk::run_group_again(const Place& place, Program& program) const {
   const LayerGroup* group = group_of(place);
   if (group == nullptr) return;
   const std::vector<Place> list = places_of(*group);
@@ -149,7 +187,7 @@ void SegmentWalk::run_group_again(const Place& place) const {
   for (size_t i = 0; i < list.size(); ++i) {
     const Place& again = list[i];
     const int next = i + 1 < list.size() ? list[i + 1].number : -1;
-    set = run(again, SegmentWork::replay, next, [&] {
+    set = run(again, SegmentWork::replay, next, program, [&] {
       const LayerReplayScope replay(saved_, segment_run(again));
       return forward_through(*again.layer, *again.segment, context_, batch_, set, saved_);
     });
@@ -160,20 +198,23 @@ void SegmentWalk::run_group_again(const Place& place) const {
 template <class F>
 void SegmentWalk::for_each_backwards(SegmentRange range, SegmentWork work, F&& f) const {
   const std::vector<Place> list = places(range);
+  Program program = program_backwards(list, work);
   for (size_t left = list.size(); left > 0; --left) {
     const Place& place = list[left - 1];
-    run_group_again(place);
-    f(place, work, left > 1 ? list[left - 2].number : -1);
+    run_group_again(place, program);
+    f(place, work, left > 1 ? list[left - 2].number : -1, program);
   }
 }
 
 TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
   TensorSet set = std::move(in);
   const std::vector<Place> list = places(range);
+  Program program;
+  for (const Place& place : list) program.segments.push_back({place.segment, SegmentWork::forward});
   for (size_t i = 0; i < list.size(); ++i) {
     const Place& place = list[i];
     const int next = i + 1 < list.size() ? list[i + 1].number : -1;
-    set = run(place, SegmentWork::forward, next, [&] {
+    set = run(place, SegmentWork::forward, next, program, [&] {
       if (begins_group(place)) keep_group_inputs(place, set);
       const SegmentScope segment(saved_, segment_run(place));
       return forward_through(*place.layer, *place.segment, context_, batch_, set, saved_);
@@ -183,25 +224,26 @@ TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
 }
 
 TensorSet SegmentWalk::backward(SegmentRange range, TensorSet d_out, SegmentWork work) const {
-  for_each_backwards(range, work, [&](const Place& place, SegmentWork half, int next) {
-    d_out = run(place, half, next, [&] {
-      const BackwardScope backward(saved_, segment_run(place), context_, batch_);
-      Segment& segment = *place.segment;
-      return backward_through(*place.layer, segment, context_, batch_, d_out,
-                              [&](const TensorSet& d) {
-                                return half == SegmentWork::backward
-                                           ? segment.backward(context_, batch_, d, saved_)
-                                           : segment.backward_input(context_, batch_, d, saved_);
-                              });
-    });
-  });
+  for_each_backwards(
+      range, work, [&](const Place& place, SegmentWork half, int next, Program& program) {
+        d_out = run(place, half, next, program, [&] {
+          const BackwardScope backward(saved_, segment_run(place), context_, batch_);
+          Segment& segment = *place.segment;
+          return backward_through(
+              *place.layer, segment, context_, batch_, d_out, [&](const TensorSet& d) {
+                return half == SegmentWork::backward
+                           ? segment.backward(context_, batch_, d, saved_)
+                           : segment.backward_input(context_, batch_, d, saved_);
+              });
+        });
+      });
   return d_out;
 }
 
 void SegmentWalk::backward_weight(SegmentRange range) const {
   for_each_backwards(range, SegmentWork::backward_weight,
-                     [&](const Place& place, SegmentWork half, int next) {
-                       run(place, half, next, [&] {
+                     [&](const Place& place, SegmentWork half, int next, Program& program) {
+                       run(place, half, next, program, [&] {
                          const BackwardScope backward(saved_, segment_run(place), context_, batch_);
                          place.segment->backward_weight(context_, batch_, saved_);
                          return TensorSet();

@@ -26,6 +26,7 @@ class SegmentWalk {
 
  private:
   struct Place;
+  struct Program;
   std::vector<Place> places() const;
   std::vector<Place> places(const SegmentRange& range) const;
   std::vector<Place> places_of(const LayerGroup& group) const;
@@ -34,9 +35,11 @@ class SegmentWalk {
   bool begins_group(const Place& place) const;
   Edge group_inputs(const LayerGroup& group) const;
   void keep_group_inputs(const Place& first, const TensorSet& in) const;
-  void run_group_again(const Place& place) const;
+  bool waits(const LayerGroup& group) const;
+  Program program_backwards(const std::vector<Place>& list, SegmentWork work) const;
+  void run_group_again(const Place& place, Program& program) const;
   template <class F>
-  TensorSet run(const Place& place, SegmentWork work, int next, F&& f) const;
+  TensorSet run(const Place& place, SegmentWork work, int next, Program& program, F&& f) const;
   template <class F>
   void for_each_backwards(SegmentRange range, SegmentWork work, F&& f) const;
 

@@ -25,6 +25,7 @@ class EmbeddingSegment final : public Segment {
                            SavedStore& saved) override;
   void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
   std::vector<const Parameter*> parameters() const override;
+  std::vector<const Parameter*> read_backward() const override { return {}; }
   std::string_view name() const override { return "embedding"; }
 
  private:

@@ -4,10 +4,13 @@
 // norm, clipping, decay, checkpoints and Hugging Face maps read parts and nothing else.
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "comm/mesh.h"
 #include "tensor/box.h"
+#include "tensor/dtype.h"
 
 namespace viaduct {
 
@@ -68,6 +71,9 @@ struct Parameter {
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
   /// An operand of matrix products; tables that are only looked up are none.
   bool multiplied = false;
+  /// Whose groups share it: experts' weights are on the expert grid, all others are dense.
+  Grid grid = Grid::attention;
+  std::optional<DType> format = {};  // of the weight, where it is not the recipe's
 };
 
 }  // namespace viaduct

@@ -82,6 +82,8 @@ class Segment {
                              SavedStore& saved);
   /// Its parameters in the order of first use in the forward.
   virtual std::vector<const Parameter*> parameters() const = 0;
+  /// Those whose weights the input half of the backward reads; the weight half reads none.
+  virtual std::vector<const Parameter*> read_backward() const { return parameters(); }
   virtual std::string_view name() const = 0;
 };
 

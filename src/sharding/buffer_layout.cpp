@@ -51,7 +51,8 @@ BufferLayout make_buffer_layout(const std::vector<LayoutParameter>& parameters,
   for (size_t i = parameters.size(); i-- > 0;) {
     const LayoutParameter& parameter = parameters[i];
     VIADUCT_CHECK(ShapeError, parameter.elements > 0, "buffer layout: parameter {} is empty", i);
-    if (parameter.own_bucket) close_bucket();
+    const bool other_unit = i + 1 < parameters.size() && parameter.unit != parameters[i + 1].unit;
+    if (parameter.own_bucket || other_unit) close_bucket();
     if (settings.padded) at = round_up(at, kParameterStart);
     layout.parameters[i] = {{at, at + parameter.elements}, layout.buckets.size()};
     at += parameter.elements;

@@ -1,5 +1,7 @@
 #include "sharding/ddp_config.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace viaduct {
@@ -10,9 +12,31 @@ constexpr double kMostElements = 1e12;
 
 }  // namespace
 
+std::string DdpConfig::strategy() const {
+  return data_parallel_sharding_strategy.value_or(use_distributed_optimizer ? "optim" : "no_shard");
+}
+
+bool DdpConfig::shards_gradients() const {
+  return strategy() == "optim_grads" || shards_weights();
+}
+
+std::string DdpConfig::apply_preset(bool optimizer_is_given) {
+  std::string note;
+  const bool preset = use_megatron_fsdp || use_torch_fsdp2;
+  if (preset && data_parallel_sharding_strategy.is_auto()) {
+    data_parallel_sharding_strategy = std::string("optim_grads_params");
+    note = fmt::format("dist.{}=true sets ddp.data_parallel_sharding_strategy=optim_grads_params",
+                       use_megatron_fsdp ? "use_megatron_fsdp" : "use_torch_fsdp2");
+  }
+  if (!optimizer_is_given) use_distributed_optimizer = strategy() != "no_shard";
+  return note;
+}
+
 void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stages) {
+  data_parallel_sharding_strategy.resolve(strategy());
   overlap_param_gather.resolve(use_distributed_optimizer && overlap_grad_reduce);
-  align_param_gather.resolve(several_chunks_of_several_stages && overlap_param_gather.value());
+  align_param_gather.resolve(several_chunks_of_several_stages && overlap_param_gather.value() &&
+                             !shards_weights());
   bucket_size.resolve(num_buckets ? 0 : std::max<int64_t>(40'000'000, 1'000'000 * data_ranks));
 }
 
@@ -27,7 +51,33 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .alias("OptimizerConfig.use_distributed_optimizer")
       .alias("optimizer.use_distributed_optimizer")
       .alias("recipe.trainer.use_distributed_optimizer")
-      .constraint("not with fully sharded data parallel");
+      .constraint("false excludes every data_parallel_sharding_strategy but no_shard");
+  group
+      .field(
+          "data_parallel_sharding_strategy", config.data_parallel_sharding_strategy,
+          "What a data-parallel rank has a shard of: no_shard nothing, optim masters and moments "
+          "(use_distributed_optimizer), optim_grads main gradients too, optim_grads_params "
+          "weights too; auto: optim, or no_shard where use_distributed_optimizer=false. With "
+          "shards of gradients every micro-batch is reduce-scattered, layer by layer; with "
+          "shards of weights a layer's are gathered before its forward and its backward.")
+      .one_of({"no_shard", "optim", "optim_grads", "optim_grads_params"})
+      .constraint(
+          "optim_grads and optim_grads_params: not with hybrid_context_parallel, "
+          "reduce_scatter_with_fp32_accumulation, "
+          "param_name_patterns_for_fp32_local_accumulation, check_for_large_grads; "
+          "optim_grads_params: not with align_param_gather, "
+          "overlap_param_gather_with_optimizer_step");
+  group
+      .field(
+          "suggested_communication_unit_size", config.suggested_communication_unit_size,
+          "With shards of weights: layers of so many elements in all are gathered ahead of their "
+          "use; null: 40 000 000. Less than a layer has: none is.")
+      .range(0, kMostElements)
+      .in("elements");
+  group.field(
+      "fsdp_double_buffer", config.fsdp_double_buffer,
+      "With shards of weights: layers of equal size are gathered into two fixed buffers, so "
+      "one of them ahead at most.");
   group.field(
       "overlap_grad_reduce", config.overlap_grad_reduce,
       "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
@@ -110,6 +160,16 @@ FieldGroup ddp_fields(DdpConfig& config) {
 
 FieldGroup ddp_dist_fields(DdpConfig& config) {
   FieldGroup group("dist", "");
+  group
+      .field(
+          "use_megatron_fsdp", config.use_megatron_fsdp,
+          "Preset: ddp.data_parallel_sharding_strategy=optim_grads_params, unless that is given.")
+      .constraint("excludes use_torch_fsdp2")
+      .alias("ddp.use_megatron_fsdp");
+  group
+      .field("use_torch_fsdp2", config.use_torch_fsdp2,
+             "Preset: ddp.data_parallel_sharding_strategy=optim_grads_params.")
+      .constraint("excludes use_megatron_fsdp and every other data_parallel_sharding_strategy");
   group.field(
       "align_grad_reduce", config.align_grad_reduce,
       "With virtual stages, a chunk's gradient reductions start together, at the same virtual "

@@ -11,6 +11,13 @@ namespace viaduct {
 
 struct DdpConfig {
   bool use_distributed_optimizer = true;
+  /// `auto`: optim, or no_shard without the distributed optimizer.
+  Auto<std::string> data_parallel_sharding_strategy;
+  /// Elements; null: 40 000 000.
+  std::optional<int64_t> suggested_communication_unit_size;
+  bool fsdp_double_buffer = false;
+  /// Presets of the strategy (section `dist`).
+  bool use_megatron_fsdp = false, use_torch_fsdp2 = false;
   bool overlap_grad_reduce = true;
   /// `auto`: where the distributed optimizer and overlap_grad_reduce are on.
   Auto<bool> overlap_param_gather;
@@ -35,6 +42,13 @@ struct DdpConfig {
   bool align_grad_reduce = true;
   /// Section `optimizer`.
   bool overlap_param_gather_with_optimizer_step = false;
+
+  /// The strategy, `auto` replaced.
+  std::string strategy() const;
+  bool shards_gradients() const;
+  bool shards_weights() const { return strategy() == "optim_grads_params"; }
+  /// Sets what a preset stands for and nobody gave; what it did, or "".
+  std::string apply_preset(bool optimizer_is_given);
 
   /// Replaces each `auto`. `data_ranks`: dp · cp, over which gradients are reduced.
   void resolve(int64_t data_ranks, bool several_chunks_of_several_stages);

@@ -4,14 +4,8 @@
 
 namespace viaduct {
 
-GradientReduction::GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups,
-                                     ReduceOp op, Way way)
-    : buckets_(std::move(buckets)),
-      states_(buckets_.size()),
-      inner_(groups.of(GroupKind::dp_cp_inner)),
-      outer_(groups.of(GroupKind::dp_cp_outer)),
-      op_(op),
-      way_(way) {}
+GradientReduction::GradientReduction(std::vector<Bucket> buckets, ReduceOp op, Way way)
+    : buckets_(std::move(buckets)), states_(buckets_.size()), op_(op), way_(way) {}
 
 void GradientReduction::begin_step(OpContext& context) {
   context_.emplace(context);
@@ -33,7 +27,8 @@ void GradientReduction::finish() {
 }
 
 void GradientReduction::gather() {
-  for (const Bucket& bucket : buckets_) inner_->all_gather(bucket.own, bucket.whole).wait();
+  for (const Bucket& bucket : buckets_)
+    bucket.groups.shards->all_gather(bucket.own, bucket.whole).wait();
 }
 
 void GradientReduction::send_next() {
@@ -43,22 +38,24 @@ void GradientReduction::send_next() {
   if (before_sending_) before_sending_(sent_);
   const Bucket& bucket = buckets_[sent_];
   State& state = states_[sent_];
+  Communicator& shards = *bucket.groups.shards;
   if (way_ == Way::exchange) {
-    const std::vector<int64_t> rows(static_cast<size_t>(inner_->size()), bucket.own.elements());
+    const std::vector<int64_t> rows(static_cast<size_t>(shards.size()), bucket.own.elements());
     state.exchanged =
         context_->allocate(bucket.whole.dtype(), bucket.whole.shape(), MemoryTag::workspace);
-    state.inner = inner_->all_to_all(bucket.whole, state.exchanged, rows, rows);
+    state.inner = shards.all_to_all(bucket.whole, state.exchanged, rows, rows);
   } else {
-    state.inner = inner_->reduce_scatter(bucket.whole, bucket.own, op_);
+    state.inner = shards.reduce_scatter(bucket.whole, bucket.own, op_);
   }
   ++sent_;
 }
 
 void GradientReduction::send_outer() {
+  const Bucket& bucket = buckets_[sent_outer_];
   State& state = states_[sent_outer_];
   state.inner.wait(context_->stream);
   if (way_ == Way::exchange) sum_exchanged(sent_outer_);
-  state.outer = outer_->all_reduce(buckets_[sent_outer_].own, op_, context_->stream);
+  state.outer = bucket.groups.copies->all_reduce(bucket.own, op_, context_->stream);
   ++sent_outer_;
 }
 
@@ -69,7 +66,7 @@ void GradientReduction::sum_exchanged(size_t bucket) {
   Tensor& exchanged = states_[bucket].exchanged;
   const DType format = own.dtype() == DType::f64 ? DType::f64 : DType::f32;
   const Tensor sum = context_->allocate(format, own.shape(), MemoryTag::workspace);
-  const int ranks = inner_->size();
+  const int ranks = buckets_[bucket].groups.shards->size();
   sum_rows(*context_, {exchanged.view({ranks, own.elements()}), sum});
   if (op_ == ReduceOp::average) scale(*context_, {sum, sum, 1.0 / ranks});
   copy(*context_, {sum, own});

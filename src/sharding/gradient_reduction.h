@@ -9,8 +9,8 @@
 #include <optional>
 #include <vector>
 
-#include "comm/parallel_groups.h"
 #include "ops/dispatch.h"
+#include "sharding/sharding_groups.h"
 
 namespace viaduct {
 
@@ -18,11 +18,11 @@ class GradientReduction {
  public:
   struct Bucket {
     Tensor whole, own;  // flat gradients; `own` is this rank's part of `whole`
+    ShardingGroups groups;
   };
   enum class Way { reduce_scatter, exchange };
   /// `buckets` in the order in which they are sent; `op` is sum or average.
-  GradientReduction(std::vector<Bucket> buckets, const ParallelGroups& groups, ReduceOp op,
-                    Way way);
+  GradientReduction(std::vector<Bucket> buckets, ReduceOp op, Way way);
 
   /// `look` is called with the number of each bucket right before it is sent.
   void before_sending(std::function<void(size_t bucket)> look) {
@@ -53,7 +53,6 @@ class GradientReduction {
   };
   std::vector<Bucket> buckets_;
   std::vector<State> states_;
-  std::shared_ptr<Communicator> inner_, outer_;
   ReduceOp op_;
   Way way_;
   std::function<void(size_t)> before_sending_;

@@ -24,98 +24,179 @@ int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutP
 }  // namespace
 
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
-                               const std::vector<std::vector<const Parameter*>>& chunks,
+                               const std::vector<std::vector<ParameterUse>>& chunks,
                                const StoreSettings& settings, const ParallelGroups& groups)
     : settings_(settings),
       groups_(groups),
-      format_(recipe.weight),
+      recipe_(recipe),
       kernel_gradient_(recipe.main_gradient),
       device_(device) {
-  VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner().size() == 1,
+  check_settings();
+  // One rank has all there is.
+  if (groups.dp_cp_inner().size() == 1) settings_.shard_gradients = settings_.shard_weights = false;
+  // Without virtual stages the one reduction of a stage starts with its last backward anyway.
+  settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
+  for (const auto& uses : chunks) add_chunk(uses);
+  list_buckets();
+  list_runs();
+  add_accumulations(device);
+  make_reduction();
+  make_gathers();
+}
+
+void ParameterStore::check_settings() const {
+  const ParallelGroups& groups = groups_;
+  VIADUCT_CHECK(ShapeError, settings_.distributed_optimizer || groups.dp_cp_inner().size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
                 "of its own, but {} ranks share one",
                 groups.dp_cp_inner().size());
   VIADUCT_CHECK(ShapeError,
-                !settings.reduce_by_exchange ||
-                    (settings.distributed_optimizer && groups.dp_cp_outer().size() == 1),
+                !settings_.reduce_by_exchange ||
+                    (settings_.distributed_optimizer && groups.dp_cp_outer().size() == 1),
                 "parameter store: an exchange of shards needs the distributed optimizer and one "
                 "instance of it, found {}",
                 groups.dp_cp_outer().size());
-  // Without virtual stages the one reduction of a stage starts with its last backward anyway.
-  settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
-  const BufferFormats formats{recipe.weight,
-                              settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
-                              recipe.master, settings.with_gradients, settings.with_masters};
-  for (const auto& uses : chunks) add_chunk(device, formats, uses);
-  list_buckets();
-  list_runs();
-  add_accumulations(device);
-
-  std::vector<GradientReduction::Bucket> gradients;
-  std::vector<WeightGather::Bucket> weights;
-  for (const BucketPlace& place : buckets_) {
-    const ParameterBuffer& buffer = buffers_[place.buffer];
-    gradients.push_back(
-        {buffer.bucket_gradients(place.bucket), buffer.own_gradients(place.bucket)});
-    weights.push_back({buffer.bucket_weights(place.bucket), buffer.own_weights(place.bucket)});
-  }
-  std::reverse(weights.begin(), weights.end());
-  reduction_ = std::make_unique<GradientReduction>(
-      std::move(gradients), groups_,
-      settings.average_in_collective ? ReduceOp::average : ReduceOp::sum,
-      settings.reduce_by_exchange ? GradientReduction::Way::exchange
-                                  : GradientReduction::Way::reduce_scatter);
-  if (settings.bucket_norms && settings.with_gradients) {
-    bucket_norms_ =
-        device.allocate(DType::f64, {static_cast<int64_t>(buckets_.size()), kReproducibleSumSize},
-                        MemoryTag::other);
-    reduction_->before_sending([this](size_t bucket) { add_bucket_norm(bucket); });
-  }
-  gather_ = std::make_unique<WeightGather>(std::move(weights), groups_.of(GroupKind::dp_cp_inner));
+  VIADUCT_CHECK(ShapeError, !settings_.shard_weights || settings_.shard_gradients,
+                "parameter store: shards of weights need shards of gradients");
+  VIADUCT_CHECK(
+      ShapeError,
+      !settings_.shard_gradients || (!settings_.reduce_by_exchange && !settings_.bucket_norms &&
+                                     settings_.fp32_accumulation.empty()),
+      "parameter store: a rank with shards of gradients has no buckets to exchange, to "
+      "measure, or to add up in another format");
 }
 
-void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
-                               const std::vector<const Parameter*>& uses) {
-  const size_t chunk = buffers_.size();
+BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
+  const DType weight = parameter.format.value_or(recipe_.weight);
+  return {weight,
+          settings_.fp32_gradients ? recipe_.main_gradient : weight,
+          recipe_.master,
+          settings_.with_gradients,
+          settings_.with_masters,
+          settings_.shard_weights,
+          settings_.shard_gradients};
+}
+
+void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
+  const size_t chunk = runs_end_.size();
   std::vector<const Parameter*> parameters;
-  std::vector<LayoutParameter> sizes;
-  for (const Parameter* parameter : uses) {
+  std::vector<int> layers;
+  for (const auto& [parameter, layer] : uses) {
     const bool first = entries_.find(parameter) == entries_.end();
-    VIADUCT_CHECK(
-        ShapeError,
-        first || parameters.end() != std::find(parameters.begin(), parameters.end(), parameter),
-        "parameter store: {} is in two chunks", parameter->path);
+    const auto known = std::find(parameters.begin(), parameters.end(), parameter);
+    VIADUCT_CHECK(ShapeError, first || parameters.end() != known,
+                  "parameter store: {} is in two chunks", parameter->path);
     ++entries_[parameter].uses;
-    if (!first) continue;
-    parameters.push_back(parameter);
-    sizes.push_back({parameter->shape.elements(), !parameter->holders.empty()});
+    if (first) {
+      parameters.push_back(parameter);
+      layers.push_back(layer);
+    } else if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) {
+      one = -1;
+    }
+  }
+  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+  runs_end_.push_back(0);
+  // One buffer for each grid and format, in the order of their first parameters.
+  while (!parameters.empty()) {
+    const Parameter& first = *parameters.front();
+    std::vector<const Parameter*> alike, others;
+    std::vector<int> layers_alike, layers_of_others;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& p = *parameters[i];
+      const bool fits = p.grid == first.grid && formats_of(p).weight == formats_of(first).weight;
+      (fits ? alike : others).push_back(&p);
+      (fits ? layers_alike : layers_of_others).push_back(layers[i]);
+    }
+    add_buffer(chunk, std::move(alike), layers_alike);
+    parameters = std::move(others);
+    layers = std::move(layers_of_others);
+  }
+}
+
+void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
+                                const std::vector<int>& layers) {
+  const ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
+  std::vector<LayoutParameter> sizes;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = *parameters[i];
+    // One that several layers use is gathered for each of them: a unit of its own.
+    const bool alone = !p.holders.empty() || (settings_.shard_gradients && layers[i] < 0);
+    sizes.push_back({p.shape.elements(), alone, settings_.shard_gradients ? layers[i] : 0});
   }
   LayoutSettings layout;
-  layout.shards = groups_.dp_cp_inner().size();
+  layout.shards = groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
-  const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step;
+  const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
+                       !settings_.shard_gradients;
   if (several && groups_.pp().rank() == 0 && chunk == 0)
     layout.bucket_elements = bucket_elements(settings_, sizes);
-  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
-  buffers_.emplace_back(device, std::move(parameters), make_buffer_layout(sizes, layout), formats,
-                        groups_.dp_cp_inner().rank());
+  const BufferFormats formats = formats_of(*parameters.front());
+  buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
+                        formats, groups);
 }
 
 void ParameterStore::list_buckets() {
-  for (size_t b = buffers_.size(); b-- > 0;) {
+  std::map<const Parameter*, size_t> order;
+  for (size_t i = 0; i < parameters_.size(); ++i) order[parameters_[i]] = i;
+  for (size_t b = 0; b < buffers_.size(); ++b) {
     const ParameterBuffer& buffer = buffers_[b];
     const size_t first = buckets_.size();
-    for (size_t i = 0; i < buffer.layout().buckets.size(); ++i) buckets_.push_back({b, i});
+    for (size_t i = 0; i < buffer.layout().buckets.size(); ++i)
+      buckets_.push_back({b, i, buffer.chunk(), parameters_.size()});
     for (size_t i = 0; i < buffer.parameters().size(); ++i) {
-      Entry& e = entry(*buffer.parameters()[i]);
+      const Parameter* parameter = buffer.parameters()[i];
+      BucketPlace& place = buckets_[first + buffer.layout().parameters[i].bucket];
+      place.parameters.push_back(parameter);
+      place.first_use = std::min(place.first_use, order[parameter]);
+      Entry& e = entry(*parameter);
+      e.buffer = b, e.index = i;
       e.weight = buffer.weight(i);
       e.gradient = buffer.gradient(i);
-      e.bucket = first + buffer.layout().parameters[i].bucket;
-      ++buckets_[e.bucket].parameters;
     }
   }
+  // Chunks have their parameters one after the other, so this puts the last chunk first.
+  std::sort(buckets_.begin(), buckets_.end(),
+            [](const BucketPlace& a, const BucketPlace& b) { return a.first_use > b.first_use; });
+  for (size_t i = 0; i < buckets_.size(); ++i)
+    for (const Parameter* parameter : buckets_[i].parameters) entry(*parameter).bucket = i;
+}
+
+void ParameterStore::make_reduction() {
+  const ReduceOp op = settings_.average_in_collective ? ReduceOp::average : ReduceOp::sum;
+  if (settings_.shard_gradients) {
+    if (settings_.with_gradients) make_gradient_units(op);
+    return;
+  }
+  std::vector<GradientReduction::Bucket> buckets;
+  for (const BucketPlace& place : buckets_) {
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    buckets.push_back({buffer.bucket_gradients(place.bucket), buffer.own_gradients(place.bucket),
+                       buffer.groups()});
+  }
+  reduction_ = std::make_unique<GradientReduction>(std::move(buckets), op,
+                                                   settings_.reduce_by_exchange
+                                                       ? GradientReduction::Way::exchange
+                                                       : GradientReduction::Way::reduce_scatter);
+  if (settings_.bucket_norms && settings_.with_gradients) {
+    bucket_norms_ =
+        device_.allocate(DType::f64, {static_cast<int64_t>(buckets_.size()), kReproducibleSumSize},
+                         MemoryTag::other);
+    reduction_->before_sending([this](size_t bucket) { add_bucket_norm(bucket); });
+  }
+}
+
+void ParameterStore::make_gathers() {
+  if (settings_.shard_weights) return make_weight_units();
+  std::vector<WeightGather::Bucket> weights;
+  for (const BucketPlace& place : buckets_) {
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    weights.push_back({buffer.bucket_weights(place.bucket), buffer.own_weights(place.bucket),
+                       buffer.groups().shards});
+  }
+  std::reverse(weights.begin(), weights.end());
+  gather_ = std::make_unique<WeightGather>(std::move(weights));
 }
 
 void ParameterStore::add_accumulations(Device& device) {
@@ -144,16 +225,17 @@ void ParameterStore::list_runs() {
                        run_of(buffer.own_gradients(bucket))});
       run_gradients_.push_back(runs_.back().gradient);
     }
-    runs_end_.push_back(runs_.size());
+    runs_end_[buffer.chunk()] = runs_.size();
   }
 }
 
 void ParameterStore::derive_weights(const OpContext& context, bool packed) {
   VIADUCT_CHECK(ConfigError,
-                !packed || parameters_.empty() || reads_packed_weights(context.ops, format_),
+                !packed || parameters_.empty() || reads_packed_weights(context.ops, recipe_.weight),
                 "packed weights: products of {} read {} as it is", context.ops.traits.name,
-                dtype_name(format_));
-  forms_.emplace(context, parameters_, format_, packed, settings_.with_gradients);
+                dtype_name(recipe_.weight));
+  forms_.emplace(context, parameters_, recipe_.weight, packed, settings_.with_gradients,
+                 !shards_weights());
 }
 
 void ParameterStore::make_derived_weights() {
@@ -180,6 +262,7 @@ const ShardRun* ParameterStore::run_of(const Parameter& parameter) const {
 
 Tensor ParameterStore::weight(const Parameter& parameter) const {
   const Entry& e = entry(parameter);
+  if (shards_weights()) return weight_of_unit(parameter);
   VIADUCT_CHECK(ShapeError, gather_->whole(gather_place(e.bucket)),
                 "parameter store: {} of generation {} is {}", parameter.path, generation_,
                 gather_->stale() ? "not written yet" : "not gathered");
@@ -205,7 +288,7 @@ void ParameterStore::publish_masters(OpContext& context) {
     if (run.master.storage() != run.weight.storage()) copy(context, {run.master, run.weight});
   }
   weights_written();
-  finish_gathers();
+  if (!shards_weights()) finish_gathers();
 }
 
 void ParameterStore::advance_generation() {
@@ -213,38 +296,50 @@ void ParameterStore::advance_generation() {
     VIADUCT_CHECK(ShapeError, e.acquired == 0, "parameter store: {} is in use while weights change",
                   parameter->path);
   }
-  gather_->invalidate();
+  if (shards_weights()) {
+    keep_gathered({});
+    weight_units_->invalidate();
+  } else {
+    gather_->invalidate();
+  }
   ++generation_;
 }
 
 size_t ParameterStore::buckets_of_first(size_t chunks) const {
-  const auto among = [&](const BucketPlace& place) { return place.buffer < chunks; };
+  const auto among = [&](const BucketPlace& place) { return place.chunk < chunks; };
   return static_cast<size_t>(std::count_if(buckets_.begin(), buckets_.end(), among));
 }
 
 void ParameterStore::chunk_written(size_t chunk) {
-  if (settings_.gather_with_optimizer_step) gather_->own_written(buckets_of_first(chunk + 1));
+  if (settings_.gather_with_optimizer_step && gather_)
+    gather_->own_written(buckets_of_first(chunk + 1));
 }
 
 void ParameterStore::weights_written() {
+  if (shards_weights()) return weight_units_->own_written();
   gather_->own_written();
   if (!settings_.overlap_param_gather) gather_->finish();
 }
 
 void ParameterStore::finish_gathers() {
+  if (shards_weights()) return gather_all_units();
   VIADUCT_CHECK(ShapeError, !gather_->stale(),
                 "parameter store: weights of generation {} are not written yet", generation_);
   gather_->finish();
 }
 
 void ParameterStore::begin_chunk(size_t chunk) {
-  if (!settings_.align_param_gather || gather_->stale()) return;
+  if (!settings_.align_param_gather || shards_weights() || gather_->stale()) return;
   gather_->start(buckets_of_first(chunk + 2));
 }
 
 void ParameterStore::begin_step(OpContext& context) {
   context_.emplace(context);
-  reduction_->begin_step(context);
+  if (shards_gradients()) {
+    begin_unit_gradients(context);
+  } else {
+    reduction_->begin_step(context);
+  }
   narrow_run_gradients();
   for (const Parameter* parameter : parameters_) {
     Entry& e = entry(*parameter);
@@ -253,20 +348,21 @@ void ParameterStore::begin_step(OpContext& context) {
     e.rounded = false;
     // Their ops only add; gradients of matrices are overwritten by their first contribution
     // instead.
-    if (!parameter->weight_gradient) fill(context, {accumulated(e), 0});
+    if (!parameter->weight_gradient && !shards_gradients()) fill(context, {accumulated(e), 0});
   }
 }
 
 void ParameterStore::expect_backwards(int64_t backwards) {
   if (!settings_.overlap_grad_reduce) return;
   for (auto& [parameter, e] : entries_) e.expected = e.uses * backwards;
-  for (BucketPlace& place : buckets_) place.incomplete = place.parameters;
+  for (BucketPlace& place : buckets_)
+    place.incomplete = static_cast<int64_t>(place.parameters.size());
 }
 
 void ParameterStore::reduce_chunk(size_t chunk) {
-  if (!settings_.align_grad_reduce) return;
+  if (!settings_.align_grad_reduce || shards_gradients()) return;
   for (size_t i = 0; i < buckets_.size(); ++i) {
-    if (buckets_[i].buffer == chunk && buckets_[i].incomplete == 0) reduction_->complete(i);
+    if (buckets_[i].chunk == chunk && buckets_[i].incomplete == 0) reduction_->complete(i);
   }
 }
 
@@ -302,10 +398,15 @@ void ParameterStore::finish_gradients(OpContext& context) {
     Entry& e = entry(*parameter);
     VIADUCT_CHECK(ShapeError, !e.open, "parameter store: a gradient of {} is not done",
                   parameter->path);
+    if (shards_gradients()) continue;
     if (e.contributions == 0 && parameter->weight_gradient) fill(context, {accumulated(e), 0});
     round_accumulation(context, e);
   }
-  reduction_->finish();
+  if (shards_gradients()) {
+    finish_units(context);
+  } else {
+    reduction_->finish();
+  }
   sum_replica_gradients(context, runs_, groups_);
   widen_run_gradients(context);
 }
@@ -321,12 +422,14 @@ void ParameterStore::narrow_run_gradients() {
 }
 
 void ParameterStore::widen_run_gradients(OpContext& context) {
-  if (runs_.empty() || run_gradients_[0].dtype() == kernel_gradient_) return;
+  const auto narrow = [&](const ShardRun& run) { return run.gradient.dtype() != kernel_gradient_; };
   int64_t elements = 0;
-  for (const ShardRun& run : runs_) elements += run.range.size();
+  for (const ShardRun& run : runs_) elements += narrow(run) ? run.range.size() : 0;
+  if (elements == 0) return;
   const Tensor wide = context.allocate(kernel_gradient_, {elements}, MemoryTag::workspace);
   int64_t begin = 0;
   for (ShardRun& run : runs_) {
+    if (!narrow(run)) continue;
     const Tensor place = wide.slice(0, begin, run.range.size());
     copy(context, {run.gradient, place});
     run.gradient = place;
@@ -342,7 +445,11 @@ double ParameterStore::gradient_divisor() const {
 
 Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64_t run) {
   Entry& e = entry(parameter);
-  if (!gather_->stale()) gather_->require(gather_place(e.bucket));
+  if (shards_weights()) {
+    weight_units_->require(e.bucket);
+  } else if (!gather_->stale()) {
+    gather_->require(gather_place(e.bucket));
+  }
   const Tensor canonical = weight(parameter);
   Operand found =
       forms_ ? forms_->form(parameter, use, run, canonical, generation_) : Operand(canonical);
@@ -351,18 +458,23 @@ Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64
 }
 
 void ParameterStore::release(const Parameter& parameter, WeightUse) {
-  --entry(parameter).acquired;
+  Entry& e = entry(parameter);
+  --e.acquired;
+  if (shards_weights() && !buckets_[e.bucket].planned && !in_use(buckets_[e.bucket]))
+    drop_weights(e.bucket);
 }
 
 GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter) {
   Entry& e = entry(parameter);
+  if (shards_gradients() && !gradient_units_->open(e.bucket)) open_gradients(e.bucket);
   VIADUCT_CHECK(ShapeError, e.gradient.defined(), "parameter store: {} has no gradient here",
                 parameter.path);
   VIADUCT_CHECK(ShapeError, e.expected < 0 || e.contributions < e.expected,
                 "parameter store: {} gets a gradient after its last one was announced",
                 parameter.path);
   e.open = true;
-  const bool overwrite = e.contributions == 0 && parameter.weight_gradient;
+  const int64_t before = shards_gradients() ? e.in_unit : e.contributions;
+  const bool overwrite = before == 0 && parameter.weight_gradient;
   if (const Tensor& target = accumulated(e); target.dtype() == kernel_gradient_)
     return {target, overwrite ? WriteMode::assign : WriteMode::accumulate};
   VIADUCT_CHECK(ShapeError, context_.has_value(),
@@ -378,12 +490,17 @@ void ParameterStore::done(const Parameter& parameter) {
   VIADUCT_CHECK(ShapeError, e.open, "parameter store: done({}) without gradient()", parameter.path);
   e.open = false;
   if (e.contribution) {
-    const bool first = e.contributions == 0;
+    const bool first = (shards_gradients() ? e.in_unit : e.contributions) == 0;
     copy(*context_,
          {e.contribution, e.gradient, first ? WriteMode::assign : WriteMode::accumulate});
     e.contribution = Tensor();
   }
   ++e.contributions;
+  ++e.in_unit;
+  if (shards_gradients()) {
+    if (unit_complete(buckets_[e.bucket])) send_gradients(e.bucket);
+    return;
+  }
   if (e.contributions != e.expected) return;
   if (e.accumulation) round_accumulation(*context_, e);
   const bool complete = --buckets_[e.bucket].incomplete == 0;

@@ -10,6 +10,10 @@ StoreSettings store_settings(const DdpConfig& config) {
   settings.overlap_param_gather = config.overlap_param_gather.value();
   settings.align_param_gather = config.align_param_gather.value();
   settings.gather_with_optimizer_step = config.overlap_param_gather_with_optimizer_step;
+  settings.shard_gradients = config.shards_gradients();
+  settings.shard_weights = config.shards_weights();
+  settings.gather_ahead_elements = config.suggested_communication_unit_size.value_or(40'000'000);
+  settings.double_buffer = config.fsdp_double_buffer;
   settings.bucket_elements = config.bucket_size.value();
   settings.num_buckets = config.num_buckets.value_or(0);
   settings.pad_for_bus_bandwidth = config.pad_buckets_for_high_nccl_busbw;

@@ -25,6 +25,17 @@ struct StoreSettings {
   /// A chunk's gathers start when its weights are updated, beside the update of the next chunks;
   /// each chunk is one bucket.
   bool gather_with_optimizer_step = false;
+  /// Buckets are the units of layers (ParameterUse::layer), and gradients are whole for the units
+  /// under way alone: each backward of a micro-batch is reduce-scattered into shards. Needs the
+  /// distributed optimizer; without exchange, bucket norms and fp32_accumulation. No effect where
+  /// an instance has one rank.
+  bool shard_gradients = false;
+  /// Weights are whole for the units in use and those gathered ahead alone. Needs shard_gradients.
+  bool shard_weights = false;
+  /// With overlap_param_gather: units of so many elements in all are gathered ahead of their use.
+  int64_t gather_ahead_elements = 40'000'000;
+  /// Units of equal size are gathered into two buffers, one unit ahead at most.
+  bool double_buffer = false;
   int64_t bucket_elements = 40'000'000;
   int num_buckets = 0;  // > 0: how many buckets in place of their size
   bool pad_for_bus_bandwidth = false;

@@ -3,8 +3,8 @@
 namespace viaduct {
 
 WeightForms::WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-                         DType weight, bool packed, bool with_gradients)
-    : context_(context), weight_(weight), packed_(packed) {
+                         DType weight, bool packed, bool with_gradients, bool held)
+    : context_(context), weight_(weight), packed_(packed), held_(held) {
   for (const Parameter* parameter : parameters) {
     for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
       if (use == WeightUse::data_gradient && !with_gradients) continue;
@@ -29,8 +29,21 @@ void WeightForms::make(const Parameter& parameter, const Tensor& canonical, int6
 
 void WeightForms::update(Derived& held, const Tensor& canonical, int64_t generation) {
   if (held.generation == generation) return;
+  if (!held.operand) held.operand = allocate(held);
   convert_operand(context_, {canonical, held.operand});
   held.generation = generation;
+}
+
+void WeightForms::forget(const Parameter& parameter) {
+  for (const size_t place : by_parameter_[&parameter]) {
+    forms_[place].operand = Operand();
+    forms_[place].generation = -1;
+  }
+}
+
+Operand WeightForms::allocate(const Derived& held) const {
+  return allocate_operand(context_, held.form, format(*held.parameter), held.parameter->shape,
+                          MemoryTag::derived_weights);
 }
 
 OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64_t run) const {
@@ -38,7 +51,7 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
   if (!product || !parameter.multiplied) return {};
   GemmRequest request;
   request.form = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
-  request.dtype = weight_;
+  request.dtype = format(parameter);
   request.n = parameter.shape[0], request.k = parameter.shape[1];
   request.run = run;
   request.packed = packed_;
@@ -48,11 +61,11 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
 WeightForms::Derived& WeightForms::derived(const Parameter& parameter, const OperandForm& form) {
   std::vector<size_t>& places = by_parameter_[&parameter];
   for (const size_t place : places)
-    if (forms_[place].operand.form() == form) return forms_[place];
+    if (forms_[place].form == form) return forms_[place];
   places.push_back(forms_.size());
-  forms_.push_back(
-      {allocate_operand(context_, form, weight_, parameter.shape, MemoryTag::derived_weights)});
-  return forms_.back();
+  Derived& made = forms_.emplace_back(Derived{&parameter, form});
+  if (held_) made.operand = allocate(made);
+  return made;
 }
 
 }  // namespace viaduct

@@ -15,9 +15,10 @@ class WeightForms {
  public:
   /// Memory on the context's device for the forms of those of `parameters` that are multiplied:
   /// for the forward and, where there are gradients, for the data gradient. `packed`: also those
-  /// that products only read faster.
+  /// that products only read faster. `held`: the memory is there from now on; otherwise from the
+  /// making of a form until `forget`.
   WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-              DType weight, bool packed, bool with_gradients);
+              DType weight, bool packed, bool with_gradients, bool held = true);
 
   /// The weight as products of `use` read it in runs of `run` columns. `canonical`: that of
   /// `generation`, and the answer for every other use.
@@ -25,19 +26,25 @@ class WeightForms {
                int64_t generation);
   /// All forms of the weight that are not there yet, instead of at their first use.
   void make(const Parameter& parameter, const Tensor& canonical, int64_t generation);
+  /// Gives up the weight's forms and their memory.
+  void forget(const Parameter& parameter);
 
  private:
   struct Derived {
-    Operand operand;
+    const Parameter* parameter = nullptr;
+    OperandForm form;
+    Operand operand;          // undefined while there is no memory for it
     int64_t generation = -1;  // whose weight it holds; -1: of none
   };
+  DType format(const Parameter& parameter) const { return parameter.format.value_or(weight_); }
+  Operand allocate(const Derived& held) const;
   OperandForm wanted(const Parameter& parameter, WeightUse use, int64_t run) const;
   Derived& derived(const Parameter& parameter, const OperandForm& form);
   void update(Derived& held, const Tensor& canonical, int64_t generation);
 
   OpContext context_;
   DType weight_;
-  bool packed_;
+  bool packed_, held_;
   std::vector<Derived> forms_;                                    // in the order of their making
   std::map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
 };

@@ -4,8 +4,8 @@
 
 namespace viaduct {
 
-WeightGather::WeightGather(std::vector<Bucket> buckets, std::shared_ptr<Communicator> group)
-    : buckets_(std::move(buckets)), states_(buckets_.size()), group_(std::move(group)) {}
+WeightGather::WeightGather(std::vector<Bucket> buckets)
+    : buckets_(std::move(buckets)), states_(buckets_.size()) {}
 
 WeightGather::~WeightGather() {
   try {
@@ -24,14 +24,13 @@ void WeightGather::invalidate() {
 }
 
 void WeightGather::own_written(size_t count) {
-  if (group_->size() > 1) start(count);
+  start(count);
 }
 
 void WeightGather::own_written() {
   stale_ = false;
-  if (group_->size() > 1) return;
-  for (State& state : states_) state.whole = true;  // the own shard is all there is
-  started_ = buckets_.size();
+  for (size_t i = 0; i < buckets_.size(); ++i)
+    if (buckets_[i].group->size() == 1) states_[i].whole = true;  // the own shard is all there is
 }
 
 void WeightGather::require(size_t bucket) {
@@ -51,8 +50,11 @@ void WeightGather::finish() {
 }
 
 void WeightGather::start(size_t count) {
-  for (; started_ < std::min(count, buckets_.size()); ++started_)
-    states_[started_].handle = group_->all_gather(buckets_[started_].own, buckets_[started_].whole);
+  for (; started_ < std::min(count, buckets_.size()); ++started_) {
+    const Bucket& bucket = buckets_[started_];
+    if (bucket.group->size() == 1) continue;
+    states_[started_].handle = bucket.group->all_gather(bucket.own, bucket.whole);
+  }
 }
 
 }  // namespace viaduct

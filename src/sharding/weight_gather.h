@@ -12,10 +12,11 @@ class WeightGather {
  public:
   struct Bucket {
     Tensor whole, own;  // flat weights; `own` is this rank's part of `whole`
+    std::shared_ptr<Communicator> group;
   };
   /// `buckets` in the order of first use in the forward, the order in which they are gathered on
   /// all ranks. Their weights count as stale until `own_written`.
-  WeightGather(std::vector<Bucket> buckets, std::shared_ptr<Communicator> group);
+  explicit WeightGather(std::vector<Bucket> buckets);
   /// Waits for what is under way: other ranks write into the weights.
   ~WeightGather();
   WeightGather(const WeightGather&) = delete;
@@ -45,7 +46,6 @@ class WeightGather {
   };
   std::vector<Bucket> buckets_;
   std::vector<State> states_;
-  std::shared_ptr<Communicator> group_;
   size_t started_ = 0;
   bool stale_ = true;
 };

@@ -28,6 +28,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store.with_masters = run_.purpose == EnginePurpose::train;
   store_ = std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_);
   store_->derive_weights(context, run_.memory.packed_weights);
+  if (store_->shards_weights()) gathers_ = std::make_unique<GatherSegments>(*store_);
   if (run_.purpose == EnginePurpose::train)
     optimizer_ = std::make_unique<AdamW>(context, precision, *store_, run_.optimizer.adamw);
   if (store.with_gradients) {
@@ -117,6 +118,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                     .reduce_chunk = reduce_chunk,
                     .saved_policy = &run_.memory.saved_policy,
                     .second_memory = second_memory_,
+                    .hooks = hooks(),
                     .phases = &phases_},
                    upload_at);
   run_stage(schedule_of(count), stage);
@@ -152,7 +154,8 @@ void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head
                      WatchLayers::Function watch) {
   StageSettings settings{.message_format = message_format(),
                          .has_backward = false,
-                         .instead_of_head = std::move(instead_of_head)};
+                         .instead_of_head = std::move(instead_of_head),
+                         .hooks = hooks()};
   const bool watches = watch != nullptr;
   WatchLayers layers(std::move(watch));
   if (watches) settings.hooks.push_back(&layers);
@@ -223,7 +226,8 @@ double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at)
   const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
-  run_forwards(count, {.message_format = message_format(), .has_backward = false},
+  run_forwards(count,
+               {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
                [&](int64_t i) { return upload_part(batch_at(i)); });
   return total_loss("validation loss");
 }

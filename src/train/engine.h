@@ -10,6 +10,7 @@
 
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
+#include "model/gather_segments.h"
 #include "model/model_stage.h"
 #include "ops/table.h"
 #include "optim/gradient_norm.h"
@@ -43,6 +44,10 @@ class Engine {
   Device& device() { return device_; }
   const ResolvedRun& run() const { return run_; }
   const ParallelGroups& groups() const { return groups_; }
+  /// Who has to be told of each segment that a walk of this engine's model runs.
+  std::vector<SegmentHooks*> hooks() const {
+    return gathers_ ? std::vector<SegmentHooks*>{gathers_.get()} : std::vector<SegmentHooks*>();
+  }
   /// A context for this rank; `training` turns dropout on, `gradients` the backward.
   RankContext context(bool training, bool gradients);
 
@@ -116,6 +121,7 @@ class Engine {
   SecondMemory* second_memory_ = nullptr;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
+  std::unique_ptr<GatherSegments> gathers_;  // where weights are shards
   std::unique_ptr<AdamW> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
   LargeGradients large_gradients_;

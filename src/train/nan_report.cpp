@@ -45,6 +45,12 @@ std::string bad_output(Engine& engine, const HostBatch& rows) {
 /// over ranks: its own run.
 std::vector<Tensor> elements_of(const ParameterStore& store, const Parameter& parameter,
                                 bool reduced) {
+  if (store.shards_gradients()) {
+    // A rank's own gradients are gone with their reduction.
+    const ShardRun* run = store.run_of(parameter);
+    if (!reduced || run == nullptr) return {};
+    return {run->gradient};
+  }
   const Tensor all = store.main_gradient(parameter).view({parameter.shape.elements()});
   const ShardRun* run = store.run_of(parameter);
   const Range own = run != nullptr ? run->range : Range{};

@@ -69,9 +69,9 @@ const std::vector<Rule>& rules() {
        }},
       {{"model.cp_comm_type"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.parallel.context_parallel_size == 1 &&
-                         !c.context_parallel.hybrid_context_parallel,
-                     "model.context_parallel_size = 1");
+         return when(
+             c.parallel.context_parallel_size == 1 && !c.context_parallel.hybrid_context_parallel,
+             "model.context_parallel_size = 1");
        }},
       {{"model.hybrid_context_parallel"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -116,6 +116,26 @@ const std::vector<Rule>& rules() {
                      "comm_overlap.defer_embedding_wgrad_compute is off");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
+      {{"ddp.data_parallel_sharding_strategy", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(document_ranks(c) == 1,
+                     "data-parallel ranks · context_parallel_size = 1: one shard is all");
+       }},
+      {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const std::string strategy = c.ddp.strategy();
+         return when(!c.ddp.shards_weights() || document_ranks(c) == 1,
+                     document_ranks(c) == 1
+                         ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
+                         : "ddp.data_parallel_sharding_strategy = " + strategy +
+                               ": no layers are gathered for their use");
+       }},
+      {{"ddp.bucket_size", "ddp.num_buckets"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.ddp.shards_gradients() && document_ranks(c) > 1,
+                     "ddp.data_parallel_sharding_strategy = " + c.ddp.strategy() +
+                         ": each layer is a bucket");
+       }},
       {{"ddp.grad_reduce_in_fp32"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string& recipe = c.mixed_precision.recipe;

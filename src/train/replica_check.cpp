@@ -37,12 +37,17 @@ std::string first_difference(Device& device, Communicator& group, const std::vec
 
 std::string differing_replica(Engine& engine) {
   ParameterStore& store = engine.store();
-  store.finish_gathers();
   std::vector<Copy> weights, masters;
-  for (const Parameter* parameter : store.parameters())
-    weights.push_back({"weight " + parameter->path, store.weight(*parameter)});
-  for (const ShardRun& run : store.shard_runs())
+  if (!store.shards_weights()) {
+    store.finish_gathers();
+    for (const Parameter* parameter : store.parameters())
+      weights.push_back({"weight " + parameter->path, store.weight(*parameter)});
+  }
+  for (const ShardRun& run : store.shard_runs()) {
+    // Of shards the instances alone have copies.
+    if (store.shards_weights()) masters.push_back({"weight of " + run.parameter->path, run.weight});
     masters.push_back({"master of " + run.parameter->path, run.master});
+  }
   const ParallelGroups& groups = engine.groups();
   std::string mine = first_difference(engine.device(), groups.dp_cp(), weights);
   const std::string master = first_difference(engine.device(), groups.dp_cp_outer(), masters);

@@ -70,6 +70,8 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   DdpConfig& ddp = loaded.config.ddp;
   if (ddp.grad_reduce_in_bf16 && !loaded.outcome.is_given("ddp.grad_reduce_in_fp32"))
     ddp.grad_reduce_in_fp32 = false;
+  std::string preset = ddp.apply_preset(loaded.outcome.is_given("ddp.use_distributed_optimizer"));
+  if (!preset.empty()) loaded.outcome.notes.push_back(std::move(preset));
   // Rules over several fields would only repeat what is wrong with one.
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);

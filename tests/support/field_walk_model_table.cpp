@@ -154,6 +154,11 @@ std::vector<FieldCase> layout_cases() {
 std::vector<FieldCase> data_parallel_cases() {
   return {
       {"ddp.use_distributed_optimizer", "false", kRecord, kDp},
+      {"ddp.data_parallel_sharding_strategy", "optim_grads_params", kRecord, kDp},
+      {"ddp.suggested_communication_unit_size", "0", kRecord, kSharded},
+      {"ddp.fsdp_double_buffer", "true", kRecord, kSharded},
+      {"dist.use_megatron_fsdp", "true", kRecord, kDp},
+      {"dist.use_torch_fsdp2", "true", kRecord, kDp},
       {"ddp.overlap_grad_reduce", "false", kRecord, kDp},
       {"ddp.overlap_param_gather", "false", kRecord, kDp},
       {"ddp.align_param_gather", "false", kRecord,

@@ -19,6 +19,8 @@ inline const Overrides kPp{"dist.ranks=2", "model.pipeline_model_parallel_size=2
 inline const Overrides kVpp = kPp + Overrides{"model.virtual_pipeline_model_parallel_size=2"};
 inline const Overrides kDp{"dist.ranks=2"};
 inline const Overrides kFourDp{"dist.ranks=4", "train.global_batch_size=8"};
+inline const Overrides kSharded =
+    kDp + Overrides{"ddp.data_parallel_sharding_strategy=optim_grads_params", "model.num_layers=4"};
 inline const Overrides kNarrow = kDp + kBf16 + Overrides{"ddp.grad_reduce_in_fp32=false"};
 inline const Overrides kData{"dataset.mock=false", "model.vocab_size=1024",
                              "dataset.blend=[$CORPUS_A]", "dataset.split=90,10,0"};

@@ -45,6 +45,9 @@ class Rank {
     const ProgramLayout& layout = run.layout;
     world->record_on(device_.get());
     GroupSizes sizes;
+    sizes.optimizer_instances = run.ddp.use_distributed_optimizer
+                                    ? run.ddp.num_distributed_optimizer_instances
+                                    : layout.cp * layout.dp;
     sizes.kv_replicas = std::max(1, layout.tp / static_cast<int>(run.model.kv_heads));
     auto groups =
         ParallelGroups(Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp}).with(sizes), world);
@@ -55,6 +58,8 @@ class Rank {
         layer_map(LayerMapSettings{run.model.layers, layout.pp, layout.virtual_stages});
     resolved_.parallelism.schedule.kind = layout.kind;
     resolved_.memory.saved_policy = run.policy;
+    resolved_.memory.packed_weights = run.packed_weights;
+    resolved_.ddp = run.ddp;
     engine_.emplace(*device_, ops_, run.model, resolved_, std::move(groups));
     if (second_) engine_->offload_to(*second_);
     engine_->initialize();
@@ -99,7 +104,8 @@ class Rank {
          .begin_chunk = [&](int chunk) { store.begin_chunk(static_cast<size_t>(chunk)); },
          .reduce_chunk = [&](int chunk) { store.reduce_chunk(static_cast<size_t>(chunk)); },
          .saved_policy = &resolved_.memory.saved_policy,
-         .second_memory = second_.get()},
+         .second_memory = second_.get(),
+         .hooks = engine_->hooks()},
         batch_at);
     run_schedule(actions, stage, engine_->groups().pp());
   }

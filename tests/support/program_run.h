@@ -33,6 +33,8 @@ struct ProgramRun {
   ProgramLayout layout;
   int64_t micro_batches = 8;  // of a data rank
   SavedPolicy policy = {};
+  DdpConfig ddp = {};
+  bool packed_weights = false;
   /// The second memory of a rank, and its device over one thread; none: none, and the cpu device.
   std::function<std::unique_ptr<SecondMemory>(int rank)> second_memory = {};
   std::function<std::unique_ptr<Device>(int threads)> device = {};

@@ -36,9 +36,9 @@ class ToyTrainer {
     groups_ = ParallelGroups(run.mesh.with({.optimizer_instances = run.instances}), world);
     parameters_ = toy_parameters();
     if (run.change) run.change(parameters_, groups_);
-    std::vector<std::vector<const Parameter*>> chunks(static_cast<size_t>(run.chunks));
+    std::vector<std::vector<ParameterUse>> chunks(static_cast<size_t>(run.chunks));
     for (size_t i = 0; i < parameters_.size(); ++i)
-      chunks[i * chunks.size() / parameters_.size()].push_back(&parameters_[i]);
+      chunks[i * chunks.size() / parameters_.size()].emplace_back(&parameters_[i], layer_of(i));
     const PrecisionRecipe recipe = precision_recipe(run.recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
     optimizer_ = std::make_unique<AdamW>(context_, recipe, *store_, AdamWSettings{});
@@ -69,6 +69,8 @@ class ToyTrainer {
 
   ToyRank finish() {
     forward();  // lazy gathers
+    outcome_.weight_bytes = held(MemoryTag::weights);
+    store_->finish_gathers();
     store_->gather_gradients();
     for (const Parameter& p : parameters_) {
       outcome_.weights += bytes_of(store_->weight(p));
@@ -77,9 +79,6 @@ class ToyTrainer {
     for (const ParameterBuffer& buffer : store_->buffers())
       outcome_.buffer_elements += buffer.layout().elements();
     for (const ShardRun& run : store_->shard_runs()) outcome_.run_elements += run.range.size();
-    const auto held = [&](MemoryTag tag) {
-      return device_->memory().bytes_by_tag[static_cast<size_t>(tag)];
-    };
     outcome_.gradient_bytes = held(MemoryTag::main_gradients);
     outcome_.master_bytes = held(MemoryTag::master_weights);
     outcome_.moment_bytes = held(MemoryTag::moments);
@@ -90,13 +89,33 @@ class ToyTrainer {
   void stop_record() { device_->set_record(nullptr); }
 
  private:
+  /// Two parameters are a layer.
+  static int layer_of(size_t parameter) { return static_cast<int>(parameter / 2); }
+  /// As a walk does from the parameter `from` of a forward on.
+  GatherPlan plan(size_t from) const {
+    GatherPlan plan;
+    for (size_t i = from; i < parameters_.size(); ++i) {
+      const size_t unit = store_->bucket_of(parameters_[i]);
+      if (i == from) {
+        store_->plan_now(plan, unit);
+      } else if (!store_->plan_ahead(plan, unit)) {
+        break;
+      }
+    }
+    return plan;
+  }
   void forward() {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       const Parameter& p = parameters_[run_.last_first ? parameters_.size() - 1 - i : i];
+      if (run_.plans && store_->shards_weights()) {
+        store_->keep_gathered(plan(i));
+        store_->gather(plan(i));
+      }
       const AcquiredWeight weight(*store_, p, WeightUse::forward);
       const Tensor out = context_.allocate(weight.tensor().dtype(), p.shape, MemoryTag::other);
       copy(context_, {weight.tensor(), out});
     }
+    if (run_.plans && store_->shards_weights()) store_->keep_gathered({});
   }
   void backward(int step, int micro_batch) {
     for (size_t i = parameters_.size(); i-- > 0;) {
@@ -107,6 +126,9 @@ class ToyTrainer {
       copy(context_, {values, to.tensor, to.mode});
       store_->done(parameters_[i]);
     }
+  }
+  int64_t held(MemoryTag tag) const {
+    return device_->memory().bytes_by_tag[static_cast<size_t>(tag)];
   }
   void set(StepScalar slot, double value) { *step_scalar(scalars_, slot).data<double>() = value; }
   double get(StepScalar slot) { return *step_scalar(scalars_, slot).data<double>(); }

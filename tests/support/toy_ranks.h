@@ -19,6 +19,8 @@ struct ToyRun {
   int steps = 3, micro_batches = 2;
   int chunks = 1;           // of the model on each rank, of as many parameters each
   bool last_first = false;  // the forward uses the last parameters first
+  /// Where weights are shards, the forward says which layers (two parameters each) come next.
+  bool plans = true;
   /// What a test does to the parameters of a rank before the store is made.
   std::function<void(std::vector<Parameter>&, const ParallelGroups&)> change;
 };
@@ -28,7 +30,7 @@ struct ToyRank {
   std::string weights, gradients;  // bytes, parameter by parameter, gathered
   std::vector<double> norms;
   int64_t buffer_elements = 0, run_elements = 0;
-  int64_t gradient_bytes = 0, master_bytes = 0, moment_bytes = 0;
+  int64_t weight_bytes = 0, gradient_bytes = 0, master_bytes = 0, moment_bytes = 0;
   StepRecord record;  // of the last step
 
   /// The collectives of a kind over more than one rank.

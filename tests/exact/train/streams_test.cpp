@@ -56,7 +56,9 @@ std::vector<Case> cases() {
                     pp = "model.pipeline_model_parallel_size=2",
                     chunks = "model.virtual_pipeline_model_parallel_size=2",
                     layers = "model.num_layers=4", buckets = "ddp.bucket_size=2000",
-                    zero = "model.pipeline_schedule=zero_bubble";
+                    zero = "model.pipeline_schedule=zero_bubble",
+                    gradients = "ddp.data_parallel_sharding_strategy=optim_grads",
+                    weights = "ddp.data_parallel_sharding_strategy=optim_grads_params";
   const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
                          "ddp.reduce_scatter_with_fp32_accumulation=true", buckets};
   return {
@@ -105,6 +107,18 @@ std::vector<Case> cases() {
       {"dp2_replicated", ranks(2, {buckets, "ddp.use_distributed_optimizer=false"})},
       {"dp2_instances", ranks(2, {buckets, "ddp.num_distributed_optimizer_instances=2"})},
       {"dp2_exchange", ranks(2, narrow)},
+      {"dp2_sharded_gradients", ranks(2, {gradients})},
+      {"dp2_sharded", ranks(2, {weights})},
+      {"dp2_sharded_in_turn",
+       ranks(2, {weights, "ddp.overlap_grad_reduce=false", "ddp.overlap_param_gather=false"})},
+      {"dp2_sharded_buffers",
+       ranks(2, {weights, layers, "ddp.fsdp_double_buffer=true", "mixed_precision=bf16_mixed"})},
+      {"dp2_sharded_recompute",
+       ranks(2, {weights, layers, "model.recompute_granularity=full",
+                 "model.recompute_method=uniform", "model.recompute_num_layers=2"})},
+      {"dp4_sharded_instances", ranks(4, {weights, "ddp.num_distributed_optimizer_instances=2"})},
+      {"tp2_dp2_sharded", ranks(4, {tp, sp, weights})},
+      {"pp2_dp2_sharded", ranks(4, {pp, chunks, layers, weights, "model.family=gpt2"})},
       {"cp4_two_levels", ranks(4, {"model.context_parallel_size=4", "model.cp_comm_type=a2a+p2p",
                                    "model.hierarchical_context_parallel_sizes=[2, 2]"})},
       {"tp2_cp2", ranks(4, {tp, sp, cp})},

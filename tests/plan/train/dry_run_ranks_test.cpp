@@ -25,10 +25,12 @@ struct Sizes {
   int tp = 1, cp = 1, pp = 1, dp = 1, chunks = 1;
   bool fp32_stream = false;    // under BF16; else all is FP32
   std::string recompute = "";  // layers, units or none
+  std::string strategy = "";   // of sharding; none: auto
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
            "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
-           (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute);
+           (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute) +
+           (strategy.empty() ? "" : "_" + strategy);
   }
 };
 
@@ -55,6 +57,7 @@ RunSetup setup_of(const Sizes& sizes) {
   } else if (sizes.recompute == "units") {
     config.recompute = {"selective", std::nullopt, std::nullopt, {"core_attn", "layernorm", "mlp"}};
   }
+  if (!sizes.strategy.empty()) config.ddp.data_parallel_sharding_strategy = sizes.strategy;
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));
 }
@@ -115,7 +118,12 @@ INSTANTIATE_TEST_SUITE_P(
                     Sizes{.tp = 2, .recompute = "units"},
                     Sizes{.tp = 2, .pp = 2, .recompute = "layers"},
                     Sizes{.cp = 2, .dp = 2, .recompute = "units"},
-                    Sizes{.pp = 2, .chunks = 2, .recompute = "units"}),
+                    Sizes{.pp = 2, .chunks = 2, .recompute = "units"},
+                    Sizes{.dp = 2, .strategy = "optim_grads"},
+                    Sizes{.dp = 4, .fp32_stream = true, .strategy = "optim_grads_params"},
+                    Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params"},
+                    Sizes{.cp = 2, .recompute = "layers", .strategy = "optim_grads_params"},
+                    Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = "optim_grads_params"}),
     [](const auto& info) { return info.param.name(); });
 
 TEST(DryRunReport, StagesTogetherAreTheModel) {

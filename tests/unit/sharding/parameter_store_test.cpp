@@ -62,7 +62,8 @@ TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
     StepRecord record;
     {
       const Recording recording(*device_, record);
-      ParameterStore store(*device_, precision_recipe("bf16_mixed"), {uses}, settings,
+      ParameterStore store(*device_, precision_recipe("bf16_mixed"),
+                           {std::vector<ParameterUse>(uses.begin(), uses.end())}, settings,
                            self_groups());
       const WeightForms packed(context_, uses, DType::bf16, true, true);
     }
@@ -155,7 +156,7 @@ TEST(ChunkGathers, AlignedOnesStartWithTheChunkBefore) {
       world->record_on(device.get());
       const ParallelGroups groups(Mesh({1, 1, 1, 2, 1}), world);
       std::vector<Parameter> parameters(4);
-      std::vector<std::vector<const Parameter*>> chunks;
+      std::vector<std::vector<ParameterUse>> chunks;
       for (Parameter& p : parameters) {
         p.shape = {300};
         chunks.push_back({&p});

@@ -1,0 +1,34 @@
+#pragma once
+// Which weights a walk needs, where they are shards: before a segment its units are gathered, and
+// those of the segments behind it ahead of their use; after it, what no planned segment uses is
+// given up.
+
+#include <map>
+#include <vector>
+
+#include "model/segment_hooks.h"
+#include "sharding/parameter_store.h"
+
+namespace viaduct {
+
+class GatherSegments final : public SegmentHooks {
+ public:
+  /// The store, which outlives this, has shards of weights.
+  explicit GatherSegments(ParameterStore& store) : store_(store) {}
+
+  void before(const SegmentEvent& event) override;
+  void after(const SegmentEvent& event, const TensorSet& out) override;
+
+ private:
+  /// What `first` needs, and ahead of it as much of `rest` as the store takes.
+  GatherPlan plan(const ComingSegment& first, std::span<const ComingSegment> rest);
+  const std::vector<size_t>& units(const ComingSegment& segment);
+
+  ParameterStore& store_;
+  struct Units {
+    std::vector<size_t> forward, backward;
+  };
+  std::map<const Segment*, Units> units_;  // of the segments so far
+};
+
+}  // namespace viaduct

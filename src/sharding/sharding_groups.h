@@ -1,0 +1,22 @@
+#pragma once
+// Who shares the parameters of a grid: where sharding asks for groups of ranks.
+
+#include <memory>
+
+#include "comm/parallel_groups.h"
+
+namespace viaduct {
+
+struct ShardingGroups {
+  using Group = std::shared_ptr<Communicator>;
+
+  Group shards;  // one instance of the distributed optimizer: each rank has another shard
+  Group copies;  // the ranks with the same shard in all instances
+};
+
+/// Of the data-parallel ranks of a grid.
+inline ShardingGroups sharding_groups(const ParallelGroups& groups, Grid grid) {
+  return {groups.of(grid, {Axis::dp_inner}), groups.of(grid, {Axis::dp_outer})};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,83 @@
+#pragma once
+// Weights that are shards: the weights of a unit (a bucket of consecutive segments) are whole from
+// their gather to the end of their use, and nowhere else. Who uses them says which units come next
+// (`GatherPlan`), so that a gather runs beside the compute before it.
+
+#include <vector>
+
+#include "comm/communicator.h"
+
+namespace viaduct {
+
+/// Units that are needed at once, then those that are needed soon, in the order of their use.
+struct GatherPlan {
+  std::vector<size_t> units;
+  size_t now = 0;  // so many of them are needed at once
+  int64_t ahead_elements = 0;
+  int buffered = 0;  // of the units, those that take one of two buffers
+
+  bool has(size_t unit) const;
+};
+
+class WeightUnits {
+ public:
+  struct Unit {
+    Tensor own;            // this rank's shard, flat
+    int64_t elements = 0;  // of the whole unit, padding included
+    std::shared_ptr<Communicator> group;
+  };
+  /// `double_buffer`: units of the most frequent size take their memory from two buffers that are
+  /// made here, so that at most two of them are planned at a time; others, and all without it, from
+  /// the device. Shards count as stale until `own_written`.
+  WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer);
+  /// Waits for what is under way: other ranks write into the weights.
+  ~WeightUnits();
+  WeightUnits(const WeightUnits&) = delete;
+  WeightUnits& operator=(const WeightUnits&) = delete;
+
+  /// Own shards are about to change. ShapeError if a unit is held.
+  void invalidate();
+  void own_written() { stale_ = false; }
+  bool stale() const { return stale_; }
+
+  /// Adds a unit that is needed soon, if the elements of such units are not above `most` then, and
+  /// if there is a buffer for it: otherwise the plan is full, and stays as it is.
+  bool plan_ahead(GatherPlan& plan, size_t unit, int64_t most) const;
+  /// Adds a unit that is needed at once.
+  void plan_now(GatherPlan& plan, size_t unit) const;
+
+  /// Starts the unit's gather, unless it is under way or complete. ShapeError if shards are stale.
+  void start(size_t unit);
+  /// The flat weights of the unit, from here to `drop`.
+  const Tensor& require(size_t unit);
+  /// Gives the memory back. Nothing happens to a unit that is not held.
+  void drop(size_t unit);
+  /// Whether there is memory for the whole unit: its gather is under way or complete.
+  bool held(size_t unit) const { return states_[unit].whole.defined(); }
+  bool complete(size_t unit) const { return states_[unit].complete; }
+  /// The flat weights of a unit that is complete.
+  const Tensor& weights(size_t unit) const { return states_[unit].whole; }
+  size_t size() const { return units_.size(); }
+
+ private:
+  struct State {
+    Tensor whole;
+    CommHandle handle;
+    bool complete = false;
+    int buffer = -1;
+  };
+  Tensor memory(size_t unit);
+
+  Device& device_;
+  std::vector<Unit> units_;
+  std::vector<State> states_;
+  std::vector<bool> buffered_;  // by unit
+  struct Buffer {
+    Tensor memory;
+    bool taken = false;
+  };
+  std::vector<Buffer> buffers_;
+  bool stale_ = true;
+};
+
+}  // namespace viaduct

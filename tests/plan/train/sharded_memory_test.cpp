@@ -1,0 +1,200 @@
+// What shards of gradients and weights do to memory and messages, read from the record of a dry
+// run: at every event no more than the planned units are whole.
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+
+#include "device/memory_tag.h"
+#include "support/training.h"
+#include "train/dry_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+constexpr int64_t kBlocks = 6, kMicroBatches = 3;
+
+Overrides run_of(const Overrides& more) {
+  return tiny_run() +
+         Overrides{"model.num_layers=6", "train.global_batch_size=6", "train.micro_batch_size=1",
+                   "dist.ranks=2"} +
+         more;
+}
+
+Overrides strategy(const std::string& name) {
+  return {"ddp.data_parallel_sharding_strategy=" + name};
+}
+
+/// The step of a dry run.
+struct Step {
+  StepRecord record;
+  DryRun run;
+};
+std::unique_ptr<Step> step_of(const Overrides& overrides) {
+  auto step = std::make_unique<Step>();
+  step->run = dry_run(setup_of(run_of(overrides)), {0}, &step->record);
+  return step;
+}
+const SequenceWindow& window(const Step& step) {
+  return step.run.windows[static_cast<size_t>(MemorySequence::step)];
+}
+bool within(const Step& step, int64_t at) {
+  return window(step).begin <= at && at < window(step).end;
+}
+
+std::vector<CollectiveRecord> in_shards(const Step& step, const std::string& operation) {
+  std::vector<CollectiveRecord> list;
+  for (const CollectiveRecord& c : step.record.collectives()) {
+    if (c.operation == operation && c.group == "dp_cp.inner" && within(step, c.launched_at))
+      list.push_back(c);
+  }
+  return list;
+}
+
+/// The most bytes of a tag that were made in the step and lived at once: what is whole beside the
+/// shards, which live on.
+int64_t most_whole(const Step& step, MemoryTag tag) {
+  std::map<int64_t, int64_t> changes;
+  for (const AllocationRecord& a : step.record.allocations()) {
+    if (a.tag != memory_tag_name(tag) || !within(step, a.allocated_at)) continue;
+    changes[a.allocated_at] += a.bytes;
+    changes[a.released_at] -= a.bytes;  // a gather that outlived the step would count for ever
+  }
+  int64_t live = 0, most = 0;
+  for (const auto& [at, bytes] : changes) most = std::max(most, live += bytes);
+  EXPECT_EQ(live, 0) << "something is whole beyond the step";
+  return most;
+}
+
+/// Bytes of the gathered units of a step: how often each size comes.
+std::map<int64_t, int64_t> gathered(const Step& step) {
+  std::map<int64_t, int64_t> sizes;
+  for (const CollectiveRecord& c : in_shards(step, "all_gather")) ++sizes[c.bytes];
+  return sizes;
+}
+
+/// The unit of a block, by being the one that there are six of.
+int64_t block_bytes(const Step& step) {
+  const auto sizes = gathered(step);
+  return std::max_element(sizes.begin(), sizes.end(),
+                          [](const auto& a, const auto& b) { return a.second < b.second; })
+      ->first;
+}
+
+TEST(ShardedMemory, EachForwardAndBackwardGathersEachUnit) {
+  const auto step = step_of(strategy("optim_grads_params"));
+  const auto sizes = gathered(*step);
+  ASSERT_EQ(sizes.size(), 3u) << "embedding, blocks, head";
+  std::vector<int64_t> counts;
+  for (const auto& [bytes, count] : sizes) counts.push_back(count);
+  std::sort(counts.begin(), counts.end());
+  // The backward of the embedding reads no weight.
+  EXPECT_EQ(counts,
+            (std::vector<int64_t>{kMicroBatches, 2 * kMicroBatches, 2 * kBlocks * kMicroBatches}));
+  const auto scatters = in_shards(*step, "reduce_scatter");
+  EXPECT_EQ(scatters.size(), static_cast<size_t>((kBlocks + 2) * kMicroBatches));
+  const auto once = step_of(strategy("optim"));
+  EXPECT_EQ(in_shards(*once, "reduce_scatter").size(), 1u);
+}
+
+TEST(ShardedMemory, NoMoreThanThePlannedUnitsAreWhole) {
+  const auto one = step_of(strategy("optim_grads_params") +
+                           Overrides{"ddp.suggested_communication_unit_size=0"});
+  int64_t largest = 0;
+  for (const auto& [bytes, count] : gathered(*one)) largest = std::max(largest, bytes);
+  EXPECT_EQ(most_whole(*one, MemoryTag::weights), largest);
+  const int64_t block = block_bytes(*one);
+  const auto ahead = [&](int64_t blocks) {
+    return step_of(
+        strategy("optim_grads_params") +
+        Overrides{"ddp.suggested_communication_unit_size=" + std::to_string(blocks * block / 4)});
+  };
+  for (const int64_t blocks : {1, 2, 3}) {
+    const auto step = ahead(blocks);
+    EXPECT_EQ(most_whole(*step, MemoryTag::weights), std::max(largest, block) + blocks * block);
+    EXPECT_EQ(gathered(*step), gathered(*one));
+  }
+  // Of gradients one unit is made and one is under way.
+  EXPECT_LE(most_whole(*one, MemoryTag::main_gradients), largest + block + block / 2);
+  EXPECT_GE(most_whole(*one, MemoryTag::main_gradients), 2 * block);
+}
+
+TEST(ShardedMemory, RecomputedLayersAreGatheredOnceMoreAtMost) {
+  for (const char* group : {"1", "2"}) {
+    const auto step =
+        step_of(strategy("optim_grads_params") +
+                Overrides{"ddp.suggested_communication_unit_size=0",
+                          "model.recompute_granularity=full", "model.recompute_method=uniform",
+                          std::string("model.recompute_num_layers=") + group});
+    int64_t largest = 0;
+    for (const auto& [bytes, count] : gathered(*step)) largest = std::max(largest, bytes);
+    EXPECT_EQ(most_whole(*step, MemoryTag::weights), largest);
+    // The last layer of a group goes on into its backward.
+    const int64_t again = group[0] == '1' ? 0 : kBlocks / 2;
+    EXPECT_EQ(gathered(*step).at(block_bytes(*step)), (2 * kBlocks + again) * kMicroBatches);
+  }
+}
+
+// Gathers run beside the segments before: only the first of a walk has none.
+TEST(ShardedMemory, UnitsAreGatheredAheadOfTheirUse) {
+  const auto waited_at_once = [](const Step& step) {
+    int64_t count = 0;
+    for (const CollectiveRecord& c : in_shards(step, "all_gather")) {
+      const bool computed = std::any_of(
+          step.record.ops().begin(), step.record.ops().end(),
+          [&](const OpEntryRecord& op) { return c.launched_at < op.at && op.at < c.completed_at; });
+      count += computed ? 0 : 1;
+    }
+    return count;
+  };
+  const auto ahead = step_of(strategy("optim_grads_params"));
+  EXPECT_EQ(waited_at_once(*ahead), 2 * kMicroBatches) << "a forward and a backward of each";
+  const auto late = step_of(strategy("optim_grads_params") +
+                            Overrides{"ddp.suggested_communication_unit_size=0"});
+  EXPECT_EQ(waited_at_once(*late), static_cast<int64_t>(in_shards(*late, "all_gather").size()));
+}
+
+TEST(ShardedMemory, TwoBuffersAreMadeOnce) {
+  const auto step =
+      step_of(strategy("optim_grads_params") + Overrides{"ddp.fsdp_double_buffer=true"});
+  const int64_t block = block_bytes(*step);
+  int64_t buffers = 0;
+  for (const AllocationRecord& a : step->record.allocations()) {
+    if (a.tag != memory_tag_name(MemoryTag::weights) || a.bytes != block) continue;
+    EXPECT_FALSE(within(*step, a.allocated_at)) << "a block has memory of its own";
+    buffers += a.released_at < 0 || a.released_at >= window(*step).end ? 1 : 0;
+  }
+  EXPECT_EQ(buffers, 2);
+}
+
+// Bytes of a parameter between steps, with n ranks: docs/parallelism.md.
+TEST(ShardedMemory, ShardsBetweenStepsAreTheFormula) {
+  for (const char* recipe : {"fp32", "bf16_mixed"}) {
+    const auto held = [&](const char* name) {
+      const auto step = step_of(strategy(name) + Overrides{std::string("mixed_precision=") + recipe,
+                                                           "model.packed_weights=false"});
+      std::map<std::string, int64_t> bytes;
+      for (const AllocationRecord& a : step->record.allocations()) {
+        if (a.allocated_at < window(*step).begin &&
+            (a.released_at < 0 || a.released_at >= window(*step).end))
+          bytes[a.tag] += a.bytes;
+      }
+      return bytes;
+    };
+    auto optim = held("optim"), gradients = held("optim_grads"),
+         weights = held("optim_grads_params");
+    // Units end at multiples of 128 elements, so padding differs a little.
+    const auto near = [](int64_t a, int64_t b) { EXPECT_NEAR(a, b, 0.02 * b) << a << " " << b; };
+    near(2 * gradients["main_gradients"], optim["main_gradients"]);
+    near(gradients["weights"], optim["weights"]);
+    near(2 * weights["weights"], optim["weights"]);
+    near(2 * weights["main_gradients"], optim["main_gradients"]);
+    near(weights["moments"], optim["moments"]);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
