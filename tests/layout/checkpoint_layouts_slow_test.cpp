@@ -152,23 +152,35 @@ std::vector<Pair> pairs() {
                    context = layout(1, 2, 1, 1), wide = layout(1, 1, 1, 4),
                    instances = layout(1, 1, 1, 4, {"ddp.num_distributed_optimizer_instances=2"}),
                    plain = layout(2, 1, 1, 2, {"ddp.use_distributed_optimizer=false"});
+  const auto sharded = [](const char* strategy, int pp) {
+    return layout(1, 1, pp, 2, {std::string("ddp.data_parallel_sharding_strategy=") + strategy},
+                  strategy);
+  };
   // Two blocks in four virtual stages: the embedding and the loss have one of their own.
   const LayoutCase chunks =
       layout(1, 1, 2, 1, {"model.pipeline_model_parallel_layout=E|t|t|L"}, "virtual");
-  return {{"dp2_to_1", "llama", data, one},
-          {"virtual_stages_to_tp2", "llama", chunks, tensor},
-          {"dp2_to_virtual_stages", "llama", data, chunks},
-          // GPT-2 ties its head: the first and the last stage have the table.
-          {"tied_pp2_to_dp2", "gpt2", stages, data},
-          {"tied_pp2_tp2_to_virtual_stages", "gpt2", both, chunks},
-          {"one_to_tp2", "llama", one, tensor},
-          {"tp2_to_dp2", "llama", tensor, data},
-          {"pp2_to_tp2", "llama", stages, tensor},
-          {"tp2_pp2_to_dp4", "llama", both, wide},
-          {"cp2_to_dp4_instances2", "llama", context, instances},
-          {"instances2_to_tp2_dp2_plain", "qwen2", instances, plain},
-          {"transposed_tp2_to_dp2", "gpt2", tensor, data},
-          {"transposed_dp4_to_tp2_pp2", "gpt2", wide, both}};
+  return {
+      {"dp2_to_1", "llama", data, one},
+      {"virtual_stages_to_tp2", "llama", chunks, tensor},
+      {"dp2_to_virtual_stages", "llama", data, chunks},
+      // GPT-2 ties its head: the first and the last stage have the table.
+      {"tied_pp2_to_dp2", "gpt2", stages, data},
+      {"tied_pp2_tp2_to_virtual_stages", "gpt2", both, chunks},
+      {"one_to_tp2", "llama", one, tensor},
+      {"tp2_to_dp2", "llama", tensor, data},
+      {"pp2_to_tp2", "llama", stages, tensor},
+      {"tp2_pp2_to_dp4", "llama", both, wide},
+      {"cp2_to_dp4_instances2", "llama", context, instances},
+      {"dp2_to_sharded_gradients", "llama", data, sharded("optim_grads", 1)},
+      {"sharded_gradients_to_replicas", "llama", sharded("optim_grads", 1), sharded("no_shard", 1)},
+      {"replicas_to_sharded_weights", "llama", sharded("no_shard", 1),
+       sharded("optim_grads_params", 1)},
+      {"tied_sharded_weights_to_dp2", "gpt2", sharded("optim_grads_params", 2), data},
+      {"sharded_weights_to_sharded_gradients", "llama", sharded("optim_grads_params", 1),
+       sharded("optim_grads", 1)},
+      {"instances2_to_tp2_dp2_plain", "qwen2", instances, plain},
+      {"transposed_tp2_to_dp2", "gpt2", tensor, data},
+      {"transposed_dp4_to_tp2_pp2", "gpt2", wide, both}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Pairs, CheckpointLayouts, testing::ValuesIn(pairs()),

@@ -60,12 +60,12 @@ int64_t most_whole(const Step& step, MemoryTag tag) {
   std::map<int64_t, int64_t> changes;
   for (const AllocationRecord& a : step.record.allocations()) {
     if (a.tag != memory_tag_name(tag) || !within(step, a.allocated_at)) continue;
+    EXPECT_TRUE(within(step, a.released_at)) << "something is whole beyond the step";
     changes[a.allocated_at] += a.bytes;
-    changes[a.released_at] -= a.bytes;  // a gather that outlived the step would count for ever
+    changes[a.released_at] -= a.bytes;
   }
   int64_t live = 0, most = 0;
   for (const auto& [at, bytes] : changes) most = std::max(most, live += bytes);
-  EXPECT_EQ(live, 0) << "something is whole beyond the step";
   return most;
 }
 
@@ -117,8 +117,8 @@ TEST(ShardedMemory, NoMoreThanThePlannedUnitsAreWhole) {
     EXPECT_EQ(most_whole(*step, MemoryTag::weights), std::max(largest, block) + blocks * block);
     EXPECT_EQ(gathered(*step), gathered(*one));
   }
-  // Of gradients one unit is made and one is under way.
-  EXPECT_LE(most_whole(*one, MemoryTag::main_gradients), largest + block + block / 2);
+  // Of gradients one unit is made and one is under way, with the shard of its sum.
+  EXPECT_LE(most_whole(*one, MemoryTag::main_gradients), 2 * largest + largest / 2);
   EXPECT_GE(most_whole(*one, MemoryTag::main_gradients), 2 * block);
 }
 
@@ -187,7 +187,7 @@ TEST(ShardedMemory, ShardsBetweenStepsAreTheFormula) {
     auto optim = held("optim"), gradients = held("optim_grads"),
          weights = held("optim_grads_params");
     // Units end at multiples of 128 elements, so padding differs a little.
-    const auto near = [](int64_t a, int64_t b) { EXPECT_NEAR(a, b, 0.02 * b) << a << " " << b; };
+    const auto near = [](int64_t a, int64_t b) { EXPECT_NEAR(a, b, 0.03 * b) << a << " " << b; };
     near(2 * gradients["main_gradients"], optim["main_gradients"]);
     near(gradients["weights"], optim["weights"]);
     near(2 * weights["weights"], optim["weights"]);

@@ -360,6 +360,60 @@ TEST(ValidateParallel, Instances) {
              "ddp.use_distributed_optimizer=false");
 }
 
+TEST(ValidateParallel, ShardingStrategies) {
+  const std::string field = "ddp.data_parallel_sharding_strategy=";
+  const std::string gradients = field + "optim_grads", weights = field + "optim_grads_params";
+  const std::string replicated = "ddp.use_distributed_optimizer=false";
+  for (const char* rank : {"optim", "optim_grads", "optim_grads_params"}) {
+    EXPECT_GOOD(field + rank);
+    EXPECT_ONE("excludes use_distributed_optimizer = false", field + rank, replicated);
+  }
+  EXPECT_GOOD(field + "no_shard", replicated);
+  EXPECT_ONE("no_shard excludes use_distributed_optimizer = true", field + "no_shard");
+  // Megatron's limits without a reason here are none.
+  EXPECT_GOOD(weights, pp(2), vpp(2), tp(2), "ddp.overlap_grad_reduce=false",
+              "ddp.overlap_param_gather=false", "dist.use_tp_pp_dp_mapping=true",
+              "model.share_embeddings_and_output_weights=true",
+              "ddp.num_distributed_optimizer_instances=2");
+  EXPECT_ONE("excludes align_param_gather = true", weights, pp(2), vpp(2),
+             "ddp.align_param_gather=true");
+  EXPECT_GOOD(gradients, pp(2), vpp(2), "ddp.align_param_gather=true");
+  EXPECT_ONE("no weights are whole after an update", weights, pp(2), vpp(2),
+             "optimizer.overlap_param_gather_with_optimizer_step=true");
+  for (const std::string& strategy : {gradients, weights}) {
+    EXPECT_ONE("ranks have different numbers of micro-batches", strategy,
+               "model.hybrid_context_parallel=true", "model.max_seqlen_per_dp_cp_rank=16");
+    EXPECT_ONE("reduce_scatter_with_fp32_accumulation = true is not implemented", strategy,
+               "ddp.reduce_scatter_with_fp32_accumulation=true", "ddp.grad_reduce_in_fp32=false");
+    EXPECT_ONE("no rank adds up its own micro-batches", strategy, "ddp.grad_reduce_in_fp32=false",
+               "ddp.param_name_patterns_for_fp32_local_accumulation=all");
+    EXPECT_ONE("excludes check_for_large_grads = true", strategy, "ddp.check_for_large_grads=true");
+  }
+  EXPECT_GOOD("dist.use_torch_fsdp2=true", weights);
+  EXPECT_ONE("use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params",
+             "dist.use_torch_fsdp2=true", gradients);
+  EXPECT_GOOD("dist.use_megatron_fsdp=true", gradients);
+  EXPECT_ONE("one of them says it", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
+             weights);
+}
+
+TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
+  const std::string field = "ddp.data_parallel_sharding_strategy";
+  for (const char* preset : {"dist.use_megatron_fsdp", "dist.use_torch_fsdp2"}) {
+    const LoadedRunConfig loaded = load_run_config({}, {std::string(preset) + "=true"});
+    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+    EXPECT_THAT(loaded.outcome.notes,
+                ElementsAre(std::string(preset) + "=true sets " + field + "=optim_grads_params"));
+  }
+  const LoadedRunConfig given =
+      load_run_config({}, {"dist.use_megatron_fsdp=true", field + "=optim_grads"});
+  EXPECT_EQ(given.config.ddp.strategy(), "optim_grads");
+  EXPECT_THAT(given.outcome.notes, IsEmpty());
+  EXPECT_FALSE(load_run_config({}, {field + "=no_shard"}).config.ddp.use_distributed_optimizer);
+  EXPECT_EQ(load_run_config({}, {"ddp.use_distributed_optimizer=false"}).config.ddp.strategy(),
+            "no_shard");
+}
+
 TEST(ValidateParallel, GradientsOnTheWire) {
   EXPECT_ONE("average_in_collective: true excludes", "ddp.average_in_collective=true");
   EXPECT_GOOD("ddp.average_in_collective=true", "model.calculate_per_token_loss=false");

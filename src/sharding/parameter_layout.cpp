@@ -1,0 +1,231 @@
+// How a parameter store divides parameters among buffers, buckets and runs, and who reduces and
+// gathers them.
+
+#include <algorithm>
+#include <map>
+
+#include "base/error.h"
+#include "ops/optimizer.h"
+#include "sharding/name_patterns.h"
+#include "sharding/parameter_store.h"
+
+namespace viaduct {
+namespace {
+
+/// Elements that close a bucket.
+int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutParameter>& sizes) {
+  if (settings.num_buckets == 0) return settings.bucket_elements;
+  int64_t elements = 0;
+  for (const LayoutParameter& size : sizes) elements += size.elements;
+  return (elements + settings.num_buckets - 1) / settings.num_buckets;
+}
+
+}  // namespace
+
+ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
+                               const std::vector<std::vector<ParameterUse>>& chunks,
+                               const StoreSettings& settings, const ParallelGroups& groups)
+    : settings_(settings),
+      groups_(groups),
+      recipe_(recipe),
+      kernel_gradient_(recipe.main_gradient),
+      device_(device) {
+  check_settings();
+  // One rank has all there is.
+  if (groups.dp_cp_inner().size() == 1) settings_.shard_gradients = settings_.shard_weights = false;
+  // Without virtual stages the one reduction of a stage starts with its last backward anyway.
+  settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
+  for (const auto& uses : chunks) add_chunk(uses);
+  list_buckets();
+  list_runs();
+  add_accumulations(device);
+  make_reduction();
+  make_gathers();
+}
+
+void ParameterStore::check_settings() const {
+  const ParallelGroups& groups = groups_;
+  VIADUCT_CHECK(ShapeError, settings_.distributed_optimizer || groups.dp_cp_inner().size() == 1,
+                "parameter store: without the distributed optimizer every data rank is an instance "
+                "of its own, but {} ranks share one",
+                groups.dp_cp_inner().size());
+  VIADUCT_CHECK(ShapeError,
+                !settings_.reduce_by_exchange ||
+                    (settings_.distributed_optimizer && groups.dp_cp_outer().size() == 1),
+                "parameter store: an exchange of shards needs the distributed optimizer and one "
+                "instance of it, found {}",
+                groups.dp_cp_outer().size());
+  VIADUCT_CHECK(ShapeError, !settings_.shard_weights || settings_.shard_gradients,
+                "parameter store: shards of weights need shards of gradients");
+  VIADUCT_CHECK(
+      ShapeError,
+      !settings_.shard_gradients || (!settings_.reduce_by_exchange && !settings_.bucket_norms &&
+                                     settings_.fp32_accumulation.empty()),
+      "parameter store: a rank with shards of gradients has no buckets to exchange, to "
+      "measure, or to add up in another format");
+}
+
+BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
+  const DType weight = parameter.format.value_or(recipe_.weight);
+  return {weight,
+          settings_.fp32_gradients ? recipe_.main_gradient : weight,
+          recipe_.master,
+          settings_.with_gradients,
+          settings_.with_masters,
+          settings_.shard_weights,
+          settings_.shard_gradients};
+}
+
+void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
+  const size_t chunk = runs_end_.size();
+  std::vector<const Parameter*> parameters;
+  std::vector<int> layers;
+  for (const auto& [parameter, layer] : uses) {
+    const bool first = entries_.find(parameter) == entries_.end();
+    const auto known = std::find(parameters.begin(), parameters.end(), parameter);
+    VIADUCT_CHECK(ShapeError, first || parameters.end() != known,
+                  "parameter store: {} is in two chunks", parameter->path);
+    ++entries_[parameter].uses;
+    if (first) {
+      parameters.push_back(parameter);
+      layers.push_back(layer);
+    } else if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) {
+      one = -1;
+    }
+  }
+  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+  runs_end_.push_back(0);
+  // One buffer for each grid and format, in the order of their first parameters.
+  while (!parameters.empty()) {
+    const Parameter& first = *parameters.front();
+    std::vector<const Parameter*> alike, others;
+    std::vector<int> layers_alike, layers_of_others;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      const Parameter& p = *parameters[i];
+      const bool fits = p.grid == first.grid && formats_of(p).weight == formats_of(first).weight;
+      (fits ? alike : others).push_back(&p);
+      (fits ? layers_alike : layers_of_others).push_back(layers[i]);
+    }
+    add_buffer(chunk, std::move(alike), layers_alike);
+    parameters = std::move(others);
+    layers = std::move(layers_of_others);
+  }
+}
+
+void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
+                                const std::vector<int>& layers) {
+  const ShardingGroups groups = sharding_groups(groups_, parameters.front()->grid);
+  std::vector<LayoutParameter> sizes;
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& p = *parameters[i];
+    // One that several layers use is gathered for each of them: a unit of its own.
+    const bool alone = !p.holders.empty() || (settings_.shard_gradients && layers[i] < 0);
+    sizes.push_back({p.shape.elements(), alone, settings_.shard_gradients ? layers[i] : 0});
+  }
+  LayoutSettings layout;
+  layout.shards = groups.shards->size();
+  layout.padded = settings_.distributed_optimizer;
+  layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
+  // Later chunks and stages have time for one message: their backward ends before the first's.
+  const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
+                       !settings_.shard_gradients;
+  if (several && groups_.pp().rank() == 0 && chunk == 0)
+    layout.bucket_elements = bucket_elements(settings_, sizes);
+  const BufferFormats formats = formats_of(*parameters.front());
+  buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
+                        formats, groups);
+}
+
+void ParameterStore::list_buckets() {
+  std::map<const Parameter*, size_t> order;
+  for (size_t i = 0; i < parameters_.size(); ++i) order[parameters_[i]] = i;
+  for (size_t b = 0; b < buffers_.size(); ++b) {
+    const ParameterBuffer& buffer = buffers_[b];
+    const size_t first = buckets_.size();
+    for (size_t i = 0; i < buffer.layout().buckets.size(); ++i)
+      buckets_.push_back({b, i, buffer.chunk(), parameters_.size()});
+    for (size_t i = 0; i < buffer.parameters().size(); ++i) {
+      const Parameter* parameter = buffer.parameters()[i];
+      BucketPlace& place = buckets_[first + buffer.layout().parameters[i].bucket];
+      place.parameters.push_back(parameter);
+      place.first_use = std::min(place.first_use, order[parameter]);
+      Entry& e = entry(*parameter);
+      e.buffer = b, e.index = i;
+      e.weight = buffer.weight(i);
+      e.gradient = buffer.gradient(i);
+    }
+  }
+  // Chunks have their parameters one after the other, so this puts the last chunk first.
+  std::sort(buckets_.begin(), buckets_.end(),
+            [](const BucketPlace& a, const BucketPlace& b) { return a.first_use > b.first_use; });
+  for (size_t i = 0; i < buckets_.size(); ++i)
+    for (const Parameter* parameter : buckets_[i].parameters) entry(*parameter).bucket = i;
+}
+
+void ParameterStore::make_reduction() {
+  const ReduceOp op = settings_.average_in_collective ? ReduceOp::average : ReduceOp::sum;
+  if (settings_.shard_gradients) {
+    if (settings_.with_gradients) make_gradient_units(op);
+    return;
+  }
+  std::vector<GradientReduction::Bucket> buckets;
+  for (const BucketPlace& place : buckets_) {
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    buckets.push_back({buffer.bucket_gradients(place.bucket), buffer.own_gradients(place.bucket),
+                       buffer.groups()});
+  }
+  reduction_ = std::make_unique<GradientReduction>(std::move(buckets), op,
+                                                   settings_.reduce_by_exchange
+                                                       ? GradientReduction::Way::exchange
+                                                       : GradientReduction::Way::reduce_scatter);
+  if (settings_.bucket_norms && settings_.with_gradients) {
+    bucket_norms_ =
+        device_.allocate(DType::f64, {static_cast<int64_t>(buckets_.size()), kReproducibleSumSize},
+                         MemoryTag::other);
+    reduction_->before_sending([this](size_t bucket) { add_bucket_norm(bucket); });
+  }
+}
+
+void ParameterStore::make_gathers() {
+  if (settings_.shard_weights) return make_weight_units();
+  std::vector<WeightGather::Bucket> weights;
+  for (const BucketPlace& place : buckets_) {
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    weights.push_back({buffer.bucket_weights(place.bucket), buffer.own_weights(place.bucket),
+                       buffer.groups().shards});
+  }
+  std::reverse(weights.begin(), weights.end());
+  gather_ = std::make_unique<WeightGather>(std::move(weights));
+}
+
+void ParameterStore::add_accumulations(Device& device) {
+  for (const Parameter* parameter : parameters_) {
+    Entry& e = entry(*parameter);
+    if (!e.gradient || e.gradient.dtype() == kernel_gradient_) continue;
+    if (any_fits(settings_.fp32_accumulation, *parameter)) {
+      e.accumulation =
+          device.allocate(kernel_gradient_, parameter->shape, MemoryTag::main_gradients);
+    }
+  }
+}
+
+void ParameterStore::list_runs() {
+  for (const ParameterBuffer& buffer : buffers_) {
+    for (size_t i = 0; i < buffer.parameters().size(); ++i) {
+      const auto ranges = shard_ranges(buffer.layout(), i, buffer.shard());
+      if (!ranges) continue;
+      const size_t bucket = buffer.layout().parameters[i].bucket;
+      const auto run_of = [&](const Tensor& own) {
+        return own ? own.slice(0, ranges->in_shard.begin, ranges->in_shard.size()) : own;
+      };
+      entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
+      runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
+                       run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
+                       run_of(buffer.own_gradients(bucket))});
+      run_gradients_.push_back(runs_.back().gradient);
+    }
+    runs_end_[buffer.chunk()] = runs_.size();
+  }
+}
+
+}  // namespace viaduct
