@@ -7,6 +7,8 @@
 #include <map>
 
 #include "device/memory_tag.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/gemm.h"
 #include "support/training.h"
 #include "train/dry_run.h"
 
@@ -168,6 +170,17 @@ TEST(ShardedMemory, TwoBuffersAreMadeOnce) {
     buffers += a.released_at < 0 || a.released_at >= window(*step).end ? 1 : 0;
   }
   EXPECT_EQ(buffers, 2);
+}
+
+TEST(ShardedMemory, FormsOfAWeightGoWithIt) {
+  if (!reads_packed_weights(cpu_ops(best_cpu_isa()), DType::bf16))
+    GTEST_SKIP() << "no products that read tiles here";
+  const auto step = step_of(strategy("optim_grads_params") +
+                            Overrides{"mixed_precision=bf16_mixed", "model.packed_weights=true",
+                                      "ddp.suggested_communication_unit_size=0"});
+  const int64_t derived = most_whole(*step, MemoryTag::derived_weights);
+  EXPECT_GT(derived, 0);
+  EXPECT_LT(derived, 2 * block_bytes(*step)) << "tiles are padded";
 }
 
 // Bytes of a parameter between steps, with n ranks: docs/parallelism.md.

@@ -53,6 +53,18 @@ TEST(BufferLayout, WithoutShardsNothingIsPadded) {
   EXPECT_EQ(layout.buckets, (std::vector<Range>{{0, 102}, {102, 109}}));
 }
 
+TEST(BufferLayout, ABucketHoldsOneUnit) {
+  const LayoutSettings settings{.shards = 2, .bucket_elements = 0};
+  const auto of = [](int64_t elements, int unit) {
+    return LayoutParameter{.elements = elements, .unit = unit};
+  };
+  const BufferLayout layout =
+      make_buffer_layout({of(10, 0), of(20, 1), of(30, 1), of(200, 2)}, settings);
+  EXPECT_EQ(layout.buckets, (std::vector<Range>{{0, 256}, {256, 384}, {384, 512}}));
+  EXPECT_EQ(layout.parameters,
+            (std::vector<Place>{{{384, 394}, 2}, {{320, 340}, 1}, {{256, 286}, 1}, {{0, 200}, 0}}));
+}
+
 TEST(BufferLayout, WhatOtherStagesHoldIsAloneInItsBucket) {
   const LayoutSettings settings{.shards = 2, .bucket_elements = 0};
   const BufferLayout layout =
