@@ -42,6 +42,10 @@ ProgramOutcome train(ProgramRun run, const std::string& name) {
   return run_program(run);
 }
 
+/// Another order of the sums over micro-batches. AdamW's first step has the size of the learning
+/// rate however small a gradient is, so one whose sum nearly cancels moves its weight elsewhere.
+constexpr double kRounding = 2e-3;
+
 /// ‖a − b‖ / ‖b‖ over all values.
 double distance(const ProgramOutcome& a, const ProgramOutcome& b) {
   double difference = 0, size = 0;
@@ -83,7 +87,7 @@ TEST_P(Sharding, StrategiesTrainAlike) {
     expect_same_bits(gradients, expected);
     expect_same_bits(train(run_, "no_shard"), expected);
   } else {
-    EXPECT_LT(distance(gradients, expected), 1e-5);
+    EXPECT_LT(distance(gradients, expected), kRounding);
   }
   expect_same_bits(train(run_, "optim_grads_params"), gradients);
 }
@@ -161,7 +165,7 @@ TEST(ShardedWeights, MicroBatchesInTurn) {
   run.ddp = strategy("optim_grads_params");
   const ProgramOutcome expected = run_program(run);
   run.in_turn = 2;
-  EXPECT_LT(distance(run_program(run), expected), 1e-5);
+  EXPECT_LT(distance(run_program(run), expected), kRounding);
 }
 
 TEST(ShardedWeights, PackedFormsFollowTheGatheredWeight) {
