@@ -1,5 +1,6 @@
 #include "timeline/record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -195,15 +196,17 @@ Cost StepRecord::total_cost() const {
 }
 
 StepRecord::Peak StepRecord::peak() const {
-  std::map<int64_t, std::pair<size_t, bool>> events;  // position → (allocation, is release)
-  for (size_t i = 0; i < allocations_.size(); ++i) {
-    events[allocations_[i].allocated_at] = {i, false};
-    if (allocations_[i].released_at >= 0) events[allocations_[i].released_at] = {i, true};
+  std::vector<std::pair<int64_t, int64_t>> changes;  // position, bytes
+  changes.reserve(2 * allocations_.size());
+  for (const AllocationRecord& a : allocations_) {
+    changes.emplace_back(a.allocated_at, a.bytes);
+    if (a.released_at >= 0) changes.emplace_back(a.released_at, -a.bytes);
   }
+  std::sort(changes.begin(), changes.end());
   Peak peak;
   int64_t bytes = 0;
-  for (const auto& [at, event] : events) {
-    bytes += event.second ? -allocations_[event.first].bytes : allocations_[event.first].bytes;
+  for (const auto& [at, change] : changes) {
+    bytes += change;
     if (bytes > peak.bytes) peak.bytes = bytes, peak.at = at;
   }
   for (const auto& a : allocations_) {
