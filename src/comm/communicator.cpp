@@ -54,7 +54,7 @@ CommHandle::CommHandle(std::unique_ptr<CommOperation> operation, Device* device,
     : operation_(std::move(operation)), device_(device), group_records_(std::move(records)) {}
 
 template <class Wait>
-void CommHandle::finish(Wait&& wait) {
+void CommHandle::finish(Wait&& wait, bool blocks_host) {
   if (operation_ == nullptr) return;
   const auto operation = std::move(operation_);
   StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
@@ -62,19 +62,21 @@ void CommHandle::finish(Wait&& wait) {
   wait(*operation);
   if (record == nullptr) return;
   const double end = steady_seconds();
-  if (record_ >= 0) record->complete(record_, begin, end, operation->busy_seconds());
+  if (record_ >= 0) record->complete(record_, begin, end, operation->busy_seconds(), blocks_host);
   const auto messages = static_cast<double>(group_records_.size());
   for (const int64_t index : group_records_) {
-    if (index >= 0) record->complete(index, begin, end, operation->busy_seconds() / messages);
+    if (index >= 0)
+      record->complete(index, begin, end, operation->busy_seconds() / messages, blocks_host);
   }
 }
 
 void CommHandle::wait(int stream) {
-  finish([stream](CommOperation& operation) { operation.wait_on(stream); });
+  const bool blocks_host = device_ == nullptr || !device_->has_side_streams();
+  finish([stream](CommOperation& operation) { operation.wait_on(stream); }, blocks_host);
 }
 
 void CommHandle::wait_host() {
-  finish([](CommOperation& operation) { operation.wait(); });
+  finish([](CommOperation& operation) { operation.wait(); }, true);
 }
 
 std::string comm_queue(std::string_view group, const CommRequest& request) {
@@ -116,8 +118,19 @@ int Communicator::stream_behind(const std::string& queue, int after) {
   return stream;
 }
 
+const RankRule& Communicator::members() const {
+  if (members_ == nullptr) members_ = std::make_shared<RankRule>(RankRule::first(size()));
+  return *members_;
+}
+
+int64_t Communicator::next_in_sequence(const CommRequest& request) {
+  const bool message =
+      request.collective == Collective::send || request.collective == Collective::receive;
+  return message ? messages_[{request.collective, request.peer, request.flow}]++ : collectives_++;
+}
+
 int64_t Communicator::record_launch(const CommRequest& request, const std::string& queue,
-                                    int64_t position) {
+                                    int64_t position, int64_t sequence, int64_t message_group) {
   if (record() == nullptr) return -1;
   CollectiveRecord entry;
   entry.operation = collective_name(request.collective);
@@ -126,7 +139,14 @@ int64_t Communicator::record_launch(const CommRequest& request, const std::strin
   entry.bytes = std::max(request.in.defined() ? request.in.bytes() : 0,
                          request.out.defined() ? request.out.bytes() : 0);
   entry.wire_bytes = wire_bytes(request, rank(), size());
-  entry.peer = request.peer;
+  if (request.peer >= 0 && request.peer < size()) entry.peer = members().member(request.peer);
+  if (request.collective == Collective::send || request.collective == Collective::receive)
+    entry.flow = flow_name(request.flow);
+  members();  // made, if it was not yet
+  entry.members = members_;
+  entry.place = rank();
+  entry.sequence = sequence;
+  entry.message_group = message_group;
   entry.launch_seconds = steady_seconds();
   entry.queue = queue;
   entry.stream = request.stream;
@@ -140,8 +160,8 @@ CommHandle Communicator::launch(CommRequest request, int after) {
   const std::string queue =
       beside || record() != nullptr ? comm_queue(name_, request) : std::string();
   if (beside) request.stream = stream_behind(queue, after);
-  const int64_t index =
-      record_launch(request, queue, beside ? device_->launched(request.stream) : 0);
+  const int64_t index = record_launch(
+      request, queue, beside ? device_->launched(request.stream) : 0, next_in_sequence(request));
   auto operation = start(request);
   if (beside)
     operation = std::make_unique<QueuedOperation>(std::move(operation), *device_, request.stream,
@@ -156,11 +176,12 @@ CommHandle Communicator::launch_group(std::vector<CommRequest> requests) {
   const std::string queue = name_ + ".group." + std::string(flow_name(requests.front().flow));
   const int stream = beside ? stream_behind(queue, kComputeStream) : kComputeStream;
   const int64_t position = beside ? device_->launched(stream) : 0;
+  const int64_t group = message_groups_++;
   std::vector<int64_t> records;
   std::vector<Tensor> tensors;
   for (CommRequest& request : requests) {
     request.stream = stream;
-    records.push_back(record_launch(request, queue, position));
+    records.push_back(record_launch(request, queue, position, next_in_sequence(request), group));
     tensors.insert(tensors.end(), {request.in, request.out});
   }
   auto operation = start_group(requests);
@@ -249,6 +270,8 @@ CommHandle Communicator::receive(const Tensor& tensor, int from, Flow flow) {
 
 HostGroup& Communicator::host() {
   if (host_ == nullptr) host_ = make_host_group();
+  members();  // made, if it was not yet
+  host_->record_on(device_, name_, members_);
   return *host_;
 }
 
@@ -269,6 +292,10 @@ std::shared_ptr<Communicator> Communicator::split(const std::vector<int>& member
   auto part = members.size() == 1 ? make_self_communicator(std::move(name))
                                   : split_members(members, std::move(name));
   part->record_on(device_);
+  std::vector<int> of_run;
+  of_run.reserve(members.size());
+  for (const int member : members) of_run.push_back(this->members().member(member));
+  part->members_ = std::make_shared<RankRule>(RankRule::of(of_run));
   return part;
 }
 

@@ -10,8 +10,10 @@
 // backend. Sums go element by element in rank order, in FP32 (FP64 for FP64), rounded once.
 
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include "comm/host_group.h"
@@ -94,7 +96,7 @@ class CommHandle {
 
  private:
   template <class Wait>
-  void finish(Wait&& wait);
+  void finish(Wait&& wait, bool blocks_host);
 
   std::unique_ptr<CommOperation> operation_;
   Device* device_ = nullptr;
@@ -113,6 +115,8 @@ class Communicator {
   const std::string& name() const { return name_; }
   virtual int rank() const = 0;
   virtual int size() const = 0;
+  /// Which ranks of the run its ranks are: `members().member(r)` is rank r of this group.
+  const RankRule& members() const;
 
   // Tensors are contiguous (ShapeError otherwise), equal in dtype and shape on all ranks but for
   // all_to_all. Payloads: any dtype where nothing is summed; f32, bf16, f16, f64 and i64 where it
@@ -169,13 +173,22 @@ class Communicator {
   /// The stream of a queue, behind what compute and `after` were given so far.
   int stream_behind(const std::string& queue, int after);
   /// An entry of the record, if there is one: its index, or −1.
-  int64_t record_launch(const CommRequest& request, const std::string& queue, int64_t position);
+  int64_t record_launch(const CommRequest& request, const std::string& queue, int64_t position,
+                        int64_t sequence, int64_t message_group = -1);
+  /// One operation more: how many came before it (CollectiveRecord::sequence).
+  int64_t next_in_sequence(const CommRequest& request);
   CommRequest send_request(const Tensor& tensor, int to, Flow flow) const;
   CommRequest receive_request(const Tensor& tensor, int from, Flow flow) const;
+
+  using Channel = std::tuple<Collective, int, Flow>;  // send or receive, other end, flow
 
   std::string name_;
   Device* device_ = nullptr;
   std::shared_ptr<HostGroup> host_;
+  mutable std::shared_ptr<const RankRule> members_;  // of a split; else made when asked for
+  // Operations so far, recorded or not: all members count alike, whoever attaches a record when.
+  int64_t collectives_ = 0, message_groups_ = 0;
+  std::map<Channel, int64_t> messages_;
 };
 
 /// Bytes that one rank hands to a network for `request` in a group of `size`: all-reduce

@@ -2,7 +2,9 @@
 
 #include <cstring>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "device/device.h"
 
 namespace viaduct {
 namespace {
@@ -62,6 +64,25 @@ class SaidCall final : public HostCall {
   std::string text_;
 };
 
+/// A call that says to the record when the host waited for it.
+class RecordedCall final : public HostCall {
+ public:
+  RecordedCall(std::unique_ptr<HostCall> call, Device& device, int64_t number)
+      : call_(std::move(call)), device_(device), number_(number) {}
+
+  std::string wait() override {
+    const double begin = steady_seconds();
+    std::string text = call_->wait();
+    if (device_.record() != nullptr) device_.record()->host_call_done(number_, begin);
+    return text;
+  }
+
+ private:
+  std::unique_ptr<HostCall> call_;
+  Device& device_;
+  int64_t number_;
+};
+
 class StatedHostGroup final : public HostGroup {
  public:
   using HostGroup::HostGroup;
@@ -95,6 +116,25 @@ std::vector<FigureOfRanks> PendingFigures::wait() {
   return figures;
 }
 
+void HostGroup::record_on(Device* device, std::string_view group,
+                          std::shared_ptr<const RankRule> members) {
+  device_ = device;
+  group_ = group;
+  members_ = std::move(members);
+}
+
+std::unique_ptr<HostCall> HostGroup::call(Request request) {
+  const int64_t sequence = calls_++;
+  StepRecord* record = device_ != nullptr ? device_->record() : nullptr;
+  if (record == nullptr) return start(std::move(request));
+  HostCallRecord entry{.what = std::string(request.what), .group = group_, .members = members_};
+  entry.place = rank_;
+  entry.sequence = sequence;
+  entry.bytes = static_cast<int64_t>(request.mine.size());
+  const int64_t number = record->host_call(std::move(entry));
+  return std::make_unique<RecordedCall>(start(std::move(request)), *device_, number);
+}
+
 PendingFigures HostGroup::post(std::span<const HostFigure> figures) {
   std::string mine;
   for (const HostFigure& figure : figures) {
@@ -107,7 +147,7 @@ PendingFigures HostGroup::post(std::span<const HostFigure> figures) {
                             .most_rank = rank_};
     mine.append(reinterpret_cast<const char*>(&one), sizeof one);
   }
-  return PendingFigures(start({"figures", std::move(mine), merge_figures}));
+  return PendingFigures(call({"figures", std::move(mine), merge_figures}));
 }
 
 double HostGroup::sum(double value, bool counted) {
@@ -127,7 +167,7 @@ std::optional<TextOfRank> HostGroup::first_text(std::string_view mine) {
     text.assign(reinterpret_cast<const char*>(&rank), sizeof rank);
     text += mine;
   }
-  text = start({"first text", std::move(text), keep_first})->wait();
+  text = call({"first text", std::move(text), keep_first})->wait();
   if (text.empty()) return std::nullopt;
   TextOfRank first;
   std::memcpy(&first.rank, text.data(), sizeof first.rank);
@@ -136,19 +176,19 @@ std::optional<TextOfRank> HostGroup::first_text(std::string_view mine) {
 }
 
 std::string HostGroup::text_of_rank_0(std::string_view mine) {
-  return start({"text of rank 0", std::string(rank_ == 0 ? mine : ""), keep_lower})->wait();
+  return call({"text of rank 0", std::string(rank_ == 0 ? mine : ""), keep_lower})->wait();
 }
 
 std::vector<std::string> HostGroup::texts_on_rank_0(std::string_view mine) {
-  return unframed(start({"texts on rank 0", framed(mine), append, false})->wait());
+  return unframed(call({"texts on rank 0", framed(mine), append, false})->wait());
 }
 
 std::vector<std::string> HostGroup::texts_on_all(std::string_view mine) {
-  return unframed(start({"texts on all", framed(mine), append})->wait());
+  return unframed(call({"texts on all", framed(mine), append})->wait());
 }
 
 std::string HostGroup::merge_on_rank_0(std::string mine, Merge merge) {
-  return start({"merge on rank 0", std::move(mine), merge, false})->wait();
+  return call({"merge on rank 0", std::move(mine), merge, false})->wait();
 }
 
 std::shared_ptr<HostGroup> make_stated_host_group(int rank, int size) {

@@ -18,6 +18,9 @@
 
 namespace viaduct {
 
+class Device;
+class RankRule;
+
 /// A number that a rank states. `counted` false: it is no part of the sum and the mean (a copy of
 /// what another rank states), but of least and most.
 struct HostFigure {
@@ -78,6 +81,10 @@ class HostGroup {
   int rank() const { return rank_; }
   int size() const { return size_; }
 
+  /// Calls are recorded on `device` (not owned; null: nowhere) under the name and the members, as
+  /// ranks of the run, of the group.
+  void record_on(Device* device, std::string_view group, std::shared_ptr<const RankRule> members);
+
   /// States figures and returns at once.
   PendingFigures post(std::span<const HostFigure> figures);
   /// The sum or the most of one number, now.
@@ -109,7 +116,14 @@ class HostGroup {
   virtual bool speaks_for_all() const { return false; }
 
  private:
+  /// `start`, and an entry of the record if there is one.
+  std::unique_ptr<HostCall> call(Request request);
+
   const int rank_, size_;
+  int64_t calls_ = 0;  // recorded or not
+  Device* device_ = nullptr;
+  std::string group_;
+  std::shared_ptr<const RankRule> members_;
 };
 
 /// A host group whose other ranks are simulated, or of one rank. A call returns at once

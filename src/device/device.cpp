@@ -78,7 +78,8 @@ void Device::copy(const Tensor& from, const Tensor& to, int stream) {
 
 double host_read(Device& device, const Tensor& tensor, std::string_view reason,
                  double value_on_sim) {
-  if (device.record() != nullptr) device.record()->host_read(std::string(reason));
+  if (device.record() != nullptr)
+    device.record()->host_read(std::string(reason), device.record_event(kComputeStream).position);
   if (!device.executes()) return value_on_sim;
   VIADUCT_CHECK(
       ShapeError,

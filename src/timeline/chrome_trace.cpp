@@ -145,7 +145,8 @@ void add_collectives(Trace& trace, const StepRecord& record, const TraceSettings
                    {"bytes", c.bytes},
                    {"wire_bytes", c.wire_bytes},
                    {"exposed_seconds", c.complete_seconds - c.wait_begin_seconds},
-                   {"busy_seconds", c.busy_seconds}};
+                   {"busy_seconds", c.busy_seconds},
+                   {"sequence", c.sequence}};
     if (c.peer >= 0) arguments["peer"] = c.peer;
     if (c.scope >= 0) arguments["launched_in"] = record.scope_path(c.scope);
     const int track =

@@ -4,9 +4,8 @@
 #include <numeric>
 
 namespace viaduct {
-namespace {
 
-/// Times as ranks of their order, so that a stretch of them has a bounded number of events.
+// A stretch of these times has a bounded number of events.
 std::vector<Lifetime> with_dense_times(std::vector<Lifetime> lifetimes) {
   std::vector<int64_t> times;
   for (const Lifetime& l : lifetimes) times.push_back(l.begin), times.push_back(l.end);
@@ -18,6 +17,8 @@ std::vector<Lifetime> with_dense_times(std::vector<Lifetime> lifetimes) {
   for (Lifetime& l : lifetimes) l.begin = rank(l.begin), l.end = rank(l.end);
   return lifetimes;
 }
+
+namespace {
 
 int64_t most_held(const std::vector<Lifetime>& lifetimes) {
   int64_t last = 0, held = 0, most = 0;
@@ -81,7 +82,8 @@ class Placed {
 };
 
 template <class Key>
-Placement place_in_order(const std::vector<Lifetime>& lifetimes, Key key) {
+Placement place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& given,
+                         Key key) {
   std::vector<size_t> order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
@@ -89,28 +91,47 @@ Placement place_in_order(const std::vector<Lifetime>& lifetimes, Key key) {
   Placement placement;
   placement.offsets.resize(lifetimes.size());
   Placed placed(lifetimes, placement.offsets);
+  const auto has_place = [&](size_t item) { return !given.empty() && given[item] != kToBePlaced; };
+  std::stable_partition(order.begin(), order.end(), has_place);
   for (const size_t item : order) {
-    const int64_t offset = placed.tightest_gap(item);
+    const int64_t offset = has_place(item) ? given[item] : placed.tightest_gap(item);
     placed.add(item, offset);
     placement.bytes = std::max(placement.bytes, offset + lifetimes[item].bytes);
   }
   return placement;
 }
 
+int64_t oldest_first(const Lifetime& l) {
+  return -l.begin;
+}
+
+/// Dense times, and sizes that are multiples of the alignment.
+std::vector<Lifetime> rounded(const std::vector<Lifetime>& all, int64_t alignment) {
+  std::vector<Lifetime> lifetimes = with_dense_times(all);
+  for (Lifetime& l : lifetimes) l.bytes = (l.bytes + alignment - 1) & ~(alignment - 1);
+  return lifetimes;
+}
+
 }  // namespace
 
-Placement place(const std::vector<Lifetime>& given, int64_t alignment) {
-  std::vector<Lifetime> lifetimes = with_dense_times(given);
-  for (Lifetime& l : lifetimes) l.bytes = (l.bytes + alignment - 1) & ~(alignment - 1);
+Placement place_oldest_first(const std::vector<Lifetime>& all, int64_t alignment) {
+  const std::vector<Lifetime> lifetimes = rounded(all, alignment);
+  Placement placement = place_in_order(lifetimes, {}, oldest_first);
+  placement.lower_bound = most_held(lifetimes);
+  return placement;
+}
+
+Placement place(const std::vector<Lifetime>& all, int64_t alignment,
+                const std::vector<int64_t>& given) {
+  const std::vector<Lifetime> lifetimes = rounded(all, alignment);
   const int64_t lower_bound = most_held(lifetimes);
   const auto area = [](const Lifetime& l) {
     return static_cast<double>(l.bytes) * static_cast<double>(l.end - l.begin);
   };
-  Placement best = place_in_order(lifetimes, [](const Lifetime& l) { return l.bytes; });
+  Placement best = place_in_order(lifetimes, given, [](const Lifetime& l) { return l.bytes; });
   for (int order = 0; order < 2 && best.bytes > lower_bound; ++order) {
-    Placement other = order == 0
-                          ? place_in_order(lifetimes, area)
-                          : place_in_order(lifetimes, [](const Lifetime& l) { return -l.begin; });
+    Placement other = order == 0 ? place_in_order(lifetimes, given, area)
+                                 : place_in_order(lifetimes, given, oldest_first);
     if (other.bytes < best.bytes) best = std::move(other);
   }
   best.lower_bound = lower_bound;

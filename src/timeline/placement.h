@@ -12,6 +12,7 @@ namespace viaduct {
 struct Lifetime {
   int64_t bytes = 0;
   int64_t begin = 0, end = 0;
+  bool operator==(const Lifetime&) const = default;
 };
 
 struct Placement {
@@ -21,9 +22,21 @@ struct Placement {
   int64_t lower_bound = 0;
 };
 
+/// Of an allocation in the list of those that have a place already: it has none.
+inline constexpr int64_t kToBePlaced = -1;
+
 /// Places one allocation after the other, each into the tightest gap that those placed before and
 /// alive at the same time leave, in three orders (largest first; largest area in time and memory
-/// first; oldest first); the smallest arena of the three. `alignment` is a power of two.
-Placement place(const std::vector<Lifetime>& lifetimes, int64_t alignment);
+/// first; oldest first); the smallest arena of the three. `alignment` is a power of two. `given`:
+/// the offsets of those that have a place already, which do not overlap, and kToBePlaced for the
+/// others; empty: all are to be placed.
+Placement place(const std::vector<Lifetime>& lifetimes, int64_t alignment,
+                const std::vector<int64_t>& given = {});
+
+/// Oldest first alone: what is released in the opposite order leaves its room at the end.
+Placement place_oldest_first(const std::vector<Lifetime>& lifetimes, int64_t alignment);
+
+/// The same with times as ranks of their order, from 0.
+std::vector<Lifetime> with_dense_times(std::vector<Lifetime> lifetimes);
 
 }  // namespace viaduct

@@ -1,5 +1,6 @@
 #include "timeline/record.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "base/clock.h"
@@ -70,9 +71,27 @@ void StepRecord::close_scope(int64_t index) {
   scope_ = entry.parent;
 }
 
-void StepRecord::host_read(std::string reason) {
+void StepRecord::host_read(std::string reason, int64_t stream_position) {
   if (counters_alone_) return;
-  host_reads_.push_back({std::move(reason), position_++});
+  host_reads_.push_back({std::move(reason), position_++, scope_, stream_position});
+}
+
+int64_t StepRecord::host_call(HostCallRecord entry) {
+  if (counters_alone_) return -1;
+  entry.posted_at = position_++;
+  entry.post_seconds = now();
+  entry.scope = scope_;
+  host_calls_.push_back(std::move(entry));
+  return forgotten_calls_ + static_cast<int64_t>(host_calls_.size()) - 1;
+}
+
+void StepRecord::host_call_done(int64_t number, double wait_begin_seconds) {
+  const int64_t index = number - forgotten_calls_;
+  if (index < 0 || index >= static_cast<int64_t>(host_calls_.size())) return;  // forgotten
+  HostCallRecord& entry = host_calls_[static_cast<size_t>(index)];
+  entry.wait_at = position_++;
+  entry.complete_seconds = now();
+  entry.wait_begin_seconds = timed_ ? wait_begin_seconds : 0;
 }
 
 int64_t StepRecord::count_collective(const CollectiveRecord& entry) {
@@ -100,29 +119,34 @@ int64_t StepRecord::launch(CollectiveRecord entry) {
   entry.launched_at = position_++;
   entry.scope = scope_;
   collectives_.push_back(std::move(entry));
-  return static_cast<int64_t>(collectives_.size()) - 1;
+  return forgotten_collectives_ + static_cast<int64_t>(collectives_.size()) - 1;
 }
 
-void StepRecord::complete(int64_t index, double wait_begin_seconds, double complete_seconds,
-                          double busy_seconds) {
+void StepRecord::complete(int64_t number, double wait_begin_seconds, double complete_seconds,
+                          double busy_seconds, bool blocks_host) {
   const auto count = [&](int64_t place) {
     if (place < 0 || place >= static_cast<int64_t>(counters_.collectives.size())) return;
     CollectiveCounter& counter = counters_.collectives[static_cast<size_t>(place)];
     counter.wait_seconds += complete_seconds - wait_begin_seconds;
     counter.busy_seconds += busy_seconds;
   };
-  if (counters_alone_) return count(index);
-  if (index >= static_cast<int64_t>(collectives_.size())) return;  // launched before this record
+  if (counters_alone_) return count(number);
+  const int64_t index = number - forgotten_collectives_;
+  // Launched before this record, or forgotten since.
+  if (index < 0 || index >= static_cast<int64_t>(collectives_.size())) return;
   CollectiveRecord& entry = collectives_[static_cast<size_t>(index)];
   entry.completed_at = position_++;
   entry.wait_begin_seconds = wait_begin_seconds;
   entry.complete_seconds = complete_seconds;
   entry.busy_seconds = busy_seconds;
+  entry.blocks_host = blocks_host;
   count(entry.counter);
 }
 
 void StepRecord::forget_the_past() {
-  ops_.clear(), host_reads_.clear(), collectives_.clear(), edges_.clear();
+  forgotten_calls_ += static_cast<int64_t>(host_calls_.size());
+  forgotten_collectives_ += static_cast<int64_t>(collectives_.size());
+  ops_.clear(), host_reads_.clear(), host_calls_.clear(), collectives_.clear(), edges_.clear();
   older_releases_.clear();
   std::vector<AllocationRecord> held;
   std::vector<ScopeRecord> scopes;
@@ -172,15 +196,17 @@ Cost StepRecord::total_cost() const {
 }
 
 StepRecord::Peak StepRecord::peak() const {
-  std::map<int64_t, std::pair<size_t, bool>> events;  // position → (allocation, is release)
-  for (size_t i = 0; i < allocations_.size(); ++i) {
-    events[allocations_[i].allocated_at] = {i, false};
-    if (allocations_[i].released_at >= 0) events[allocations_[i].released_at] = {i, true};
+  std::vector<std::pair<int64_t, int64_t>> changes;  // position, bytes
+  changes.reserve(2 * allocations_.size());
+  for (const AllocationRecord& a : allocations_) {
+    changes.emplace_back(a.allocated_at, a.bytes);
+    if (a.released_at >= 0) changes.emplace_back(a.released_at, -a.bytes);
   }
+  std::sort(changes.begin(), changes.end());
   Peak peak;
   int64_t bytes = 0;
-  for (const auto& [at, event] : events) {
-    bytes += event.second ? -allocations_[event.first].bytes : allocations_[event.first].bytes;
+  for (const auto& [at, change] : changes) {
+    bytes += change;
     if (bytes > peak.bytes) peak.bytes = bytes, peak.at = at;
   }
   for (const auto& a : allocations_) {

@@ -6,10 +6,12 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "timeline/rank_rule.h"
 #include "timeline/step_counters.h"
 
 namespace viaduct {
@@ -92,19 +94,29 @@ struct ScopeRecord {
 };
 
 /// A collective or message of this rank; positions are in the sequence of all events of the record,
-/// so that what ran between launch and completion can be read off.
+/// so that what ran between launch and completion can be read off. All members' records of one run
+/// have the same collective of a group at the same `sequence`; a send of rank a to b is the receive
+/// of b from a in the same group, of the same flow, at the same `sequence`.
 struct CollectiveRecord {
   std::string operation;   // "all_reduce", "send", …
   std::string group;       // "tp", "dp.inner", …
   int ranks = 1;           // of the group
   int64_t bytes = 0;       // of the larger operand
   int64_t wire_bytes = 0;  // that this rank hands to a network
-  int peer = -1;           // of messages: rank in the group
+  int peer = -1;           // of messages the other end, of broadcasts the root: rank of the run
+  std::string flow = {};   // of messages: "activations" or "gradients"
+  std::shared_ptr<const RankRule> members;  // ranks of the run that are the group
+  int place = 0;                            // of this rank among them
+  /// How many came before it since the group was made, recorded or not: of collectives, the group's
+  /// collectives; of messages, those with the same other end, direction and flow.
+  int64_t sequence = 0;
+  int64_t message_group = -1;  // messages of one number (of this group) begin together; −1: alone
   int64_t launched_at = 0;
   int64_t completed_at = -1;      // when the host waited for it; −1: not in this record
   double launch_seconds = 0;      // wall clock of this process
   double wait_begin_seconds = 0;  // when the host began to wait for it
   double complete_seconds = 0;    // when it had waited: the difference is exposed
+  bool blocks_host = false;       // the host itself waited, on devices with side streams too
   double busy_seconds = 0;        // in which data moved, where the backend knows
   int64_t scope = -1;             // the innermost one it was launched in
   std::string queue = {};         // operations of one queue begin one after the other
@@ -113,10 +125,31 @@ struct CollectiveRecord {
   int64_t counter = -1;           // its place in StepCounters::collectives; −1: not counted
 };
 
-/// A value that went from device to host, with the reason that the code gave.
+/// A value that went from device to host, with the reason that the code gave. The host is blocked
+/// until compute has done all that it was given before.
 struct HostReadRecord {
   std::string reason;
   int64_t at = 0;
+  int64_t scope = -1;           // the innermost one it happened in
+  int64_t stream_position = 0;  // how much compute was given before
+};
+
+/// A call in which the hosts of a group's ranks tell each other something. The host is blocked from
+/// `wait_at` until all members have posted theirs; the call with the same `sequence` is the same
+/// call on all members.
+struct HostCallRecord {
+  std::string what;   // "figures", "first text", …
+  std::string group;  // "world", …
+  std::shared_ptr<const RankRule> members;
+  int place = 0;         // of this rank among them
+  int64_t sequence = 0;  // how many calls of the group came before it, recorded or not
+  int64_t bytes = 0;     // of what this rank says
+  int64_t posted_at = 0;
+  int64_t wait_at = -1;           // when the host came to wait for it; −1: not in this record
+  double post_seconds = 0;        // wall clock of this process; 0 on sim
+  double wait_begin_seconds = 0;  // when the host began to wait for it
+  double complete_seconds = 0;    // when it had the answer
+  int64_t scope = -1;             // the innermost one it was posted in
 };
 
 /// Appended to while it is attached to a device; one writer, the rank's host thread.
@@ -125,11 +158,16 @@ class StepRecord {
   void op(OpEntryRecord entry);
   void allocate(int64_t id, int64_t bytes, std::string tag);
   void release(int64_t id, int64_t bytes, std::string_view tag);
-  void host_read(std::string reason);
-  /// A collective begins; returns its index. `complete` says that the host has waited for it.
+  void host_read(std::string reason, int64_t stream_position = 0);
+  /// A collective begins; returns its number. `complete` says that the host has waited for it, or
+  /// has made a stream wait.
   int64_t launch(CollectiveRecord entry);
-  void complete(int64_t index, double wait_begin_seconds, double complete_seconds,
-                double busy_seconds);
+  void complete(int64_t number, double wait_begin_seconds, double complete_seconds,
+                double busy_seconds, bool blocks_host = false);
+  /// A call among hosts is posted; returns its number, −1 without entries. `host_call_done` says
+  /// that its answer is here.
+  int64_t host_call(HostCallRecord entry);
+  void host_call_done(int64_t number, double wait_begin_seconds);
   void edge(const StreamEdgeRecord& entry) { edges_.push_back(entry); }
   /// A scope begins inside those that are open (`RecordScope` calls these); returns its index.
   int64_t open_scope(ScopeRecord entry);
@@ -153,6 +191,7 @@ class StepRecord {
   const std::vector<OpEntryRecord>& ops() const { return ops_; }
   const std::vector<AllocationRecord>& allocations() const { return allocations_; }
   const std::vector<HostReadRecord>& host_reads() const { return host_reads_; }
+  const std::vector<HostCallRecord>& host_calls() const { return host_calls_; }
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
   /// Empty where the device has no side streams: then all runs in the order of the record.
   const std::vector<StreamEdgeRecord>& edges() const { return edges_; }
@@ -185,7 +224,9 @@ class StepRecord {
   std::vector<AllocationRecord> allocations_;
   std::map<int64_t, size_t> open_;  // id → index into allocations_
   std::vector<HostReadRecord> host_reads_;
+  std::vector<HostCallRecord> host_calls_;
   std::vector<CollectiveRecord> collectives_;
+  int64_t forgotten_calls_ = 0, forgotten_collectives_ = 0;  // numbers before the first entries
   std::vector<StreamEdgeRecord> edges_;
   std::vector<ScopeRecord> scopes_;
   std::vector<OlderReleaseRecord> older_releases_;

@@ -81,8 +81,8 @@ std::vector<GeneratedText> from_text(const std::string& text) {
 double run_generation(const RunSetup& setup, const GenerationWork& work, Device& device,
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks) {
-  check_same_settings(world->host(), setup.config);
   world->record_on(&device);
+  check_same_settings(world->host(), setup.config);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   Generator generator = make_generator(setup, run, work, device, ops, world);
   OpContext context = generator.context();

@@ -2,12 +2,26 @@
 // Places for all memory of a run, from a dry run of the same engine: what its device allocates,
 // when and for how long, is known before the first step.
 
+#include "timeline/frames.h"
 #include "train/dry_run.h"
 
 namespace viaduct {
 
+/// A saved tensor of a step that a frame has a place for.
+struct FramedAllocation {
+  size_t index = 0;  // in the plan's sequence of steps
+  int chunk = 0;
+  int64_t micro_batch = 0;
+  int64_t offset = 0;  // in its frame
+};
+
 struct PlannedMemory {
   MemoryPlan plan;
+  /// Of steps: what a chunk keeps of a micro-batch for its backward lies in a frame (kinds are
+  /// chunks, instances micro-batches). None where a micro-batch is alone, where micro-batches
+  /// differ, and where frames would take too much (timeline/frames.h).
+  std::vector<Frame> frames;
+  std::vector<FramedAllocation> framed;
   /// By the dry run: bytes in use at the fullest moment, by owner.
   StepRecord::Peak peak;
   /// No arena with the same resident memory is smaller.

@@ -50,8 +50,8 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
                         std::shared_ptr<Communicator> world,
                         FunctionRef<void(int64_t done, int64_t of)> progress) {
   const RunSetup& run = evaluation.run;
-  check_same_settings(world->host(), run.config);
   world->record_on(&device);
+  check_same_settings(world->host(), run.config);
   const GlobalRank rank{world->rank()};
   if (device.memory().system_allocations == 0) device.use_plan(plan_memory(run, rank).plan);
   const ResolvedRun resolved = resolve_run(run.config, run.model);

@@ -60,8 +60,8 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       schedules_(
           schedules(config_.optimizer, config_.scheduler, config_.train.train_iters, batches_)),
       scaler_(loss_scaler_settings(config_.mixed_precision)) {
-  check_same_settings(world_->host(), config_);
   world_->record_on(&device_);
+  check_same_settings(world_->host(), config_);
   record_.keep_counters_alone();
   saver_ = std::make_unique<AsyncSaver>(*world_, config_.checkpoint.continue_on_save_failure);
   const GlobalRank rank{world_->rank()};

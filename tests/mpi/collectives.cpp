@@ -17,6 +17,7 @@
 #include "comm/mpi/mpi_communicator.h"
 #include "comm/world.h"
 #include "support/collective_exercise.h"
+#include "support/record_exercise.h"
 
 namespace viaduct {
 namespace {
@@ -126,6 +127,7 @@ int main(int count, char** arguments) {
     }
     run_mpi_rank({60}, [](std::shared_ptr<Communicator> world) {
       test::exercise(world);
+      test::exercise_records(world);
       if (world->rank() == 0) fmt::print("{} ranks agree with plain loops\n", world->size());
     });
   } catch (const std::exception& error) {

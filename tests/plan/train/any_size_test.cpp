@@ -16,13 +16,15 @@ using namespace test;
 struct Counts {
   int64_t launches = 0, collectives = 0, ops = 0, allocations = 0, host_reads = 0, events = 0;
   int64_t scratch_bytes = 0;  // largest allocation that is no tensor of the model or of a layer
+  int64_t rule_digits = 0;    // of the longest rule of members
   bool operator==(const Counts&) const = default;
 };
 
 void PrintTo(const Counts& c, std::ostream* out) {
   *out << c.launches << " launches, " << c.collectives << " collectives, " << c.ops << " ops, "
        << c.allocations << " allocations, " << c.host_reads << " host reads, " << c.events
-       << " events, " << c.scratch_bytes << " bytes of scratch";
+       << " events, " << c.scratch_bytes << " bytes of scratch, " << c.rule_digits
+       << " digits in a rule of members";
 }
 
 Counts counts(int64_t data_ranks, const Overrides& overrides) {
@@ -37,7 +39,13 @@ Counts counts(int64_t data_ranks, const Overrides& overrides) {
   Counts c{run.launches};
   const SequenceWindow step = run.windows[static_cast<size_t>(MemorySequence::step)];
   const auto inside = [&](int64_t at) { return at >= step.begin && at < step.end; };
-  for (const CollectiveRecord& one : record.collectives()) c.collectives += inside(one.launched_at);
+  for (const CollectiveRecord& one : record.collectives()) {
+    c.collectives += inside(one.launched_at);
+    int64_t digits = 0;
+    for (const auto& block : one.members->blocks())
+      digits += 1 + static_cast<int64_t>(block.digits.size());
+    c.rule_digits = std::max(c.rule_digits, digits);
+  }
   for (const OpEntryRecord& op : record.ops()) c.ops += inside(op.at);
   for (const AllocationRecord& a : record.allocations()) c.allocations += inside(a.allocated_at);
   c.host_reads = run.host_reads;
@@ -54,6 +62,7 @@ TEST_P(AnySize, ARankDoesTheSame) {
   const Counts two = counts(2, GetParam().second);
   EXPECT_GT(two.launches, 50);
   EXPECT_GT(two.collectives, 4);
+  EXPECT_EQ(two.rule_digits, 2);
   for (const int64_t ranks : {64, 4096, 16384}) {
     const Counts many = counts(ranks, GetParam().second);
     if (GetParam().first != "exchanged") {
@@ -67,6 +76,7 @@ TEST_P(AnySize, ARankDoesTheSame) {
     EXPECT_LE(many.ops, two.ops) << ranks;
     EXPECT_LE(many.allocations, two.allocations) << ranks;
     EXPECT_EQ(many.scratch_bytes, two.scratch_bytes) << ranks;
+    EXPECT_EQ(many.rule_digits, two.rule_digits) << ranks;
     EXPECT_LE(many.events, two.events) << ranks;
   }
 }

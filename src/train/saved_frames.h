@@ -1,0 +1,35 @@
+#pragma once
+// Which allocations of a recorded step are kept from the forward of a micro-batch in a chunk of
+// layers to its backward: what frames are made of (timeline/frames.h).
+
+#include <optional>
+#include <vector>
+
+#include "timeline/record.h"
+
+namespace viaduct {
+
+/// A micro-batch in a chunk.
+struct KeptFor {
+  int chunk = 0;
+  int64_t micro_batch = 0;
+};
+
+class SavedFrames {
+ public:
+  /// `record` outlives it and does not change meanwhile.
+  explicit SavedFrames(const StepRecord& record);
+
+  /// Of an allocation made in a forward and released in a backward of the same micro-batch and
+  /// chunk; none for all others: what a forward gets from another stage is there before it, and
+  /// what it sends goes when it is sent.
+  std::optional<KeptFor> kept_for(const AllocationRecord& allocation) const;
+
+ private:
+  const ScopeRecord* phase_around(int64_t scope) const;
+
+  const StepRecord& record_;
+  std::vector<const ScopeRecord*> backwards_;  // in ascending order; they do not overlap
+};
+
+}  // namespace viaduct
