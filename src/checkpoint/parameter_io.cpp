@@ -106,7 +106,7 @@ void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
 }
 
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values) {
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values) {
   std::vector<StoredRun> runs;
   for (size_t i = 0; i < store.shard_runs().size(); ++i) {
     const ShardRun& run = store.shard_runs()[i];
@@ -120,8 +120,8 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
   check_tensors_fit(config, source);
   const TensorNames& names = model_family(config.family).names;
   fill_runs(context.device,
-            stored_runs(store, [](const ShardRun& run, size_t) { return run.master; }), source,
-            [&](const std::string& name) { return stored_name(source, name, names); });
+            stored_runs(store, [](const ShardRun& run, size_t) { return run.master_state(); }),
+            source, [&](const std::string& name) { return stored_name(source, name, names); });
   store.publish_masters(context);
 }
 

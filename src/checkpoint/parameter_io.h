@@ -52,7 +52,7 @@ std::string stored_name(const TensorSource& source, const std::string& name,
 /// The runs of the store that this rank updates, with the values that `values` names for each
 /// (master, gradient, a moment).
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values);
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values);
 
 /// Reads what the store holds of the model into the masters, converted to their format, and
 /// publishes the weights, after check_tensors_fit.

@@ -35,9 +35,11 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
   FieldGroup group("optimizer", "How weights are updated.");
   group
       .field("optimizer", config.optimizer,
-             "The update rule: `adam` is AdamW, with decoupled decay.")
-      .one_of({"adam"})
-      .planned_values({"sgd", "muon", "lion", "soap"}, "roadmap: other optimizers");
+             "The update rule: `adam` is AdamW, with decoupled decay; `sgd` has momentum, and "
+             "decay as "
+             "a part of the gradient; `lion` steps by signs, with decoupled decay.")
+      .one_of({"adam", "sgd", "lion"})
+      .planned_values({"muon", "adafactor", "soap"}, "roadmap: other optimizers");
   group.field("lr", config.lr, "Highest learning rate.").range(0);
   group
       .field("min_lr", config.min_lr, "Learning rate at the end of the decay; auto: a tenth of lr.")
@@ -45,12 +47,16 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .constraint("at most lr");
   group
       .field("weight_decay", config.weight_decay,
-             "Decoupled weight decay; biases and one-axis parameters have none.")
+             "Weight decay, decoupled but with sgd; biases and one-axis parameters have none.")
       .range(0);
   group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").range(0, 1);
   group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
       .range(0, 1);
   group.field("adam_eps", config.adam_eps, "Added to the root in Adam's denominator.").positive();
+  group.field("sgd_momentum", config.sgd_momentum, "Decay of sgd's momentum.").range(0, 1);
+  group.field("lion_beta1", config.lion_beta1, "Share of the momentum in the sign of lion's step.")
+      .range(0, 1);
+  group.field("lion_beta2", config.lion_beta2, "Decay of lion's momentum.").range(0, 1);
   group
       .field("clip_grad", config.clip_grad,
              "Largest global gradient norm: larger gradients are scaled down to it; 0: off.")

@@ -32,7 +32,7 @@ ParameterBuffer::ParameterBuffer(Device& device, std::vector<const Parameter*> p
     gradients_ = device.allocate(formats.gradient, shape, MemoryTag::main_gradients);
     clear_padding(device, layout_, gradients_);
   }
-  if (!formats.with_masters || formats.master == formats.weight) return;
+  if (!formats.with_masters || formats.master_is_weight) return;
   masters_ = device.allocate(formats.master, {layout_.elements() / layout_.shards},
                              MemoryTag::master_weights);
   int64_t begin = 0;

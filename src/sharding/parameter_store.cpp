@@ -7,6 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "ops/table.h"
+#include "sharding/master_values.h"
 #include "sharding/name_patterns.h"
 #include "sharding/replica_gradients.h"
 
@@ -30,6 +31,8 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
       groups_(groups),
       format_(recipe.weight),
       kernel_gradient_(recipe.main_gradient),
+      optimizer_gradient_(recipe.optimizer_gradient),
+      shard_multiple_(recipe.scaled_state() ? kStateGroup : 1),
       device_(device) {
   VIADUCT_CHECK(ShapeError, settings.distributed_optimizer || groups.dp_cp_inner->size() == 1,
                 "parameter store: without the distributed optimizer every data rank is an instance "
@@ -45,10 +48,13 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   settings_.align_grad_reduce &= groups.pp->size() > 1 && chunks.size() > 1;
   const BufferFormats formats{recipe.weight,
                               settings.fp32_gradients ? recipe.main_gradient : recipe.weight,
-                              recipe.master, settings.with_gradients, settings.with_masters};
+                              recipe.master,
+                              settings.with_gradients,
+                              recipe.master_is_weight(),
+                              settings.with_masters};
   for (const auto& uses : chunks) add_chunk(device, formats, uses);
   list_buckets();
-  list_runs();
+  list_runs(device);
   add_accumulations(device);
 
   std::vector<GradientReduction::Bucket> gradients;
@@ -93,6 +99,7 @@ void ParameterStore::add_chunk(Device& device, const BufferFormats& formats,
   LayoutSettings layout;
   layout.shards = groups_.dp_cp_inner->size();
   layout.padded = settings_.distributed_optimizer;
+  layout.shard_multiple = shard_multiple_;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step;
@@ -129,7 +136,7 @@ void ParameterStore::add_accumulations(Device& device) {
   }
 }
 
-void ParameterStore::list_runs() {
+void ParameterStore::list_runs(Device& device) {
   for (const ParameterBuffer& buffer : buffers_) {
     for (size_t i = 0; i < buffer.parameters().size(); ++i) {
       const auto ranges = shard_ranges(buffer.layout(), i, buffer.shard());
@@ -141,7 +148,12 @@ void ParameterStore::list_runs() {
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
       runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
                        run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
-                       run_of(buffer.own_gradients(bucket))});
+                       run_of(buffer.own_gradients(bucket)), Tensor()});
+      ShardRun& run = runs_.back();
+      if (run.master.storage() != run.weight.storage() && has_state_scales(run.master.dtype())) {
+        run.master_scales = device.allocate(DType::f32, {state_groups(run.range.size())},
+                                            MemoryTag::master_weights);
+      }
       run_gradients_.push_back(runs_.back().gradient);
     }
     runs_end_.push_back(runs_.size());
@@ -202,7 +214,8 @@ Tensor ParameterStore::master(const Parameter& parameter) const {
 void ParameterStore::publish_masters(OpContext& context) {
   advance_generation();
   for (const ShardRun& run : runs_) {
-    if (run.master.storage() != run.weight.storage()) copy(context, {run.master, run.weight});
+    if (run.master.storage() == run.weight.storage() || run.master.dtype() == DType::i16) continue;
+    copy(context, {master_values(context, run), run.weight});
   }
   weights_written();
   finish_gathers();
@@ -321,7 +334,9 @@ void ParameterStore::narrow_run_gradients() {
 }
 
 void ParameterStore::widen_run_gradients(OpContext& context) {
-  if (runs_.empty() || run_gradients_[0].dtype() == kernel_gradient_) return;
+  if (runs_.empty() || run_gradients_[0].dtype() == kernel_gradient_ ||
+      run_gradients_[0].dtype() == optimizer_gradient_)
+    return;
   int64_t elements = 0;
   for (const ShardRun& run : runs_) elements += run.range.size();
   const Tensor wide = context.allocate(kernel_gradient_, {elements}, MemoryTag::workspace);

@@ -140,10 +140,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   }
   /// The main gradient of a parameter that adds up in FP32 is made, once, before it is sent.
   void round_accumulation(OpContext& context, Entry& entry);
-  void list_runs();
+  void list_runs(Device& device);
   /// Ends what `widen_run_gradients` began: runs see the main gradients.
   void narrow_run_gradients();
-  /// The optimizer reads what kernels write, not the format of main gradients.
+  /// The optimizer reads what kernels write, not the format of main gradients, unless it says so.
   void widen_run_gradients(OpContext& context);
   /// Buckets of the first `chunks` chunks: they are gathered first.
   size_t buckets_of_first(size_t chunks) const;
@@ -157,9 +157,11 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<ShardRun> runs_;
   std::vector<Tensor> run_gradients_;  // of the runs, views of the main gradients
   DType format_;                       // of weights
-  DType kernel_gradient_;              // what kernels write and the optimizer reads
-  std::optional<OpContext> context_;   // of the step
-  std::vector<size_t> runs_end_;       // by chunk
+  DType kernel_gradient_;              // what kernels write
+  DType optimizer_gradient_;           // the narrowest that the optimizer reads
+  int64_t shard_multiple_;
+  std::optional<OpContext> context_;  // of the step
+  std::vector<size_t> runs_end_;      // by chunk
   std::map<const Parameter*, Entry, ByPath> entries_;
   Device& device_;
   Tensor bucket_norms_;  // with bucket_norms: a reproducible sum of squares for each bucket

@@ -39,7 +39,7 @@ class Engine {
   ParameterStore& store() { return *store_; }
   const ParameterStore& store() const { return *store_; }
   /// Null unless the purpose is to train.
-  AdamW* optimizer() { return optimizer_.get(); }
+  Optimizer* optimizer() { return optimizer_.get(); }
   Device& device() { return device_; }
   const ResolvedRun& run() const { return run_; }
   const ParallelGroups& groups() const { return groups_; }
@@ -116,7 +116,7 @@ class Engine {
   SecondMemory* second_memory_ = nullptr;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
   LargeGradients large_gradients_;
   Tensor scalars_, loss_state_;

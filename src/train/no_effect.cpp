@@ -43,6 +43,13 @@ std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outco
                                "mixed_precision.loss_scale makes it constant")
                         : reason;
 }
+std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
+  const StateConfig& s = c.optimizer_state;
+  if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
+  if (s.main_params_dtype != "fp32") return "optimizer.main_params_dtype = " + s.main_params_dtype;
+  return when(c.mixed_precision.recipe != "bf16_mixed",
+              "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
+}
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
@@ -58,6 +65,22 @@ const std::vector<Rule>& rules() {
          return when(c.model.position_embedding_type.value() != "rope",
                      "model.position_embedding_type = learned_absolute");
        }},
+      {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "adam",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.sgd_momentum"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "sgd",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.lion_beta1", "optimizer.lion_beta2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "lion",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.store_param_remainders"}, no_remainders},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.model.window_size.value(), "model.window_size is null");
@@ -69,9 +92,9 @@ const std::vector<Rule>& rules() {
        }},
       {{"model.cp_comm_type"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.parallel.context_parallel_size == 1 &&
-                         !c.context_parallel.hybrid_context_parallel,
-                     "model.context_parallel_size = 1");
+         return when(
+             c.parallel.context_parallel_size == 1 && !c.context_parallel.hybrid_context_parallel,
+             "model.context_parallel_size = 1");
        }},
       {{"model.hybrid_context_parallel"},
        [](const RunConfig& c, const ConfigOutcome&) {

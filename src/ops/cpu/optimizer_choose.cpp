@@ -1,11 +1,11 @@
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "ops/cpu/binned_sum.h"
 #include "ops/cpu/optimizer_runs.h"
+#include "ops/cpu/state_runs.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -14,6 +14,10 @@ namespace {
 const OptimizerKernels& kernels(const Choice& choice) {
   return kernels_of(choice, avx2::optimizer_kernels, avx512::optimizer_kernels,
                     avx512_bf16::optimizer_kernels);
+}
+
+const StateKernels& state_kernels(const Choice& choice) {
+  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
 }
 
 constexpr int64_t kSumTask = 32 * kSumBlock;
@@ -43,8 +47,8 @@ std::vector<ListTask> list_tasks(size_t runs, int64_t size, Elements elements) {
 
 template <CpuIsa isa>
 Choice choose_sum_of(DType dtype, int64_t elements, int64_t tasks, int64_t bytes) {
-  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64,
-                "reproducible_sum: the cpu has kernels for f32 and f64, not for {}",
+  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16,
+                "reproducible_sum: the cpu has kernels for f32, f64 and bf16, not for {}",
                 dtype_name(dtype));
   Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
   add_flops(choice, DType::f64, 15.0 * static_cast<double>(elements));
@@ -72,32 +76,50 @@ Choice choose_sums(const ReproducibleSumsArgs& args, const Traits&) {
   return choose_sum_of<isa>(args.x.front().dtype(), elements, tasks, bytes);
 }
 
+BinnedSum sum_of_block(const Choice& choice, const SumRun& run, int64_t begin, int64_t end) {
+  BinnedSum block;
+  double largest = 0;
+  block.finite = kernels(choice).largest(run, begin, end, &largest);
+  if (block.finite && largest > 0) {
+    block.top = top_bin(largest);
+    int64_t bins[kBins];
+    kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
+    std::copy(bins, bins + kBins, block.bins);
+  }
+  return block;
+}
+
 BinnedSum sum_of(const Choice& choice, const SumRun& run, int64_t first, int64_t last) {
   BinnedSum sum;
   for (int64_t begin = first; begin < last; begin += kSumBlock) {
     const int64_t end = std::min(last, begin + kSumBlock);
-    BinnedSum block;
-    double largest = 0;
-    block.finite = kernels(choice).largest(run, begin, end, &largest);
-    if (block.finite && largest > 0) {
-      block.top = top_bin(largest);
-      int64_t bins[kBins];
-      kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
-      std::copy(bins, bins + kBins, block.bins);
-    }
-    sum.add(block);
+    sum.add(sum_of_block(choice, run, begin, end));
   }
   return sum;
 }
 
-void launch_sum_of(OpContext& context, const Choice& choice, std::span<const SumRun> runs,
-                   const std::vector<ListTask>& tasks, const Tensor& into, void* workspace) {
+/// Of BF16 values: they are widened block by block.
+BinnedSum sum_of_bf16(const Choice& choice, const Tensor& x, bool squared, int64_t first,
+                      int64_t last) {
+  const StateRun narrow{x.raw(), nullptr, nullptr, DType::bf16};
+  float wide[kSumBlock];
+  BinnedSum sum;
+  for (int64_t begin = first; begin < last; begin += kSumBlock) {
+    const int64_t count = std::min(last - begin, kSumBlock);
+    state_kernels(choice).expand(narrow, begin, count, wide);
+    sum.add(sum_of_block(choice, {wide, false, nullptr, squared}, 0, count));
+  }
+  return sum;
+}
+
+/// `sum(task)` of every task, into the state.
+template <class Sum>
+void launch_sum_of(OpContext& context, const std::vector<ListTask>& tasks, const Tensor& into,
+                   void* workspace, Sum sum_of_task) {
   auto* states = static_cast<double*>(workspace);
   const auto count = static_cast<int64_t>(tasks.size());
   context.device.pool().run(count, [&](int64_t i, int) {
-    const ListTask& task = tasks[static_cast<size_t>(i)];
-    write_sum(sum_of(choice, runs[task.run], task.begin, task.end),
-              states + i * kReproducibleSumSize);
+    write_sum(sum_of_task(tasks[static_cast<size_t>(i)]), states + i * kReproducibleSumSize);
   });
   auto* state = into.data<double>();
   BinnedSum sum = read_sum(state);
@@ -110,7 +132,8 @@ void launch_sum(OpContext& context, const Choice& choice, const ReproducibleSumA
   const SumRun run{args.x.raw(), args.x.dtype() == DType::f64,
                    args.weight ? args.weight.data<float>() : nullptr, args.squared};
   const auto tasks = list_tasks(1, kSumTask, [&](size_t) { return args.x.elements(); });
-  launch_sum_of(context, choice, {&run, 1}, tasks, args.state, workspace);
+  launch_sum_of(context, tasks, args.state, workspace,
+                [&](const ListTask& task) { return sum_of(choice, run, task.begin, task.end); });
 }
 
 void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSumsArgs& args,
@@ -120,7 +143,11 @@ void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSum
     runs.push_back({x.raw(), x.dtype() == DType::f64, nullptr, args.squared});
   const auto tasks =
       list_tasks(runs.size(), kSumTask, [&](size_t run) { return args.x[run].elements(); });
-  launch_sum_of(context, choice, runs, tasks, args.state, workspace);
+  launch_sum_of(context, tasks, args.state, workspace, [&](const ListTask& task) {
+    const Tensor& x = args.x[task.run];
+    return x.dtype() == DType::bf16 ? sum_of_bf16(choice, x, args.squared, task.begin, task.end)
+                                    : sum_of(choice, runs[task.run], task.begin, task.end);
+  });
 }
 
 /// A kernel over a handful of scalars.
@@ -174,17 +201,23 @@ void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& arg
 template <CpuIsa isa>
 Choice choose_adamw(const AdamWListArgs& args, const Traits&) {
   const AdamWArgs& first = args.runs.front();
-  Choice choice = narrowing_choice("adamw", isa, first.master.dtype(),
-                                   first.weight && first.weight.dtype() == DType::bf16);
+  const bool f64 = first.master.dtype() == DType::f64;
+  const bool narrows =
+      first.weight && first.weight.dtype() == DType::bf16 && first.master.dtype() != DType::i16;
+  Choice choice = narrowing_choice("adamw", isa, f64 ? DType::f64 : DType::f32, narrows);
   VIADUCT_CHECK(
       DeviceError,
       choice.variant == kReferenceKernel || !first.weight || first.weight.dtype() != DType::f64,
       "adamw: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
   choice.cost.bytes_read = bytes_of(first.scalars);
   for (const AdamWArgs& run : args.runs) {
-    add_flops(choice, run.master.dtype(), 14.0 * static_cast<double>(run.master.elements()));
-    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second);
+    add_flops(choice, f64 ? DType::f64 : DType::f32,
+              14.0 * static_cast<double>(run.master.elements()));
+    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second) +
+                          bytes_of(run.master_scales) + bytes_of(run.first_scales) +
+                          bytes_of(run.second_scales);
     choice.cost.bytes_read += state + bytes_of(run.gradient);
+    if (run.master.dtype() == DType::i16) choice.cost.bytes_read += bytes_of(run.weight);
     choice.cost.bytes_written += state + bytes_of(run.weight);
   }
   return choice;
@@ -194,11 +227,15 @@ AdamWRun adamw_run(const AdamWArgs& args, const double* scalars) {
   const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
   const double lr = scalar(args.learning_rate);
   AdamWRun run;
-  run.master = args.master.data<float>();
-  run.gradient = args.gradient.data<float>();
-  run.first = args.first.data<float>();
-  run.second = args.second.data<float>();
-  run.weight = args.weight ? args.weight.raw() : nullptr;
+  // Of what is not f32 the kernel gets the values of a block at a time.
+  const auto floats = [](const Tensor& tensor) {
+    return tensor.dtype() == DType::f32 ? tensor.data<float>() : nullptr;
+  };
+  run.master = floats(args.master);
+  run.gradient = floats(args.gradient);
+  run.first = floats(args.first);
+  run.second = floats(args.second);
+  if (args.weight && args.master.dtype() != DType::i16) run.weight = args.weight.raw();
   run.weight_dtype = args.weight ? args.weight.dtype() : DType::f32;
   run.clip = static_cast<float>(scalar(StepScalar::clip_factor));
   run.decay = static_cast<float>(lr * args.weight_decay * scalar(StepScalar::weight_decay_factor));
@@ -213,6 +250,59 @@ AdamWRun adamw_run(const AdamWArgs& args, const double* scalars) {
   return run;
 }
 
+/// AdamW over a run that has parts in other formats than f32: block by block in FP32.
+class CodedRun {
+ public:
+  CodedRun(const Choice& choice, const AdamWArgs& args, const AdamWRun& factors)
+      : choice_(choice),
+        factors_(factors),
+        master_(state_run(args.master, args.master_scales, args.weight)),
+        gradient_(state_run(args.gradient, {}, {})),
+        first_(state_run(args.first, args.first_scales, {})),
+        second_(state_run(args.second, args.second_scales, {})) {}
+
+  void update(int64_t begin, int64_t end) const {
+    float p[kBlock], g[kBlock], m[kBlock], v[kBlock];
+    for (int64_t at = begin; at < end; at += kBlock) {
+      const int64_t count = std::min(kBlock, end - at);
+      AdamWRun block = factors_;
+      block.master = open(master_, at, count, p);
+      block.gradient = open(gradient_, at, count, g);
+      block.first = open(first_, at, count, m);
+      block.second = open(second_, at, count, v);
+      if (block.weight != nullptr)
+        block.weight = static_cast<char*>(block.weight) + at * dtype_bytes(block.weight_dtype);
+      kernels(choice_).adamw(block, 0, count);
+      close(master_, at, count, p);
+      close(first_, at, count, m);
+      close(second_, at, count, v);
+    }
+  }
+
+ private:
+  static constexpr int64_t kBlock = 1024;  // four of them stay in the first-level cache
+
+  float* open(const StateRun& run, int64_t at, int64_t count, float* block) const {
+    if (run.dtype == DType::f32) return static_cast<float*>(run.values) + at;
+    state_kernels(choice_).expand(run, at, count, block);
+    return block;
+  }
+  void close(const StateRun& run, int64_t at, int64_t count, const float* block) const {
+    if (run.dtype == DType::f32) return;
+    state_kernels(choice_).store(run, at, count, block, scale_of(run.dtype));
+  }
+
+  const Choice& choice_;
+  AdamWRun factors_;
+  StateRun master_, gradient_, first_, second_;
+};
+
+bool is_coded(const AdamWArgs& args) {
+  for (const Tensor* tensor : {&args.master, &args.gradient, &args.first, &args.second})
+    if (tensor->dtype() != DType::f32) return true;
+  return false;
+}
+
 void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs& args, void*) {
   if (choice.variant == kReferenceKernel) {
     for (const AdamWArgs& run : args.runs) reference::adamw(run);
@@ -220,13 +310,18 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs&
   }
   const auto* scalars = args.runs.front().scalars.data<double>();
   if (scalars[static_cast<int>(StepScalar::skip)] != 0) return;
+  const bool coded = is_coded(args.runs.front());  // the others are alike
   std::vector<AdamWRun> runs;
   for (const AdamWArgs& run : args.runs) runs.push_back(adamw_run(run, scalars));
   const auto tasks = list_tasks(runs.size(), kAdamWTask,
                                 [&](size_t run) { return args.runs[run].master.elements(); });
   context.device.pool().run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
     const ListTask& task = tasks[static_cast<size_t>(i)];
-    kernels(choice).adamw(runs[task.run], task.begin, task.end);
+    if (coded) {
+      CodedRun(choice, args.runs[task.run], runs[task.run]).update(task.begin, task.end);
+    } else {
+      kernels(choice).adamw(runs[task.run], task.begin, task.end);
+    }
   });
 }
 

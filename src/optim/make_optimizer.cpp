@@ -1,0 +1,19 @@
+#include "optim/make_optimizer.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+
+std::unique_ptr<Optimizer> make_optimizer(OpContext& context, const PrecisionRecipe& recipe,
+                                          ParameterStore& store,
+                                          const OptimizerSettings& settings) {
+  if (settings.name == "adam")
+    return std::make_unique<AdamW>(context, recipe, store, settings.adamw);
+  if (settings.name == "sgd" || settings.name == "lion") {
+    const MomentumRule rule = settings.name == "sgd" ? MomentumRule::sgd : MomentumRule::lion;
+    return std::make_unique<MomentumOptimizer>(context, recipe, store, rule, settings.momentum);
+  }
+  fail<ConfigError>("optimizer.optimizer={}: unknown; built are adam, sgd, lion", settings.name);
+}
+
+}  // namespace viaduct
