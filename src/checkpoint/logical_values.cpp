@@ -4,6 +4,7 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "tensor/state_rounding.h"
 
 namespace viaduct {
 namespace {
@@ -109,11 +110,13 @@ Tensor to_host(Device& device, const StateValues& state, int64_t begin, int64_t 
 }
 
 /// The other way round; `begin` starts a group.
-void from_host(Device& device, const Tensor& values, const StateValues& state, int64_t begin) {
+void from_host(Device& device, const Tensor& values, const StateValues& state, int64_t begin,
+               bool lifts_zeros) {
   const StateValues part = state.slice(begin, values.elements());
   if (!part.coded()) return device.copy_from_host(values, part.values);
   const StateValues host = host_like(part);
   encode_state(values, host);
+  if (lifts_zeros) lift_zeros(values, host);
   for_pairs(part, host,
             [&](const Tensor& to, const Tensor& from) { device.copy_from_host(from, to); });
 }
@@ -206,7 +209,7 @@ void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorS
       if (lacking == Lacking::kept && !has_all(part, source, name_of))
         host = to_host(device, state, begin - stored.run.begin, end - begin);
       fill_host(device.pool(), part, host, source, name_of, lacking);
-      from_host(device, host, state, begin - stored.run.begin);
+      from_host(device, host, state, begin - stored.run.begin, stored.lifts_zeros);
     }
   }
 }

@@ -17,6 +17,7 @@ namespace viaduct {
 struct StoredRun {
   ParameterRun run;
   StateValues state;
+  bool lifts_zeros = false;  // when it is filled: tensor/state_rounding.h
 };
 
 /// The whole storage of each parameter, with the values `of(parameter)`.

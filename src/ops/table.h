@@ -12,6 +12,7 @@
 #include "ops/embedding.h"
 #include "ops/gemm.h"
 #include "ops/momentum.h"
+#include "ops/muon.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
@@ -73,6 +74,9 @@ struct OpTable {
   OpEntry<GradientNormArgs> gradient_norm;
   OpEntry<AdamWListArgs> adamw;
   OpEntry<MomentumListArgs> momentum;
+  OpEntry<MuonMomentumArgs> muon_momentum;
+  OpEntry<NormalizeArgs> normalize;
+  OpEntry<MuonUpdateArgs> muon_update;
   OpEntry<ExpandStateArgs> expand_state;
   OpEntry<StoreStateArgs> store_state;
 };

@@ -3,11 +3,11 @@
 namespace viaduct {
 
 AdamW::AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-             AdamWSettings settings)
+             AdamWSettings settings, HasState mine)
     : Optimizer(store),
       settings_(settings),
-      first_(add_state(context, "optimizer.exp_avg/", recipe.first_moment)),
-      second_(add_state(context, "optimizer.exp_avg_sq/", recipe.second_moment)) {}
+      first_(add_state(context, "optimizer.exp_avg/", recipe.first_moment, mine)),
+      second_(add_state(context, "optimizer.exp_avg_sq/", recipe.second_moment, mine, true)) {}
 
 AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
   const StateValues &first = states()[first_].runs[i], &second = states()[second_].runs[i];
@@ -25,9 +25,12 @@ AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
   return args;
 }
 
-void AdamW::update_runs(OpContext& context, const Tensor& scalars, size_t begin, size_t end) {
+void AdamW::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
   AdamWListArgs updates;
-  for (size_t i = begin; i < end; ++i) updates.runs.push_back(update_of_run(scalars, i));
+  for (size_t i = runs.begin; i < runs.end; ++i) {
+    if (!states()[first_].runs[i].values) continue;  // another rule's
+    updates.runs.push_back(update_of_run(scalars, i));
+  }
   adamw_list(context, updates);
 }
 

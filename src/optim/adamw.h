@@ -13,14 +13,17 @@ struct AdamWSettings {
   bool decoupled_rate = false;
 };
 
-class AdamW final : public Optimizer {
+class AdamW : public Optimizer {
  public:
-  /// Moments of zero for every run of the store, in the recipe's formats.
+  /// Moments of zero for every run of the store, in the recipe's formats. With `mine` it updates
+  /// these parameters alone.
   AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-        AdamWSettings settings);
+        AdamWSettings settings, HasState mine = nullptr);
+
+ protected:
+  void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) override;
 
  private:
-  void update_runs(OpContext& context, const Tensor& scalars, size_t begin, size_t end) override;
   AdamWArgs update_of_run(const Tensor& scalars, size_t i) const;
 
   AdamWSettings settings_;

@@ -6,6 +6,7 @@
 
 #include "optim/adamw.h"
 #include "optim/momentum.h"
+#include "optim/muon.h"
 
 namespace viaduct {
 
@@ -14,10 +15,12 @@ struct OptimizerSettings {
   double clip_norm = 1.0;     // 0: no clipping
   std::string name = "adam";  // optimizer.optimizer
   MomentumSettings momentum;  // of sgd and lion
+  MuonSettings muon;          // beside adamw
 };
 
-/// ConfigError for a name that is none.
+/// `groups`: those of the store. ConfigError for a name that is none.
 std::unique_ptr<Optimizer> make_optimizer(OpContext& context, const PrecisionRecipe& recipe,
-                                          ParameterStore& store, const OptimizerSettings& settings);
+                                          ParameterStore& store, const OptimizerSettings& settings,
+                                          const ParallelGroups& groups);
 
 }  // namespace viaduct

@@ -12,10 +12,10 @@ MomentumOptimizer::MomentumOptimizer(OpContext& context, const PrecisionRecipe& 
             recipe.master);
 }
 
-void MomentumOptimizer::update_runs(OpContext& context, const Tensor& scalars, size_t begin,
-                                    size_t end) {
+void MomentumOptimizer::update_runs(OpContext& context, const Tensor& scalars,
+                                    const ChunkRuns& runs) {
   MomentumListArgs updates;
-  for (size_t i = begin; i < end; ++i) {
+  for (size_t i = runs.begin; i < runs.end; ++i) {
     MomentumArgs args;
     args.master = run(i).master;
     args.gradient = run(i).gradient;

@@ -22,7 +22,7 @@ class MomentumOptimizer final : public Optimizer {
                     MomentumRule rule, MomentumSettings settings);
 
  private:
-  void update_runs(OpContext& context, const Tensor& scalars, size_t begin, size_t end) override;
+  void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) override;
 
   MomentumRule rule_;
   MomentumSettings settings_;

@@ -5,9 +5,14 @@
 
 namespace viaduct {
 
-size_t Optimizer::add_state(OpContext& context, std::string prefix, DType format) {
-  OptimizerState state{std::move(prefix), {}};
+size_t Optimizer::add_state(OpContext& context, std::string prefix, DType format, HasState has,
+                            bool lifts_zeros) {
+  OptimizerState state{std::move(prefix), {}, has, lifts_zeros};
   for (const ShardRun& run : store_.shard_runs()) {
+    if (has != nullptr && !has(*run.parameter)) {
+      state.runs.emplace_back();
+      continue;
+    }
     StateValues values(context.allocate(format, {run.range.size()}, MemoryTag::moments));
     if (has_state_scales(format)) {
       values.scales =
@@ -36,7 +41,7 @@ void Optimizer::step(OpContext& context, const Tensor& scalars) {
   size_t begin = 0;
   for (size_t chunk = 0; chunk < store_.chunks(); ++chunk) {
     const size_t end = store_.runs_end(chunk);
-    update_runs(context, scalars, begin, end);
+    update_runs(context, scalars, {chunk, begin, end});
     store_.chunk_written(chunk);
     begin = end;
   }

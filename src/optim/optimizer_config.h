@@ -21,6 +21,11 @@ struct OptimizerConfig {
   double sgd_momentum = 0.9;
   double lion_beta1 = 0.95;
   double lion_beta2 = 0.98;
+  double muon_momentum = 0.95;
+  bool muon_use_nesterov = false;
+  int64_t muon_num_ns_steps = 5;
+  std::string muon_scale_mode = "spectral";
+  double muon_extra_scale_factor = 1.0;
   double clip_grad = 1.0;
   /// Learning rate of embedding and output layer; null: lr.
   std::optional<double> decoupled_lr;

@@ -54,7 +54,11 @@ float state_scale(float largest, DType dtype) {
   // many bits of the scale left, products fit into the 24 bits of FP32.
   const float scale = dtype == DType::e4m3 ? rounded_to_bits(largest / 448.0f, 20)
                                            : rounded_to_bits(largest / 32752.0f, 13);
-  return std::max(scale, 0x1p-100f);  // its inverse and the smallest products are FP32 numbers
+  // Inverses of scales and the smallest products are FP32 numbers; what is then below half of the
+  // smallest code is zero.
+  constexpr float kSmallest = 0x1p-100f;
+  const float half_code = dtype == DType::e4m3 ? 0x1p-10f : 0x1p-25f;
+  return largest <= kSmallest * half_code ? 0 : std::max(scale, kSmallest);
 }
 
 SplitMaster split_master(float master) {

@@ -29,7 +29,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store_ = std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_);
   store_->derive_weights(context, run_.memory.packed_weights);
   if (run_.purpose == EnginePurpose::train)
-    optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer);
+    optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer, groups_);
   if (store.with_gradients) {
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(

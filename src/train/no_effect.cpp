@@ -67,7 +67,7 @@ const std::vector<Rule>& rules() {
        }},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.optimizer.optimizer != "adam",
+         return when(c.optimizer.optimizer != "adam" && c.optimizer.optimizer != "muon",
                      "optimizer.optimizer = " + c.optimizer.optimizer);
        }},
       {{"optimizer.sgd_momentum"},
@@ -78,6 +78,12 @@ const std::vector<Rule>& rules() {
       {{"optimizer.lion_beta1", "optimizer.lion_beta2"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(c.optimizer.optimizer != "lion",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.muon_momentum", "optimizer.muon_use_nesterov", "optimizer.muon_num_ns_steps",
+        "optimizer.muon_scale_mode", "optimizer.muon_extra_scale_factor"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "muon",
                      "optimizer.optimizer = " + c.optimizer.optimizer);
        }},
       {{"optimizer.store_param_remainders"}, no_remainders},

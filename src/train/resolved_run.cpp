@@ -74,7 +74,9 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
   return {.adamw = {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, decoupled},
           .clip_norm = c.clip_grad,
           .name = c.optimizer,
-          .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled}};
+          .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled},
+          .muon = {c.muon_momentum, c.muon_use_nesterov, static_cast<int>(c.muon_num_ns_steps),
+                   c.muon_scale_mode, c.muon_extra_scale_factor}};
 }
 
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {

@@ -16,7 +16,10 @@ std::vector<StoredRun> masters(Engine& engine) {
                      [](const ShardRun& run, size_t) { return run.master_state(); });
 }
 std::vector<StoredRun> runs_of(Engine& engine, const OptimizerState& state) {
-  return stored_runs(engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; });
+  auto runs = stored_runs(engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; });
+  for (StoredRun& stored : runs) stored.lifts_zeros = state.lifts_zeros;
+  std::erase_if(runs, [](const StoredRun& stored) { return !stored.state.values; });
+  return runs;
 }
 
 int64_t elements_of(const std::vector<StoredRun>& runs) {
@@ -95,8 +98,8 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
   restored.state = train_state_from_json(checkpoint.state(), checkpoint.where());
   std::vector<OptimizerState> states;
   if (options.optimizer && engine.optimizer() != nullptr) states = engine.optimizer()->states();
-  std::vector<std::string> kinds{""};
-  for (const OptimizerState& state : states) kinds.push_back(state.prefix);
+  std::vector<TensorKind> kinds{{""}};
+  for (const OptimizerState& state : states) kinds.push_back({state.prefix, state.has});
   const ModelConfig& model = engine.model().config();
   const TensorFit fit = tensor_fit(model, checkpoint, kinds);
   restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);

@@ -184,19 +184,18 @@ class StreamCommunicator final : public Communicator {
 
 OpTable queued(OpTable table) {
   using T = OpTable;
-  queue_launches<&T::gemm, &T::convert_operand, &T::column_sum, &T::bias_add, &T::norm_forward,
-                 &T::norm_backward, &T::activation_forward, &T::activation_backward, &T::rotary,
-                 &T::attention_forward, &T::attention_delta, &T::attention_backward,
-                 &T::attention_merge, &T::score_product, &T::score_softmax,
-                 &T::score_softmax_backward, &T::score_dropout, &T::embedding_forward,
-                 &T::embedding_backward, &T::cross_entropy_forward, &T::cross_entropy_backward,
-                 &T::lse_share, &T::lse_join, &T::soft_cap, &T::soft_cap_backward, &T::row_largest,
-                 &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
-                 &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill,
-                 &T::dropout, &T::random_normal, &T::reproducible_sum, &T::sum_rows,
-                 &T::reproducible_sums, &T::widen_sum, &T::narrow_sum, &T::sum_value,
-                 &T::gradient_norm, &T::adamw, &T::momentum, &T::expand_state, &T::store_state>(
-      table);
+  queue_launches<
+      &T::gemm, &T::convert_operand, &T::column_sum, &T::bias_add, &T::norm_forward,
+      &T::norm_backward, &T::activation_forward, &T::activation_backward, &T::rotary,
+      &T::attention_forward, &T::attention_delta, &T::attention_backward, &T::attention_merge,
+      &T::score_product, &T::score_softmax, &T::score_softmax_backward, &T::score_dropout,
+      &T::embedding_forward, &T::embedding_backward, &T::cross_entropy_forward,
+      &T::cross_entropy_backward, &T::lse_share, &T::lse_join, &T::soft_cap, &T::soft_cap_backward,
+      &T::row_largest, &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
+      &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill, &T::dropout,
+      &T::random_normal, &T::reproducible_sum, &T::sum_rows, &T::reproducible_sums, &T::widen_sum,
+      &T::narrow_sum, &T::sum_value, &T::gradient_norm, &T::adamw, &T::momentum, &T::muon_momentum,
+      &T::normalize, &T::muon_update, &T::expand_state, &T::store_state>(table);
   return table;
 }
 

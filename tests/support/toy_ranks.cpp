@@ -43,7 +43,7 @@ class ToyTrainer {
     PrecisionRecipe recipe = precision_recipe(run.recipe);
     if (run.formats) run.formats(recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
-    optimizer_ = make_optimizer(context_, recipe, *store_, run.optimizer);
+    optimizer_ = make_optimizer(context_, recipe, *store_, run.optimizer, groups_);
     norm_ = std::make_unique<GradientNorm>(context_, *store_, true, groups_.statistics);
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
     initialize_parameters(context_, *store_, 7);

@@ -74,7 +74,7 @@ std::string Trainer::state() const {
   }
   for (const OptimizerState& state : engine_->optimizer()->states()) {
     for (const StateValues& values : state.runs) {
-      append(bytes, values.values);
+      if (values.values) append(bytes, values.values);
       if (values.scales) append(bytes, values.scales);
     }
   }

@@ -25,6 +25,7 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_elementwise(table, isa);
   cpu::add_optimizer(table, isa);
   cpu::add_optimizer_state(table, isa);
+  cpu::add_muon(table, isa);
   return table;
 }
 

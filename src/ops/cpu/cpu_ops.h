@@ -38,6 +38,7 @@ void add_softmax(OpTable& table, CpuIsa isa);          // its steps, one op each
 void add_elementwise(OpTable& table, CpuIsa isa);      // add, multiply, copy, scale, fill, …
 void add_optimizer(OpTable& table, CpuIsa isa);        // reproducible sums, gradient norm, adamw
 void add_optimizer_state(OpTable& table, CpuIsa isa);  // its formats; sgd and lion
+void add_muon(OpTable& table, CpuIsa isa);             // its steps around matrix products
 }  // namespace cpu
 
 }  // namespace viaduct

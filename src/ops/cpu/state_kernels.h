@@ -84,11 +84,19 @@ float largest_magnitude(const float* in, int64_t count) {
   return float_of_bits(static_cast<uint32_t>(most));
 }
 
+/// Codes of zero become 1 where the value is positive.
+template <class Code>
+void lift_zeros(Code* codes, int64_t count, const float* in) {
+  for (int64_t i = 0; i < count; ++i)
+    codes[i] = static_cast<Code>(codes[i] | (in[i] > 0 && codes[i] == 0 ? 1 : 0));
+}
+
 void store_group(const StateRun& run, int64_t begin, int64_t count, const float* in,
                  float inverse) {
   if (run.dtype == DType::e4m3) {
     auto* to = static_cast<uint8_t*>(run.values) + begin;
     for (int64_t i = 0; i < count; ++i) to[i] = encode_e4m3(in[i] * inverse);
+    if (run.lifts_zeros) lift_zeros(to, count, in);
     return;
   }
   auto* to = static_cast<float16*>(run.values) + begin;
@@ -96,6 +104,13 @@ void store_group(const StateRun& run, int64_t begin, int64_t count, const float*
   for_row(count, [&](int64_t i, auto... mask) {
     store(to + i, mul(load(in + i, mask...), factor), mask...);
   });
+  if (run.lifts_zeros) lift_zeros(static_cast<uint16_t*>(run.values) + begin, count, in);
+}
+
+template <class T>
+void store_plain(const StateRun& run, int64_t begin, int64_t count, const float* in) {
+  auto* to = static_cast<T*>(run.values) + begin;
+  for_row(count, [&](int64_t i, auto... mask) { store(to + i, load(in + i, mask...), mask...); });
 }
 
 void store_run(const StateRun& run, int64_t begin, int64_t count, const float* in,
@@ -110,11 +125,9 @@ void store_run(const StateRun& run, int64_t begin, int64_t count, const float* i
     }
     return;
   }
-  if (run.dtype == DType::bf16) {
-    auto* to = static_cast<bfloat16*>(run.values) + begin;
-    for_row(count, [&](int64_t i, auto... mask) { store(to + i, load(in + i, mask...), mask...); });
-    return;
-  }
+  if (run.dtype == DType::bf16) return store_plain<bfloat16>(run, begin, count, in);
+  if (run.dtype == DType::f32) return store_plain<float>(run, begin, count, in);
+  if (run.scales == nullptr) return store_plain<float16>(run, begin, count, in);
   for (int64_t at = 0; at < count; at += kGroup) {
     const int64_t n = count - at < kGroup ? count - at : kGroup;
     const float scale = scale_of(largest_magnitude(in + at, n));
@@ -161,8 +174,50 @@ void momentum(const MomentumRun& run, int64_t begin, int64_t end) {
   }
 }
 
+void muon_momentum(const MuonMomentumRun& run, int64_t begin, int64_t end) {
+  const Vec clip = set1(run.clip), keep = set1(run.momentum), take = set1(run.one_minus_momentum);
+  for_row(end - begin, [&](int64_t at, auto... mask) {
+    const int64_t i = begin + at;
+    const Vec g = mul(load(run.gradient + i, mask...), clip);
+    const Vec m = fma(keep, load(run.state + i, mask...), mul(take, g));
+    store(run.state + i, m, mask...);
+    store(run.out + i, run.nesterov ? fma(keep, m, mul(take, g)) : m, mask...);
+  });
+}
+
+template <class W>
+void muon_update_run(const MuonUpdateRun& run, int64_t begin, int64_t end) {
+  const Vec lr = set1(run.lr), decay = set1(run.decay);
+  W* weight = static_cast<W*>(run.weight);
+  for_row(end - begin, [&](int64_t at, auto... mask) {
+    const int64_t i = begin + at;
+    Vec p = load(run.master + i, mask...);
+    p = fnma(lr, load(run.update + i, mask...), fnma(decay, p, p));
+    store(run.master + i, p, mask...);
+    if (weight != nullptr) store(weight + i, p, mask...);
+  });
+}
+
+void muon_update(const MuonUpdateRun& run, int64_t begin, int64_t end) {
+  switch (run.weight_dtype) {
+    case DType::bf16:
+      return muon_update_run<bfloat16>(run, begin, end);
+    case DType::f16:
+      return muon_update_run<float16>(run, begin, end);
+    default:
+      return muon_update_run<float>(run, begin, end);
+  }
+}
+
+void multiply(float* x, int64_t count, float factor) {
+  const Vec by = set1(factor);
+  for_row(count,
+          [&](int64_t i, auto... mask) { store(x + i, mul(load(x + i, mask...), by), mask...); });
+}
+
 }  // namespace
 
-const StateKernels state_kernels{expand_run, store_run, momentum};
+const StateKernels state_kernels{expand_run,    store_run,   momentum,
+                                 muon_momentum, muon_update, multiply};
 
 }  // namespace viaduct::cpu::VIADUCT_ISA

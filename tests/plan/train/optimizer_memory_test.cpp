@@ -100,7 +100,9 @@ TEST(OptimizerMemory, WhatFormatsNeedIsSaid) {
           "optimizer.main_params_dtype: fp16", "their own masters");
   refused(kAware + Overrides{"mixed_precision=fp64"},
           "optimizer.use_precision_aware_optimizer: true", "fp64");
-  refused({"optimizer.optimizer=muon"}, "optimizer.optimizer", "muon");
+  refused({"optimizer.optimizer=adafactor"}, "optimizer.optimizer", "adafactor");
+  refused({"optimizer.optimizer=muon", "mixed_precision=fp64"}, "optimizer.optimizer: muon",
+          "fp64");
 }
 
 }  // namespace

@@ -20,6 +20,9 @@ ToyRun toy(int ranks, bool sharded, Formats formats, const std::string& optimize
   if (!sharded) run.instances = ranks, run.store.distributed_optimizer = false;
   run.formats = std::move(formats);
   run.optimizer.name = optimizer;
+  run.change = [](std::vector<Parameter>& parameters, const ParallelGroups&) {
+    for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;  // what Muon moves
+  };
   run.steps = 4;
   return run;
 }
@@ -48,7 +51,7 @@ TEST_P(StateShards, TrainAsReplicasDo) {
 
 TEST_P(StateShards, OtherOptimizersTrainAsReplicasDo) {
   const std::string adam = train_toy(toy(1, false, {}))[0].weights;
-  for (const char* name : {"sgd", "lion"}) {
+  for (const char* name : {"sgd", "lion", "muon"}) {
     const auto expected = train_toy(toy(GetParam(), false, {}, name));
     for (const ToyRank& rank : train_toy(toy(GetParam(), true, {}, name)))
       EXPECT_TRUE(rank.weights == expected[0].weights) << name;
