@@ -4,12 +4,14 @@
 #include <type_traits>
 
 #include "base/error.h"
+#include "tensor/state_rounding.h"
 
 namespace viaduct {
 namespace {
 
 /// Elements that are staged in host memory at a time.
 constexpr int64_t kStagedElements = int64_t{1} << 22;
+static_assert(kStagedElements % kStateGroup == 0);
 
 template <class T>
 double widen(T value) {
@@ -69,14 +71,54 @@ void convert(ThreadPool& pool, const Tensor& from, const Tensor& to, int64_t row
   });
 }
 
-Tensor flat(const StoredRun& stored) {
-  const Tensor& values = stored.values;
+StateValues flat(const StoredRun& stored) {
+  StateValues state = stored.state;
+  const Tensor& values = state.values;
   VIADUCT_CHECK(
       ShapeError,
       values.defined() && values.is_contiguous() && values.elements() == stored.run.elements(),
       "{}: {} for {} elements", stored.run.parameter->path, describe(values),
       stored.run.elements());
-  return values.view({values.elements()});
+  state.values = values.view({values.elements()});
+  return state;
+}
+
+/// Applies f(device tensor, host tensor) to each tensor of a state and of its copy on the host.
+template <class F>
+void for_pairs(const StateValues& state, const StateValues& host, F&& f) {
+  f(state.values, host.values);
+  if (state.scales) f(state.scales, host.scales);
+  if (state.weights) f(state.weights, host.weights);
+}
+
+StateValues host_like(const StateValues& state) {
+  const auto like = [](const Tensor& t) {
+    return t ? host_tensor(t.dtype(), t.shape()) : Tensor();
+  };
+  return {like(state.values), like(state.scales), like(state.weights)};
+}
+
+/// Elements [begin, begin + length) in host memory: FP32 where they are coded, as they are
+/// otherwise.
+Tensor to_host(Device& device, const StateValues& state, int64_t begin, int64_t length) {
+  const int64_t before = state.coded() ? begin % kStateGroup : 0;
+  const StateValues part = state.slice(begin - before, before + length);
+  const StateValues host = host_like(part);
+  for_pairs(part, host,
+            [&](const Tensor& from, const Tensor& to) { device.copy_to_host(from, to); });
+  return host.coded() ? decoded_state(host).slice(0, before, length) : host.values;
+}
+
+/// The other way round; `begin` starts a group.
+void from_host(Device& device, const Tensor& values, const StateValues& state, int64_t begin,
+               bool lifts_zeros) {
+  const StateValues part = state.slice(begin, values.elements());
+  if (!part.coded()) return device.copy_from_host(values, part.values);
+  const StateValues host = host_like(part);
+  encode_state(values, host);
+  if (lifts_zeros) lift_zeros(values, host);
+  for_pairs(part, host,
+            [&](const Tensor& to, const Tensor& from) { device.copy_from_host(from, to); });
 }
 
 /// True if the source has every tensor that the run holds something of.
@@ -143,9 +185,7 @@ std::vector<StoredRun> share_of_copies(const std::vector<StoredRun>& runs, int r
 Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece& piece,
                     double factor) {
   const int64_t elements = piece.piece.elements();
-  const Tensor values = flat(stored).slice(0, piece.place, elements);
-  const Tensor host = host_tensor(values.dtype(), {elements});
-  device.copy_to_host(values, host);
+  const Tensor host = to_host(device, flat(stored), piece.place, elements);
   if (!piece.by_columns && host.dtype() == DType::f32 && factor == 1) return host;
   const Tensor logical = host_tensor(DType::f32, {elements});
   convert(device.pool(), host, logical, piece.by_columns ? piece.piece.box.size[1] : 0, factor);
@@ -155,18 +195,21 @@ Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece&
 void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
                FunctionRef<std::string(const std::string& name)> name_of, Lacking lacking) {
   for (const StoredRun& stored : runs) {
-    const Tensor values = flat(stored);
+    const StateValues state = flat(stored);
+    const DType format = state.coded() ? DType::f32 : state.values.dtype();
     const Shape& shape = stored.run.parameter->shape;
     const int64_t columns = shape.rank() > 1 ? std::max<int64_t>(1, shape[1]) : 1;
     const int64_t step = std::max<int64_t>(1, kStagedElements / columns) * columns;
     for (int64_t begin = stored.run.begin, end = 0; begin < stored.run.end; begin = end) {
-      end = std::min(stored.run.end, (begin / columns) * columns + step);  // whole storage rows
-      const Tensor host = host_tensor(values.dtype(), {end - begin});
+      // Whole storage rows, or whole groups of a scale.
+      end = std::min(stored.run.end,
+                     state.coded() ? begin + kStagedElements : (begin / columns) * columns + step);
+      Tensor host = host_tensor(format, {end - begin});
       const ParameterRun part{stored.run.parameter, begin, end};
       if (lacking == Lacking::kept && !has_all(part, source, name_of))
-        device.copy_to_host(values.slice(0, begin - stored.run.begin, end - begin), host);
+        host = to_host(device, state, begin - stored.run.begin, end - begin);
       fill_host(device.pool(), part, host, source, name_of, lacking);
-      device.copy_from_host(host, values.slice(0, begin - stored.run.begin, end - begin));
+      from_host(device, host, state, begin - stored.run.begin, stored.lifts_zeros);
     }
   }
 }

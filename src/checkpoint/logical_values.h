@@ -8,14 +8,16 @@
 #include "checkpoint/logical_runs.h"
 #include "checkpoint/tensor_source.h"
 #include "device/device.h"
+#include "tensor/state_formats.h"
 
 namespace viaduct {
 
 /// A run of a parameter's storage with its values on a device: contiguous, in any shape. Weights,
-/// masters, moments or gradients.
+/// masters, moments or gradients; flat where they are in a format of optimizer state.
 struct StoredRun {
   ParameterRun run;
-  Tensor values;
+  StateValues state;
+  bool lifts_zeros = false;  // when it is filled: tensor/state_rounding.h
 };
 
 /// The whole storage of each parameter, with the values `of(parameter)`.
@@ -37,8 +39,9 @@ Tensor read_logical(Device& device, const StoredRun& stored, const LogicalPiece&
 enum class Lacking { error, kept };
 
 /// Fills the runs from the logical tensors that `source` has under `name_of(part name)`, converted
-/// to the runs' format; padding becomes 0. Reads only what the runs hold, a bounded number of
-/// elements at a time. IoError if a tensor is missing or damaged or has another shape.
+/// to the runs' format, of optimizer state too; padding becomes 0. Reads only what the runs hold, a
+/// bounded number of elements at a time. IoError if a tensor is missing or damaged or has another
+/// shape.
 void fill_runs(Device& device, const std::vector<StoredRun>& runs, const TensorSource& source,
                FunctionRef<std::string(const std::string& name)> name_of,
                Lacking lacking = Lacking::error);

@@ -44,7 +44,7 @@ Strictness strictness_of(std::string_view name) {
 }
 
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
-                     const std::vector<std::string>& kinds) {
+                     const std::vector<TensorKind>& kinds) {
   const TensorNames& names = model_family(config.family).names;
   const auto device = make_sim_device();  // structure alone: no memory
   const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
@@ -52,7 +52,8 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {
     for (const Part& part : parameter->parts) {
-      for (const std::string& kind : kinds) {
+      for (const auto& [kind, has] : kinds) {
+        if (has != nullptr && !has(*parameter)) continue;
         const std::string name =
             kind.empty() ? stored_name(source, part.name, names) : kind + part.name;
         const TensorInfo* info = source.find(name);
@@ -69,8 +70,9 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
   }
   for (const TensorInfo& info : source.tensors()) {
     const size_t cut = info.name.find('/') + 1;
-    const bool wanted =
-        std::find(kinds.begin(), kinds.end(), info.name.substr(0, cut)) != kinds.end();
+    const bool wanted = std::any_of(kinds.begin(), kinds.end(), [&](const TensorKind& kind) {
+      return kind.prefix == info.name.substr(0, cut);
+    });
     if (wanted && !used.contains(info.name) &&
         !ignored(info.name.substr(cut), names, config.tied_embeddings))
       fit.additional.push_back(info.name + " belongs to no parameter of the model");
@@ -106,7 +108,7 @@ void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
 }
 
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values) {
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values) {
   std::vector<StoredRun> runs;
   for (size_t i = 0; i < store.shard_runs().size(); ++i) {
     const ShardRun& run = store.shard_runs()[i];
@@ -120,8 +122,8 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
   check_tensors_fit(config, source);
   const TensorNames& names = model_family(config.family).names;
   fill_runs(context.device,
-            stored_runs(store, [](const ShardRun& run, size_t) { return run.master; }), source,
-            [&](const std::string& name) { return stored_name(source, name, names); });
+            stored_runs(store, [](const ShardRun& run, size_t) { return run.master_state(); }),
+            source, [&](const std::string& name) { return stored_name(source, name, names); });
   store.publish_masters(context);
 }
 

@@ -29,11 +29,17 @@ struct TensorFit {
   std::vector<std::string> lacking, additional;
 };
 
+/// What is wanted of parameters beside or instead of their weights.
+struct TensorKind {
+  std::string prefix;                       // of the names; "" are the weights
+  bool (*has)(const Parameter&) = nullptr;  // null: every parameter
+};
+
 /// Compares `source` with the logical tensors of the whole model, however it is laid out. For each
-/// of `kinds` a tensor KIND + name is wanted of every parameter; "" are the weights. Constant
+/// of `kinds` a tensor PREFIX + name is wanted of every parameter that has it. Constant
 /// tables that the family ignores and copies of a tied head are not additional.
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
-                     const std::vector<std::string>& kinds = {""});
+                     const std::vector<TensorKind>& kinds = {{""}});
 
 /// IoError that lists what does not fit and is an error under `strictness`; the rest is one text
 /// each, for warnings.
@@ -52,7 +58,7 @@ std::string stored_name(const TensorSource& source, const std::string& name,
 /// The runs of the store that this rank updates, with the values that `values` names for each
 /// (master, gradient, a moment).
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<Tensor(const ShardRun&, size_t index)> values);
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values);
 
 /// Reads what the store holds of the model into the masters, converted to their format, and
 /// publishes the weights, after check_tensors_fit.

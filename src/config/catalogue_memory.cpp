@@ -35,21 +35,6 @@ constexpr KnobRow kOptimizer[] = {
     {"optimizer_offload_fraction", "number", "0.0", "", "That part.", "0 to 1"},
     {"overlap_cpu_optimizer_d2h_h2d", "bool", "false", "",
      "Copies to and from the host overlap the host's update.", ""},
-    {"use_precision_aware_optimizer", "bool", "false", "",
-     "State formats can be chosen one by one.", "Adam with the distributed optimizer"},
-    {"main_grads_dtype", "string", "fp32", "fp32 bf16", "Format of main gradients.",
-     "needs use_precision_aware_optimizer"},
-    {"main_params_dtype", "string", "fp32", "fp32 fp16", "Format of masters.",
-     "needs use_precision_aware_optimizer"},
-    {"exp_avg_dtype", "string", "fp32", "fp32 fp16 bf16 fp8", "Format of Adam's mean.",
-     "needs use_precision_aware_optimizer"},
-    {"exp_avg_sq_dtype", "string", "fp32", "fp32 fp16 bf16 fp8",
-     "Format of Adam's mean of squares.", "needs use_precision_aware_optimizer"},
-    {"store_param_remainders", "bool", "true", "",
-     "Masters of BF16 weights are kept as their low 16 bits. Effective with "
-     "use_precision_aware_optimizer.",
-     ""},
-    {"sgd_momentum", "number", "0.9", "", "Momentum of sgd.", ""},
 };
 
 }  // namespace
@@ -57,7 +42,7 @@ constexpr KnobRow kOptimizer[] = {
 std::vector<KnobTable> memory() {
   return {{"model", "", "recomputation", kRecompute},
           {"model", "", "activation offload", kOffload},
-          {"optimizer", "", "optimizer state formats and offload", kOptimizer}};
+          {"optimizer", "", "optimizer offload", kOptimizer}};
 }
 
 }  // namespace viaduct::catalogue_tables

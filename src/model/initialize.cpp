@@ -2,6 +2,7 @@
 
 #include "base/hash.h"
 #include "ops/elementwise.h"
+#include "sharding/master_values.h"
 
 namespace viaduct {
 namespace {
@@ -30,16 +31,18 @@ void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t s
   for (const ShardRun& run : store.shard_runs()) {
     const Parameter& parameter = *run.parameter;
     const bool constant = parameter.init.kind == InitKind::constant;
-    fill(context, {run.master, constant ? parameter.init.value : 0});  // padding stays 0
-    if (constant) continue;
+    const Tensor master = master_place(context, run);
+    fill(context, {master, constant ? parameter.init.value : 0});  // padding stays 0
     for (const Part& part : parameter.parts) {
+      if (constant) break;
       const Range place = part_range(parameter, part);
       const auto here = overlap(run.range, place);
       if (!here) continue;
       initialize_part(context, parameter.init, part, row_elements(parameter),
                       {here->begin - place.begin, here->end - place.begin},
-                      run.master.slice(0, here->begin - run.range.begin, here->size()), seed);
+                      master.slice(0, here->begin - run.range.begin, here->size()), seed);
     }
+    store_master(context, run, master);
   }
   store.publish_masters(context);
 }

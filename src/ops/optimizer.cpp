@@ -1,6 +1,7 @@
 #include "ops/optimizer.h"
 
 #include "ops/checks.h"
+#include "ops/optimizer_state.h"
 #include "ops/table.h"
 
 namespace viaduct {
@@ -26,21 +27,25 @@ void check_scalars(std::string_view op, const Tensor& tensor) {
 
 void check_run(const AdamWArgs& args) {
   constexpr std::string_view op = "adamw";
-  check_dtype(op, "master", args.master, {DType::f32, DType::f64});
-  check_contiguous(op, "master", args.master);
+  const int64_t elements = args.master.defined() ? args.master.elements() : 0;
+  check_state_format(op, "master", args.master, args.master_scales, args.weight, elements);
+  check_dtype(op, "master", args.master, {DType::f32, DType::f64, DType::f16, DType::i16});
+  const bool f64 = args.master.dtype() == DType::f64;
   const auto check = [&](std::string_view argument, const Tensor& tensor) {
     check_floating(op, argument, tensor);
-    VIADUCT_CHECK(ShapeError, tensor.elements() == args.master.elements(),
-                  "{}: {}: expected {} elements, found {}", op, argument, args.master.elements(),
+    VIADUCT_CHECK(ShapeError, tensor.elements() == elements,
+                  "{}: {}: expected {} elements, found {}", op, argument, elements,
                   describe(tensor));
     check_contiguous(op, argument, tensor);
   };
-  for (const auto& [name, tensor] :
-       {std::pair<std::string_view, const Tensor*>{"gradient", &args.gradient},
-        {"first", &args.first},
-        {"second", &args.second}}) {
-    check(name, *tensor);
-    check_dtype(op, name, *tensor, {args.master.dtype()});
+  check("gradient", args.gradient);
+  check_dtype(op, "gradient", args.gradient, {f64 ? DType::f64 : DType::f32, DType::bf16});
+  check_state_format(op, "first", args.first, args.first_scales, {}, elements);
+  check_state_format(op, "second", args.second, args.second_scales, {}, elements);
+  for (const Tensor* tensor : {&args.gradient, &args.first, &args.second}) {
+    VIADUCT_CHECK(ShapeError, (tensor->dtype() == DType::f64) == f64,
+                  "{}: expected all f64 or none, found {} and {}", op, describe(args.master),
+                  describe(*tensor));
   }
   if (args.weight) check("weight", args.weight);
   check_scalars(op, args.scalars);
@@ -66,7 +71,7 @@ void reproducible_sums(OpContext& context, const ReproducibleSumsArgs& args) {
   check_state(op, "state", args.state);
   if (args.x.empty()) return;
   for (const Tensor& x : args.x) {
-    check_dtype(op, "x", x, {DType::f32, DType::f64});
+    check_dtype(op, "x", x, {DType::f32, DType::f64, DType::bf16});
     check_dtype(op, "x", x, {args.x.front().dtype()});
     check_contiguous(op, "x", x);
   }
@@ -109,11 +114,14 @@ void adamw_list(OpContext& context, const AdamWListArgs& args) {
     check_run(run);
     const bool alike = run.weight.defined() == first.weight.defined() &&
                        (!run.weight || run.weight.dtype() == first.weight.dtype()) &&
-                       run.master.dtype() == first.master.dtype();
+                       run.master.dtype() == first.master.dtype() &&
+                       run.gradient.dtype() == first.gradient.dtype() &&
+                       run.first.dtype() == first.first.dtype() &&
+                       run.second.dtype() == first.second.dtype();
     VIADUCT_CHECK(
         ShapeError, alike,
-        "adamw: the runs of a list have one dtype of masters and one of weights, found {} "
-        "and {} beside {} and {}",
+        "adamw: the runs of a list have one dtype of masters, of weights, of gradients and of each "
+        "moment, found {} and {} beside {} and {}",
         describe(run.master), describe(run.weight), describe(first.master), describe(first.weight));
     VIADUCT_CHECK(ShapeError, run.scalars.raw() == first.scalars.raw(),
                   "adamw: the runs of a list have the same scalars");

@@ -28,7 +28,8 @@ struct ReproducibleSumArgs {
 };
 void reproducible_sum(OpContext& context, const ReproducibleSumArgs& args);
 
-/// The same over all elements of several tensors of one dtype, in one launch; nothing for none.
+/// The same over all elements of several tensors of one dtype, bf16 too, in one launch; nothing for
+/// none.
 struct ReproducibleSumsArgs {
   std::vector<Tensor> x;
   bool squared = false;
@@ -79,6 +80,11 @@ void gradient_norm(OpContext& context, const GradientNormArgs& args);
 /// master, gradient, first, second: f32 (all f64 for f64) of equal element count, contiguous.
 /// `weight` (optional) receives the new value rounded to its dtype; absent where the master is the
 /// weight.
+///
+/// In place of f32 the gradient may be bf16, and the others may be in formats of state
+/// (tensor/state_formats.h), computed in FP32 all the same: moments in bf16, f16 or e4m3, the
+/// master in f16 or as remainders (i16) of `weight`, which is then bf16 and read too. `…_scales`
+/// belong to those that are scaled.
 struct AdamWArgs {
   Tensor master, gradient, first, second, weight;
   Tensor scalars;
@@ -86,11 +92,12 @@ struct AdamWArgs {
   double weight_decay = 0;
   double learning_rate_multiplier = 1;
   StepScalar learning_rate = StepScalar::learning_rate;
+  Tensor master_scales, first_scales, second_scales;
 };
 void adamw(OpContext& context, const AdamWArgs& args);
 
-/// The same over several runs in one launch; nothing for none. They have one dtype of masters and
-/// one of weights, and the same scalars.
+/// The same over several runs in one launch; nothing for none. They have one dtype of masters, of
+/// weights, of gradients and of each moment, and the same scalars.
 struct AdamWListArgs {
   std::vector<AdamWArgs> runs;
 };

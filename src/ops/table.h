@@ -11,8 +11,11 @@
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/gemm.h"
+#include "ops/momentum.h"
+#include "ops/muon.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
+#include "ops/optimizer_state.h"
 #include "ops/rotary.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
@@ -70,6 +73,12 @@ struct OpTable {
   OpEntry<SumValueArgs> sum_value;
   OpEntry<GradientNormArgs> gradient_norm;
   OpEntry<AdamWListArgs> adamw;
+  OpEntry<MomentumListArgs> momentum;
+  OpEntry<MuonMomentumArgs> muon_momentum;
+  OpEntry<NormalizeArgs> normalize;
+  OpEntry<MuonUpdateArgs> muon_update;
+  OpEntry<ExpandStateArgs> expand_state;
+  OpEntry<StoreStateArgs> store_state;
 };
 
 }  // namespace viaduct

@@ -1,11 +1,8 @@
 #pragma once
-// The optimizer step over the runs that this rank updates: AdamW with decay by the parameter
-// record.
-
-#include <vector>
+// AdamW over the runs that this rank updates, with decay by the parameter record.
 
 #include "ops/optimizer.h"
-#include "sharding/parameter_store.h"
+#include "optim/optimizer.h"
 
 namespace viaduct {
 
@@ -16,35 +13,21 @@ struct AdamWSettings {
   bool decoupled_rate = false;
 };
 
-class AdamW {
+class AdamW : public Optimizer {
  public:
-  /// Moments of zero for every run of the store, in the recipe's format.
+  /// Moments of zero for every run of the store, in the recipe's formats. With `mine` it updates
+  /// these parameters alone.
   AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
-        AdamWSettings settings);
+        AdamWSettings settings, HasState mine = nullptr);
 
-  /// One update of masters, moments and weights, nothing if the skip flag is set; a new generation
-  /// of weights either way, gathered as the store's settings say. Goes chunk by chunk: gathers of
-  /// one can run beside the update of the next.
-  void step(OpContext& context, const Tensor& scalars);
-
-  /// Flat moments of a run.
-  struct Moments {
-    Tensor first, second;
-  };
-  /// In the order of the store's shard_runs.
-  const std::vector<Moments>& moments() const { return moments_; }
-  /// The moments of a parameter in its shape. ShapeError unless this rank's run is all of it.
-  Tensor first_moment(const Parameter& parameter) const { return whole(parameter).first; }
-  Tensor second_moment(const Parameter& parameter) const { return whole(parameter).second; }
-  const AdamWSettings& settings() const { return settings_; }
+ protected:
+  void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) override;
 
  private:
-  Moments whole(const Parameter& parameter) const;
-  AdamWArgs update_of_run(const Tensor& scalars, size_t run) const;
+  AdamWArgs update_of_run(const Tensor& scalars, size_t i) const;
 
-  ParameterStore& store_;
   AdamWSettings settings_;
-  std::vector<Moments> moments_;
+  size_t first_, second_;  // of states()
 };
 
 }  // namespace viaduct

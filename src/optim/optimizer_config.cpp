@@ -35,9 +35,12 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
   FieldGroup group("optimizer", "How weights are updated.");
   group
       .field("optimizer", config.optimizer,
-             "The update rule: `adam` is AdamW, with decoupled decay.")
-      .one_of({"adam"})
-      .planned_values({"sgd", "muon", "lion", "soap"}, "roadmap: other optimizers");
+             "The update rule: `adam` is AdamW, with decoupled decay; `sgd` has momentum, and "
+             "decay as "
+             "a part of the gradient; `lion` steps by signs, with decoupled decay; `muon` moves "
+             "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW.")
+      .one_of({"adam", "sgd", "lion", "muon"})
+      .planned_values({"adafactor", "soap"}, "roadmap: other optimizers");
   group.field("lr", config.lr, "Highest learning rate.").range(0);
   group
       .field("min_lr", config.min_lr, "Learning rate at the end of the decay; auto: a tenth of lr.")
@@ -45,12 +48,33 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .constraint("at most lr");
   group
       .field("weight_decay", config.weight_decay,
-             "Decoupled weight decay; biases and one-axis parameters have none.")
+             "Weight decay, decoupled but with sgd; biases and one-axis parameters have none.")
       .range(0);
   group.field("adam_beta1", config.adam_beta1, "Decay of Adam's mean of gradients.").range(0, 1);
   group.field("adam_beta2", config.adam_beta2, "Decay of Adam's mean of squared gradients.")
       .range(0, 1);
   group.field("adam_eps", config.adam_eps, "Added to the root in Adam's denominator.").positive();
+  group.field("sgd_momentum", config.sgd_momentum, "Decay of sgd's momentum.").range(0, 1);
+  group.field("lion_beta1", config.lion_beta1, "Share of the momentum in the sign of lion's step.")
+      .range(0, 1);
+  group.field("lion_beta2", config.lion_beta2, "Decay of lion's momentum.").range(0, 1);
+  group.field("muon_momentum", config.muon_momentum, "Decay of muon's momentum.").range(0, 1);
+  group.field("muon_use_nesterov", config.muon_use_nesterov,
+              "Muon looks one step of its momentum ahead.");
+  group
+      .field("muon_num_ns_steps", config.muon_num_ns_steps,
+             "Newton-Schulz iterations that make muon's momentum orthogonal.")
+      .range(1, 100);
+  group
+      .field("muon_scale_mode", config.muon_scale_mode,
+             "What muon's orthogonal update of a matrix [out, in] is multiplied by. spectral: "
+             "sqrt(max(out, in)); unit_rms_norm: sqrt(out / in); shape_scaling: "
+             "sqrt(max(1, out / in)).")
+      .one_of({"spectral", "unit_rms_norm", "shape_scaling"});
+  group
+      .field("muon_extra_scale_factor", config.muon_extra_scale_factor,
+             "And by this: 0.2 with spectral makes updates as large as AdamW's.")
+      .positive();
   group
       .field("clip_grad", config.clip_grad,
              "Largest global gradient norm: larger gradients are scaled down to it; 0: off.")

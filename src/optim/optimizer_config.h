@@ -1,6 +1,6 @@
 #pragma once
-// Sections `optimizer` and `scheduler`: AdamW, and how rate and decay move over the run. Names and
-// defaults are those of Megatron-Bridge's pre-training recipe.
+// Sections `optimizer` and `scheduler`: the update rule, and how rate and decay move over the run.
+// Names and defaults are those of Megatron-Bridge's pre-training recipe.
 
 #include <optional>
 #include <string>
@@ -18,6 +18,14 @@ struct OptimizerConfig {
   double adam_beta1 = 0.9;
   double adam_beta2 = 0.95;
   double adam_eps = 1e-8;
+  double sgd_momentum = 0.9;
+  double lion_beta1 = 0.95;
+  double lion_beta2 = 0.98;
+  double muon_momentum = 0.95;
+  bool muon_use_nesterov = false;
+  int64_t muon_num_ns_steps = 5;
+  std::string muon_scale_mode = "spectral";
+  double muon_extra_scale_factor = 1.0;
   double clip_grad = 1.0;
   /// Learning rate of embedding and output layer; null: lr.
   std::optional<double> decoupled_lr;

@@ -21,7 +21,8 @@ PrecisionRecipe precision_recipe(std::string_view name, bool fp32_residual) {
   }
   if (name == "fp64") {
     recipe.weight = recipe.activation = recipe.stream = recipe.main_gradient = DType::f64;
-    recipe.master = recipe.moment = recipe.statistic = DType::f64;
+    recipe.optimizer_gradient = recipe.master = recipe.statistic = DType::f64;
+    recipe.first_moment = recipe.second_moment = DType::f64;
     return recipe;
   }
   const auto near = nearest_name(name, precision_recipe_names());

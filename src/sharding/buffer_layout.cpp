@@ -35,7 +35,7 @@ BufferLayout make_buffer_layout(const std::vector<LayoutParameter>& parameters,
                                 const LayoutSettings& settings) {
   VIADUCT_CHECK(ShapeError, settings.shards >= 1 && (settings.shards == 1 || settings.padded),
                 "buffer layout: {} shards need padded buckets", settings.shards);
-  int64_t divisor = std::lcm(int64_t{settings.shards}, kBucketEnd);
+  int64_t divisor = std::lcm(settings.shards * settings.shard_multiple, kBucketEnd);
   if (settings.pad_for_bus_bandwidth) divisor = std::lcm(divisor, kBusBandwidth);
 
   BufferLayout layout;

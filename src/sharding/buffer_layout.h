@@ -31,10 +31,12 @@ struct LayoutSettings {
   /// Ranks that share each bucket. More than one needs `padded`.
   int shards = 1;
   /// With the distributed optimizer parameters start at multiples of 64 elements, and buckets end
-  /// at multiples of lcm(shards, 128). Without it nothing is padded.
+  /// at multiples of lcm(shards · shard_multiple, 128). Without it nothing is padded.
   bool padded = true;
   /// A bucket closes with the parameter that brings it to so many elements; 0: one bucket.
   int64_t bucket_elements = 0;
+  /// Shards are multiples of so many elements: groups of them with a scale are in one shard.
+  int64_t shard_multiple = 1;
   /// Buckets end at multiples of 65536 elements, too: rings of 8 then send even messages.
   bool pad_for_bus_bandwidth = false;
 };

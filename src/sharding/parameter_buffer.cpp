@@ -38,7 +38,7 @@ ParameterBuffer::ParameterBuffer(Device& device, size_t chunk,
     gradients_ =
         allocate(device, formats.gradient, formats.shard_gradients, MemoryTag::main_gradients);
   }
-  if (!formats.with_masters || formats.master == formats.weight) return;
+  if (!formats.with_masters || formats.master_is_weight) return;
   masters_ = device.allocate(formats.master, {layout_.elements() / layout_.shards},
                              MemoryTag::master_weights);
 }

@@ -17,6 +17,7 @@ struct BufferFormats {
   DType gradient = DType::f32;
   DType master = DType::f32;
   bool with_gradients = true;
+  bool master_is_weight = true;
   bool with_masters = true;  // where they are not the weights
   // This rank's shards alone; otherwise whole.
   bool shard_weights = false, shard_gradients = false;

@@ -67,13 +67,14 @@ void ParameterStore::check_settings() const {
 
 BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
   const DType weight = parameter.format.value_or(recipe_.weight);
-  return {weight,
-          settings_.fp32_gradients ? recipe_.main_gradient : weight,
-          recipe_.master,
-          settings_.with_gradients,
-          settings_.with_masters,
-          settings_.shard_weights,
-          settings_.shard_gradients};
+  return {.weight = weight,
+          .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
+          .master = recipe_.master,
+          .with_gradients = settings_.with_gradients,
+          .master_is_weight = weight == recipe_.weight && recipe_.master_is_weight(),
+          .with_masters = settings_.with_masters,
+          .shard_weights = settings_.shard_weights,
+          .shard_gradients = settings_.shard_gradients};
 }
 
 void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
@@ -125,6 +126,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
   LayoutSettings layout;
   layout.shards = groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
+  layout.shard_multiple = recipe_.scaled_state() ? kStateGroup : 1;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
   // Later chunks and stages have time for one message: their backward ends before the first's.
   const bool several = settings_.overlap_grad_reduce && !settings_.gather_with_optimizer_step &&
@@ -221,7 +223,12 @@ void ParameterStore::list_runs() {
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
       runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
                        run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
-                       run_of(buffer.own_gradients(bucket))});
+                       run_of(buffer.own_gradients(bucket)), Tensor()});
+      ShardRun& run = runs_.back();
+      if (run.master.storage() != run.weight.storage() && has_state_scales(run.master.dtype())) {
+        run.master_scales = device_.allocate(DType::f32, {state_groups(run.range.size())},
+                                             MemoryTag::master_weights);
+      }
       run_gradients_.push_back(runs_.back().gradient);
     }
     runs_end_[buffer.chunk()] = runs_.size();

@@ -7,6 +7,7 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "ops/table.h"
+#include "sharding/master_values.h"
 #include "sharding/replica_gradients.h"
 
 namespace viaduct {
@@ -67,7 +68,8 @@ Tensor ParameterStore::master(const Parameter& parameter) const {
 void ParameterStore::publish_masters(OpContext& context) {
   advance_generation();
   for (const ShardRun& run : runs_) {
-    if (run.master.storage() != run.weight.storage()) copy(context, {run.master, run.weight});
+    if (run.master.storage() == run.weight.storage() || run.master.dtype() == DType::i16) continue;
+    copy(context, {master_values(context, run), run.weight});
   }
   weights_written();
   if (!shards_weights()) finish_gathers();
@@ -204,7 +206,10 @@ void ParameterStore::narrow_run_gradients() {
 }
 
 void ParameterStore::widen_run_gradients(OpContext& context) {
-  const auto narrow = [&](const ShardRun& run) { return run.gradient.dtype() != kernel_gradient_; };
+  const auto narrow = [&](const ShardRun& run) {
+    return run.gradient.dtype() != kernel_gradient_ &&
+           run.gradient.dtype() != recipe_.optimizer_gradient;
+  };
   int64_t elements = 0;
   for (const ShardRun& run : runs_) elements += narrow(run) ? run.range.size() : 0;
   if (elements == 0) return;

@@ -196,7 +196,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   void list_runs();
   /// Ends what `widen_run_gradients` began: runs see the main gradients.
   void narrow_run_gradients();
-  /// The optimizer reads what kernels write, not the format of main gradients.
+  /// The optimizer reads what kernels write, not the format of main gradients, unless it says so.
   void widen_run_gradients(OpContext& context);
   /// Buckets of the first `chunks` chunks: they are gathered first.
   size_t buckets_of_first(size_t chunks) const;
@@ -209,7 +209,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   std::vector<ShardRun> runs_;
   std::vector<Tensor> run_gradients_;  // of the runs, views of the main gradients
   PrecisionRecipe recipe_;
-  DType kernel_gradient_;             // what kernels write and the optimizer reads
+  DType kernel_gradient_;             // what kernels write
   std::optional<OpContext> context_;  // of the step
   std::vector<size_t> runs_end_;      // by chunk
   std::map<const Parameter*, Entry, ByPath> entries_;

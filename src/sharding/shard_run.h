@@ -7,7 +7,7 @@
 
 #include "nn/parameter.h"
 #include "sharding/buffer_layout.h"
-#include "tensor/tensor.h"
+#include "tensor/state_formats.h"
 
 namespace viaduct {
 
@@ -17,8 +17,14 @@ struct ShardRun {
   /// Flat views of these elements. `master` is the weight itself where the recipe has no separate
   /// one and in stores without gradients, which have no `gradient`. Where main gradients are
   /// narrower than FP32, `gradient` is an FP32 copy from the end of the reductions to the begin of
-  /// the next step, and the main gradient at other times.
+  /// the next step, unless the optimizer reads narrow ones, and the main gradient at other times.
   Tensor weight, master, gradient;
+  Tensor master_scales;  // f32 [state_groups], of masters in a scaled format
+
+  /// The master as it is stored: FP32 or FP64, or in a format of tensor/state_formats.h.
+  StateValues master_state() const {
+    return {master, master_scales, master.dtype() == DType::i16 ? weight : Tensor()};
+  }
 };
 
 /// Elements of a storage row; 1 for vectors.

@@ -30,7 +30,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   store_->derive_weights(context, run_.memory.packed_weights);
   if (store_->shards_weights()) gathers_ = std::make_unique<GatherSegments>(*store_);
   if (run_.purpose == EnginePurpose::train)
-    optimizer_ = std::make_unique<AdamW>(context, precision, *store_, run_.optimizer.adamw);
+    optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer, groups_);
   if (store.with_gradients) {
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(

@@ -40,7 +40,7 @@ class Engine {
   ParameterStore& store() { return *store_; }
   const ParameterStore& store() const { return *store_; }
   /// Null unless the purpose is to train.
-  AdamW* optimizer() { return optimizer_.get(); }
+  Optimizer* optimizer() { return optimizer_.get(); }
   Device& device() { return device_; }
   const ResolvedRun& run() const { return run_; }
   const ParallelGroups& groups() const { return groups_; }
@@ -122,7 +122,7 @@ class Engine {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GatherSegments> gathers_;  // where weights are shards
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
   LargeGradients large_gradients_;
   Tensor scalars_, loss_state_;

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/elementwise.h"
+#include "sharding/master_values.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "sharding/shard_run.h"
 
@@ -16,8 +17,12 @@ double weight_norm(Engine& engine) {
   fill(context, {state, 0});
   std::vector<Tensor> counted;
   for (const ShardRun& run : engine.store().shard_runs()) {
+    const Tensor master = master_values(context, run);
     for (const Range& range : counted_ranges(run))
-      counted.push_back(run.master.slice(0, range.begin - run.range.begin, range.size()));
+      counted.push_back(master.slice(0, range.begin - run.range.begin, range.size()));
+    if (!run.master_state().coded()) continue;
+    reproducible_sums(context, {std::move(counted), true, state});  // one copy at a time
+    counted.clear();
   }
   reproducible_sums(context, {std::move(counted), true, state});
   reproducible_all_reduce(context, *engine.groups().of(GroupKind::statistics), state);

@@ -26,7 +26,9 @@ std::string first_found(Communicator& world, const std::string& mine) {
 
 std::string bad_weight(Engine& engine) {
   for (const ShardRun& run : engine.store().shard_runs()) {
-    if (!finite(engine.device(), run.master)) return "weight " + run.parameter->path;
+    // Of what is kept as remainders the weight shows it.
+    const Tensor& values = run.master.dtype() == DType::i16 ? run.weight : run.master;
+    if (!finite(engine.device(), values)) return "weight " + run.parameter->path;
   }
   return "";
 }

@@ -43,6 +43,13 @@ std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outco
                                "mixed_precision.loss_scale makes it constant")
                         : reason;
 }
+std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
+  const StateConfig& s = c.optimizer_state;
+  if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
+  if (s.main_params_dtype != "fp32") return "optimizer.main_params_dtype = " + s.main_params_dtype;
+  return when(c.mixed_precision.recipe != "bf16_mixed",
+              "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
+}
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
@@ -58,6 +65,28 @@ const std::vector<Rule>& rules() {
          return when(c.model.position_embedding_type.value() != "rope",
                      "model.position_embedding_type = learned_absolute");
        }},
+      {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "adam" && c.optimizer.optimizer != "muon",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.sgd_momentum"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "sgd",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.lion_beta1", "optimizer.lion_beta2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "lion",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.muon_momentum", "optimizer.muon_use_nesterov", "optimizer.muon_num_ns_steps",
+        "optimizer.muon_scale_mode", "optimizer.muon_extra_scale_factor"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "muon",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.store_param_remainders"}, no_remainders},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.model.window_size.value(), "model.window_size is null");

@@ -67,7 +67,7 @@ double initial_scale(const ProbeSettings& settings) {
 
 /// factor · the values that all ranks' runs hold, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
-               FunctionRef<Tensor(const ShardRun&, size_t)> values, Dump& dump) {
+               FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
   const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
   gather_logical(
       engine.groups().world(), engine.device(),
@@ -75,7 +75,7 @@ void dump_runs(Engine& engine, const std::string& prefix, double factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
 
-constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master; };
+constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };
 constexpr auto gradient_of = [](const ShardRun& run, size_t) { return run.gradient; };
 
 Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {

@@ -49,6 +49,7 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   const ParallelConfig& parallel = config.parallel;
   LayerSettings s;
   s.precision = precision_recipe(config.mixed_precision);
+  apply_state_formats(config.optimizer_state, s.precision);
   s.fusions = config.fusion.fusions();
   s.sequence_parallel =
       parallel.tensor_model_parallel_size > 1 && parallel.sequence_parallel.value_or(false);
@@ -67,9 +68,15 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
 
 }  // namespace
 
-AdamWSettings adamw_settings(const OptimizerConfig& c) {
+OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
+  const bool decoupled = c.decoupled_lr.has_value();
   // The decay itself comes with each step: its schedule need not start from optimizer.weight_decay.
-  return {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, c.decoupled_lr.has_value()};
+  return {.adamw = {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, decoupled},
+          .clip_norm = c.clip_grad,
+          .name = c.optimizer,
+          .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled},
+          .muon = {c.muon_momentum, c.muon_use_nesterov, static_cast<int>(c.muon_num_ns_steps),
+                   c.muon_scale_mode, c.muon_extra_scale_factor}};
 }
 
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
@@ -77,7 +84,7 @@ ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
                   .parallelism = parallelism_of(config, model)};
   run.memory.saved_policy = saved_policy(config.recompute, run.parallelism.layer_map);
   run.memory.packed_weights = config.packing.packed_weights.value();
-  run.optimizer = {adamw_settings(config.optimizer), config.optimizer.clip_grad};
+  run.optimizer = optimizer_settings(config.optimizer);
   run.ddp = config.ddp;
   run.calculate_per_token_loss = config.model.calculate_per_token_loss;
   run.positions = config.model.seq_length.value_or(0);

@@ -4,7 +4,7 @@
 // keeps a copy.
 
 #include "nn/layer_settings.h"
-#include "optim/adamw.h"
+#include "optim/make_optimizer.h"
 #include "pipeline/parallelism.h"
 #include "sharding/ddp_config.h"
 #include "sharding/memory_settings.h"
@@ -18,11 +18,6 @@ struct RunConfig;
 /// What an engine is for, and so what it holds beside the weights: nothing; main gradients; these,
 /// masters and moments.
 enum class EnginePurpose { evaluate, gradients, train };
-
-struct OptimizerSettings {
-  AdamWSettings adamw;
-  double clip_norm = 1.0;  // 0: no clipping
-};
 
 struct ResolvedRun {
   LayerSettings layers;
@@ -41,6 +36,6 @@ struct ResolvedRun {
 /// or the model.
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model);
 
-AdamWSettings adamw_settings(const OptimizerConfig& config);
+OptimizerSettings optimizer_settings(const OptimizerConfig& config);
 
 }  // namespace viaduct

@@ -17,6 +17,8 @@ constexpr std::string_view kEpochs =
     "documents and samples are shuffled over all epochs that the run needs, and it needs others "
     "now: "
     "rows come in another order from here on, some a second time, some not at all";
+constexpr std::string_view kStateFormat =
+    "the optimizer's state is converted to its formats here, and steps round otherwise";
 constexpr std::string_view kBatch =
     "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
     "learning rate's schedule counts rows";
@@ -72,6 +74,12 @@ constexpr NamedRule kRules[] = {
     {"model.attention_dropout", said(kDropout)},
     {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
     {"optimizer.optimizer", refused("its state is that of the former")},
+    {"optimizer.use_precision_aware_optimizer", said(kStateFormat)},
+    {"optimizer.main_grads_dtype", said(kStateFormat)},
+    {"optimizer.main_params_dtype", said(kStateFormat)},
+    {"optimizer.exp_avg_dtype", said(kStateFormat)},
+    {"optimizer.exp_avg_sq_dtype", said(kStateFormat)},
+    {"optimizer.store_param_remainders", said(kStateFormat)},
     {kRunLength, said(kEpochs)},
     {kRunLengthInSamples, said(kEpochs)},
     {"train.global_batch_size", said(kBatch)},
@@ -176,6 +184,14 @@ constexpr std::string_view kFree[] = {
     "optimizer.adam_beta1",
     "optimizer.adam_beta2",
     "optimizer.adam_eps",
+    "optimizer.sgd_momentum",
+    "optimizer.lion_beta1",
+    "optimizer.lion_beta2",
+    "optimizer.muon_momentum",
+    "optimizer.muon_use_nesterov",
+    "optimizer.muon_num_ns_steps",
+    "optimizer.muon_scale_mode",
+    "optimizer.muon_extra_scale_factor",
     "optimizer.clip_grad",
     "optimizer.overlap_param_gather_with_optimizer_step",
     "mixed_precision.loss_scale",

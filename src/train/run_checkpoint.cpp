@@ -12,17 +12,14 @@ namespace viaduct {
 namespace {
 
 std::vector<StoredRun> masters(Engine& engine) {
-  return stored_runs(engine.store(), [](const ShardRun& run, size_t) { return run.master; });
+  return stored_runs(engine.store(),
+                     [](const ShardRun& run, size_t) { return run.master_state(); });
 }
-std::vector<StoredRun> first_moments(Engine& engine) {
-  return stored_runs(engine.store(), [&](const ShardRun&, size_t i) {
-    return engine.optimizer()->moments()[i].first;
-  });
-}
-std::vector<StoredRun> second_moments(Engine& engine) {
-  return stored_runs(engine.store(), [&](const ShardRun&, size_t i) {
-    return engine.optimizer()->moments()[i].second;
-  });
+std::vector<StoredRun> runs_of(Engine& engine, const OptimizerState& state) {
+  auto runs = stored_runs(engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; });
+  for (StoredRun& stored : runs) stored.lifts_zeros = state.lifts_zeros;
+  std::erase_if(runs, [](const StoredRun& stored) { return !stored.state.values; });
+  return runs;
 }
 
 int64_t elements_of(const std::vector<StoredRun>& runs) {
@@ -43,8 +40,12 @@ int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const Tens
   fill_runs(engine.device(), share, source, name_of, lacking);
   const std::vector<int> owners =
       spread ? owners_of_copies(runs, copies.size()) : std::vector<int>();
-  for (size_t i = 0; i < owners.size(); ++i)
-    if (runs[i].run.elements() > 0) copies.broadcast(runs[i].values, owners[i]).wait();
+  for (size_t i = 0; i < owners.size(); ++i) {
+    if (runs[i].run.elements() == 0) continue;
+    const StateValues& state = runs[i].state;
+    for (const Tensor& tensor : {state.values, state.scales, state.weights})
+      if (tensor) copies.broadcast(tensor, owners[i]).wait();
+  }
   return elements_of(share) * static_cast<int64_t>(sizeof(float));  // as stored
 }
 
@@ -68,8 +69,8 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageO
   };
   stage("", masters(engine));
   if (options.optimizer && engine.optimizer() != nullptr) {
-    stage(kFirstMoment, first_moments(engine));
-    stage(kSecondMoment, second_moments(engine));
+    for (const OptimizerState& state : engine.optimizer()->states())
+      stage(state.prefix, runs_of(engine, state));
   }
   return staged;
 }
@@ -95,9 +96,10 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
                         const RestoreOptions& options) {
   RestoredRun restored;
   restored.state = train_state_from_json(checkpoint.state(), checkpoint.where());
-  const bool moments = options.optimizer && engine.optimizer() != nullptr;
-  std::vector<std::string> kinds{""};
-  if (moments) kinds.insert(kinds.end(), {kFirstMoment, kSecondMoment});
+  std::vector<OptimizerState> states;
+  if (options.optimizer && engine.optimizer() != nullptr) states = engine.optimizer()->states();
+  std::vector<TensorKind> kinds{{""}};
+  for (const OptimizerState& state : states) kinds.push_back({state.prefix, state.has});
   const ModelConfig& model = engine.model().config();
   const TensorFit fit = tensor_fit(model, checkpoint, kinds);
   restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);
@@ -112,12 +114,11 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
                 [&](const std::string& name) { return stored_name(checkpoint, name, names); });
   OpContext context = engine.context(false, false).ops;
   engine.store().publish_masters(context);
-  if (!moments) return restored;
-  restored.bytes += load_runs(engine, first_moments(engine), checkpoint, options.spread_copies,
-                              lacking, [](const std::string& name) { return kFirstMoment + name; });
-  restored.bytes +=
-      load_runs(engine, second_moments(engine), checkpoint, options.spread_copies, lacking,
-                [](const std::string& name) { return kSecondMoment + name; });
+  for (const OptimizerState& state : states) {
+    restored.bytes +=
+        load_runs(engine, runs_of(engine, state), checkpoint, options.spread_copies, lacking,
+                  [&](const std::string& name) { return state.prefix + name; });
+  }
   return restored;
 }
 

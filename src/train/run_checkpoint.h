@@ -1,7 +1,7 @@
 #pragma once
-// A run's checkpoint: weights (masters in FP32), AdamW's moments and the training state, with
-// config.json, config.yaml and the tokenizer files beside them. What is saved and loaded back
-// continues bitwise.
+// A run's checkpoint: weights (masters in FP32), the optimizer's states (in FP32, which holds any
+// of their formats exactly) and the training state, with config.json, config.yaml and the tokenizer
+// files beside them. What is saved and loaded back continues bitwise.
 
 #include <string>
 #include <vector>
@@ -14,12 +14,8 @@
 
 namespace viaduct {
 
-/// Names of the moments of a logical tensor.
-inline constexpr const char* kFirstMoment = "optimizer.exp_avg/";
-inline constexpr const char* kSecondMoment = "optimizer.exp_avg_sq/";
-
 struct StageOptions {
-  bool optimizer = true;  // moments, where the engine has any
+  bool optimizer = true;  // its states, where the engine has one
   /// Of what several ranks hold copies of, each saves a share; otherwise the first saves all.
   bool spread_copies = true;
   Staging staging = Staging::copied;
@@ -39,7 +35,7 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state,
 std::string first_not_finite(const StagedCheckpoint& staged);
 
 struct RestoreOptions {
-  bool optimizer = true;  // moments, too
+  bool optimizer = true;  // its states, too
   Strictness strictness = Strictness::raise_all;
   /// Of what several ranks hold copies of, each reads a share and sends it to the others; all of
   /// them restore then at the same time. Otherwise each reads all.
@@ -52,7 +48,7 @@ struct RestoredRun {
   int64_t bytes = 0;                  // of values that this rank read
 };
 
-/// Loads what this rank holds of weights and moments; returns the state stored with them. IoError
+/// Loads what this rank holds of weights and states; returns the state stored with them. IoError
 /// if the checkpoint does not fit the model as `strictness` wants it. What is lacking begins as in
 /// a new run.
 RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,

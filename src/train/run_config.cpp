@@ -40,6 +40,7 @@ Schema run_schema(RunConfig& config) {
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
+      state_fields(config.optimizer_state),
       scheduler_fields(config.scheduler),
       ddp_optimizer_fields(config.ddp),
       ddp_fields(config.ddp),

@@ -17,6 +17,7 @@
 #include "nn/fusion_config.h"
 #include "nn/tensor_parallel_config.h"
 #include "optim/optimizer_config.h"
+#include "optim/state_config.h"
 #include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
 #include "sharding/ddp_config.h"
@@ -38,6 +39,7 @@ struct RunConfig {
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;
+  StateConfig optimizer_state;  // in section `optimizer`
   SchedulerConfig scheduler;
   DdpConfig ddp;
   DistConfig dist;

@@ -171,6 +171,13 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
       problems.add("scheduler.lr_warmup_iters: {} is not below lr_decay_iters = {}", warmup, decay);
     }
   }
+  for (const std::string& problem :
+       state_problems(config.optimizer_state, optimizer.optimizer, config.mixed_precision.recipe,
+                      config.ddp.grad_reduce_in_fp32))
+    problems.add("{}", problem);
+  if (optimizer.optimizer == "muon" && config.mixed_precision.recipe == "fp64")
+    problems.add(
+        "optimizer.optimizer: muon has FP32 arithmetic, and mixed_precision.recipe = fp64");
   validate_schedule_in_rows(config, problems);
   validate_decoupled_rate(optimizer, scheduler, problems);
   if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {

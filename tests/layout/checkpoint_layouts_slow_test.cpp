@@ -82,7 +82,7 @@ std::map<std::string, std::string> saved_tensors(const std::filesystem::path& fo
 std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& world) {
   std::map<std::string, std::string> tensors;
   const auto gather = [&](const std::string& prefix,
-                          FunctionRef<Tensor(const ShardRun&, size_t)> values) {
+                          FunctionRef<StateValues(const ShardRun&, size_t)> values) {
     const Communicator& copies = engine.groups().dp_cp_outer();
     gather_logical(
         world, engine.device(),
@@ -91,10 +91,9 @@ std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& wo
           tensors[prefix + name] = bytes_of(tensor);
         });
   };
-  const auto& moments = engine.optimizer()->moments();
-  gather("", [](const ShardRun& run, size_t) { return run.master; });
-  gather(kFirstMoment, [&](const ShardRun&, size_t i) { return moments[i].first; });
-  gather(kSecondMoment, [&](const ShardRun&, size_t i) { return moments[i].second; });
+  gather("", [](const ShardRun& run, size_t) { return run.master_state(); });
+  for (const OptimizerState& state : engine.optimizer()->states())
+    gather(state.prefix, [&](const ShardRun&, size_t i) { return state.runs[i]; });
   return tensors;
 }
 

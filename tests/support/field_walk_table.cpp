@@ -51,6 +51,8 @@ std::vector<FieldCase> optimizer_cases() {
   const Overrides decays{"optimizer.weight_decay=0", "scheduler.end_weight_decay=3",
                          "scheduler.weight_decay_incr_style=linear"};
   const Overrides wsd{"scheduler.lr_decay_style=WSD", "scheduler.lr_wsd_decay_iters=2"};
+  const Overrides aware{"mixed_precision=bf16_mixed",
+                        "optimizer.use_precision_aware_optimizer=true"};
   return {
       {"optimizer.lr", "2e-2", kNumbers},
       {"optimizer.min_lr", "5e-3", kNumbers, {}, {"1"}},
@@ -59,6 +61,22 @@ std::vector<FieldCase> optimizer_cases() {
       {"optimizer.adam_beta2", "0.5", kNumbers},
       {"optimizer.adam_eps", "1e-2", kNumbers},
       {"optimizer.clip_grad", "0.01", kNumbers},
+      {"optimizer.optimizer", "sgd", kNumbers},
+      {"optimizer.sgd_momentum", "0.5", kNumbers, {"optimizer.optimizer=sgd"}},
+      {"optimizer.lion_beta1", "0.5", kNumbers, {"optimizer.optimizer=lion"}},
+      {"optimizer.lion_beta2", "0.5", kNumbers, {"optimizer.optimizer=lion"}},
+      {"optimizer.muon_momentum", "0.5", kNumbers, {"optimizer.optimizer=muon"}},
+      {"optimizer.muon_use_nesterov", "true", kNumbers, {"optimizer.optimizer=muon"}},
+      {"optimizer.muon_num_ns_steps", "2", kNumbers, {"optimizer.optimizer=muon"}},
+      {"optimizer.muon_scale_mode", "unit_rms_norm", kNumbers, {"optimizer.optimizer=muon"}},
+      {"optimizer.muon_extra_scale_factor", "0.2", kNumbers, {"optimizer.optimizer=muon"}},
+      {"optimizer.use_precision_aware_optimizer", "true", kRecord, {"mixed_precision=bf16_mixed"}},
+      {"optimizer.main_grads_dtype", "bf16", kRecord,
+       aware + Overrides{"ddp.grad_reduce_in_fp32=false"}},
+      {"optimizer.main_params_dtype", "fp16", kRecord, aware},
+      {"optimizer.exp_avg_dtype", "fp8", kNumbers, aware},
+      {"optimizer.exp_avg_sq_dtype", "bf16", kNumbers, aware},
+      {"optimizer.store_param_remainders", "false", kRecord, aware},
       {"optimizer.overlap_param_gather_with_optimizer_step", "true", kRecord,
        kVpp + Overrides{"dist.ranks=4", "train.global_batch_size=16"}},
       {"scheduler.lr_decay_style", "linear", kNumbers},

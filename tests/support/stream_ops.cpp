@@ -194,7 +194,8 @@ OpTable queued(OpTable table) {
       &T::row_largest, &T::row_exponential, &T::row_sum, &T::row_divide, &T::row_pick,
       &T::softmax_loss_backward, &T::add, &T::multiply, &T::copy, &T::scale, &T::fill, &T::dropout,
       &T::random_normal, &T::reproducible_sum, &T::sum_rows, &T::reproducible_sums, &T::widen_sum,
-      &T::narrow_sum, &T::sum_value, &T::gradient_norm, &T::adamw>(table);
+      &T::narrow_sum, &T::sum_value, &T::gradient_norm, &T::adamw, &T::momentum, &T::muon_momentum,
+      &T::normalize, &T::muon_update, &T::expand_state, &T::store_state>(table);
   return table;
 }
 

@@ -7,6 +7,7 @@
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
+#include "sharding/master_values.h"
 #include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
 
@@ -39,9 +40,10 @@ class ToyTrainer {
     std::vector<std::vector<ParameterUse>> chunks(static_cast<size_t>(run.chunks));
     for (size_t i = 0; i < parameters_.size(); ++i)
       chunks[i * chunks.size() / parameters_.size()].emplace_back(&parameters_[i], layer_of(i));
-    const PrecisionRecipe recipe = precision_recipe(run.recipe);
+    PrecisionRecipe recipe = precision_recipe(run.recipe);
+    if (run.formats) run.formats(recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
-    optimizer_ = std::make_unique<AdamW>(context_, recipe, *store_, AdamWSettings{});
+    optimizer_ = make_optimizer(context_, recipe, *store_, run.optimizer, groups_);
     norm_ =
         std::make_unique<GradientNorm>(context_, *store_, true, groups_.of(GroupKind::statistics));
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
@@ -78,7 +80,13 @@ class ToyTrainer {
     }
     for (const ParameterBuffer& buffer : store_->buffers())
       outcome_.buffer_elements += buffer.layout().elements();
-    for (const ShardRun& run : store_->shard_runs()) outcome_.run_elements += run.range.size();
+    for (const ShardRun& run : store_->shard_runs()) {
+      outcome_.run_elements += run.range.size();
+      outcome_.masters += bytes_of(master_values(context_, run));
+    }
+    const auto held = [&](MemoryTag tag) {
+      return device_->memory().bytes_by_tag[static_cast<size_t>(tag)];
+    };
     outcome_.gradient_bytes = held(MemoryTag::main_gradients);
     outcome_.master_bytes = held(MemoryTag::master_weights);
     outcome_.moment_bytes = held(MemoryTag::moments);
@@ -141,7 +149,7 @@ class ToyTrainer {
   ParallelGroups groups_;
   std::vector<Parameter> parameters_;
   std::unique_ptr<ParameterStore> store_;
-  std::unique_ptr<AdamW> optimizer_;
+  std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> norm_;
   Tensor scalars_;
   ToyRank outcome_;

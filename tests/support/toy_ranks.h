@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "optim/adamw.h"
 #include "optim/gradient_norm.h"
+#include "optim/make_optimizer.h"
 
 namespace viaduct::test {
 
@@ -16,6 +16,9 @@ struct ToyRun {
   int instances = 1;
   std::string recipe = "bf16_mixed";
   StoreSettings store;
+  OptimizerSettings optimizer;
+  /// What a test does to the formats of the recipe.
+  std::function<void(PrecisionRecipe&)> formats;
   int steps = 3, micro_batches = 2;
   int chunks = 1;           // of the model on each rank, of as many parameters each
   bool last_first = false;  // the forward uses the last parameters first
@@ -28,6 +31,7 @@ struct ToyRun {
 /// What a rank is left with.
 struct ToyRank {
   std::string weights, gradients;  // bytes, parameter by parameter, gathered
+  std::string masters;             // FP32 values of this rank's runs
   std::vector<double> norms;
   int64_t buffer_elements = 0, run_elements = 0;
   int64_t weight_bytes = 0, gradient_bytes = 0, master_bytes = 0, moment_bytes = 0;

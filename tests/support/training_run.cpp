@@ -71,8 +71,12 @@ std::string Trainer::state() const {
     append(bytes, engine_->store().weight(*p));
     append(bytes, engine_->store().master(*p));
     append(bytes, engine_->store().main_gradient(*p));
-    append(bytes, engine_->optimizer()->first_moment(*p));
-    append(bytes, engine_->optimizer()->second_moment(*p));
+  }
+  for (const OptimizerState& state : engine_->optimizer()->states()) {
+    for (const StateValues& values : state.runs) {
+      if (values.values) append(bytes, values.values);
+      if (values.scales) append(bytes, values.scales);
+    }
   }
   for (const StepResult& r : results_) {
     for (const double value : {r.loss, r.grad_norm})

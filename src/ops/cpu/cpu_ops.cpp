@@ -24,6 +24,8 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation) {
   cpu::add_softmax(table, isa);
   cpu::add_elementwise(table, isa);
   cpu::add_optimizer(table, isa);
+  cpu::add_optimizer_state(table, isa);
+  cpu::add_muon(table, isa);
   return table;
 }
 

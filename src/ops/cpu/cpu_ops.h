@@ -34,9 +34,11 @@ void add_score_matrix(OpTable& table, CpuIsa isa);  // attention composed of ops
 void add_bias(OpTable& table, CpuIsa isa);
 void add_embedding(OpTable& table, CpuIsa isa);
 void add_cross_entropy(OpTable& table, CpuIsa isa);
-void add_softmax(OpTable& table, CpuIsa isa);      // its steps, one op each
-void add_elementwise(OpTable& table, CpuIsa isa);  // add, multiply, copy, scale, fill, …
-void add_optimizer(OpTable& table, CpuIsa isa);    // reproducible sums, gradient norm, adamw
+void add_softmax(OpTable& table, CpuIsa isa);          // its steps, one op each
+void add_elementwise(OpTable& table, CpuIsa isa);      // add, multiply, copy, scale, fill, …
+void add_optimizer(OpTable& table, CpuIsa isa);        // reproducible sums, gradient norm, adamw
+void add_optimizer_state(OpTable& table, CpuIsa isa);  // its formats; sgd and lion
+void add_muon(OpTable& table, CpuIsa isa);             // its steps around matrix products
 }  // namespace cpu
 
 }  // namespace viaduct

@@ -1,12 +1,12 @@
 #include <algorithm>
 #include <cmath>
-#include <span>
 #include <vector>
 
 #include "base/error.h"
 #include "ops/cpu/binned_sum.h"
+#include "ops/cpu/list_tasks.h"
 #include "ops/cpu/optimizer_runs.h"
-#include "ops/reference/reference.h"
+#include "ops/cpu/state_runs.h"
 
 namespace viaduct::cpu {
 namespace {
@@ -16,35 +16,20 @@ const OptimizerKernels& kernels(const Choice& choice) {
                     avx512_bf16::optimizer_kernels);
 }
 
+const StateKernels& state_kernels(const Choice& choice) {
+  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
+}
+
 constexpr int64_t kSumTask = 32 * kSumBlock;
-constexpr int64_t kAdamWTask = 65536;
 
 int64_t tasks_of(int64_t elements, int64_t size) {
   return (elements + size - 1) / size;
 }
 
-/// A task of a launch over several runs of elements: elements [begin, end) of run `run`.
-struct ListTask {
-  size_t run;
-  int64_t begin, end;
-};
-
-/// Runs of `elements(i)` elements for i < runs, cut into tasks of at most `size`.
-template <class Elements>
-std::vector<ListTask> list_tasks(size_t runs, int64_t size, Elements elements) {
-  std::vector<ListTask> tasks;
-  for (size_t run = 0; run < runs; ++run) {
-    const int64_t count = elements(run);
-    for (int64_t begin = 0; begin < count; begin += size)
-      tasks.push_back({run, begin, std::min(count, begin + size)});
-  }
-  return tasks;
-}
-
 template <CpuIsa isa>
 Choice choose_sum_of(DType dtype, int64_t elements, int64_t tasks, int64_t bytes) {
-  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64,
-                "reproducible_sum: the cpu has kernels for f32 and f64, not for {}",
+  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16,
+                "reproducible_sum: the cpu has kernels for f32, f64 and bf16, not for {}",
                 dtype_name(dtype));
   Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
   add_flops(choice, DType::f64, 15.0 * static_cast<double>(elements));
@@ -72,32 +57,50 @@ Choice choose_sums(const ReproducibleSumsArgs& args, const Traits&) {
   return choose_sum_of<isa>(args.x.front().dtype(), elements, tasks, bytes);
 }
 
+BinnedSum sum_of_block(const Choice& choice, const SumRun& run, int64_t begin, int64_t end) {
+  BinnedSum block;
+  double largest = 0;
+  block.finite = kernels(choice).largest(run, begin, end, &largest);
+  if (block.finite && largest > 0) {
+    block.top = top_bin(largest);
+    int64_t bins[kBins];
+    kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
+    std::copy(bins, bins + kBins, block.bins);
+  }
+  return block;
+}
+
 BinnedSum sum_of(const Choice& choice, const SumRun& run, int64_t first, int64_t last) {
   BinnedSum sum;
   for (int64_t begin = first; begin < last; begin += kSumBlock) {
     const int64_t end = std::min(last, begin + kSumBlock);
-    BinnedSum block;
-    double largest = 0;
-    block.finite = kernels(choice).largest(run, begin, end, &largest);
-    if (block.finite && largest > 0) {
-      block.top = top_bin(largest);
-      int64_t bins[kBins];
-      kernels(choice).pieces(run, begin, end, std::ldexp(1.0, -bin_exponent(block.top)), bins);
-      std::copy(bins, bins + kBins, block.bins);
-    }
-    sum.add(block);
+    sum.add(sum_of_block(choice, run, begin, end));
   }
   return sum;
 }
 
-void launch_sum_of(OpContext& context, const Choice& choice, std::span<const SumRun> runs,
-                   const std::vector<ListTask>& tasks, const Tensor& into, void* workspace) {
+/// Of BF16 values: they are widened block by block.
+BinnedSum sum_of_bf16(const Choice& choice, const Tensor& x, bool squared, int64_t first,
+                      int64_t last) {
+  const StateRun narrow{x.raw(), nullptr, nullptr, DType::bf16};
+  float wide[kSumBlock];
+  BinnedSum sum;
+  for (int64_t begin = first; begin < last; begin += kSumBlock) {
+    const int64_t count = std::min(last - begin, kSumBlock);
+    state_kernels(choice).expand(narrow, begin, count, wide);
+    sum.add(sum_of_block(choice, {wide, false, nullptr, squared}, 0, count));
+  }
+  return sum;
+}
+
+/// `sum(task)` of every task, into the state.
+template <class Sum>
+void launch_sum_of(OpContext& context, const std::vector<ListTask>& tasks, const Tensor& into,
+                   void* workspace, Sum sum_of_task) {
   auto* states = static_cast<double*>(workspace);
   const auto count = static_cast<int64_t>(tasks.size());
   context.device.pool().run(count, [&](int64_t i, int) {
-    const ListTask& task = tasks[static_cast<size_t>(i)];
-    write_sum(sum_of(choice, runs[task.run], task.begin, task.end),
-              states + i * kReproducibleSumSize);
+    write_sum(sum_of_task(tasks[static_cast<size_t>(i)]), states + i * kReproducibleSumSize);
   });
   auto* state = into.data<double>();
   BinnedSum sum = read_sum(state);
@@ -110,7 +113,8 @@ void launch_sum(OpContext& context, const Choice& choice, const ReproducibleSumA
   const SumRun run{args.x.raw(), args.x.dtype() == DType::f64,
                    args.weight ? args.weight.data<float>() : nullptr, args.squared};
   const auto tasks = list_tasks(1, kSumTask, [&](size_t) { return args.x.elements(); });
-  launch_sum_of(context, choice, {&run, 1}, tasks, args.state, workspace);
+  launch_sum_of(context, tasks, args.state, workspace,
+                [&](const ListTask& task) { return sum_of(choice, run, task.begin, task.end); });
 }
 
 void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSumsArgs& args,
@@ -120,7 +124,11 @@ void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSum
     runs.push_back({x.raw(), x.dtype() == DType::f64, nullptr, args.squared});
   const auto tasks =
       list_tasks(runs.size(), kSumTask, [&](size_t run) { return args.x[run].elements(); });
-  launch_sum_of(context, choice, runs, tasks, args.state, workspace);
+  launch_sum_of(context, tasks, args.state, workspace, [&](const ListTask& task) {
+    const Tensor& x = args.x[task.run];
+    return x.dtype() == DType::bf16 ? sum_of_bf16(choice, x, args.squared, task.begin, task.end)
+                                    : sum_of(choice, runs[task.run], task.begin, task.end);
+  });
 }
 
 /// A kernel over a handful of scalars.
@@ -172,65 +180,6 @@ void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& arg
 }
 
 template <CpuIsa isa>
-Choice choose_adamw(const AdamWListArgs& args, const Traits&) {
-  const AdamWArgs& first = args.runs.front();
-  Choice choice = narrowing_choice("adamw", isa, first.master.dtype(),
-                                   first.weight && first.weight.dtype() == DType::bf16);
-  VIADUCT_CHECK(
-      DeviceError,
-      choice.variant == kReferenceKernel || !first.weight || first.weight.dtype() != DType::f64,
-      "adamw: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
-  choice.cost.bytes_read = bytes_of(first.scalars);
-  for (const AdamWArgs& run : args.runs) {
-    add_flops(choice, run.master.dtype(), 14.0 * static_cast<double>(run.master.elements()));
-    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second);
-    choice.cost.bytes_read += state + bytes_of(run.gradient);
-    choice.cost.bytes_written += state + bytes_of(run.weight);
-  }
-  return choice;
-}
-
-AdamWRun adamw_run(const AdamWArgs& args, const double* scalars) {
-  const auto scalar = [&](StepScalar name) { return scalars[static_cast<int>(name)]; };
-  const double lr = scalar(args.learning_rate);
-  AdamWRun run;
-  run.master = args.master.data<float>();
-  run.gradient = args.gradient.data<float>();
-  run.first = args.first.data<float>();
-  run.second = args.second.data<float>();
-  run.weight = args.weight ? args.weight.raw() : nullptr;
-  run.weight_dtype = args.weight ? args.weight.dtype() : DType::f32;
-  run.clip = static_cast<float>(scalar(StepScalar::clip_factor));
-  run.decay = static_cast<float>(lr * args.weight_decay * scalar(StepScalar::weight_decay_factor));
-  run.beta1 = static_cast<float>(args.beta1);
-  run.one_minus_beta1 = static_cast<float>(1 - args.beta1);
-  run.beta2 = static_cast<float>(args.beta2);
-  run.one_minus_beta2 = static_cast<float>(1 - args.beta2);
-  run.step =
-      static_cast<float>(lr * args.learning_rate_multiplier / scalar(StepScalar::bias_correction1));
-  run.correction2 = static_cast<float>(1 / scalar(StepScalar::bias_correction2));
-  run.epsilon = static_cast<float>(args.epsilon);
-  return run;
-}
-
-void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs& args, void*) {
-  if (choice.variant == kReferenceKernel) {
-    for (const AdamWArgs& run : args.runs) reference::adamw(run);
-    return;
-  }
-  const auto* scalars = args.runs.front().scalars.data<double>();
-  if (scalars[static_cast<int>(StepScalar::skip)] != 0) return;
-  std::vector<AdamWRun> runs;
-  for (const AdamWArgs& run : args.runs) runs.push_back(adamw_run(run, scalars));
-  const auto tasks = list_tasks(runs.size(), kAdamWTask,
-                                [&](size_t run) { return args.runs[run].master.elements(); });
-  context.device.pool().run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
-    const ListTask& task = tasks[static_cast<size_t>(i)];
-    kernels(choice).adamw(runs[task.run], task.begin, task.end);
-  });
-}
-
-template <CpuIsa isa>
 void fill(OpTable& table) {
   table.reproducible_sum = {choose_sum<isa>, launch_sum};
   table.reproducible_sums = {choose_sums<isa>, launch_sums};
@@ -238,12 +187,12 @@ void fill(OpTable& table) {
   table.narrow_sum = {choose_narrow, launch_narrow};
   table.sum_value = {choose_value, launch_value};
   table.gradient_norm = {choose_gradient_norm, launch_gradient_norm};
-  table.adamw = {choose_adamw<isa>, launch_adamw};
 }
 
 }  // namespace
 
 void add_optimizer(OpTable& table, CpuIsa isa) {
+  add_adamw(table, isa);
   if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
   isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }

@@ -50,4 +50,7 @@ namespace avx512_bf16 {
 extern const OptimizerKernels optimizer_kernels;
 }
 
+/// The entry of AdamW, a part of add_optimizer.
+void add_adamw(OpTable& table, CpuIsa isa);
+
 }  // namespace viaduct::cpu

@@ -43,5 +43,6 @@ void multiply(const MultiplyArgs& args);
 void scale(const ScaleArgs& args);
 void dropout(const DropoutArgs& args);
 void adamw(const AdamWArgs& args);
+void momentum(const MomentumArgs& args);
 
 }  // namespace viaduct::reference

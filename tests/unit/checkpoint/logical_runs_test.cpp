@@ -120,11 +120,11 @@ TEST(LogicalRuns, EveryElementOnceAndBack) {
     std::vector<StoredRun> targets;
     for (const ParameterRun& run : random_runs(random, parameters)) {
       targets.push_back({run, host_tensor(DType::f32, {run.elements()})});
-      std::fill_n(targets.back().values.data<float>(), run.elements(), -1.0F);  // padding becomes 0
+      std::fill_n(targets.back().state.values.data<float>(), run.elements(), -1.0F);  // padding becomes 0
     }
     fill_runs(*device, targets, source, [](const std::string& name) { return name; });
     for (const StoredRun& target : targets)
-      ASSERT_EQ(bytes_of(target.values), bytes_of(stored_run(target.run).values));
+      ASSERT_EQ(bytes_of(target.state.values), bytes_of(stored_run(target.run).state.values));
   }
   EXPECT_GT(split_rows, 100);  // the hard case occurs
 }

@@ -108,14 +108,14 @@ TEST_P(Reshard, LoadsInEveryLayout) {
         const auto loaded = load(*device, *reader, toy_runs(parameters, place), kKinds[kind]);
         const auto expected = toy_values(parameters, place, static_cast<int>(kind));
         for (size_t i = 0; i < loaded.size(); ++i)
-          ASSERT_EQ(bytes_of(loaded[i].values), bytes_of(expected[i].values))
+          ASSERT_EQ(bytes_of(loaded[i].state.values), bytes_of(expected[i].state.values))
               << name_of(layout) << ", " << loaded[i].run.parameter->path;
       }
       // Weights: all that the rank holds, its replicas too.
       std::vector<ParameterRun> whole;
       for (const Parameter& parameter : parameters) whole.push_back(whole_run(parameter));
       for (const StoredRun& weight : load(*device, *reader, whole, ""))
-        ASSERT_EQ(bytes_of(weight.values), bytes_of(test::storage_values(*weight.run.parameter)));
+        ASSERT_EQ(bytes_of(weight.state.values), bytes_of(test::storage_values(*weight.run.parameter)));
     });
   }
 }

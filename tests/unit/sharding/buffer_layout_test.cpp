@@ -23,6 +23,17 @@ TEST(BufferLayout, FromTheLastParameterToTheFirst) {
   EXPECT_EQ(layout.shard(0, 1), (Range{128, 256}));
 }
 
+TEST(BufferLayout, NoGroupIsInTwoShards) {
+  const auto shards_of = [](int64_t multiple) {
+    return make_buffer_layout({{1000}}, {.shards = 8, .shard_multiple = multiple});
+  };
+  EXPECT_EQ(shards_of(1).shard(0, 1), (Range{128, 256}));
+  EXPECT_EQ(make_buffer_layout({{100}}, {.shards = 8}).shard(0, 1), (Range{16, 32}));
+  EXPECT_EQ(make_buffer_layout({{100}}, {.shards = 8, .shard_multiple = 64}).shard(0, 1),
+            (Range{64, 128}));
+  EXPECT_EQ(shards_of(64).buckets, (std::vector<Range>{{0, 1024}}));
+}
+
 TEST(BufferLayout, ABucketClosesWithTheParameterThatFillsIt) {
   const LayoutSettings settings{.shards = 3, .bucket_elements = 300};
   const BufferLayout layout = make_buffer_layout({{50}, {500}, {200}, {100}, {90}}, settings);

@@ -88,7 +88,7 @@ std::vector<Setting> settings() {
        {"model.recompute_granularity=selective"},
        [=](const ResolvedRun& run) { return text(run.memory.saved_policy.keeps_everything()); }},
       {"clip_norm",
-       "src/train/resolved_run.h",
+       "src/optim/make_optimizer.h",
        {},
        {"optimizer.clip_grad=0.5"},
        [=](const ResolvedRun& run) { return text(run.optimizer.clip_norm); }},

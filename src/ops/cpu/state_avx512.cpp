@@ -1,0 +1,1 @@
+#include "ops/cpu/state_kernels.h"

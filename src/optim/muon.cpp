@@ -1,0 +1,137 @@
+#include "optim/muon.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "base/error.h"
+#include "ops/elementwise.h"
+#include "ops/muon.h"
+#include "optim/newton_schulz.h"
+
+namespace viaduct {
+namespace {
+
+bool stays(const Parameter& parameter) {
+  return !Muon::moves(parameter);
+}
+
+/// Rows and columns of a logical matrix as storages have them: [out, in].
+std::pair<int64_t, int64_t> stored_sizes(const Part& part, const Shape& shape) {
+  return part.transposed ? std::pair(shape[1], shape[0]) : std::pair(shape[0], shape[1]);
+}
+
+}  // namespace
+
+double muon_scale(const MuonSettings& settings, int64_t out, int64_t in) {
+  const auto rows = static_cast<double>(out), columns = static_cast<double>(in);
+  double factor = 0;
+  if (settings.scale_mode == "spectral") {
+    factor = std::sqrt(std::max(rows, columns));
+  } else if (settings.scale_mode == "unit_rms_norm") {
+    factor = std::sqrt(rows / columns);
+  } else if (settings.scale_mode == "shape_scaling") {
+    factor = std::sqrt(std::max(1.0, rows / columns));
+  } else {
+    fail<ConfigError>("optimizer.muon_scale_mode={}: unknown", settings.scale_mode);
+  }
+  return factor * settings.extra_scale;
+}
+
+bool Muon::moves(const Parameter& parameter) {
+  return parameter.shape.rank() == 2 && parameter.multiplied && !parameter.vocabulary;
+}
+
+Muon::Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
+           AdamWSettings adamw, MuonSettings settings, const ParallelGroups& groups)
+    : AdamW(context, recipe, store, adamw, stays),
+      muon_(std::move(settings)),
+      weight_decay_(adamw.weight_decay),
+      tensor_ranks_(groups.tp),
+      momentum_(add_state(context, "optimizer.momentum_buffer/", DType::f32, Muon::moves)) {
+  for (const ParameterBuffer& buffer : store.buffers())
+    exchanges_.emplace_back(buffer, Muon::moves, groups.dp_cp_inner);
+}
+
+void Muon::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
+  AdamW::update_runs(context, scalars, runs);
+  const MatrixExchange& exchange = exchanges_[runs.chunk];
+  const Tensor held =
+      context.allocate(DType::f32, {exchange.held_elements()}, MemoryTag::workspace);
+  const auto for_matrices = [&](auto&& f) {
+    for (size_t i = runs.begin; i < runs.end; ++i) {
+      if (!moves(*run(i).parameter)) continue;
+      const Range place = exchange.held_place(*run(i).parameter);
+      f(i, held.slice(0, place.begin, place.size()));
+    }
+  };
+  for_matrices([&](size_t i, const Tensor& update) {
+    muon_momentum(context, {run(i).gradient, states()[momentum_].runs[i].values, update, scalars,
+                            muon_.momentum, muon_.nesterov});
+  });
+  const auto whole = exchange.gather(context, held);
+  for (const MatrixExchange::Whole& matrix : whole)
+    orthogonalize(context, *matrix.parameter, matrix.values);
+  exchange.scatter(context, whole, held);
+  for_matrices([&](size_t i, const Tensor& update) {
+    muon_update(context, {run(i).master, update, written_weight(i), scalars,
+                          run(i).parameter->decay ? weight_decay_ : 0});
+  });
+}
+
+void Muon::orthogonalize(OpContext& context, const Parameter& parameter,
+                         const Tensor& storage) const {
+  // The parts of one logical tensor stand one after the other.
+  for (size_t begin = 0, end = 0; begin < parameter.parts.size(); begin = end) {
+    std::vector<Box> boxes;
+    for (; end < parameter.parts.size(); ++end) {
+      const Part& part = parameter.parts[end];
+      if (part.name != parameter.parts[begin].name) break;
+      boxes.push_back({part, storage.slice(0, part.storage_row, part.rows())});
+    }
+    orthogonalize_matrix(context, parameter.parts[begin], boxes);
+  }
+}
+
+void Muon::orthogonalize_matrix(OpContext& context, const Part& of,
+                                const std::vector<Box>& boxes) const {
+  const auto [rows, columns] = stored_sizes(of, of.logical_shape);
+  const auto update = [&, rows = rows, columns = columns](const Tensor& x) {
+    newton_schulz(context, x, muon_.steps);
+    scale(context, {x, x, muon_scale(muon_, rows, columns)});
+  };
+  const Tensor& first = boxes.front().values;
+  if (boxes.size() == 1 && first.dim(0) == rows && first.dim(1) == columns) return update(first);
+
+  // Tensor ranks hold equal boxes, cut along one dim, `copies` ranks in a row the same ones.
+  const int dim = first.dim(1) == columns ? 0 : 1;
+  const int64_t tp = tensor_ranks_->size(), size = dim == 0 ? rows : columns;
+  int64_t here = 0;
+  for (const Box& box : boxes) here += box.values.dim(dim);
+  const int64_t cuts = size / here, copies = tp / std::max<int64_t>(1, cuts);
+  bool even = cuts * here == size && cuts * copies == tp;
+  const int64_t mine = even ? tensor_ranks_->rank() / copies : 0;
+  const Tensor whole = context.allocate(DType::f32, {rows, columns}, MemoryTag::workspace);
+  std::vector<Tensor> own;  // of `whole`, this rank's boxes
+  for (const Box& box : boxes) {
+    const int64_t length = box.values.dim(dim);
+    const auto begins = stored_sizes(box.part, box.part.box.begin);
+    const int64_t begin = dim == 0 ? begins.first : begins.second;
+    const int64_t base = begin - mine * length;  // of the first rank's box
+    even = even && box.values.dim(1 - dim) == (dim == 0 ? columns : rows) && base >= 0 &&
+           base + cuts * length <= size;
+    VIADUCT_CHECK(ShapeError, even,
+                  "muon: {} {} is not cut into equal boxes of rows or columns over {} tensor ranks",
+                  of.name, to_string(of.logical_shape), tp);
+    const Tensor all = context.allocate(DType::f32, {tp, box.values.dim(0), box.values.dim(1)},
+                                        MemoryTag::workspace);
+    tensor_ranks_->all_gather(box.values.view({1, box.values.dim(0), box.values.dim(1)}), all)
+        .wait();
+    for (int64_t cut = 0; cut < cuts; ++cut)
+      copy(context, {all.select(cut * copies), whole.slice(dim, base + cut * length, length)});
+    own.push_back(whole.slice(dim, begin, length));
+  }
+  update(whole);
+  for (size_t i = 0; i < boxes.size(); ++i) copy(context, {own[i], boxes[i].values});
+}
+
+}  // namespace viaduct

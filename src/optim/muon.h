@@ -1,0 +1,53 @@
+#pragma once
+// Muon: hidden matrices move by the orthogonal factor of their momentum, everything else (token
+// table, head, norms, biases) by AdamW.
+
+#include "comm/parallel_groups.h"
+#include "optim/adamw.h"
+#include "optim/matrix_exchange.h"
+
+namespace viaduct {
+
+struct MuonSettings {
+  double momentum = 0.95;
+  bool nesterov = false;
+  int steps = 5;  // Newton–Schulz iterations
+  /// What an orthogonal update is multiplied by: "spectral" √max(out, in), "unit_rms_norm"
+  /// √(out / in), "shape_scaling" √max(1, out / in), for a matrix of so many out- and in-features.
+  std::string scale_mode = "spectral";
+  double extra_scale = 1;
+};
+
+/// The factor for a matrix [out, in]. ConfigError for a mode that is none.
+double muon_scale(const MuonSettings& settings, int64_t out, int64_t in);
+
+class Muon final : public AdamW {
+ public:
+  /// Momenta of zero for the hidden matrices, moments for the others, FP32.
+  Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
+       AdamWSettings adamw, MuonSettings settings, const ParallelGroups& groups);
+
+  /// Matrices of products other than the head.
+  static bool moves(const Parameter& parameter);
+
+ private:
+  void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) override;
+  /// Each logical matrix of a parameter's storage becomes its update.
+  void orthogonalize(OpContext& context, const Parameter& parameter, const Tensor& storage) const;
+  /// What this rank has of a logical matrix.
+  struct Box {
+    const Part& part;
+    Tensor values;  // rows of the storage
+  };
+  /// The boxes of one logical matrix, that of the part `of`, with those of the other tensor ranks.
+  void orthogonalize_matrix(OpContext& context, const Part& of,
+                            const std::vector<Box>& boxes) const;
+
+  MuonSettings muon_;
+  double weight_decay_;
+  std::shared_ptr<Communicator> tensor_ranks_;
+  std::vector<MatrixExchange> exchanges_;  // by chunk
+  size_t momentum_;                        // of states()
+};
+
+}  // namespace viaduct

@@ -1,0 +1,31 @@
+#pragma once
+// The fields of section `optimizer` that say in which formats its state is kept, by Megatron's
+// names.
+
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+#include "precision/recipe.h"
+
+namespace viaduct {
+
+struct StateConfig {
+  bool use_precision_aware_optimizer = false;
+  std::string main_grads_dtype = "fp32", main_params_dtype = "fp32";
+  std::string exp_avg_dtype = "fp32", exp_avg_sq_dtype = "fp32";
+  bool store_param_remainders = true;
+};
+
+FieldGroup state_fields(StateConfig& config);
+
+/// Sets the formats of gradients that the optimizer reads, masters and moments.
+void apply_state_formats(const StateConfig& config, PrecisionRecipe& recipe);
+
+/// What does not go together, one text each: formats without use_precision_aware_optimizer, with
+/// another optimizer than `adam`, or with a recipe whose weights are the masters.
+/// `fp32_gradients`: ddp.grad_reduce_in_fp32.
+std::vector<std::string> state_problems(const StateConfig& config, const std::string& optimizer,
+                                        const std::string& recipe, bool fp32_gradients);
+
+}  // namespace viaduct

@@ -1,0 +1,18 @@
+#pragma once
+// Masters in the format that ops compute in, whatever they are stored as.
+
+#include "ops/dispatch.h"
+#include "sharding/shard_run.h"
+
+namespace viaduct {
+
+/// The values of a run's master, flat: the master itself in FP32 or FP64, or a temporary FP32 copy
+/// of one in another format.
+Tensor master_values(OpContext& context, const ShardRun& run);
+
+/// A place for these values before there are any: the master itself or a temporary one …
+Tensor master_place(OpContext& context, const ShardRun& run);
+/// … and the master made of them. Of remainders this writes the weight, too.
+void store_master(OpContext& context, const ShardRun& run, const Tensor& values);
+
+}  // namespace viaduct
