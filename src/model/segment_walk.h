@@ -33,6 +33,7 @@ class SegmentWalk {
   SegmentRun segment_run(const Place& place) const;
   bool begins_group(const Place& place) const;
   Edge group_inputs(const LayerGroup& group) const;
+  bool is_shared(const EdgeTensor& tensor) const;
   void keep_group_inputs(const Place& first, const TensorSet& in) const;
   void run_group_again(const Place& place) const;
   template <class F>

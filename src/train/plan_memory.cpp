@@ -41,6 +41,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   const int64_t last = last_position(run);
   PlannedMemory memory;
   memory.peak = run.peak;
+  memory.offload = run.offload;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
   int64_t resident_bytes = 0;
   for (const AllocationRecord& a : record.allocations()) {
