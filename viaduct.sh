@@ -166,10 +166,11 @@ command_counts() {
 command_policies() {
   install_packages
   cmake -S "$root" --preset release >/dev/null
-  build_targets release test_exact_nn test_exact_pipeline_slow
+  build_targets release test_exact_nn test_exact_pipeline_slow test_exact_train
   export VIADUCT_ALL_POLICIES=1
   "$root/build/release/tests/test_exact_nn" --gtest_brief=1 --gtest_filter='Recompute.*:Offload.*'
   "$root/build/release/tests/test_exact_pipeline_slow" --gtest_brief=1 --gtest_filter='*ProgramPolicies*'
+  "$root/build/release/tests/test_exact_train" --gtest_brief=1 --gtest_filter='*MemoryPolicies*'
 }
 
 command_torture() {

@@ -40,7 +40,7 @@ struct Options {
 /// Mock data, a constant learning rate, and nothing that is written.
 OverrideScope scope() {
   return {"viaduct bench step",
-          {"model", "comm_overlap", "ddp", "dist", "mixed_precision", "optimizer", "rng",
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "rng",
            "train.global_batch_size", "train.micro_batch_size"}};
 }
 
@@ -50,6 +50,7 @@ struct Measured {
   Profile profile;              // empty unless asked for
   MeasuredPeaks machine;        // of one rank, with the profile
   FigureOfRanks peak_memory_bytes;
+  OffloadCounts offload;              // of the measured steps
   int64_t arena_bytes = 0;            // 0 without a plan
   int64_t resident_growth_bytes = 0;  // of the process, from before its engines to its peak
   double model_flops = 0;
@@ -90,9 +91,14 @@ Measured measure(const RunSetup& setup, const Options& options,
                                cpu_isa_of(config.dist));
   const int64_t rows = batch_schedule(config).full();
   StepRecord record;
+  const SlotMemory* second = engine.second_memory();
+  OffloadCounts before;
   for (int step = 0; step < options.warmup + options.steps; ++step) {
     const bool counted = step >= options.warmup;
-    if (step == options.warmup) engine.reset_phases();
+    if (step == options.warmup) {
+      engine.reset_phases();
+      if (second != nullptr) before = second->counts();
+    }
     if (counted && options.profile) rank.device->set_record(&record);
     world->barrier();
     const double begin = now();
@@ -115,6 +121,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     if (counted) m.seconds.push_back(now() - begin);
   }
   rank.device->set_record(nullptr);
+  if (second != nullptr) m.offload = second->counts() - before;
   world->barrier();
   m.peak.keep_best(measure_matmul_peak(rank.device->pool(), run.layers.precision.activation,
                                        cpu_isa_of(config.dist)));
@@ -165,6 +172,14 @@ nlohmann::ordered_json report(const RunSetup& setup, const Measured& m) {
        {{"forward", m.phases.forward},
         {"backward", m.phases.backward},
         {"optimizer", m.phases.optimizer}}}};
+  if (m.offload.puts > 0) {
+    const auto steps = static_cast<double>(m.seconds.size());
+    document["second_memory"] = {
+        {"bytes_out", static_cast<double>(m.offload.put_bytes) / steps},
+        {"bytes_back", static_cast<double>(m.offload.fetched_bytes) / steps},
+        {"most_bytes", m.offload.most_bytes},
+        {"wait_seconds", m.offload.wait_seconds / steps}};
+  }
   if (m.profile.steps == 0) return document;
   document["profile"] = profile_json(m.profile, m.machine);
   for (const ProfileRow& row : over_phases(m.profile)) {
@@ -189,6 +204,13 @@ void print(const Measured& m) {
   fmt::print("forward {}, backward {}, optimizer {}; memory {}\n", format_seconds(m.phases.forward),
              format_seconds(m.phases.backward), format_seconds(m.phases.optimizer),
              format_bytes(static_cast<int64_t>(m.peak_memory_bytes.most)));
+  if (m.offload.puts > 0) {
+    const auto steps = static_cast<int64_t>(m.seconds.size());
+    fmt::print("second memory: {} out and {} back a step, waited {} for it\n",
+               format_bytes(m.offload.put_bytes / steps),
+               format_bytes(m.offload.fetched_bytes / steps),
+               format_seconds(m.offload.wait_seconds / static_cast<double>(steps)));
+  }
   if (m.profile.steps > 0) print_profile(m.profile, m.machine);
 }
 

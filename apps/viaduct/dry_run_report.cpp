@@ -5,12 +5,15 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "base/units.h"
 #include "comm/group_kinds.h"
+#include "device/memory_tag.h"
 #include "model/flops.h"
 #include "pipeline/layer_map.h"
 #include "train/dry_run.h"
+#include "train/offload_report.h"
 #include "train/resolved_run.h"
 #include "train/run_length.h"
 
@@ -195,8 +198,39 @@ Json stages_json(const std::vector<DryRun>& stages) {
                     {"flops_per_step", run.cost.total_flops()},
                     {"host_reads_per_step", run.host_reads},
                     {"traffic", std::move(traffic)}});
+    if (run.offload.puts == 0) continue;
+    list.back()["second_memory"] = {{"bytes_out", run.offload.put_bytes},
+                                    {"bytes_back", run.offload.fetched_bytes},
+                                    {"copies_out", run.offload.puts},
+                                    {"copies_back", run.offload.fetches},
+                                    {"most_bytes", run.offload.most_bytes}};
   }
   return list;
+}
+
+/// The same rank of a run that recomputes and offloads nothing; none where this one does not either.
+std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
+  if (!setup.config.recompute.recompute_granularity && !setup.config.offload.by_layer() &&
+      !setup.config.offload.by_module())
+    return std::nullopt;
+  RunSetup plain{.config = setup.config, .model = setup.model};
+  plain.config.recompute = {};
+  plain.config.offload = {};
+  return dry_run(plain, rank);
+}
+
+int64_t saved_bytes(const DryRun& run) {
+  const auto found = run.peak.bytes_by_tag.find(std::string(memory_tag_name(MemoryTag::saved)));
+  return found == run.peak.bytes_by_tag.end() ? 0 : found->second;
+}
+
+void print_difference(const DryRun& run, const DryRun& plain) {
+  fmt::print(
+      "recompute and offload, rank {}: {} of saved activations instead of {}, {} in all instead of "
+      "{}; {} FLOPs instead of {}\n",
+      run.rank.value, format_bytes(saved_bytes(run)), format_bytes(saved_bytes(plain)),
+      format_bytes(run.peak.bytes), format_bytes(plain.peak.bytes),
+      format_count(run.cost.total_flops()), format_count(plain.cost.total_flops()));
 }
 
 }  // namespace
@@ -235,8 +269,9 @@ void print_dry_run(const RunSetup& setup, bool json) {
       stages.begin(), stages.end(),
       [](const DryRun& a, const DryRun& b) { return a.peak.bytes < b.peak.bytes; });
   const int64_t parameters = model_parameters(stages);
+  const std::optional<DryRun> plain = without_policies(setup, fullest.rank);
   if (json) {
-    const Json document{
+    Json document{
         {"config", to_yaml(setup.config)},
         {"parameters", parameters},
         {"steps", setup.config.train.train_iters},
@@ -252,6 +287,12 @@ void print_dry_run(const RunSetup& setup, bool json) {
         {"launches_per_step", fullest.launches},
         {"host_reads_per_step", fullest.host_reads},
         {"notes", setup.notes}};
+    if (plain) {
+      document["without_recompute_and_offload"] = {{"rank", plain->rank.value},
+                                                   {"peak_memory_bytes", plain->peak.bytes},
+                                                   {"memory_by_owner", plain->peak.bytes_by_tag},
+                                                   {"flops_per_step", plain->cost.total_flops()}};
+    }
     fmt::print("{}\n", document.dump(2));
     return;
   }
@@ -269,7 +310,10 @@ void print_dry_run(const RunSetup& setup, bool json) {
   for (size_t stage = 0; stage < stages.size(); ++stage) {
     fmt::print("memory of a step at its fullest, by owner, each rank of stage {}:\n", stage);
     fmt::print("{}", memory_text(stages[stage].peak.bytes_by_tag, stages[stage].peak.bytes));
+    if (stages[stage].offload.puts > 0)
+      fmt::print("  second memory, beside it: {}\n", traffic_text(stages[stage].offload));
   }
+  if (plain) print_difference(fullest, *plain);
   if (parallelism.mesh.ranks() > 1) {
     for (const DryRun& run : stages) print_traffic(run);
   }

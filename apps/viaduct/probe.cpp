@@ -33,7 +33,7 @@ void check_output(const std::filesystem::path& file) {
 
 OverrideScope scope() {
   return {"viaduct probe",
-          {"model", "comm_overlap", "ddp", "dist", "mixed_precision", "optimizer", "rng",
+          {"model", "comm_overlap", "ddp", "dist", "memory", "mixed_precision", "optimizer", "rng",
            "scheduler", "train.global_batch_size", "train.micro_batch_size"}};
 }
 

@@ -27,7 +27,7 @@ struct Options {
   bool dry_run = false, json = false;
 };
 
-void print_plan(const PlannedMemory& memory) {
+void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
   say("memory of a step at its fullest, by owner, as planned:\n");
   say_text(memory_text(memory.peak.bytes_by_tag, memory.peak.bytes));
   say("  {:<20} {:>12}: {:.1f} % above what any placement needs; planned in {}\n", "arena",
@@ -35,6 +35,7 @@ void print_plan(const PlannedMemory& memory) {
       100.0 * static_cast<double>(memory.plan.arena_bytes - memory.lower_bound_bytes) /
           static_cast<double>(memory.lower_bound_bytes),
       format_seconds(memory.seconds));
+  if (!offload.empty()) say_text(planned_text(offload));
 }
 
 /// Says `text` on standard output, and what the run could not write anywhere. The run is done and
@@ -70,6 +71,8 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     say("  not at a planned place: {} allocations of {} in all\n", memory.unplanned_allocations,
         format_bytes(memory.unplanned_bytes));
   }
+  if (const OffloadReport offload = trainer.offload(); !offload.empty())
+    say_text(outcome_text(offload));
   std::string text;
   if (trainer.validations().size() > 1) {
     const auto& [first_step, first] = trainer.validations().front();
@@ -98,7 +101,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
-    if (leads) print_plan(trainer.planned_memory());
+    if (leads) print_plan(trainer.planned_memory(), trainer.offload());
     trainer.run();
     if (leads) print_outcome(setup, *rank.device, trainer);
   });

@@ -23,8 +23,7 @@ ModelStage::ModelStage(const Model& model, RankContext& context, StageSettings s
       settings_(std::move(settings)),
       batch_at_(batch_at),
       hooks_{&record_} {
-  if (settings_.saved_policy != nullptr && settings_.saved_policy->offloads())
-    hooks_.push_back(&offload_);
+  if (settings_.second_memory != nullptr) hooks_.push_back(&offload_);
   hooks_.insert(hooks_.end(), settings_.hooks.begin(), settings_.hooks.end());
 }
 
@@ -58,10 +57,12 @@ ModelStage::MicroBatch& ModelStage::at(int64_t micro_batch) {
   return found->second;
 }
 
-ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
+ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk, int64_t number) {
   const auto found = micro_batch.chunks.find(chunk);
   if (found != micro_batch.chunks.end()) return found->second;
-  InChunk fresh{SavedStore(settings_.has_backward, settings_.saved_policy, settings_.second_memory),
+  const SavedPolicy* policy =
+      settings_.policy_at ? settings_.policy_at(number, chunk) : settings_.saved_policy;
+  InChunk fresh{SavedStore(settings_.has_backward, policy, settings_.second_memory),
                 model_.segments(static_cast<size_t>(chunk))};
   if (kDebugBuild && context_.ops.device.kind() == DeviceKind::cpu) fresh.saved.check_writes();
   return micro_batch.chunks.emplace(chunk, std::move(fresh)).first->second;
@@ -69,7 +70,7 @@ ModelStage::InChunk& ModelStage::at(MicroBatch& micro_batch, int chunk) {
 
 void ModelStage::finish(int64_t micro_batch, int chunk, SegmentRange range) {
   MicroBatch& open = at(micro_batch);
-  InChunk& part = at(open, chunk);
+  InChunk& part = at(open, chunk, micro_batch);
   const SegmentRange done = range.among(model_.segments(static_cast<size_t>(chunk)));
   part.unfinished -= done.end - done.begin;
   if (part.unfinished > 0) return;
@@ -148,7 +149,7 @@ TensorSet ModelStage::forward(int64_t micro_batch, int chunk, SegmentRange range
   const MemoryTag tag = settings_.has_backward ? MemoryTag::saved : MemoryTag::activations;
   if (range.begin == 0) in = received(in, micro_batch, chunk, Flow::activations, tag);
   const TensorSet out = run_forward(open.batch, static_cast<size_t>(chunk), range, std::move(in),
-                                    at(open, chunk).saved);
+                                    at(open, chunk, micro_batch).saved);
   if (!settings_.has_backward) finish(micro_batch, chunk, range);
   if (range.end != SegmentRange::kEnd) return out;
   return sent(out, micro_batch, chunk, Flow::activations);
@@ -162,7 +163,7 @@ TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange rang
   if (range.end == SegmentRange::kEnd)
     d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
   const TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), range, open.batch,
-                                         std::move(d_out), at(open, chunk).saved, hooks_);
+                                         std::move(d_out), at(open, chunk, micro_batch).saved, hooks_);
   finish(micro_batch, chunk, range);
   return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
@@ -176,7 +177,7 @@ TensorSet ModelStage::backward_input(int64_t micro_batch, int chunk, SegmentRang
     d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
   const TensorSet d_in =
       model_.backward_input(context_, static_cast<size_t>(chunk), range, open.batch,
-                            std::move(d_out), at(open, chunk).saved, hooks_);
+                            std::move(d_out), at(open, chunk, micro_batch).saved, hooks_);
   return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }
 
@@ -185,7 +186,7 @@ void ModelStage::backward_weight(int64_t micro_batch, int chunk, SegmentRange ra
   const RecordScope scope = phase("backward", micro_batch, chunk);
   MicroBatch& open = at(micro_batch);
   model_.backward_weight(context_, static_cast<size_t>(chunk), range, open.batch,
-                         at(open, chunk).saved, hooks_);
+                         at(open, chunk, micro_batch).saved, hooks_);
   finish(micro_batch, chunk, range);
 }
 

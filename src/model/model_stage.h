@@ -32,7 +32,9 @@ struct StageSettings {
   std::function<void(int chunk)> reduce_chunk = {};
   /// Of what forwards keep; null: everything is kept.
   const SavedPolicy* saved_policy = nullptr;
-  /// Where that offloads to; outlives the stage.
+  /// Of what one micro-batch keeps in a chunk, where it differs between them; none: as above.
+  std::function<const SavedPolicy*(int64_t micro_batch, int chunk)> policy_at = {};
+  /// Where they offload to; outlives the stage.
   SecondMemory* second_memory = nullptr;
   HeadCall instead_of_head = {};
   /// Who else is told of each segment; they outlive the stage.
@@ -79,7 +81,7 @@ class ModelStage final : public StageProgram {
   /// Uploads the micro-batches up to this one that are not here yet.
   void upload_until(int64_t micro_batch);
   MicroBatch& at(int64_t micro_batch);
-  InChunk& at(MicroBatch& micro_batch, int chunk);
+  InChunk& at(MicroBatch& micro_batch, int chunk, int64_t number);
   TensorSet run_forward(const Batch& batch, size_t chunk, SegmentRange range, TensorSet in,
                         SavedStore& saved);
   /// What crosses the two ends of a chunk for a micro-batch, as segments declare it.

@@ -27,9 +27,10 @@ void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
   }
 }
 
-void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk,
+/// `all`: block means every layer.
+void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, bool all,
                       SavedPolicy& policy) {
-  const int64_t number = config.recompute_num_layers.value();
+  const int64_t number = all ? chunk.blocks : config.recompute_num_layers.value();
   if (config.recompute_method == "uniform") {
     for (int64_t i = 0; i < chunk.blocks; i += number)
       policy.recompute_layers({chunk.first_block + i, std::min(number, chunk.blocks - i)});
@@ -71,6 +72,20 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
       .constraint(
           "moe_act, moe and shared_experts need experts, mla_up_proj latent attention, which no "
           "model here has yet");
+  group
+      .field("distribute_saved_activations", config.distribute_saved_activations,
+             "Of the input that a group of layers keeps, each tensor rank keeps its share alone; the "
+             "backward gathers it.")
+      .constraint("needs recompute_granularity=full; not with sequence_parallel, which cuts it");
+  group
+      .field("num_microbatches_with_partial_activation_checkpoints",
+             config.num_microbatches_with_partial_activation_checkpoints,
+             "Of as many micro-batches (and chunks) as a stage holds at one time, the first so many "
+             "keep more: with full recompute they run recompute_num_layers layers of a chunk again "
+             "and the others all of them, with selective they keep everything. null: all are alike.")
+      .range(0)
+      .in("micro-batches")
+      .constraint("needs recompute_granularity=selective, or full with recompute_method=block");
   return group;
 }
 
@@ -89,9 +104,22 @@ std::vector<std::string_view> module_units(std::string_view module) {
 
 SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map) {
   SavedPolicy policy;
+  if (config.distribute_saved_activations) policy.share_layer_inputs();
+  const bool partly = config.num_microbatches_with_partial_activation_checkpoints.has_value();
+  for (const ChunkLayers& chunk : layer_map) {
+    if (config.selective() && !partly) recompute_modules(config, chunk, policy);
+    if (config.full()) recompute_layers(config, chunk, false, policy);
+  }
+  return policy;
+}
+
+SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
+                                          const std::vector<ChunkLayers>& layer_map) {
+  SavedPolicy policy;
+  if (config.distribute_saved_activations) policy.share_layer_inputs();
   for (const ChunkLayers& chunk : layer_map) {
     if (config.selective()) recompute_modules(config, chunk, policy);
-    if (config.full()) recompute_layers(config, chunk, policy);
+    if (config.full()) recompute_layers(config, chunk, true, policy);
   }
   return policy;
 }

@@ -18,6 +18,9 @@ struct RecomputeConfig {
   std::optional<std::string> recompute_method;              // of full: uniform or block
   std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
   std::vector<std::string> recompute_modules{"core_attn"};  // of selective
+  bool distribute_saved_activations = false;  // of full: over tensor ranks
+  /// How many of the micro-batches that a stage holds at one time keep more; null: all are alike.
+  std::optional<int64_t> num_microbatches_with_partial_activation_checkpoints;
 
   bool full() const { return recompute_granularity == "full"; }
   bool selective() const { return recompute_granularity == "selective"; }
@@ -31,7 +34,10 @@ std::vector<std::string_view> dense_modules();
 std::vector<std::string_view> module_units(std::string_view module);
 
 /// What a configuration without problems asks for, for chunks as `layer_map` has them: one policy
-/// for all ranks.
+/// for all ranks. With a number of micro-batches that keep more, theirs.
 SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map);
+/// Then that of the others: every layer, or every module of recompute_modules, runs again.
+SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
+                                          const std::vector<ChunkLayers>& layer_map);
 
 }  // namespace viaduct

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/segment_edges.h"
+#include "model/stream_share.h"
 
 namespace viaduct {
 namespace {
@@ -120,12 +121,21 @@ Edge SegmentWalk::group_inputs(const LayerGroup& group) const {
   return edge;
 }
 
+/// Whether each tensor rank keeps its share alone of what a group reads: of the stream, that is.
+bool SegmentWalk::is_shared(const EdgeTensor& tensor) const {
+  return saved_.policy()->shares_layer_inputs() && tensor.name == kHidden &&
+         context_.groups.tp().size() > 1 && !context_.settings.sequence_parallel;
+}
+
 /// Under the first layer of a group: its inputs, which are all that the group keeps.
 void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) const {
   const SegmentScope scope(saved_, {.instance = first.number, .block = first.layer->block});
   const UnitScope unit(saved_, "layer");
-  for (const EdgeTensor& tensor : group_inputs(*group_of(first)))
-    saved_.keep(first.layer, tensor.name, in.get(tensor.name));
+  for (const EdgeTensor& tensor : group_inputs(*group_of(first))) {
+    const Tensor& whole = in.get(tensor.name);
+    const Tensor kept = is_shared(tensor) ? own_share(context_, whole) : whole;
+    saved_.keep(first.layer, tensor.name, kept);
+  }
 }
 
 /// Runs f between what the hooks are told.
@@ -181,7 +191,8 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
     const LayerReplayScope scope(saved_, segment_run(first));
     for (const EdgeTensor& tensor : group_inputs(*group)) {
       if (!saved_.has(first.layer, tensor.name)) return;
-      set.set(tensor.name, saved_.take(first.layer, tensor.name));
+      const Tensor kept = saved_.take(first.layer, tensor.name);
+      set.set(tensor.name, is_shared(tensor) ? gather_shares(context_, kept, tensor) : kept);
     }
   }
   for (size_t i = 0; i < list.size(); ++i) {

@@ -34,6 +34,7 @@ class SegmentWalk {
   SegmentRun segment_run(const Place& place) const;
   bool begins_group(const Place& place) const;
   Edge group_inputs(const LayerGroup& group) const;
+  bool is_shared(const EdgeTensor& tensor) const;
   void keep_group_inputs(const Place& first, const TensorSet& in) const;
   bool waits(const LayerGroup& group) const;
   Program program_backwards(const std::vector<Place>& list, SegmentWork work) const;

@@ -20,6 +20,7 @@
 // - A storage goes to the second memory once, where units that are offloaded keep it and nobody
 //   else: no unit that is kept, and no dropped unit as an input. All views of it come back
 //   together.
+// - Storages of fewer elements than the policy says (of the widest of their views) stay.
 // - `finish_offload` gives up its memory, `fetch` asks for it again: fixed points of the program,
 //   whenever copies are complete.
 

@@ -63,6 +63,7 @@ void SavedStore::start_offload(int instance) {
   if (second_ == nullptr) return;
   struct Held {  // a storage, and who sees it
     int64_t order = 0;
+    int64_t elements = 0;
     bool goes = true, is_of_instance = false;
     std::vector<Key> entries = {};
   };
@@ -70,9 +71,11 @@ void SavedStore::start_offload(int instance) {
   for (const auto& [key, entry] : entries_) {
     if (entry.dropped() || entry.copy || !entry.value) continue;
     const auto& storage = entry.value.storage();
-    const auto [place, is_new] = storages.try_emplace(storage.get(), Held{entry.order});
+    const int64_t elements = storage->bytes() / dtype_bytes(entry.value.dtype());
+    const auto [place, is_new] = storages.try_emplace(storage.get(), Held{entry.order, elements});
     Held& held = place->second;
     held.order = std::min(held.order, entry.order);
+    held.elements = std::min(held.elements, elements);
     held.goes = held.goes && entry.offloads && view_of(entry.value, storage).has_value();
     held.is_of_instance = held.is_of_instance || std::get<0>(key) == instance;
     held.entries.push_back(key);
@@ -85,7 +88,8 @@ void SavedStore::start_offload(int instance) {
           const auto unit = weak.lock();
           return unit && unit->holds(of);
         });
-    if (held.goes && held.is_of_instance && !is_input && storage->bytes() > 0)
+    const bool large = held.elements >= std::max<int64_t>(1, policy_->least_offloaded());
+    if (held.goes && held.is_of_instance && !is_input && large)
       going.push_back(std::move(held));
   }
   std::sort(going.begin(), going.end(),

@@ -43,6 +43,11 @@ class SavedPolicy {
   void set(int64_t block, std::string_view unit, UnitPolicy policy);
   /// ShapeError for an empty group, or one that shares a block with another.
   void recompute_layers(const LayerGroup& group);
+  /// Of the residual stream that a group of layers keeps, each tensor rank keeps its share alone, and
+  /// the backward gathers it. For streams that all tensor ranks have whole.
+  void share_layer_inputs() { shares_layer_inputs_ = true; }
+  /// What is offloaded has at least so many elements; smaller storages stay.
+  void offload_from(int64_t elements) { least_offloaded_ = elements; }
 
   UnitPolicy of(int64_t block, std::string_view unit) const;
   /// The group that the block runs again with; null: it does not run again as a whole.
@@ -50,11 +55,15 @@ class SavedPolicy {
   bool keeps_everything() const { return units_.empty() && groups_.empty(); }
   /// Whether any unit is offloaded.
   bool offloads() const;
+  bool shares_layer_inputs() const { return shares_layer_inputs_; }
+  int64_t least_offloaded() const { return least_offloaded_; }
 
  private:
   std::map<int64_t, std::map<std::string, UnitPolicy, std::less<>>> units_;  // not kept, by block
   std::vector<LayerGroup> groups_;
   std::map<int64_t, size_t> group_of_;  // by block
+  bool shares_layer_inputs_ = false;
+  int64_t least_offloaded_ = 0;  // elements
 };
 
 }  // namespace viaduct

@@ -46,10 +46,10 @@ Muon::Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& st
     : AdamW(context, recipe, store, adamw, stays),
       muon_(std::move(settings)),
       weight_decay_(adamw.weight_decay),
-      tensor_ranks_(groups.tp),
+      tensor_ranks_(groups.of(GroupKind::tp)),
       momentum_(add_state(context, "optimizer.momentum_buffer/", DType::f32, Muon::moves)) {
   for (const ParameterBuffer& buffer : store.buffers())
-    exchanges_.emplace_back(buffer, Muon::moves, groups.dp_cp_inner);
+    exchanges_.emplace_back(buffer, Muon::moves, groups.of(GroupKind::dp_cp_inner));
 }
 
 void Muon::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {

@@ -115,7 +115,10 @@ DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool w
     if (!config.train.skip_train) step();
     const size_t first_op = record.ops().size(), first_collective = record.collectives().size(),
                  first_read = record.host_reads().size();
+    const SlotMemory* second = config.train.skip_train ? nullptr : engine.second_memory();
+    const OffloadCounts before = second == nullptr ? OffloadCounts() : second->counts();
     if (!config.train.skip_train) in_window(MemorySequence::step, step);
+    if (second != nullptr) result.offload = second->counts() - before;
     for (size_t i = first_op; i < record.ops().size(); ++i) {
       result.cost += record.ops()[i].cost;
       result.launches += record.ops()[i].launches;

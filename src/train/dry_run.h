@@ -9,6 +9,7 @@
 
 #include "comm/mesh.h"
 #include "device/memory_plan.h"
+#include "nn/slot_memory.h"
 #include "timeline/record.h"
 #include "train/setup.h"
 
@@ -41,6 +42,7 @@ struct DryRun {
   int64_t launches = 0;
   int64_t host_reads = 0;
   std::vector<GroupTraffic> traffic;  // of one step, by group and operation
+  OffloadCounts offload;              // of one step, to and from the second memory
   double model_flops = 0;             // by the project's convention, of one step of all ranks
   /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
   std::array<SequenceWindow, kMemorySequences> windows;

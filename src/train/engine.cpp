@@ -8,6 +8,7 @@
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "pipeline/forward_schedule.h"
+#include "pipeline/places_in_flight.h"
 #include "sharding/reproducible_all_reduce.h"
 #include "train/cut_batch.h"
 
@@ -110,23 +111,45 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
     return upload_part(rows);
   };
   micro_batches_ += count;
+  const ActionList actions = stage_schedule(schedule_of(count), groups_.pp().rank());
+  const MemorySettings& memory = run_.memory;
+  const auto later = later_micro_batches(actions);
+  const auto policy_at = [&](int64_t micro_batch, int chunk) {
+    return later.contains({micro_batch, chunk}) ? &memory.partial->others : &memory.saved_policy;
+  };
+  SecondMemory* const second = second_memory_ != nullptr ? second_memory_ : second_memory();
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
   ModelStage stage(*model_, rank,
                    {.message_format = message_format(),
                     .begin_chunk = begin_chunk,
                     .reduce_chunk = reduce_chunk,
-                    .saved_policy = &run_.memory.saved_policy,
-                    .second_memory = second_memory_,
+                    .policy_at = policy_at,
+                    .second_memory = second,
                     .hooks = hooks(),
                     .phases = &phases_},
                    upload_at);
-  run_stage(schedule_of(count), stage);
+  run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor);
 }
 
-void Engine::run_stage(const ScheduleSettings& schedule, ModelStage& stage) {
-  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
-               run_.parallelism.executor);
+std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {
+  std::set<std::pair<int64_t, int>> later;
+  if (!run_.memory.partial) return later;
+  for (const auto& [of, place] : places_in_flight(actions)) {
+    if (place >= run_.memory.partial->micro_batches) later.insert(of);
+  }
+  return later;
+}
+
+SlotMemory* Engine::second_memory() {
+  if (second_memory_ != nullptr || !run_.memory.offloads()) return nullptr;
+  VIADUCT_CHECK(
+      DeviceError, !device_.executes() || !device_.has_side_streams(),
+      "second memory: its copies do not wait for a device's streams; the device needs one of "
+      "its own (Engine::offload_to)");
+  if (!slot_memory_)
+    slot_memory_ = make_second_memory(run_.memory.second_memory, device_.executes());
+  return slot_memory_.get();
 }
 
 Communicator& Engine::document_group(int ranks) const {
@@ -166,9 +189,10 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
-  run_stage(forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
-                             model_->chunks().size(), count),
-            stage);
+  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
+                                                     model_->chunks().size(), count);
+  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
+               run_.parallelism.executor);
 }
 
 void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
@@ -226,8 +250,7 @@ double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at)
   const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
-  run_forwards(count,
-               {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
+  run_forwards(count, {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
                [&](int64_t i) { return upload_part(batch_at(i)); });
   return total_loss("validation loss");
 }

@@ -5,6 +5,7 @@
 
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <vector>
 
@@ -51,8 +52,11 @@ class Engine {
   /// A context for this rank; `training` turns dropout on, `gradients` the backward.
   RankContext context(bool training, bool gradients);
 
-  /// Where what the saved policy offloads goes; outlives the engine.
+  /// Where what the saved policy offloads goes, instead of `second_memory`; outlives the engine.
   void offload_to(SecondMemory& memory) { second_memory_ = &memory; }
+  /// The run's second memory, made at the first call (on sim it is counted alone); null where
+  /// nothing is offloaded, or goes elsewhere. ConfigError if it cannot be made.
+  SlotMemory* second_memory();
   /// Random initial weights from the seed.
   void initialize();
 
@@ -102,7 +106,8 @@ class Engine {
   void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
   /// The ranks that share a micro-batch's documents with this one.
   Communicator& document_group(int ranks) const;
-  void run_stage(const ScheduleSettings& schedule, ModelStage& stage);
+  /// Which of the micro-batches and chunks follow PartialRecompute::others.
+  std::set<std::pair<int64_t, int>> later_micro_batches(const ActionList& actions) const;
   DType message_format() const {
     return run_.parallelism.message_format.value_or(run_.layers.precision.stream);
   }
@@ -118,7 +123,8 @@ class Engine {
   const OpTable& ops_;
   const ResolvedRun& run_;
   ParallelGroups groups_;
-  SecondMemory* second_memory_ = nullptr;
+  SecondMemory* second_memory_ = nullptr;      // somebody else's
+  std::unique_ptr<SlotMemory> slot_memory_;    // or its own
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<GatherSegments> gathers_;  // where weights are shards

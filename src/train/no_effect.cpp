@@ -129,6 +129,36 @@ const std::vector<Rule>& rules() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.recompute.selective(), "model.recompute_granularity is not selective");
        }},
+      {{"model.distribute_saved_activations"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.parallel.tensor_model_parallel_size == 1,
+                     "model.tensor_model_parallel_size = 1");
+       }},
+      {{"model.num_microbatches_with_partial_activation_checkpoints"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const auto& number = c.recompute.num_microbatches_with_partial_activation_checkpoints;
+         return when(c.parallel.pipeline_model_parallel_size == 1 && number.value_or(0) > 0 &&
+                         c.pipeline.pipeline_schedule == "1f1b",
+                     "one pipeline stage holds one micro-batch at a time");
+       }},
+      {{"model.cpu_offloading"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.offload.cpu_offloading && c.offload.cpu_offloading_num_layers == 0,
+                     "model.cpu_offloading_num_layers = 0");
+       }},
+      {{"model.cpu_offloading_num_layers", "model.cpu_offloading_activations"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.offload.cpu_offloading, "model.cpu_offloading is off");
+       }},
+      {{"model.offload_modules", "model.min_offloaded_tensor_size"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.offload.fine_grained_activation_offloading,
+                     "model.fine_grained_activation_offloading is off");
+       }},
+      {{"memory.offload_path", "memory.offload_bytes"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.offload.by_layer() && !c.offload.by_module(), "nothing is offloaded");
+       }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const bool one =

@@ -56,6 +56,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   const int64_t last = last_position(run);
   PlannedMemory memory;
   memory.peak = run.peak;
+  memory.offload = run.offload;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
   std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps alone
   const SavedFrames saved(record);

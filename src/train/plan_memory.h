@@ -26,7 +26,8 @@ struct PlannedMemory {
   StepRecord::Peak peak;
   /// No arena with the same resident memory is smaller.
   int64_t lower_bound_bytes = 0;
-  double seconds = 0;  // that dry run and placement took
+  OffloadCounts offload;  // of a step
+  double seconds = 0;     // that dry run and placement took
 };
 
 /// For `rank` of the run that `setup` describes: setup, initial weights, steps, and evaluations

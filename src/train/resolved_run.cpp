@@ -66,6 +66,20 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
   return s;
 }
 
+MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
+                               const std::vector<ChunkLayers>& layer_map) {
+  MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map),
+                        .second_memory = second_memory_settings(config.offload),
+                        .packed_weights = config.packing.packed_weights.value()};
+  add_offload(config.offload, model.layers, memory.saved_policy);
+  if (const auto& number =
+          config.recompute.num_microbatches_with_partial_activation_checkpoints) {
+    memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map)};
+    add_offload(config.offload, model.layers, memory.partial->others);
+  }
+  return memory;
+}
+
 }  // namespace
 
 OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
@@ -82,8 +96,7 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
   ResolvedRun run{.layers = layer_settings(config, model),
                   .parallelism = parallelism_of(config, model)};
-  run.memory.saved_policy = saved_policy(config.recompute, run.parallelism.layer_map);
-  run.memory.packed_weights = config.packing.packed_weights.value();
+  run.memory = memory_settings(config, model, run.parallelism.layer_map);
   run.optimizer = optimizer_settings(config.optimizer);
   run.ddp = config.ddp;
   run.calculate_per_token_loss = config.model.calculate_per_token_loss;

@@ -116,7 +116,8 @@ constexpr NamedRule kRules[] = {
 /// Sections whose fields say how a run is executed, watched or paced, all of them free.
 constexpr std::string_view kFreeSections[] = {"validation",   "scheduler", "ddp",
                                               "comm_overlap", "dist",      "checkpoint",
-                                              "logger",       "profiling", "env_vars"};
+                                              "logger",       "profiling", "env_vars",
+                                              "memory"};
 
 /// The others' free fields, one by one: a new field of theirs has to be thought about.
 constexpr std::string_view kFree[] = {
@@ -165,6 +166,14 @@ constexpr std::string_view kFree[] = {
     "model.recompute_method",
     "model.recompute_num_layers",
     "model.recompute_modules",
+    "model.distribute_saved_activations",
+    "model.num_microbatches_with_partial_activation_checkpoints",
+    "model.cpu_offloading",
+    "model.cpu_offloading_num_layers",
+    "model.cpu_offloading_activations",
+    "model.fine_grained_activation_offloading",
+    "model.offload_modules",
+    "model.min_offloaded_tensor_size",
     "model.packed_weights",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",

@@ -12,6 +12,7 @@
 #include "config/load.h"
 #include "data/dataset_config.h"
 #include "model/model_fields.h"
+#include "model/offload_config.h"
 #include "model/recompute_config.h"
 #include "nn/context_parallel_config.h"
 #include "nn/fusion_config.h"
@@ -35,6 +36,7 @@ struct RunConfig {
   PipelineConfig pipeline;
   FusionConfig fusion;
   RecomputeConfig recompute;
+  OffloadConfig offload;  // in `model` and `memory`
   PackedWeightsConfig packing;
   TrainConfig train;
   ValidationConfig validation;

@@ -44,6 +44,17 @@ void check_fits(const PlannedMemory& planned, const RunConfig& config) {
                 "how much)",
                 config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
                 format_bytes(static_cast<int64_t>(physical_memory_bytes())));
+  const auto& most = config.offload.offload_bytes;
+  VIADUCT_CHECK(ConfigError, !most || planned.offload.most_bytes <= *most,
+                "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
+                most.value_or(0), planned.offload.most_bytes);
+  if (config.offload.offload_path) return;
+  VIADUCT_CHECK(ConfigError,
+                bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
+                "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
+                "and this machine has {} of memory",
+                format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
+                format_bytes(static_cast<int64_t>(physical_memory_bytes())));
 }
 
 }  // namespace
@@ -75,6 +86,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
                                          run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
   engine_ = std::make_unique<Engine>(device, ops, setup.model, run_,
                                      ParallelGroups(run_.parallelism.mesh, world_));
+  open_second_memory();
   if (config_.context_parallel.hybrid_context_parallel)
     documents_ = std::make_unique<DocumentBatches>(setup, engine_->groups());
   state_.seed = run_.layers.seed;
@@ -105,6 +117,23 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   take_evaluations_before();
   // A run that is over leaves the folder as it is.
   if (state_.step == 0 || state_.step < total_steps_) write_run_files();
+}
+
+void Trainer::open_second_memory() {
+  SlotMemory* const second =
+      run_.purpose == EnginePurpose::train ? engine_->second_memory() : nullptr;
+  if (second == nullptr) return;
+  constexpr int64_t kMeasuredBytes = int64_t{16} << 20;
+  second->reserve(planned_.offload.most_bytes);
+  offload_.where = second->describe();
+  offload_.planned = planned_.offload;
+  offload_.measured = second->measure(kMeasuredBytes);
+}
+
+OffloadReport Trainer::offload() const {
+  OffloadReport report = offload_;
+  if (!report.empty()) report.done = engine_->second_memory()->counts();
+  return report;
 }
 
 void Trainer::write_run_files() const {
@@ -242,6 +271,7 @@ void Trainer::step() {
 
   scope.reset();
   recording.reset();
+  offload_.step_seconds += wall_clock_seconds() - work.begin;
 
   state_.step += 1;
   state_.consumed_samples += work.rows;

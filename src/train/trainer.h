@@ -16,6 +16,7 @@
 #include "train/document_batches.h"
 #include "train/engine.h"
 #include "train/metrics_log.h"
+#include "train/offload_report.h"
 #include "train/plan_memory.h"
 #include "train/resolved_run.h"
 #include "train/setup.h"
@@ -56,6 +57,8 @@ class Trainer {
   std::vector<std::string> log_problems() const { return log_->problems(); }
   /// Empty where the device was in use before.
   const PlannedMemory& planned_memory() const { return planned_; }
+  /// Empty where nothing is offloaded.
+  OffloadReport offload() const;
   /// The loss on the test samples, once the run has come to its end; none without them, or where
   /// an earlier session said it.
   std::optional<double> test_loss() const { return test_loss_; }
@@ -64,6 +67,9 @@ class Trainer {
 
  private:
   void run_to_the_end();
+  /// Makes the second memory, where something is offloaded, and measures it. ConfigError, IoError if
+  /// it is not to be had.
+  void open_second_memory();
   void load_weights();
   /// ConfigError on rank 0 if the run may not go on with the checkpoint; other changes are said.
   void compare_with(const CheckpointReader& checkpoint);
@@ -157,6 +163,7 @@ class Trainer {
   ResolvedRun run_;
   TrainerHooks hooks_;
   PlannedMemory planned_;
+  OffloadReport offload_;  // but for what is done
   std::unique_ptr<StepProfiler> profiler_;
   std::unique_ptr<Engine> engine_;
   std::unique_ptr<DocumentBatches> documents_;  // under hybrid context parallel

@@ -68,6 +68,7 @@ void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Pr
   validate_data_parallel(config, problems);
   validate_fusions(config, problems);
   validate_recompute(config, problems);
+  validate_offload(config, problems);
 }
 
 }  // namespace viaduct

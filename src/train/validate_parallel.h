@@ -23,5 +23,7 @@ void validate_data_parallel(const RunConfig& config, Problems& problems);
 void validate_fusions(const RunConfig& config, Problems& problems);
 /// What is made again in the backward.
 void validate_recompute(const RunConfig& config, Problems& problems);
+/// What leaves the device between forward and backward.
+void validate_offload(const RunConfig& config, Problems& problems);
 
 }  // namespace viaduct

@@ -61,9 +61,36 @@ void validate_selective(const RecomputeConfig& recompute, Problems& problems) {
   }
 }
 
+void validate_shares(const RunConfig& config, Problems& problems) {
+  if (!config.recompute.full()) {
+    problems.add(
+        "model.distribute_saved_activations: true needs recompute_granularity = full, found {}",
+        config.recompute.recompute_granularity.value_or("null"));
+  }
+  if (config.parallel.tensor_model_parallel_size > 1 &&
+      config.parallel.sequence_parallel.value_or(false)) {
+    problems.add(
+        "model.distribute_saved_activations: true, and sequence_parallel = true leaves each tensor "
+        "rank its share already; expected one of them");
+  }
+}
+
+void validate_partial(const RecomputeConfig& recompute, Problems& problems) {
+  if (recompute.selective() || (recompute.full() && recompute.recompute_method == "block")) return;
+  problems.add(
+      "model.num_microbatches_with_partial_activation_checkpoints: {} needs recompute_granularity = "
+      "selective, or full with recompute_method = block, found {} with {}",
+      *recompute.num_microbatches_with_partial_activation_checkpoints,
+      recompute.recompute_granularity.value_or("null"),
+      recompute.recompute_method.value_or("null"));
+}
+
 }  // namespace
 
 void validate_recompute(const RunConfig& config, Problems& problems) {
+  if (config.recompute.distribute_saved_activations) validate_shares(config, problems);
+  if (config.recompute.num_microbatches_with_partial_activation_checkpoints)
+    validate_partial(config.recompute, problems);
   if (config.recompute.full()) validate_full(config, problems);
   if (config.recompute.selective()) validate_selective(config.recompute, problems);
 }

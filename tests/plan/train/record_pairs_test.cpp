@@ -45,7 +45,7 @@ std::vector<StepRecord> records_of(const RunSetup& setup) {
     world->record_on(rank.device.get());
     {
       Engine engine(*rank.device, rank.ops, setup.model, run,
-                    make_parallel_groups(run.parallelism.mesh, world));
+                    ParallelGroups(run.parallelism.mesh, world));
       engine.initialize();
       for (int step = 0; step < 2; ++step) {
         engine.begin_step({});

@@ -246,6 +246,24 @@ TEST_F(SavedOffload, WritesToWhatIsAwayAreSeenAndAStoreThatEndsForgetsItsCopies)
   EXPECT_THAT(memory_.log, ElementsAre("drop"));
 }
 
+// Elements, not bytes; of a storage seen twice, those of all of it.
+TEST_F(SavedOffload, SmallerTensorsThanThePolicySaysStay) {
+  policy_.offload_from(64);
+  forward(unit::mlp, [&] {
+    store_->keep(&owner_, "small", numbers(63));
+    store_->keep(&owner_, "large", numbers(64));
+    const Tensor whole = numbers(80);
+    store_->keep(&owner_, "part", whole.slice(0, 0, 40));
+    store_->keep(&owner_, "rest", whole.slice(0, 40, 40));
+  });
+  leave();
+  EXPECT_THAT(memory_.log, ElementsAre("put", "put", "finish_put", "finish_put"));
+  EXPECT_EQ(in_use(), 63 * 4);
+  backward([&] {
+    for (const char* name : {"small", "large", "part", "rest"}) store_->take(&owner_, name);
+  });
+}
+
 TEST_F(SavedOffload, WithoutASecondMemoryIsAnError) {
   EXPECT_THAT([&] { SavedStore(true, &policy_); },
               ThrowsMessage<ShapeError>(HasSubstr("there is no second memory")));

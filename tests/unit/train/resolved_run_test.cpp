@@ -87,6 +87,18 @@ std::vector<Setting> settings() {
        {},
        {"model.recompute_granularity=selective"},
        [=](const ResolvedRun& run) { return text(run.memory.saved_policy.keeps_everything()); }},
+      {"partial",
+       "src/sharding/memory_settings.h",
+       {"model.recompute_granularity=selective"},
+       {"model.num_microbatches_with_partial_activation_checkpoints=0"},
+       [=](const ResolvedRun& run) { return text(run.memory.partial.has_value()); }},
+      {"second_memory",
+       "src/sharding/memory_settings.h",
+       {},
+       {"memory.offload_bytes=8192"},
+       [=](const ResolvedRun& run) {
+         return text(run.memory.second_memory.most_bytes.value_or(0));
+       }},
       {"clip_norm",
        "src/optim/make_optimizer.h",
        {},

@@ -167,7 +167,7 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
   EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"mixed_precision=bf16_with_mxfp8_mixed"}),
               ElementsAre(HasSubstr("not implemented yet")));
-  EXPECT_THAT(problems_of({"peft.scheme=lora", "model.cpu_offloading=true"}).size(), 2u);
+  EXPECT_THAT(problems_of({"peft.scheme=lora", "model.cpu_offloading_weights=true"}).size(), 2u);
   EXPECT_THAT(problems_of({"mixed_precision=fp32", "model.sequence_parallel=false",
                            "ddp.overlap_grad_reduce=true"}),
               ElementsAre());

@@ -319,6 +319,56 @@ TEST(ValidateParallel, Recompute) {
   EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
 }
 
+TEST(ValidateParallel, SharesOfSavedActivationsAndPartialRecompute) {
+  const std::string share = "model.distribute_saved_activations=true",
+                    full = "model.recompute_granularity=full",
+                    selective = "model.recompute_granularity=selective",
+                    uniform = "model.recompute_method=uniform",
+                    block = "model.recompute_method=block",
+                    one = "model.recompute_num_layers=1",
+                    partial = "model.num_microbatches_with_partial_activation_checkpoints=1";
+  EXPECT_GOOD(full, uniform, one, share, tp(2), "model.sequence_parallel=false");
+  EXPECT_ONE("distribute_saved_activations: true needs recompute_granularity = full, found selective",
+             selective, share);
+  EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform, one,
+             share, tp(2), "model.sequence_parallel=true");
+  EXPECT_GOOD(full, block, one, partial, pp(2));
+  EXPECT_GOOD(selective, partial, pp(2));
+  EXPECT_ONE("checkpoints: 1 needs recompute_granularity = selective, or full with recompute_method = "
+             "block, found null with null",
+             partial);
+  EXPECT_ONE("found full with uniform", full, uniform, one, partial);
+}
+
+TEST(ValidateParallel, Offload) {
+  const std::string layers = "model.cpu_offloading=true",
+                    modules = "model.fine_grained_activation_offloading=true",
+                    block = "model.recompute_method=block";
+  const auto number = [](int n) { return "model.cpu_offloading_num_layers=" + std::to_string(n); };
+  const auto names = [](const std::string& list) { return "model.offload_modules=[" + list + "]"; };
+  EXPECT_GOOD(layers, number(8), pp(2), tp(2));
+  EXPECT_ONE("cpu_offloading_num_layers: 9 is more than num_layers = 8; expected 0 to 8", layers,
+             number(9));
+  EXPECT_ONE("cpu_offloading_activations: false leaves cpu_offloading nothing to move", layers,
+             number(1), "model.cpu_offloading_activations=false");
+  EXPECT_GOOD(modules, names("attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp"), pp(2),
+              vpp(2));
+  EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty", modules);
+  EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
+  EXPECT_ONE("offload_modules: moe_act is a part of experts, and the model has no experts", modules,
+             names("mlp, moe_act"));
+  EXPECT_ONE("offload_modules: attn_proj needs core_attn", modules, names("attn_proj, mlp"));
+  EXPECT_ONE("offload_modules: mlp_norm is a part of layernorm in recompute_modules", modules,
+             names("mlp_norm, mlp"), "model.recompute_granularity=selective",
+             "model.recompute_modules=[layernorm]");
+  EXPECT_GOOD(layers, number(2), "model.recompute_granularity=selective");
+  EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full", block,
+              "model.recompute_num_layers=1");
+  EXPECT_ONE("cpu_offloading: true, and recompute_granularity = full with recompute_method = uniform",
+             layers, number(2), "model.recompute_granularity=full", "model.recompute_method=uniform",
+             "model.recompute_num_layers=1");
+}
+
 TEST(ValidateParallel, Fusions) {
   EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.gradient_accumulation_fusion=false",
               "model.bias_activation_fusion=false", "model.bias_dropout_fusion=false");

@@ -1,0 +1,91 @@
+#include "model/offload_config.h"
+
+#include <algorithm>
+
+namespace viaduct {
+
+FieldGroup offload_fields(OffloadConfig& config) {
+  FieldGroup group("model", "");
+  group
+      .field("cpu_offloading", config.cpu_offloading,
+             "What the first cpu_offloading_num_layers layers save goes to a second memory (section "
+             "memory) until their backward, with the same bits.")
+      .constraint("excludes fine_grained_activation_offloading");
+  group
+      .field("cpu_offloading_num_layers", config.cpu_offloading_num_layers,
+             "Layers that cpu_offloading moves, counted from the first of the model.")
+      .range(0)
+      .constraint("at most num_layers");
+  group
+      .field("cpu_offloading_activations", config.cpu_offloading_activations,
+             "cpu_offloading moves activations.")
+      .constraint("cpu_offloading needs it, as weights do not move yet");
+  group
+      .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
+             "What offload_modules save in every layer goes to the second memory until the "
+             "backward, with the same bits.")
+      .constraint("needs offload_modules");
+  group
+      .field("offload_modules", config.offload_modules,
+             "Modules that fine_grained_activation_offloading moves, each with what it keeps and no "
+             "module that stays does: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
+             "norms' outputs (mlp also the inside of the feed-forward), core_attn queries, keys and "
+             "values, attn_proj with core_attn the attended values.")
+      .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
+               "moe_act"})
+      .constraint(
+          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need experts, "
+          "which no model here has yet");
+  group
+      .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
+             "Of offload_modules, tensors with fewer elements stay.")
+      .range(0)
+      .in("elements");
+  return group;
+}
+
+FieldGroup second_memory_fields(OffloadConfig& config) {
+  FieldGroup group("memory", "The second memory, to which saved values are offloaded.");
+  group.field("offload_path", config.offload_path,
+              "Folder of a file without a name, one a rank, with direct I/O where the file system "
+              "takes it; it is gone when the process ends. null: a region of the host's memory "
+              "beside the device's.");
+  group
+      .field("offload_bytes", config.offload_bytes,
+             "The most that the second memory of a rank may hold; null: as much as is needed.")
+      .range(MemorySlots::kAlignment)
+      .in("bytes");
+  return group;
+}
+
+std::vector<std::string_view> dense_offload_modules() {
+  return {kUnits.begin(), kUnits.end()};
+}
+
+std::string_view offloaded_unit(std::string_view module) {
+  const auto found = std::find(kUnits.begin(), kUnits.end(), module);
+  return found == kUnits.end() ? std::string_view() : *found;
+}
+
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy) {
+  const auto offload = [&](int64_t block, std::string_view unit) {
+    if (policy.of(block, unit) == UnitPolicy::keep)
+      policy.set(block, unit, UnitPolicy::offload);
+  };
+  if (config.by_layer()) {
+    for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block)
+      for (const std::string_view unit : kUnits) offload(block, unit);
+  }
+  if (config.by_module()) {
+    policy.offload_from(config.min_offloaded_tensor_size);
+    for (int64_t block = 0; block < layers; ++block)
+      for (const std::string& module : config.offload_modules)
+        offload(block, offloaded_unit(module));
+  }
+}
+
+SecondMemorySettings second_memory_settings(const OffloadConfig& config) {
+  return {config.offload_path, config.offload_bytes};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,47 @@
+#pragma once
+// Which saved values leave the device between forward and backward (section `model`, as in
+// Megatron), and where to (section `memory`).
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/field.h"
+#include "nn/saved_policy.h"
+#include "nn/slot_memory.h"
+
+namespace viaduct {
+
+struct OffloadConfig {
+  bool cpu_offloading = false;                      // all units of the first layers
+  int64_t cpu_offloading_num_layers = 0;            // how many
+  bool cpu_offloading_activations = true;           // what moves
+  bool fine_grained_activation_offloading = false;  // the units of offload_modules, in every layer
+  std::vector<std::string> offload_modules;
+  int64_t min_offloaded_tensor_size = int64_t{1} << 20;  // elements, of offload_modules
+  std::optional<std::string> offload_path;               // folder of a file; none: host memory
+  std::optional<int64_t> offload_bytes;                  // the most of a rank
+
+  bool by_layer() const {
+    return cpu_offloading && cpu_offloading_activations && cpu_offloading_num_layers > 0;
+  }
+  bool by_module() const {
+    return fine_grained_activation_offloading && !offload_modules.empty();
+  }
+};
+
+FieldGroup offload_fields(OffloadConfig& config);
+FieldGroup second_memory_fields(OffloadConfig& config);
+
+/// The unit that a name of offload_modules stands for; "" if a dense model has none.
+std::string_view offloaded_unit(std::string_view module);
+/// The names that a dense model has.
+std::vector<std::string_view> dense_offload_modules();
+
+/// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks.
+/// What is recomputed already stays so.
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy);
+SecondMemorySettings second_memory_settings(const OffloadConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,176 @@
+// What a run recomputes, shares or offloads changes no bit of it: weights and optimizer state after
+// three steps with dropout, on layouts and schedules. The memory of each rank is that of the dry
+// run to the byte, and so is what goes to the second memory.
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <mutex>
+#include <random>
+
+#include "support/temporary_folder.h"
+#include "support/tensor_bytes.h"
+#include "support/tensor_layouts.h"
+#include "support/training.h"
+#include "train/launch.h"
+#include "train/rank_device.h"
+#include "train/run_checkpoint.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+struct Layout {
+  std::string name;
+  Overrides overrides;
+};
+void PrintTo(const Layout& layout, std::ostream* out) {
+  *out << layout.name;
+}
+
+std::vector<Layout> layouts() {
+  const auto sizes = [](int ranks, int tp, int cp, int pp) {
+    return Overrides{fmt::format("dist.ranks={}", ranks),
+                     fmt::format("model.tensor_model_parallel_size={}", tp),
+                     fmt::format("model.context_parallel_size={}", cp),
+                     fmt::format("model.pipeline_model_parallel_size={}", pp),
+                     "model.sequence_parallel=false"};
+  };
+  // Chunks of two layers.
+  const Overrides chunks{"model.virtual_pipeline_model_parallel_size=2", "model.num_layers=8"},
+      sequence{"model.sequence_parallel=true"};
+  return {{"one", sizes(1, 1, 1, 1)},
+          {"data", sizes(2, 1, 1, 1)},
+          {"tensor", sizes(2, 2, 1, 1)},
+          {"sequence", sizes(2, 2, 1, 1) + sequence},
+          {"context", sizes(2, 1, 2, 1)},
+          {"stages", sizes(2, 1, 1, 2)},
+          {"stages_gpipe", sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=gpipe"}},
+          {"stages_zero_bubble",
+           sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=zero_bubble"}},
+          {"chunks", sizes(2, 1, 1, 2) + chunks},
+          {"tensor_stages", sizes(4, 2, 1, 2)},
+          {"data_chunks", sizes(4, 1, 1, 2) + chunks},
+          {"tensor_context", sizes(4, 2, 2, 1)}};
+}
+
+struct Policy {
+  std::string name;
+  Overrides overrides;
+  bool offloads = true;
+};
+
+/// `folder`: of files.
+std::vector<Policy> policies(const std::string& folder) {
+  const Overrides all{"model.fine_grained_activation_offloading=true",
+                      "model.offload_modules=[attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, "
+                      "mlp]",
+                      "model.min_offloaded_tensor_size=0"},
+      file{"memory.offload_path=" + folder}, block{"model.recompute_granularity=full",
+                                                   "model.recompute_method=block",
+                                                   "model.recompute_num_layers=1"},
+      share{"model.distribute_saved_activations=true"},
+      selective{"model.recompute_granularity=selective"},
+      partial{"model.num_microbatches_with_partial_activation_checkpoints=1"};
+  const auto layers = [](int n) {
+    return Overrides{"model.cpu_offloading=true",
+                     fmt::format("model.cpu_offloading_num_layers={}", n)};
+  };
+  return {
+      {"first_layers", layers(2)},
+      {"all_layers_in_a_file", layers(4) + file},
+      {"all_modules_in_a_file", all + file},
+      {"large_tensors", all + Overrides{"model.min_offloaded_tensor_size=2000"}},
+      {"attention_and_selective",
+       Overrides{"model.fine_grained_activation_offloading=true",
+                 "model.offload_modules=[core_attn, attn_proj]", "model.min_offloaded_tensor_size=1",
+                 "model.recompute_modules=[layernorm, mlp]"} +
+           selective},
+      {"layers_and_selective", layers(3) + selective},
+      {"layers_and_block", layers(4) + block},
+      {"shares_block", block + share, false},
+      {"shares_uniform",
+       Overrides{"model.recompute_granularity=full", "model.recompute_method=uniform",
+                 "model.recompute_num_layers=1"} +
+           share,
+       false},
+      {"partial_block", block + partial, false},
+      {"partial_selective", selective + partial, false},
+      {"partial_and_layers", layers(4) + selective + partial + file},
+      {"partial_block_and_layers", layers(4) + block + partial},
+  };
+}
+
+const Overrides kRun =
+    tiny_run() + Overrides{"model.num_layers=4", "train.train_iters=3", "train.global_batch_size=8",
+                           "train.micro_batch_size=1", "mixed_precision=bf16_mixed",
+                           "model.hidden_dropout=0.1", "model.attention_dropout=0.1",
+                           "dist.threads_per_rank=1", "logger.log_throughput=false"};
+
+struct Outcome {
+  std::map<std::string, std::string> tensors;  // by rank and name
+  int64_t offloaded = 0;
+};
+
+Outcome train(const Overrides& overrides) {
+  const RunSetup setup = setup_of(kRun + overrides);
+  Outcome outcome;
+  std::mutex mutex;
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
+    trainer.run();
+    const PlannedMemory& planned = trainer.planned_memory();
+    EXPECT_EQ(rank.device->memory().peak_bytes, planned.peak.bytes);
+    EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+    const OffloadReport offload = trainer.offload();
+    EXPECT_EQ(offload.done.put_bytes, 3 * planned.offload.put_bytes);
+    EXPECT_EQ(offload.done.fetched_bytes, 3 * planned.offload.fetched_bytes);
+    EXPECT_EQ(planned.offload.put_bytes, planned.offload.fetched_bytes);
+    EXPECT_EQ(offload.done.most_bytes, planned.offload.most_bytes);
+    const auto staged = stage_run(trainer.engine(), trainer.state());
+    const std::lock_guard lock(mutex);
+    outcome.offloaded += offload.done.put_bytes;
+    for (const auto& entry : staged.entries) {
+      std::string name = fmt::format("{} {}", world->rank(), entry.entry.tensor.name);
+      while (outcome.tensors.contains(name)) name += "+";  // several shards of one tensor
+      outcome.tensors[name] = bytes_of(entry.values());
+    }
+  });
+  return outcome;
+}
+
+class MemoryPolicies : public testing::TestWithParam<Layout> {};
+
+// CI tries three policies of each layout, another three of the next one.
+TEST_P(MemoryPolicies, ChangeNoBitAndTakeWhatTheDryRunSays) {
+  const TemporaryFolder folder;
+  const Overrides& layout = GetParam().overrides;
+  const Outcome plain = train(layout);
+  EXPECT_EQ(plain.offloaded, 0);
+  size_t number = 0;
+  for (const Layout& one : layouts()) {
+    if (one.name == GetParam().name) break;
+    number += 3;
+  }
+  const std::vector<Policy> all = policies(folder.path().string());
+  for (size_t i = 0; i < (all_policies() ? all.size() : 3); ++i) {
+    const Policy& policy = all[(number + i) % all.size()];
+    const bool shares = policy.name.starts_with("shares");
+    if (shares && GetParam().name == "sequence") continue;  // refused
+    SCOPED_TRACE(policy.name);
+    const Outcome outcome = train(layout + policy.overrides);
+    EXPECT_EQ(outcome.offloaded > 0, policy.offloads);
+    ASSERT_EQ(outcome.tensors.size(), plain.tensors.size());
+    for (const auto& [name, bytes] : plain.tensors)
+      EXPECT_TRUE(outcome.tensors.at(name) == bytes) << name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, MemoryPolicies, testing::ValuesIn(layouts()),
+                         [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct
