@@ -10,7 +10,7 @@
 
 namespace viaduct {
 
-/// Base of all errors that viaduct throws on purpose. `what()` is one line for people.
+/// Base of all errors that viaduct throws on purpose. `what()` is one readable line.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;
