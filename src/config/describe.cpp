@@ -34,7 +34,7 @@ std::string meaning(const Field& field) {
   std::string text = field.doc;
   if (!field.constraints.empty()) text += " Constraints: " + field.constraints + ".";
   if (!field.planned_choices.empty()) {
-    text += fmt::format(" Not built yet: {}.", fmt::join(field.planned_choices, ", "));
+    text += fmt::format(" Not implemented yet: {}.", fmt::join(field.planned_choices, ", "));
   }
   if (!field.aliases.empty()) {
     std::vector<std::string> names;
