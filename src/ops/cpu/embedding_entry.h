@@ -1,5 +1,5 @@
 #pragma once
-// What the embedding family needs from an instruction set (see gemm_entry.h).
+// Kernels of the embedding family per instruction set (see gemm_entry.h).
 
 #include <cstdint>
 

@@ -15,18 +15,18 @@
 
 namespace viaduct::reference {
 
-/// The largest magnitude of an element format. DeviceError for what is none.
+/// The largest magnitude of an element format. DeviceError for other dtypes.
 float largest_element(DType element);
 
-/// args.out of args.matrix (any floating dtype).
+/// args.out = args.matrix (any floating dtype), quantized.
 void quantize(const ConvertOperandArgs& args);
 
 /// value × scale of every element, f32 [R, C].
 Tensor dequantized(const Operand& operand);
 
-/// `gemm` of two quantized operands, without epilogue. The elements that two scales cover are
-/// summed in order from zero, the scales multiply that sum, and these products are summed in order;
-/// c and bias are f32, bf16 or f16.
+/// `gemm` of two quantized operands, without epilogue. Elements that share both scales are summed
+/// in order from zero, the scales multiply that sum, and these products are summed in order; c and
+/// bias are f32, bf16 or f16.
 void scaled_gemm(const GemmArgs& args);
 
 }  // namespace viaduct::reference
