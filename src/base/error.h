@@ -1,6 +1,6 @@
 #pragma once
-// The exceptions of the project and the check that throws them.
-// Messages name the operation, what was expected and what was found (rank and axis where there is one).
+// The exceptions of the project and the check that throws them. Messages name the operation, what
+// was expected and what was found (with rank and axis if there is one).
 
 #include <fmt/core.h>
 

@@ -81,8 +81,8 @@ OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
 
 void OutputFile::open_beside(const std::filesystem::path& target) {
   temporary_ = target.string() + ".tmp-" + std::to_string(::getpid());
-  // A file left by a dead process with our PID is in the way. O_EXCL: a link that somebody placed
-  // there is not followed.
+  // A file left by a dead process with our PID is in the way. O_EXCL: links placed there are not
+  // followed.
   ::unlink(temporary_.c_str());
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   descriptor_ = ::open(temporary_.c_str(), flags, 0644);

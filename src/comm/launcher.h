@@ -17,7 +17,7 @@ struct Launch {
   int ranks = 1;         // of the world
   int local_ranks = 1;   // on this machine; 1 if the launcher does not set it
   int rank = 0;          // of this process, under MPI; 0 if the launcher does not set it
-  std::string variable;  // what `ranks` was read from, "OMPI_COMM_WORLD_SIZE"; empty without one
+  std::string variable;  // source of `ranks`, "OMPI_COMM_WORLD_SIZE"; empty without one
 };
 
 /// MPI wins if variables of both are set (torchrun's are common in scripts). ConfigError for an

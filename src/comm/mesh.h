@@ -90,8 +90,8 @@ class Mesh {
   struct GridShape {
     std::array<int, kAxes> sizes{}, strides{};
   };
-  /// A part of an axis or of several, as seen from one rank: what the members add to a rank's
-  /// number, and what this rank adds.
+  /// A part of an axis or of several axes, as seen from one rank: the members' and this rank's
+  /// contributions to a rank's number.
   struct Digits {
     std::vector<int> members;
     int own = 0;

@@ -19,7 +19,7 @@ struct ConfigInput {
 
 /// Results other than the values themselves.
 struct ConfigOutcome {
-  std::map<std::string, Value> given;  // what the user set, by canonical name
+  std::map<std::string, Value> given;  // the user's settings, by canonical name
   std::vector<std::string> notes;      // settings without effect on the device
 
   bool is_given(const std::string& name) const { return given.count(name) > 0; }

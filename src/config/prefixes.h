@@ -1,5 +1,5 @@
 #pragma once
-// The guides' prefixes: classes of Megatron-Bridge and NeMo, and recipe paths, that stand for a
+// The guides' prefixes: classes of Megatron-Bridge and NeMo, and recipe paths, that denote a
 // section.
 
 #include <span>

@@ -14,7 +14,7 @@ enum class MemoryTag {
   master_weights,
   moments,      // optimizer state
   saved,        // kept from forward to backward
-  activations,  // live within a segment
+  activations,  // used within a segment only
   workspace,    // scratch of ops
   batch,        // tokens, labels, positions
   kv_cache,     // generation

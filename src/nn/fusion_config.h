@@ -27,7 +27,7 @@ struct FusionConfig {
   Fusions fusions() const;
 };
 
-/// Whether `bias_activation_fusion` may be asked for.
+/// Whether this activation supports `bias_activation_fusion`.
 bool fuses_with_bias(const std::string& activation);
 
 FieldGroup fusion_fields(FusionConfig& config);

@@ -54,8 +54,8 @@ class HeadSegment final : public Segment {
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
 
-  /// Tokens of a chunk: fixed by the vocabulary alone, so that sums do not depend on batch size or
-  /// threads.
+  /// Tokens of a chunk: depends on the vocabulary alone, so that sums do not depend on batch size
+  /// or threads.
   int64_t chunk_tokens() const;
 
  private:

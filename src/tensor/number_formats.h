@@ -7,7 +7,7 @@
 //
 // (e4m3 and e5m2: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1; e8m0: OCP
 // Microscaling Formats 1.0, section 5.4.1.) Conversions from float round to nearest even and
-// saturate: what is beyond the largest number, infinity too, becomes the largest number.
+// saturate: values beyond the largest number, infinity included, become the largest number.
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,6 @@
 #pragma once
 // `Operand`: a matrix as a product reads it: the matrix's own rows, a backend's form of it (tiles),
-// or quantized values with scales. Backends define who makes and who reads a form (ops/gemm.h);
+// or quantized values with scales. Backends define which ops make and read a form (ops/gemm.h);
 // here is what all forms have in common: sizes, bytes, slices.
 
 #include <optional>

@@ -91,7 +91,7 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
     for (int rank = 1; rank < ranks; ++rank)
       threads.emplace_back([&, rank] { run_rank(*world, group, rank, rank_main); });
     run_rank(*world, group, 0, rank_main);
-  } catch (const std::system_error& error) {  // no more threads: the running ones are told to leave
+  } catch (const std::system_error& error) {  // no more threads: stop the running ranks
     world->fail(static_cast<int>(threads.size()) + 1, error.what());
   }
   for (Thread& thread : threads) thread.join();

@@ -36,7 +36,7 @@ struct AttentionLayout {
 struct ContextLayout {
   AttentionLayout ring;    // inner 1, outer cp: p2p
   AttentionLayout heads;   // inner cp, outer 1: a2a
-  AttentionLayout levels;  // inner and outer as the hierarchy says: a2a+p2p
+  AttentionLayout levels;  // inner and outer from the configured hierarchy: a2a+p2p
   // all_gather: position of each half of the rank's queries in its document, i32 [2 · documents],
   // for the pieces of `all_none` (first half) and `none_all` (second).
   Tensor first_diagonal, second_diagonal;

@@ -10,7 +10,7 @@ struct ActivationRows {
   ActivationKind kind = ActivationKind::silu;
   bool gated = true;
   int64_t width = 0;  // F, or a part of it
-  RowView in, out;    // backward: in = the saved input, out = d_out, d_in = what is written
+  RowView in, out;    // backward: in = the saved input, out = d_out, d_in = the output
   RowView d_in;
   int64_t up = 0;  // elements from a gate to its factor `up`: F
 };

@@ -48,7 +48,7 @@ struct SquareRows {
   static constexpr int64_t kDepth = kLanes * 4 / static_cast<int64_t>(sizeof(Element));
 
   const T* from;
-  int64_t stride, rows, depth;  // rows: of kLanes, those that exist
+  int64_t stride, rows, depth;  // rows: the existing ones of kLanes
 
   /// From contracted element k on: units of the columns.
   void load_square(int64_t k, Units (&square)[kLanes]) const {

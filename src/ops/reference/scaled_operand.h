@@ -1,8 +1,8 @@
 #pragma once
-// Quantized operands and their products in plain loops: what backends that multiply them are tested
-// against. Elements of e4m3, e5m2 or i8 (−127 … 127) in a form that shows its shape, scales of f32
-// or e8m0. Quantization and products of elements are exact up to the one rounding of the format;
-// sums run in FP32.
+// Quantized operands and their products in plain loops: the reference for tests of backends that
+// multiply them. Elements of e4m3, e5m2 or i8 (−127 … 127) in a form that shows its shape, scales
+// of f32 or e8m0. Quantization and products of elements are exact up to the one rounding of the
+// format; sums run in FP32.
 //
 // The scale of a group is amax / (largest element), amax the largest magnitude in the group:
 //   f32 of the whole matrix  as it is (Micikevicius et al. 2022, section 3: per-tensor scaling)
