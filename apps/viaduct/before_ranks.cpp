@@ -13,7 +13,7 @@ bool says_common_errors() {
     const Launch launch = detect_launch([](const char* name) { return std::getenv(name); });
     return launch.rank == 0;
   } catch (const ConfigError&) {
-    return true;  // not even the number of ranks is clear
+    return true;  // even the number of ranks is unknown
   }
 }
 

@@ -1,20 +1,20 @@
 #pragma once
-// Under a launcher of processes each of them finds the same mistakes in a command line or a
-// configuration, before ranks meet: one of them says it.
+// Under a launcher every process finds the same errors in a command line or a configuration, before
+// the ranks connect: one process reports them.
 
 #include "base/error.h"
 
 namespace viaduct::cli {
 
-/// A usage or configuration error that the process of rank 0 says.
+/// A usage or configuration error that the process of rank 0 reports.
 struct SaidByRank0 {};
 
-/// False in processes that a launcher of MPI programs made ranks other than 0.
+/// False in processes that an MPI launcher started as ranks other than 0.
 bool says_common_errors();
 
-/// What every process of a run does before ranks meet, with one voice: SaidByRank0 in place of
-/// ConfigError where another process says it. Errors of files are said by every process that has
-/// them.
+/// Runs the part of a command that every process runs before the ranks connect, so that common
+/// errors are reported once: throws SaidByRank0 in place of ConfigError if another process reports
+/// it. Errors of files are reported by every process that has them.
 template <class F>
 auto before_ranks(F&& prepare) {
   try {
@@ -25,8 +25,8 @@ auto before_ranks(F&& prepare) {
   }
 }
 
-/// Gives rank 0 time to say it: launchers end all processes when one has failed, and this one when
-/// rank 0 is done.
+/// Gives rank 0 time to report: launchers end all processes when one has failed, so they end this
+/// one when rank 0 is done.
 void wait_for_rank0();
 
 }  // namespace viaduct::cli

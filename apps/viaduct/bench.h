@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands below `viaduct bench`, one file each.
+// The subcommands of `viaduct bench`, one file each.
 
 #include <string>
 
@@ -12,7 +12,7 @@ Subcommand add_bench_collective(CLI::App& bench);
 Subcommand add_bench_gemm(CLI::App& bench);
 Subcommand add_bench_step(CLI::App& bench);
 
-/// ConfigError if `bytes`, which the options `what` ask for, are more than this machine's memory.
+/// ConfigError if `bytes`, the memory for the options `what`, exceed this machine's memory.
 void check_fits(double bytes, const std::string& what);
 
 }  // namespace viaduct::cli

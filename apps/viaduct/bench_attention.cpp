@@ -107,7 +107,8 @@ int run(Arguments a) {
     throw ConfigError(fmt::format("--batch {} × --sequence {}: expected at most {} tokens", a.batch,
                                   a.sequence, INT32_MAX));
   }
-  // Of query heads: query, output, its gradient, and the query's gradient; of key-value heads four.
+  // For query heads: query, output, its gradient, and the query's gradient; for key-value heads
+  // four.
   check_fits(4.0 * static_cast<double>(a.batch * a.sequence) * static_cast<double>(a.head_dim) *
                  (4.0 * static_cast<double>(a.heads) + 4.0 * static_cast<double>(a.kv_heads)),
              fmt::format("--batch {} --sequence {} --heads {} --head-dim {}", a.batch, a.sequence,

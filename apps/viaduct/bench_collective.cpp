@@ -19,7 +19,7 @@ namespace {
 struct Arguments {
   CollectiveProblem problem;
   std::string dtype = "fp32", backend = "thread";
-  int ranks = 0;  // 0: not said
+  int ranks = 0;  // 0: not given
   bool json = false;
 };
 
@@ -72,7 +72,7 @@ int run(Arguments a) {
   } else {
     before_ranks([&] {
       VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || launch.ranks == 1,
-                    "{} ranks were started: they are measured with --backend mpi", launch.ranks);
+                    "a launcher started {} ranks: measure them with --backend mpi", launch.ranks);
     });
     run_thread_ranks(a.ranks == 0 ? 2 : a.ranks, {}, measure);
   }
@@ -92,9 +92,9 @@ Subcommand add_bench_collective(CLI::App& bench) {
   app->add_option("--bytes", a->problem.bytes, "Bytes of the whole, cut over the ranks")
       ->capture_default_str()
       ->check(CLI::Range(int64_t{0}, int64_t{1} << 40));
-  app->add_option("--ranks", a->ranks, "Ranks; 2 by default, under mpirun those that it started")
+  app->add_option("--ranks", a->ranks, "Ranks; by default 2, or the number that mpirun started")
       ->check(CLI::Range(2, 4096));
-  app->add_option("--backend", a->backend, "How ranks are started and talk")
+  app->add_option("--backend", a->backend, "How ranks are started and communicate")
       ->capture_default_str()
       ->check(CLI::IsMember({"mpi", "thread"}));
   app->add_option("--dtype", a->dtype, "Format of the elements")

@@ -77,8 +77,8 @@ int run(const Arguments& a) {
   const GemmArgs args = make_args(context, a);
   const double flops =
       2.0 * static_cast<double>(a.m) * static_cast<double>(a.n) * static_cast<double>(a.k);
-  // Rounds long enough for the clock, with the peak measured beside them: the machine's speed
-  // moves while others use it.
+  // Rounds long enough for the clock's resolution, each with the peak measured next to it: the
+  // machine's speed changes while other processes run.
   gemm(context, args);
   const double begin = seconds_now();
   gemm(context, args);

@@ -23,13 +23,13 @@ namespace viaduct::cli {
 namespace {
 
 constexpr int kRounds = 3;
-constexpr int64_t kDrawn = 999'983;  // prime: repeats fall on no row's start
+constexpr int64_t kDrawn = 999'983;  // prime: no row starts at a repeat
 
 double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Bytes of memory, from /proc/meminfo; 1 where the system does not say.
+/// Bytes of memory, from /proc/meminfo; 1 if unknown.
 int64_t memory_bytes() {
   std::ifstream file("/proc/meminfo");
   std::string name;
@@ -42,8 +42,8 @@ const char* name_of(DType dtype) {
   return dtype == DType::bf16 ? "bf16" : "fp32";
 }
 
-/// Everything is measured the same way: random operands, one call that warms up, the median of a
-/// few rounds.
+/// Measures everything in the same way: random operands, one warm-up call, the median of a few
+/// rounds.
 class Calibrator {
  public:
   explicit Calibrator(const CalibrationEffort& effort)
@@ -64,8 +64,8 @@ class Calibrator {
   Tensor empty(DType dtype, const Shape& shape) {
     return context_.allocate(dtype, shape, MemoryTag::other);
   }
-  /// Normal numbers, at most a million of them again and again: drawing takes longer than most that
-  /// is measured.
+  /// Normal random numbers, at most a million of them, repeated: generating them takes longer than
+  /// most measurements.
   Tensor random(DType dtype, const Shape& shape, uint64_t stream, double mean = 0) {
     const Tensor x = empty(dtype, shape);
     const int64_t drawn = std::min(x.elements(), kDrawn), bytes = drawn * dtype_bytes(dtype);
@@ -87,7 +87,7 @@ class Calibrator {
   std::unique_ptr<Device> device_;
   OpTable ops_;
   OpContext context_{*device_, ops_};
-  double share_;  // of the minute that the whole grid takes
+  double share_;  // fraction of the minute that the whole grid takes
   double round_seconds_, most_flops_;
 };
 
@@ -168,7 +168,7 @@ void Calibrator::measure_attention(std::vector<CalibratedAttention>& rows) {
     for (int64_t D : {64, 128}) {
       for (int64_t S : {256, 1024, 4096}) {
         const int64_t heads = kWidth / D;
-        // FLOPs of the forward of one document, about.
+        // Approximate FLOPs of the forward of one document.
         const double work = 2 * static_cast<double>(S * S * kWidth);
         const int64_t documents = std::min(kTokens / S, static_cast<int64_t>(most_flops_ / work));
         if (documents < 1) continue;
@@ -218,7 +218,7 @@ void Calibrator::measure_stream(std::vector<CalibratedStream>& rows, const char*
   fill(context_, {step_scalar(scalars, StepScalar::skip), 0});
   std::vector<uint64_t> sums(static_cast<size_t>(device_->pool().threads()) * 8);
   const auto read = [&] {
-    constexpr int64_t kPiece = 1 << 14, kLanes = 32;  // sums that do not wait for each other
+    constexpr int64_t kPiece = 1 << 14, kLanes = 32;  // independent sums
     const auto* words = static_cast<const uint64_t*>(x[0].raw());
     const int64_t count = x[0].bytes() / 8;
     device_->pool().run((count + kPiece - 1) / kPiece, [&](int64_t piece, int thread) {
@@ -244,7 +244,7 @@ void Calibrator::measure_stream(std::vector<CalibratedStream>& rows, const char*
 }
 
 void Calibrator::measure_streams(std::vector<CalibratedStream>& rows) {
-  // In a core's cache, and far beyond all caches.
+  // One in a core's cache, one much larger than all caches.
   const auto large = static_cast<int64_t>(std::min(1.0, share_) * 0x1p28) / 48 * 48;
   for (int64_t bytes : {int64_t{1} << 19, std::max(large, int64_t{1} << 21)}) {
     for (const char* kind : {"read", "fill", "copy", "add", "adamw"})

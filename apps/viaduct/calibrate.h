@@ -1,13 +1,13 @@
 #pragma once
 // Measures this machine with the trainer's own ops, for the table that a planner reads
-// (hardware/calibration.h): what `viaduct bench --calibrate` does.
+// (hardware/calibration.h): the work of `viaduct bench --calibrate`.
 
 #include "hardware/calibration.h"
 
 namespace viaduct::cli {
 
 struct CalibrationEffort {
-  /// About how long it takes; the longest products are left out where they would not fit.
+  /// Approximate duration; the longest products are left out if they do not fit.
   double seconds = 60;
   int threads = 1;
 };

@@ -26,7 +26,7 @@ double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Numbers in [1, 2): their sums stay ordinary numbers, and none is zero.
+/// Numbers in [1, 2): their sums stay normal numbers, and none is zero.
 void fill(const Tensor& tensor, int rank) {
   std::mt19937 random(static_cast<unsigned>(rank));
   std::uniform_real_distribution<float> numbers(1, 2);
@@ -37,14 +37,14 @@ void fill(const Tensor& tensor, int rank) {
   });
 }
 
-/// Memory as a training run has it: of the cpu device, in huge pages.
+/// Memory as in a training run: from the cpu device, in huge pages.
 struct Buffers {
   std::unique_ptr<Device> device = make_cpu_device(1);
   Tensor whole, other, part;  // two of all ranks' bytes, and one rank's share
   int64_t share = 0;          // elements
 };
 
-/// One call of the operation, waited for.
+/// One call of the operation, with its wait.
 std::function<void()> operation(Communicator& group, const std::string& op, const Buffers& b) {
   if (op == "all_reduce") return [&] { group.all_reduce(b.whole, ReduceOp::sum).wait_host(); };
   if (op == "all_gather") return [&] { group.all_gather(b.part, b.whole).wait_host(); };
@@ -56,7 +56,7 @@ std::function<void()> operation(Communicator& group, const std::string& op, cons
     return [&, rows] { group.all_to_all(b.whole, b.other, rows, rows).wait_host(); };
   }
   VIADUCT_CHECK(CommError, op == "send", "bench: there is no collective {}", op);
-  // Around the ring: everybody sends and receives.
+  // Around the ring: every rank sends and receives.
   const int n = group.size(), next = (group.rank() + 1) % n, last = (group.rank() + n - 1) % n;
   return [&, next, last] {
     CommHandle sent = group.send(b.whole, next, Flow::activations);
@@ -72,7 +72,7 @@ double bus_factor(const std::string& op, int ranks) {
   return op == "barrier" ? 0 : others;
 }
 
-/// Seconds of `calls` calls, the slowest rank's.
+/// Seconds of `calls` calls on the slowest rank.
 double timed(Communicator& group, int64_t calls, const std::function<void()>& call) {
   group.barrier();
   const double begin = now();
@@ -83,7 +83,7 @@ double timed(Communicator& group, int64_t calls, const std::function<void()>& ca
   return seconds.data<double>()[0];
 }
 
-/// As many calls as fill a round; the same on all ranks.
+/// The number of calls that fill a round; the same on all ranks.
 int64_t calls_of_a_round(Communicator& group, const std::function<void()>& call) {
   int64_t calls = 1;
   for (double seconds = 0; (seconds = timed(group, calls, call)) < kRoundSeconds / 2;)

@@ -22,7 +22,7 @@ struct Arguments {
   std::vector<std::string> overrides;
 };
 
-/// What decides which pieces of the weights a rank saves.
+/// Fields that decide which pieces of the weights a rank saves.
 OverrideScope scope() {
   return {
       "viaduct convert",
@@ -69,10 +69,10 @@ Subcommand add_convert(CLI::App& root) {
                   "gets a step and latest")
       ->required();
   app->add_option("--to-format", arguments->format,
-                  "hf or viaduct; if absent, the one that --from is not")
+                  "hf or viaduct; by default the other one than --from")
       ->check(CLI::IsMember({"hf", "viaduct"}));
   app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
-                  "Weights of a Hugging Face folder are cut into files of at most so much")
+                  "Maximum size of a weight file in a Hugging Face folder")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());

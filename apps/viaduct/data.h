@@ -1,5 +1,5 @@
 #pragma once
-// The subcommands below `viaduct data`, one file each.
+// The subcommands of `viaduct data`, one file each.
 
 #include "subcommands.h"
 

@@ -94,7 +94,7 @@ Subcommand add_data_inspect(CLI::App& data) {
   CLI::App* app = data.add_subcommand("inspect", "What an indexed data set holds");
   auto arguments = std::make_shared<Arguments>();
   app->add_option("PREFIX", arguments->prefix, "Path of the files without .bin / .idx")->required();
-  app->add_flag("--tokens", arguments->tokens, "All sequences too");
+  app->add_flag("--tokens", arguments->tokens, "Also print all sequences");
   app->add_flag("--json", arguments->json, "One JSON document");
   app->footer("Example:\n  viaduct data inspect data/shakespeare --json");
   return {app, [arguments] { return run(*arguments); }};

@@ -34,8 +34,8 @@ OverrideScope scope() {
            "checkpoint.pretrained_checkpoint"}};
 }
 
-// The dataset section of a training configuration: the other sections of a file are read too, and
-// refused where they are wrong, but only what decides the rows matters here.
+// The dataset section of a training configuration: the file's other sections are read too, and
+// refused if they are wrong, but only the fields that decide the rows have an effect.
 DataSetup read_settings(const std::vector<std::string>& words) {
   ConfigInput input;
   for (const std::string& word : words) {
@@ -141,7 +141,7 @@ void print_text(const SampleSource& source, int64_t count) {
 
 int run(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.json || !arguments.indices,
-                "--indices: the index arrays are printed with --json alone");
+                "--indices: the index arrays are printed only with --json");
   const DataSetup settings = read_settings(arguments.config);
   const DatasetConfig& dataset = settings.dataset;
   const Split split = parse_split_name(arguments.split);
@@ -171,11 +171,11 @@ Subcommand add_data_samples(CLI::App& data) {
                   "A configuration file and overrides section.field=value: " + scope().help());
   app->add_option("--split", arguments->split, "train, valid or test")->required();
   app->add_option("--num-samples", arguments->num_samples,
-                  "Samples the run needs of TRAIN,VALID,TEST; null for one epoch")
+                  "Number of samples of TRAIN,VALID,TEST in the run; null: one epoch")
       ->required();
   app->add_option("--count", arguments->count, "How many to show; all if absent")
       ->check(CLI::NonNegativeNumber);
-  app->add_flag("--indices", arguments->indices, "The index arrays too (with --json)");
+  app->add_flag("--indices", arguments->indices, "Also print the index arrays (with --json)");
   app->add_flag("--json", arguments->json, "One JSON document");
   app->footer(
       "Example:\n  viaduct data samples dataset.blend=[data/shakespeare] dataset.split=99,1,0 "

@@ -129,15 +129,15 @@ Subcommand add_data_tokenize(CLI::App& data) {
       ->check(CLI::Range(1, 4096))
       ->capture_default_str();
   auto* open = app->add_flag("--no-append-eod", arguments->no_append_eod,
-                             "Do not close documents by the end-of-text token");
+                             "Do not end documents with the end-of-text token");
   app->add_option("--eod-token", arguments->eod_token,
-                  "Token that closes documents, as the vocabulary spells it; if absent, the "
-                  "end-of-text token that the tokenizer names")
+                  "Token that ends documents, as in the vocabulary; by default the "
+                  "tokenizer's end-of-text token")
       ->excludes(open);
   app->add_option("--unknown-bytes", arguments->unknown_bytes,
                   "Bytes that the vocabulary has no token for. drop: as Hugging Face's tokenizers, "
                   "the vocabulary's unknown token or nothing, with a count; refuse: an error that "
-                  "says where the first one stands")
+                  "gives the position of the first one")
       ->check(CLI::IsMember({"drop", "refuse"}))
       ->capture_default_str();
   app->footer(

@@ -1,5 +1,5 @@
 #pragma once
-// What `viaduct train --dry-run` prints: groups, layer map, memory and traffic of a rank of each
+// The output of `viaduct train --dry-run`: groups, layer map, memory and traffic of a rank of each
 // stage.
 
 #include <map>
@@ -10,12 +10,12 @@
 
 namespace viaduct::cli {
 
-/// Runs one step of a rank of each stage on the sim device and prints what came of it: text for
-/// people, or one JSON document.
+/// Runs one step of a rank of each stage on the sim device and prints the result: text, or one JSON
+/// document.
 void print_dry_run(const RunSetup& setup, bool json);
 
-/// What `--dry-run` of a command that only runs forwards prints: memory at the fullest moment of
-/// `what`, each rank of a stage.
+/// The output of `--dry-run` of a command that only runs forwards: memory at the peak of `what`,
+/// for a rank of each stage.
 void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool json);
 
 /// "  main gradients   12.0 MiB" …, and the sum.

@@ -97,12 +97,13 @@ Subcommand add_eval(CLI::App& root) {
                   "A text file, which the model's tokenizer encodes, or PREFIX of a data set "
                   "(PREFIX.bin and PREFIX.idx), whose documents follow each other")
       ->required();
-  app->add_option("--sequence-length", request.inference.sequence_length,
-                  "Tokens of a row; if absent model.seq_length, else 2048 or the model's positions")
+  app->add_option(
+         "--sequence-length", request.inference.sequence_length,
+         "Tokens of a row; by default model.seq_length, else 2048 or the model's positions")
       ->check(CLI::PositiveNumber);
   app->add_option("--stride", request.stride,
-                  "Tokens between the beginnings of two rows; below the sequence length rows "
-                  "overlap, and a token is scored in the first row that has it; if absent they do "
+                  "Tokens between the starts of two rows; below the sequence length rows "
+                  "overlap, and a token is scored in the first row that has it; by default they do "
                   "not overlap")
       ->check(CLI::PositiveNumber);
   app->add_flag("--json", arguments->json,
@@ -115,7 +116,7 @@ Subcommand add_eval(CLI::App& root) {
                       scope().help());
   app->footer(
       "Every token but the first is scored once, given the tokens before it in its row. Bits per "
-      "byte\nare by the bytes of the text that the scored tokens stand for.\n\n"
+      "byte\nrelate to the bytes of the text of the scored tokens.\n\n"
       "Example:\n  viaduct eval --model runs/quickstart --data data/tinyshakespeare.txt "
       "--sequence-length 256 --stride 128");
   return {app, [arguments] { return run(*arguments); }};

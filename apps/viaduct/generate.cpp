@@ -35,7 +35,7 @@ struct Arguments {
   bool json = false, dry_run = false;
 };
 
-/// The model is the folder's: of section `model` only the layout is read.
+/// The folder defines the model: only the layout fields of section `model` are read.
 OverrideScope scope() {
   return {"viaduct generate",
           {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
@@ -47,8 +47,8 @@ OverrideScope scope() {
            "model.tensor_model_parallel_size", "model.virtual_pipeline_model_parallel_size"}};
 }
 
-/// `--prompt A B dist.ranks=2`: an option of several texts takes all that follows it. What has the
-/// form of an override is one.
+/// `--prompt A B dist.ranks=2`: an option with several texts takes all following words. Words in
+/// the form of an override are moved.
 void move_overrides(std::vector<std::string>& texts, std::vector<std::string>& overrides) {
   const auto is_override = [](const std::string& text) {
     const std::string name = text.substr(0, text.find('='));
@@ -67,11 +67,11 @@ std::vector<PromptText> read_standard_input(const Launch& launch) {
   VIADUCT_CHECK(ConfigError, launch.ranks == 1,
                 "-: standard input reaches one of the {} processes; use --prompt-file",
                 launch.ranks);
-  // One object with a "prompt" in the first line: all of them are JSONL.
+  // If the first line is an object with a "prompt", all lines are JSONL.
   return read_prompts(std::cin, "standard input", std::cin.peek() == '{');
 }
 
-/// From the one source that is given.
+/// Reads the prompts from the one source that is given.
 std::vector<PromptText> read_texts(Arguments& arguments, const Launch& launch) {
   auto& rest = arguments.inference.overrides;
   const auto dash = std::find(rest.begin(), rest.end(), "-");
@@ -94,7 +94,7 @@ std::vector<PromptText> read_texts(Arguments& arguments, const Launch& launch) {
   return texts;
 }
 
-/// All that is known before weights are read.
+/// Everything that is known before weights are read.
 struct Prepared {
   std::vector<PromptText> texts;
   std::vector<Prompt> prompts;
@@ -112,7 +112,7 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   check_started(prepared.setup.config.dist, launch);
   const RunSetup& setup = prepared.setup;
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
-                "{}: no tokenizer files in it, which prompts need",
+                "{}: it has no tokenizer files, and prompts need a tokenizer",
                 setup.pretrained->path.string());
   check_stop_strings(*setup.tokenizer, arguments.stops);
   prepared.prompts =
@@ -191,17 +191,17 @@ Subcommand add_generate(CLI::App& root) {
                   "Hugging Face folder, checkpoint or save folder")
       ->required();
   app->add_option("--prompt", arguments->prompts,
-                  "Texts to continue; what the tokenizer puts before a text is added");
+                  "Texts to continue; tokens that the tokenizer puts before a text are added");
   app->add_option(
       "--prompt-file", arguments->prompt_file,
       "Prompts from a file: one a line, or JSONL (.jsonl, .json) with the field prompt");
   app->add_option("--max-new-tokens", arguments->max_new_tokens,
-                  "Stop after so many; if absent 128, or fewer where the model's positions end")
+                  "Maximum new tokens; by default 128, or fewer if the model has no more positions")
       ->check(CLI::NonNegativeNumber);
   app->add_option("--stop", arguments->stops, "Strings that end a text; not part of it");
   add_sampling(*app, *arguments);
   app->add_option("--batch-size", arguments->batch_size,
-                  "Prompts at a time of each replica of the model")
+                  "Prompts in a batch, per replica of the model")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_flag("--json", arguments->json,
@@ -209,7 +209,7 @@ Subcommand add_generate(CLI::App& root) {
                 "prompt_tokens, tokens, stop_reason (length, stop_token or stop_string), "
                 "stop_token, stop_string, tokens_per_second (of all texts so far)");
   app->add_flag("--dry-run", arguments->dry_run,
-                "Print the memory of each rank if every text became as long as it may; start "
+                "Print the memory of each rank with all texts at their maximum length; start "
                 "nothing");
   app->add_option("OVERRIDES", arguments->inference.overrides,
                   "- (prompts from standard input, one a line, or JSONL), and section.field=value, "

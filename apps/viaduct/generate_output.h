@@ -1,6 +1,6 @@
 #pragma once
-// What `viaduct generate` prints: text as it comes for one prompt, whole texts in the order of the
-// prompts for many, or JSON.
+// The output of `viaduct generate`: for one prompt, text as it is generated; for many, whole texts
+// in the order of the prompts; or JSON.
 
 #include <map>
 #include <string>
@@ -13,12 +13,12 @@ namespace viaduct::cli {
 
 class GenerateOutput {
  public:
-  /// `texts` and `prompts` by number; both outlive it.
+  /// `texts` and `prompts` by number; both must outlive this object.
   GenerateOutput(const std::vector<PromptText>& texts, const std::vector<Prompt>& prompts,
                  bool json)
       : texts_(texts), prompts_(prompts), json_(json) {}
 
-  /// IoError if standard output does not take it, as all below.
+  /// IoError if standard output cannot be written, also for the functions below.
   void begin();
   void piece(const std::string& text);
   void finished(const GeneratedText& text);
@@ -34,7 +34,7 @@ class GenerateOutput {
   bool json_;
   int64_t tokens_ = 0, printed_ = 0;
   double began_ = 0;
-  std::map<int64_t, GeneratedText> waiting_;  // for texts of earlier prompts
+  std::map<int64_t, GeneratedText> waiting_;  // blocked by texts of earlier prompts
 };
 
 }  // namespace viaduct::cli

@@ -1,4 +1,4 @@
-// viaduct knobs: every setting, built or planned, and every spelling of the guides.
+// viaduct knobs: every setting, built or planned, and all spellings of the guides.
 
 #include <fmt/core.h>
 
@@ -43,7 +43,7 @@ Json describe_field(const Field& field) {
   return knob;
 }
 
-/// The fields that a name means: all (no name), those of a section, or one in any spelling.
+/// The fields that a name refers to: all (no name), those of a section, or one in any spelling.
 std::vector<const Field*> choose(const Schema& schema, const std::string& name) {
   if (!name.empty()) {
     const auto named = schema.find_all(name);
@@ -95,7 +95,7 @@ int run(const Options& options) {
 
 Subcommand add_knobs(CLI::App& root) {
   CLI::App* app = root.add_subcommand(
-      "knobs", "Every setting: type, default, what it does, whether it is built");
+      "knobs", "Every setting: type, default, meaning, state of implementation");
   auto options = std::make_shared<Options>();
   app->add_option("NAME", options->name,
                   "A field, a section, an environment variable, or a guide's spelling of one");

@@ -1,6 +1,6 @@
-// viaduct: train, fine-tune, convert and sample large language models. One subcommand a file; this
-// file parses, runs the chosen one and turns errors into messages and exit statuses (0 done, 1 the
-// run failed, 2 bad usage or configuration).
+// viaduct: train, fine-tune, convert and sample large language models. One file per subcommand;
+// this file parses, runs the chosen one and turns errors into messages and exit statuses (0 done, 1
+// the run failed, 2 bad usage or configuration).
 
 #include <fmt/ranges.h>
 
@@ -60,7 +60,7 @@ int run(int argc, char** argv) {
   using namespace viaduct::cli;
   CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
   root.require_subcommand(1);
-  // One line each, so that changes to the list merge.
+  // One per line, so that changes to the list merge.
   const std::vector<Subcommand> subcommands{
       add_bench(root),      //
       add_convert(root),    //
@@ -104,7 +104,7 @@ int run_to_status(int argc, char** argv) {
       viaduct::log_line(viaduct::LogLevel::error, problem);
     return kBadUsage;
   } catch (const std::system_error& error) {
-    // fmt's complaint does not say which file.
+    // fmt's message does not name the file.
     const bool output = std::ferror(stdout) != 0;
     viaduct::log_line(viaduct::LogLevel::error,
                       output ? "cannot write to standard output: " + error.code().message()
@@ -123,17 +123,17 @@ int main(int argc, char** argv) {
   const viaduct::MappedFaults mapped_faults;
   int status = kRunFailed;
   {
-    // On a stack of our size: the kernels run on this thread, and the first one's stack is the
-    // shell's choice.
+    // On a thread with a stack of fixed size: kernels run on it, and the shell sets the main
+    // thread's stack.
     const viaduct::Thread work([&] { status = run_to_status(argc, argv); });
   }
-  // Every reader asks for itself; this is for one that does not.
+  // Every reader checks for itself; this catches a reader that did not.
   if (const std::string fault = viaduct::any_mapped_fault(); status == 0 && !fault.empty()) {
-    viaduct::log_line(viaduct::LogLevel::error, fault + ", so what came of it is wrong");
+    viaduct::log_line(viaduct::LogLevel::error, fault + ", so results that depend on it are wrong");
     status = kRunFailed;
   }
   status = viaduct::cli::finish_standard_output(status);
-  // What libraries do at exit is not ours, and all is said and written.
+  // Libraries may hang at exit; by now all output is written.
   viaduct::end_process_after(kExitSeconds, status,
                              "viaduct: warning: a library hangs at exit; ended without it\n");
   return status;

@@ -15,7 +15,7 @@ bool contains(const std::vector<std::string>& names, const std::string& name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-/// The canonical name of the field or the section that `path` means; "" if nobody knows it.
+/// The canonical name of the field or the section that `path` refers to; "" if it is unknown.
 std::string meant(const Schema& schema, const std::string& path) {
   if (const Field* field = schema.find(path)) return field->full_name();
   if (const auto inside = schema.find_inside(path)) return inside->field->full_name();

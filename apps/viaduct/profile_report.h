@@ -8,7 +8,7 @@
 
 namespace viaduct::cli {
 
-/// Phases with their rows, in seconds a step; shares are of the recorded steps.
+/// Phases with their rows, in seconds per step; shares are of the recorded steps.
 void print_profile(const Profile& profile, const MeasuredPeaks& peaks);
 
 /// {"steps", "step_seconds" (mean of the recorded ones), "peaks": {…}, "rows": [{"phase", "kind",

@@ -1,4 +1,4 @@
-// viaduct schedule: draws a pipeline schedule and says what it costs.
+// viaduct schedule: draws a pipeline schedule and prints its bubble.
 
 #include "pipeline/schedule.h"
 
@@ -19,7 +19,7 @@ namespace {
 
 using nlohmann::ordered_json;
 
-// More than this is not drawn in a terminal.
+// Longer schedules are not drawn in a terminal.
 constexpr double kWidestUnits = 400;
 constexpr int64_t kMostActions = 4'000'000;
 
@@ -127,8 +127,7 @@ void print_text(const Result& r) {
   if (r.times.end <= kWidestUnits) {
     fmt::print("{}\n", draw_schedule_text(r.schedule, r.times));
   } else {
-    fmt::print("({:.0f} units of time are too many for lines of text; --svg draws them)\n\n",
-               r.times.end);
+    fmt::print("({:.0f} units of time are too many to draw as text; use --svg)\n\n", r.times.end);
   }
   fmt::print(
       "time {:.0f} ({}forward 1, backward {}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
@@ -151,13 +150,13 @@ void print_text(const Result& r) {
 
 int run_schedule_command(const Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.svg != "-" || !arguments.json,
-                "schedule: --svg - and --json both want standard output");
+                "schedule: --svg - and --json both write to standard output");
   const Result result = make(arguments);
   if (!arguments.svg.empty()) {
     write_file_atomically(arguments.svg,
                           draw_schedule_svg(result.schedule, result.times,
                                             fmt::format("{}: {}", title(result), bubble(result))));
-    if (arguments.svg == "-") return 0;  // the drawing alone has standard output
+    if (arguments.svg == "-") return 0;  // the drawing is the only output
   }
   if (arguments.json) {
     print_json(result);
@@ -187,8 +186,8 @@ Subcommand add_schedule(CLI::App& root) {
                   "(defer_embedding_wgrad_compute); 0: all")
       ->check(CLI::NonNegativeNumber);
   app->add_option("--svg", arguments->svg,
-                  "Write the drawing to this file; -: to standard output, alone");
-  app->add_flag("--json", arguments->json, "Everything a stage does, as JSON");
+                  "Write the drawing to this file; -: only the drawing, to standard output");
+  app->add_flag("--json", arguments->json, "All actions of each stage, as JSON");
   app->footer("Example:\n  viaduct schedule --pp 4 --microbatches 8 --kind zero_bubble");
   return {app, [arguments] { return run_schedule_command(*arguments); }};
 }

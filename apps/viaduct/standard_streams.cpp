@@ -18,17 +18,18 @@ namespace {
 constexpr const char* kCannotWrite = "cannot write to standard output";
 
 std::string reason_of(int error) {
-  // What prepare_standard_streams put in place of a closed stream cannot be written to.
+  // The substitute that prepare_standard_streams opened for a closed stream is not writable.
   return error == EBADF ? "it is closed" : std::strerror(error);
 }
 
 }  // namespace
 
 void prepare_standard_streams() {
-  // Open the wrong way round: reading what is for output fails, and so does the reverse.
+  // Opened with the wrong mode: reading an output stream fails, and so does writing an input
+  // stream.
   for (const int stream : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(stream, F_GETFD) >= 0 || errno != EBADF) continue;
-    // The lowest free number is this one.
+    // open returns the lowest free number, which is this stream's.
     if (::open("/dev/null", stream == STDIN_FILENO ? O_WRONLY : O_RDONLY) != stream) return;
   }
   ::signal(SIGPIPE, SIG_IGN);
@@ -36,12 +37,12 @@ void prepare_standard_streams() {
 }
 
 int finish_standard_output(int status) {
-  // Before std::cout, whose flush is the same but keeps the reason to itself.
+  // Before std::cout, whose flush does the same but hides the reason.
   const bool flushed = std::fflush(stdout) == 0;
   const int error = errno;
   std::cout.flush();
   if (flushed && std::ferror(stdout) == 0 && std::cout.good()) return status;
-  // The stream fails for good, so that whoever saw it first has said it.
+  // The error is permanent, and the code that met it first has reported it.
   if (status != 0) return status;
   log_line(LogLevel::error,
            flushed ? kCannotWrite : fmt::format("{}: {}", kCannotWrite, reason_of(error)));

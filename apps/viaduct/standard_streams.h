@@ -1,6 +1,6 @@
 #pragma once
-// Standard input, output and error as they may be: closed, full, or a pipe that nobody reads any
-// more. Results that cannot be written make a command fail; what is for people only does not.
+// Standard input, output and error in any state: closed, full, or a pipe without a reader. A
+// command fails if its results cannot be written; progress and log messages may be lost.
 
 #include <fmt/core.h>
 
@@ -9,25 +9,25 @@
 
 namespace viaduct::cli {
 
-/// At the start of the program, before any file is opened: puts something in place of streams that
-/// are closed, so that no file gets their numbers, and lets a write into a broken pipe or beyond
-/// the file size limit fail instead of ending the process (SIGPIPE, SIGXFSZ).
+/// Call at program start, before any file is opened: opens substitutes for closed streams, so that
+/// no file gets their numbers, and makes a write to a broken pipe or beyond the file size limit
+/// return an error instead of ending the process (SIGPIPE, SIGXFSZ).
 void prepare_standard_streams();
 
-/// At its end: writes out what is left, and turns status 0 into 1, with an error, if standard
-/// output did not take all that was printed.
+/// Call at the end: writes buffered output, and turns status 0 into 1, with an error message, if
+/// output was lost.
 int finish_standard_output(int status);
 
-/// Writes `text` to standard output at once; the reason if that cannot be done, else "". For a
-/// command whose result is elsewhere.
+/// Writes `text` to standard output at once; returns the reason if that fails, else "". For a
+/// command whose result is written elsewhere.
 std::string try_print(std::string_view text);
-/// Whether something could not be written to standard error.
+/// Whether a write to standard error failed.
 bool standard_error_failed();
-/// IoError unless standard output takes what was printed so far: a command that prints for a long
-/// time stops when nobody listens.
+/// IoError if the output so far could not be written: a command that prints for a long time then
+/// stops if its reader is gone.
 void flush_standard_output();
 
-/// Text for people on standard error; nothing happens if that cannot be written.
+/// Writes a message to standard error; errors are ignored.
 void say_text(std::string_view text);
 template <class... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {

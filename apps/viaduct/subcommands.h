@@ -1,7 +1,7 @@
 #pragma once
-// The subcommands of the binary. Each lives in a file of its own: it adds itself to the parser and
-// returns what to run when it was chosen. What `run` returns is the exit status; it reports trouble
-// by throwing (main.cpp says it and picks the status).
+// The subcommands of the binary, one file each: a subcommand adds itself to the parser and returns
+// the function to run if it was chosen. `run` returns the exit status; it reports errors by
+// throwing (main.cpp prints the message and chooses the status).
 
 #include <functional>
 #include <string>
@@ -19,7 +19,7 @@ struct Subcommand {
   std::function<int()> run;
 };
 
-// One function a file, in the order that `viaduct --help` lists them.
+// One function per file, in the order of `viaduct --help`.
 Subcommand add_bench(CLI::App& root);
 Subcommand add_convert(CLI::App& root);
 Subcommand add_data(CLI::App& root);

@@ -65,13 +65,14 @@ std::vector<int32_t> parse_ids(const std::string& line, size_t number) {
   std::vector<int32_t> ids;
   for (const json& entry : value) {
     const bool fits = entry.is_number_unsigned() && entry.get<uint64_t>() <= INT32_MAX;
-    VIADUCT_CHECK(IoError, fits, "standard input, line {}: \"{}\" is no id", number, entry.dump());
+    VIADUCT_CHECK(IoError, fits, "standard input, line {}: \"{}\" is not an id", number,
+                  entry.dump());
     ids.push_back(entry.get<int32_t>());
   }
   return ids;
 }
 
-/// Where a byte without a token stands.
+/// Position of a byte without a token.
 std::string describe_unknown(const std::string& line, size_t number, uint8_t byte) {
   const size_t at = line.find(static_cast<char>(byte));
   return fmt::format(
@@ -114,7 +115,7 @@ int decode(const Options& options) {
     if (options.exact_bytes) {
       write_line(bytes);
     } else {
-      // JSON in ASCII only: some readers take U+2028 and the like for line ends.
+      // JSON in ASCII only: some readers treat U+2028 and the like as line ends.
       const std::string text = lossy_utf8(bytes);
       write_line(options.json_lines ? json(text).dump(-1, ' ', true) : text);
     }
@@ -130,7 +131,7 @@ int train(const Options& options) {
   const auto found = static_cast<int32_t>(trained.tokens.size());
   fmt::print("{} tokens in {}\n", found, options.output);
   if (found < options.vocab_size) {
-    fmt::print("The text has no more pairs to merge: {} tokens were asked for.\n",
+    fmt::print("The text has no more pairs to merge: {} tokens were requested.\n",
                options.vocab_size);
   }
   return 0;
@@ -175,7 +176,7 @@ Subcommand add_tokenizer(CLI::App& root) {
       ->add_option("--unknown-bytes", options->unknown_bytes,
                    "bytes that the vocabulary has no token for. drop: as Hugging Face's "
                    "tokenizers, the vocabulary's unknown token or nothing, with a count; refuse: "
-                   "an error that says where the first one stands")
+                   "an error with the position of the first one")
       ->check(CLI::IsMember({"drop", "refuse"}))
       ->capture_default_str();
   encoder->footer(

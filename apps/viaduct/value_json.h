@@ -7,7 +7,7 @@
 
 namespace viaduct::cli {
 
-/// Scalars become booleans and numbers where they read as such; keys keep their order.
+/// Scalars become booleans and numbers if they parse as such; keys keep their order.
 nlohmann::ordered_json to_json(const Value& value);
 
 }  // namespace viaduct::cli

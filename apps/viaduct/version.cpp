@@ -13,7 +13,7 @@ namespace viaduct::cli {
 
 namespace {
 
-/// What is built in, and what of it this machine can use.
+/// What is built in, and which parts this machine can use.
 std::string version_text() {
   std::string isas;
   for (const CpuIsa isa : kCpuIsas) {

@@ -1,11 +1,11 @@
 #pragma once
-// The clock that durations are measured with.
+// The clock that measures durations.
 
 #include <chrono>
 
 namespace viaduct {
 
-/// Seconds of the steady clock, from a beginning of its own: for differences alone.
+/// Seconds of the steady clock since an arbitrary start: only differences mean anything.
 inline double steady_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }

@@ -1,6 +1,6 @@
 #pragma once
-// A hint to the core that the thread is polling: saves power and leaves the other hardware thread
-// room.
+// A hint to the core that the thread is polling: it saves power and frees resources for the other
+// hardware thread.
 
 namespace viaduct {
 

@@ -1,6 +1,6 @@
 #pragma once
-// The exceptions of the project and the check that throws them.
-// Messages name the operation, what was expected and what was found (rank and axis where there is one).
+// The exceptions of the project and the check that throws them. Messages name the operation, what
+// was expected and what was found (with rank and axis if there is one).
 
 #include <fmt/core.h>
 
@@ -10,7 +10,7 @@
 
 namespace viaduct {
 
-/// Base of all errors that viaduct throws on purpose. `what()` is one line for people.
+/// Base of all errors that viaduct throws on purpose. `what()` is one readable line.
 class Error : public std::runtime_error {
  public:
   using std::runtime_error::runtime_error;

@@ -29,7 +29,7 @@ void end_process_after(int seconds, int status, const char* message) {
   action.sa_handler = on_time_over;
   sigemptyset(&action.sa_mask);
   sigaction(SIGALRM, &action, nullptr);
-  // A library may have blocked it on this thread; any other thread will do.
+  // A library may have blocked the signal on this thread; any other thread can take it.
   sigset_t alarm_alone;
   sigemptyset(&alarm_alone);
   sigaddset(&alarm_alone, SIGALRM);

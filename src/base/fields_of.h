@@ -1,7 +1,7 @@
 #pragma once
-// Calls a function with every field of a plain struct, in order, without a list of them beside the
-// struct. C++20 has no reflection: the number of fields is the largest number of values that the
-// struct can be initialised from, and a structured binding of that many names gives them.
+// Calls a function with every field of a plain struct, in order, without a separate list of the
+// fields. C++20 has no reflection: the number of fields is the largest number of values that can
+// initialise the struct, and a structured binding with that many names gives the fields.
 
 #include <cstddef>
 #include <type_traits>

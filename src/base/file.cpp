@@ -46,7 +46,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
 }
 
 MappedFile::~MappedFile() {
-  slot_ = MappingSlot();  // before its addresses may be another mapping's
+  slot_ = MappingSlot();  // before another mapping can get the same addresses
   if (data_ != nullptr) ::munmap(const_cast<std::byte*>(data_), size_);
 }
 
@@ -71,7 +71,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 void MappedFile::check() const {
   if (data_ == nullptr) return;
   struct stat now {};
-  // Under the same name there may be another file by now; ours is then as it was.
+  // Another file may have this path by now; the mapped file is then unchanged.
   const bool same = ::stat(path_.c_str(), &now) == 0 && now.st_dev == device_ && now.st_ino == inode_;
   const auto size = static_cast<size_t>(same ? now.st_size : 0);
   const bool shorter = same && size < size_;

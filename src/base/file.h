@@ -13,8 +13,8 @@ namespace viaduct {
 
 /// A read-only memory map of a whole file. Throws IoError with the path and the system's reason.
 ///
-/// A file may become shorter while it is mapped. Under a MappedFaults (base/mapped_faults.h) what is
-/// missing then reads as zeros: who has read calls `check` before it believes what it read.
+/// A file may become shorter while it is mapped. Under a MappedFaults (base/mapped_faults.h)
+/// missing bytes then read as zeros: after reading, call `check` before using the data.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -27,11 +27,11 @@ class MappedFile {
   size_t size() const { return size_; }
   std::string_view text() const { return {reinterpret_cast<const char*>(data_), size_}; }
 
-  /// True if a thread met bytes that are gone. Costs nothing; false does not say that the end of
-  /// the last page is the file's.
+  /// True if a thread read bytes that are gone. Costs nothing. False does not prove that the rest
+  /// of the last page belongs to the file.
   bool failed() const noexcept { return slot_.fault() >= 0; }
-  /// IoError that names file and offset if bytes could not be read, or the file is shorter than
-  /// when it was opened. Asks the system for its size.
+  /// IoError with file and offset if bytes could not be read, or if the file is shorter than when
+  /// it was opened. Queries the system for the file's size.
   void check() const;
 
  private:

@@ -1,13 +1,13 @@
 #pragma once
-// A lock between the processes of a machine, and between the threads of each.
+// A lock between the processes of a machine, and between the threads of each process.
 
 #include <filesystem>
 
 namespace viaduct {
 
-/// Holds the file `path` (made if missing, and left there) by flock(2) for its lifetime, after
-/// waiting for whoever holds it. The system frees it with the process, however that ends. IoError
-/// if the file cannot be made or locked.
+/// Holds the file `path` (created if missing, never removed) by flock(2) for its lifetime; the
+/// constructor waits until the lock is free. The system releases it when the process ends, in any
+/// way. IoError if the file cannot be created or locked.
 class FileLock {
  public:
   explicit FileLock(const std::filesystem::path& path);

@@ -1,5 +1,5 @@
 #pragma once
-// Messages for people, on standard error. Libraries log progress and loud warnings; they never print results.
+// Log messages on standard error. Libraries log progress and warnings; they never print results.
 
 #include <fmt/core.h>
 

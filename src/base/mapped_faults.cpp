@@ -24,7 +24,7 @@ static_assert(std::atomic<uintptr_t>::is_always_lock_free &&
 
 constexpr int kSlots = 1 << 16;
 Slot slots[kSlots];
-std::atomic<int> used_slots{0};  // no slot from here on was ever taken
+std::atomic<int> used_slots{0};  // no slot from this index on was ever used
 std::atomic<uintptr_t> page_bytes{4096};
 
 struct sigaction default_action() {
@@ -34,7 +34,7 @@ struct sigaction default_action() {
   return action;
 }
 
-// Calls nothing but mmap and sigaction, which are bare system calls.
+// Calls only mmap and sigaction, which are bare system calls.
 extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
   const int saved_errno = errno;
   const auto address = reinterpret_cast<uintptr_t>(info->si_addr);
@@ -46,7 +46,8 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     if (begin == 0 || address < begin || address >= end) continue;
     int64_t none = 0;
     slot.fault.compare_exchange_strong(none, static_cast<int64_t>(address - begin) + 1);
-    // All that follows, in one call: page by page, a large file would take as many faults and maps.
+    // The rest of the mapping in one call: page by page, a large file would take as many faults and
+    // maps.
     const uintptr_t page = address & ~(page_bytes.load(std::memory_order_relaxed) - 1);
     void* zeros = mmap(reinterpret_cast<void*>(page), end - page, PROT_READ,
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
@@ -54,7 +55,7 @@ extern "C" void on_bus_error(int signal, siginfo_t* info, void*) {
     errno = saved_errno;
     return;
   }
-  // Not of a mapped file: the same instruction faults again, and now ends the process.
+  // Not an address of a mapped file: the same instruction faults again and now ends the process.
   const struct sigaction action = default_action();
   sigaction(signal, &action, nullptr);
   errno = saved_errno;
@@ -97,7 +98,7 @@ MappingSlot::~MappingSlot() {
   if (index_ < 0) return;
   Slot& slot = slots[index_];
   slot.begin = 0;
-  if (slot.fault != 0) return;  // stays, for any_mapped_fault
+  if (slot.fault != 0) return;  // kept for any_mapped_fault
   delete slot.path.exchange(nullptr);
   slot.taken.store(false, std::memory_order_release);
 }

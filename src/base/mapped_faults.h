@@ -1,13 +1,13 @@
 #pragma once
-// What happens when the bytes of a mapped file are gone (the file was cut short, the disk gave an
-// error): the kernel sends SIGBUS to the thread that reads them, which would end the process with
-// no word. Instead the handler here marks the mapping, puts zeros in place of what is missing and
-// lets the thread go on; whoever reads a mapped file asks MappedFile::check afterwards, and gets an
-// IoError on its own thread, like for any other failed read.
+// Handling of bytes of a mapped file that are gone (the file was cut short, the disk reported an
+// error). The kernel sends SIGBUS to the thread that reads them, which would end the process
+// without a message. The handler here instead marks the mapping, maps zeros in place of the missing
+// bytes and lets the thread go on; the reader of a mapped file calls MappedFile::check afterwards,
+// and gets an IoError on its own thread, as for any other failed read.
 //
-// A handler gets no argument of its own, so the mappings are global: slots of lock-free atomic
-// numbers in mapped_faults.cpp (see "No mutable globals" in docs/architecture.md). They mean
-// nothing while no MappedFaults lives.
+// A signal handler takes no argument of its own, so the mappings are global: slots of lock-free
+// atomic numbers in mapped_faults.cpp (see "No mutable globals" in docs/architecture.md). They are
+// meaningless while no MappedFaults lives.
 
 #include <signal.h>
 
@@ -17,9 +17,9 @@
 
 namespace viaduct {
 
-/// Installs the handler for its lifetime, then restores what was installed before. The application
-/// makes one, in front of all that maps files. A bus error outside of mapped files ends the process
-/// as it would without.
+/// Installs the handler for its lifetime, then restores the previous one. The application creates
+/// one before it maps any file. A bus error outside of mapped files ends the process as it would
+/// without it.
 class MappedFaults {
  public:
   MappedFaults();
@@ -31,7 +31,7 @@ class MappedFaults {
   struct sigaction previous_;
 };
 
-/// A mapping that the handler knows. At most 65,536 at a time; those beyond it does not know.
+/// A mapping that the handler knows. At most 65,536 at a time; further mappings are unprotected.
 class MappingSlot {
  public:
   MappingSlot() = default;
@@ -40,7 +40,7 @@ class MappingSlot {
   MappingSlot(MappingSlot&& other) noexcept;
   MappingSlot& operator=(MappingSlot&& other) noexcept;
 
-  /// Offset of the first byte that a thread could not read, −1 while there is none.
+  /// Offset of the first byte that a thread could not read, −1 if there is none.
   int64_t fault() const noexcept;
 
  private:
@@ -48,7 +48,7 @@ class MappingSlot {
 };
 
 /// "PATH: byte OFFSET could not be read" for a mapping that failed at any time since the program
-/// began, "" if none did. So that a reader that forgot to ask does not go unnoticed.
+/// started, "" if none did. It reports faults whose reader did not call `check`.
 std::string any_mapped_fault();
 
 }  // namespace viaduct

@@ -24,7 +24,7 @@ std::array<uint32_t, 64> sines() {
 void add_block(std::array<uint32_t, 4>& state, const unsigned char* block,
                const std::array<uint32_t, 64>& table) {
   uint32_t words[16];
-  std::memcpy(words, block, sizeof words);  // little-endian, as the machines that we run on
+  std::memcpy(words, block, sizeof words);  // little-endian, as all supported machines
   auto [a, b, c, d] = state;
   for (uint32_t i = 0; i < 64; ++i) {
     uint32_t mixed = 0, word = 0;

@@ -1,5 +1,5 @@
 #pragma once
-// MD5 (RFC 1321), for names of files that other programs make by it. It protects against nothing.
+// MD5 (RFC 1321), for file names that other programs derive from it. Not for security.
 
 #include <string>
 #include <string_view>

@@ -40,7 +40,7 @@ std::optional<std::string> nearest_name(std::string_view name, const std::vector
     const size_t longer = std::max(name.size(), candidate.size()),
                  shorter = std::min(name.size(), candidate.size());
     const size_t limit = std::max<size_t>(1, longer / 3);
-    // No distance is below the difference of the lengths.
+    // The distance is at least the difference of the lengths.
     if (longer - shorter > limit || (best && longer - shorter >= best_distance)) continue;
     const size_t distance = edit_distance(wanted, lower(candidate));
     if (distance <= limit && (!best || distance < best_distance)) {

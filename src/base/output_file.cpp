@@ -15,13 +15,13 @@
 namespace viaduct {
 namespace {
 
-constexpr int kLongestChainOfLinks = 40;  // as the kernel's
+constexpr int kLongestChainOfLinks = 40;  // as in the kernel
 
 [[noreturn]] void fail_io(const char* operation, const std::filesystem::path& path) {
   fail<IoError>("cannot {} {}: {}", operation, path.string(), std::strerror(errno));
 }
 
-/// The open descriptor that a name stands for: `-`, /dev/stdout, /dev/fd/N ….
+/// The open descriptor that a name refers to: `-`, /dev/stdout, /dev/fd/N ….
 std::optional<int> named_descriptor(const std::string& path) {
   if (path == "-" || path == "/dev/stdout") return STDOUT_FILENO;
   if (path == "/dev/stderr") return STDERR_FILENO;
@@ -36,10 +36,10 @@ std::optional<int> named_descriptor(const std::string& path) {
 }
 
 const char* kind_of(mode_t mode) {
-  return S_ISDIR(mode) ? "a folder" : S_ISSOCK(mode) ? "a socket" : "no regular file";
+  return S_ISDIR(mode) ? "a folder" : S_ISSOCK(mode) ? "a socket" : "not a regular file";
 }
 
-/// Where links at the end of `path` lead; the last name need not be there.
+/// `path` with the links at its end followed; the last name need not exist.
 std::filesystem::path without_links(const std::filesystem::path& path) {
   std::filesystem::path at = path;
   for (int i = 0; i < kLongestChainOfLinks; ++i) {
@@ -81,8 +81,8 @@ OutputFile::OutputFile(std::filesystem::path path) : path_(std::move(path)) {
 
 void OutputFile::open_beside(const std::filesystem::path& target) {
   temporary_ = target.string() + ".tmp-" + std::to_string(::getpid());
-  // What a dead process with our number left is in the way. O_EXCL: no link that somebody put there
-  // is followed.
+  // A file left by a dead process with our PID is in the way. O_EXCL: links placed there are not
+  // followed.
   ::unlink(temporary_.c_str());
   const int flags = O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC;
   descriptor_ = ::open(temporary_.c_str(), flags, 0644);
@@ -91,8 +91,8 @@ void OutputFile::open_beside(const std::filesystem::path& target) {
   struct stat mine {
   }, old{};
   if (::stat(target.c_str(), &old) != 0) return;
-  // Ours is what has the owner of a file that we make: on network file systems that is not always
-  // our own number.
+  // Compare with the owner of a file that we create: on network file systems that is not always our
+  // own user ID.
   const bool ours = ::fstat(descriptor_, &mine) == 0 && mine.st_uid == old.st_uid;
   if (ours && ::fchmod(descriptor_, old.st_mode & 07777) == 0) return;
   ::close(std::exchange(descriptor_, -1));

@@ -1,6 +1,6 @@
 #pragma once
-// Writing a file that appears whole or not at all, and writing to what is no file: a device, a
-// pipe, standard output.
+// Writing a file that appears whole or not at all, and writing to something other than a file: a
+// device, a pipe, standard output.
 
 #include <cstddef>
 #include <filesystem>
@@ -10,16 +10,15 @@
 namespace viaduct {
 
 /// An output that a caller named by its path.
-///
-/// - A new file, or a regular file that belongs to us: what is written goes to `path` + ".tmp-PID";
-///   `commit` flushes it to disk and renames it to `path`, with the mode of the file that it
-///   replaces. Without `commit` the destructor removes it, so nothing half-written is ever seen.
-/// - A symbolic link is followed: the file that it leads to is replaced (or made) and the link
-///   stays.
+/// - A new file, or a regular file that belongs to us: data goes to `path` + ".tmp-PID"; `commit`
+///   flushes it to disk and renames it to `path`, with the mode of the file that it replaces.
+///   Without `commit` the destructor removes it, so a half-written file is never visible.
+/// - A symbolic link is followed: its target is replaced (or created) and the link stays.
 /// - A device or a named pipe is opened and written to; `-`, /dev/stdout, /dev/fd/N and
-///   /proc/self/fd/N are descriptors that are open already. What they got cannot be taken back.
-/// - Anything else (a folder, a socket, a regular file of another owner) is an IoError that names
-///   it and says what it is.
+///   /proc/self/fd/N are descriptors that are already open. What was written to them cannot be
+///   taken back.
+/// - Anything else (a folder, a socket, a regular file of another owner) is an IoError with its
+///   path and kind.
 class OutputFile {
  public:
   explicit OutputFile(std::filesystem::path path);
@@ -30,7 +29,7 @@ class OutputFile {
   /// Appends; throws IoError (with the reason, for example "No space left on device") on failure.
   void write(const void* data, size_t bytes);
   void write(std::string_view text) { write(text.data(), text.size()); }
-  /// fsync, rename, fsync of the folder; of what is no file, as much of it as there is.
+  /// fsync, rename, fsync of the folder; for an output that is not a file, the steps that apply.
   void commit();
 
  private:

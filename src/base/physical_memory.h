@@ -1,10 +1,10 @@
 #pragma once
-// How much memory this machine has, so that what cannot fit is refused before it is built.
+// The amount of memory of this machine, so that a run that cannot fit is refused before it is
+// built.
 
 namespace viaduct {
 
-/// Bytes of memory of the machine; a double, as sizes that are compared with it may be beyond
-/// int64.
+/// Bytes of memory of the machine; a double, because sizes compared with it may exceed int64.
 double physical_memory_bytes();
 
 }  // namespace viaduct

@@ -28,7 +28,7 @@ Thread::Thread(std::function<void()> main) {
   if (error == 0) error = pthread_create(&thread_, &attributes.value, run_thread, argument.get());
   if (error != 0)
     throw std::system_error(error, std::generic_category(), "cannot start another thread");
-  argument.release();  // the thread's own
+  argument.release();  // owned by the new thread
   joinable_ = true;
 }
 

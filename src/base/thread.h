@@ -1,7 +1,7 @@
 #pragma once
-// A thread whose stack is as large as we say, not as large as the shell's `ulimit -s` says: kernels
-// keep tiles of some hundred KiB on it, and with a small limit a thread of the standard library
-// would run over its end.
+// A thread with a stack of fixed size, independent of the shell's `ulimit -s`: kernels keep tiles
+// of some hundred KiB on the stack, and with a small limit a standard-library thread would overflow
+// it.
 
 #include <pthread.h>
 
@@ -10,18 +10,17 @@
 
 namespace viaduct {
 
-/// Address space, of which the system gives memory only for what is used.
+/// Address space; the system commits memory only for pages in use.
 inline constexpr size_t kThreadStackBytes = size_t{8} << 20;
 
 class Thread {
  public:
   Thread() = default;
-  /// Runs `main`, which must not throw, on a new thread; std::system_error if there is none to
-  /// have.
+  /// Runs `main`, which must not throw, on a new thread; std::system_error if none can be started.
   explicit Thread(std::function<void()> main);
   Thread(Thread&& other) noexcept;
   Thread& operator=(Thread&& other) noexcept;
-  /// Waits for its end.
+  /// Waits until the thread ends.
   ~Thread();
 
   bool joinable() const { return joinable_; }

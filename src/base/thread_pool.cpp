@@ -32,17 +32,17 @@ struct ThreadPool::State {
   std::mutex mutex;
   std::condition_variable wake, done;
   std::atomic<uint64_t> generation{0};
-  // Tasks that nobody has claimed, and those that are done. A job is over when all its tasks are,
-  // not when all workers have looked at it: a worker that sleeps, or has no core, delays no job
-  // that ends without it. Such a worker may wake in the next job; so `task` and `tasks` are read
-  // only by a thread that holds a claim, while they cannot change.
+  // Numbers of tasks that are not claimed yet, and of tasks that are done. A job is over when all
+  // its tasks are done, not when all workers have seen it: a worker that sleeps, or has no core,
+  // does not delay a job that others finish. Such a worker may wake during the next job; so `task`
+  // and `tasks` are read only by a thread that holds a claim, during which they cannot change.
   std::atomic<int64_t> unclaimed{0};
   std::atomic<int64_t> completed{0};
   int64_t tasks = 0;
   std::optional<Task> task;
   std::exception_ptr error;
-  // Atomic because a worker that comes late to the last job reads it while end() sets it: it may
-  // leave at once or look for tasks first, of which there are none.
+  // Atomic because a worker that is late for the last job reads it while end() sets it: it may
+  // leave at once, or first look for tasks and find none.
   std::atomic<bool> stop{false};
   bool may_spin = true;
 
@@ -57,7 +57,7 @@ struct ThreadPool::State {
       } catch (...) {
         std::lock_guard lock(mutex);
         if (!error) error = std::current_exception();
-        finished += unclaimed.exchange(0, std::memory_order_relaxed);  // nobody starts the others
+        finished += unclaimed.exchange(0, std::memory_order_relaxed);  // the others will not start
       }
       const int64_t all = tasks;  // before the job may be over
       if (completed.fetch_add(finished, std::memory_order_acq_rel) + finished == all &&
@@ -77,7 +77,7 @@ struct ThreadPool::State {
       generation.fetch_add(1, std::memory_order_release);
     }
     wake.notify_all();
-    workers.clear();  // waits for each
+    workers.clear();  // joins each worker
   }
 
   void loop(int thread) {
@@ -106,7 +106,7 @@ ThreadPool::ThreadPool(int threads) : state_(std::make_unique<State>()) {
   try {
     for (int t = 1; t < threads; ++t)
       state_->workers.emplace_back([s = state_.get(), t] { s->loop(t); });
-  } catch (...) {  // no more threads: those that run must end before their state does
+  } catch (...) {  // no more threads: stop the running ones before their state is destroyed
     state_->end();
     throw;
   }

@@ -1,6 +1,6 @@
 #pragma once
-// One pool of worker threads per rank. Work is cut into tasks whose number and borders depend on the problem only,
-// never on the number of threads, so results are bitwise equal for any pool size.
+// One pool of worker threads per rank. Work is cut into tasks whose number and boundaries depend on
+// the problem only, never on the number of threads, so results are bitwise equal for any pool size.
 
 #include <cstdint>
 #include <memory>
@@ -29,7 +29,7 @@ class ThreadPool {
   std::unique_ptr<State> state_;
 };
 
-/// max(1, cores / local_ranks): the pool size of a rank when the user names none.
+/// max(1, cores / local_ranks): the pool size of a rank when the configuration sets none.
 int default_pool_threads(int local_ranks);
 
 }  // namespace viaduct

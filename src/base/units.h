@@ -1,5 +1,5 @@
 #pragma once
-// Quantities as people read them.
+// Quantities in human-readable form.
 
 #include <cstdint>
 #include <string>

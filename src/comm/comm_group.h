@@ -1,5 +1,5 @@
 #pragma once
-// Messages that begin together, as one operation: in a ring everybody sends and receives, and
+// Messages that begin together, as one operation: in a ring every rank sends and receives, and
 // neither may have to wait for the other.
 
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace viaduct {
 
-/// Collects messages of one flow; `start` begins them. Every rank of a ring collects its own, and
-/// all start the same number of groups of a flow, in the same order.
+/// Collects messages of one flow; `start` begins them. Every rank of a ring collects its own
+/// messages, and all ranks start the same number of groups of a flow, in the same order.
 class CommGroup {
  public:
   explicit CommGroup(Communicator& communicator) : communicator_(communicator) {}
@@ -19,7 +19,8 @@ class CommGroup {
   void receive(const Tensor& tensor, int from, Flow flow) {
     requests_.push_back(communicator_.receive_request(tensor, from, flow));
   }
-  /// One handle for all of them; nothing under way if there are none. CommError as the operations.
+  /// One handle for all of them; an empty group gives a complete handle. CommError as for single
+  /// operations.
   CommHandle start() { return communicator_.launch_group(std::move(requests_)); }
 
  private:

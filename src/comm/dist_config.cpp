@@ -32,7 +32,7 @@ FieldGroup dist_fields(DistConfig& config) {
       .range(1, 4096);
   group
       .field("distributed_timeout_minutes", config.distributed_timeout_minutes,
-             "A collective that waits longer is an error naming who did not come.")
+             "A collective that waits longer is an error that lists the missing ranks.")
       .positive()
       .in("minutes");
   group
@@ -42,7 +42,7 @@ FieldGroup dist_fields(DistConfig& config) {
   group
       .field("nvlink_domain_size", config.nvlink_domain_size,
              "Devices that share a fast domain (72 or 8 with NVLink): groups of heavy traffic that "
-             "straddle two domains are said before the run starts; null: not looked at.")
+             "straddle two domains are reported before the run; null: not checked.")
       .range(1, kMostRanks);
   return group;
 }

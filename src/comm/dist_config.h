@@ -19,7 +19,7 @@ struct DistConfig {
   Auto<int> threads_per_rank;
   double distributed_timeout_minutes = 10;
   bool use_tp_pp_dp_mapping = false;
-  /// Devices that share a fast domain; null: not looked at.
+  /// Devices that share a fast domain; null: not checked.
   std::optional<int> nvlink_domain_size;
 
   /// The order of axes for `Mesh`, leftmost varies fastest.

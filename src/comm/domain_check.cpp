@@ -18,7 +18,8 @@ std::vector<GroupKind> heavy_kinds(const Mesh& mesh) {
   return kinds;
 }
 
-/// Whether, with `used` devices of each domain, every group of so many ranks at most lies in one.
+/// Whether, with `used` devices of each domain, every group of at most `used` ranks lies in one
+/// domain.
 bool fits(const Mesh& mesh, int used) {
   const auto found = groups_across_domains(mesh, used);
   return std::all_of(found.begin(), found.end(), [&](const Straddling& s) {
@@ -26,10 +27,10 @@ bool fits(const Mesh& mesh, int used) {
   });
 }
 
-/// Sizes with which no group that fits a domain straddles, or "".
+/// Sizes with which no group that is small enough for a domain straddles two, or "".
 std::string suggestion(const Mesh& mesh, int domain_size) {
   std::string text;
-  // Fewer devices of each domain, as long as most are used.
+  // Fewer devices of each domain, but more than half of them.
   const int plane = mesh.size(Axis::tp) * mesh.size(Axis::cp);
   for (int used = domain_size - 1; 2 * used > domain_size; --used) {
     if (used % mesh.size(Axis::tp) != 0 || !fits(mesh, used)) continue;

@@ -1,6 +1,6 @@
 #pragma once
-// Which groups straddle fast domains (NVLink: 72 or 8 devices): ranks r and s share one if
-// r / size = s / size. Said before a run starts, with sizes that fit.
+// Groups that straddle fast domains (NVLink: 72 or 8 devices): ranks r and s share a domain if r /
+// size = s / size. Reported before a run starts, with sizes that avoid it.
 
 #include <cstdint>
 #include <string>
@@ -11,20 +11,20 @@
 namespace viaduct {
 
 /// A kind of heavy traffic (gathers, reductions and exchanges; not the pipeline's messages), and
-/// how many of its groups reach over a border of domains that they need not cross.
+/// how many of its groups cross more domain boundaries than they must.
 struct Straddling {
   GroupKind kind = GroupKind::tp;
   int64_t groups = 0;               // of this kind
   int64_t straddling = 0;           // of them
-  int64_t ranks_per_group = 0;      // larger than a domain: they cannot but straddle
-  std::vector<GlobalRank> example;  // the first that straddles; empty if none does
+  int64_t ranks_per_group = 0;      // if larger than a domain, straddling cannot be avoided
+  std::vector<GlobalRank> example;  // the first group that straddles; empty: none
 };
 
 /// One entry for each kind of heavy traffic that has groups of more than one rank.
 std::vector<Straddling> groups_across_domains(const Mesh& mesh, int domain_size);
 
-/// What to say about it: one line for each kind that straddles, with a suggestion; empty if all is
-/// well.
+/// Notes for the user: one line for each kind that straddles, with a suggestion; empty if none
+/// does.
 std::vector<std::string> domain_notes(const Mesh& mesh, int domain_size);
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
 #pragma once
-// How the failure of one rank of many is told.
+// Messages for the failure of one of many ranks.
 
 #include <exception>
 #include <string>
@@ -7,12 +7,12 @@
 
 namespace viaduct {
 
-/// `message` with "rank N: " before it, unless it names a rank so already: what one rank found and
-/// all threw.
+/// `message` with "rank N: " in front, unless it already names a rank, as when all ranks throw what
+/// one rank found.
 std::string of_rank(int rank, std::string_view message);
 
-/// Throws `exception` with its message, or each problem of a ConfigError, as `of_rank` has it; as
-/// it is if its type cannot be made anew.
+/// Throws `exception` with its message, or each problem of a ConfigError, changed by `of_rank`;
+/// unchanged if its type cannot be constructed again.
 [[noreturn]] void rethrow_of_rank(int rank, const std::exception_ptr& exception);
 
 }  // namespace viaduct

@@ -10,8 +10,8 @@
 namespace viaduct {
 namespace {
 
-// Sizes of the world and of its part on this machine, and the process's place, as Open MPI, MPICH
-// and its kin, and steps of Slurm give them to their processes.
+// Names of the variables with the size of the world, its size on this machine, and the process's
+// rank, as set by Open MPI, by MPICH and its derivatives, and by steps of Slurm.
 struct Names {
   const char *ranks, *local_ranks, *rank;
 };

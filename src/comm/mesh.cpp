@@ -33,7 +33,7 @@ std::vector<Axis> parse_order(std::string_view order) {
   return axes;
 }
 
-/// Data ranks: what `parts` leave of the ranks.
+/// Data ranks: the number of ranks over `parts`.
 int data_size(const char* grid, int ranks, int64_t parts) {
   VIADUCT_CHECK(ConfigError, ranks % parts == 0,
                 "mesh: {} ranks are not divisible by the {} grid's {} (tp · cp · ep · pp)", ranks,
@@ -181,7 +181,7 @@ Mesh::Digits Mesh::digits(Grid grid, GlobalRank rank, Axis axis) const {
                      : axis == Axis::cp_inner || axis == Axis::cp_outer ? Axis::cp
                                                                         : axis;
   const int count = size(grid, axis);
-  // An outer part steps over the inner one.
+  // An outer part has the inner part's size as its stride.
   const int stride =
       shape(grid).strides[at(whole)] * (axis == Axis::cp_outer ? size(grid, Axis::cp_inner) : 1);
   Digits digits{.own = rank.value / stride % count * stride};
@@ -204,7 +204,7 @@ std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
   std::vector<int> members{rank.value};
   unsigned seen = 0;
   for (const Axis axis : axes) {
-    // Digits of a rank's number that the axis covers: tp, both levels of cp, ep, dp, pp.
+    // Bits for the axes that an axis covers: tp, both levels of cp, ep, dp, pp.
     static constexpr unsigned kCovers[] = {1, 6, 8, 16, 32, 1, 2, 4, 22, 22};
     VIADUCT_CHECK(CommError, (seen & kCovers[at(axis)]) == 0,
                   "mesh: axis {} is in the group already", axis_name(axis));

@@ -23,8 +23,8 @@ enum class Axis { tp, cp, ep, dp, pp, tp_kv, cp_inner, cp_outer, dp_inner, dp_ou
 inline constexpr int kAxes = 5;  // of an order string
 std::string_view axis_name(Axis axis);
 
-/// A rank of the whole run, of the node, and along one axis: different types, so that none is taken
-/// for another.
+/// A rank of the whole run, of the node, and along one axis: different types, so that they cannot
+/// be confused.
 struct GlobalRank {
   int value = 0;
   bool operator==(const GlobalRank&) const = default;
@@ -50,17 +50,17 @@ struct GroupSizes {
   std::vector<int> hierarchical_context_parallel;
   /// Tensor ranks that share a key-value head: max(1, tp / kv heads).
   int kv_replicas = 1;
-  /// Data and context ranks also form groups of 2, 4, 8, … of them, each of which can share a
-  /// document. Their number has to be a power of two.
+  /// Data and context ranks also form groups of 2, 4, 8, … ranks that can share a document. Their
+  /// number must be a power of two.
   bool document_groups = false;
 };
 
 class Mesh {
  public:
-  /// dp is what is left in each grid. `order` names every axis once, leftmost varies fastest
-  /// ("tp-cp-ep-dp-pp"). ConfigError, naming the numbers, if a name is unknown, missing or double,
-  /// sizes do not divide the ranks, parts do not divide their axes, or the grids disagree about the
-  /// pipeline's groups (pp not last and dp different).
+  /// dp of each grid is the number of ranks over the other sizes. `order` names every axis once,
+  /// leftmost varies fastest ("tp-cp-ep-dp-pp"). ConfigError with the numbers if a name is unknown,
+  /// missing or repeated, sizes do not divide the ranks, parts do not divide their axes, or the
+  /// grids disagree about the pipeline's groups (pp not last and dp different).
   static Mesh make(const MeshSizes& sizes, std::string_view order = "tp-cp-ep-dp-pp",
                    const GroupSizes& parts = {});
   /// Without experts: sizes of tp, cp, ep (1), dp, pp.
@@ -78,7 +78,7 @@ class Mesh {
   AxisRank coordinate(Grid grid, GlobalRank rank, Axis axis) const;
 
   /// The ranks that differ from `rank` only along `axes`, ascending, `rank` included. CommError if
-  /// an axis is there twice, by itself or in a part.
+  /// an axis appears twice, by itself or in a part.
   std::vector<GlobalRank> group(GlobalRank rank, const std::vector<Axis>& axes) const {
     return group(Grid::attention, rank, axes);
   }
@@ -90,8 +90,8 @@ class Mesh {
   struct GridShape {
     std::array<int, kAxes> sizes{}, strides{};
   };
-  /// A part of an axis or of several, as seen from one rank: what the members add to a rank's
-  /// number, and what this rank adds.
+  /// A part of an axis or of several axes, as seen from one rank: the members' and this rank's
+  /// contributions to a rank's number.
   struct Digits {
     std::vector<int> members;
     int own = 0;

@@ -7,7 +7,7 @@ namespace viaduct {
 QueuedOperation::~QueuedOperation() {
   try {
     if (!tensors_.empty()) wait_on(kComputeStream);
-  } catch (...) {  // a rank failed: it is said where the run ends
+  } catch (...) {  // a rank failed: reported when the run ends
   }
 }
 

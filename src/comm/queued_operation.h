@@ -1,5 +1,5 @@
 #pragma once
-// Operations made of others: one that waits in a stream of the device, and several as one.
+// Operations around others: one that a device stream waits for, and several joined into one.
 
 #include <memory>
 #include <vector>
@@ -8,8 +8,8 @@
 
 namespace viaduct {
 
-/// What a device's stream was given last. Streams wait for it by an event; its tensors belong to it
-/// until compute has.
+/// The last operation given to a device's stream. Streams wait for it by an event; it holds its
+/// tensors until compute has waited for it.
 class QueuedOperation final : public CommOperation {
  public:
   QueuedOperation(std::unique_ptr<CommOperation> running, Device& device, int stream,
@@ -18,7 +18,7 @@ class QueuedOperation final : public CommOperation {
         device_(device),
         complete_(device.record_event(stream)),
         tensors_(std::move(tensors)) {}
-  /// A handle that is dropped: compute waits, since the tensors go.
+  /// If a handle is dropped, compute waits, because its tensors are freed.
   ~QueuedOperation() override;
 
   bool ready() override { return running_->ready(); }
@@ -33,7 +33,7 @@ class QueuedOperation final : public CommOperation {
   std::vector<Tensor> tensors_;
 };
 
-/// Complete when all are; waited for in their order.
+/// Complete when all are; `wait` waits for them in order.
 class JoinedOperations final : public CommOperation {
  public:
   explicit JoinedOperations(std::vector<std::unique_ptr<CommOperation>> operations)

@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-// Accumulators that stay in the first-level cache while all sources are read.
+// Number of accumulators: they stay in the L1 cache while all sources are read.
 constexpr int64_t kBlock = 1024;
 
 template <ReduceOp op, class A>
@@ -50,7 +50,7 @@ Vector widen(const bfloat16* from) {
 Vector narrow(Vector sum, float) {
   return sum;
 }
-/// As the constructor of bfloat16: to nearest even, NaN stays NaN.
+/// As bfloat16's constructor: rounds to nearest even, NaN stays NaN.
 Halves narrow(Vector sum, bfloat16) {
   const Bits bits = reinterpret_cast<Bits>(sum), nan = reinterpret_cast<Bits>(sum != sum);
   const Bits nearest = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
@@ -59,7 +59,7 @@ Halves narrow(Vector sum, bfloat16) {
 
 using SignedHalves = int16_t __attribute__((vector_size(16)));
 
-// Conversions of the F16C instructions, which every machine of the baseline has.
+// F16C instructions, which the baseline machine has.
 Vector widen(const float16* from) {
   return __builtin_ia32_vcvtph2ps256(read<SignedHalves>(from));
 }
@@ -67,10 +67,10 @@ SignedHalves narrow(Vector sum, float16) {
   return __builtin_ia32_vcvtps2ph256(sum, 0);
 }
 
-/// Types that are summed in FP32, in one pass that keeps the sums in registers, whole cache lines
-/// of a rank at a time: ranks are alike, so their buffers often have the same low address bits, and
-/// a core that goes from one to the other within a line loses it each time. Returns how many
-/// elements it did.
+/// Types that are summed in FP32, in one pass that keeps the sums in registers and reads whole
+/// cache lines of one rank at a time: the ranks' buffers often have the same low address bits, and
+/// a core that alternates between them within a line would evict the line each time. Returns the
+/// number of elements done.
 template <ReduceOp op, class T>
 int64_t reduce_lines(std::span<const std::byte* const> sources, std::span<std::byte* const> outs,
                      int64_t elements) {
@@ -145,7 +145,8 @@ void reduce_as(ReduceOp op, std::span<const std::byte* const> sources,
   }
 }
 
-/// Calls f(value, accumulator), zeros of the types that `dtype` is summed of and in.
+/// Calls f(value, accumulator) with zeros of the element type and of the accumulation type of
+/// `dtype`.
 template <class F>
 void with_types(DType dtype, F f) {
   if (dtype == DType::i64) return f(int64_t{}, int64_t{});

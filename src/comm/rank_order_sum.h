@@ -1,5 +1,5 @@
 #pragma once
-// The reduction that communicators which compute share: element by element, in rank order, so that
+// The reduction that all computing communicators share: element by element, in rank order, so that
 // a result does not depend on how ranks are started, how data moves or how it is cut into pieces.
 
 #include <cstddef>
@@ -21,11 +21,11 @@ void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* c
 void reduce_in_rank_order(DType dtype, ReduceOp op, std::span<const std::byte* const> sources,
                           std::span<std::byte* const> outs, int64_t elements);
 
-// The same result rank by rank: `begin_partial_sum` of rank 0's values, `add_to_partial_sum` of
-// each further rank's in order, and `end_partial_sum` rounds. `sum` holds elements of
+// The same result rank by rank: `begin_partial_sum` takes rank 0's values, `add_to_partial_sum`
+// those of each further rank in order, and `end_partial_sum` rounds. `sum` holds elements of
 // `partial_sum_dtype(dtype)`.
 
-/// f32; f64 of f64 and i64 of i64.
+/// f32; f64 for f64 and i64 for i64.
 DType partial_sum_dtype(DType dtype);
 void begin_partial_sum(DType dtype, const std::byte* values, std::byte* sum, int64_t elements);
 void add_to_partial_sum(DType dtype, ReduceOp op, const std::byte* values, std::byte* sum,

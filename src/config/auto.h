@@ -6,8 +6,8 @@
 
 namespace viaduct {
 
-/// `auto`, or a T. Owners resolve it once (`resolve`), so that what is printed and stored holds no
-/// `auto`.
+/// `auto`, or a T. The owner resolves it once (`resolve`), so that printed and stored
+/// configurations hold no `auto`.
 template <class T>
 class Auto {
  public:
@@ -18,7 +18,7 @@ class Auto {
   /// The value; it must have been given or resolved.
   const T& value() const { return value_.value(); }
   const T& value_or(const T& other) const { return value_ ? *value_ : other; }
-  /// Gives `auto` its value; a user's value stays.
+  /// Replaces `auto` by its value; a user's value stays.
   void resolve(T value) {
     if (!value_) value_ = std::move(value);
   }

@@ -1,7 +1,7 @@
 #pragma once
 // The knobs of Megatron-Bridge and NeMo that are known and not implemented yet, and the environment
-// variables that their guides name. Data tables, one file a topic. Who builds a knob declares it in
-// a group of the owning folder and removes its row (a name with two owners is refused by Schema).
+// variables that their guides name. Data tables, one file per topic. To implement a knob, declare
+// it in a group of the owning folder and remove its row (Schema refuses a name with two owners).
 
 #include <span>
 #include <string_view>
@@ -15,7 +15,7 @@ namespace viaduct {
 enum class KnobReach {
   everywhere,  // planned on every device
   cuda_only,   // without effect on cpu (accepted, noted), planned on cuda and sim
-  nowhere,     // concerns the other programs' runtime: without effect on any device here
+  nowhere,     // concerns the other programs' runtime: no effect on any device here
 };
 
 /// One knob as text: `default_text` is YAML, `allowed` and `aliases` are separated by spaces.
@@ -24,7 +24,7 @@ struct KnobRow {
   KnobReach reach = KnobReach::everywhere;
 };
 
-/// Knobs of one section that wait for the same thing.
+/// Knobs of one section with the same reason and reach.
 struct KnobTable {
   std::string_view section, doc;
   std::string_view reason;  // ends "not implemented yet: " or "has no effect on cpu: "
@@ -35,7 +35,7 @@ struct KnobTable {
 std::vector<FieldGroup> catalogue();
 
 namespace catalogue_tables {
-// One function a file.
+// One function per file.
 std::vector<KnobTable> parallel();
 std::vector<KnobTable> experts();
 std::vector<KnobTable> memory();

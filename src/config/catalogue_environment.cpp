@@ -1,5 +1,5 @@
-// Environment variables that the guides set, with what they mean. Viaduct needs none; in a
-// configuration they stand in `env_vars`.
+// Environment variables that the guides set, with their meaning. Viaduct needs none; a
+// configuration lists them in `env_vars`.
 
 #include "config/catalogue.h"
 
@@ -32,8 +32,8 @@ constexpr KnobRow kGpuVariables[] = {
     {"NCCL_ALGO", kType, kUnset, "", "Fixes the algorithm of collectives, for deterministic sums.",
      "", "", kCuda},
     {"TORCH_NCCL_AVOID_RECORD_STREAMS", kType, kUnset, "",
-     "1: buffers are held by the program instead of until their stream has passed. Handles own "
-     "their tensors here.",
+     "1: the program keeps buffers alive itself, without record_stream calls. Here handles own "
+     "their tensors.",
      "", "", kCuda},
     {"TORCH_NCCL_HIGH_PRIORITY", kType, kUnset, "", "1: communication streams have high priority.",
      "", "", kCuda},
@@ -67,10 +67,10 @@ constexpr KnobRow kLauncherVariables[] = {
      "Number of ranks, set by torchrun-style launchers; dist.ranks otherwise.", "", "", kCuda},
     {"LOCAL_RANK", kType, kUnset, "", "Rank on this machine, set by torchrun-style launchers.", "",
      "", kCuda},
-    {"MASTER_ADDR", kType, kUnset, "", "Where ranks meet, set by torchrun-style launchers.", "", "",
-     kCuda},
-    {"MASTER_PORT", kType, kUnset, "", "Where ranks meet, set by torchrun-style launchers.", "", "",
-     kCuda},
+    {"MASTER_ADDR", kType, kUnset, "",
+     "Host where ranks rendezvous, set by torchrun-style launchers.", "", "", kCuda},
+    {"MASTER_PORT", kType, kUnset, "",
+     "Port where ranks rendezvous, set by torchrun-style launchers.", "", "", kCuda},
 };
 
 }  // namespace

@@ -34,7 +34,7 @@ constexpr KnobRow kRouting[] = {
     {"moe_router_bias_update_rate", "number", "0.001", "", "Step of that bias.", ""},
     {"moe_router_load_balancing_type", "string or list of string", "aux_loss",
      "aux_loss seq_aux_loss global_aux_loss sinkhorn quantile_balancing none",
-     "How load is kept even; a list combines kinds.", ""},
+     "Load-balancing method; a list combines several.", ""},
     {"moe_aux_loss_coeff", "number or list of number", "0.0", "",
      "Weight of the load-balancing loss.", "one per balancing type"},
     {"moe_z_loss_coeff", "number or null", "null", "",
@@ -44,14 +44,14 @@ constexpr KnobRow kRouting[] = {
     {"moe_router_force_load_balancing", "bool", "false", "",
      "Random even routing, for benchmarks only.", ""},
     {"moe_router_padding_for_quantization", "bool", "false", "",
-     "Rows per expert are routed up to a multiple of 16 (MXFP8: 32).", "not with allgather"},
+     "Routing pads the rows per expert to a multiple of 16 (MXFP8: 32).", "not with allgather"},
 };
 
 constexpr KnobRow kExperts[] = {
     {"moe_token_dispatcher_type", "string", "allgather", "allgather alltoall flex",
      "How tokens reach their experts.", ""},
     {"moe_expert_capacity_factor", "number or null", "null", "",
-     "Tokens an expert takes, in fair shares; null: all.", ""},
+     "Most tokens of an expert, as a multiple of an equal share; null: all.", ""},
     {"moe_token_drop_policy", "string", "probs", "probs position",
      "Which tokens stay when an expert is full.", ""},
     {"moe_pad_expert_input_to_capacity", "bool", "false", "",

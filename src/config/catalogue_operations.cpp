@@ -21,7 +21,7 @@ constexpr KnobRow kCollector[] = {
 };
 
 constexpr KnobRow kLogging[] = {
-    {"log_energy", "bool", "false", "", "Metrics have energy.", ""},
+    {"log_energy", "bool", "false", "", "Metrics include energy.", ""},
     {"wandb_project", "string or null", "null", "",
      "Weights & Biases project; read metrics.jsonl instead.", ""},
     {"wandb_exp_name", "string or null", "null", "", "Weights & Biases run.", ""},
@@ -37,11 +37,11 @@ constexpr KnobRow kProfiling[] = {
 
 constexpr KnobRow kCheckpoint[] = {
     {"ckpt_format", "string", "viaduct", "viaduct torch_dist torch torch_dcp fsdp_dtensor",
-     "Container of checkpoints; there is one, and Hugging Face folders by `viaduct convert`.", ""},
+     "Checkpoint container; only one exists (`viaduct convert` writes Hugging Face folders).", ""},
     {"non_persistent_save_interval", "int or null", "null", "", "Steps between local checkpoints.",
      ""},
     {"non_persistent_ckpt_type", "string or null", "null", "global local in_memory",
-     "Where local checkpoints live.", ""},
+     "Where local checkpoints are stored.", ""},
     {"replication", "bool", "false", "", "Local checkpoints are copied to other nodes.", ""},
 };
 
@@ -49,7 +49,7 @@ constexpr KnobRow kRng[] = {
     {"te_rng_tracker", "bool", "false", "", "Random state of another library.", "", "", kNowhere},
     {"inference_rng_tracker", "bool", "false", "", "Random state for inference.", "", "", kNowhere},
     {"data_parallel_random_init", "bool", "false", "",
-     "Ranks start from different weights; never so here.", "", "", kNowhere},
+     "Ranks start from different weights; never the case here.", "", "", kNowhere},
 };
 
 constexpr KnobRow kFaults[] = {
@@ -77,7 +77,7 @@ std::vector<KnobTable> operations() {
       {"logger", "", "more metrics", kLogging},
       {"profiling", "", "a setting of the cuda backend", kProfiling},
       {"checkpoint", "", "other containers, local and parallel checkpoints", kCheckpoint},
-      {"rng", "", "random numbers are counted, not tracked", kRng},
+      {"rng", "", "random numbers are counter-based, there is no state to track", kRng},
       {"ft", "Fault tolerance.", "operations at scale", kFaults},
       {"straggler", "Slow ranks.", "operations at scale", kStraggler},
       {"nvrx_straggler", "Slow ranks, scored.", "operations at scale", kNvrx},

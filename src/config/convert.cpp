@@ -31,7 +31,7 @@ bool read_value(const Value& value, bool& target) {
 bool read_value(const Value& value, int64_t& target) {
   if (value.kind != Value::Kind::scalar || value.quoted) return false;
   if (parse_whole(value.scalar, target)) return true;
-  double number = 0;  // 1e6, 3.0: exact integers in another spelling
+  double number = 0;  // 1e6, 3.0: exact integers in another notation
   if (!read_value(value, number) || std::floor(number) != number || std::abs(number) > 9e15)
     return false;
   target = static_cast<int64_t>(number);

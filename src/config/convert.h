@@ -1,7 +1,7 @@
 #pragma once
-// Values to and from the types that a field may have: bool, int, int64_t, double, std::string,
-// std::vector<T>, std::optional<T> (null), Auto<T> (`auto`), and Value itself for a map that its
-// owner reads.
+// Conversion of values to and from the types that a field may have: bool, int, int64_t, double,
+// std::string, std::vector<T>, std::optional<T> (null), Auto<T> (`auto`), and Value itself for a
+// map that its owner reads.
 
 #include <cstdint>
 #include <optional>
@@ -29,8 +29,8 @@ Value write_value(double value);
 Value write_value(const std::string& value);
 Value write_value(const Value& value);
 
-/// How the type is called in messages and documentation: "int", "list of number", "bool or auto",
-/// "string or null".
+/// The type's name in messages and documentation: "int", "list of number", "bool or auto", "string
+/// or null".
 template <class T>
 struct TypeName;
 template <>
@@ -77,7 +77,7 @@ bool read_value(const Value& value, Auto<T>& target);
 
 template <class T>
 bool read_value(const Value& value, std::optional<T>& target) {
-  // Python's spelling of null is what people copy from the guides.
+  // Users copy Python's spelling of null from the guides.
   if (value.is_null() || value.is_plain("None")) {
     target.reset();
     return true;
@@ -102,7 +102,7 @@ bool read_value(const Value& value, Auto<T>& target) {
 
 template <class T>
 bool read_value(const Value& value, std::vector<T>& target) {
-  if (!value.is_list() && !value.is_null()) return false;  // null: nothing in it
+  if (!value.is_list() && !value.is_null()) return false;  // null: an empty list
   target.clear();
   for (const Value& item : value.items) {
     T inner{};

@@ -34,7 +34,7 @@ std::string meaning(const Field& field) {
   std::string text = field.doc;
   if (!field.constraints.empty()) text += " Constraints: " + field.constraints + ".";
   if (!field.planned_choices.empty()) {
-    text += fmt::format(" Not built yet: {}.", fmt::join(field.planned_choices, ", "));
+    text += fmt::format(" Not implemented yet: {}.", fmt::join(field.planned_choices, ", "));
   }
   if (!field.aliases.empty()) {
     std::vector<std::string> names;
@@ -70,15 +70,15 @@ constexpr const char* kPreamble = R"(# Configuration
 
 Generated from the typed fields by `viaduct knobs --markdown`; a test compares this page with them.
 
-A run is described by one YAML file with the sections below, and by overrides `section.field=value` after it, which win.
-Values are YAML. Behind an override of a string field the text is taken to the letter, with no need for quotes (`checkpoint.save=run #1`):
-`null` or nothing is null and `auto` is auto where the field takes them, `[…]` is a list where it takes lists, and a text that is as a
-whole in YAML's quotes, `"…"` or `'…'`, is what stands inside them. Overrides of other fields are YAML on one line, without comments,
+A run is described by one YAML file with the sections below and by overrides `section.field=value` after it; overrides win.
+Values are YAML. An override of a string field takes its text literally, without quotes (`checkpoint.save=run #1`), with three exceptions:
+`null` or an empty text is null and `auto` is auto if the field takes them; `[…]` is a list if the field takes lists; a text that is one
+whole quoted YAML string, `"…"` or `'…'`, is the string inside. Overrides of other fields are YAML on one line, without comments,
 anchors and tags. `mixed_precision=NAME` is short for `mixed_precision.recipe=NAME`. `auto` is replaced by a value before
-the run starts; the resolved configuration is printed and stored as `config.yaml`. Spellings of the guides of
+the run starts; the resolved configuration is printed and stored as `config.yaml`. The names in the guides of
 Megatron-Bridge and NeMo (`TransformerConfig.x`, `recipe.trainer.strategy.x`) resolve to the same fields. An unknown name,
 a value of the wrong type or range, and a knob that is known but not implemented yet, set to anything but its default, are
-errors; all of them are listed at once. What has no effect on the device, or in the run as it is, is accepted and said at start.
+errors; all of them are listed at once. A setting without effect on the device, or in this run, is accepted and reported at the start.
 
 )";
 

@@ -1,5 +1,5 @@
 #pragma once
-// Fields as people read them: one knob in full, and the reference page docs/configuration.md.
+// Fields as readable text: one knob in full, and the reference page docs/configuration.md.
 
 #include <string>
 

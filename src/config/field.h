@@ -39,7 +39,7 @@ inline constexpr std::array kKnobDevices{KnobDevice::cpu, KnobDevice::cuda, Knob
 std::string to_string(KnobDevice device);
 
 /// built: works. planned: known, and an error when set to anything but its default. not_applicable:
-/// accepted, and reported as without effect on the device.
+/// accepted, and reported as having no effect on the device.
 enum class KnobState { built, planned, not_applicable };
 std::string to_string(KnobState state);
 
@@ -53,23 +53,23 @@ struct Field {
   bool above_low = false;            // the lower bound itself is excluded
   Value default_value;
   std::vector<std::string>
-      harmless;  // values, as text, that a planned field takes beside its default
+      harmless;  // values, as text, that a planned field accepts besides its default
   std::vector<std::string> planned_choices;  // of `allowed`: not implemented yet
   std::array<KnobState, 3> state{KnobState::built, KnobState::planned, KnobState::planned};
-  bool environment = false;  // an environment variable, listed beside the knobs
+  bool environment = false;  // an environment variable, listed with the knobs
 
   std::function<bool(const Value&)> assign;  // false if the value is not of the type
   std::function<Value()> current;
 
   std::string full_name() const { return section + "." + name; }
   KnobState state_on(KnobDevice device) const { return state[static_cast<size_t>(device)]; }
-  /// Range or choices as people read them: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the
-  /// type are good.
+  /// Range or choices as readable text: ">= 1", "0 to 1", "adam|sgd"; "" if all values of the type
+  /// are valid.
   std::string allowed_text() const;
   /// Why the value is out of range or not among the choices, or "".
   std::string value_problem(const Value& value) const;
 
-  // How owners describe a field; each returns the field, for chaining.
+  // The owner describes a field with these; each returns the field, for chaining.
   Field& alias(std::string other);
   Field& one_of(std::vector<std::string> choices);
   Field& range(double lowest, double highest = std::numeric_limits<double>::infinity());
@@ -78,10 +78,10 @@ struct Field {
   Field& constraint(std::string text);
   /// Not implemented on any device yet; `why` ends "not implemented yet: ".
   Field& planned(std::string why);
-  /// Values of a planned field that ask for nothing and are therefore accepted ("false" of an
+  /// Values of a planned field that request nothing and are therefore accepted ("false" of an
   /// `auto` feature).
   Field& accepts(std::vector<std::string> values);
-  /// More choices beside `one_of`, known but not implemented yet.
+  /// More choices besides `one_of`, known but not implemented yet.
   Field& planned_values(std::vector<std::string> choices, std::string why);
   Field& planned_on(KnobDevice device, std::string why);
   Field& not_applicable_on(KnobDevice device, std::string why);

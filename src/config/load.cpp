@@ -57,7 +57,7 @@ class Reader {
       if (field == nullptr) field = schema_.short_form(path);
       const Value value = value_of_override(field, text.substr(equals + 1),
                                             fmt::format("override '{}'", shorten(text)));
-      // As deep as a file may nest, so that what is read can be printed and read again.
+      // The same depth limit as for a file, so that what was read can be printed and read again.
       if (std::count(path.begin(), path.end(), '.') + 1 + depth(value) > kMaxYamlDepth) {
         problems_.add("override '{}': nested deeper than {} levels", shorten(text), kMaxYamlDepth);
         return;
@@ -129,7 +129,7 @@ class Reader {
   }
 
   void report_unknown(const std::string& path, const Value& value) {
-    // A search over all names for each of a hostile file's keys would be slow; people make fewer
+    // A search over all names for each key of a hostile file would be slow; users make fewer
     // mistakes.
     constexpr int kMostSearches = 50;
     const auto near = ++searches_ <= kMostSearches ? schema_.suggest(path) : std::nullopt;

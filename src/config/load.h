@@ -1,5 +1,5 @@
 #pragma once
-// From a YAML file and overrides to the structs behind a schema, and back to YAML.
+// Reads a YAML file and overrides into the structs behind a schema, and writes them back as YAML.
 
 #include <filesystem>
 #include <map>
@@ -11,16 +11,15 @@
 
 namespace viaduct {
 
-/// What the user gave: a YAML file (empty: none) and `section.field=value` overrides, which win in
-/// order.
+/// The user's input: a YAML file (empty: none) and `section.field=value` overrides; later ones win.
 struct ConfigInput {
   std::filesystem::path file;
   std::vector<std::string> overrides;
 };
 
-/// What came of it beyond the values themselves.
+/// Results other than the values themselves.
 struct ConfigOutcome {
-  std::map<std::string, Value> given;  // what the user set, by canonical name
+  std::map<std::string, Value> given;  // the user's settings, by canonical name
   std::vector<std::string> notes;      // settings without effect on the device
 
   bool is_given(const std::string& name) const { return given.count(name) > 0; }
@@ -31,7 +30,7 @@ struct ConfigOutcome {
 /// `problems`; nothing is thrown for them.
 ConfigOutcome read_config(const Schema& schema, const ConfigInput& input, Problems& problems);
 
-/// Refuses planned knobs that were set to anything but their default, and notes those without
+/// Refuses planned knobs that were set to anything but their default, and notes those that have no
 /// effect on `device`.
 void check_states(const Schema& schema, KnobDevice device, ConfigOutcome& outcome,
                   Problems& problems);

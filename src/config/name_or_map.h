@@ -1,5 +1,5 @@
 #pragma once
-// A setting that is a map, which its owner reads, or the name of one that its owner knows.
+// A setting that is a map, which its owner reads, or a name that its owner knows.
 
 #include <string>
 

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kFarthest = 2'000'000;  // a search, not a computation: hostile sizes end it
+constexpr int64_t kFarthest = 2'000'000;  // bounds the search for hostile sizes
 
 std::string either(int64_t below, int64_t above) {
   if (below > 0 && above > 0 && below != above) return fmt::format("{} or {}", below, above);

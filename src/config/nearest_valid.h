@@ -1,5 +1,5 @@
 #pragma once
-// "…; nearest: 4 or 8": the valid numbers on both sides of one that is not.
+// "…; nearest: 4 or 8": the valid numbers on both sides of an invalid one.
 
 #include <cstdint>
 #include <string>
@@ -8,8 +8,9 @@
 
 namespace viaduct {
 
-/// The valid number at most `value` and the one at least `value`, at least 1 and at most `most`, as
-/// "4 or 8", "4", or "none". `valid` is asked for at most a few million numbers.
+/// The largest valid number that is at most `value` and the smallest that is at least `value`,
+/// between 1 and `most`, as "4 or 8", "4", or "none". `valid` is called a few million times at
+/// most.
 std::string nearest_valid(int64_t value, FunctionRef<bool(int64_t)> valid,
                           int64_t most = int64_t{1} << 40);
 

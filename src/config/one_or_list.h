@@ -18,7 +18,7 @@ class OneOrList {
   OneOrList(std::vector<T> list) : values_(std::move(list)), is_list_(true) {}  // NOLINT
 
   bool is_list() const { return is_list_; }
-  /// The value at place i; a list must be long enough.
+  /// The value at index i; a list must be long enough.
   const T& at(size_t i) const { return values_.at(is_list_ ? i : 0); }
   /// One value, or all of the list.
   const std::vector<T>& values() const { return values_; }

@@ -1,14 +1,15 @@
 #pragma once
-// What the text behind `section.field=` means.
+// The meaning of the text after `section.field=`.
 //
-// A field of type string takes the text to the letter, with no need for YAML's quotes: `#`, `&`,
-// `!`, `:`, spaces and line breaks are characters like others. Exceptions, in this order:
-//  - `null`, `None`, `~` or nothing is null where the field takes null, `auto` where it takes auto;
-//  - a text that begins with `[` is a list in YAML's flow style where the field takes a list;
-//  - a text that is as a whole one string in YAML's quotes, "…" or '…', is what stands inside
-//    them: so "null" in quotes is a name, and "\n" a line break.
-// All other fields take YAML's flow style on one line, without anchors, tags and comments: those
-// would vanish without a word.
+// A field of type string takes the text literally, without YAML's quotes: `#`, `&`, `!`, `:`,
+// spaces and line breaks are ordinary characters. Exceptions, in this order:
+// - `null`, `None`, `~` or the empty text is null if the field takes null, `auto` if it takes auto;
+// - a text that begins with `[` is a list in YAML's flow style if the field takes a list;
+// - a text that is one whole quoted YAML string, "…" or '…', is the string inside: so "null" in
+//   quotes is a name, and "
+// " a line break.
+// All other fields take YAML's flow style on one line. Anchors, tags and comments are refused: YAML
+// would drop them silently.
 
 #include <string>
 
@@ -16,7 +17,7 @@
 
 namespace viaduct {
 
-/// The value that `text` gives to `field` (null: the field is unknown, or a section is meant).
+/// The value that `text` gives to `field` (null: the field is unknown, or the name is a section).
 /// `origin` names the override in messages. ConfigError for bad YAML.
 Value value_of_override(const Field* field, const std::string& text, const std::string& origin);
 

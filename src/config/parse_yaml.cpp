@@ -1,5 +1,5 @@
-// Reading YAML by yaml-cpp's events instead of its node graph: limits hold while reading, and no
-// alias is ever expanded beyond them.
+// Reads YAML from yaml-cpp's events instead of its node graph: limits hold while reading, and
+// aliases are never expanded beyond them.
 
 #include <yaml-cpp/eventhandler.h>
 #include <yaml-cpp/exceptions.h>
@@ -15,7 +15,7 @@
 namespace viaduct {
 namespace {
 
-// What a copy of the value costs, in nodes; long texts count as more.
+// The cost of copying the value, in nodes; long texts count as more.
 size_t copy_cost(const Value& value) {
   size_t cost = 1 + value.scalar.size() / 64;
   for (const Value& item : value.items) cost += copy_cost(item);

@@ -1,5 +1,5 @@
 #pragma once
-// The guides' prefixes: classes of Megatron-Bridge and NeMo, and recipe paths, that stand for a
+// The guides' prefixes: classes of Megatron-Bridge and NeMo, and recipe paths, that denote a
 // section.
 
 #include <span>
@@ -11,7 +11,7 @@ struct SectionPrefix {
   std::string_view prefix, section;
 };
 
-/// Longest match wins; a field that the section does not have is then looked for in the others,
+/// The longest match wins; a field that the section does not have is then searched in the others,
 /// because the guides write some fields under a class that does not own them
 /// (recipe.model.config.use_precision_aware_optimizer).
 std::span<const SectionPrefix> section_prefixes();

@@ -1,6 +1,6 @@
 #pragma once
-// The list that every part of configuration adds its complaints to, so that the user sees all of
-// them at once.
+// The list of problems that all parts of configuration add to, so that the user sees all of them at
+// once.
 
 #include <fmt/core.h>
 
@@ -11,12 +11,12 @@ namespace viaduct {
 
 class Problems {
  public:
-  /// Adds one problem: one line for people, with what, where, expected and found.
+  /// Adds one problem: one readable line with what, where, expected and found.
   template <class... Args>
   void add(fmt::format_string<Args...> format, Args&&... args) {
     add_text(fmt::format(format, std::forward<Args>(args)...));
   }
-  /// Hostile input makes many problems: the list is bounded and counts the rest.
+  /// Hostile input makes many problems: the list is bounded; the rest is only counted.
   void add_text(std::string problem);
 
   bool empty() const { return problems_.empty(); }

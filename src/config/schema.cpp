@@ -11,7 +11,7 @@
 namespace viaduct {
 namespace {
 
-constexpr size_t kLongestName = 120;  // longer than any known name: not worth a search
+constexpr size_t kLongestName = 120;  // longer than any known name: not searched for
 
 bool starts_with_path(std::string_view path, std::string_view prefix) {
   return path.size() > prefix.size() && path.substr(0, prefix.size()) == prefix &&
@@ -143,7 +143,7 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
   if (const auto bare = bare_names_.find(last); bare != bare_names_.end()) {
     return bare->second.front()->full_name();
   }
-  // In the section that was meant, then anywhere.
+  // First in the section of the path, then in all.
   const std::string section =
       dot == std::string_view::npos ? std::string() : section_of(path.substr(0, dot));
   std::vector<std::string> candidates;
@@ -163,7 +163,7 @@ std::optional<std::string> Schema::suggest(std::string_view path) const {
     const auto found = names_.find(*near);
     return found == names_.end() ? *near : found->second->full_name();
   }
-  // Any section: only names long enough that likeness means something.
+  // Any section: only names long enough for likeness to be meaningful.
   constexpr size_t kShortest = 5;
   if (last.size() < kShortest) return std::nullopt;
   candidates.clear();

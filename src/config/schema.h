@@ -1,7 +1,6 @@
 #pragma once
-// All fields of a program: the groups of every folder put together, and the resolution of every
-// name that people use for them (canonical names, aliases, and the class and recipe prefixes of
-// Megatron-Bridge and NeMo).
+// All fields of a program: the groups of all folders, and the resolution of all spellings of their
+// names (canonical names, aliases, and the class and recipe prefixes of Megatron-Bridge and NeMo).
 
 #include <map>
 #include <optional>
@@ -29,19 +28,19 @@ class Schema {
   /// The field with a dotted name in any known spelling: "optimizer.lr", "OptimizerConfig.lr",
   /// "recipe.trainer.strategy.ddp.bucket_size". nullptr if the name is unknown or names a section.
   const Field* find(std::string_view name) const;
-  /// As `find`, and also a bare name ("bucket_size", "NCCL_NVLS_ENABLE"): every field that it may
-  /// mean.
+  /// As `find`, and also for a bare name ("bucket_size", "NCCL_NVLS_ENABLE"): every field that it
+  /// may mean.
   std::vector<const Field*> find_all(std::string_view name) const;
-  /// The field that a dotted path starts with, and what is left of the path inside its value.
+  /// The field that a dotted path starts with, and the rest of the path inside its value.
   struct Inside {
     const Field* field;
     std::vector<std::string> keys;
   };
   std::optional<Inside> find_inside(std::string_view path) const;
 
-  /// The section that a spelling names ("train", "TrainingConfig", "recipe.trainer"), or "".
+  /// The section that a spelling refers to ("train", "TrainingConfig", "recipe.trainer"), or "".
   std::string section_of(std::string_view name) const;
-  /// Whether some known name continues `path` + ".": then a YAML map may stand there.
+  /// Whether some known name continues `path` + ".": then the value at `path` may be a YAML map.
   bool is_prefix(std::string_view path) const;
   /// The field of `section=VALUE`, or nullptr.
   const Field* short_form(std::string_view section) const;

@@ -93,8 +93,8 @@ std::string quote(std::string_view text) {
   return out + '"';
 }
 
-// Letters, digits and the punctuation of paths, numbers and names never need quotes; all else gets
-// them.
+// Letters, digits and the punctuation of paths, numbers and names never need quotes; any other text
+// gets them.
 bool is_safe_plain(std::string_view text) {
   const auto safe = [](char c) {
     return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||

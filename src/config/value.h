@@ -1,6 +1,6 @@
 #pragma once
-// A configuration value before it has a type: what a YAML node or an override holds, with the place
-// it came from. Own plain tree, so that no header includes yaml-cpp, and so that hostile YAML is
+// A configuration value before it has a type: the content of a YAML node or an override, with its
+// source. A plain tree of our own, so that no header includes yaml-cpp, and so that hostile YAML is
 // bounded while it is read.
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace viaduct {
 
-/// Where a value was written: a file and line, or an override.
+/// The source of a value: a file and line, or an override.
 struct ValueSource {
   std::shared_ptr<const std::string> origin;
   int line = 0;  // 1-based; 0 for an override or a default
@@ -45,15 +45,15 @@ struct Value {
   void set(std::string_view key, Value value);
 };
 
-/// Equal meaning: numbers by value, bools and null by meaning, maps regardless of order; sources do
-/// not count.
+/// Equal meaning: numbers compare by value, bools and null by meaning, maps in any order; sources
+/// do not count.
 bool same_value(const Value& a, const Value& b);
 
 /// The value as one line of YAML flow text that parses to the same value ("[1, 2]", "{a: 1}",
 /// "\"text: x\"", "null").
 std::string to_flow_yaml(const Value& value);
 
-/// Limits on what is read, far above any honest configuration.
+/// Limits on the input, far above any real configuration.
 inline constexpr size_t kMaxYamlBytes = size_t{1} << 20;
 inline constexpr int kMaxYamlDepth = 32;
 inline constexpr size_t kMaxYamlNodes = 100'000;

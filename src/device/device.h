@@ -21,11 +21,11 @@ enum class DeviceKind { cpu, cuda, sim };
 struct MemoryStatistics {
   int64_t bytes_in_use = 0;
   int64_t peak_bytes = 0;                  // largest bytes_in_use since the last reset
-  int64_t reserved_bytes = 0;              // what the device holds from the system
-  int64_t system_allocations = 0;          // how often it asked the system for memory
-  int64_t planned_bytes = 0;               // of them in the arena that a plan gives places in
-  int64_t unplanned_allocations = 0;       // in planned sequences, but not where the plan says
-  int64_t unplanned_bytes = 0;             // sum over these
+  int64_t reserved_bytes = 0;              // memory that the device holds from the system
+  int64_t system_allocations = 0;          // number of its requests to the system
+  int64_t planned_bytes = 0;               // part of them in the arena of a plan
+  int64_t unplanned_allocations = 0;       // in planned sequences, but not at the planned place
+  int64_t unplanned_bytes = 0;             // their sum
   std::vector<int64_t> bytes_by_tag;       // by MemoryTag, now
   std::vector<int64_t> peak_bytes_by_tag;  // by MemoryTag, at the moment of the peak
 };
@@ -45,35 +45,35 @@ class Device {
   Tensor allocate(DType dtype, const Shape& shape, MemoryTag tag);
   const MemoryStatistics& memory() const { return memory_; }
 
-  /// Takes the memory that `plan` asks for and gives the allocations of its sequences their places
-  /// in it; once, before the first allocation. Devices that store nothing ignore it.
+  /// Reserves the memory of `plan` and gives the allocations of its sequences their places in it;
+  /// once, before the first allocation. Devices that store nothing ignore it.
   virtual void use_plan(const MemoryPlan& plan) { static_cast<void>(plan); }
-  /// What follows is a sequence of the plan (until the next one begins, or `end_sequence`).
-  /// Without a plan, and for allocations that the plan does not know, memory comes from where it
-  /// comes without one.
+  /// Begins a sequence of the plan (it lasts until the next one begins, or `end_sequence`). Without
+  /// a plan, and for allocations that the plan does not have, memory comes from the growable
+  /// region.
   virtual void begin_sequence(MemorySequence sequence) { static_cast<void>(sequence); }
   virtual void end_sequence() {}
-  /// Starts a new measurement of the peak from what is in use now.
+  /// Starts a new measurement of the peak at the bytes in use now.
   void reset_peak();
 
-  /// Whether the device has streams beside compute, which work while compute does. Where it has
-  /// none (cpu: compute is the host thread) every stream is compute, whatever its name: what would
-  /// run beside it runs in program order.
+  /// Whether the device has streams besides compute that run in parallel with it. Without them
+  /// (cpu: compute is the host thread) every stream is compute, whatever its name: side work runs
+  /// in program order.
   virtual bool has_side_streams() const { return false; }
   /// The stream of a name; "compute" is kComputeStream.
   int stream(std::string_view name);
   const std::string& stream_name(int stream) const { return order_.name(stream); }
-  /// A stream is given a piece of work; called right before it is. Its place among what the stream
-  /// was given.
+  /// Counts a piece of work that is about to be enqueued on a stream; call it right before. Returns
+  /// the work's position in the stream.
   int64_t launched(int stream) { return order_.launched(stream); }
-  /// The point after all that `stream` was given so far.
+  /// The point after all work enqueued on `stream` so far.
   Event record_event(int stream) { return order_.event(stream); }
-  /// What `stream` is given from here begins after `event`. The host does not wait.
+  /// Work enqueued on `stream` from now on begins after `event`. The host does not wait.
   void wait(int stream, const Event& event);
   /// The host waits until `event` has passed.
   virtual void wait_host(const Event& event) { static_cast<void>(event); }
-  /// Keeps a tensor that the last piece of work of a side stream uses until compute has waited for
-  /// that work: memory goes back in the order of compute.
+  /// Keeps a tensor that the last work of a side stream uses until compute has waited for that
+  /// work: memory is freed in the order of compute.
   void hold(int stream, const Tensor& tensor);
 
   /// Attaches a record that all calls append to (nullptr: none). Not owned.
@@ -87,17 +87,17 @@ class Device {
   /// tensor of this device.
   virtual void copy_from_host(const Tensor& host, const Tensor& device) = 0;
   virtual void copy_to_host(const Tensor& device, const Tensor& host) = 0;
-  /// Copies the bytes of contiguous tensors of equal size, on a stream that was told so
-  /// (`launched`).
+  /// Copies the bytes of contiguous tensors of equal size, on a stream for which `launched` was
+  /// called.
   virtual void copy(const Tensor& from, const Tensor& to, int stream);
 
  protected:
   /// Makes `stream` wait, on a device that has side streams.
   virtual void enqueue_wait(int stream, const Event& event);
-  /// Lets go what is held; a device with side streams does it before it is gone.
+  /// Releases held tensors; a device with side streams calls it in its destructor.
   void release_held() { order_.release_held(); }
-  /// Memory of at least `bytes` (> 0), aligned to 64 bytes; null where nothing is stored.
-  /// DeviceError if there is none.
+  /// Memory of at least `bytes` (> 0), aligned to 64 bytes; null if the device stores nothing.
+  /// DeviceError if there is no memory left.
   virtual void* take(int64_t bytes, MemoryTag tag) = 0;
   virtual void give(void* data, int64_t bytes) = 0;
   MemoryStatistics& statistics() { return memory_; }
@@ -111,11 +111,11 @@ class Device {
   int64_t next_id_ = 0;
 };
 
-/// The cpu device: an arena that keeps what it got from the system and asks for huge pages.
+/// The cpu device: an arena that keeps the memory it got from the system and requests huge pages.
 /// `threads` ≥ 1.
 std::unique_ptr<Device> make_cpu_device(int threads);
 /// The sim device: tensors without storage; calls append to the record and return. With side
-/// streams it is given work as a GPU is, and the record has the edges between streams.
+/// streams it gets work as a GPU does, and the record has the edges between streams.
 std::unique_ptr<Device> make_sim_device(bool side_streams = false);
 
 /// Marks a scope as a sequence of the plan.

@@ -1,6 +1,6 @@
 #pragma once
-// Places for allocations, known before they are made: a dry run of the same program has recorded
-// which come (train/plan_memory.h makes the plan, timeline/placement.h finds the places).
+// Places for allocations, known in advance: a dry run of the same program has recorded the
+// allocations (train/plan_memory.h makes the plan, timeline/placement.h finds the places).
 
 #include <array>
 #include <cstdint>
@@ -10,8 +10,8 @@
 
 namespace viaduct {
 
-/// A stretch of the program that allocates the same each time it runs: building the engine, initial
-/// weights, a training step, an evaluated micro-batch.
+/// A stretch of the program that makes the same allocations each time it runs: building the engine,
+/// initial weights, a training step, an evaluated micro-batch.
 enum class MemorySequence { setup, initialize, step, evaluate };
 inline constexpr int kMemorySequences = 4;
 
@@ -23,11 +23,12 @@ struct PlannedAllocation {
 
 struct MemoryPlan {
   int64_t arena_bytes = 0;
-  /// What is held across sequences (weights, moments, …), whichever sequence first asks for it.
+  /// Allocations held across sequences (weights, moments, …), whichever sequence makes them first.
   std::vector<PlannedAllocation> resident;
-  /// What comes and goes within them, by MemorySequence, in program order. Within a sequence, the
-  /// n-th allocation of a tag and size gets the place of the n-th one here, so that one that the
-  /// dry run did not foresee (a size that depends on data) does not shift all that follow.
+  /// Allocations made and freed within a sequence, by MemorySequence, in program order. Within a
+  /// sequence, the n-th allocation of a tag and size gets the place of the n-th one here, so that
+  /// an allocation that the dry run did not foresee (a size that depends on data) does not shift
+  /// the following ones.
   std::array<std::vector<PlannedAllocation>, kMemorySequences> sequences;
 };
 

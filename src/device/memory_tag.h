@@ -1,12 +1,12 @@
 #pragma once
-// Who holds memory.
+// What memory is used for.
 
 #include <string_view>
 
 namespace viaduct {
 
-/// Who holds a piece of memory; the table of `train` and the memory half of the record are by
-/// these.
+/// The use of a piece of memory; the memory table of `train` and the memory part of the record are
+/// grouped by it.
 enum class MemoryTag {
   weights,          // weights as stored for compute (canonical form)
   derived_weights,  // packed, transposed or quantized forms of weights
@@ -14,7 +14,7 @@ enum class MemoryTag {
   master_weights,
   moments,      // optimizer state
   saved,        // kept from forward to backward
-  activations,  // live within a segment
+  activations,  // used within a segment only
   workspace,    // scratch of ops
   batch,        // tokens, labels, positions
   kv_cache,     // generation

@@ -5,8 +5,8 @@
 
 namespace viaduct {
 
-/// What the device does goes to `record` until the end of the scope, also where an error ends it:
-/// tensors that are freed later must not write to a record that is gone.
+/// The device's calls go to `record` until the end of the scope, also if an exception ends it:
+/// tensors that are freed later must not write to a destroyed record.
 class Recording {
  public:
   Recording(Device& device, StepRecord& record) : device_(device), record_(record) {

@@ -38,14 +38,14 @@ void StreamOrder::waited(int stream, const Event& event) {
     to.behind[other] = std::max(to.behind[other], position);
   };
   raise(static_cast<size_t>(event.stream), event.position);
-  // What the other stream had waited for is done as well.
+  // Everything that the other stream had waited for is done as well.
   if (event.behind != nullptr)
     for (size_t other = 0; other < event.behind->size(); ++other)
       raise(other, (*event.behind)[other]);
   to.shared = nullptr;
   if (stream != kComputeStream) return;
 
-  std::vector<Held> done;  // its destructors may come back here
+  std::vector<Held> done;  // its destructors may call back into this object
   for (size_t other = 0; other < to.behind.size(); ++other) {
     std::vector<Held>& held = streams_[other].held;
     auto end = held.begin();

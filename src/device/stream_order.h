@@ -1,7 +1,7 @@
 #pragma once
-// In which order a device's streams do what they were given: the names of the streams, how much
-// each was given, and how far each has waited for the others. From it follows when memory that a
-// side stream uses may go back: once compute is ordered behind that use.
+// The order of work on a device's streams: the names of the streams, how much work each was given,
+// and how far each has waited for the others. This decides when memory that a side stream uses may
+// be freed: once compute is ordered behind that use.
 
 #include <cstdint>
 #include <memory>
@@ -13,14 +13,15 @@
 
 namespace viaduct {
 
-/// The stream that layers run on. Memory is taken and given back in its order.
+/// The stream that layers run on. Memory is allocated and freed in its order.
 inline constexpr int kComputeStream = 0;
 
 /// A point in a stream's order; later work may wait for it.
 struct Event {
   int stream = kComputeStream;
-  int64_t position = 0;  // how much the stream was given before it
-  /// By stream, the position up to which this stream had waited for it then; null: for none.
+  int64_t position = 0;  // number of pieces of work given to the stream before it
+  /// By stream, the position up to which this stream had waited for it at that time; null: for
+  /// none.
   std::shared_ptr<const std::vector<int64_t>> behind;
 };
 
@@ -28,22 +29,22 @@ class StreamOrder {
  public:
   StreamOrder() : streams_(1) { streams_[0].name = "compute"; }
 
-  /// The number of the stream of this name, which begins to exist.
+  /// The number of the stream of this name; creates the stream at first use.
   int stream(std::string_view name);
   const std::string& name(int stream) const {
     return streams_.at(static_cast<size_t>(stream)).name;
   }
-  /// One piece of work more; its position, counted from 1.
+  /// Counts one more piece of work; returns its position, counted from 1.
   int64_t launched(int stream) { return ++streams_[static_cast<size_t>(stream)].position; }
   Event event(int stream);
 
-  /// Whether all that `stream` is given from here comes after `event` anyway.
+  /// Whether all further work of `stream` comes after `event` anyway.
   bool is_behind(int stream, const Event& event) const;
-  /// `stream` was made to wait for `event`. If it is compute, tensors held for what it now comes
-  /// after are let go.
+  /// Notes that `stream` waits for `event`. If it is compute, releases the tensors held for the
+  /// work that compute is now behind.
   void waited(int stream, const Event& event);
 
-  /// Keeps `tensor` until compute has waited for what the side stream was given last.
+  /// Keeps `tensor` until compute has waited for the last work of the side stream.
   void hold(int stream, const Tensor& tensor);
   void release_held();
 
@@ -56,7 +57,7 @@ class StreamOrder {
     std::string name;
     int64_t position = 0;
     std::vector<int64_t> behind;                         // by stream; shorter: 0
-    std::shared_ptr<const std::vector<int64_t>> shared;  // a copy of `behind`, made when asked for
+    std::shared_ptr<const std::vector<int64_t>> shared;  // a copy of `behind`, made on demand
     std::vector<Held> held;                              // in ascending order
   };
   int64_t behind(int stream, int other) const;

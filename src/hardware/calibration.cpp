@@ -1,4 +1,4 @@
-// Reading and checking of calibration tables.
+// Reads and checks calibration tables.
 
 #include "hardware/calibration.h"
 
@@ -33,7 +33,7 @@ std::string place(const Value& value) {
   return text.empty() ? text : text + ": ";
 }
 
-/// Reads the fields of one row; what is wrong goes to the list of problems.
+/// Reads the fields of one row; adds errors to the list of problems.
 class RowReader {
  public:
   RowReader(Problems& problems, const Value& value, std::string where)
@@ -61,7 +61,8 @@ class RowReader {
       wrong(*value, name, "a number above 0");
   }
 
-  /// After all fields: what else is there. The text that names the row, "" if it is not complete.
+  /// After all fields: reports unknown ones. Returns the row's key as text, "" if the row is
+  /// incomplete.
   std::string finish() {
     if (!value_.is_map()) {
       problems_.add("{}{}: expected a map of fields, found {}", place(value_), where_,

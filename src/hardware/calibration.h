@@ -1,8 +1,8 @@
 #pragma once
-// What `viaduct bench --calibrate` measures about one machine, and what a planner looks up: rates
-// of the trainer's own kernels by shape, bandwidths, and what a launch and an all-reduce cost. A
-// YAML file of one list of rows per kind of measurement; every row names its sizes, so the grid is
-// data.
+// What `viaduct bench --calibrate` measures about one machine, for a planner to look up: rates of
+// the trainer's own kernels by shape, bandwidths, and the cost of a launch and of an all-reduce. A
+// YAML file with one list of rows per kind of measurement; every row states its sizes, so the grid
+// is data.
 
 #include <cstdint>
 #include <filesystem>
@@ -15,8 +15,8 @@ namespace viaduct {
 struct CalibratedMachine {
   std::string cpu;      // "AMD EPYC 9R14: AVX2, AVX-512"
   std::string kernels;  // instruction set of the kernels: "avx512"
-  int64_t cores = 0;    // that the operating system shows
-  int64_t threads = 0;  // that ops ran on
+  int64_t cores = 0;    // visible to the operating system
+  int64_t threads = 0;  // that ran the ops
   int64_t memory_bytes = 0;
   std::string measured_at;  // "2026-11-21T18:30:00Z"
 };
@@ -51,10 +51,10 @@ struct CalibratedStream {
   double gbytes_per_second = 0;
 };
 
-/// What starting work costs when there is next to none.
+/// The cost of starting work when there is almost none.
 struct CalibratedLaunch {
   double op_microseconds = 0;        // an op on a few elements, on one thread
-  double parallel_microseconds = 0;  // handing one empty task to every thread and waiting
+  double parallel_microseconds = 0;  // giving one empty task to every thread and waiting
 };
 
 /// FP32 sum between ranks that are threads of one process. Small `bytes` give the latency.

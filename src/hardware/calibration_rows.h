@@ -1,7 +1,7 @@
 #pragma once
-// The fields of each kind of row, said once for reading and writing. A visitor is called with every
-// field: its name, the value, whether the field is part of what names the row, and for text the
-// names that it may be (none: any).
+// The fields of each kind of row, listed once for reading and writing. A visitor is called with
+// every field: its name, its value, whether the field is part of the row's key, and for text the
+// allowed names (none: any).
 
 #include <initializer_list>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Writing of calibration tables: a line a row.
+// Writes calibration tables: one line per row.
 
 #include <fmt/core.h>
 
@@ -24,7 +24,7 @@ struct RowWriter {
     value.set(name, write_value(number));
   }
   void operator()(std::string_view name, double& number, Role) {
-    // Four digits: the machine moves by more.
+    // Four digits: measurements vary by more.
     const double scale = std::pow(10, 3 - std::floor(std::log10(std::abs(number))));
     value.set(name, write_value(number != 0 ? std::round(number * scale) / scale : 0.0));
   }
@@ -53,7 +53,7 @@ struct SectionWriter {
 }  // namespace
 
 std::string to_yaml(const Calibration& calibration) {
-  Calibration table = calibration;  // visitors may change what they see
+  Calibration table = calibration;  // visitors take references that are not const
   SectionWriter writer{fmt::format("format: {}\nversion: {}\n", kFormat, kVersion)};
   visit_sections(table, writer);
   return writer.text;

@@ -1,15 +1,15 @@
 #pragma once
-// What this machine's CPU can execute, as far as kernels care. A value: who wants to pretend to
-// have less (a forced instruction set, a test) changes the copy it passes on.
+// The features of this machine's CPU that kernels use. A value: to simulate a smaller CPU (a forced
+// instruction set, a test), the caller changes the copy that it passes on.
 
 #include <string>
 
 namespace viaduct {
 
 struct CpuFeatures {
-  /// "AMD EPYC 9R14", from the operating system; "unknown CPU" where it does not say.
+  /// "AMD EPYC 9R14", from the operating system; "unknown CPU" if it gives none.
   std::string model_name;
-  /// AVX2 with FMA (x86-64-v3, the least that the binary starts on).
+  /// AVX2 with FMA (x86-64-v3, the minimum for the binary).
   bool avx2 = false;
   /// AVX-512 F, BW, DQ and VL: what files named *_avx512.cpp are compiled for.
   bool avx512 = false;
@@ -21,7 +21,7 @@ struct CpuFeatures {
   bool amx_bf16 = false;
 };
 
-/// Asks the CPU (cpuid) and whether the operating system saves the registers (XCR0).
+/// Queries the CPU (cpuid) and whether the operating system saves the registers (XCR0).
 CpuFeatures detect_cpu_features();
 
 /// "AMD EPYC 9R14: AVX2, AVX-512, AVX512-BF16".

@@ -24,7 +24,7 @@ struct MatmulPeak {
 };
 
 /// Model FLOP/s utilization: the rate of a rank over its peak, at most 1 (a rate above a measured
-/// peak says that the clock has risen since), or −1 if the peak is unknown.
+/// peak means that the clock has risen since), or −1 if the peak is unknown.
 double model_flops_utilization(double tflops_per_rank, const MatmulPeak& peak);
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
-// How layers reach weights and gradients. Where they live (replicated, sharded, gathered on demand)
-// is the business of `sharding`, which implements these interfaces; to a layer all look alike.
+// How layers access weights and gradients. `sharding` implements these interfaces; layers do not
+// depend on where weights are stored (replicated, sharded, gathered on demand).
 
 #include "nn/parameter.h"
 #include "ops/dispatch.h"
@@ -8,8 +8,7 @@
 
 namespace viaduct {
 
-/// What a layer is going to do with a weight; derived forms (packed, transposed, quantized) are by
-/// use.
+/// How a layer uses a weight; derived forms (packed, transposed, quantized) are made per use.
 enum class WeightUse { forward, data_gradient, lookup, elementwise };
 
 class WeightAccess {
@@ -17,7 +16,7 @@ class WeightAccess {
   virtual ~WeightAccess() = default;
   /// The weight in the form that the ops' products of `use` read, valid until `release`; as a
   /// tensor for other uses. A stale generation is an error, never a wrong number. `run` > 0:
-  /// products read the columns in runs of so many (`GemmRequest::run`).
+  /// products read the columns in runs of this length (`GemmRequest::run`).
   virtual Operand acquire(const Parameter& parameter, WeightUse use, int64_t run) = 0;
   virtual void release(const Parameter& parameter, WeightUse use) = 0;
 };
@@ -34,7 +33,7 @@ class AcquiredWeight {
   AcquiredWeight(const AcquiredWeight&) = delete;
   AcquiredWeight& operator=(const AcquiredWeight&) = delete;
   const Operand& operand() const { return weight_; }
-  /// Of a use that is no product. ShapeError where the form is another one.
+  /// For a use that is not a product. ShapeError if the form is not plain.
   const Tensor& tensor() const { return weight_.tensor(); }
 
  private:
@@ -51,8 +50,9 @@ class GradientAccess {
     WriteMode mode = WriteMode::accumulate;
   };
   virtual ~GradientAccess() = default;
-  /// Where the gradient of `parameter` goes, and whether the first contribution of the step
-  /// overwrites. Parameters whose gradient does not come from backward_weight always accumulate.
+  /// Destination of the gradient of `parameter`, and whether the step's first contribution
+  /// overwrites it (=) or adds (+=). Parameters whose gradient does not come from backward_weight
+  /// always accumulate.
   virtual Destination gradient(const Parameter& parameter) = 0;
   /// One contribution is complete; follows each `gradient`.
   virtual void done(const Parameter& parameter) = 0;

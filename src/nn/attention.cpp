@@ -44,9 +44,10 @@ AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batc
 
 TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                                     SavedStore& saved) {
-  const Tensor x = in.get(kHidden);
+  const Tensor x = in.get(kHidden);  // [stream tokens, H]
+  // [stream tokens, H]
   const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved);
-  const Tensor attended =
+  const Tensor attended =  // [T, N, D]
       core_.forward(context, batch, project(context, batch, normed, saved), saved);
   const UnitScope scope(saved, unit::attn_proj);
   return TensorSet(
@@ -58,7 +59,7 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
 
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
-  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const int64_t tokens = batch.tokens();
   Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
@@ -67,13 +68,15 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
     parts_.output_norm->backward(context, d_branch, Tensor(), d_projection, saved);
     d_branch = d_projection;
   }
+  // d_attended [T, N, D] = d_branch · W_proj
   const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
                                 .view({tokens, core_.spec().heads, core_.spec().head_dim});
+  // d.q [T, N, D], d.k and d.v [T, K, D]
   AttentionHeads d = core_.backward(context, batch, d_attended, saved);
-  core_.take_output(saved);  // the projection has it
+  core_.take_output(saved);  // the projection keeps it too
   d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
   d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
-  const Tensor d_qkv = context.activation(
+  const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});
   const AttentionHeads out = split(d_qkv);
   const auto into = [&](const std::optional<Norm>& norm, const Tensor& from, const Tensor& to) {
@@ -84,6 +87,7 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   into(parts_.k_norm, d.k, out.k);
   into(std::nullopt, d.v, out.v);
 
+  // d_normed [stream tokens, H] = d_qkv · W_qkv
   const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
   const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);

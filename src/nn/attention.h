@@ -42,12 +42,12 @@ class AttentionSegment final : public Segment {
   std::string_view name() const override { return "attention"; }
 
  private:
-  /// Heads to attend with, of the normed stream: the unit qkv_linear.
+  /// The unit qkv_linear: from the normed stream [T, H] to q [T, N, D], k and v [T, K, D].
   AttentionHeads project(RankContext& context, const Batch& batch, const Tensor& normed,
                          SavedStore& saved) const;
   AttentionHeads heads_of(RankContext& context, const Batch& batch, const Tensor& normed,
                           SavedStore& saved) const;
-  /// The three runs of columns of [T, (N + 2K) D] as [T, heads, D].
+  /// Views of the three column ranges of [T, (N + 2K) D] as [T, heads, D].
   AttentionHeads split(const Tensor& qkv) const;
 
   CoreAttention core_;

@@ -49,9 +49,11 @@ void attend(OpContext& context, const AttentionMethod& method, const AttentionFo
   if (method.flash) return attention_forward(context, args);
   const AttentionProblem& problem = args.problem;
   const Tensor matrix = score_matrix(context, problem, args.q);
+  // matrix [N, Tq, keys] = q · kᵀ
   score_product(context, {ScoreProduct::scores, problem, matrix, args.q, args.k});
   softmax(context, method, {ScoreSteps::all, problem, matrix, args.lse}, args.q.dtype());
   if (problem.dropout > 0) score_dropout(context, {problem, matrix, matrix});
+  // out [Tq, N, D] = matrix · v
   score_product(context, {ScoreProduct::values, problem, matrix, args.out, args.v});
 }
 
@@ -59,20 +61,24 @@ void attend_backward(OpContext& context, const AttentionMethod& method,
                      const AttentionBackwardArgs& args) {
   if (method.flash) return attention_backward(context, args);
   const AttentionProblem& problem = args.problem;
-  const Tensor p = score_matrix(context, problem, args.q);
-  const Tensor gradient = score_matrix(context, problem, args.q);
+  const Tensor p = score_matrix(context, problem, args.q);         // [N, Tq, keys]
+  const Tensor gradient = score_matrix(context, problem, args.q);  // [N, Tq, keys]
+  // p = softmax(q · kᵀ)
   score_product(context, {ScoreProduct::scores, problem, p, args.q, args.k});
   softmax(context, method, {ScoreSteps::all, problem, p, args.lse, true}, args.q.dtype());
+  // dv [Tk, K, D] += pᵀ · d_out, p with dropout
   if (problem.dropout > 0) {
     score_dropout(context, {problem, p, gradient});
     score_product(context, {ScoreProduct::keys, problem, gradient, args.d_out, args.dv});
   } else {
     score_product(context, {ScoreProduct::keys, problem, p, args.d_out, args.dv});
   }
+  // gradient = d_out · vᵀ, then through dropout and softmax
   score_product(context, {ScoreProduct::scores, problem, gradient, args.d_out, args.v});
   if (problem.dropout > 0) score_dropout(context, {problem, gradient, gradient});
   softmax_backward(context, method, {ScoreSteps::all, problem, p, gradient, args.lse, args.delta},
                    args.q.dtype());
+  // dq [Tq, N, D] += gradient · k, dk [Tk, K, D] += gradientᵀ · q
   score_product(context,
                 {ScoreProduct::values, problem, gradient, args.dq, args.k, WriteMode::accumulate});
   score_product(context, {ScoreProduct::keys, problem, gradient, args.q, args.dk});

@@ -12,26 +12,27 @@ class Communicator;
 struct ContextLayout;
 
 struct Batch {
-  Tensor ids;        // i32 [T]
-  Tensor positions;  // i32 [T], restart with each document where documents are packed
-  Tensor targets;    // i32 [T]: the token to predict at each position, −1 where nothing is scored
-  Tensor loss_weight;        // f32 [T]: weight of each token's loss, 0 where nothing is scored
+  Tensor ids;                // i32 [T]
+  Tensor positions;          // i32 [T], restart at each document if documents are packed
+  Tensor targets;            // i32 [T]: token to predict at each position, −1 without loss
+  Tensor loss_weight;        // f32 [T]: weight of each token's loss, 0 without loss
   Tensor token_index;        // i64 [T]: global token index, the counter of random numbers
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
 
-  /// Where the tokens of other context ranks belong (nn/context_parallel/layout.h); null with one.
+  /// Positions of the other context ranks' tokens (nn/context_parallel/layout.h); null without
+  /// context parallelism.
   std::shared_ptr<const ContextLayout> context;
-  /// The ranks that share the tokens, where they are not the layout's context ranks (hybrid context
+  /// The ranks that share the tokens, if these are not the layout's context ranks (hybrid context
   /// parallel); not owned.
   Communicator* context_ranks = nullptr;
 
-  /// The run of tokens whose rows of the residual stream are here: all, or under sequence parallel
-  /// this tensor rank's part of them.
+  /// The range of tokens whose stream rows this rank holds: all, or under sequence parallel this
+  /// tensor rank's part.
   int64_t stream_begin = 0, stream_tokens = 0;
 
   int64_t tokens() const { return ids.dim(0); }
-  /// The rows of a per-token tensor [T, …] that belong to the stream here.
+  /// The rows of a per-token tensor [T, …] that belong to this rank's part of the stream.
   Tensor stream_rows(const Tensor& per_token) const {
     return per_token.slice(0, stream_begin, stream_tokens);
   }

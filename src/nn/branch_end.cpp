@@ -5,8 +5,8 @@
 namespace viaduct {
 namespace {
 
-/// Of what the linear layer returns. What goes into the sum as it is has the sum's format, so that
-/// bits are the same in one product and in two ops; norms read, and tensor ranks exchange,
+/// Format of the linear layer's result. If it is added directly, it has the sum's format, so that
+/// one product with epilogue and two ops give the same bits; norms read, and tensor ranks exchange,
 /// activations.
 DType branch_format(const RankContext& context, const BranchEnd& end) {
   const bool direct = !end.norm && !sums_products(context);
@@ -21,7 +21,7 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
     return end.linear.forward(context, x, saved, saved.output_tag(), {.residual = stream},
                               branch_format(context, end));
   }
-  // A norm keeps its input.
+  // branch [stream tokens, H] = x · Wᵀ + b. A norm keeps its input.
   Tensor branch =
       end.linear.forward(context, x, saved, end.norm ? saved.tag() : MemoryTag::activations, {},
                          branch_format(context, end));

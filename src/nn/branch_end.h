@@ -1,6 +1,6 @@
 #pragma once
-// The end of a block's branch, forward: linear → (norm) → dropout → + residual, in one product
-// where nothing stands between the product and the sum.
+// The end of a block's branch, forward: linear → (norm) → dropout → + residual, in one product if
+// neither norm nor active dropout is in between.
 
 #include <optional>
 

@@ -1,6 +1,6 @@
 #pragma once
-// The loss of the head as a composition of single operations over whole tensors of logits: what the
-// fused ops of ops/cross_entropy.h do chunk by chunk, with the same numbers within rounding.
+// The loss of the head as a composition of single ops over whole logits tensors: what the fused ops
+// of ops/cross_entropy.h do chunk by chunk, with the same results within rounding.
 
 #include "nn/batch.h"
 #include "nn/context.h"
@@ -13,16 +13,16 @@ struct VocabularyColumns {
   int64_t first, count;
 };
 
-/// From logits [T, V here] (f32; capped in place) to log-sum-exps and target logits [T] of the
-/// whole vocabulary, the same on all tensor ranks. Keeps the probabilities [T, V here] of its
-/// columns under `owner`.
+/// From this rank's logits [T, V here] (f32; capped in place) to log-sum-exps and target logits [T]
+/// of the whole vocabulary, the same on all tensor ranks. Keeps the probabilities [T, V here] of
+/// this rank's columns under `owner`.
 void composed_cross_entropy_forward(RankContext& context, const Batch& batch,
                                     const VocabularyColumns& columns, double softcap,
                                     const Tensor& logits, const Tensor& lse,
                                     const Tensor& target_logit, const void* owner,
                                     SavedStore& saved);
 
-/// The gradient of the logits [T, V here] in the activation format.
+/// The gradient of this rank's logits [T, V here] in the activation format.
 Tensor composed_cross_entropy_backward(RankContext& context, const Batch& batch,
                                        const VocabularyColumns& columns, double softcap,
                                        const void* owner, SavedStore& saved);

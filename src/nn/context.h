@@ -1,7 +1,7 @@
 #pragma once
-// What a layer gets beside its inputs: the rank's device and ops, its place in the mesh, weights
-// and gradients, keys of random numbers, settings.precision. Nothing of it is global: two models
-// with two contexts live in one process.
+// What a layer gets besides its inputs: the rank's device and ops, its place in the mesh, weights
+// and gradients, keys of random numbers, settings.precision. None of it is global: two models with
+// two contexts can live in one process.
 
 #include <cstdint>
 
@@ -18,7 +18,7 @@ class KeyValueCache;
 struct RankContext {
   OpContext ops;
   WeightAccess& weights;
-  GradientAccess* gradients = nullptr;  // null where there is no backward
+  GradientAccess* gradients = nullptr;  // null without a backward
   const ParallelGroups& groups;
   const LayerSettings& settings;
   bool training = false;           // dropout is on

@@ -9,9 +9,10 @@ ContextExchange ContextParallelConfig::exchange(int64_t layer) const {
 FieldGroup context_parallel_fields(ContextParallelConfig& config) {
   FieldGroup group("model", "");
   group
-      .field("cp_comm_type", config.cp_comm_type,
-             "How key and value meet all queries: rings, gathers, exchange of sequence for heads, "
-             "or both in two levels; one for all layers or a list of one per layer.")
+      .field(
+          "cp_comm_type", config.cp_comm_type,
+          "How queries reach all keys and values: rings, gathers, exchange of sequence for heads, "
+          "or both in two levels; one for all layers or a list of one per layer.")
       .one_of({"p2p", "all_gather", "a2a", "a2a+p2p"})
       .constraint(
           "list of num_layers; sliding windows need a2a or all_gather; a2a needs heads / tp and "

@@ -22,7 +22,7 @@ struct ContextParallelConfig {
   /// Tokens of a micro-batch that a rank has at most under hybrid_context_parallel.
   std::optional<int64_t> max_seqlen_per_dp_cp_rank;
 
-  /// The way of a layer, by its global number. The configuration must be valid.
+  /// The exchange of a layer, by its global number. The configuration must be valid.
   ContextExchange exchange(int64_t layer) const;
 };
 

@@ -1,7 +1,6 @@
 #pragma once
 // Attention itself, between the rotary positions and the projection: heads of queries, keys and
-// values in, heads out. What context parallelism does to attention is in here; the layers around it
-// do not know.
+// values in, heads out. Context parallelism is handled here; the surrounding layers do not see it.
 
 #include <string_view>
 

@@ -28,7 +28,7 @@ FieldGroup fusion_fields(FusionConfig& config) {
               "logits, exponentials and their gradient are whole tensors in FP32, one op each.");
   group
       .field("cross_entropy_fusion_impl", config.cross_entropy_fusion_impl,
-             "Whose fused cross entropy.")
+             "Implementation of the fused cross entropy.")
       .one_of({"native"})
       .planned_values({"te"}, "a kernel of the cuda backend");
   group
@@ -46,13 +46,13 @@ FieldGroup fusion_fields(FusionConfig& config) {
               "Biases of the projections into the residual stream are added in their GEMMs, and "
               "dropout adds the residual; off: one op each.");
   group.field("gemm_epilogue_fusion", config.gemm_epilogue_fusion,
-              "GEMMs go on with a block of their result while it is in cache: the activation, "
+              "GEMMs continue on a tile of their result while it is in cache: the activation, "
               "forward and backward (where bias_activation_fusion is on), and the sum with the "
               "residual stream (where bias_dropout_fusion is on, and no dropout, norm or sum over "
               "tensor ranks stands between). Off: ops of their own, with the same bits.");
   group
       .field("recompute_logits", config.recompute_logits,
-             "The backward of the head makes the logits again; off: the forward keeps them, in the "
+             "The backward of the head recomputes the logits; off: the forward keeps them, in the "
              "activations' format, V / tp values for each token of a micro-batch. auto: off where "
              "they "
              "take at most 1 GiB on a rank.")

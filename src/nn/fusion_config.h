@@ -16,7 +16,8 @@ struct FusionConfig {
   Auto<bool> bias_activation_fusion;
   bool bias_dropout_fusion = true;
   bool gemm_epilogue_fusion = true;
-  /// `auto`: where the cross entropy is fused and a step's logits are too many to be kept.
+  /// `auto`: on if the cross entropy is fused and the logits of a step take too much memory to
+  /// keep.
   Auto<bool> recompute_logits;
 
   /// Replaces each `auto`, for a feed-forward with this activation (ModelFields::activation_func)
@@ -26,7 +27,7 @@ struct FusionConfig {
   Fusions fusions() const;
 };
 
-/// Whether `bias_activation_fusion` may be asked for.
+/// Whether this activation supports `bias_activation_fusion`.
 bool fuses_with_bias(const std::string& activation);
 
 FieldGroup fusion_fields(FusionConfig& config);

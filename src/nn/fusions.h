@@ -1,6 +1,6 @@
 #pragma once
-// Which neighbouring operations of a layer run as one op. Off is the composed path: one op each,
-// with its result in memory, and the same numbers within rounding.
+// Which neighbouring operations of a layer run as one op. Off: one op each, with its result in
+// memory, and the same results within rounding.
 
 namespace viaduct {
 
@@ -9,8 +9,8 @@ struct Fusions {
   bool bias_dropout = true;     // biases of proj and fc2 in their GEMMs; dropout with the residual
   bool gradient_accumulation = true;  // weight-gradient GEMMs add into the main gradient
   bool cross_entropy = true;  // softmax cross entropy chunk by chunk, no tensor of probabilities
-  /// Activations and residuals in the GEMM before or after them, where the bias is in that GEMM and
-  /// nothing stands between: the same bits.
+  /// Activations and residuals in the GEMM before or after them, if the bias is in that GEMM and no
+  /// other operation is in between: the same bits.
   bool gemm_epilogue = true;
 };
 

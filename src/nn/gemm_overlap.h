@@ -1,21 +1,21 @@
 #pragma once
-// The table of GEMMs whose tensor-parallel communication can be hidden: what is done for each.
-// Plain types for the layers; the settings behind it are in nn/tensor_parallel_config.h.
+// The table of GEMMs whose tensor-parallel communication can be hidden, and the method of each.
+// Plain types for the layers; the settings are in nn/tensor_parallel_config.h.
 
 #include <array>
 #include <string_view>
 
 namespace viaduct {
 
-/// bulk: one operation beside a GEMM that does not need it. ring_exchange: chunks go round a ring
+/// bulk: one collective beside an independent GEMM. ring_exchange: chunks travel around a ring
 /// between chunks of the GEMM. pipeline: the GEMM is cut over output features, and the
-/// reduce-scatter of a chunk runs under the next.
+/// reduce-scatter of a chunk runs during the next.
 enum class OverlapMethod { none, bulk, ring_exchange, pipeline };
 std::string_view overlap_method_name(OverlapMethod method);
 
 enum class OverlapGemm {
   qkv_fprop,   // gathers its input
-  qkv_dgrad,   // beside it the saved input is gathered for qkv_wgrad (bulk)
+  qkv_dgrad,   // beside it the saved input for qkv_wgrad is gathered (bulk)
   qkv_wgrad,   // beside it the input gradient is reduce-scattered (bulk)
   proj_fprop,  // reduce-scatters its output
   proj_dgrad,  // gathers the output gradient

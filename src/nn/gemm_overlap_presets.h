@@ -1,7 +1,7 @@
 #pragma once
-// Tables of overlapped GEMMs by name: what Megatron-Bridge and NeMo tuned for one model on one GPU,
-// under their names (userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192). Source of the numbers:
-// Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py.
+// Named tables of overlapped GEMMs: the tuned settings of Megatron-Bridge and NeMo for one model on
+// one GPU, under their names (userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192). Source of the
+// numbers: Megatron-Bridge, src/megatron/bridge/training/comm_overlap.py.
 
 #include <cstdint>
 #include <string>
@@ -17,22 +17,22 @@ struct OverlapPreset {
   std::string_view name;
   int64_t hidden = 0;  // of the model that it was tuned for
   int tp = 1;
-  /// As comm_overlap.tp_comm_overlap_cfg: GEMM → settings. A method stands where it is not the one
-  /// that the GEMM has without a table.
+  /// As comm_overlap.tp_comm_overlap_cfg: GEMM → settings. A row has a method only if it differs
+  /// from the GEMM's default.
   Value table() const;
 
-  // Multiprocessors of the bulk methods: qkv_dgrad, qkv_wgrad, fc1_dgrad, fc1_wgrad; 0: the table
-  // says nothing (adapters have no weight gradients), −1: a pipeline (fc1_dgrad alone).
+  // Multiprocessors of the bulk methods: qkv_dgrad, qkv_wgrad, fc1_dgrad, fc1_wgrad; 0: no entry
+  // (adapters have no weight gradients), −1: a pipeline (only fc1_dgrad).
   int bulk[4] = {};
-  // Multiprocessors of proj_fprop and fc2_fprop: of a pipeline, or 0 for a ring.
+  // Multiprocessors of proj_fprop and fc2_fprop: for a pipeline, or 0 for a ring.
   int scatter[2] = {};
-  bool fp8_buf = false;    // what pipelines and their rings send is FP8
+  bool fp8_buf = false;    // pipelines and their rings send FP8
   bool aggregate = false;  // of the rings that gather
 };
 
 std::vector<std::string> overlap_preset_names();
-/// Adds to `notes`, where given, what of the preset has no effect on cpu. nullptr, and a problem
-/// with the nearest name, if there is none of this name.
+/// Adds to `notes`, if given, the settings of the preset that have no effect on cpu. For an unknown
+/// name: nullptr, and a problem with the nearest name.
 const OverlapPreset* overlap_preset(std::string_view name, Problems& problems,
                                     std::vector<std::string>* notes = nullptr);
 

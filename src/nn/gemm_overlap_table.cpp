@@ -1,4 +1,4 @@
-// The ten rows from switches, defaults and the table that the user wrote.
+// Builds the ten rows from switches, defaults and the user's table.
 
 #include <algorithm>
 #include <optional>
@@ -14,7 +14,7 @@ constexpr unsigned bit(OverlapMethod method) {
   return 1u << static_cast<unsigned>(method);
 }
 
-/// What a GEMM may do, and what it does if nobody says otherwise.
+/// The methods that a GEMM allows, and its default.
 struct GemmRule {
   OverlapMethod by_default;
   unsigned allowed;
@@ -71,7 +71,7 @@ bool is_bulk_wgrad(OverlapGemm gemm) {
   return gemm == OverlapGemm::qkv_wgrad || gemm == OverlapGemm::fc1_wgrad;
 }
 
-// Settings of a GPU's kernels: without effect on cpu, but no less checked.
+// Settings of GPU kernels: no effect on cpu, but checked all the same.
 constexpr const char* kGpuNumbers[] = {"num_sm", "cga_size"};
 constexpr const char* kGpuSwitches[] = {"set_sm_margin", "atomic_gemm", "use_ce"};
 
@@ -81,7 +81,7 @@ bool is_one_of(const char* const (&names)[N], const std::string& name) {
 }
 constexpr int kSplits = 4;
 
-/// Reads tp_comm_overlap_cfg and works out the rows.
+/// Reads tp_comm_overlap_cfg and builds the rows.
 class TableMaker {
  public:
   TableMaker(const TensorOverlapConfig& config, const OverlapConditions& conditions,
@@ -166,7 +166,7 @@ class TableMaker {
     std::optional<int> splits = config_.num_splits;
     const char* off = switched_off(gemm);
     if (own != nullptr) {
-      // A table by name is for many runs: a switch of this one takes a row out of it.
+      // A named table is shared by many runs: a switch of this run removes its row.
       if (off != nullptr && own->find("method") != nullptr && preset_ == nullptr)
         problem(gemm, ": a method is given, but model.{} turns this overlap off", off);
       read_row(gemm, rule, *own, row, splits);
@@ -189,12 +189,13 @@ class TableMaker {
   }
 
   OverlapMethod method_without_table(OverlapGemm gemm, const GemmRule& rule) const {
-    // Where the weight gradient waits, the input gradient's reduce-scatter has its own GEMM alone
-    // to hide under; a saved input gathered beside it would be held tp times as large until then.
+    // If weight gradients are deferred, the input gradient's reduce-scatter can only hide under its
+    // own GEMM; a saved input gathered beside it would be held, tp times as large, until then.
     const bool own_gemm = config_.tp_comm_overlap_rs_dgrad || conditions_.weight_gradients_wait;
     if (is_bulk_dgrad(gemm) && own_gemm) return OverlapMethod::pipeline;
     const auto wanted = method_named(config_.method.value_or(""));
-    // Leaving bulk in the input gradient gives up the weight gradient's overlap: only on request.
+    // Any other method than bulk for the input gradient loses the weight gradient's overlap: only
+    // on request.
     const bool fits = wanted && (rule.allowed & bit(*wanted)) != 0 && !is_bulk_dgrad(gemm);
     return fits ? *wanted : rule.by_default;
   }
@@ -246,7 +247,7 @@ class TableMaker {
     }
   }
 
-  /// Chunks of the output features, of which all pipelined GEMMs have H.
+  /// Number of chunks of the output features; all pipelined GEMMs have H of them.
   int pipeline_splits(OverlapGemm gemm, std::optional<int> given) {
     const int64_t features = conditions_.hidden;
     const int splits = given.value_or(kSplits);
@@ -261,8 +262,8 @@ class TableMaker {
     return below;
   }
 
-  /// An input gradient that is not bulk reduce-scatters its own output, so that nothing is left for
-  /// the weight gradient to hide.
+  /// An input gradient that is not bulk reduce-scatters its own output, so the weight gradient has
+  /// nothing left to hide.
   void check_backward(GemmOverlapTable& table, OverlapGemm dgrad, OverlapGemm wgrad) {
     const OverlapMethod method = table[dgrad].method;
     if (method == OverlapMethod::bulk || method == OverlapMethod::none) return;
@@ -279,7 +280,7 @@ class TableMaker {
   const OverlapConditions conditions_;
   Problems& problems_;
   std::vector<std::string>* notes_;
-  Value table_;  // as the user wrote it, or of the preset
+  Value table_;  // the user's, or the preset's
   const OverlapPreset* preset_ = nullptr;
 };
 

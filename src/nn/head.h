@@ -24,7 +24,7 @@ struct HeadSpec {
 
 class HeadSegment final : public Segment {
  public:
-  /// `weight` [rows here, H] is the token embedding where tied.
+  /// `weight` [V here, H] is the token embedding if the two are tied.
   HeadSegment(HeadSpec spec, Norm norm, std::shared_ptr<const Parameter> weight);
 
   Edge inputs(const RankContext& context, const Batch& batch) const override {
@@ -46,41 +46,41 @@ class HeadSegment final : public Segment {
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "head"; }
 
-  /// The final norm alone (no saved store) of the stream's rows, for all tokens: what `logits`
-  /// takes.
+  /// The final norm alone (no saved store): the stream's rows of this rank → normed rows [T, H] of
+  /// all tokens, the input of `logits`.
   Tensor final_norm(RankContext& context, const Tensor& hidden) const;
-  /// logits [t, V] of the true vocabulary, on every tensor rank, in the statistic format of normed
-  /// rows [t, H], before the softcap.
+  /// logits [t, V] of the true vocabulary from normed rows [t, H], on every tensor rank, in the
+  /// statistic format, before the softcap.
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
 
-  /// Tokens of a chunk: fixed by the vocabulary alone, so that sums do not depend on batch size or
-  /// threads.
+  /// Tokens of a chunk: depends on the vocabulary alone, so that sums do not depend on batch size
+  /// or threads.
   int64_t chunk_tokens() const;
 
  private:
-  /// What the forward keeps, and the backward reads.
+  /// What the forward keeps for the backward.
   enum class Way { recompute, keep_logits, compose };
   Way way(const RankContext& context) const;
   /// The part of the vocabulary that a tensor rank holds.
   VocabularyColumns columns(int64_t tensor_rank) const;
-  /// logits [t, rows of the weight here] in the format of statistics.
+  /// logits [t, V here] in the statistic format.
   Tensor logits_here(RankContext& context, const Tensor& normed, MemoryTag tag) const;
   void make_logits(RankContext& context, const Tensor& normed, const Tensor& logits) const;
   /// Log-sum-exps and target logits [T] of all ranks' columns.
   void fused_forward(RankContext& context, const Batch& batch, const Tensor& normed,
                      const Tensor& lse, const Tensor& target_logit, SavedStore& saved) const;
-  /// Turns logits [t, columns here] of the tokens from `begin` into their gradient, in `out`.
+  /// Writes the gradient of logits [t, V here] of the tokens from `begin` on to `out`.
   void logits_gradient(RankContext& context, const Batch& batch, int64_t begin,
                        const Tensor& logits, const Tensor& lse, const Tensor& out) const;
-  /// The gradients [T, columns here] of all logits; theirs of the normed rows go into `d_normed`.
+  /// The gradients [T, V here] of all logits; writes the gradient of the normed rows to `d_normed`.
   Tensor fused_backward(RankContext& context, const Batch& batch, const Tensor& normed,
                         const Tensor& d_normed, SavedStore& saved) const;
-  /// d_normed [t, H] of d_logits.
+  /// d_normed [t, H] = gradient of the normed rows from d_logits [t, V here].
   void normed_gradient(RankContext& context, const Tensor& d_logits, const Tensor& d_normed) const;
-  /// From the gradient of the normed rows of all tokens to that of the stream.
+  /// From the gradient of the normed rows of all tokens to the gradient of the stream.
   TensorSet stream_gradient(RankContext& context, const Tensor& d_normed, SavedStore& saved) const;
-  /// From log-sum-exps and target logits [T] of the columns here to those of the vocabulary.
+  /// Merges log-sum-exps and target logits [T] of this rank's columns into those of the vocabulary.
   void merge(RankContext& context, const Tensor& lse, const Tensor& target_logit) const;
 
   HeadSpec spec_;

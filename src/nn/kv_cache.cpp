@@ -24,7 +24,7 @@ void KeyValueCache::grow(OpContext& context, int64_t rows) {
     for (Tensor& tensor : *tensors) {
       const Tensor larger =
           device_.allocate(shape_.dtype, {shape_.sequences, rows, width}, MemoryTag::kv_cache);
-      // Hidden rows are multiplied by zero, which only numbers survive.
+      // Attention multiplies hidden rows by zero: they must be finite.
       fill(context, {larger, 0});
       if (rows_ > 0) copy(context, {tensor, larger.slice(1, 0, rows_)});
       tensor = larger;
@@ -38,7 +38,7 @@ void KeyValueCache::reserve(OpContext& context, int64_t tokens) {
                 "key-value cache: a sequence of {} tokens, at most {} fit", tokens,
                 shape_.positions);
   while (rows_ < tokens) {
-    // Right away as many as the first step needs, then block after block.
+    // At first as many as the first step needs, then block by block.
     const int64_t wanted = rows_ == 0 ? tokens : rows_ + 1;
     const int64_t blocks = (wanted + kBlock - 1) / kBlock;
     grow(context, std::min(blocks * kBlock, shape_.positions));

@@ -1,8 +1,8 @@
 #pragma once
-// Keys and values of the tokens seen so far, for generation: several sequences, the layers and the
-// key-value heads that this rank holds. Each sequence has a run of rows of equal length, which
-// grows by whole blocks when the longest one needs it; rows that no token has reached are finite
-// and hidden from attention by causality.
+// Keys and values of earlier tokens, for generation: several sequences, the layers and the
+// key-value heads that this rank holds. All sequences have the same number of rows, which grows by
+// whole blocks when the longest one needs it; unused rows are finite and hidden from attention by
+// causality.
 
 #include <span>
 #include <vector>
@@ -11,21 +11,21 @@
 
 namespace viaduct {
 
-/// What of a model a cache is for.
+/// Sizes of a cache: the part of the model that this rank holds, and the sequences.
 struct CacheShape {
   std::vector<int64_t> layers;         // global numbers of the blocks held by this rank
   int64_t kv_heads = 0, head_dim = 0;  // held by this rank
   DType dtype = DType::f32;
   int64_t sequences = 1;
-  int64_t positions = 0;  // no sequence gets longer
+  int64_t positions = 0;  // maximum length of a sequence
 };
 
 class KeyValueCache {
  public:
-  /// Rows that a sequence gets at a time.
+  /// Rows are added in blocks of this size.
   static constexpr int64_t kBlock = 128;
 
-  /// Takes no memory for rows yet.
+  /// Allocates no rows yet.
   KeyValueCache(Device& device, CacheShape shape);
 
   /// Begins a step with counts[i] new tokens of sequence i (0: none): makes room for them in every
@@ -33,12 +33,12 @@ class KeyValueCache {
   void begin_step(OpContext& context, std::span<const int64_t> counts);
   struct View {
     Tensor k, v;               // [sequences · rows, K, D]
-    Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention wants them
+    Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention reads them
     int64_t max_keys = 0;      // longest sequence, new tokens included
   };
-  /// Writes the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a
-  /// layer behind those of earlier steps and returns all of them. ShapeError for a layer not held
-  /// here.
+  /// Appends the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a
+  /// layer to those of earlier steps and returns all of them. ShapeError if this rank does not hold
+  /// the layer.
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
   /// The tokens of the step are complete in every layer: the next step appends after them.
   void end_step();
@@ -46,9 +46,9 @@ class KeyValueCache {
   int64_t sequences() const { return shape_.sequences; }
   int64_t length(int64_t sequence) const { return lengths_.at(static_cast<size_t>(sequence)); }
   int64_t positions() const { return shape_.positions; }
-  /// Of each sequence.
+  /// Rows per sequence.
   int64_t rows() const { return rows_; }
-  /// Makes room for sequences of `tokens` tokens, as steps up to there would have done.
+  /// Makes room for sequences of `tokens` tokens, as the steps up to there would.
   void reserve(OpContext& context, int64_t tokens);
 
  private:
@@ -60,7 +60,7 @@ class KeyValueCache {
   int64_t rows_ = 0;
   std::vector<int64_t> lengths_, counts_;
   std::vector<Tensor> keys_, values_;  // [sequences, rows, K · D], by place in shape_.layers
-  Tensor offsets_, diagonal_;
+  Tensor offsets_, diagonal_;          // i32 [sequences + 1], i32 [sequences]
   int64_t max_keys_ = 0;
 };
 

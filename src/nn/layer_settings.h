@@ -1,5 +1,5 @@
 #pragma once
-// How layers compute: read once from a run's configuration, the same on all ranks, and not changed
+// Settings of layers: read once from a run's configuration, the same on all ranks, and constant
 // during the run.
 
 #include <cstdint>
@@ -15,13 +15,13 @@ namespace viaduct {
 struct LayerSettings {
   PrecisionRecipe precision;
   Fusions fusions;
-  /// With several tensor ranks: each holds its run of the tokens of the residual stream, of norms
-  /// and of dropout.
+  /// With several tensor ranks: each holds its part of the tokens for the residual stream, norms
+  /// and dropout.
   bool sequence_parallel = false;
   GemmOverlapTable overlap;  // which exchanges of the tensor ranks are hidden under GEMMs
-  /// How context ranks attend to each other, by block; empty: p2p everywhere.
+  /// How context ranks attend to each other, by block; empty: p2p in all.
   std::vector<ContextExchange> context_exchange;
-  bool recompute_logits = true;  // the head's backward makes them again instead of keeping them
+  bool recompute_logits = true;  // the head's backward recomputes them instead of keeping them
   uint64_t seed = 1234;          // of initial weights and dropout
 };
 

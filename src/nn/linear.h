@@ -1,8 +1,8 @@
 #pragma once
 // A linear layer y = x · Wᵀ + b with W [out, in], cut over the tensor ranks by its output features
-// (column-parallel) or its input features (row-parallel): the GEMMs of a segment and what they make
-// the tensor ranks exchange (Shoeybi et al. 2019; sequence parallel: Korthikanti et al. 2022), one
-// hidden under the other where the context's table says so. Keeps what its backward reads.
+// (column-parallel) or its input features (row-parallel): the GEMMs of a segment with the exchanges
+// of the tensor ranks that they need (Shoeybi et al. 2019; sequence parallel: Korthikanti et al.
+// 2022), overlapped as the context's table says. Keeps the tensors for its backward.
 
 #include <memory>
 #include <optional>
@@ -13,8 +13,8 @@
 
 namespace viaduct {
 
-/// Which layer of a block it is: its rows of the table of overlaps, and which features of W
-/// [out, in] are cut.
+/// Which layer of a block it is: selects its rows of the table of overlaps, and the features of W
+/// [out, in] that are cut.
 enum class LinearRole {
   qkv,   // column-parallel: x is the stream, y this rank's features of all tokens
   proj,  // row-parallel: x is this rank's features of all tokens, y the stream
@@ -28,25 +28,25 @@ class Linear {
   Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
          std::shared_ptr<const Parameter> bias);
 
-  /// y [T, out] of x [T, in]; out and in as held here. The side that is the stream has its rows.
-  /// `epilogue`: what `takes_epilogue` allows, of y's rows. `format` of y: none is that of
-  /// activations, and so is all that tensor ranks sum.
+  /// y [T, out] = x [T, in] · Wᵀ + b; out and in as held by this rank. The side that is the stream
+  /// has this rank's rows of it. `epilogue`: only if `takes_epilogue`; its tensors have y's rows.
+  /// `format` of y: if absent, the activation format, which sums over tensor ranks always have.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
                  MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
                  std::optional<DType> format = {}) const;
-  /// dx of dy; the gradient of the bias accumulates. With an `epilogue` (row-parallel layers) the
-  /// gradient of its `raised`, in its place.
+  /// dx [T, in] = dy [T, out] · W; the gradient of the bias accumulates (+=). With an `epilogue`
+  /// (row-parallel layers) the gradient of its `raised`, in its place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue = {}) const;
-  /// Gradient of the weight. Already there where it ran under the exchange of the input gradient.
+  /// dW [out, in] (= or +=) dyᵀ · x. Nothing is left to do if it ran during the exchange of the
+  /// input gradient.
   void backward_weight(RankContext& context, SavedStore& saved) const;
 
   void append_parameters(std::vector<const Parameter*>& list) const;
 
-  /// Whether the GEMM of the forward may go on with its result: it has the whole sum, with the
-  /// bias.
+  /// Whether the forward's GEMM may have an epilogue: its result is the whole sum, with the bias.
   bool takes_epilogue(const RankContext& context) const;
-  /// Output features held here.
+  /// Output features held by this rank.
   int64_t outputs() const { return weight_->shape[0]; }
 
  private:
@@ -56,7 +56,7 @@ class Linear {
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
-  /// From x and dy of all tokens.
+  /// dW (= or +=) dyᵀ · x from x and dy of all tokens.
   void weight_gradient(RankContext& context, const Operand& x, const Operand& dy) const;
   /// The forms in which "dy" (a) and "x" (b) are kept.
   GemmForms kept_forms(const RankContext& context) const;

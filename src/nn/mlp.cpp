@@ -15,9 +15,9 @@ Tensor one_head(const Tensor& x) {
 
 TensorSet MlpSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
                               SavedStore& saved) {
-  const Tensor x = in.get(kHidden);
+  const Tensor x = in.get(kHidden);  // [stream tokens, H], as normed
   const Tensor normed = parts_.input_norm.forward_unit(unit::mlp_norm, context, x, saved);
-  const Tensor activated = raise_unit(context, batch, normed, saved);
+  const Tensor activated = raise_unit(context, batch, normed, saved);  // [T, F]
   const UnitScope scope(saved, unit::mlp);
   return TensorSet(kHidden,
                    end_branch(context, batch, {parts_.down, parts_.output_norm, parts_.residual},
@@ -31,6 +31,7 @@ Tensor MlpSegment::raise(RankContext& context, const Batch& batch, const Tensor&
   GemmEpilogue with = epilogue();
   with.activated = context.activation(
       {batch.tokens(), parts_.up.outputs() / (parts_.gated ? 2 : 1)}, saved.tag());
+  // raised [T, 2F if gated, else F] = normed · W_upᵀ, and with.activated [T, F] in its epilogue
   const Tensor raised = parts_.up.forward(context, normed, saved, saved.tag(), with);
   saved.keep(this, "raised", raised);
   return with.activated;
@@ -54,6 +55,7 @@ Tensor MlpSegment::lower(RankContext& context, const Tensor& d_branch, SavedStor
     return deactivate(context, parts_.down.backward_input(context, d_branch, saved), saved);
   }
   GemmEpilogue with = epilogue();
+  // raised [T, 2F if gated, else F]: the epilogue overwrites it by its gradient
   with.raised = saved.take(this, "raised");
   return parts_.down.backward_input(context, d_branch, saved, with);
 }
@@ -64,13 +66,13 @@ GemmEpilogue MlpSegment::epilogue() const {
 
 Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedStore& saved) const {
   const int64_t tokens = raised.dim(0), width = raised.dim(1) / (parts_.gated ? 2 : 1);
-  const Tensor activated = context.activation({tokens, width}, saved.tag());
+  const Tensor activated = context.activation({tokens, width}, saved.tag());  // [T, F]
   saved.keep(this, "raised", raised);
   if (!gates_apart(context)) {
     activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
     return activated;
   }
-  const Tensor gate = context.activation({tokens, width}, saved.tag());
+  const Tensor gate = context.activation({tokens, width}, saved.tag());  // [T, F]
   activation_forward(context.ops, {parts_.activation, false, raised.slice(1, 0, width), gate});
   multiply(context.ops, {one_head(gate), raised.slice(1, width, width), one_head(activated)});
   saved.keep(this, "gate", gate);
@@ -79,15 +81,16 @@ Tensor MlpSegment::activate(RankContext& context, const Tensor& raised, SavedSto
 
 Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
                               SavedStore& saved) const {
-  const Tensor raised = saved.take(this, "raised");
+  const Tensor raised = saved.take(this, "raised");  // [T, 2F if gated, else F]
   if (!gates_apart(context)) {
     activation_backward(context.ops,
                         {parts_.activation, parts_.gated, d_activated, raised, raised});
     return raised;
   }
   const int64_t width = d_activated.dim(1);
-  const Tensor gate = saved.take(this, "gate");
+  const Tensor gate = saved.take(this, "gate");  // [T, F]
   const Tensor into_gate = raised.slice(1, 0, width), up = raised.slice(1, width, width);
+  // d_gate [T, F] = d_activated · up; then the halves of raised = their gradients
   const Tensor d_gate = context.activation(d_activated.shape(), MemoryTag::activations);
   multiply(context.ops, {one_head(d_activated), up, one_head(d_gate)});
   multiply(context.ops, {one_head(d_activated), gate, one_head(up)});
@@ -97,7 +100,7 @@ Tensor MlpSegment::deactivate(RankContext& context, const Tensor& d_activated,
 
 TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
                                      const TensorSet& d_out, SavedStore& saved) {
-  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   Tensor d_branch =
       parts_.residual.backward(context, batch, d_stream, context.settings.precision.activation);
   if (parts_.output_norm) {
@@ -105,7 +108,8 @@ TensorSet MlpSegment::backward_input(RankContext& context, const Batch& batch,
     parts_.output_norm->backward(context, d_branch, Tensor(), d_down, saved);
     d_branch = d_down;
   }
-  const Tensor d_raised = lower(context, d_branch, saved);
+  const Tensor d_raised = lower(context, d_branch, saved);  // [T, 2F if gated, else F]
+  // d_normed [stream tokens, H] = d_raised · W_up
   const Tensor d_normed = parts_.up.backward_input(context, d_raised, saved);
   const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
   parts_.input_norm.backward(context, d_normed, d_stream, d_in, saved);

@@ -40,21 +40,21 @@ class MlpSegment final : public Segment {
   std::string_view name() const override { return "mlp"; }
 
  private:
-  /// From the input of `up` to that of `down`; keeps what `lower` reads. `raise_unit`: as the unit
-  /// mlp.
+  /// From the input [T, H] of `up` to the input [T, F] of `down`; keeps what `lower` reads.
+  /// `raise_unit`: the same as the unit mlp.
   Tensor raise(RankContext& context, const Batch& batch, const Tensor& normed,
                SavedStore& saved) const;
   Tensor raise_unit(RankContext& context, const Batch& batch, const Tensor& normed,
                     SavedStore& saved) const;
-  /// The gradient of the output of `up` from that of `down`.
+  /// The gradient of the output of `up`, from the gradient of the output of `down`.
   Tensor lower(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
-  /// The two without epilogues: from the output of `up` to the input of `down`, and the gradient of
-  /// that output, in its place.
+  /// `raise` and `lower` without epilogues: from the output of `up` to the input of `down`; and the
+  /// gradient of that output, in its place.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor deactivate(RankContext& context, const Tensor& d_activated, SavedStore& saved) const;
-  /// The activation in the GEMM that raises, with `activated` or `raised` not set.
+  /// The activation as an epilogue of the GEMM, with `activated` or `raised` not set.
   GemmEpilogue epilogue() const;
-  /// The gate goes through its function by itself, then multiplies.
+  /// The gate's activation and the product with it are separate ops.
   bool gates_apart(const RankContext& context) const {
     return parts_.gated && !context.settings.fusions.bias_activation;
   }

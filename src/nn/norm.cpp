@@ -17,7 +17,7 @@ Tensor Norm::forward(RankContext& context, const Tensor& x, SavedStore& saved) c
   args.eps = spec_.eps;
   args.weight_offset = spec_.weight_offset;
   if (saved.keeps()) {
-    args.rstd = context.statistic({rows});
+    args.rstd = context.statistic({rows});  // [R], as mean
     if (spec_.kind == NormKind::layer_norm) args.mean = context.statistic({rows});
   }
   if (bias_) {
@@ -58,8 +58,8 @@ void Norm::backward(RankContext& context, const Tensor& dy, const Tensor& dx_add
   args.dx_add = dx_add;
   args.dx = dx;
   args.weight_offset = spec_.weight_offset;
-  args.d_weight = context.gradients->gradient(*weight_).tensor;
-  if (bias_) args.d_bias = context.gradients->gradient(*bias_).tensor;
+  args.d_weight = context.gradients->gradient(*weight_).tensor;         // [H], +=
+  if (bias_) args.d_bias = context.gradients->gradient(*bias_).tensor;  // [H], +=
   norm_backward(context.ops, args);
   context.gradients->done(*weight_);
   if (bias_) context.gradients->done(*bias_);

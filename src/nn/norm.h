@@ -22,18 +22,18 @@ class Norm {
   Norm(NormSpec spec, std::shared_ptr<const Parameter> weight,
        std::shared_ptr<const Parameter> bias);
 
-  /// y, in the activation format, of x ([R, H] or [T, N, H]), in that or the stream's; y is new and
-  /// contiguous.
+  /// y = norm(x), x [R, H] or [T, N, H], in the activation or the stream format; y is new,
+  /// contiguous and in the activation format.
   Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved) const;
-  /// The same as a unit of its own, which can run again: nobody writes to y.
+  /// The same as a replayable unit of its own: y must not be written to.
   Tensor forward_unit(std::string_view unit, RankContext& context, const Tensor& x,
                       SavedStore& saved) const;
-  /// Writes (dx_add +) the gradient of the kept x into `dx`; weight and bias gradients accumulate.
+  /// dx = (dx_add +) the gradient of the kept x; weight and bias gradients accumulate (+=).
   /// `dx_add` may be undefined; dx has the format of x.
   void backward(RankContext& context, const Tensor& dy, const Tensor& dx_add, const Tensor& dx,
                 SavedStore& saved) const;
 
-  /// H of [R, H], or D of heads.
+  /// H of [R, H], or D for norms of heads.
   int64_t features() const { return weight_->shape[0]; }
   void append_parameters(std::vector<const Parameter*>& list) const;
 

@@ -1,6 +1,6 @@
 #pragma once
-// Matrix products of layers, whatever forms the ops read their operands in: layers have tensors,
-// and a form is made where it is asked for. Weights come in theirs already (access.h).
+// Matrix products of layers: layers have tensors, and operands are converted to the forms that the
+// ops read. Weights already come in their forms (access.h).
 
 #include "nn/context.h"
 #include "nn/saved.h"
@@ -8,18 +8,17 @@
 
 namespace viaduct {
 
-/// gemm of operands that may still be tensors.
+/// `gemm`; converts operands that are still tensors.
 void run_product(OpContext& context, GemmArgs args);
 
-/// The forms in which dy [T, N] (a) and x [T, K] (b) wait for their weight gradient: those that its
-/// product reads, if they tell their matrix's shape; else the tensors, and the forms are made
-/// again.
+/// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
+/// its product reads, if they show their matrix's shape; else tensors, which the product converts.
 GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k);
 
 /// Keeps a matrix in the activation format for its weight gradient, in `form`.
 void keep_operand(RankContext& context, SavedStore& saved, const void* owner, std::string_view name,
                   const Tensor& matrix, const OperandForm& form);
-/// The same for its last reader, who says the form again.
+/// Takes it back for its last reader, which gives the same form.
 Operand take_operand(const RankContext& context, SavedStore& saved, const void* owner,
                      std::string_view name, const OperandForm& form);
 

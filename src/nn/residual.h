@@ -9,19 +9,20 @@
 
 namespace viaduct {
 
-/// Dropout with the random stream of a module path; probability 0, or not training, draws nothing.
+/// Dropout with the random stream of a module path; probability 0, or not training: no random
+/// numbers.
 class ResidualDropout {
  public:
   ResidualDropout(double probability, std::string_view path);
 
-  /// The stream residual + dropout(branch), of whatever formats; `residual` may be undefined
-  /// (dropout alone).
+  /// residual + dropout(branch) in the stream format; inputs may have any format; `residual` may be
+  /// undefined (dropout alone).
   Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
                  const Tensor& residual, MemoryTag tag = MemoryTag::saved) const;
-  /// Gradient of the branch, in the branch's `format`, from that of the sum.
+  /// Gradient of the branch, in the branch's `format`, from the gradient of the sum.
   Tensor backward(RankContext& context, const Batch& batch, const Tensor& d_out,
                   DType format) const;
-  /// Whether it draws.
+  /// Whether it uses random numbers.
   bool active(const RankContext& context) const { return context.training && probability_ > 0; }
 
  private:

@@ -25,7 +25,7 @@ Tensor RotaryEmbedding::apply(OpContext& context, const Tensor& positions, const
     return rows;
   };
   const Tensor cos = of_tokens(table->cos), sin = of_tokens(table->sin);
-  // x · cos + (−second half | first half) · sin; the other sign to rotate back.
+  // x · cos + (−second half | first half) · sin; the opposite sign for the inverse.
   const Tensor turned =
       context.allocate(x.dtype(), {tokens, heads, rotated}, MemoryTag::activations);
   const double sign = inverse ? -1 : 1;

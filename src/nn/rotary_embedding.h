@@ -7,11 +7,11 @@
 namespace viaduct {
 
 struct RotaryEmbedding {
-  const RotaryTable* table = nullptr;  // null: positions enter elsewhere
-  /// false: cos and sin are looked up, x is rotated by copies, and products and their sum are
-  /// passes of their own, with intermediates in the format of the tables.
+  const RotaryTable* table = nullptr;  // null: no rotary positions
+  /// false: cos and sin are looked up, x is rotated by copies, and the products and their sum are
+  /// separate ops, with intermediates in the format of the tables.
   bool fused = true;
-  bool interleaved = false;  ///< pairs are neighbours (fused alone)
+  bool interleaved = false;  ///< pairs are neighbours (only if fused)
 
   /// x [T, N, D] rotated by `positions` (`inverse`: back, the gradient): x itself, changed, or a
   /// new tensor with `tag`.

@@ -11,8 +11,8 @@ namespace {
 
 constexpr double kTwoPi = 2 * std::numbers::pi;
 
-// Scaled frequencies are made in FP32, in the order of transformers (modeling_rope_utils.py): at
-// position 131,071 the last bit of a frequency turns a query by up to 1e-2.
+// Scaled frequencies are computed in FP32, in the order of transformers (modeling_rope_utils.py):
+// at position 131,071 the last bit of a frequency turns a query by up to 1e-2.
 
 float scale_llama3(const RotarySpec& spec, float frequency) {
   const auto positions = static_cast<float>(spec.original_max_positions),
@@ -34,7 +34,7 @@ float rotary_wavelength(const RotarySpec& spec, size_t i) {
   return static_cast<float>(std::pow(spec.base, static_cast<double>(exponent)));
 }
 
-/// The dim whose wavelength fits `rotations` times into the original context.
+/// The dim whose wavelength fits `rotations` times into the original context length.
 double yarn_dim(const RotarySpec& spec, double rotations) {
   return static_cast<double>(spec.width) *
          std::log(static_cast<double>(spec.original_max_positions) / (rotations * kTwoPi)) /

@@ -15,7 +15,7 @@ void add_elements(const Tensor& tensor, Hasher64& hash) {
   for (int64_t i = 0; i < tensor.dim(0); ++i) add_elements(tensor.select(i), hash);
 }
 
-/// Of the elements seen; 0 for what has no memory.
+/// Checksum of the viewed elements; 0 if they have no memory.
 uint64_t checksum(const Tensor& tensor) {
   if (!tensor || tensor.raw() == nullptr) return 0;
   Hasher64 hash;
@@ -119,11 +119,12 @@ Tensor SavedStore::take(const void* owner, std::string_view name) {
 }
 
 std::map<std::string, int64_t> SavedStore::bytes_by_unit() const {
-  // In the order of keeping: keys are addresses.
+  // In the order of keeping, because keys are addresses.
   std::map<int64_t, std::pair<const std::string*, const Storage*>> held;
   for (const auto& [key, entry] : entries_) {
     if (entry.dropped()) continue;
-    // Of what is away the views see nothing that is held, and what comes back has no views yet.
+    // An offloaded storage has no memory here, and a storage that was just brought back has no
+    // views yet.
     const Tensor& value = entry.copy ? entry.copy->bytes : entry.value;
     if (value) held[entry.order] = {&entry.unit, value.storage().get()};
   }

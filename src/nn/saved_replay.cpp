@@ -1,4 +1,4 @@
-// Units that are dropped, and how the store makes them run again.
+// Units whose tensors are dropped, and how the store runs them again.
 
 #include <algorithm>
 
@@ -17,7 +17,7 @@ SavedStore::UnitRun::Output::Output(const Tensor& tensor)
 }
 
 bool SavedStore::UnitRun::Output::is_of(const std::shared_ptr<Storage>& other) const {
-  // By owner: the address of a storage that is gone may be another one's.
+  // Compared by owner: the address of a freed storage may be reused.
   return other != nullptr && !storage.owner_before(other) && !other.owner_before(storage);
 }
 
@@ -89,9 +89,9 @@ std::shared_ptr<SavedStore::UnitRun> SavedStore::drop_unit(std::string_view name
 
 void SavedStore::restore(const void* owner, std::string_view name, const Tensor& value) {
   const auto found = entries_.find(key(owner, name));
-  if (found == entries_.end()) return;  // taken
+  if (found == entries_.end()) return;  // already taken
   Entry& entry = found->second;
-  // What an output is has its value from what the unit returns.
+  // Outputs get their value from the unit's return value.
   if (entry.output.unit.get() != now_.replayed || entry.is_output) return;
   hold(entry, value);
   entry.output.unit = nullptr;
@@ -100,9 +100,9 @@ void SavedStore::restore(const void* owner, std::string_view name, const Tensor&
 void SavedStore::replay(const std::shared_ptr<UnitRun>& unit) {
   VIADUCT_CHECK(ShapeError, now_.context != nullptr,
                 "saved store: unit {} of block {} was dropped, and is read outside of a walk "
-                "backwards: nobody can run it again",
+                "backwards: it cannot be run again",
                 unit->name, unit->segment.block);
-  const std::shared_ptr<UnitRun> running = unit;  // entries let go of it
+  const std::shared_ptr<UnitRun> running = unit;  // its entries release it
   std::vector<Tensor> inputs;
   for (UnitRun::Input& input : running->inputs) {
     if (!input.value) replay(std::shared_ptr<UnitRun>(input.output.unit));

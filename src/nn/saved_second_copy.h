@@ -1,5 +1,5 @@
 #pragma once
-// Of the saved store: a storage that is in the second memory, on its way there, or on its way back.
+// Part of the saved store: a storage that is in the second memory, or being copied there or back.
 
 #include "nn/saved.h"
 #include "nn/second_memory.h"
@@ -13,8 +13,8 @@ struct SavedStore::SecondCopy {
   SecondMemory::Id id;
   int instance;                          // of the segment that kept it
   Tensor bytes;                          // u8, all of the storage; undefined while it is away
-  std::shared_ptr<Storage> placeholder;  // of as many bytes, for the views of what is away
-  std::vector<Key> entries = {};         // that see the storage
+  std::shared_ptr<Storage> placeholder;  // of the same size, for the views while it is away
+  std::vector<Key> entries = {};         // entries with views of the storage
   State state = State::leaving;
 
   SecondCopy(SecondMemory& where, int segment, Tensor all);

@@ -1,5 +1,6 @@
 #pragma once
-// Of the saved store: a unit that was run and dropped what it keeps, until it is run again.
+// Part of the saved store: a unit that ran and whose kept tensors were dropped, until it runs
+// again.
 
 #include "nn/saved.h"
 
@@ -7,10 +8,10 @@ namespace viaduct {
 
 struct SavedStore::UnitRun {
   struct Input {
-    Tensor value;            // held; undefined while it is
+    Tensor value;            // held; undefined while dropped
     OutputView output = {};  // a dropped output of another unit
   };
-  /// An output as it was when the unit returned it, without its storage.
+  /// Metadata of an output as the unit returned it, without its storage.
   struct Output {
     std::weak_ptr<Storage> storage;
     DType dtype = DType::f32;
@@ -18,7 +19,7 @@ struct SavedStore::UnitRun {
     std::vector<int64_t> strides;
     int64_t offset_bytes = 0;
 
-    Output() = default;  // of no storage: nothing is a view of it
+    Output() = default;  // without a storage: no tensor is a view of it
     explicit Output(const Tensor& tensor);
     bool is_of(const std::shared_ptr<Storage>& other) const;
     bool looks_like(const Tensor& tensor) const;
@@ -29,10 +30,10 @@ struct SavedStore::UnitRun {
   Replay replay;
   std::vector<Input> inputs;
   std::vector<Output> outputs;
-  std::vector<Key> dropped;                     // entries that wait for it
-  std::vector<std::weak_ptr<UnitRun>> waiting;  // units with inputs that do
+  std::vector<Key> dropped;                     // entries that it restores
+  std::vector<std::weak_ptr<UnitRun>> waiting;  // units with inputs that it restores
 
-  /// Whether anybody will read what it dropped.
+  /// Whether a dropped tensor will still be read.
   bool needed() const;
   /// Whether it holds this storage as an input.
   bool holds(const Storage* storage) const;

@@ -1,6 +1,6 @@
 #pragma once
-// A memory beside the device's, for what is not read for some time: the host's, or files. Copies
-// run beside the computation and are complete at some later time, in any order.
+// A memory besides the device's, for tensors that are not read for some time: the host's, or files.
+// Copies run in parallel with the computation and complete at some later time, in any order.
 
 #include <cstdint>
 
@@ -13,17 +13,17 @@ class SecondMemory {
   using Id = int64_t;
 
   virtual ~SecondMemory() = default;
-  /// Starts to copy a contiguous tensor of the device. Until `finish_put` nobody writes to its
-  /// memory or gives it back.
+  /// Starts to copy a contiguous tensor of the device. Until `finish_put` its memory must not be
+  /// written to or freed.
   virtual Id put(const Tensor& value) = 0;
   /// Waits for that copy.
   virtual void finish_put(Id id) = 0;
-  /// Starts to copy it back into `value`, of the size that was put. Until `take` nobody reads,
-  /// writes or gives back that memory.
+  /// Starts to copy it back into `value`, of the size that was put. Until `take` that memory must
+  /// not be read, written to or freed.
   virtual void fetch(Id id, const Tensor& value) = 0;
-  /// Waits for that copy, and forgets what was put.
+  /// Waits for that copy, and deletes the stored value.
   virtual void take(Id id) = 0;
-  /// Forgets what was put, at any time: no copy of it is under way any more.
+  /// Deletes the stored value, at any time: no copy of it is in flight afterwards.
   virtual void drop(Id id) noexcept = 0;
 };
 

@@ -1,14 +1,15 @@
 #pragma once
-// What the tensor ranks exchange of the residual stream. Under sequence parallelism a rank holds
-// its run of the tokens' rows, else all of them; in a group of one rank nothing is moved or copied.
+// Exchanges of the residual stream between tensor ranks. Under sequence parallelism a rank holds
+// the rows of its part of the tokens, else all rows; in a group of one rank nothing is moved or
+// copied.
 
 #include "nn/context.h"
 
 namespace viaduct {
 
-/// Whether a rank's rows of the stream are not all tokens'.
+/// Whether a rank holds only part of the stream's rows.
 bool stream_is_cut(const RankContext& context);
-/// Whether the stream is a sum of products of several ranks: nothing may follow one in its GEMM.
+/// Whether the stream is a sum of several ranks' products: then a GEMM cannot have an epilogue.
 bool sums_products(const RankContext& context);
 
 /// A tensor that a collective is still writing.
@@ -16,9 +17,9 @@ class PendingTensor {
  public:
   PendingTensor(Tensor result, Tensor input, CommHandle handle)
       : result_(std::move(result)), input_(std::move(input)), handle_(std::move(handle)) {}
-  /// A tensor that is there.
+  /// A tensor that is complete.
   explicit PendingTensor(Tensor result) : result_(std::move(result)) {}
-  /// The tensor once it is there.
+  /// The tensor once it is complete.
   Tensor wait();
 
  private:
@@ -26,12 +27,12 @@ class PendingTensor {
   CommHandle handle_;
 };
 
-/// The rows of all tokens [T, W] from the stream's rows here; contiguous.
+/// The rows of all tokens [T, W] from this rank's rows of the stream; contiguous.
 PendingTensor start_gather_stream(RankContext& context, const Tensor& rows);
 Tensor gather_stream(RankContext& context, const Tensor& rows);
 
-/// The stream's rows of the sum over the tensor ranks of `partial` [T, W], whose memory it may
-/// take.
+/// This rank's stream rows of the sum over the tensor ranks of `partial` [T, W], whose memory may
+/// be reused for the result.
 PendingTensor start_reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag);
 Tensor reduce_to_stream(RankContext& context, const Tensor& partial, MemoryTag tag);
 

@@ -6,22 +6,22 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
   FieldGroup group("comm_overlap", "Communication hidden under computation.");
   group
       .field("tp_comm_overlap", config.tp_comm_overlap,
-             "Tensor-parallel communication is hidden under the GEMMs it feeds; auto: where tp > "
+             "Tensor-parallel communication is hidden under the GEMMs it feeds; auto: on if tp > "
              "1, sequence parallel and static shapes allow it.")
       .constraint("tp > 1, sequence_parallel, not with variable_seq_lengths");
   group
       .field("tp_comm_overlap_cfg", config.tp_comm_overlap_cfg,
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
              "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits and "
-             "aggregate, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, which mean "
-             "something on a GPU alone; or the name of one of Megatron-Bridge's tables "
+             "aggregate, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, which have "
+             "an effect only on a GPU; or the name of one of Megatron-Bridge's tables "
              "(userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192); null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
           "reduce-scattered; tables by name that set fp8_buf wait for FP8 recipes");
   group
       .field("method", config.method,
-             "Overlap method of the GEMMs that allow it and have no own in tp_comm_overlap_cfg; "
+             "Overlap method of the GEMMs that allow it and have none in tp_comm_overlap_cfg; "
              "null: ring_exchange for gathers, pipeline for proj_fprop and fc2_fprop, bulk for qkv "
              "and fc1 dgrad and wgrad.")
       .one_of({"bulk", "ring_exchange", "pipeline"});

@@ -17,11 +17,11 @@ struct TensorOverlapConfig {
   // Section `comm_overlap`.
   /// `auto`: tp > 1, sequence parallel and static shapes.
   Auto<bool> tp_comm_overlap;
-  /// GEMM name → {method, num_splits, aggregate, and what means something on a GPU alone}; or the
+  /// GEMM name → {method, num_splits, aggregate, and settings with an effect only on a GPU}; or the
   /// name of such a table (nn/gemm_overlap_presets.h).
   NameOrMap tp_comm_overlap_cfg;
-  // Of every GEMM that has no own word in the table.
-  std::optional<std::string> method;  // where the GEMM allows it
+  // For every GEMM without an entry in the table.
+  std::optional<std::string> method;  // for GEMMs that allow it
   std::optional<int> num_splits;      // of pipelined GEMMs
   bool aggregate = false;             // of rings
 
@@ -40,25 +40,25 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config);
 /// Fields of section `model`.
 FieldGroup tensor_switch_fields(TensorOverlapConfig& config);
 
-/// What the rows depend on beside the settings.
+/// What the rows depend on besides the settings.
 struct OverlapConditions {
   int tp = 1;
   int64_t hidden = 0;  // output features of the pipelined GEMMs; 0: not known yet
   /// The schedule runs weight gradients later than input gradients (zero bubble): a weight gradient
-  /// made beside the exchange of an input gradient would take what fills the bubble away from it,
-  /// and hold up the stage before.
+  /// computed during the exchange of an input gradient would no longer fill the bubble, and would
+  /// delay the previous stage.
   bool weight_gradients_wait = false;
 };
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,
 /// method that the GEMM does not have, chunks that do not divide, both halves of a contradiction)
-/// to `problems`, and to `notes` what has no effect on cpu.
+/// to `problems`, and settings without effect on cpu to `notes`.
 GemmOverlapTable resolve_gemm_overlap(const TensorOverlapConfig& config,
                                       const OverlapConditions& conditions, Problems& problems,
                                       std::vector<std::string>* notes = nullptr);
 
-/// What a schedule whose weight gradients wait made of the rows of qkv and fc1, for the user; empty
-/// where nothing overlaps or nothing waits.
+/// A note for the user: how deferred weight gradients changed the rows of qkv and fc1; empty if
+/// nothing overlaps or nothing is deferred.
 std::string waiting_gradients_note(const GemmOverlapTable& table,
                                    const OverlapConditions& conditions);
 

@@ -8,7 +8,7 @@ namespace viaduct {
 void make_weight_gradient(RankContext& context, const Operand& dy, const Operand& x,
                           const GradientAccess::Destination& destination) {
   GemmArgs args;
-  args.form = GemmForm::weight_gradient;
+  args.form = GemmForm::weight_gradient;  // c [N, K] (= or +=) dyᵀ · x
   args.a = dy;
   args.b = x;
   if (context.settings.fusions.gradient_accumulation) {
@@ -16,6 +16,7 @@ void make_weight_gradient(RankContext& context, const Operand& dy, const Operand
     args.mode = destination.mode;
     return run_product(context.ops, args);
   }
+  // temporary [N, K] = dyᵀ · x, then destination (= or +=) temporary
   args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
                                 MemoryTag::workspace);
   run_product(context.ops, args);

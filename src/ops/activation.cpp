@@ -6,7 +6,7 @@
 namespace viaduct {
 namespace {
 
-/// in [T, F] or [T, 2F], and the other side [T, F].
+/// `in` is [T, F] or [T, 2F], `out` is [T, F].
 void check(std::string_view op, bool gated, const Tensor& in, std::string_view out_name,
            const Tensor& out) {
   check_rank(op, "in", in, 2);

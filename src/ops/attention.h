@@ -31,7 +31,7 @@
 
 namespace viaduct {
 
-/// What forward and backward share.
+/// Arguments common to forward and backward.
 struct AttentionProblem {
   Tensor q_offsets, kv_offsets;  // i32 [documents + 1], ascending, from 0 to Tq and Tk
   Tensor diagonal;               // optional i32 [documents]
@@ -43,10 +43,11 @@ struct AttentionProblem {
   RandomKey dropout_key;
   int64_t first_head = 0;  // global number of query head 0, for dropout under tensor parallelism
   Tensor query_index;      // i64 [Tq]: global token indices; needed for dropout only
-  Tensor key_position;     // optional i32 [Tk]: places of the keys in their documents, for dropout
-  /// Longest run of queries and of keys of a document, a bound for `choose` (which sees no values).
+  Tensor key_position;     // optional i32 [Tk]: position of each key in its document, for dropout
+  /// Longest run of queries and of keys of a document, an upper bound for `choose` (which reads no
+  /// values).
   int64_t max_queries = 0, max_keys = 0;
-  /// (Query, key) pairs of a head that see each other, for the cost; 0: estimated from the bounds.
+  /// Visible (query, key) pairs of a head, for the cost; 0: estimated from the bounds.
   double visible_pairs = 0;
 };
 
@@ -59,15 +60,15 @@ struct AttentionForwardArgs {
 
 void attention_forward(OpContext& context, const AttentionForwardArgs& args);
 
-/// delta [N, Tq] = rowsum(d_out · out): what the backward needs of the output.
+/// delta [N, Tq] = rowsum(d_out · out): the only use of the output in the backward.
 struct AttentionDeltaArgs {
   Tensor out, d_out, delta;
 };
 
 void attention_delta(OpContext& context, const AttentionDeltaArgs& args);
 
-/// dq, dk, dv (f32, f64 for f64; shapes of q, k, v; contiguous) are added to. lse and delta may be
-/// those of a merged output, so that the parts of a ring (context parallelism) each add their
+/// dq, dk, dv (f32, f64 for f64; shapes of q, k, v; contiguous) are added to (+=). lse and delta
+/// may be those of a merged output, so that each part of a ring (context parallelism) adds its
 /// share.
 struct AttentionBackwardArgs {
   AttentionProblem problem;
@@ -78,8 +79,8 @@ struct AttentionBackwardArgs {
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args);
 
 /// Merges attention over two disjoint sets of keys into (out, lse): out = (out · e^lse + other_out
-/// · e^other_lse) / sum. `out` may be f32 where other_out is a 16-bit format, so that a sum over
-/// many parts is not rounded at each.
+/// · e^other_lse) / sum. `out` may be f32 if other_out has a 16-bit format, so that a sum over many
+/// parts is not rounded at each.
 struct AttentionMergeArgs {
   Tensor out, lse;              // in and out
   Tensor other_out, other_lse;  // in

@@ -1,14 +1,16 @@
 #pragma once
-// Checks that the contracts of attention share, flash-style or with its matrix in memory.
+// Checks common to attention in both implementations, flash-style and with the score matrix in
+// memory.
 
 #include "ops/attention.h"
 
 namespace viaduct {
 
-/// Offsets, diagonal, window, cap and dropout of a problem of so many queries and keys.
+/// Checks offsets, diagonal, window, cap and dropout of a problem with these numbers of queries and
+/// keys.
 void check_attention_problem(std::string_view op, const AttentionProblem& problem, int64_t queries,
                              int64_t keys);
-/// f32 (f64 for f64) [N, T], contiguous; of a q or out [T, N, …].
+/// Checks for f32 (f64 for f64) [N, T], contiguous, with the N and T of a q or out [T, N, …].
 void check_per_query(std::string_view op, std::string_view argument, const Tensor& tensor,
                      const Tensor& q);
 

@@ -1,5 +1,5 @@
 #pragma once
-// The bias of a linear layer as an operation of its own; `gemm` adds one on the way.
+// The bias of a linear layer as an op of its own; `gemm` can add one in its epilogue.
 
 #include "ops/dispatch.h"
 

@@ -1,6 +1,6 @@
 #pragma once
-// Checks that the contracts of ops share. Each throws ShapeError naming the op, the argument, what
-// was expected and what was found.
+// Checks common to the contracts of ops. Each throws ShapeError with the op, the argument, what was
+// expected and what was found.
 
 #include <initializer_list>
 #include <string_view>
@@ -20,11 +20,11 @@ void check_dtype(std::string_view op, std::string_view argument, const Tensor& t
                  std::initializer_list<DType> dtypes);
 /// `tensor` is floating.
 void check_floating(std::string_view op, std::string_view argument, const Tensor& tensor);
-/// Neighbours along the innermost dim are neighbours in memory.
+/// Elements of the innermost dim are contiguous in memory.
 void check_dense_rows(std::string_view op, std::string_view argument, const Tensor& tensor);
 void check_contiguous(std::string_view op, std::string_view argument, const Tensor& tensor);
 
-/// f64 where `dtype` is f64, else f32: what sums and statistics are kept in.
+/// f64 if `dtype` is f64, else f32: the dtype of sums and statistics.
 inline DType accumulator_dtype(DType dtype) {
   return dtype == DType::f64 ? DType::f64 : DType::f32;
 }

@@ -15,7 +15,7 @@ void convert_operand(OpContext& context, const ConvertOperandArgs& args) {
                     args.out.shape() == args.matrix.shape(),
                 "{}: expected out for {}, got {}", kOp, describe(args.matrix), describe(args.out));
   VIADUCT_CHECK(ShapeError, !args.out.form().plain(),
-                "{}: out is row-major as the matrix is; `copy` copies tensors", kOp);
+                "{}: out is row-major like the matrix; use `copy` to copy tensors", kOp);
   check_contiguous(kOp, "values of out", args.out.values());
   if (args.out.scales()) check_contiguous(kOp, "scales of out", args.out.scales());
   dispatch(context, kOp, context.ops.convert_operand, args);

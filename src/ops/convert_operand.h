@@ -1,7 +1,6 @@
 #pragma once
-// From a matrix to another form of it (tensor/operand.h), the one that a backend's products read:
-// tiles, quantized values with their scales. Which forms there are is the backend's to say
-// (`gemm_operand_forms`).
+// Converts a matrix to another form (tensor/operand.h), such as a backend's products read: tiles,
+// quantized values with scales. The backend defines the forms (`gemm_operand_forms`).
 
 #include "ops/dispatch.h"
 #include "tensor/operand.h"
@@ -10,7 +9,7 @@ namespace viaduct {
 
 /// out = matrix [R, C] in out's form, which is not plain. The matrix is floating, and its rows may
 /// be strided; out has its dtype and shape, and contiguous values and scales. Padding of tiles is
-/// zero. DeviceError, naming what there is, for forms that the backend does not make.
+/// zero. For forms that the backend does not make: DeviceError that lists the existing ones.
 struct ConvertOperandArgs {
   Tensor matrix;
   Operand out;
@@ -18,11 +17,11 @@ struct ConvertOperandArgs {
 
 void convert_operand(OpContext& context, const ConvertOperandArgs& args);
 
-/// Uninitialised.
+/// An uninitialised operand.
 Operand allocate_operand(const OpContext& context, const OperandForm& form, DType dtype,
                          const Shape& matrix, MemoryTag tag);
 
-/// A matrix in `form`: the operand itself if it has the form or is no tensor any more, else made
+/// A matrix in `form`: the operand itself if it has the form or is not a tensor, else converted
 /// now.
 Operand operand_in(OpContext& context, const Operand& operand, const OperandForm& form,
                    MemoryTag tag);

@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-/// What both halves ask of logits, targets and the numbers beside them.
+/// Checks common to both halves: logits, targets and the vectors with them.
 void check_logits(std::string_view op, const Tensor& logits, const Tensor& targets,
                   int64_t first_column, int64_t columns, double softcap) {
   check_rank(op, "logits", logits, 2);
@@ -31,7 +31,7 @@ void check_vector(std::string_view op, std::string_view argument, const Tensor& 
   check_contiguous(op, argument, tensor);
 }
 
-/// Three f64 vectors of one length.
+/// Checks for three f64 vectors of one length.
 void check_lse(std::string_view op,
                std::initializer_list<std::pair<std::string_view, Tensor>> all) {
   const Tensor& first = all.begin()->second;

@@ -1,7 +1,7 @@
 #pragma once
-// How an op reaches a kernel. An op is a function `name(OpContext&, const NameArgs&)` that checks
-// shapes and dispatches through the table of its context. A backend's entry has two halves:
-// `choose` looks at shapes and dtypes only and says kernel, cost and workspace; `launch` runs that
+// How an op selects and runs a kernel. An op is a function `name(OpContext&, const NameArgs&)` that
+// checks shapes and dispatches through the table of its context. A backend's entry has two halves:
+// `choose` reads only shapes and dtypes and returns kernel, cost and workspace; `launch` runs that
 // choice. `sim` runs the target's `choose` and never launches.
 
 #include <chrono>
@@ -19,15 +19,16 @@ namespace viaduct {
 
 struct OpTable;
 
-/// Whether an output is overwritten or added to; every contract says which outputs take it.
+/// Whether an output is overwritten (=) or added to (+=); every contract states which outputs
+/// support both.
 enum class WriteMode { assign, accumulate };
 
-/// What an op needs beside its arguments. A value; cheap to copy.
+/// What an op needs besides its arguments. A value; cheap to copy.
 struct OpContext {
   Device& device;
   const OpTable& ops;
-  /// Another than compute: what is launched begins after what compute was given so far, and goes on
-  /// beside it. Its tensors are held until compute has waited for that stream.
+  /// If not compute: launches begin after the work given to compute so far, and run in parallel
+  /// with later work. Their tensors are held until compute has waited for that stream.
   int stream = kComputeStream;
 
   Tensor allocate(DType dtype, const Shape& shape, MemoryTag tag) const {
@@ -35,8 +36,8 @@ struct OpContext {
   }
 };
 
-/// What layers and `choose` may ask about the machine behind a table, instead of which device it
-/// is.
+/// Properties of the machine behind a table. Layers and `choose` test these instead of the device's
+/// kind.
 struct Traits {
   std::string name;          // "cpu:avx512"
   int vector_floats = 8;     // width of a vector register in floats
@@ -51,12 +52,12 @@ struct Choice {
   Cost cost;
   int launches = 1;
   int64_t workspace_bytes = 0;
-  std::shared_ptr<const void> plan;  // what else the backend decided, for its launch alone
+  std::shared_ptr<const void> plan;  // further decisions of the backend, read only by its launch
 };
 
 template <class Args>
 struct OpEntry {
-  /// Throws DeviceError, naming what exists, for dtypes that the backend does not take.
+  /// For dtypes that the backend does not support: DeviceError that lists the existing ones.
   Choice (*choose)(const Args&, const Traits&) = nullptr;
   /// `workspace` has choice.workspace_bytes bytes, 64-byte aligned; null if that is 0.
   void (*launch)(OpContext&, const Choice&, const Args&, void* workspace) = nullptr;
@@ -65,10 +66,10 @@ struct OpEntry {
 namespace detail {
 const Traits& traits_of(const OpTable& table);
 double seconds_now();
-/// A piece of work for the context's stream comes, behind compute where that is another: its
-/// position.
+/// Announces work on the context's stream, ordered behind compute if that is another stream;
+/// returns its position.
 int64_t begin_launch(OpContext& context);
-/// Keeps what a launch on a side stream uses until compute has waited for it.
+/// Keeps a tensor that a launch on a side stream uses until compute has waited for that launch.
 void hold(OpContext& context, const Tensor& tensor);
 }  // namespace detail
 

@@ -28,14 +28,14 @@ struct CopyArgs {
 };
 void copy(OpContext& context, const CopyArgs& args);
 
-/// out [n] = x[0] + x[1] + … over the rows of x [r, n] (floating, contiguous, r ≥ 1), one row after
-/// the other, in the dtype of out: f32, or f64 of f64.
+/// out [n] = x[0] + x[1] + … over the rows of x [r, n] (floating, contiguous, r ≥ 1), in row order,
+/// in the dtype of out: f32, or f64 for f64.
 struct SumRowsArgs {
   Tensor x, out;
 };
 void sum_rows(OpContext& context, const SumRowsArgs& args);
 
-/// out = factor · x; factor does not change between steps.
+/// out = factor · x; the factor is constant over the run's steps.
 struct ScaleArgs {
   Tensor x, out;
   double factor = 1;
@@ -52,7 +52,7 @@ void fill(OpContext& context, const FillArgs& args);
 /// out [T, H] = (residual +) x · mask / (1 − probability). The mask of token t, feature h comes
 /// from Philox(key; counter low = token_index[t], high = (first_feature + h) / 4), word
 /// (first_feature + h) % 4: keep iff uniform_open(word) ≥ probability. The gradient is the same op
-/// on dy without residual. out may alias x or residual. probability 0 draws nothing.
+/// on dy without residual. out may alias x or residual. probability 0 uses no random numbers.
 struct DropoutArgs {
   Tensor x, residual, out;
   double probability = 0;

@@ -1,7 +1,7 @@
 #pragma once
-// Look-up of embedding rows, and its gradient.
-// The table may be a part of the vocabulary: rows [first_row, first_row + R) of it. Ids outside
-// that range give zeros and take no gradient here (another rank has them).
+// Look-up of embedding rows, and its gradient. The table may be a part of the vocabulary: its rows
+// [first_row, first_row + R). Ids outside that range give zeros and no gradient (another rank has
+// them).
 
 #include "ops/dispatch.h"
 
@@ -19,9 +19,9 @@ struct EmbeddingForwardArgs {
 
 void embedding_forward(OpContext& context, const EmbeddingForwardArgs& args);
 
-/// d_weight [R, H] f32 (f64 for f64) += scale · d_out, row by row in order of the tokens:
-/// deterministic, without atomics. With `mode` = assign, rows without a token become zero. Tokens
-/// whose id is `padding_id` give nothing.
+/// d_weight [R, H] f32 (f64 for f64) += scale · d_out, row by row in token order: deterministic,
+/// without atomics. With `mode` = assign, rows without a token become zero. Tokens with id
+/// `padding_id` contribute nothing.
 struct EmbeddingBackwardArgs {
   Tensor ids;
   Tensor d_out;

@@ -1,5 +1,5 @@
 #pragma once
-// The memory that an op's arguments name.
+// Visits the tensors among an op's arguments.
 
 #include <type_traits>
 #include <vector>
@@ -17,8 +17,9 @@ inline constexpr bool kIsVector<std::vector<T>> = true;
 
 }  // namespace detail
 
-/// Calls f(tensor) for every tensor in `value`: itself, or those of an operand (values and scales),
-/// of the fields of a plain struct, of the entries of a list; also where it is undefined.
+/// Calls f(tensor) for every tensor in `value`, undefined ones included: a tensor itself, an
+/// operand's values and scales, the tensors of a plain struct's fields, and those of a list's
+/// entries.
 template <class T, class F>
 void for_each_tensor(const T& value, F&& f) {
   if constexpr (std::is_same_v<T, Tensor>) {

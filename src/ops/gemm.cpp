@@ -48,7 +48,7 @@ std::string_view form_name(GemmForm form) {
   return "gemm weight_gradient";
 }
 
-/// Dtype and rank; the rows of a tensor, the memory of other forms.
+/// Checks dtype and rank; dense rows of a tensor, contiguous memory of other forms.
 void check_operand(std::string_view name, const Operand& operand) {
   constexpr std::string_view kOp = "gemm";
   VIADUCT_CHECK(ShapeError, operand.defined() && operand.shape().rank() == 2,
@@ -63,8 +63,8 @@ void check_operand(std::string_view name, const Operand& operand) {
   }
 }
 
-/// Whether it is a form that the backend wants of b: packed or not, and where the product reads all
-/// columns at once also of an operand that was made for runs, of which this b is one.
+/// Whether the backend accepts this form for b, packed or not. A product that reads all columns at
+/// once also accepts an operand that was made for runs, of which this b is one.
 bool reads_b(const OpTable& ops, GemmRequest request, const OperandForm& form) {
   const int64_t columns = request.form == GemmForm::forward ? request.n : request.k;
   for (const int64_t run : {request.run, request.run > 0 ? request.run : columns}) {
@@ -76,7 +76,7 @@ bool reads_b(const OpTable& ops, GemmRequest request, const OperandForm& form) {
   return false;
 }
 
-/// Operands have forms that the backend wants of them.
+/// Checks that the operands have forms that the backend reads.
 void check_forms(const OpTable& ops, const GemmArgs& args) {
   const GemmRequest request = gemm_request(args);
   const GemmForms wanted = gemm_operand_forms(ops, request);

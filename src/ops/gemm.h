@@ -21,14 +21,13 @@ namespace viaduct {
 
 enum class GemmForm { forward, data_gradient, weight_gradient };
 
-/// What is done with a product while it is in cache, instead of in an op that reads it again. At
-/// most one of the tensors is there; they have the dtype of c, and bits are those of two ops, for
-/// the product is rounded to c's dtype first.
+/// Work on a product while it is in cache, in place of a separate op. At most one of the tensors is
+/// defined; they have the dtype of c, and the bits are those of two ops, because the product is
+/// rounded to c's dtype first.
 struct GemmEpilogue {
   /// forward: c = residual + product, as `add`. Shape of c; not c itself.
   Tensor residual;
-  /// forward: beside c, which is the product, activated = f(c), as `activation_forward` with in =
-  /// c.
+  /// forward: c is the product, and activated = f(c), as `activation_forward` with in = c.
   Tensor activated;
   /// data_gradient: the product is that of f(raised), and c [M, K] (gated: [M, 2K]) the gradient of
   /// `raised`, as `activation_backward` with in = raised. c may be `raised` itself.
@@ -48,40 +47,39 @@ struct GemmArgs {
   GemmEpilogue epilogue;
 };
 
-/// ShapeError, naming what the backend reads, for an operand in another form.
+/// For an operand in another form than the backend reads: ShapeError with the form that it reads.
 void gemm(OpContext& context, const GemmArgs& args);
 
-/// What a backend hears of products before their operands are made.
+/// Description of a product for the backend before its operands are made.
 struct GemmRequest {
   GemmForm form = GemmForm::forward;
   DType dtype = DType::f32;     // of the matrices
   int64_t m = 0, n = 0, k = 0;  // sizes in the formulas above; m = 0: not known yet
-  /// Columns of the products that read runs of b's columns one by one: slices of one operand, or
-  /// the halves of a gated activation. A form must have slices that begin at each multiple. 0: all
+  /// Columns per slice, for products that read b's columns in runs: slices of one operand, or the
+  /// halves of a gated activation. A form must have slices that begin at each multiple. 0: all
   /// columns at once.
   int64_t run = 0;
-  /// b is packed once and read by many products; else a form of it is made for each.
+  /// b is packed once and read by many products; else each product converts it.
   bool packed = false;
 };
 
-/// The forms in which products read their operands: the plain ones of tensors where these are read
-/// as they are.
+/// The forms in which products read their operands; plain if they read tensors.
 struct GemmForms {
   OperandForm a, b;
   bool operator==(const GemmForms&) const = default;
 };
 
-/// The backend's answer.
+/// The backend's forms for a request.
 GemmForms gemm_operand_forms(const OpTable& ops, const GemmRequest& request);
 
-/// What `args` asks for, unpacked.
+/// The request for `args`, not packed.
 GemmRequest gemm_request(const GemmArgs& args);
 
 /// Whether products of these ops read a weight of `dtype` in another form if it is packed.
 bool reads_packed_weights(const OpTable& ops, DType dtype);
 
-/// out [N] f32 (f64 for f64) (= or +=) sum over the rows of x [M, N]: the gradient of a bias. Row
-/// order of summation is fixed.
+/// out [N] f32 (f64 for f64) (= or +=) sum over the rows of x [M, N]: the gradient of a bias. The
+/// order of summation over rows is fixed.
 struct ColumnSumArgs {
   Tensor x, out;
   WriteMode mode = WriteMode::accumulate;

@@ -6,7 +6,7 @@
 namespace viaduct {
 namespace {
 
-/// x, and what shares its shape and dtype.
+/// Checks x, and tensors with its shape and dtype.
 void check_rows(std::string_view op, std::string_view argument, const Tensor& tensor,
                 const Tensor& x) {
   check_shape(op, argument, tensor, x.shape());
@@ -14,7 +14,7 @@ void check_rows(std::string_view op, std::string_view argument, const Tensor& te
   check_dense_rows(op, argument, tensor);
 }
 
-/// y or dy: of x's dtype, or a narrower one where that is f32.
+/// Checks y or dy: x's dtype, or a narrower one if that is f32.
 void check_activation_rows(std::string_view op, std::string_view argument, const Tensor& tensor,
                            const Tensor& x) {
   check_shape(op, argument, tensor, x.shape());

@@ -1,12 +1,13 @@
 #pragma once
 // Normalization over the innermost dim (size H), statistics in FP32 (FP64 for f64).
 //   layer norm  y = (x − mean) · rstd · w + b,  rstd = 1 / sqrt(var + eps), var = mean((x − mean)²)
-//   (Ba et al. 2016) RMS norm    y = x · rstd · w,               rstd = 1 / sqrt(mean(x²) + eps)
-//   (Zhang, Sennrich 2019)
+//               (Ba et al. 2016)
+//   RMS norm    y = x · rstd · w,               rstd = 1 / sqrt(mean(x²) + eps)
+//               (Zhang, Sennrich 2019)
 // with w = weight + weight_offset (Gemma stores w − 1). x, y, dy, dx: [R, H] or [T, N, H] (per
-// head), outer dims strided, dense inside. x, dx_add and dx have one floating dtype, y and dy that
-// or, where x is f32, a narrower one (an FP32 residual stream under 16-bit activations). weight,
-// bias [H] of the dtype of y or f32. mean, rstd: f32 [rows] (f64 for f64).
+// head), outer dims strided, dense inside. x, dx_add and dx have one floating dtype; y and dy have
+// the same or, if it is f32, a narrower one (an FP32 residual stream with 16-bit activations).
+// weight, bias [H] of the dtype of y or f32. mean, rstd: f32 [rows] (f64 for f64).
 
 #include "ops/dispatch.h"
 
@@ -30,9 +31,9 @@ void norm_forward(OpContext& context, const NormForwardArgs& args);
 struct NormBackwardArgs {
   NormKind kind = NormKind::rms_norm;
   Tensor dy, x, weight, mean, rstd;
-  Tensor dx_add;  // optional: gradient that reaches x on another way (the residual branch)
+  Tensor dx_add;  // optional: gradient of x from another path (the residual branch)
   Tensor dx;
-  Tensor d_weight, d_bias;  // += ; d_bias only where there is a bias
+  Tensor d_weight, d_bias;  // += ; d_bias only with a bias
   double weight_offset = 0;
 };
 

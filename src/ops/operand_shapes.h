@@ -15,9 +15,9 @@ struct is_list : std::false_type {};
 template <class T>
 struct is_list<std::vector<T>> : std::bool_constant<std::is_class_v<T>> {};
 
-/// The tensors and operands among the fields of `args` in the order of their declaration; those
-/// that are not there are left out, and so are those inside nested structs. Of a list the first
-/// entry stands for all: "f32 [512] and 7 more".
+/// The tensors and operands among the fields of `args` in the order of their declaration, without
+/// undefined ones and without those inside nested structs. For a list the first entry represents
+/// all: "f32 [512] and 7 more".
 template <class Args>
 std::string operand_shapes(const Args& args) {
   std::string text;

@@ -3,9 +3,9 @@
 // tables). In the layout of Hugging Face, halves, element i of a head pairs with i + R/2:
 //   x'[i]       = x[i] · cos(p, i) − x[i + R/2] · sin(p, i)
 //   x'[i + R/2] = x[i + R/2] · cos(p, i) + x[i] · sin(p, i)
-// In the one of the paper, interleaved, 2i pairs with 2i + 1, by the same formula.
-// The tables hold cos and sin of position × frequency, scaled where the model scales them (YaRN),
-// so any scaling rule is data.
+// In the paper's layout, interleaved, 2i pairs with 2i + 1, by the same formula. The tables hold
+// cos and sin of position × frequency, scaled if the model scales them (YaRN), so any scaling rule
+// is data.
 
 #include "ops/dispatch.h"
 

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// [N, Tq, L] of N heads and `queries` queries, wide enough for the problem.
+/// Checks for [N, Tq, L] with N heads and `queries` queries, wide enough for the problem.
 void check_matrix(std::string_view op, std::string_view argument, const Tensor& matrix,
                   const AttentionProblem& problem, int64_t heads, int64_t queries) {
   check_rank(op, argument, matrix, 3);
@@ -19,7 +19,7 @@ void check_matrix(std::string_view op, std::string_view argument, const Tensor& 
                 problem.max_keys, describe(matrix));
 }
 
-/// A problem whose keys are not among the arguments.
+/// Checks a problem without its keys.
 void check_problem(std::string_view op, const AttentionProblem& problem, const Tensor& matrix) {
   check_attention_problem(op, problem, matrix.dim(1),
                           problem.key_position ? problem.key_position.dim(0) : 0);
@@ -60,7 +60,7 @@ void score_product(OpContext& context, const ScoreProductArgs& args) {
                 "{}: keys: expected [keys, heads that divide {}, {}], found {}", op,
                 args.queries.dim(1), args.queries.dim(2), describe(args.keys));
   AttentionProblem problem = args.problem;
-  problem.dropout = 0;  // nothing is drawn here
+  problem.dropout = 0;  // this op draws no random numbers
   check_attention_problem(op, problem, args.queries.dim(0), args.keys.dim(0));
   dispatch(context, op, context.ops.score_product, args);
 }

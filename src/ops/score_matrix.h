@@ -1,12 +1,12 @@
 #pragma once
-// Attention composed of ops that leave the matrix of scores in memory: products, scale and cap,
-// mask, softmax, dropout, products. The problem and its formulas are those of ops/attention.h; this
-// is what flash attention fuses, step by step, for `model.attention_backend=unfused`.
+// Attention composed of ops, with the score matrix in memory: products, scale and cap, mask,
+// softmax, dropout, products. The problem and its formulas are those of ops/attention.h; flash
+// attention fuses these steps. For `model.attention_backend=unfused`.
 //
 // A score matrix is f32 (f64 for f64) [N, Tq, L], contiguous, L ≥ the keys of the longest document
 // (`problem.max_keys`): element (n, t, j) belongs to query t and key j of its document; elements
-// beyond the keys of the document are never touched. All (query, key) pairs of a document are
-// computed, also those that the mask hides.
+// beyond the keys of the document are not accessed. All (query, key) pairs of a document are
+// computed, also masked ones.
 
 #include "ops/attention.h"
 
@@ -17,9 +17,9 @@ namespace viaduct {
 /// keys: keys += matrixᵀ · queries, summed over the query heads of a group.
 enum class ScoreProduct { scores, values, keys };
 
-/// `queries` [Tq, N, D] and `keys` [Tk, K, D] stand for whatever has their rows (q, out, d_out, dq;
-/// k, v, dk, dv). What is read has a floating dtype; what is added to is f32 (f64 for f64); what
-/// `values` assigns may have either. Outer dims strided, dense inside.
+/// `queries` [Tq, N, D] is q, out, d_out or dq; `keys` [Tk, K, D] is k, v, dk or dv. Inputs have
+/// any floating dtype; accumulated outputs are f32 (f64 for f64); assigned `values` may be either.
+/// Outer dims strided, dense inside.
 struct ScoreProductArgs {
   ScoreProduct form = ScoreProduct::scores;
   AttentionProblem problem;
@@ -30,7 +30,7 @@ struct ScoreProductArgs {
 /// Recorded as attention_scores, attention_values or attention_keys.
 void score_product(OpContext& context, const ScoreProductArgs& args);
 
-/// What one op does to the scores: one step, or all of them.
+/// The step of one op on the scores: one of three, or all of them.
 enum class ScoreSteps { all, scale, mask, softmax };
 
 /// In place: scale (and soft cap), hidden keys become −inf, softmax. `known_lse`: probabilities are

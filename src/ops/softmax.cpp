@@ -6,14 +6,14 @@
 namespace viaduct {
 namespace {
 
-/// A matrix of f32 or f64 with dense rows.
+/// Checks for a matrix of f32 or f64 with dense rows.
 void check_matrix(std::string_view op, std::string_view argument, const Tensor& tensor) {
   check_rank(op, argument, tensor, 2);
   check_dtype(op, argument, tensor, {DType::f32, DType::f64});
   check_dense_rows(op, argument, tensor);
 }
 
-/// Another matrix of the shape and dtype of `x`.
+/// Checks for another matrix of the shape and dtype of `x`.
 void check_like(std::string_view op, std::string_view argument, const Tensor& tensor,
                 const Tensor& x) {
   check_shape(op, argument, tensor, x.shape());
@@ -21,7 +21,7 @@ void check_like(std::string_view op, std::string_view argument, const Tensor& te
   check_dense_rows(op, argument, tensor);
 }
 
-/// One value for each row of `x`.
+/// Checks for one value per row of `x`.
 void check_vector(std::string_view op, std::string_view argument, const Tensor& tensor, DType dtype,
                   const Tensor& x) {
   check_shape(op, argument, tensor, {x.dim(0)});

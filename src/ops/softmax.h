@@ -1,8 +1,8 @@
 #pragma once
-// The steps of softmax cross entropy as operations of their own, each with its result in memory:
-// what `cross_entropy_forward` and `cross_entropy_backward` do at once. Over the first `columns`
-// columns of rows [t, V] (the rest is padding of the vocabulary); f32 or f64 all through, rows may
-// be strided.
+// The steps of softmax cross entropy as separate ops, each with its result in memory;
+// `cross_entropy_forward` and `cross_entropy_backward` fuse them. Over the first `columns` columns
+// of rows [t, V] (the rest is padding of the vocabulary); f32 or f64 throughout, rows may be
+// strided.
 
 #include "ops/dispatch.h"
 

@@ -9,11 +9,11 @@ namespace viaduct {
 /// Slots of the block, each one f64.
 enum class StepScalar : int {
   learning_rate,
-  decoupled_learning_rate,  // of embedding and output layer, where they have one of their own
-  weight_decay_factor,      // multiplies the decay of groups that decay
+  decoupled_learning_rate,  // of embedding and output layer, if they have their own
+  weight_decay_factor,      // multiplies the decay of groups with decay
   bias_correction1,         // 1 − β1^t
   bias_correction2,         // 1 − β2^t
-  loss_scale,               // what the loss gradient is multiplied by before the backward
+  loss_scale,               // multiplies the loss gradient before the backward
   gradient_factor,  // 1 / (scored tokens · loss scale): turns accumulated main gradients into the
                     // gradient of the mean
   clip_norm,        // limit of the gradient norm; 0: none

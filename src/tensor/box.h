@@ -1,5 +1,5 @@
 #pragma once
-// A box of a logical tensor: what a rank holds of it, what a checkpoint stores of it.
+// A box of a logical tensor: the part that a rank holds, or that a checkpoint entry stores.
 
 #include "tensor/shape.h"
 

@@ -7,8 +7,8 @@
 
 namespace viaduct {
 
-/// The last three are formats of quantized operands (number_formats.h), which no op computes in:
-/// FP8 elements and the exponents that scale groups of them.
+/// The last three are formats of quantized operands (number_formats.h): FP8 elements and the
+/// exponents that scale groups of them. No op computes in them.
 enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, u16, e4m3, e5m2, e8m0 };
 
 /// Bytes of one element.

@@ -7,7 +7,7 @@
 //
 // (e4m3 and e5m2: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1; e8m0: OCP
 // Microscaling Formats 1.0, section 5.4.1.) Conversions from float round to nearest even and
-// saturate: what is beyond the largest number, infinity too, becomes the largest number.
+// saturate: values beyond the largest number, infinity included, become the largest number.
 
 #include <algorithm>
 #include <cmath>
@@ -19,8 +19,8 @@
 namespace viaduct {
 namespace detail {
 
-/// A sign, and `kMantissa` bits below an exponent whose smallest is `kSmallest`. Codes from
-/// `kFirstNan` on are NaN, and those between them and the largest number infinity.
+/// A sign, and `kMantissa` bits below an exponent that is at least `kSmallest`. Codes from
+/// `kFirstNan` on are NaN; codes between the largest number and `kFirstNan` are infinity.
 template <int kMantissa, int kSmallest, uint8_t kLargest, uint8_t kFirstNan>
 struct Float8 {
   static uint8_t encode(float value) {
@@ -34,7 +34,7 @@ struct Float8 {
     auto whole = static_cast<int>(steps);
     const double rest = steps - whole;
     if (rest > 0.5 || (rest == 0.5 && whole % 2 == 1)) ++whole;
-    // A subnormal has no implied bit; a carry goes on into the exponent.
+    // A subnormal has no implied bit; a carry increments the exponent.
     const int code = ((exponent - kSmallest) << kMantissa) + whole;
     return sign | static_cast<uint8_t>(std::min<int>(code, kLargest));
   }
@@ -73,7 +73,7 @@ struct float8_e5m2 {
 struct float8_e8m0 {
   uint8_t bits;
   float8_e8m0() = default;
-  /// The least power of two that is not below `value`; 2^-127 … 2^127. NaN of NaN and infinity.
+  /// The smallest power of two that is at least `value`; 2^-127 … 2^127. NaN for NaN and infinity.
   static float8_e8m0 not_below(float value) {
     float8_e8m0 result;
     result.bits = 255;

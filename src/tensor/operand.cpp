@@ -23,8 +23,8 @@ std::string by(const OperandExtent& extent) {
   return fmt::format("{}x{}", extent.kept, extent.contracted);
 }
 
-/// Of a tensor whose dim `dim` counts pieces of `piece` elements (0: one piece), those of the
-/// elements [begin, begin + count).
+/// The elements [begin, begin + count) of dim `dim`, for a tensor whose dim counts pieces of
+/// `piece` elements (0: one piece in all).
 Tensor slice_pieces(const Tensor& tensor, int dim, int64_t piece, int64_t begin, int64_t count) {
   if (piece == 0) return tensor;
   return tensor.slice(dim, begin / piece, pieces(count, piece));

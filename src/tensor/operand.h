@@ -1,7 +1,7 @@
 #pragma once
-// `Operand`: a matrix as a product reads it. It may be the matrix's own rows, what a backend made
-// of them (tiles), or quantized values with scales. Who makes a form, and who reads it, is the
-// business of backends (ops/gemm.h); here is what all of them have in common: sizes, bytes, slices.
+// `Operand`: a matrix as a product reads it: the matrix's own rows, a backend's form of it (tiles),
+// or quantized values with scales. Backends define which ops make and read a form (ops/gemm.h);
+// here is what all forms have in common: sizes, bytes, slices.
 
 #include <optional>
 #include <string>
@@ -11,14 +11,14 @@
 
 namespace viaduct {
 
-/// Which dim of the matrix [R, C] a product contracts. What a form keeps together (a tile, the
-/// elements of a scale) lies along that dim.
+/// Which dim of the matrix [R, C] a product contracts. The elements of one tile or one scale group
+/// lie along that dim.
 enum class Orientation {
   row_wise,     // C
   column_wise,  // R
 };
 
-/// Elements along the dim that the product keeps × along the one that it contracts.
+/// Elements along the kept dim × elements along the contracted dim.
 struct OperandExtent {
   int64_t kept = 1, contracted = 1;
   bool operator==(const OperandExtent&) const = default;
@@ -34,18 +34,18 @@ struct ScaleForm {
   bool operator==(const ScaleForm&) const = default;
 };
 
-/// Orders of values that are no backend's: those of the matrix [R, C], and [kept, contracted],
-/// which is transposed where the form is column-wise.
+/// Orders of values that belong to no backend: the matrix [R, C] itself, and [kept, contracted],
+/// which is transposed if the form is column-wise.
 inline constexpr std::string_view kRowMajor = "row-major", kContractedLast = "contracted-last";
 
 /// How a matrix is stored.
 struct OperandForm {
-  /// Order of the values. Another name than the two above is a backend's, which alone knows the
-  /// order inside of a tile: values are [tiles along kept, tiles along contracted, elements of a
-  /// tile]. A string literal.
+  /// Order of the values. Any name other than the two above is a backend's, and only that backend
+  /// knows the order inside a tile: values are [tiles along kept, tiles along contracted, elements
+  /// of a tile]. A string literal.
   std::string_view layout = kRowMajor;
   Orientation orientation = Orientation::row_wise;
-  OperandExtent tile = {};  // of a backend's layout
+  OperandExtent tile = {};  // for a backend's layout
   /// Format of the values; none: the matrix's own.
   std::optional<DType> element = {};
   std::optional<ScaleForm> scales = {};
@@ -53,7 +53,7 @@ struct OperandForm {
   bool operator==(const OperandForm&) const = default;
   /// The tensor itself.
   bool plain() const { return layout == kRowMajor && !element && !scales; }
-  /// Whether the shape of the values tells that of the matrix. Tiles are padded.
+  /// Whether the shape of the values gives the shape of the matrix. Tiles are padded.
   bool shows_shape() const { return layout == kRowMajor || layout == kContractedLast; }
 };
 
@@ -69,7 +69,7 @@ Shape scales_shape(const OperandForm& form, const Shape& matrix);
 class Operand {
  public:
   Operand() = default;
-  /// The matrix itself; any rank, for the contract that it is given to will check it.
+  /// The matrix itself, of any rank; the op's contract checks it.
   Operand(const Tensor& matrix)  // NOLINT: implicit, for most operands are tensors
       : values_(matrix), dtype_(matrix.dtype()), shape_(matrix.shape()) {}
   /// A matrix [R, C] of `dtype` in a form. ShapeError unless values and scales (undefined if the
@@ -81,7 +81,7 @@ class Operand {
   const OperandForm& form() const { return form_; }
   const Tensor& values() const { return values_; }
   const Tensor& scales() const { return scales_; }
-  /// Of the matrix: its format before it was brought into the form, and its sizes.
+  /// The matrix's dtype before it was converted to the form, and its sizes.
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t dim(int dim) const { return shape_.dim(dim); }
@@ -90,9 +90,9 @@ class Operand {
   /// The matrix itself; ShapeError if the form is not plain.
   const Tensor& tensor() const;
 
-  /// The rows (dim 0) or columns (dim 1) [begin, begin + count), which begin with a tile and with a
-  /// group of a scale; of the contracted dim they end with one too, or with the matrix. ShapeError
-  /// otherwise.
+  /// The rows (dim 0) or columns (dim 1) [begin, begin + count). `begin` must be a boundary of
+  /// tiles and of scale groups; along the contracted dim the end must be one too, or the end of the
+  /// matrix. ShapeError otherwise.
   Operand slice(int dim, int64_t begin, int64_t count) const;
 
  private:

@@ -14,7 +14,7 @@ class Shape {
 
   Shape() = default;  // rank 0: a scalar, one element
   Shape(std::initializer_list<int64_t> dims);
-  /// From a range of `rank` sizes; ShapeError if there are more than kMaxRank or one is negative.
+  /// From an array of `rank` sizes; ShapeError if there are more than kMaxRank or one is negative.
   Shape(const int64_t* dims, int rank);
 
   int rank() const { return rank_; }

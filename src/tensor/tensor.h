@@ -1,5 +1,5 @@
 #pragma once
-// `Tensor`: a view of a piece of storage with dtype, shape and strides. `Storage`: memory of some
+// `Tensor`: a view of part of a storage with dtype, shape and strides. `Storage`: memory of some
 // device, shared by views.
 
 #include <cstddef>
@@ -13,8 +13,8 @@
 
 namespace viaduct {
 
-/// A block of memory. `data` is null where nothing is stored (the sim device). The last view gives
-/// it back by `release`.
+/// A block of memory. `data` is null if nothing is stored (the sim device). The last view frees it
+/// by `release`.
 class Storage {
  public:
   Storage(void* data, int64_t bytes, std::function<void(Storage&)> release);
@@ -31,9 +31,9 @@ class Storage {
   std::function<void(Storage&)> release_;
 };
 
-/// A view. Copying a Tensor copies the view, never the elements; constness of a Tensor is that of
-/// the view. An undefined Tensor (default constructed) stands for "not there" in the arguments of
-/// ops.
+/// A view. Copying a Tensor copies the view, never the elements; a const Tensor is a const view,
+/// its elements may change. An undefined Tensor (default constructed) stands for "absent" in the
+/// arguments of ops.
 class Tensor {
  public:
   Tensor() = default;
@@ -50,7 +50,7 @@ class Tensor {
   /// Elements between neighbours along a dim, negative counted from the end.
   int64_t stride(int dim) const;
   int64_t elements() const { return shape_.elements(); }
-  /// Bytes of the elements seen (not of the storage).
+  /// Bytes of the viewed elements (not of the storage).
   int64_t bytes() const { return elements() * dtype_bytes(dtype_); }
   bool is_contiguous() const;
   const std::shared_ptr<Storage>& storage() const { return storage_; }
@@ -74,7 +74,7 @@ class Tensor {
   /// The same elements in another shape. Dims may be split or merged where strides allow;
   /// ShapeError otherwise.
   Tensor view(const Shape& shape) const;
-  /// The same view of another block; ShapeError if that is smaller.
+  /// The same view of another block; ShapeError if that block is too small.
   Tensor in_storage(std::shared_ptr<Storage> storage) const;
 
  private:

@@ -15,9 +15,9 @@ struct MemoryHistorySettings {
 
 /// {"rank", "first_step", "last_step", "peak_bytes", "peak_bytes_by_tag", "allocations": [{"bytes",
 /// "tag", "owner", "allocated_at", "released_at", "allocated_seconds", "released_seconds",
-/// "at_peak"}]}, in the order in which they were made. `owner` is the path of scopes around the
-/// allocation ("step 3/forward/blocks.1.mlp"); `…_at` count the record's events, and `released_…`
-/// is null for what was still held. Bytes of those `at_peak` add up to `peak_bytes`.
+/// "at_peak"}]}, in the order of allocation. `owner` is the path of scopes around the allocation
+/// ("step 3/forward/blocks.1.mlp"); `…_at` are positions in the record, and `released_…` is null
+/// for memory that was still held. The bytes of the `at_peak` entries add up to `peak_bytes`.
 std::string memory_history(const StepRecord& record, const MemoryHistorySettings& settings);
 
 }  // namespace viaduct

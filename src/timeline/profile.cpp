@@ -9,7 +9,7 @@ namespace {
 
 using Key = std::tuple<size_t, ProfileKind, std::string, std::string>;  // phase, kind, name, kernel
 
-/// Which scope of kind phase (or step, where there is none) something is in.
+/// Finds the scope of kind phase (or step, if there is no phase) around an event.
 class Phases {
  public:
   explicit Phases(const StepRecord& record) : record_(record) {}
@@ -45,7 +45,7 @@ class Phases {
 /// Time of each op less that of the ops that ran inside it (which were recorded before it).
 std::vector<double> own_seconds(const std::vector<OpEntryRecord>& ops) {
   std::vector<double> own(ops.size());
-  std::vector<size_t> open;  // ops that no op around them has claimed yet
+  std::vector<size_t> open;  // ops that no enclosing op has claimed yet
   for (size_t i = 0; i < ops.size(); ++i) {
     own[i] = ops[i].end_seconds - ops[i].begin_seconds;
     while (!open.empty() && ops[open.back()].begin_seconds >= ops[i].begin_seconds) {
@@ -57,7 +57,7 @@ std::vector<double> own_seconds(const std::vector<OpEntryRecord>& ops) {
   return own;
 }
 
-/// Adds up rows and knows how much of each phase they explain.
+/// Adds up rows and the time of each phase that they explain.
 class Table {
  public:
   Table(const StepRecord& record, const MachinePeaks& peaks) : peaks_(peaks), phases_(record) {
@@ -143,7 +143,7 @@ Profile profile(const StepRecord& record, const MachinePeaks& peaks) {
     table.add(table.phases().around(op.scope), ProfileKind::op, op.op, op.kernel, own[i], op.cost);
   }
   for (const CollectiveRecord& c : record.collectives()) {
-    if (c.completed_at < 0 || c.ranks == 1) continue;  // nothing moves alone
+    if (c.completed_at < 0 || c.ranks == 1) continue;  // one rank: nothing moves
     Cost moved;
     moved.bytes_written = c.wire_bytes;
     table.add(table.phases().open_at(c.completed_at), ProfileKind::communication,

@@ -1,6 +1,6 @@
 #pragma once
-// Where the time of recorded steps went: a table by phase, op and kernel whose rows add up to the
-// steps.
+// Where the time of recorded steps was spent: a table by phase, op and kernel whose rows add up to
+// the steps.
 
 #include <string>
 #include <vector>
@@ -12,7 +12,7 @@ namespace viaduct {
 /// What a row of the table counts.
 enum class ProfileKind {
   op,             // an op's time, less that of ops inside it
-  communication,  // the host waited for collectives or messages that were not there yet
+  communication,  // the host waited for collectives or messages under way
   host,           // the rest of the phase: allocation, dispatch, copies, cutting of batches
 };
 
@@ -23,12 +23,12 @@ struct ProfileRow {
   std::string kernel;  // of ops
   int64_t calls = 0;
   double seconds = 0;
-  Cost cost;                    // of ops; communication has what it moved as bytes_written
+  Cost cost;                    // of ops; for communication, bytes_written is the bytes moved
   double roofline_seconds = 0;  // 0: unknown
 
   double flops_per_second() const { return seconds > 0 ? cost.total_flops() / seconds : 0; }
   double bytes_per_second() const;
-  /// 1: as fast as the machine; above it, operands came from caches.
+  /// 1: at the machine's limit; above it, operands came from caches.
   double roofline_fraction() const { return seconds > 0 ? roofline_seconds / seconds : 0; }
 };
 
@@ -38,8 +38,8 @@ struct Profile {
   std::vector<ProfileRow> rows;  // by phase in order of appearance, then longest first
 };
 
-/// The table of all steps (scopes of kind `step`) in `record`; what ran outside of them is left
-/// out. Sums over the steps, not means.
+/// The table of all steps (scopes of kind `step`) in `record`; work outside of steps is left out.
+/// Sums over the steps, not means.
 Profile profile(const StepRecord& record, const MachinePeaks& peaks);
 
 /// Rows of the same op and kernel added up over the phases, longest first.

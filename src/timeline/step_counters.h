@@ -1,6 +1,6 @@
 #pragma once
-// What a step was made of in sums: all that a run keeps of a step that nobody profiles. Its size
-// depends on how many kinds of ops and groups there are, not on how many ops run.
+// Sums over a step: all that a run keeps of a step without profiling. Its size depends on the
+// number of kinds of ops and groups, not on the number of ops run.
 
 #include <cstdint>
 #include <map>
@@ -19,9 +19,9 @@ struct OpCounter {
 struct CollectiveCounter {
   std::string operation, group;
   int64_t count = 0;
-  int64_t wire_bytes = 0;   // that this rank hands to a network
-  double wait_seconds = 0;  // in which the host waited for them
-  double busy_seconds = 0;  // in which data moved, where the backend knows
+  int64_t wire_bytes = 0;   // sent to a network by this rank
+  double wait_seconds = 0;  // during which the host waited for them
+  double busy_seconds = 0;  // during which data moved, if the backend measures it
 };
 
 struct StepCounters {

@@ -1,9 +1,9 @@
-// All-reduce and reduce-scatter in large groups: sums in rank order without a message to everybody.
-// Sums so far go up the chain of ranks, from rank 0 to the last one, each rank adding its own part
-// in the format that sums are kept in; the last one rounds and sends results down again. A rank
-// talks to the two beside it alone, and what it sends and holds depends on the tensor, not on the
-// group. The first chunk takes as many steps as there are ranks, twice; after it chunks follow each
-// other.
+// All-reduce and reduce-scatter in large groups: sums in rank order without messages between all
+// pairs. Partial sums go up the chain of ranks, from rank 0 to the last one, each rank adding its
+// own part in the accumulation format; the last rank rounds and sends results down again. A rank
+// exchanges messages only with its two neighbours, and the bytes it sends and holds depend on the
+// tensor, not on the group. The first chunk takes 2 · ranks steps; further chunks follow in a
+// pipeline.
 
 #include <algorithm>
 #include <cstring>
@@ -14,13 +14,13 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kChunkBytes = 256 << 10;  // of sums under way
-constexpr int64_t kWindow = 4;              // chunks under way at a time
+constexpr int64_t kChunkBytes = 256 << 10;  // of partial sums
+constexpr int64_t kWindow = 4;              // chunks in flight at a time
 
-/// Chunks that are over, in any order of at most kWindow: all before `begin` are.
+/// Finished chunks, in any order of at most kWindow: all before `begin` are finished.
 struct Finished {
   int64_t begin = 0;
-  uint32_t mask = 0;  // bit i: begin + i is over
+  uint32_t mask = 0;  // bit i: begin + i is finished
   void add(int64_t chunk) {
     mask |= 1u << (chunk - begin);
     for (; (mask & 1u) != 0; mask >>= 1) ++begin;
@@ -56,7 +56,8 @@ class Chain final : public MpiOperation {
   int64_t begin_of(int64_t chunk) const { return chunk * chunk_; }
   int64_t size_of(int64_t chunk) const { return std::min(chunk_, elements_ - begin_of(chunk)); }
 
-  /// Results that rank `rank` gets on their way down: all of them, or its own run and those below.
+  /// Number of results that pass rank `rank` on their way down: all of them, or its own shard and
+  /// those of lower ranks.
   int64_t results_of(int rank) const {
     return scatters_ ? elements_ / group_.size() * (rank + 1) : elements_;
   }
@@ -68,7 +69,7 @@ class Chain final : public MpiOperation {
   std::byte* sums(int64_t chunk) const {
     return scratch_.data() + sum_bytes(chunk % kWindow * chunk_);
   }
-  /// Where results of a chunk lie: in their place, or on their way.
+  /// Where the results of a chunk are stored: at their place in the output, or in scratch.
   std::byte* results(int64_t chunk) const {
     if (!scatters_) return out_ + bytes(begin_of(chunk));
     return scratch_.data() + sum_bytes(kWindow * chunk_) + bytes(chunk % kWindow * chunk_);
@@ -80,7 +81,7 @@ class Chain final : public MpiOperation {
     go_up();
   }
 
-  /// Takes up what has a free place.
+  /// Starts the next chunks for which a slot is free.
   void go_up() {
     for (; asked_up_ < std::min(chunks_, left_up_.begin + kWindow); ++asked_up_) {
       if (group_.rank() == 0) {
@@ -131,8 +132,8 @@ class Chain final : public MpiOperation {
     }
   }
 
-  /// Asks for results, or makes them on the last rank. In place they take that of this rank's own
-  /// part, which must have been added.
+  /// Posts receives for results, or makes the results on the last rank. In place they overwrite
+  /// this rank's own part, which must have been added before.
   void go_down() {
     for (; asked_down_ < std::min(chunks_down(), left_down_.begin + kWindow); ++asked_down_) {
       const int64_t chunk = asked_down_;
@@ -144,7 +145,7 @@ class Chain final : public MpiOperation {
       }
       end_partial_sum(dtype_, op_, group_.size(), sums(chunk), results(chunk), size_of(chunk));
       left_up_.add(chunk);
-      ++asked_down_;  // pass_down may come back here
+      ++asked_down_;  // before pass_down, which may call go_down again
       pass_down(chunk);
       return go_up();
     }
@@ -178,12 +179,12 @@ class Chain final : public MpiOperation {
   const ReduceOp op_;
   const bool scatters_;
   const int up_tag_, down_tag_;
-  const int64_t chunk_, chunks_;  // chunk_: elements
+  const int64_t chunk_, chunks_;  // chunk_: in elements
   Scratch& scratch_;              // kWindow chunks of sums, then kWindow of results
   int64_t asked_up_ = 0, asked_down_ = 0;
   Finished added_;      // this rank's part is in the sum
   Finished summed_;     // on the last rank: all parts are
-  Finished left_up_;    // the place of the sum is free
+  Finished left_up_;    // the slot of the sum is free
   Finished left_down_;  // … and of the result
 };
 

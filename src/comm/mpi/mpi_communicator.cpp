@@ -10,12 +10,12 @@ namespace viaduct {
 namespace {
 
 // Tags: messages by flow, meetings before a split, then two for each collective of the group in
-// turn. The kind of collective is part of its tag, so that ranks that call different ones wait for
-// each other (and say so in the end) instead of taking one for the other. Those of the host group
-// are above (mpi_host_group.cpp). MPI grants 32767.
+// turn. The kind of collective is part of its tag, so that ranks that call different collectives
+// wait for each other (and report it after the timeout) instead of mixing their messages. Tags of
+// the host group are above (mpi_host_group.cpp). MPI guarantees tags up to 32767.
 constexpr int kMeetingTag = 2, kFirstTag = 16, kKinds = 8;
 constexpr uint32_t kTurns = 1024;
-// A collective that is waited for later than this after its launch overlaps with something.
+// A collective that is waited for later than this after its launch overlaps with computation.
 constexpr double kAtOnceSeconds = 10e-6;
 
 int tag_of(const CommRequest& request, uint32_t launched) {
@@ -23,7 +23,7 @@ int tag_of(const CommRequest& request, uint32_t launched) {
          2 * static_cast<int>(request.collective);
 }
 
-/// Whether the last operation of a kind was waited for at once; the next one probably is as well.
+/// Whether the last operation of a kind was waited for at once; predicts the same for the next one.
 struct Habit {
   bool overlaps = false;
 };
@@ -59,7 +59,7 @@ class Pending final : public CommOperation {
   std::shared_ptr<MpiQueue> queue_;
   std::shared_ptr<Habit> habit_;
   std::shared_ptr<MpiOperation> operation_;
-  Tensor in_, out_;  // held until the operation lets go of them
+  Tensor in_, out_;  // held until the operation no longer uses them
   const double launched_seconds_ = steady_seconds();
   double asked_seconds_ = 0;
 };
@@ -102,7 +102,7 @@ class MpiCommunicator final : public Communicator {
 
   std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
                                               std::string name) override {
-    // Making a group blocks inside MPI, so that it is entered only when all are here.
+    // Creating a group blocks inside MPI, so it is entered only when all members have arrived.
     const auto meeting = make_mpi_meeting(*group_, members, kMeetingTag, "split");
     engine_->start(meeting, nullptr, false);
     engine_->wait(*meeting, nullptr, steady_seconds());

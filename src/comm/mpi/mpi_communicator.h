@@ -8,16 +8,16 @@
 
 namespace viaduct {
 
-/// Over the ranks of `group`, with its name.
+/// A communicator over the ranks of `group`, with its name.
 std::shared_ptr<Communicator> make_mpi_communicator(std::shared_ptr<MpiEngine> engine,
                                                     std::shared_ptr<const MpiGroup> group);
 
-/// Calls `f` with the group of `communicator`, which is one of the above, while nothing else calls
-/// MPI; CommError otherwise.
+/// Calls `f` with the group of `communicator`, which must be an MPI communicator (CommError
+/// otherwise), while nothing else calls MPI.
 void with_mpi_group(Communicator& communicator, FunctionRef<void(const MpiGroup&)> f);
 
-/// What this rank has done for a communicator, one of the above: messages sent since it was made,
-/// by its host group too, and the memory that is kept for sums.
+/// What this rank has done for an MPI communicator: messages sent since it was made, those of its
+/// host group included, and the memory kept for sums.
 struct MpiTraffic {
   int64_t messages = 0;
   int64_t scratch_bytes = 0;

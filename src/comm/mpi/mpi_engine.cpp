@@ -16,24 +16,23 @@ namespace {
 
 using std::chrono::microseconds;
 
-// The progress thread: how often it looks while nothing is under way, and while something is but
-// nothing comes.
+// The progress thread's polling interval: kIdle with nothing in flight; from kShortest up to
+// kLongest while operations are in flight but no message arrives.
 constexpr microseconds kIdle{1000}, kShortest{10}, kLongest{200};
-// How often news of failures are looked for, in polls.
+// Number of polls between two checks for failures of other ranks.
 constexpr unsigned kPollsPerWatch = 64;
-// Where every rank has a core of its own, small operations end within so many polls: the lock is
-// not let go of between them.
+// If every rank has a core of its own, small operations end within this many polls: the lock is
+// kept between them.
 constexpr int kRoundsAtOnce = 16;
-// A failing rank waits so long for rank 0's decision and for its news to leave. Higher ranks wait
-// longer, so that without rank 0 they do not all decide at once.
+// How long a failing rank waits for rank 0's decision and for its own report to leave. Higher ranks
+// wait longer, so that without rank 0 they do not all decide at once.
 constexpr double kSettleSeconds = 2, kSettleSecondsOfRank = 0.25;
-// A handle that is dropped while its operation is under way waits so long for it.
+// How long a dropped handle waits for its operation in flight.
 constexpr double kForgetSeconds = 0.2;
-// In the group of failures, beside their tags.
+// In the control group, besides the tags of mpi_failure.cpp.
 constexpr int kMeetingTag = 0;
 
-/// What a waiting thread does between polls: spins for some microseconds, then lets others run,
-/// then sleeps.
+/// What a waiting thread does between polls: first it spins, then it yields, then it sleeps.
 class Patience {
  public:
   explicit Patience(bool crowded) : crowded_(crowded) {}
@@ -49,8 +48,8 @@ class Patience {
   int rounds_ = 0;
 };
 
-/// True if the threads that compute are more than the cores they may use. Launchers may bind a rank
-/// to cores of its own: then it shares them with nobody.
+/// True if there are more computing threads than cores for them. If the launcher binds a rank to
+/// cores of its own, the rank shares them with no other.
 bool crowded(int local_ranks, int threads_per_rank) {
   const auto allowed = static_cast<int64_t>(std::thread::hardware_concurrency());
   const bool bound = allowed < sysconf(_SC_NPROCESSORS_CONF);
@@ -145,8 +144,8 @@ void MpiEngine::fail_here(std::string cause) {
 }
 
 void MpiEngine::give_up_running() {
-  // The memory of all of them goes with the exception that leaves this rank: together they get the
-  // time of one.
+  // The exception that leaves this rank frees the memory of all operations: together they get the
+  // drain time of one.
   const double until = steady_seconds() + Transfers::kDrainSeconds;
   for (const Running& running : running_)
     running.operation->give_up(std::max(0.0, until - steady_seconds()));
@@ -169,7 +168,7 @@ void MpiEngine::check_time(const MpiOperation& operation, const MpiQueue* queue,
 bool MpiEngine::ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds) {
   if (operation.done()) return true;
   const Lock lock(mutex_, std::try_to_lock);
-  if (!lock.owns_lock()) return false;  // somebody moves it on right now
+  if (!lock.owns_lock()) return false;  // another thread is polling right now
   poll();
   if (operation.done()) return true;
   throw_if_failed();

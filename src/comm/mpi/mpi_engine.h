@@ -1,6 +1,6 @@
 #pragma once
-// Drives the operations of one rank. Whoever calls `poll` moves all of them on: the host thread
-// while it waits, the progress thread otherwise. One lock is around every call to MPI.
+// Drives the operations of one rank. Each call of `poll` advances all of them: the host thread
+// calls it while it waits, the progress thread otherwise. One lock protects every call to MPI.
 
 #include <condition_variable>
 #include <deque>
@@ -17,11 +17,11 @@
 
 namespace viaduct {
 
-/// The collectives of one communicator in the order of launching; the first is under way.
+/// The collectives of one communicator in launch order; the first is in flight.
 struct MpiQueue {
   std::deque<std::shared_ptr<MpiOperation>> operations;
   uint32_t launched = 0;
-  Scratch scratch;  // of the one under way
+  Scratch scratch;  // of the operation in flight
 };
 
 class MpiEngine {
@@ -31,29 +31,30 @@ class MpiEngine {
   MpiEngine(const MpiEngine&) = delete;
   MpiEngine& operator=(const MpiEngine&) = delete;
 
-  /// Begins `operation`, at once (messages: `queue` null) or after those before it in `queue`.
-  /// `overlaps`: it will not be waited for at once, so that the progress thread is woken for it.
+  /// Begins `operation`, at once (messages: `queue` null) or after the earlier ones in `queue`.
+  /// `overlaps`: the caller will not wait at once, so the progress thread is woken.
   void start(std::shared_ptr<MpiOperation> operation, const std::shared_ptr<MpiQueue>& queue,
              bool overlaps);
-  /// True once done; never blocks. CommError as `wait`.
+  /// True once done; never blocks. CommError as for `wait`.
   bool ready(MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
   /// Blocks until done. CommError after the timeout, counted from `asked_seconds` (now), or with
-  /// the first cause where a rank failed.
+  /// the first cause if a rank failed.
   void wait(MpiOperation& operation, const MpiQueue* queue, double asked_seconds);
-  /// The caller forgets `operation`: it ends soon, or is given up.
+  /// The caller drops `operation`: it finishes soon, or is cancelled.
   void forget(MpiOperation& operation) noexcept;
 
   /// Calls `f` with the network while nothing else calls MPI.
   void with_network(FunctionRef<void(MpiNetwork&)> f);
 
-  /// This rank failed: all its operations fail from now on with `cause`, and the others are told.
+  /// This rank failed: all its operations fail from now on with `cause`, and the other ranks are
+  /// notified.
   void fail_all(std::string_view cause);
-  /// As `fail_all`; then the first failure of the run, as all ranks will know it.
+  /// As `fail_all`; then returns the first failure of the run, the same on all ranks.
   MpiFailure settle(std::string_view cause);
-  /// Returns when all ranks have come here; CommError where one failed. No timeout: a rank that is
-  /// still at work may take long, and one that waits in vain has a timeout of its own.
+  /// Returns when all ranks have called it; CommError if one failed. No timeout: a rank that is
+  /// still at work may take long, and a rank that waits in vain has its own timeout.
   void end_together();
-  /// Nothing calls MPI any more after this.
+  /// After this nothing calls MPI any more.
   void stop() noexcept;
 
  private:

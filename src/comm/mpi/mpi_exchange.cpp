@@ -1,5 +1,5 @@
 // Operations whose messages can all be posted at once: in small groups everything but large
-// reductions. And the choice between these and the ways of large groups.
+// reductions. And the choice between these and the algorithms of large groups.
 
 #include <algorithm>
 #include <array>
@@ -13,13 +13,14 @@
 namespace viaduct {
 namespace {
 
-// All-reduces up to this size send everything to everybody: one message less on the way.
+// All-reduces up to this size send all inputs to all ranks: one message less on the critical path.
 constexpr int64_t kSmallBytes = 16 << 10;
-// Open MPI copies messages of up to 4 KiB with its header through shared memory at once; before
-// longer ones both sides exchange two more. So small all-reduces go in pieces of this size.
+// Open MPI sends messages of up to 4 KiB, with header, through shared memory at once; for longer
+// ones the two sides first exchange two more messages. So small all-reduces are cut into pieces of
+// this size.
 constexpr int64_t kEagerBytes = 4000;
-// In large groups: what all inputs of a small all-reduce together take at most, and tensors that go
-// whole along a tree.
+// In large groups: the maximum bytes of all inputs of a small all-reduce together, and of tensors
+// that go whole along a tree.
 constexpr int64_t kGatheredBytes = 1 << 20, kTreeBytes = 64 << 10;
 
 struct Message {
@@ -29,7 +30,7 @@ struct Message {
   bool sending;
 };
 
-/// What is to be moved, in the order of posting.
+/// The messages of an operation, in posting order.
 class Plan {
  public:
   explicit Plan(const MpiGroup& group) : rank_(group.rank()), size_(group.size()) {}
@@ -43,7 +44,7 @@ class Plan {
   void copy_own(const std::byte* from, std::byte* to, int64_t bytes) {
     from_ = from, to_ = to, own_bytes_ = bytes;
   }
-  /// The ranks behind this one first, so that not all send to rank 0 first.
+  /// Starts with the next higher rank, so that not all ranks send to rank 0 first.
   template <class F>
   void for_others(F f) const {
     for (int step = 1; step < size_; ++step) f((rank_ + step) % size_);
@@ -79,7 +80,7 @@ class Exchange final : public MpiOperation {
   const int tag_;
 };
 
-/// Everybody sends everything to everybody and sums.
+/// Every rank sends its input to all others and sums.
 class SmallAllReduce final : public MpiOperation {
  public:
   SmallAllReduce(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag,
@@ -131,7 +132,7 @@ class SmallAllReduce final : public MpiOperation {
   Scratch& scratch_;
 };
 
-/// Byte offsets of the ranks' runs of rows, and the end.
+/// Byte offsets of the ranks' rows, and the end.
 std::vector<int64_t> starts(const std::vector<int64_t>& rows, const Tensor& tensor) {
   const int64_t row = tensor.dim(0) == 0 ? 0 : tensor.bytes() / tensor.dim(0);
   std::vector<int64_t> at{0};
@@ -183,14 +184,14 @@ Plan plan_of(const MpiGroup& group, const CommRequest& request) {
     case Collective::receive:
       plan.receive(to, out.bytes(), request.peer);
       break;
-    default:  // barrier: word from everybody
+    default:  // barrier: an empty message from every rank
       plan.for_others([&](int rank) { plan.receive(nullptr, 0, rank); });
       plan.for_others([&](int rank) { plan.send(nullptr, 0, rank); });
   }
   return plan;
 }
 
-/// Of a group of more than kFlatRanks; null: as in a small one.
+/// For a group of more than kFlatRanks; null: the algorithm of small groups.
 std::shared_ptr<MpiOperation> of_large_group(const MpiGroup& group, const CommRequest& request,
                                              int tag, Scratch& scratch) {
   switch (request.collective) {

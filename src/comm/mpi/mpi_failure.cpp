@@ -6,7 +6,8 @@
 namespace viaduct {
 namespace {
 
-// Ranks other than 0 send reports; decisions come from rank 0 or a rank that has none.
+// Ranks other than 0 send reports; decisions come from rank 0, or from a rank that rank 0 does not
+// answer.
 constexpr int kReport = 1, kDecision = 2;
 
 }  // namespace
@@ -18,7 +19,7 @@ MpiFailureWatch::MpiFailureWatch(const MpiGroup& control)
 
 void MpiFailureWatch::listen() {
   if (group_.rank() == 0) incoming_.receive_from_any(&heard_, sizeof(Packet), kReport);
-  // A rank that rank 0 does not answer proclaims to all.
+  // Decisions may come from any rank: one that rank 0 does not answer sends its own to all.
   else
     incoming_.receive_from_any(&heard_, sizeof(Packet), kDecision);
 }
@@ -54,7 +55,8 @@ void MpiFailureWatch::report(std::string_view cause) {
 
 void MpiFailureWatch::proclaim(std::string_view cause) {
   if (!first_) first_ = MpiFailure{group_.rank(), std::string(cause)};
-  // A report that rank 0 never took may still be read from the packet: it says the same.
+  // MPI may still read the packet of a report that rank 0 never received: the content stays the
+  // same.
   fill(first_->rank, cause);
   for (int rank = 0; rank < group_.size(); ++rank) {
     if (rank == group_.rank()) continue;

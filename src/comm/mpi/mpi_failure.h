@@ -1,6 +1,7 @@
 #pragma once
-// Which rank failed first. A rank that fails tells rank 0, which believes the first that it hears
-// of and tells all: so all ranks know the same cause, and one of them reports it.
+// Finds the rank that failed first. A failing rank reports to rank 0, which takes the first report
+// that it receives and sends it to all: so all ranks know the same cause, and one of them reports
+// it.
 
 #include <array>
 #include <cstdint>
@@ -17,20 +18,20 @@ struct MpiFailure {
   std::string cause;
 };
 
-/// Calls go under the lock of the engine; none blocks.
+/// Calls are made under the lock of the engine; none blocks.
 class MpiFailureWatch {
  public:
   explicit MpiFailureWatch(const MpiGroup& control);
 
-  /// Looks for news.
+  /// Receives reports and decisions that have arrived.
   void poll();
   /// The first failure of the run, once it is known here.
   const std::optional<MpiFailure>& first() const { return first_; }
-  /// This rank failed: says so to rank 0.
+  /// This rank failed: reports it to rank 0.
   void report(std::string_view cause);
-  /// This rank failed and rank 0 does not answer: says so to all.
+  /// This rank failed and rank 0 does not answer: sends the decision to all.
   void proclaim(std::string_view cause);
-  /// False while this rank's news are on their way.
+  /// False while this rank's report or decision is being sent.
   bool told() const { return outgoing_.under_way().empty(); }
   void give_up();
 

@@ -13,7 +13,7 @@ namespace viaduct {
 
 struct MpiGroup::Handle {
   MPI_Comm comm;
-  // What one poll of a group's operation needs; polls take turns.
+  // Buffers of a poll of the group's operation; one poll runs at a time.
   mutable std::vector<MPI_Status> statuses;
   mutable std::vector<int> indices;
   mutable std::vector<Transfer> done;

@@ -10,17 +10,18 @@
 namespace viaduct {
 namespace {
 
-// Tags of calls in turn, above those of collectives (mpi_communicator.cpp).
+// Tags of successive calls, above those of collectives (mpi_communicator.cpp).
 constexpr int kFirstTag = 20000;
 constexpr int64_t kTurns = 4096;
 
-// A text travels with its length in a first message of this size, which MPI sends at once; what is
-// left of it in a second one.
+// A text is sent with its length in a first message of this size, which MPI sends at once, and the
+// rest in a second one.
 constexpr size_t kFirstBytes = 1024;
 using First = std::array<std::byte, kFirstBytes>;
 
 /// One merge along the binomial tree rooted at rank 0: rank r has the children r + 1, r + 2, r + 4
-/// … below the lowest bit of r, so a subtree is a run of ranks and merges keep their order.
+/// … below the lowest set bit of r, so a subtree is a contiguous range of ranks and merges keep
+/// their order.
 class TreeMerge final : public MpiOperation {
  public:
   TreeMerge(const MpiGroup& group, std::string_view what, std::string mine, HostGroup::Merge merge,
@@ -40,7 +41,7 @@ class TreeMerge final : public MpiOperation {
   std::string take_text() { return std::move(text_); }
 
  private:
-  /// A text on its way; MPI reads it until the operation is done.
+  /// A text being sent; MPI reads it until the operation is done.
   struct Outgoing {
     First first;
     std::string text;
@@ -77,7 +78,7 @@ class TreeMerge final : public MpiOperation {
                     tag_, kSent);
   }
 
-  /// Takes a first message; true if it held the whole text, else the rest is asked for.
+  /// Reads a first message; true if it held the whole text, else posts a receive for the rest.
   bool take_first(const First& first, int from, int64_t rest_label, std::string& text) {
     uint64_t size = 0;
     std::memcpy(&size, first.data(), sizeof size);

@@ -8,7 +8,8 @@
 
 namespace viaduct {
 
-/// Over the ranks of `group`, in whose MPI communicator it has tags of its own. One for each group.
+/// The host group over the ranks of `group`, with its own tags in the group's MPI communicator. One
+/// per group.
 std::shared_ptr<HostGroup> make_mpi_host_group(std::shared_ptr<MpiEngine> engine,
                                                std::shared_ptr<const MpiGroup> group);
 

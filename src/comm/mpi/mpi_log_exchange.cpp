@@ -1,5 +1,5 @@
-// What large groups do without a message to everybody: a rank's messages grow with the logarithm of
-// the group. The sums of small tensors are those of `reduce_in_rank_order`.
+// Algorithms for large groups without messages between all pairs: a rank's message count grows with
+// the logarithm of the group. Sums of small tensors are those of `reduce_in_rank_order`.
 
 #include <algorithm>
 #include <cstring>
@@ -10,12 +10,12 @@
 namespace viaduct {
 namespace {
 
-// A broadcast goes on piece by piece, so that ranks far from the root wait for one piece, not for
-// all of them at every rank between.
+// A broadcast is forwarded in pieces of this size, so that ranks far from the root wait for one
+// piece per hop, not for the whole tensor.
 constexpr int64_t kPieceBytes = 1 << 20;
 
-/// Rounds in which all have heard of twice as many ranks as before (dissemination barrier, Hensgen
-/// et al. 1988): in each, a word to the rank `distance` ahead and one from `distance` behind.
+/// Dissemination barrier (Hensgen et al. 1988): in each round a rank sends an empty message to the
+/// rank `distance` ahead and receives one from `distance` behind; the distance doubles.
 class Dissemination final : public MpiOperation {
  public:
   Dissemination(const MpiGroup& group, std::vector<int> members, int tag, std::string_view what)
@@ -44,9 +44,9 @@ class Dissemination final : public MpiOperation {
   size_t own_ = 0, distance_ = 1;
 };
 
-/// All-gather in rounds that double what a rank has (Bruck et al. 1997): blocks lie where they
-/// belong from the first on, rank r has blocks r, r + 1, … (mod ranks), and gets as many again from
-/// the rank that many ahead.
+/// All-gather in rounds that double what a rank has (Bruck et al. 1997): blocks are stored at their
+/// final place from the start, rank r has blocks r, r + 1, … (mod ranks), and receives as many
+/// again from the rank that many ahead.
 class DoublingGather : public MpiOperation {
  public:
   DoublingGather(const MpiGroup& group, std::string_view what, int64_t bytes, int tag)
@@ -55,7 +55,7 @@ class DoublingGather : public MpiOperation {
   }
 
  protected:
-  /// `all`: a block for each rank, this one's there.
+  /// `all`: a block for each rank; this rank's own is filled.
   void gather(std::byte* all, int64_t block_bytes) {
     all_ = all, block_bytes_ = block_bytes;
     next_round();
@@ -76,7 +76,7 @@ class DoublingGather : public MpiOperation {
              [&](std::byte* at, int64_t bytes) { transfers_.receive(at, bytes, ahead, tag_); });
     for_runs(rank, [&](std::byte* at, int64_t bytes) { transfers_.send(at, bytes, behind, tag_); });
   }
-  /// The blocks of this round from block `first` on: in two runs where they go over the end.
+  /// The blocks of this round from block `first` on: in two pieces if they wrap around the end.
   template <class F>
   void for_runs(int first, F f) const {
     const int until_end = std::min(moved_, group_.size() - first);
@@ -111,7 +111,7 @@ class LogAllGather final : public DoublingGather {
   const int64_t bytes_;
 };
 
-/// What an all-reduce in place works on.
+/// The arguments of an all-reduce in place.
 struct Summed {
   explicit Summed(const Tensor& tensor)
       : data(static_cast<std::byte*>(tensor.raw())),
@@ -123,7 +123,7 @@ struct Summed {
   DType dtype;
 };
 
-/// All inputs to everybody, and everybody sums: for what is small on all ranks together.
+/// All inputs to all ranks, and every rank sums: for tensors that are small on all ranks together.
 class GatheredSum final : public DoublingGather {
  public:
   GatheredSum(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag, Scratch& scratch)
@@ -154,8 +154,8 @@ class GatheredSum final : public DoublingGather {
   Scratch& scratch_;
 };
 
-/// Up a binary tree to rank 0 and down again: for reductions that have the same bits in any
-/// grouping, which are sums of i64 and maxima.
+/// Up a binary tree to rank 0 and down again: for reductions whose bits do not depend on the
+/// grouping: sums of i64 and maxima.
 class TreeReduction final : public MpiOperation {
  public:
   TreeReduction(const MpiGroup& group, const Tensor& tensor, ReduceOp op, int tag, Scratch& scratch)
@@ -205,7 +205,7 @@ class TreeReduction final : public MpiOperation {
     }
     transfers_.send(tensor_.data, tensor_.bytes, parent_, tag_, 0);
   }
-  // What went up is read by MPI until it has left: only then may the result take its place.
+  // MPI reads the data sent up until it has left: only then may the result overwrite it.
   bool finish() override {
     if (parent_ < 0 || asked_) return true;
     asked_ = true;
@@ -227,7 +227,7 @@ class TreeReduction final : public MpiOperation {
   std::vector<bool> came_up_;
 };
 
-/// Along a binary tree whose root is the root.
+/// Along a binary tree from the broadcast's root.
 class TreeBroadcast final : public MpiOperation {
  public:
   TreeBroadcast(const MpiGroup& group, const CommRequest& request, int tag)
@@ -241,7 +241,7 @@ class TreeBroadcast final : public MpiOperation {
     const auto rank_at = [&](int at) { return (at + root_) % n; };
     for (int step = 1; place + step < n && (place & step) == 0; step *= 2)
       children_.push_back(rank_at(place + step));
-    std::reverse(children_.begin(), children_.end());  // the largest part of the tree first
+    std::reverse(children_.begin(), children_.end());  // the largest subtree first
     if (place > 0) parent_ = rank_at(place & (place - 1));
   }
 

@@ -36,8 +36,8 @@ MpiGroup::MpiGroup(std::unique_ptr<Handle> handle, std::string name, int rank,
       rank_(rank),
       world_ranks_(std::move(world_ranks)) {}
 
-// The MPI communicator stays until MPI ends: freeing one is collective, and groups end at times of
-// their own on each rank.
+// The MPI communicator stays until MPI ends: freeing it is collective, and each rank destroys its
+// groups at a different time.
 MpiGroup::~MpiGroup() = default;
 
 struct Transfers::Requests {
@@ -64,7 +64,7 @@ void Transfers::give_up(double seconds) {
   std::vector<int> indices(all.size());
   for (bool first = true; under_way() && (first || steady_seconds() < until); first = false) {
     if (!first) std::this_thread::sleep_for(std::chrono::microseconds(50));
-    // Errors too set a request to null: nothing moves any more.
+    // An error also sets a request to null: no transfer is in flight any more.
     int count = 0;
     if (MPI_Testsome(static_cast<int>(all.size()), all.data(), &count, indices.data(),
                      MPI_STATUSES_IGNORE) != MPI_SUCCESS)
@@ -177,7 +177,7 @@ MpiNetwork::MpiNetwork() {
   MPI_Initialized(&before);
   VIADUCT_CHECK(CommError, before == 0, "MPI was started before in this process");
   int level = 0;
-  // OpenMPI prints the stack at a bus error, and complains where somebody else handles it. Ours
+  // OpenMPI prints the stack at a bus error, and complains if there is another handler. Ours
   // (base/mapped_faults.h) lets the run end in order instead.
   struct sigaction ours {};
   sigaction(SIGBUS, nullptr, &ours);

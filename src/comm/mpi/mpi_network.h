@@ -1,9 +1,9 @@
 #pragma once
-// The calls to MPI that the backend makes, behind types that do not need mpi.h: groups of ranks and
-// non-blocking messages between them. Nothing here blocks but starting, making a group and ending.
+// The backend's calls to MPI, behind types that do not need mpi.h: groups of ranks and non-blocking
+// messages between them. Only starting, making a group and ending block.
 //
-// MPI is asked for MPI_THREAD_SERIALIZED: calls come from the host thread and the progress thread,
-// one at a time, under the lock of `MpiEngine`.
+// MPI is initialised with MPI_THREAD_SERIALIZED: calls come from the host thread and the progress
+// thread, one at a time, under the lock of `MpiEngine`.
 
 #include <cstdint>
 #include <memory>
@@ -23,7 +23,7 @@ class MpiGroup {
            std::vector<int> world_ranks);
   ~MpiGroup();
 
-  /// What messages call it.
+  /// The group's name in messages.
   const std::string& name() const { return name_; }
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
@@ -41,36 +41,37 @@ class MpiGroup {
 /// A message under way.
 struct Transfer {
   int peer = -1;      // rank of the group
-  int64_t bytes = 0;  // of a message from anybody: what came, once it has
+  int64_t bytes = 0;  // of a message from any rank: its size, once it has arrived
   bool sending = false;
   bool from_any = false;
   int64_t label = 0;  // the caller's
 };
 
-/// Messages of one operation. Messages of a pair of ranks with equal tags arrive in order; those
-/// above 1 GiB are sent in pieces (MPI counts are int).
+/// Messages of one operation. Messages between a pair of ranks with equal tags arrive in order;
+/// messages above 1 GiB are sent in pieces (MPI counts are int).
 class Transfers {
  public:
   explicit Transfers(const MpiGroup& group);
-  /// Gives up what is under way, as `give_up`.
+  /// Cancels messages in flight, as `give_up`.
   ~Transfers();
   Transfers(const Transfers&) = delete;
   Transfers& operator=(const Transfers&) = delete;
 
   void send(const void* data, int64_t bytes, int to, int tag, int64_t label = 0);
   void receive(void* data, int64_t bytes, int from, int tag, int64_t label = 0);
-  /// A message of at most `bytes` (below 1 GiB) from whoever sends one.
+  /// Receives a message of at most `bytes` (below 1 GiB) from any rank.
   void receive_from_any(void* data, int64_t bytes, int tag, int64_t label = 0);
 
-  /// Calls `done` for each message that has arrived or left since; it may post others. False if
-  /// there was none. CommError where MPI says so or a message has not the bytes expected.
+  /// Calls `done` for each message that has arrived or left since the last poll; it may post
+  /// others. False if there was none. CommError if MPI reports an error or a message has an
+  /// unexpected size.
   bool poll(FunctionRef<void(const Transfer&)> done);
   const std::vector<Transfer>& under_way() const { return transfers_; }
-  /// What a message takes at most to leave or come once it is given up.
+  /// The longest time that a cancelled message may take to leave or arrive.
   static constexpr double kDrainSeconds = 0.5;
-  /// Gives up what is under way. A receive that has no message yet gets none. One that is being
-  /// filled, and a send that is being read, go on: returns when MPI has let go of their memory, or
-  /// after `seconds`, when the other rank is gone or asleep.
+  /// Cancels messages in flight. A receive without a message is cancelled. A receive that is being
+  /// filled, and a send that is being read, continue: returns when MPI no longer uses their memory,
+  /// or after `seconds`, when the other rank is gone or asleep.
   void give_up(double seconds = kDrainSeconds);
 
  private:
@@ -79,24 +80,25 @@ class Transfers {
 
   const MpiGroup& group_;
   std::vector<Transfer> transfers_;
-  std::unique_ptr<Requests> requests_;  // of transfers_, one for one
+  std::unique_ptr<Requests> requests_;  // of transfers_, by index
 };
 
-/// MPI from its start to its end, once in a process.
+/// MPI from its start to its end; once per process.
 class MpiNetwork {
  public:
   /// CommError if MPI was started before in this process or cannot be called by two threads.
   MpiNetwork();
-  /// Leaves MPI running where `finish` was not called: the launcher then ends all ranks.
+  /// Leaves MPI running if `finish` was not called: the launcher then ends all ranks.
   ~MpiNetwork();
 
   const MpiGroup& world() const { return *world_; }
-  /// All ranks, apart from everything else: for news of failures.
+  /// A separate group of all ranks, for reports of failures.
   const MpiGroup& control() const { return *control_; }
   /// Ranks on this machine.
   int local_ranks() const { return local_ranks_; }
 
-  /// Collective over `members` (ranks of `parent`, ascending) alone; blocks until they are here.
+  /// Collective over `members` (ranks of `parent`, ascending) only; blocks until they have all
+  /// called it.
   std::unique_ptr<MpiGroup> make_group(const MpiGroup& parent, std::span<const int> members,
                                        std::string name);
   /// MPI_Finalize: waits for all ranks.

@@ -1,9 +1,9 @@
-// All-reduce and reduce-scatter in one machine. Every rank sums one slice; slices are cut into
-// chunks. For each chunk of another rank's slice this rank sends its part and, in an all-reduce,
-// then receives the sum into the same place; for each chunk of its own slice it receives the
-// others' parts into scratch, sums in rank order and, in an all-reduce, sends the sum to all. A few
-// chunks are under way with each rank at a time, so that moving and summing overlap and scratch
-// stays small: (ranks − 1) · kWindow · kChunkBytes.
+// All-reduce and reduce-scatter in one state machine. Every rank sums one slice; slices are cut
+// into chunks. For each chunk of another rank's slice this rank sends its part and, in an
+// all-reduce, then receives the sum into the same place; for each chunk of its own slice it
+// receives the others' parts into scratch, sums in rank order and, in an all-reduce, sends the sum
+// to all. A few chunks are in flight with each rank at a time, so that transfers and sums overlap
+// and scratch stays small: (ranks − 1) · kWindow · kChunkBytes.
 
 #include <algorithm>
 
@@ -16,7 +16,7 @@ namespace {
 constexpr int64_t kChunkBytes = 256 << 10;
 constexpr int64_t kWindow = 4;
 
-// What a message is, in the last bits of its label; its chunk above.
+// The kind of a message, in the low digit of its label; its chunk is above it.
 enum Leg : int64_t { kPartOut, kPartIn, kSumOut, kSumIn, kLegs };
 
 class Reduction final : public MpiOperation {
@@ -38,17 +38,17 @@ class Reduction final : public MpiOperation {
   }
 
  private:
-  /// What goes on with the owner of a slice.
+  /// State of the exchange with the owner of a slice.
   struct Peer {
     int64_t chunks = 0;
     int64_t sent = 0;      // chunks whose part was posted
-    int64_t left = 0;      // … and is gone, and all before it
-    uint32_t gone = 0;     // bit i: chunk left + i is gone
-    int64_t awaited = 0;   // chunks whose sum was asked for
-    int64_t received = 0;  // … and came
+    int64_t left = 0;      // … and has left, with all before it
+    uint32_t gone = 0;     // bit i: chunk left + i has left
+    int64_t awaited = 0;   // chunks whose sum has a posted receive
+    int64_t received = 0;  // … and has arrived
   };
 
-  /// Where the caller does not say, slices begin at multiples of 16 elements.
+  /// The slices of an all-reduce begin at multiples of 16 elements.
   int64_t slice_begin(int rank) const {
     if (!returns_) return elements_ / group_.size() * rank;
     const int64_t slice = (elements_ + group_.size() - 1) / group_.size();
@@ -95,7 +95,7 @@ class Reduction final : public MpiOperation {
     }
   }
 
-  // Only once MPI has let go of the part, for the sum takes its place.
+  // Only once MPI no longer reads the part, because the sum overwrites it.
   void await_sums(int rank) {
     Peer& peer = peers_[static_cast<size_t>(rank)];
     for (; peer.awaited < std::min(peer.left, peer.received + kWindow); ++peer.awaited) {
@@ -151,14 +151,14 @@ class Reduction final : public MpiOperation {
   const int64_t elements_;
   const DType dtype_;
   const ReduceOp op_;
-  const bool returns_;  // sums go to all
+  const bool returns_;  // sums go to all ranks
   const int part_tag_, sum_tag_;
   const int64_t chunk_;  // elements
   Scratch& scratch_;
-  std::byte* sum_;  // of this rank's slice
+  std::byte* sum_;  // the sum of this rank's slice
   std::vector<Peer> peers_;
   int64_t own_chunks_ = 0, summed_ = 0;
-  int parts_[kWindow] = {};  // that came, of the chunks summed_ … summed_ + kWindow − 1
+  int parts_[kWindow] = {};  // received, for the chunks summed_ … summed_ + kWindow − 1
   std::vector<const std::byte*> sources_;
 };
 

@@ -11,8 +11,8 @@
 namespace viaduct {
 namespace {
 
-// The launcher ends a run when one of its processes has failed; where it does not, this process
-// ends the run after so long.
+// The launcher ends a run when one of its processes has failed; if it does not, this process ends
+// the run after this time.
 constexpr std::chrono::seconds kLauncherTime{10};
 
 std::string current_message() {
@@ -31,7 +31,7 @@ void check_world_size(MpiNetwork& network) {
   if (launch.launcher != Launcher::mpi || launch.ranks == size) return;
   network.finish();
   fail<CommError>(
-      "{}={}, but MPI sees {} rank(s): this launcher and {} do not know each other; use the mpirun "
+      "{}={}, but MPI sees {} rank(s): this launcher does not work with {}; use the mpirun "
       "of that library, or `srun --mpi=pmix`",
       launch.variable, launch.ranks, size, mpi_library());
 }
@@ -43,7 +43,7 @@ void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
   check_world_size(network);
   const auto engine = std::make_shared<MpiEngine>(network, options);
   try {
-    // Communicators share the group; this one is the network's.
+    // Communicators share the group; the network owns this one.
     rank_main(make_mpi_communicator(
         engine, std::shared_ptr<const MpiGroup>(std::shared_ptr<void>(), &network.world())));
     engine->end_together();
@@ -54,14 +54,15 @@ void run_mpi_rank(const WorldOptions& options, RankMain rank_main) {
       if (network.world().size() == 1) throw;
       rethrow_of_rank(first.rank, std::current_exception());
     }
-    // The rank that failed reports it; this one waits to be ended. MPI_Abort may hang as well.
+    // The rank that failed reports the failure; this one waits to be killed. MPI_Abort may hang as
+    // well.
     end_process_after(static_cast<int>(kLauncherTime.count()) + options.exit_grace_seconds, 1,
                       "viaduct: error: neither the launcher nor MPI_Abort ended this rank\n");
     std::this_thread::sleep_for(kLauncherTime);
     network.end_all();
   }
   engine->stop();
-  // A rank that is gone since hangs this, in OpenMPI 4.1.4 for ever.
+  // If another rank has died, this hangs; in OpenMPI 4.1.4 forever.
   end_process_after(options.exit_grace_seconds, 1,
                     "viaduct: error: MPI_Finalize does not return: another rank or the launcher is "
                     "gone; the work of this rank was done\n");

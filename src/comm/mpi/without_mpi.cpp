@@ -1,4 +1,4 @@
-// What stands in for this folder in a build without MPI (VIADUCT_MPI=OFF).
+// Replaces this folder in a build without MPI (VIADUCT_MPI=OFF).
 
 #include "base/error.h"
 #include "comm/mpi/mpi_own.h"

@@ -1,6 +1,7 @@
 #pragma once
-// How the host thread of a rank sleeps until something that it waits for has changed. One bell a
-// rank; whoever changes something rings, and a bell that nobody sleeps at costs one load.
+// The host thread of a rank sleeps here until a condition that it waits for may have changed. One
+// doorbell per rank; the thread that makes a change rings, which costs one load if no thread
+// sleeps.
 
 #include <atomic>
 #include <cstdint>

@@ -10,7 +10,7 @@
 namespace viaduct {
 namespace {
 
-// Looks before a rank sleeps; others may need its core meanwhile.
+// Number of yields before a rank sleeps; others may need its core meanwhile.
 constexpr int kYields = 32;
 
 class BoardCall final : public HostCall {
@@ -20,7 +20,7 @@ class BoardCall final : public HostCall {
       : owner_(std::move(owner)), board_(board), rank_(rank), gets_(gets), call_(std::move(call)) {}
 
   std::string wait() override {
-    // Who gets nothing has nothing to wait for.
+    // A rank that gets no result need not wait.
     if (!gets_) return "";
     board_.wait(rank_, *call_);
     return call_->merged;

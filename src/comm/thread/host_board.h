@@ -1,6 +1,6 @@
 #pragma once
-// Where ranks that are threads leave what their hosts tell each other: a call's texts by rank; the
-// last rank to come merges them.
+// Exchange between the hosts of ranks that are threads: holds a call's texts by rank; the last rank
+// to arrive merges them.
 
 #include <atomic>
 #include <map>
@@ -24,14 +24,14 @@ class HostBoard {
   struct Call {
     std::string_view what;
     int64_t number = 0;
-    std::vector<std::string> said;  // by rank, until they are merged
+    std::vector<std::string> said;  // texts by rank, until they are merged
     std::vector<bool> came;
     size_t here = 0;
-    std::string merged, error;  // one of them, written before `done`
+    std::string merged, error;  // either is set before `done`
     std::atomic<bool> done{false};
   };
-  /// Leaves `text` as what `rank` says in its next call. Calls of different kinds that meet are an
-  /// error on all ranks.
+  /// Stores `text` as the contribution of `rank` to its next call. If ranks make calls of different
+  /// kinds, the call is an error on all ranks.
   std::shared_ptr<Call> leave(int rank, std::string_view what, std::string text,
                               HostGroup::Merge merge);
   /// Blocks until `call` is done. Errors as HostCall::wait.
@@ -45,12 +45,12 @@ class HostBoard {
   ThreadWorld& world_;
   const std::vector<int> members_;
   const std::string name_;
-  std::mutex mutex_;  // of what follows, and of what calls hold until they are done
+  std::mutex mutex_;  // protects the following, and the contents of calls until they are done
   std::vector<int64_t> next_;
-  std::map<int64_t, std::shared_ptr<Call>> calls_;  // that not all ranks have come to
+  std::map<int64_t, std::shared_ptr<Call>> calls_;  // calls that some rank has not reached yet
 };
 
-/// The host group of `rank` at `board`, which is part of what `owner` keeps alive.
+/// The host group of `rank` at `board`; `owner` keeps the board alive.
 std::shared_ptr<HostGroup> make_thread_host_group(std::shared_ptr<void> owner, HostBoard& board,
                                                   int rank, int size);
 

@@ -19,8 +19,8 @@ int64_t row_bytes(const Tensor& tensor) {
   return tensor.dim(0) == 0 ? 0 : tensor.bytes() / tensor.dim(0);
 }
 
-/// What rank `to` gets of each rank lies one after the other in its output; calls
-/// f(from, bytes, where they begin in the input of `from`) in that order.
+/// The parts that rank `to` gets from each rank are consecutive in its output; calls f(from, bytes,
+/// offset in the input of `from`) in that order.
 template <class F>
 void for_each_source(Asks asks, size_t to, F&& f) {
   const Ask& mine = asks[to];
@@ -38,7 +38,7 @@ void for_each_source(Asks asks, size_t to, F&& f) {
       return;
     case Collective::broadcast:
       return f(static_cast<size_t>(mine.peer), mine.out_bytes, int64_t{0});
-    default:  // a message: the sender comes first
+    default:  // a message: the sender is asks[0]
       return f(size_t{0}, mine.out_bytes, int64_t{0});
   }
 }

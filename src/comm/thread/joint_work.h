@@ -1,6 +1,6 @@
 #pragma once
-// What has to be done once all ranks of an operation have come: sums and copies between their
-// buffers, in units that any thread may do in any order and in pieces.
+// The work of an operation once all its ranks have arrived: sums and copies between their buffers,
+// in units that any thread may do in any order and in pieces.
 
 #include <cstddef>
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace viaduct {
 
-/// What a rank asks for, in one cache line: its request as others need it.
+/// A rank's request in one cache line: the fields that other ranks need.
 struct alignas(64) Ask {
   Ask() = default;
   explicit Ask(const CommRequest& asked);
@@ -24,17 +24,17 @@ struct alignas(64) Ask {
   const std::byte* in = nullptr;
   std::byte* out = nullptr;
   int64_t in_bytes = 0, out_bytes = 0;
-  const CommRequest* request = nullptr;  // null: the rank is not here yet
+  const CommRequest* request = nullptr;  // null: the rank has not arrived yet
 };
 static_assert(sizeof(Ask) == 64);
 
-/// By rank of the group; for a message the sender's and the receiver's.
+/// By rank of the group; for a message: sender, receiver.
 using Asks = std::span<const Ask>;
 
 /// "all_reduce (sum) of f32 [4]": for messages.
 std::string describe(const CommRequest& request);
 
-/// Why they do not fit together, naming two ranks that differ; empty if they do.
+/// Why the requests do not match, naming two ranks that differ; empty if they match.
 std::string mismatch(Asks asks);
 
 /// Units of work: elements where something is summed, else bytes; 0 for barriers.

@@ -1,6 +1,6 @@
 #pragma once
-// The order in which operations of different ranks meet: the k-th that one party posts is the k-th
-// of every other. A group has one lane for collectives, and one for each (sender, receiver, flow).
+// Matches the operations of different ranks: the k-th that one party posts is the k-th of every
+// other. A group has one lane for collectives, and one for each (sender, receiver, flow).
 
 #include <array>
 #include <atomic>
@@ -21,16 +21,16 @@ class Lane {
   Lane(ThreadWorld& world, const std::vector<int>& members);
 
   struct Posted {
-    SharedOperation* operation;  // of the lane, until it is released
-    bool last = false;           // all are here: the caller has to `begin` it
+    SharedOperation* operation;  // owned by the lane; valid until it is released
+    bool last = false;           // all parties have posted: the caller has to `begin` it
   };
-  /// The next operation of `party`; called by its host thread alone.
+  /// The next operation of `party`; called only by its host thread.
   Posted post(int party, const Ask& ask);
   /// The parties that have not posted `operation`.
   std::vector<int> missing(const SharedOperation& operation) const;
 
  private:
-  /// Makes or finds the operation, under the lock.
+  /// Finds or creates the operation, under the lock.
   SharedOperation& operation(int64_t number);
 
   struct alignas(64) Party {
@@ -40,9 +40,9 @@ class Lane {
   ThreadWorld& world_;
   std::shared_ptr<const std::vector<int>> members_;
   std::vector<Party> parties_;
-  // Operations are used again. Number n lives at n mod kRing, or, while an older one is still held
-  // there, among the others until all have posted and released it. Who comes first makes it, under
-  // the lock; the others find it without.
+  // Operations are reused. Number n is stored at n mod kRing or, while an older one is still held
+  // there, in a list of its own until all have posted and released it. The first party creates it,
+  // under the lock; the others find it without the lock.
   static constexpr size_t kRing = 8;
   std::array<std::shared_ptr<SharedOperation>, kRing> ring_;
   alignas(64) SpinLock lock_;

@@ -21,7 +21,7 @@ void ProgressThread::serve(std::shared_ptr<SharedOperation> operation, int party
         thread_ = Thread([this] { loop(); });
       } catch (const std::system_error&) {
         operation->release();
-        return;  // no more threads: the work is done by the rank that waits for it
+        return;  // no more threads: the waiting rank does the work
       }
     }
     jobs_.push_back({std::move(operation), party});

@@ -1,6 +1,6 @@
 #pragma once
 // The progress thread of a rank: does pieces of operations that no rank is waiting for, of all
-// communicators. It waits for nothing but work, and starts with the first of it.
+// communicators. It waits only for work, and is started by the first.
 
 #include <condition_variable>
 #include <deque>
@@ -17,7 +17,7 @@ class ProgressThread {
   ProgressThread() = default;
   ~ProgressThread();
 
-  /// Helps with the operation when there is time, then releases it.
+  /// Queues the operation: the thread helps with it, then releases it.
   void serve(std::shared_ptr<SharedOperation> operation, int party);
 
  private:

@@ -62,7 +62,7 @@ class ThreadCommunicator final : public Communicator {
   std::shared_ptr<const ThreadMember> member_;
   std::shared_ptr<ThreadGroup> group_;
   int rank_;
-  std::map<std::vector<int>, int64_t> splits_;  // how often these members were split off
+  std::map<std::vector<int>, int64_t> splits_;  // number of splits by members
 };
 
 void run_rank(ThreadWorld& world, const std::shared_ptr<ThreadGroup>& group, int rank,
@@ -91,7 +91,7 @@ void run_thread_ranks(int ranks, const WorldOptions& options, RankMain rank_main
     for (int rank = 1; rank < ranks; ++rank)
       threads.emplace_back([&, rank] { run_rank(*world, group, rank, rank_main); });
     run_rank(*world, group, 0, rank_main);
-  } catch (const std::system_error& error) {  // no more threads: those that run leave
+  } catch (const std::system_error& error) {  // no more threads: stop the running ranks
     world->fail(static_cast<int>(threads.size()) + 1, error.what());
   }
   for (Thread& thread : threads) thread.join();

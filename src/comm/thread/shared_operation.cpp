@@ -11,10 +11,10 @@ namespace viaduct {
 namespace {
 
 constexpr int kMaxPieces = 64;  // one bit each
-// Of a piece at least: multiples of any cache line, in elements and in bytes. Small operations are
-// cut for the threads that happen to be awake, where that takes less time than telling them.
+// Minimum size of a piece: multiples of any cache line, in elements and in bytes. Small operations
+// are split among the threads that happen to be awake, if that is faster than waking them.
 constexpr int64_t kPieceUnits = 4096, kSmallSumUnits = 512, kSmallCopyUnits = 4096;
-constexpr int64_t kSmallBytes = 1 << 17;  // moved in less time than a thread takes to wake
+constexpr int64_t kSmallBytes = 1 << 17;  // moved in less time than it takes to wake a thread
 
 }  // namespace
 
@@ -78,7 +78,7 @@ void SharedOperation::begin(int party) {
   if (small) return help(party);
   if (somebody_waits()) return ring_all();
   for (size_t p = 0; p < members_->size(); ++p) {
-    users_.fetch_add(1);  // of the progress thread
+    users_.fetch_add(1);  // a use by the progress thread
     world_.serve((*members_)[p], shared_from_this(), static_cast<int>(p));
   }
 }

@@ -1,6 +1,6 @@
 #pragma once
-// One operation as all its ranks see it: what each asked for, how far it is, and the work that is
-// left. The last rank to come starts it; then every thread that has time takes pieces.
+// One operation as all its ranks see it: the request of each, its state, and the work that is left.
+// The last rank to arrive starts it; then every free thread takes pieces.
 
 #include <atomic>
 #include <memory>
@@ -16,11 +16,11 @@ class ThreadWorld;
 class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
  public:
   enum class State {
-    collecting,  // not all ranks are here
+    collecting,  // not all ranks have posted
     running,     // pieces are being done
     done,
-    mismatched,  // the ranks ask for different things: `error`
-    left,        // a rank has left before all were here: it will never run
+    mismatched,  // the ranks' requests differ: see `error`
+    left,        // a rank has left before all had posted: it will never run
   };
 
   /// `members`: the ranks in the world, in the order of the parties.
@@ -35,23 +35,23 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
   /// Makes it the operation `number` of the lane. Only when `unused`, under the lane's lock.
   void renew(int64_t number);
   int64_t number() const { return number_.load(std::memory_order_acquire); }
-  /// All parties and progress threads have released it, or none has ever had it.
+  /// No party or progress thread uses it.
   bool unused() const { return users_.load() == 0; }
   /// The request and its buffers stay valid until the operation is done, mismatched or left. True
-  /// for the last to come.
+  /// for the last party.
   bool post(int party, const Ask& ask);
-  /// The party will not wait any longer. False if all are here: then it has to, for its buffers are
+  /// The party stops waiting. False if all have posted: then it must wait, because its buffers are
   /// being read.
   bool leave();
 
-  /// Called once, by the last party to come: checks that all want the same and lets the work begin.
-  /// Small work is done right away; else the threads that wait for it are woken, and if there are
-  /// none, the progress threads of all ranks.
+  /// Called once, by the last party: checks that all requests match and starts the work. Small work
+  /// is done at once; else the threads that wait for it are woken or, if there are none, the
+  /// progress threads of all ranks.
   void begin(int party);
-  /// Does pieces until none is left to take; starts with those of `party`, or of this core where
-  /// ranks share cores.
+  /// Does pieces until none is left; starts with those of `party`, or of this core if ranks share
+  /// cores.
   void help(int party);
-  /// A party that posted it, or a progress thread, is done with it.
+  /// A party that posted it, or a progress thread, no longer uses it.
   void release() { users_.fetch_sub(1); }
 
  private:
@@ -61,8 +61,8 @@ class SharedOperation : public std::enable_shared_from_this<SharedOperation> {
   void finish(State state);
   void ring_all();
 
-  // What waiting threads poll, what changes while ranks come, and what changes while they work lie
-  // in cache lines of their own.
+  // State that waiting threads poll, that changes while ranks arrive, and that changes during the
+  // work is kept in separate cache lines.
   alignas(64) std::atomic<State> state_{State::collecting};
   std::atomic<int64_t> number_{-1};
   alignas(64) std::atomic<int> here_{0};  // parties that have posted it, and kLeft

@@ -1,6 +1,6 @@
 #pragma once
 // A lock for critical sections of a few dozen instructions: a mutex would put the second of two
-// ranks that arrive together to sleep.
+// ranks that arrive at the same time to sleep.
 
 #include <atomic>
 #include <thread>
@@ -14,7 +14,7 @@ class SpinLock {
   void lock() {
     for (int tries = 0; taken_.exchange(true, std::memory_order_acquire);) {
       while (taken_.load(std::memory_order_relaxed)) {
-        // The holder may have lost its core: after some microseconds give ours away.
+        // The holder may have lost its core: yield after some microseconds.
         if (++tries < 100)
           cpu_pause();
         else

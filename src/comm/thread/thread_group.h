@@ -1,6 +1,6 @@
 #pragma once
-// A group of ranks of one process: the lanes of its collectives and messages, and the groups that
-// were split from it and not yet fetched by all their members.
+// A group of ranks of one process: the lanes of its collectives and messages, and the groups split
+// from it that some of their members have not fetched yet.
 
 #include <map>
 #include <memory>
@@ -31,7 +31,8 @@ class ThreadGroup {
   /// Party 0 sends, party 1 receives.
   Lane& channel(int from, int to, Flow flow);
 
-  /// The group of `members` (ranks of this one) that each of them gets at its `time`-th call.
+  /// The group of `members` (ranks of this group); each member gets the same group at its `time`-th
+  /// call.
   std::shared_ptr<ThreadGroup> split(const std::vector<int>& members, int64_t time,
                                      const std::string& name);
 
@@ -46,13 +47,13 @@ class ThreadGroup {
   std::string name_;
   Lane collectives_;
   HostBoard hosts_;
-  std::mutex mutex_;  // of what follows
+  std::mutex mutex_;  // protects the following
   std::map<std::tuple<int, int, Flow>, std::unique_ptr<Lane>> channels_;
   std::map<std::pair<std::vector<int>, int64_t>, Split> splits_;
 };
 
-/// A rank's place in a group. Its communicator and operations share it, so that ranks do not count
-/// references to the group with every operation.
+/// A rank's membership in a group. Its communicator and operations share it, so that an operation
+/// does not count references to the group.
 struct ThreadMember {
   std::shared_ptr<ThreadGroup> group;
   int rank = 0;

@@ -13,12 +13,12 @@ namespace {
 
 using State = SharedOperation::State;
 
-// A waiting thread polls before it sleeps (sleeping costs about 5 µs). A core for every thread: it
-// spins for kSpinSeconds. Oversubscribed: it spins for kAloneSeconds, yields the core until
+// A waiting thread polls before it sleeps (sleeping costs about 5 µs). With a core for every thread
+// it spins for kSpinSeconds. Oversubscribed, it spins for kAloneSeconds, yields until
 // kCrowdedSeconds, then sleeps.
 constexpr double kSpinSeconds = 50e-6, kCrowdedSeconds = 20e-6, kAloneSeconds = 5e-6;
 
-/// Says that a rank waits, as long as it lives.
+/// Marks a rank as waiting during its lifetime.
 class Awaiting {
  public:
   Awaiting(ThreadWorld& world, int rank, const SharedOperation* operation)
@@ -112,9 +112,9 @@ void ThreadOperation::wait() {
   }
 }
 
-// A switch between ranks that share a core costs about as much as a small operation. So who
-// comes last of the ranks of a core does not switch to those that wait for the same as he does, but
-// goes on to the next operation first: that is one switch less an operation than there are ranks.
+// A switch between ranks that share a core costs about as much as a small operation. So the last
+// rank of a core to arrive does not yield to the others that wait for the same operation, but goes
+// on to its next operation first: that saves one switch per operation.
 double ThreadOperation::pause_until_change(State seen, uint32_t events, double begin,
                                            double limit) {
   const auto changed = [&] { return operation_->state() != seen || world().events() != events; };

@@ -1,6 +1,6 @@
 #pragma once
 // A rank's side of an operation between threads. It owns the rank's tensors until no other thread
-// can touch them, so they are released on the rank's host thread, whichever way it ends.
+// can access them, so that they are released on the rank's host thread, however the operation ends.
 
 #include <memory>
 
@@ -14,7 +14,7 @@ class ThreadOperation final : public CommOperation {
   /// Posts the request on `lane` (of the member's group) as `party`.
   ThreadOperation(std::shared_ptr<const ThreadMember> member, Lane& lane, int party,
                   const CommRequest& request);
-  /// Waits, unless an exception is on its way: then it leaves what has not begun.
+  /// Waits, unless it is destroyed by an exception: then it leaves an operation that has not begun.
   ~ThreadOperation() override;
 
   bool ready() override;
@@ -22,11 +22,11 @@ class ThreadOperation final : public CommOperation {
   double busy_seconds() const override { return operation_->busy_seconds(); }
 
  private:
-  /// Until the operation or a rank has changed, or `limit` is reached. Begins to wait at `begin`
-  /// and returns the time (steady_seconds()), which may be some polls old.
+  /// Returns when the operation or the state of a rank has changed, or `limit` is reached. Begins
+  /// to wait at `begin` and returns the time (steady_seconds()), which may be some polls old.
   double pause_until_change(SharedOperation::State seen, uint32_t events, double begin,
                             double limit);
-  /// Throws if a rank has failed or will never come, or it is `late`, unless all are here.
+  /// Unless all have posted: throws if a rank has failed or has ended, or if it is `late`.
   void check_others(bool late);
   void finish_or_leave();
   [[noreturn]] void give_up(const std::string& why);
@@ -42,7 +42,7 @@ class ThreadOperation final : public CommOperation {
   Lane& lane_;
   int party_;
   CommRequest request_;
-  int exceptions_;  // on their way when it was made
+  int exceptions_;  // uncaught exceptions at construction
   bool over_ = false;
   SharedOperation* operation_;
 };

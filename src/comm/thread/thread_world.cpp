@@ -39,7 +39,7 @@ void ThreadWorld::fail(int rank, std::string_view cause, std::exception_ptr exce
       failed_rank_ = rank;
       cause_ = cause;
     }
-    // What it throws after having called this is better, unless it only repeats it.
+    // The exception thrown afterwards is preferred, unless it only repeats the cause.
     const bool repeats = cause.find(cause_) != cause.npos && cause.size() > cause_.size();
     if (failed_rank_ == rank && exception_ == nullptr && !repeats)
       exception_ = std::move(exception);

@@ -1,6 +1,6 @@
 #pragma once
-// What the ranks of one run share: their bells and progress threads, who has ended, and the first
-// cause of a failure.
+// Shared state of the ranks of one run: their doorbells and progress threads, which have ended, and
+// the first cause of a failure.
 
 #include <atomic>
 #include <exception>
@@ -21,14 +21,16 @@ class ThreadWorld {
 
   int ranks() const { return static_cast<int>(ranks_.size()); }
   double timeout_seconds() const { return options_.timeout_seconds; }
-  /// More threads than cores: who waits gives its core away.
+  /// More threads than cores: a waiting thread yields its core.
   bool crowded() const { return crowded_; }
   int cores() const { return cores_; }
 
-  /// The host thread of `rank` does nothing but wait for `operation` from now on; null: it goes on.
+  /// The host thread of `rank` only waits for `operation` from now on; null: it has stopped
+  /// waiting.
   void await(int rank, const SharedOperation* operation);
   const SharedOperation* awaited(int rank) const { return ranks_[index(rank)]->awaited.load(); }
-  /// Every other rank that was last seen on the core of `rank` waits for what `rank` waits for.
+  /// Whether every other rank last seen on the core of `rank` waits for the same operation as
+  /// `rank`.
   bool alone_on_core(int rank) const;
 
   Doorbell& bell(int rank) { return state(rank).bell; }
@@ -40,7 +42,7 @@ class ThreadWorld {
   /// Rank `rank` failed. The first call counts; a later one of the same rank adds its exception.
   void fail(int rank, std::string_view cause, std::exception_ptr exception = nullptr);
   bool failed() const { return failed_.load(); }
-  /// "rank 3: …": what the first rank that failed said.
+  /// "rank 3: …": the cause that the first failed rank gave.
   std::string cause() const;
   /// Throws the first cause with its rank in front of its message; returns if none failed.
   void rethrow() const;
@@ -56,7 +58,7 @@ class ThreadWorld {
     Doorbell bell;
     std::atomic<bool> ended{false};
     alignas(64) std::atomic<const SharedOperation*> awaited{nullptr};
-    std::atomic<int> core{-1};  // that it last waited on
+    std::atomic<int> core{-1};  // core of its last wait
     ProgressThread progress;
   };
   static size_t index(int rank) { return static_cast<size_t>(rank); }

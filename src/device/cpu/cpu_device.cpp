@@ -1,7 +1,8 @@
-// The cpu device. With a plan, memory comes from one arena, each allocation at its place. What the
-// plan does not know, and everything without one, comes from the growable region: a block given
-// back waits in the list of its size class for the next request of that class, so a steady step
-// allocates nothing. Large blocks and the arena ask for huge pages.
+// The cpu device. With a plan, memory comes from one arena, each allocation at its planned place.
+// Allocations that the plan does not have, and all allocations without a plan, come from the
+// growable region: a freed block waits in the list of its size class for the next request of that
+// class, so a steady step allocates nothing from the system. Large blocks and the arena request
+// huge pages.
 
 #include <cstring>
 #include <map>
@@ -44,7 +45,7 @@ class CpuDevice final : public Device {
 
   void use_plan(const MemoryPlan& plan) override {
     VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,
-                  "cpu device: a memory plan comes before the first allocation, and once");
+                  "cpu device: a memory plan must be given once, before the first allocation");
     arena_ = std::make_unique<PlannedArena>(plan);
     statistics().planned_bytes = arena_->bytes();
     statistics().reserved_bytes += arena_->bytes();
@@ -75,7 +76,7 @@ class CpuDevice final : public Device {
     if (arena_ && arena_->give(data)) return;
     const int64_t size = size_class(bytes);
     // Between the sequences of a plan (loading, saving, …) large blocks are not kept: nothing would
-    // need them soon, and the arena has memory of its own.
+    // reuse them soon, and the arena has its own memory.
     if (arena_ && !arena_->in_sequence() && size >= kHugePageBytes) {
       return_to_system(data);
       statistics().reserved_bytes -= size;

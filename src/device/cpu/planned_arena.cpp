@@ -42,7 +42,7 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
     Places& places = found->second;
     const size_t count = places.offsets.size();
     if (places.next < count) {
-      // A step with fewer micro-batches than planned comes to places before they are free.
+      // A step with fewer micro-batches than planned reaches places before they are free.
       const size_t own = places.next++;
       for (size_t i = 0; i < count; ++i)
         if (void* place = hold(places.offsets[(own + i) % count], bytes)) return place;
@@ -50,7 +50,7 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
   }
   const auto found = resident_.find(key);
   if (found == resident_.end()) return nullptr;
-  // They are taken once, one after the other; one given back is found on the next round.
+  // Places are tried once each, in turn; a freed one is found on the next round.
   Places& places = found->second;
   for (size_t i = 0; i < places.offsets.size(); ++i) {
     const size_t at = (places.next + i) % places.offsets.size();

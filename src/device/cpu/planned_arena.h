@@ -1,6 +1,6 @@
 #pragma once
-// The part of the cpu device's memory whose places a plan gives: one mapping, on huge pages where
-// the system grants them.
+// The part of the cpu device's memory in which a plan gives the places: one mapping, on huge pages
+// where the system grants them.
 
 #include <map>
 #include <unordered_map>
@@ -13,7 +13,7 @@ namespace viaduct {
 
 class PlannedArena {
  public:
-  /// Maps the arena; pages come when they are written to. DeviceError if there is no room.
+  /// Maps the arena; the system commits pages at the first write. DeviceError if there is no room.
   explicit PlannedArena(const MemoryPlan& plan);
 
   void begin(MemorySequence sequence);
@@ -21,11 +21,10 @@ class PlannedArena {
   bool in_sequence() const { return sequence_ >= 0; }
   int64_t bytes() const { return memory_.bytes(); }
 
-  /// The planned place of the next allocation of this tag and size, or, where what is there is not
-  /// released yet, a free one of the same tag and size; null outside of sequences, and where the
-  /// plan has none.
+  /// The planned place of the next allocation of this tag and size or, if that place is still in
+  /// use, a free one of the same tag and size; null outside of sequences, and if the plan has none.
   void* take(int64_t bytes, MemoryTag tag);
-  /// False if `data` is not from here.
+  /// False if `data` is not in this arena.
   bool give(void* data);
 
  private:
@@ -42,7 +41,7 @@ class PlannedArena {
   std::vector<Sequence> sequences_;
   Sequence resident_;
   int sequence_ = -1;
-  std::map<int64_t, int64_t> held_;  // offset → end; whatever the program does, nothing overlaps
+  std::map<int64_t, int64_t> held_;  // offset → end; no two overlap, whatever the program does
 };
 
 }  // namespace viaduct

@@ -14,7 +14,7 @@ SystemMemory::SystemMemory(int64_t bytes) {
                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   VIADUCT_CHECK(DeviceError, start != MAP_FAILED, "cpu device: the system has no room for {} bytes",
                 bytes);
-  // What is before the first border of huge pages, and after the last one needed, goes back.
+  // The pages before the first huge-page boundary and after the last one needed are unmapped.
   auto* first = static_cast<char*>(start);
   const auto address = reinterpret_cast<uintptr_t>(first);
   const size_t before = (kHugePageBytes - address % kHugePageBytes) % kHugePageBytes;

@@ -8,8 +8,9 @@ namespace viaduct {
 
 inline constexpr int64_t kHugePageBytes = 2 << 20;
 
-/// A private mapping, aligned to huge pages, that asks for them (a wish: transparent huge pages are
-/// on `madvise` on many machines). Zero, and without pages, until it is written to.
+/// A private mapping, aligned to huge pages, that requests them by madvise (on many machines
+/// transparent huge pages are on `madvise`; the system may refuse). Zero, and without pages, until
+/// it is written to.
 class SystemMemory {
  public:
   SystemMemory() = default;

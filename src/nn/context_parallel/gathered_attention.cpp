@@ -14,15 +14,15 @@ Tensor gather_key_values(RankContext& context, Communicator& group, const Contex
     return context.ops.allocate(heads.k.dtype(), {rows, 2 * kv_heads, width},
                                 MemoryTag::activations);
   };
-  const Tensor all = scratch(group.size() * tokens);
-  const Tensor mine = all.slice(0, group.rank() * tokens, tokens);
+  const Tensor all = scratch(group.size() * tokens);                // [cp · T, 2K, D]
+  const Tensor mine = all.slice(0, group.rank() * tokens, tokens);  // [T, 2K, D]
   copy(context.ops, {heads.k, mine.slice(1, 0, kv_heads)});
   copy(context.ops, {heads.v, mine.slice(1, kv_heads, kv_heads)});
   group.all_gather(mine, all).wait();
   return gather_rows(context.ops, all, layout.heads.joined_order);
 }
 
-/// One half of the queries against their whole documents; the other half meets no keys.
+/// One half of the queries against their whole documents; the other half gets no keys.
 AttentionProblem half_problem(const AttentionProblem& base, const ContextLayout& layout, int half) {
   AttentionProblem p = base;
   p.q_offsets = layout.ring.halves;
@@ -57,7 +57,7 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
     if (half == 0) {
       whole = {args.out, args.lse};
     } else {
-      // Every query has keys in one of the two: the other is 0 with weight 0.
+      // Every query has keys in one of the two results: the other is 0 with weight 0.
       attention_merge(context.ops, {whole.out, whole.lse, args.out, args.lse});
     }
   }

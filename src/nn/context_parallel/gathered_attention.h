@@ -1,7 +1,7 @@
 #pragma once
 // Attention over the gathered keys and values of all context ranks. The two halves of a rank's
-// queries are two calls of the op, since they lie at different places of their document. Windows
-// are allowed. Nothing gathered is kept: the backward gathers again.
+// queries take two calls of the op, because they are at different positions of their document.
+// Windows are allowed. Gathered tensors are not kept: the backward gathers again.
 
 #include "nn/context_parallel/ring_attention.h"
 

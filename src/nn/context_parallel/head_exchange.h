@@ -1,7 +1,7 @@
 #pragma once
-// Tokens for heads: before it a rank has all heads of some tokens, after it some heads of all
-// tokens of the group (DeepSpeed-Ulysses, Jacobs et al. 2023). In a group of one rank nothing is
-// touched.
+// All-to-all of tokens for heads: before it a rank has all heads of some tokens, after it some
+// heads of all tokens of the group (DeepSpeed-Ulysses, Jacobs et al. 2023). In a group of one rank
+// nothing is copied.
 
 #include <vector>
 
@@ -12,7 +12,7 @@ namespace viaduct {
 
 class HeadExchange {
  public:
-  /// Over `group`, whose ranks' tokens `layout` puts in order. Both outlive it.
+  /// Over `group`, whose ranks' tokens `layout` orders. Both must outlive this object.
   HeadExchange(OpContext& context, Communicator& group, const AttentionLayout& layout)
       : context_(context), group_(group), layout_(layout) {}
 
@@ -20,9 +20,9 @@ class HeadExchange {
   /// not divide.
   std::vector<Tensor> to_heads(const std::vector<Tensor>& tensors,
                                MemoryTag tag = MemoryTag::activations) const;
-  /// The way back.
+  /// The inverse.
   std::vector<Tensor> to_tokens(const std::vector<Tensor>& tensors, MemoryTag tag) const;
-  /// [N, T] → [N / ranks, I]: the numbers that attention has of each query.
+  /// Statistics of each query, [N, T] → [N / ranks, I].
   Tensor per_query_to_heads(const Tensor& tensor) const;
 
  private:

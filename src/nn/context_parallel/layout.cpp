@@ -23,7 +23,7 @@ Tensor to_device(Device& device, const std::vector<T>& values) {
   return to_device(device, values, {static_cast<int64_t>(values.size())});
 }
 
-/// Runs of the documents' tokens: `begin` and `end` into this rank's tokens.
+/// The tokens [begin, end) of one document among this rank's tokens.
 struct Document {
   int64_t begin, end;
   int64_t half() const { return (end - begin) / 2; }
@@ -40,7 +40,7 @@ std::vector<Document> documents_of(const std::vector<int32_t>& offsets) {
   return documents;
 }
 
-/// Borders of two pieces a document; the first ends where `middle` says.
+/// Offsets that cut each document into two pieces; the first ends at `middle(document)`.
 template <class F>
 Tensor pieces(Device& device, const std::vector<Document>& documents, int64_t factor, F&& middle) {
   std::vector<int32_t> borders{0};
@@ -65,7 +65,7 @@ AttentionLayout make_layout(Device& device, const std::vector<Document>& documen
     layout.max_document = std::max(layout.max_document, inner * (d.end - d.begin));
     const auto half = static_cast<double>(inner * d.half());
     layout.half_pairs += 2 * half * half;
-    // The first halves lie in the order of the inner ranks, the second ones the other way round.
+    // The first halves are in the order of the inner ranks, the second ones in reverse order.
     for (int i = 0; i < inner; ++i) {
       for (int64_t t = d.begin; t < d.begin + d.half(); ++t)
         joined.push_back(static_cast<int32_t>(i * tokens + t));

@@ -1,6 +1,7 @@
 #pragma once
-// What context parallel attention needs to know of a micro-batch beside its own tokens: where the
-// tokens of other ranks belong. Made once when the batch goes to the device; all layers read it.
+// What context parallel attention needs to know of a micro-batch besides its own tokens: the
+// positions of the other ranks' tokens. Made once when the batch is copied to the device; all
+// layers read it.
 
 #include <memory>
 #include <vector>
@@ -9,9 +10,10 @@
 
 namespace viaduct {
 
-/// The tokens that a rank attends with: those of the `inner` ranks that exchange tokens for heads,
-/// whose tokens together are a zigzag half pair of a ring of `outer` ranks. T tokens are here, I =
-/// inner · T after the exchange. Document d of I tokens has halves of equal length.
+/// The tokens of a rank in attention: those of the `inner` ranks that exchange tokens for heads;
+/// together they are the zigzag pair of chunks of one rank in a ring of `outer` ranks. A rank has T
+/// tokens before the exchange and I = inner · T after it. The halves of each document have equal
+/// length.
 struct AttentionLayout {
   Tensor joined_order;  // i32 [I]: in document order, the row among the inner ranks' rows one after
                         // the other; nothing if inner is 1
@@ -23,24 +25,25 @@ struct AttentionLayout {
   int64_t tokens = 0;   // I
   int64_t max_document = 0;
 
-  // Every document as two pieces, i32 [2 · documents + 1]: borders of its two halves; all of it and
-  // nothing; nothing and all of it. They say which half of the queries meets which of the keys.
+  // Every document as two pieces, i32 [2 · documents + 1]: its two halves; the whole and an empty
+  // piece; an empty piece and the whole. They select which half of the queries attends to which
+  // keys.
   Tensor halves, all_none, none_all;
   double half_pairs = 0;  // Σ over documents of (tokens · tokens / 2)
 };
 
-/// The layouts of a rank of a context group, one for each way of attending.
+/// The layouts of a rank of a context group, one for each kind of exchange.
 struct ContextLayout {
   AttentionLayout ring;    // inner 1, outer cp: p2p
   AttentionLayout heads;   // inner cp, outer 1: a2a
-  AttentionLayout levels;  // inner and outer as the hierarchy says: a2a+p2p
-  // all_gather: how far the rank's half of the queries lies behind the start of its document, i32
-  // [2 · documents], for the pieces of `all_none` (first half) and `none_all` (second).
+  AttentionLayout levels;  // inner and outer from the configured hierarchy: a2a+p2p
+  // all_gather: position of each half of the rank's queries in its document, i32 [2 · documents],
+  // for the pieces of `all_none` (first half) and `none_all` (second).
   Tensor first_diagonal, second_diagonal;
-  double first_pairs = 0, second_pairs = 0;  // that see each other, without a window
+  double first_pairs = 0, second_pairs = 0;  // visible pairs, without a window
 };
 
-/// `offsets`: of the documents of this rank's tokens, all of even length; `whole_token_index`:
+/// `offsets`: document offsets of this rank's tokens, all of even length; `whole_token_index`:
 /// global token indices of the whole micro-batch, cp · T. ShapeError if they do not fit.
 std::shared_ptr<const ContextLayout> make_context_layout(
     Device& device, const std::vector<int32_t>& offsets,

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// The part of attention that the block of ring rank `source` has for the queries of rank `me`.
+/// The problem of the queries of rank `me` against the keys and values of ring rank `source`.
 AttentionProblem block_problem(const AttentionProblem& base, const AttentionLayout& layout, int me,
                                int source) {
   AttentionProblem p = base;
@@ -28,14 +28,14 @@ AttentionProblem block_problem(const AttentionProblem& base, const AttentionLayo
   return p;
 }
 
-/// Blocks of keys and values passing by. `block()` is the one in hand; `start_next` begins to move
-/// it on and to receive the next, `finish_next` puts that one in hand.
+/// The ring of key-value blocks. `k()` and `v()` are the current block; `start_next` starts to send
+/// it and to receive the next, `finish_next` makes the received one current.
 class KeyValueRing {
  public:
   KeyValueRing(RankContext& context, Communicator& ring, const AttentionHeads& heads)
       : context_(context), ring_(ring), k_(heads.k), v_(heads.v), source_(ring.rank()) {
     if (ring.size() == 1) return;
-    // One message a step: keys and values of a token side by side.
+    // One message per step: keys and values of a token side by side.
     const int64_t kv_heads = k_.dim(1);
     const Tensor block = allocate();
     copy(context.ops, {heads.k, block.slice(1, 0, kv_heads)});
@@ -45,7 +45,7 @@ class KeyValueRing {
 
   const Tensor& k() const { return k_; }
   const Tensor& v() const { return v_; }
-  /// The rank whose tokens these are.
+  /// The rank whose tokens are in the current block.
   int source() const { return source_; }
   int next() const { return (ring_.rank() + 1) % ring_.size(); }
   int previous() const { return (ring_.rank() + ring_.size() - 1) % ring_.size(); }
@@ -99,7 +99,7 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
   const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);
   AttentionResult whole;
-  Tensor sum;  // of the outputs so far, not rounded to a 16-bit format in between
+  Tensor sum;  // running sum of outputs, not rounded to a 16-bit format in between
   for (int step = 0; step < ring.size(); ++step) {
     const bool more = step + 1 < ring.size();
     if (more) blocks.start_next();
@@ -140,7 +140,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
   args.dq = statistic(heads.q.shape());
   fill(context.ops, {args.dq, 0});
-  Tensor mine, arriving, leaving;  // dk and dv of a block
+  Tensor mine, arriving, leaving;  // dk and dv of a block, [2, I, K, D]
   CommHandle moving;
   for (int step = 0; step < ring.size(); ++step) {
     const bool more = step + 1 < ring.size();
@@ -151,7 +151,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
     args.k = blocks.k(), args.v = blocks.v();
     args.dk = mine.select(0), args.dv = mine.select(1);
     attend_backward(context.ops, method, args);
-    moving.wait();  // what earlier ranks have for this block
+    moving.wait();  // the sum of earlier ranks' parts for this block
     if (step > 0) add(context.ops, {mine, arriving, mine});
     if (ring.size() > 1) {
       leaving = mine;

@@ -1,12 +1,12 @@
 #pragma once
 // Attention over a ring of ranks: every rank keeps its queries, and the blocks of keys and values
-// pass by, rank r receiving from r − 1 and sending to r + 1 (Liu et al. 2023; zigzag order of Zhu
-// 2024). A block moves while the one before it is computed. In a group of one rank this is plain
-// attention.
+// travel around the ring, rank r receiving from r − 1 and sending to r + 1 (Liu et al. 2023; zigzag
+// order of Zhu 2024). A block is transferred while the previous one is computed. In a group of one
+// rank this is plain attention.
 //
 // Step 0 is the rank's own causal block. All queries see the first half of the keys of a lower rank
 // and nothing of its second half; only the second half of the queries sees a higher rank's keys,
-// all of them. The outputs merge by their log-sum-exp, summed in FP32.
+// all of them. The outputs are merged by their log-sum-exp and summed in FP32.
 
 #include "nn/attention_method.h"
 #include "nn/context.h"
@@ -25,14 +25,15 @@ struct AttentionResult {
   Tensor out, lse;
 };
 
-/// `base`: what is the same for all blocks. The result is counted as `saved` says.
+/// `base`: the fields that are the same for all blocks. `saved` decides the memory tags of the
+/// result.
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
                              const SavedStore& saved);
 
-/// dq, dk, dv in the statistic format. The gradient of a block of keys travels behind it, every
-/// rank adding its part (FP32 on the wire).
+/// dq, dk, dv in the statistic format. The gradient of a key-value block follows it around the
+/// ring, and every rank adds its part (FP32 on the wire).
 AttentionHeads ring_backward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,

@@ -11,7 +11,7 @@ const ActivationKernels& kernels(const Choice& choice) {
                     avx512_bf16::activation_kernels);
 }
 
-/// Operations of one element, an exponential counted as 12.
+/// Operations per element; an exponential counts as 12.
 double flops_of(ActivationKind kind) {
   switch (kind) {
     case ActivationKind::gelu:
@@ -31,7 +31,7 @@ double flops_of(ActivationKind kind) {
 
 constexpr int64_t kTaskElements = 16384;
 
-/// Runs `f(begin, end)` over runs of rows whose borders depend on the shape alone.
+/// Runs `f(begin, end)` over runs of rows whose boundaries depend on the shape alone.
 template <class F>
 void for_row_runs(OpContext& context, int64_t rows, int64_t width, F&& f) {
   const int64_t step = std::max<int64_t>(1, kTaskElements / std::max<int64_t>(1, width));

@@ -1,8 +1,8 @@
 #pragma once
-// The activation functions and their derivatives, for a vector of points. Functions of exponentials
-// are templates of how they are computed: `Accurate` to a few units in the last place of FP32, or
-// `Short` where the result is rounded to 16 bits, with half as many operations. Internal linkage
-// (see simd.h).
+// The activation functions and their derivatives, for a vector of points. Functions with
+// exponentials are templates over the exponential's accuracy: `Accurate` to a few units in the last
+// place of FP32, or `Short` for results rounded to 16 bits, with half as many operations. Internal
+// linkage (see simd.h).
 
 #include "ops/cpu/simd.h"
 #include "ops/cpu/simd_exp2.h"
@@ -10,7 +10,7 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// A function and its derivative at a point.
+/// A function's value and derivative at a point.
 struct Point {
   Vec value, derivative;
 };
@@ -20,12 +20,12 @@ inline Vec bounded(Vec x, float limit) {  // NaN stays NaN
 }
 
 struct Accurate {
-  /// Φ(−|z|), the lower tail of the normal distribution, |z| ≤ 14.5, with its relative accuracy;
-  /// and e^(−z²/2). Φ(−|z|) = e^(−z²/2) · erfcx(|z| / √2) / 2, where erfcx(a) · (a + 3) is a
-  /// polynomial in (a − 3) / (a + 3), fitted at Chebyshev points for a in [0, 10.5] with a relative
-  /// error of 4e-9; beyond, the exponential is 0 in FP32.
+  /// Φ(−|z|), the lower tail of the normal distribution, |z| ≤ 14.5, with small relative error; and
+  /// e^(−z²/2). Φ(−|z|) = e^(−z²/2) · erfcx(|z| / √2) / 2, where erfcx(a) · (a + 3) is a polynomial
+  /// in (a − 3) / (a + 3), fitted at Chebyshev points for a in [0, 10.5] with a relative error of
+  /// 4e-9; beyond that, the exponential is 0 in FP32.
   static Vec normal_tail(Vec z, Vec& gauss) {
-    // z²/2 in two parts, since its rounding error would be an error of the exponential.
+    // z²/2 in two parts, because its rounding error would become an error of the exponential.
     const Vec half = mul(z, set1(0.5f)), square = mul(z, half);
     const Vec rest = fma(z, half, sub(zero(), square));
     const Vec e = exp(sub(zero(), square));
@@ -50,7 +50,7 @@ struct Accurate {
 };
 
 /// The same with exponentials of base 2 whose argument is rounded once: relative errors of 1e-7
-/// near 0, of some 1e-6 where the exponential is small.
+/// near 0, of about 1e-6 where the exponential is small.
 struct Short {
   /// As `Accurate::normal_tail`; erfcx(|z| / √2) / 2 · (|z| + 3 √2) is a polynomial in
   /// (|z| − 3 √2) / (|z| + 3 √2) with a relative error of 1.3e-7 for |z| ≤ 14.5.

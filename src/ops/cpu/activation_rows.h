@@ -1,5 +1,5 @@
 #pragma once
-// What the activation kernels of an instruction set take and offer.
+// Types of the activation kernels of an instruction set.
 
 #include "ops/activation.h"
 #include "ops/cpu/vector_choice.h"
@@ -10,12 +10,12 @@ struct ActivationRows {
   ActivationKind kind = ActivationKind::silu;
   bool gated = true;
   int64_t width = 0;  // F, or a part of it
-  RowView in, out;    // backward: in = the saved input, out = d_out, d_in = what is written
+  RowView in, out;    // backward: in = the saved input, out = d_out, d_in = the output
   RowView d_in;
-  int64_t up = 0;  // elements from a gate to what it multiplies: F
+  int64_t up = 0;  // elements from a gate to its factor `up`: F
 };
 
-/// Operations of an element of the output, forward and backward.
+/// Operations per element of the output, forward and backward.
 double activation_forward_flops(ActivationKind kind, bool gated);
 double activation_backward_flops(ActivationKind kind, bool gated);
 

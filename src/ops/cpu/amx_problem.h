@@ -1,6 +1,6 @@
 #pragma once
-// Tile registers that the CPU has and that are not used: a machine that is slower than it could be
-// has to say so.
+// Reports tile registers that the CPU has and that are not used: the machine is then slower than it
+// could be.
 
 #include <string>
 
@@ -8,14 +8,14 @@
 
 namespace viaduct {
 
-/// Why AMX is not used on this machine though its CPU has it; "" where it is used, or where there
-/// is none. Asked once a process.
+/// Why AMX is not used on this machine although its CPU has it; "" if it is used, or if the CPU
+/// lacks it. Checked once per process.
 const std::string& amx_problem();
 
 namespace cpu {
 
-/// The same from its parts: `granted` by the kernel; `computes`: what tile products make is right,
-/// asked only where the registers may be touched.
+/// The same from its parts: `granted` by the kernel; `computes`: tile products give correct
+/// results, called only if the registers may be used.
 std::string amx_problem(bool cpu_has, bool granted, FunctionRef<bool()> computes);
 
 }  // namespace cpu

@@ -58,7 +58,7 @@ void backward_keys(const AttentionHead& head, int64_t first_key, int64_t end_key
     pack_rows<T>(head, rows, head.d_out, head.out_token, head.out_head, value_width, 1.0f, d_out,
                  true, d_out_t);
     for (int64_t r = 0; r < rows.padded; ++r) {
-      // Rows that saw no key, and the padding, get probability e^−inf = 0.
+      // Rows without visible keys, and the padding, get probability e^−inf = 0.
       lse[r] = __builtin_inff();
       delta[r] = 0;
       if (r >= rows.count) continue;

@@ -1,10 +1,10 @@
 #pragma once
-// What the attention kernels of an instruction set take and offer.
+// Types of the attention kernels of an instruction set.
 //
-// The *rows* of a key-value head are the (query, query head) pairs that share it, query by query: G
-// = N / K heads of a query lie next to each other, so grouped heads share every loaded key. Scores
-// are kept transposed, keys down and rows across the vector lanes: maxima and sums of a softmax
-// are then plain vector operations, and keys and values are read as scalars, without packing.
+// The *rows* of a key-value head are the (query, query head) pairs that share it, query by query:
+// the G = N / K heads of a query are neighbours, so grouped heads share every loaded key. Scores
+// are kept transposed, keys down and rows across the vector lanes: maxima and sums of a softmax are
+// then plain vector operations, and keys and values are read as scalars, without packing.
 
 #include "ops/cpu/vector_choice.h"
 
@@ -29,10 +29,10 @@ struct AttentionHead {
   // A probability is kept iff the upper 23 bits of its random word are ≥ the threshold.
   bool dropout = false;
   int32_t dropout_threshold = 0;
-  float dropout_factor = 1;  // of what is kept
+  float dropout_factor = 1;  // factor of kept probabilities
   uint64_t dropout_key = 0;
   const int64_t* query_index = nullptr;   // at the first query
-  const int32_t* key_position = nullptr;  // at the first key; null: counted from there
+  const int32_t* key_position = nullptr;  // at the first key; null: counted from that key
   int64_t first_head = 0;                 // global number of the group's first query head
 
   // Outputs of the forward, inputs of the backward. lse and delta: [head of the group][query].
@@ -43,7 +43,7 @@ struct AttentionHead {
   const float* delta = nullptr;
   int64_t lse_head = 0;
 
-  // Gradients, added to.
+  // Gradients, added to (+=).
   float* dq = nullptr;
   float* dk = nullptr;
   float* dv = nullptr;

@@ -24,7 +24,7 @@ Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
   return choice;
 }
 
-/// (Query, key) pairs of one head that see each other, as told or estimated from the longest runs.
+/// Visible (query, key) pairs of one head, as given or estimated from the longest runs.
 double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
   if (problem.visible_pairs > 0) return problem.visible_pairs;
   const auto tokens = static_cast<double>(q.dim(0));
@@ -81,7 +81,7 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
   const auto* offsets = problem.q_offsets.data<int32_t>();
   const int64_t group = args.q.dim(1) / args.k.dim(1), kv_heads = args.k.dim(1);
   for (int64_t d = attention_documents(problem) - 1; d >= 0; --d) {
-    // The last rows see the most keys: they come first, so that no thread starts one at the end.
+    // The last rows see the most keys: they are first, so that no thread starts one at the end.
     const int64_t rows = (offsets[d + 1] - offsets[d]) * group;
     for (int64_t row = round_up_to(rows, kAttentionRows) - kAttentionRows; row >= 0;
          row -= kAttentionRows) {
@@ -98,7 +98,7 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
 }
 
 /// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
-/// with its own share of dq, so that few heads still fill the threads. From shapes alone.
+/// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
 struct BackwardCut {
   int64_t chunks, slots, floats, dq_floats;
   explicit BackwardCut(const AttentionBackwardArgs& args) {
@@ -186,7 +186,7 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
   });
 }
 
-/// BF16 goes to tiles where the instruction set has products of them.
+/// BF16 uses tiles if the instruction set has products of them.
 constexpr int kTileKernel = kAvx512Bf16Kernel + 1;
 
 template <CpuIsa isa>

@@ -9,7 +9,7 @@ struct Running {
 };
 
 /// Turns scores [keys][kRows] into exp(score − largest so far) and updates the running softmax:
-/// shrink is what earlier exponentials have to be multiplied by. Returns whether one is not 1.
+/// earlier exponentials must be multiplied by `shrink`. Returns whether one of these is not 1.
 inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64_t begin,
                           int64_t count, float* scores, Running& running) {
   const Vec hidden = set1(-__builtin_inff());
@@ -26,7 +26,7 @@ inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64
       if (capped || masked) store(scores + j * kRows + r, s);
       most = maximum(most, s);
     }
-    // While a row has seen no key, exponentials are taken from a finite number: e^−inf = 0.
+    // While a row has seen no key, exponentials are relative to a finite number: e^−inf = 0.
     const Vec base = maximum(set1(-3.0e38f), most);
     Vec total = zero();
     for (int64_t j = 0; j < count; ++j) {
@@ -90,7 +90,7 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
   for (int64_t r = 0; r < rows.count; ++r) {
     const int64_t query = rows.query(head, r), member = rows.member(head, r);
     const float total = running.total[r];
-    // Not "total > 0": a NaN has to come through.
+    // Not "total > 0": a NaN must propagate.
     const float inverse = total == 0 ? 0.0f : 1.0f / total;
     for (int64_t i = 0; i < value_width; ++i) line[i] = out[i * kRows + r] * inverse;
     narrow(line, value_width,

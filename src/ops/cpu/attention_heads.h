@@ -1,5 +1,5 @@
 #pragma once
-// From the tensors of an attention problem to what its kernels see of one head.
+// From the tensors of an attention problem to the arguments of its kernels for one head.
 
 #include <cmath>
 

@@ -1,4 +1,4 @@
-// Kernels of attention, compiled per instruction set: what forward and backward share, and the
+// Kernels of attention, compiled per instruction set: parts common to forward and backward, and the
 // table.
 
 #include <math.h>
@@ -43,7 +43,7 @@ inline void narrow(const float* from, int64_t size, T* to) {
   }
 }
 
-/// A block of rows of a head and what it may see.
+/// A block of rows of a head and the keys that each row sees.
 struct RowBlock {
   int64_t row, count, padded;                // padded: whole vectors
   int64_t first_key[kRows], end_key[kRows];  // row r sees keys [first_key, end_key)
@@ -58,7 +58,7 @@ struct RowBlock {
       end_key[r] = head.causal ? smaller(head.keys, center + 1) : head.keys;
     }
   }
-  // Both borders rise with the row.
+  // Both bounds rise with the row.
   int64_t begin() const { return first_key[0]; }
   int64_t end() const { return end_key[count - 1]; }
   /// Whether every row sees all of the keys [begin, end).
@@ -69,7 +69,7 @@ struct RowBlock {
   int64_t member(const AttentionHead& head, int64_t r) const { return (row + r) % head.group; }
 };
 
-/// Borders of a block of keys for a vector of rows, counted from the block's first key.
+/// Bounds of a block of keys for a vector of rows, counted from the block's first key.
 struct Borders {
   float low[kRows], high[kRows];  // row r sees j iff low ≤ j < high
 
@@ -87,8 +87,8 @@ struct Borders {
   }
 };
 
-/// Rows of q or d_out, times `factor`: natural [row][width] if wanted, and transposed
-/// [width][kRows] with zeros in the padding.
+/// Rows of q or d_out, times `factor`: as [row][width] if requested, and transposed [width][kRows]
+/// with zeros in the padding.
 template <class T>
 void pack_rows(const AttentionHead& head, const RowBlock& rows, const void* from, int64_t token,
                int64_t member, int64_t width, float factor, float* natural, bool keep_natural,
@@ -112,7 +112,7 @@ void widen_keys(const void* from, int64_t token, int64_t begin, int64_t count, i
 }
 
 /// factors[j][r] = 0 or 1 / (1 − p) for the keys from `begin`: Philox4x32-10 of base/philox.h with
-/// one counter a lane, its first word deciding.
+/// one counter per lane; its first word decides.
 void draw_dropout(const AttentionHead& head, const RowBlock& rows, int64_t begin, int64_t count,
                   float* factors) {
   uint32_t low[kRows], high[kRows], heads[kRows];

@@ -1,6 +1,6 @@
 #pragma once
-// What the launches of attention share, flash-style or with its matrix in memory: documents, and
-// tasks on slots of the workspace.
+// Common parts of attention launches, flash-style or with the score matrix in memory: documents,
+// and tasks on slots of the workspace.
 
 #include <algorithm>
 #include <atomic>
@@ -12,7 +12,7 @@
 namespace viaduct::cpu {
 
 // Scratch is per slot, not per thread: a slot takes blocks until none is left, so `choose` knows
-// the bytes without knowing the threads. More threads than this find no work.
+// the bytes without knowing the number of threads. Further threads are idle.
 inline constexpr int64_t kAttentionSlots = 64;
 
 inline int64_t round_up_to(int64_t value, int64_t multiple) {
@@ -23,7 +23,7 @@ inline int64_t attention_documents(const AttentionProblem& problem) {
   return problem.q_offsets.dim(0) - 1;
 }
 
-/// Offsets of the documents, checked against the tokens that there are.
+/// Offsets of the documents, checked against the number of tokens.
 inline void check_attention_offsets(std::string_view op, std::string_view name,
                                     const Tensor& offsets, int64_t tokens) {
   const auto* at = offsets.data<int32_t>();

@@ -1,17 +1,17 @@
 #pragma once
 // Attention of single queries, as in generation: the query heads that share keys and values are the
-// rows of one block, which reads keys and values where they lie, once, a run of them at a time.
-// Every element is computed as in the blocks of many queries, so bits are the same.
+// rows of one block, which reads keys and values in place, once, a run at a time. Every element is
+// computed as in the blocks of many queries, so the bits are the same.
 
 #include "ops/cpu/attention_launch.h"
 
 namespace viaduct::cpu {
 
-/// Query heads of a group at most.
+/// Maximum number of query heads in a group.
 inline constexpr int64_t kOneQueryHeads = 16;
 
-/// Whether each document has one query at most, and the kernels of single queries take it. From
-/// shapes alone.
+/// Whether each document has at most one query, and the kernels of single queries support the
+/// problem. Depends on shapes alone.
 inline bool asks_single_queries(const AttentionForwardArgs& args) {
   return args.problem.max_queries == 1 && args.problem.dropout == 0 &&
          args.q.dim(1) / args.k.dim(1) <= kOneQueryHeads;

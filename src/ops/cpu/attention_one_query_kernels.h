@@ -1,6 +1,6 @@
 // Part of attention_kernels.h: the forward of one query of a group of heads. A score is summed over
 // the width, and a value over the keys of a block, in the order of forward_rows; lanes are keys in
-// the first and places of the value in the second.
+// the first sum and elements of the value in the second.
 
 #include "ops/cpu/tile_units.h"
 
@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kValueVectors = kLanes == 16 ? 4 : 2;
 
-/// Asks for the rows of the keys (or values) [begin, end).
+/// Prefetches the rows of the keys (or values) [begin, end).
 template <class T>
 inline void fetch_keys(const void* from, int64_t token, int64_t begin, int64_t end, int64_t width) {
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
@@ -21,7 +21,7 @@ inline void fetch_keys(const void* from, int64_t token, int64_t begin, int64_t e
 }
 
 /// Rows [0, height) × elements [0, size) of memory, transposed: element by element, kLanes rows
-/// each. Zero where there is none.
+/// each. Zero outside.
 template <class T>
 inline void load_transposed(const T* from, int64_t stride, int64_t height, int64_t size,
                             Units (&square)[kLanes]) {
@@ -152,7 +152,7 @@ inline void one_query_softmax(const AttentionHead& head, int64_t low, int64_t hi
   }
   const float before = highest;
   highest = largest(most);
-  // While the query has seen no key, exponentials are taken from a finite number: e^−inf = 0.
+  // While the query has seen no key, exponentials are relative to a finite number: e^−inf = 0.
   const float base = highest < -3.0e38f ? -3.0e38f : highest;
   for (int64_t j = 0; j < count; j += kLanes)
     store(scores + j, exp(sub(load(scores + j), set1(base))));
@@ -202,7 +202,7 @@ void one_query(const AttentionHead& head, float* scratch) {
     });
   }
   for (int64_t r = 0; r < group; ++r) {
-    // Not "total > 0": a NaN has to come through.
+    // Not "total > 0": a NaN must propagate.
     const float inverse = total[r] == 0 ? 0.0f : 1.0f / total[r];
     for (int64_t i = 0; i < value_width; ++i) line[i] = out[r * value_width + i] * inverse;
     narrow(line, value_width, static_cast<T*>(head.out) + r * head.out_head);

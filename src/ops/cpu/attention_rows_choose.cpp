@@ -27,7 +27,7 @@ AttentionRows rows_of(const Tensor& out, const Tensor& other, const Tensor& per_
   return rows;
 }
 
-/// Runs `f(begin, end)` over runs of tokens whose borders depend on the shape alone.
+/// Runs `f(begin, end)` over runs of tokens whose boundaries depend on the shape alone.
 template <class F>
 void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
   const int64_t tokens = out.dim(0);

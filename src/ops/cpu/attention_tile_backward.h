@@ -2,9 +2,9 @@
 // Part of the attention kernels on tiles: the backward of one block of queries against a run of
 // keys.
 //
-// Scores and their gradients are rows of keys here, so that log-sum-exp and delta are vectors, and
-// probabilities and gradients become A tiles (rows are keys, contracted queries) by rounding alone;
-// two rows interleaved are the B tiles of dqᵀ += kᵀ · gradientsᵀ.
+// Rows of scores and of their gradients are keys here, so that log-sum-exp and delta are vectors,
+// and probabilities and gradients become A tiles (rows are keys, queries are contracted) by
+// rounding alone; two interleaved rows are the B tiles of dqᵀ += kᵀ · gradientsᵀ.
 
 #include <string.h>
 
@@ -26,7 +26,7 @@ struct BackwardScratch {
   bfloat16 *probabilities, *gradients, *gradient_pairs;
   float* dq;                        // [D][kQueryStride], transposed
   float *scores, *score_gradients;  // [kTileScoreRows][kQueryStride]
-  int64_t q_strip, d_out_strip;     // of `_columns`; that of `_depth` is kQueryRoom · 16
+  int64_t q_strip, d_out_strip;     // of `_columns`; for `_depth` it is kQueryRoom · 16
   alignas(64) float lse[kQueryRoom], delta[kQueryRoom];
   alignas(64) uint32_t token_low[kQueryRoom], token_high[kQueryRoom];
 
@@ -53,19 +53,19 @@ struct BackwardScratch {
   }
 };
 
-/// Both packings of `rows` queries of q or d_out.
+/// Packs `rows` queries of q or d_out in both ways.
 void pack_queries(const TileKernels& tiles, const void* data, int64_t query, int64_t token,
                   int64_t rows, int64_t width, bfloat16* columns, int64_t strip, bfloat16* depth) {
   const auto* from = static_cast<const bfloat16*>(data) + query * token;
   tiles.pack_b({from, DType::bf16, token, false, rows, width}, columns, strip);
-  // Strips come in pairs.
+  // Strips are processed in pairs.
   if (tile_strips(rows) % 2 != 0) memset(columns + tile_strips(rows) * strip, 0, strip * 2);
   tiles.pack_b({from, DType::bf16, token, true, width, rows}, depth, kQueryRoom * kTileColumns);
 }
 
 void load_queries(const AttentionHead& head, int64_t query, int64_t rows, BackwardScratch& s) {
   for (int64_t r = 0; r < kQueryRoom; ++r) {
-    // Rows that saw no key, and the padding, get probability 2^−inf = 0.
+    // Rows without visible keys, and the padding, get probability 2^−inf = 0.
     s.lse[r] = __builtin_inff();
     s.delta[r] = 0;
     s.token_low[r] = s.token_high[r] = 0;
@@ -81,9 +81,10 @@ void load_queries(const AttentionHead& head, int64_t query, int64_t rows, Backwa
   }
 }
 
-/// What of a block of scores counts: queries [begin, end) of the scratch, whole pairs of strips.
+/// The part of a block of scores in use: queries [begin, end) of the scratch, whole pairs of
+/// strips.
 struct Window {
-  int64_t query, key;  // numbers of the scratch's first query and of the block's first key
+  int64_t query, key;  // global index of the scratch's first query and of the block's first key
   int64_t count;       // keys
   int64_t begin, end;  // multiples of 32
   bool masked;
@@ -124,7 +125,7 @@ inline Entry entry_of(const AttentionHead& head, const BackwardScratch& s, int64
   return entry;
 }
 
-/// Scores and gradients of the keys [first, first + kTileScoreRows) of a block become tiles.
+/// Converts scores and gradients of the keys [first, first + kTileScoreRows) of a block to tiles.
 template <bool kMasked, bool kCapped, bool kDropout>
 void make_tiles(const AttentionHead& head, const Window& w, int64_t first, BackwardScratch& s) {
   alignas(64) static constexpr int16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,

@@ -1,7 +1,7 @@
 #pragma once
-// What attention on tiles needs from an instruction set: one block of queries forward, one backward
+// Functions of attention on tiles per instruction set: one block of queries forward, one backward
 // against a run of keys. A head here is one query head (`AttentionHead::group` = 1) and the packed
-// keys and values of its key-value head; of a single query, the heads of its group are the rows.
+// keys and values of its key-value head; for a single query, the heads of its group are the rows.
 
 #include "ops/cpu/attention_blocks.h"
 #include "ops/cpu/tiles.h"
@@ -15,7 +15,7 @@ inline constexpr int64_t kTileBackwardKeys = 64;      // and its keys at a time
 
 inline constexpr int64_t kTileScoreRows = 16;  // rows of scores between product and softmax
 
-/// A multiple of 32 that holds `size`: whole steps, and whole pairs of strips.
+/// The smallest multiple of 32 ≥ `size`: whole steps, and whole pairs of strips.
 inline constexpr int64_t tile_room(int64_t size) {
   return (size + kTileDepth - 1) / kTileDepth * kTileDepth;
 }
@@ -42,7 +42,7 @@ struct TileBackward {
   float* dv = nullptr;
 };
 
-/// Keys that are summed together, so that their dk and dv stay in the second-level cache.
+/// Keys that are summed together, so that their dk and dv stay in the L2 cache.
 inline int64_t tile_backward_run(int64_t width, int64_t value_width) {
   const int64_t keys = 65536 / (tile_room(width) + tile_room(value_width)) / kTileBackwardKeys;
   return kTileBackwardKeys * (keys < 1                         ? 1
@@ -50,15 +50,15 @@ inline int64_t tile_backward_run(int64_t width, int64_t value_width) {
                                                                : keys);
 }
 
-/// Elements between two strips of a run's values, so that they do not lie a power of two apart.
+/// Elements between two strips of a run's values, so that their distance is not a power of two.
 inline constexpr int64_t kTileValueGap = 32;
 
-/// Bytes of scratch, 64-byte aligned, of those below.
+/// Bytes of scratch, 64-byte aligned, of the functions below.
 inline int64_t tile_forward_scratch(int64_t width, int64_t value_width) {
   return kTileQueries * (tile_room(width) * 2 + tile_room(value_width) * 4 + kTileKeys * 2 + 64) +
          kTileScoreRows * (kTileKeys + 16) * 4;
 }
-/// Of one query of a group: that of the forward, and the keys and values of a run as tiles.
+/// For one query of a group: the forward's scratch, and the keys and values of a run as tiles.
 inline int64_t tile_one_query_scratch(int64_t width, int64_t value_width) {
   return tile_forward_scratch(width, value_width) +
          kTileKeys * (tile_room(width) + tile_room(value_width)) * 2 +
@@ -73,11 +73,11 @@ inline int64_t tile_backward_scratch(int64_t width, int64_t value_width) {
 }
 
 namespace avx512_bf16 {
-/// Queries [query, query + kTileQueries) of the head: out and lse.
+/// Queries [query, query + kTileQueries) of the head: writes out and lse.
 void attention_forward_block(const TileKernels& tiles, const TileForward& problem, int64_t query,
                              char* scratch);
-/// All heads of a group that has one query: keys and values are read where they lie. The bits of
-/// the blocks above.
+/// All heads of a group with one query: keys and values are read in place. The same bits as the
+/// blocks above.
 void attention_one_query(const TileKernels& tiles, const AttentionHead& head, char* scratch);
 /// Queries [query, query + kTileBackwardQueries) against the keys [first, last) of a run (first
 /// divisible by 32): adds to dq and to the sums of the run.

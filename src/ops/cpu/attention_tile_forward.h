@@ -1,7 +1,7 @@
 #pragma once
 // Part of the attention kernels on tiles: the forward over one block of queries.
 //
-// Scores are rows of queries, so probabilities become A tiles by rounding alone: 32 neighbouring
+// Rows of scores are queries, so probabilities become A tiles by rounding alone: 32 neighbouring
 // keys are a row of a tile.
 
 #include <math.h>
@@ -12,7 +12,7 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// Scores of a row end apart from a power of two, or rows would share few sets of the cache.
+/// The distance between rows of scores is not a power of two: else rows would share few cache sets.
 constexpr int64_t kScoreStride = kTileKeys + 16;
 constexpr int64_t kProbabilityStrip = kTileKeys * kTileRows;
 
@@ -87,9 +87,9 @@ inline Vec probabilities_of(const AttentionHead& head, const ScoreLine& line, Ve
   return total;
 }
 
-/// Scores of the rows (query, head of the group) [row, row + rows) of a block, rows ≤
-/// kTileScoreRows, against `count` keys from `begin` become probabilities in A tiles. Returns
-/// whether a row that had seen keys before has to be shrunk.
+/// Turns scores of the rows (query, head of the group) [row, row + rows) of a block, rows ≤
+/// kTileScoreRows, against `count` keys from `begin` into probabilities in A tiles. Returns whether
+/// a row that had seen keys before must be shrunk.
 template <bool kMasked, bool kCapped, bool kDropout>
 bool softmax_of(const AttentionHead& head, int64_t query, int64_t row, int64_t rows, int64_t begin,
                 int64_t count, const uint32_t* positions, ForwardScratch& s) {
@@ -112,7 +112,7 @@ bool softmax_of(const AttentionHead& head, int64_t query, int64_t row, int64_t r
   }
   const Vec before = load(s.largest + row);
   const Vec most = maximum(before, load(found));
-  // While a row has seen no key, exponentials are taken from a finite number: 2^−inf = 0.
+  // While a row has seen no key, exponentials are relative to a finite number: 2^−inf = 0.
   const Vec base = maximum(set1(-3.0e38f), most);
   const Vec shrink = exp2(sub(before, base));
   store(s.largest + row, most);
@@ -142,7 +142,8 @@ Softmax softmax_for(const AttentionHead& head, bool masked) {
   return kAll[masked][head.softcap > 0][head.dropout];
 }
 
-/// What earlier keys gave to the rows [row, row + rows), after a larger score was found.
+/// Rescales the sums over earlier keys of the rows [row, row + rows), after a larger score was
+/// found.
 void shrink_out(const ForwardScratch& s, int64_t row, int64_t rows) {
   for (int64_t r = row; r < row + rows; ++r) {
     if (s.shrink[r] == 1.0f) continue;
@@ -157,7 +158,7 @@ void finish_rows(const AttentionHead& head, int64_t query, int64_t rows, bool se
                  const ForwardScratch& s) {
   for (int64_t r = 0; r < rows; ++r) {
     const float total = seen ? sum(load(s.totals + r * kLanes)) : 0.0f;
-    // Not "total > 0": a NaN has to come through.
+    // Not "total > 0": a NaN must propagate.
     const bool nothing = total == 0;
     const Vec inverse = set1(nothing ? 0.0f : 1.0f / total);
     const float* from = s.out + r * s.out_stride;
@@ -185,7 +186,7 @@ void attention_forward_block(const TileKernels& tiles, const TileForward& proble
   tiles.pack_a({static_cast<const bfloat16*>(head.q) + query * head.q_token, DType::bf16,
                 head.q_token, false, rows, head.width},
                s.q, s.q_strip);
-  // Rows of the last strip beyond the last query.
+  // Zero the rows of the last strip beyond the last query.
   if (rows % kTileRows != 0) memset(s.probabilities, 0, kTileQueries * kTileKeys * 2);
   const int64_t begin = first_key(head, query) / kTileDepth * kTileDepth, end = end_key(head, last);
   TileProduct scores{.rows = 0, .columns = 0, .steps = tile_steps(head.width)};

@@ -1,13 +1,13 @@
 #pragma once
 // Part of the attention kernels on tiles: the forward of one query of a group of heads. Its rows
-// are the heads; a run of keys becomes tiles in cache, for all of them.
+// are the heads; a run of keys is packed to tiles in cache, once for all of them.
 
 #include "ops/cpu/attention_tile_forward.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// Asks for the rows [begin, end) of keys or values.
+/// Prefetches the rows [begin, end) of keys or values.
 inline void fetch_rows(const bfloat16* from, int64_t token, int64_t begin, int64_t end,
                        int64_t width) {
   constexpr int64_t kLine = 32;
@@ -28,7 +28,7 @@ void attention_one_query(const TileKernels& tiles, const AttentionHead& head, ch
       reinterpret_cast<bfloat16*>(scratch + tile_forward_scratch(head.width, head.value_width));
   bfloat16* values = keys + kTileKeys * tile_room(head.width);
   tiles.pack_a({head.q, DType::bf16, head.q_head, false, rows, head.width}, s.q, s.q_strip);
-  // Rows beyond the last head.
+  // Zero the rows beyond the last head.
   memset(s.probabilities, 0, kProbabilityStrip * 2);
   const int64_t begin = first_key(head, 0) / kTileDepth * kTileDepth, end = end_key(head, 0);
   TileProduct scores{.rows = rows, .columns = 0, .steps = tile_steps(head.width)};

@@ -1,5 +1,5 @@
 #pragma once
-// Part of the attention kernels on tiles: what a query sees, exponentials, random words.
+// Part of the attention kernels on tiles: visible keys of a query, exponentials, random words.
 
 #include "ops/cpu/attention_tile_blocks.h"
 #include "ops/cpu/simd.h"
@@ -40,8 +40,8 @@ inline Mask lanes_between(int64_t low, int64_t high) {
   return static_cast<Mask>(below(high) & ~below(low));
 }
 
-/// 2^x: the whole part by the exponent, of the fraction in [0, 1) the polynomial of degree 5 with
-/// the least relative error, 7.5e-8. 0 for −∞ and what is too small, NaN for NaN.
+/// 2^x: the integer part through the exponent, the fraction in [0, 1) by the polynomial of degree 5
+/// with the smallest relative error, 7.5e-8. 0 for −∞ and on underflow, NaN for NaN.
 inline Vec exp2(Vec x) {
   const Vec f = _mm512_reduce_ps(x, 0x09);  // x − floor(x)
   Vec p = set1(0.0018775766948238015f);
@@ -67,7 +67,7 @@ inline Vec draw_factors(const AttentionHead& head, const Words& low, const Words
   return keep(c0, words(static_cast<uint32_t>(head.dropout_threshold)), set1(head.dropout_factor));
 }
 
-/// Where key j lies in its whole document.
+/// Position of key j in its whole document.
 inline uint32_t position_of(const AttentionHead& head, int64_t j) {
   return static_cast<uint32_t>(head.key_position != nullptr ? head.key_position[j] : j);
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Keys of a packing task.
 constexpr int64_t kPackKeys = 512;
-// Between strips that run along the keys: so that they do not lie a power of two apart.
+// Gap between strips that run along the keys, so that their distance is not a power of two.
 constexpr int64_t kStripGap = 64;
 
 /// How an operand of one document and key-value head is packed.
@@ -24,10 +24,10 @@ enum class Packing {
   width_rows,   // A: rows are the width, contracted keys
 };
 
-/// All documents and heads of k or v in one packing: a piece of the workspace.
+/// All documents and heads of k or v in one packing: a part of the workspace.
 class PackedOperand {
  public:
-  /// `documents`: how many; offsets are looked at when the operand is used.
+  /// `documents`: their number; offsets are read when the operand is used.
   PackedOperand(const Tensor& tensor, Packing packing, int64_t documents)
       : tensor_(tensor), packing_(packing) {
     const int64_t width = tile_room(tensor.dim(2));
@@ -87,8 +87,8 @@ class PackedOperand {
   std::vector<int64_t> begin_;  // of the documents of a head, in elements
 };
 
-/// Puts the operands one after the other into `memory` and packs them, by all threads. Returns the
-/// memory behind them.
+/// Places the operands one after the other in `memory` and packs them on all threads. Returns the
+/// address behind them.
 char* pack_all(ThreadPool& pool, const TileKernels& tiles, const AttentionProblem& problem,
                int64_t kv_heads, std::initializer_list<PackedOperand*> operands, char* memory) {
   const auto* offsets = problem.kv_offsets.data<int32_t>();
@@ -163,7 +163,7 @@ struct BackwardOperands {
 };
 
 /// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
-/// with its own share of dq, so that few heads still fill the threads. From shapes alone.
+/// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
 struct BackwardCut {
   int64_t chunks, slots, scratch, dq_floats;
   int64_t run;  // keys whose dk and dv are summed in scratch
@@ -191,7 +191,7 @@ void add_sums(const float* sums, int64_t stride, int64_t keys, int64_t width, fl
 }
 
 /// All queries of a group of heads against the keys [begin, end), whose dk and dv are summed in
-/// `sums`, dense, and then added to where they belong.
+/// `sums`, dense, and then added to the gradients.
 void backward_run(const TileKernels& tiles, const AttentionHead& group, TileBackward problem,
                   int64_t begin, int64_t end, float* sums) {
   const int64_t width = tile_room(group.width), value_width = tile_room(group.value_width);
@@ -241,7 +241,7 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
   std::vector<Block> blocks;
   const auto* offsets = problem.q_offsets.data<int32_t>();
   for (int64_t d = attention_documents(problem) - 1; d >= 0; --d) {
-    // The last queries see the most keys: they come first, so that no thread starts one at the end.
+    // The last queries see the most keys: they are first, so that no thread starts one at the end.
     const int64_t queries = offsets[d + 1] - offsets[d];
     for (int64_t query = round_up_to(queries, kTileQueries) - kTileQueries; query >= 0;
          query -= kTileQueries) {
@@ -251,7 +251,7 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
   const auto per_head = static_cast<int64_t>(blocks.size());
   run_on_attention_slots(pool, per_head * heads, forward_slots(args), forward_scratch(args) / 4,
                          scratch, [&](int64_t task, float* mine) {
-                           // Blocks of a head follow each other: its keys and values stay in the
+                           // Blocks of a head are consecutive: its keys and values stay in the
                            // caches.
                            const int64_t n = task / per_head, kv_head = n / group;
                            const Block& block = blocks[static_cast<size_t>(task % per_head)];

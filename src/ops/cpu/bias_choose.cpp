@@ -1,4 +1,4 @@
-// Choice and launch of a bias on the cpu: the sum of elementwise, row by row.
+// Choice and launch of a bias on the cpu: the elementwise sum, row by row.
 
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"

@@ -14,7 +14,7 @@ void BinnedSum::add(const BinnedSum& other) {
   finite = finite && other.finite;
   if (other.top < 0) return;
   const int shift = std::max(top, other.top) - top;
-  if (shift > 0) {  // pieces in bins that fall out at the bottom are dropped
+  if (shift > 0) {  // parts below the lowest bin are dropped
     for (int i = kBins - 1; i >= 0; --i) bins[i] = i >= shift && top >= 0 ? bins[i - shift] : 0;
     top += shift;
   }
@@ -24,8 +24,8 @@ void BinnedSum::add(const BinnedSum& other) {
 
 int top_bin(double x) {
   const int exponent = std::ilogb(x) + 1;  // |x| < 2^exponent
-  // |x| < 2^(exponent of the bin + 39); values below the lowest three bins start there all the same
-  // and lose what lies under 2^-1070.
+  // |x| < 2^(exponent of the bin + 39); values below the lowest three bins start there as well and
+  // lose their part below 2^-1070.
   const int above = exponent - (kBinBits - 1) - kLowestExponent;
   const int bin = above <= 0 ? 0 : (above + kBinBits - 1) / kBinBits;
   return std::max(bin, kBins - 1);
@@ -85,8 +85,8 @@ BinnedSum narrow(const int64_t* wide) {
 double value_of(const BinnedSum& sum) {
   if (!sum.finite) return std::numeric_limits<double>::quiet_NaN();
   if (sum.top < 0) return 0;
-  // Carried so that lower bins are at most half a unit of the next one: then only the last steps
-  // round.
+  // Carried so that lower bins are at most half a unit of the next one: then only the last
+  // additions round.
   constexpr __int128 kHalf = __int128{1} << (kBinBits - 1);
   __int128 bins[kBins];
   std::copy(sum.bins, sum.bins + kBins, bins);

@@ -1,12 +1,12 @@
 #pragma once
 // The state of a reproducible sum (Demmel and Nguyen 2013). Fixed bins of 40 bits cover the number
-// line; every value is cut at the borders of the three bins from that of the largest value down,
-// and each bin holds the exact integer sum of its pieces, in units of its lowest bit. Which pieces
-// a value has depends on the value alone, so neither order nor grouping can change a bin.
+// line; every value is cut at the boundaries of three bins, from the bin of the largest value down,
+// and each bin holds the exact integer sum of its pieces, in units of its lowest bit. The pieces of
+// a value depend on the value alone, so neither order nor grouping can change a bin.
 //
 // Slots of the state: 0: 0 for the empty sum, else number of the top bin + 1; 1–6: the sums of the
-// bins from the top down, each as (high, low) with sum = high · 2^40 + low, −2^39 ≤ low < 2^39;
-// 7: 1 if a value was not finite.
+// bins from the top down, each as (high, low) with sum = high · 2^40 + low, −2^39 ≤ low < 2^39; 7:
+// 1 if a value was not finite.
 
 #include <cstdint>
 
@@ -26,15 +26,15 @@ struct BinnedSum {
   void add(const BinnedSum& other);
 };
 
-/// The bin whose pieces a value with largest magnitude `x` (finite, > 0) starts in: the lowest with
-/// |x| < 2^(39 + exponent of its lowest bit).
+/// The top bin for values of largest magnitude `x` (finite, > 0): the lowest bin with |x| < 2^(39 +
+/// exponent of its lowest bit).
 int top_bin(double x);
 /// Exponent of the lowest bit of a bin.
 inline int bin_exponent(int bin) {
   return kLowestExponent + bin * kBinBits;
 }
 
-/// Bins in all: the top one holds the largest FP64 values.
+/// Total number of bins: the top one holds the largest FP64 values.
 inline constexpr int kAllBins = 53;
 
 BinnedSum read_sum(const double* state);
@@ -42,8 +42,8 @@ void write_sum(const BinnedSum& sum, double* state);
 /// The wide form of a state (ops/optimizer.h): high and low part of bin b at [2b] and [2b + 1], 1
 /// at [2 kAllBins + b] if b is the top bin, and slot 7 of the state at the end.
 void widen(const double* state, int64_t* wide);
-/// The sum of which `wide` is the wide form, or of those whose wide forms were added up there: its
-/// top bin is the highest of theirs, and what they have under its lowest bin is dropped.
+/// The sum whose wide form is `wide`, or the sum of those whose wide forms were added there: its
+/// top bin is the highest of theirs; their parts under its lowest bin are dropped.
 BinnedSum narrow(const int64_t* wide);
 /// The value, rounded a few times in FP64; NaN if a value was not finite.
 double value_of(const BinnedSum& sum);

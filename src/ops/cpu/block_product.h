@@ -1,8 +1,8 @@
 #pragma once
-// A small matrix product of blocks that lie in cache, compiled per instruction set:
+// A small matrix product of blocks in cache, compiled per instruction set:
 //   C [M, N] (= or +=) Σ_k A(m, k) · B[k][n]
-// Elements of A are read one by one and spread over a vector, so A may lie either way round; rows
-// of B and C are dense, of any length.
+// Elements of A are read one by one and broadcast to a vector, so A may be transposed; rows of B
+// and C are dense, of any length.
 
 #include "ops/cpu/simd.h"
 
@@ -82,7 +82,7 @@ void block_product(int64_t rows, int64_t columns, int64_t depth, const float* a,
     product_panel<kTileVectors, kTransposed, false>(rows, depth, a, lda, b + n, ldb, c + n, ldc,
                                                     accumulate, none);
   }
-  // The rest: full vectors in twos and ones, then a masked one.
+  // The remaining vectors: pairs and single full vectors, then a masked one.
   if constexpr (kTileVectors > 2) {
     if (n + 2 * kLanes <= columns) {
       product_panel<2, kTransposed, false>(rows, depth, a, lda, b + n, ldb, c + n, ldc, accumulate,

@@ -1,6 +1,5 @@
 #pragma once
-// The entry of `column_sum` (see ops/gemm.h), and what its kernels of an instruction set take and
-// offer.
+// The entry of `column_sum` (see ops/gemm.h), and the types of its kernels of an instruction set.
 
 #include "ops/cpu/cpu_ops.h"
 #include "ops/gemm.h"

@@ -1,6 +1,6 @@
-// Choice and launch of column sums: blocks of rows are summed apart and their sums added in order.
-// A block adds up pieces of few rows, so that no sum is long. The borders of blocks and pieces
-// depend on the shape alone.
+// Choice and launch of column sums: blocks of rows are summed separately and their sums added in
+// order. A block adds up pieces of few rows, so that no sum is long. The boundaries of blocks and
+// pieces depend on the shape alone.
 
 #include <algorithm>
 
@@ -16,8 +16,8 @@ const ColumnSumKernels& kernels(const Choice& choice) {
 }
 
 struct Blocks {
-  static constexpr int64_t kTaskElements = 65536;  // of x, so that a task outweighs its start
-  static constexpr int64_t kMostColumns = 4096;    // of a task: their sums stay in the first cache
+  static constexpr int64_t kTaskElements = 65536;  // of x, so that a task costs more than its start
+  static constexpr int64_t kMostColumns = 4096;    // of a task: their sums stay in the L1 cache
   static constexpr int64_t kMostBlocks = 64;
   static constexpr int64_t kPieceRows = 128;
 

@@ -7,8 +7,8 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// Rows are walked from end to end, as memory likes it, four at a time: the sums of all columns are
-/// then read and written once for four rows.
+/// Rows are read from end to end, in memory order, four at a time: the sums of all columns are then
+/// read and written once per four rows.
 void sum_rows(const void* x, DType dtype, int64_t row_stride, int64_t rows, int64_t columns,
               float* out) {
   with_floats(dtype, x, [=](const auto* in) {

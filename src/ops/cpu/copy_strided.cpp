@@ -9,7 +9,7 @@ namespace {
 // Square tiles: both a row-major and a transposed side then use whole cache lines.
 constexpr int64_t kTile = 32;
 
-/// The last two dims of a tensor, and where the others put them.
+/// The last two dims of a tensor, and their offset from the outer dims.
 struct Plane {
   explicit Plane(const Tensor& t)
       : tensor(&t),

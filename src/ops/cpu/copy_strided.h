@@ -1,5 +1,6 @@
 #pragma once
-// Copies between any two layouts and dtypes: what the vector kernel of `copy` does not take.
+// Copies between any two layouts and dtypes, for cases that the vector kernel of `copy` does not
+// support.
 
 #include "ops/elementwise.h"
 

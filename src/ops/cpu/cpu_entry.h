@@ -1,5 +1,5 @@
 #pragma once
-// What the choices of the cpu's op families share.
+// Common parts of the `choose` functions of the cpu's op families.
 
 #include <string_view>
 

@@ -40,7 +40,7 @@ const std::string& amx_problem() {
 
 namespace {
 
-/// Asked once a process.
+/// Checked once per process.
 bool amx_works() {
   static const bool kWorks = detect_cpu_features().amx_bf16 && amx_problem().empty();
   return kWorks;

@@ -12,7 +12,7 @@
 namespace viaduct::cpu {
 namespace {
 
-/// Rows of a task: about 64 K columns, so that small vocabularies do not drown in tasks.
+/// Rows of a task: about 64 K columns, so that small vocabularies do not make too many tasks.
 int64_t rows_per_task(int64_t columns) {
   return std::max<int64_t>(1, (int64_t{1} << 16) / std::max<int64_t>(1, columns));
 }
@@ -84,7 +84,7 @@ void launch_backward(OpContext& context, const Choice& choice, const CrossEntrop
   });
 }
 
-// A few FP64 numbers for each token: the reference is as fast as anything.
+// A few FP64 numbers for each token: the reference is fast enough.
 void launch_share(OpContext&, const Choice&, const LseShareArgs& args, void*) {
   reference::lse_share(args);
 }

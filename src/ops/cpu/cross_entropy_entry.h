@@ -1,5 +1,5 @@
 #pragma once
-// What the cross-entropy family needs from an instruction set (see gemm_entry.h).
+// Kernels of the cross-entropy family per instruction set (see gemm_entry.h).
 
 #include <cstdint>
 

@@ -10,10 +10,10 @@ namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
 constexpr float kLowest = -3.4028234663852886e38f;
-// Columns whose values stay in the first-level cache between the maximum and the sum over them.
+// Columns whose values stay in the L1 cache between their maximum and their sum.
 constexpr int64_t kBlock = 1024;
 
-/// e^x for what comes from or goes to 16 bits. Relative error 1e-7 (1 + |x|).
+/// e^x for values read from or rounded to 16 bits. Relative error 1e-7 (1 + |x|).
 inline Vec short_exp(Vec x) {
   const Vec t = mul(x, set1(1.44269504088896341f));
   return exp2_short(minimum(set1(128.5f), maximum(set1(-150.0f), t)));
@@ -38,7 +38,7 @@ Vec in_row(Vec v, Mask tail) {
 template <bool kCapped, class In>
 void row_sum_of(const In* z, int64_t columns, float softcap, float* largest_out, double* sum_out) {
   const Vec vcap = set1(softcap), inverse = set1(kCapped ? 1.0f / softcap : 0.0f);
-  // What the second pass reads: the row itself where nothing is to be done to its elements.
+  // The second pass reads the row itself if its elements need no conversion.
   constexpr bool kInPlace = !kCapped && sizeof(In) == sizeof(float);
   constexpr bool kShort = sizeof(In) == 2;
   float values[kInPlace ? 1 : kBlock];
@@ -68,7 +68,7 @@ void row_sum_of(const In* z, int64_t columns, float softcap, float* largest_out,
       if constexpr (kShort) {
         s = add(s, in_row(short_exp(below), tail...));
       } else {
-        // The largest itself is counted apart: beside its 1, small terms would lose their digits.
+        // The largest is added separately: next to its 1, small terms would lose digits.
         const Mask top = less(set1(-1e-30f), below);
         s = add(s, in_row(select(top, zero(), exp(below)), tail...));
         tops = add(tops, in_row(select(top, set1(1.0f), zero()), tail...));
@@ -118,7 +118,7 @@ Vec gradient(Vec z, Vec lse, Vec lse_rest, Vec scale, Vec softcap, Vec inverse) 
 template <bool kCapped, class In, class T>
 void row_gradient_of(const In* z, int64_t columns, int64_t width, double lse, float scale,
                      int64_t target, float softcap, T* out) {
-  // In FP32 the rounding of lse alone would be an error of half a unit of its last place in every
+  // In FP32 the rounding of lse alone would be an error of half a unit in the last place in every
   // exponent: 4e-6 of each probability at 100.
   const auto high = static_cast<float>(lse);
   const Vec rest = set1(static_cast<float>(lse - static_cast<double>(high)));
@@ -133,7 +133,7 @@ void row_gradient_of(const In* z, int64_t columns, int64_t width, double lse, fl
           tail...);
   });
   if (target >= 0) {
-    // p − 1 of a token that the model is sure of is small: exp(…) − 1 would have lost it.
+    // p − 1 of a token with p near 1 is small: exp(…) − 1 would have cancelled it.
     const Vec t = kCapped ? tanh(mul(at_target, inverse)) : zero();
     const Vec slope = kCapped ? mul(vscale, fnma(t, t, set1(1.0f))) : vscale;
     const double log_p = static_cast<double>(lane(kCapped ? mul(vcap, t) : at_target)) - lse;

@@ -14,7 +14,7 @@
 namespace viaduct::cpu {
 namespace {
 
-// Choice::variant of `copy` beside kVectorVariant: any strides, integers, f64.
+// Choice::variant of `copy` besides kVectorVariant: any strides, integers, f64.
 constexpr int kStridedVariant = 2;
 
 bool has_dense_rows(const Tensor& tensor) {
@@ -146,7 +146,7 @@ void launch_fill(OpContext& context, const Choice& choice, const FillArgs& args,
 }
 
 Choice choose_dropout(const DropoutArgs& args, const Traits& traits) {
-  // Drawing costs about 16 integer operations an element, which no format counts.
+  // Random numbers cost about 16 integer operations per element, which no format counts.
   return with_cost(choose_by_dtype("dropout", args.out.dtype(), traits, "philox"), args.out.dtype(),
                    2, {&args.x, &args.residual, &args.token_index}, args.out);
 }

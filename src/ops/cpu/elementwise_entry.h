@@ -1,5 +1,5 @@
 #pragma once
-// What the elementwise family needs from an instruction set (see gemm_entry.h): one run of n
+// Kernels of the elementwise family per instruction set (see gemm_entry.h): one run of n
 // neighbouring elements each. Dtypes are f32, bf16 or f16.
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 namespace viaduct::cpu {
 
 /// The mask of a run of features of one token: feature `first_feature` + i is kept iff the upper 23
-/// bits of its random word are ≥ `threshold`; what is kept is multiplied by `factor`.
+/// bits of its random word are ≥ `threshold`; kept features are multiplied by `factor`.
 struct DropoutRun {
   uint64_t key;
   uint64_t token;
@@ -30,7 +30,7 @@ struct ElementwiseKernels {
   /// residual may be null.
   void (*dropout)(const DropoutRun& run, const void* x, DType x_dtype, const void* residual,
                   DType residual_dtype, void* out, DType out_dtype, int64_t n);
-  /// out [n]: normal numbers, those of elements `element`, `element` + `step`, …
+  /// out [n]: normal random numbers of the elements `element`, `element` + `step`, …
   /// (ops/elementwise.h).
   void (*normal)(uint64_t key, uint64_t element, uint64_t step, int64_t n, double* out);
 };

@@ -70,7 +70,7 @@ void fill_run(float value, void* out, DType out_dtype, int64_t n) {
   });
 }
 
-// Elements whose factors are drawn at once: a small buffer in the first-level cache.
+// Number of factors drawn at once: a small buffer in the L1 cache.
 constexpr int64_t kDrawn = 256;
 
 /// Factors of the features [feature, feature + kDrawn) (`feature` divisible by 4).

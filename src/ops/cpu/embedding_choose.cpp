@@ -1,5 +1,5 @@
 // Choice and launch of embedding look-ups on the cpu. The gradient needs no atomics: tokens are
-// sorted by row, and a task owns a slice of features of part of the rows.
+// sorted by row, and a task owns a slice of features of a share of the rows.
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr int64_t kTokensPerTask = 32;
 constexpr int64_t kSliceFeatures = 128;
-constexpr int64_t kTasksWanted = 16;  // enough to balance threads; fixed, like all task borders
+constexpr int64_t kTasksWanted = 16;  // enough to balance threads; fixed, like all task boundaries
 constexpr int64_t kZeroBytes = 1 << 20;
 
 const std::byte* row_of(const Tensor& tensor, int64_t row, int64_t column = 0) {
@@ -41,7 +41,8 @@ void launch_forward(OpContext& context, const Choice& choice, const EmbeddingFor
   });
 }
 
-/// Tokens whose rows are here, by row and then in order, in `sorted`; how many.
+/// Writes the tokens whose rows this rank holds to `sorted`, by row, then in order; returns their
+/// number.
 int64_t sort_tokens(const EmbeddingBackwardArgs& args, int32_t* sorted) {
   const int32_t* ids = args.ids.data<int32_t>();
   const int64_t tokens = args.ids.dim(0), rows = args.d_weight.dim(0);

@@ -1,5 +1,5 @@
 #pragma once
-// What the embedding family needs from an instruction set (see gemm_entry.h).
+// Kernels of the embedding family per instruction set (see gemm_entry.h).
 
 #include <cstdint>
 
@@ -8,7 +8,7 @@
 namespace viaduct::cpu {
 
 struct EmbeddingKernels {
-  /// out [n] (= or +=) scale · row [n]; a null row stands for zeros.
+  /// out [n] (= or +=) scale · row [n]; a null row means zeros.
   void (*gather)(const void* row, DType row_dtype, int64_t n, float scale, bool accumulate,
                  void* out, DType out_dtype);
   /// d_row [n] += scale · Σ over `count` tokens of d_out [n] at tokens[i] · stride elements.

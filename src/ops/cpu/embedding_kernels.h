@@ -25,8 +25,8 @@ void gather(const void* row, DType row_dtype, int64_t n, float scale, bool accum
   });
 }
 
-/// A token that occurs often is summed in blocks of blocks: no sum is longer than kBlock or, for
-/// every kBlock² tokens, one more.
+/// A token that occurs often is summed in two levels of blocks: no sum is longer than kBlock, plus
+/// one term for every kBlock² tokens.
 void scatter(const void* d_out, DType dtype, int64_t stride, const int32_t* tokens, int64_t count,
              int64_t n, float scale, float* d_row) {
   constexpr int64_t kBlock = 32;

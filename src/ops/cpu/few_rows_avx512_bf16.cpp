@@ -38,7 +38,7 @@ void tile_strips_block(const FewRowsProductOf<bfloat16>& p, const bfloat16* b, f
   });
 }
 
-/// Strips side by side, so that multiply-adds need not wait for each other.
+/// Strips in parallel, so that multiply-adds need not wait for each other.
 template <int kRows, int kStrips>
 void product_of_tiles(const FewRowsProductOf<bfloat16>& p, int64_t column = 0) {
   const auto* b = static_cast<const bfloat16*>(p.b) + column / kTileColumns * p.b_stride;

@@ -9,8 +9,8 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-// Bytes between what is read of a row or strip and what is asked for: what memory gives while a
-// request is on its way. Into the second-level cache.
+// Bytes between the position read in a row or strip and the position prefetched: what memory
+// delivers during the latency of a request. Into the L2 cache.
 constexpr int64_t kAheadInRows = 512, kAheadInTiles = 4096;
 constexpr int64_t kLine = 64;
 
@@ -27,7 +27,7 @@ inline void for_each_sum(int64_t steps, int64_t visit, F&& f) {
   }
 }
 
-/// A sum meets C: the first one overwrites it.
+/// Adds a sum to C; the first one overwrites it.
 template <int kRows, int kVectors>
 inline void add_to_c(const Vec (&sums)[kRows][kVectors], float* c, int64_t stride, bool first) {
 #pragma GCC unroll 8
@@ -48,7 +48,7 @@ struct SquareRows {
   static constexpr int64_t kDepth = kLanes * 4 / static_cast<int64_t>(sizeof(Element));
 
   const T* from;
-  int64_t stride, rows, depth;  // rows: of kLanes, those that exist
+  int64_t stride, rows, depth;  // rows: the existing ones of kLanes
 
   /// From contracted element k on: units of the columns.
   void load_square(int64_t k, Units (&square)[kLanes]) const {
@@ -56,7 +56,7 @@ struct SquareRows {
       prefetch(k);
       load_from(from + k, stride, square);
     } else {
-      // Nothing is read beyond the matrix.
+      // No reads beyond the end of the matrix.
       alignas(64) T edge[kLanes * kDepth];
       memset(edge, 0, sizeof edge);
       const int64_t count = depth - k < kDepth ? depth - k : kDepth;
@@ -78,7 +78,7 @@ struct SquareRows {
       }
     }
   }
-  /// A cache line of each row, and behind the rows' end of those that come next.
+  /// A cache line of each row, and at the end of the rows a line of the next rows.
   void prefetch(int64_t k) const {
     constexpr int64_t kLineElements = kLine / static_cast<int64_t>(sizeof(T));
     if (k % kLineElements != 0) return;
@@ -138,7 +138,7 @@ void product_of_rows(const FewRowsProductOf<typename Arithmetic::Element>& p) {
       default:
         if constexpr (kLanes == 16) {
           square_rows_block<Arithmetic, T, 8>(p, b, 0, c);
-        } else {  // half the registers
+        } else {  // half of the registers
           square_rows_block<Arithmetic, T, 4>(p, b, 0, c);
           square_rows_block<Arithmetic, T, 4>(p, b, 4, c + 4 * p.c_stride);
         }

@@ -8,8 +8,8 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// kLanes × kLanes elements of memory, of which `height` rows and `width` columns count (zeros
-/// beyond), to the tile's rows from `to` on; kTransposed: memory's rows become the tile's columns.
+/// Copies kLanes × kLanes elements of memory, `height` × `width` of them valid (zeros beyond), to
+/// the tile's rows from `to` on; kTransposed: memory's rows become the tile's columns.
 template <class T, bool kTransposed>
 inline void pack_square(const T* from, int64_t stride, int64_t height, int64_t width, float* to) {
   Units square[kLanes];
@@ -27,7 +27,7 @@ inline void pack_square(const T* from, int64_t stride, int64_t height, int64_t w
   for (int i = 0; i < kLanes; ++i) store(to + i * kTileColumns, as_floats(square[i]));
 }
 
-/// Strips of A or B: 16 × 16 elements of memory are a tile, transposed where rows in memory are not
+/// Strips of A or B: 16 × 16 elements of memory are a tile, transposed if rows in memory are not
 /// rows of the tile.
 template <class T, bool kTransposed>
 void pack_squares(const TileSource& source, float* to, int64_t strip) {

@@ -1,5 +1,5 @@
-// Choice and launch of matrix products on the cpu: tiles of BF16 where the instruction set
-// multiplies BF16, else tiles of FP32, to which 16-bit operands are widened.
+// Choice and launch of matrix products on the cpu: tiles of BF16 if the instruction set multiplies
+// BF16, else tiles of FP32, to which 16-bit operands are widened.
 
 #include <utility>
 
@@ -14,16 +14,16 @@
 namespace viaduct::cpu {
 namespace {
 
-// C and the strips of A (192 KB and 96 KB, of FP32 192 KB) stay in the second-level cache; two
-// strips of B stream through the first.
+// C and the strips of A (192 KB and 96 KB, in FP32 192 KB) stay in the L2 cache; two strips of B
+// stream through L1.
 constexpr TileBlocking kVectorBlocking{64, 768, 768};
-// Of AVX2 machines the first-level cache has 32 KB, and one strip of B streams through it.
+// AVX2 machines have 32 KB of L1 cache, and one strip of B streams through it.
 constexpr TileBlocking kAvx2Blocking{96, 768, 384};
-// AMX is ten times as fast against the same caches: two strips of B and their share of A, 48 KB, in
-// the first-level cache; 384 and 192 KB in the second.
+// AMX is ten times as fast with the same caches: two strips of B and the matching part of A, 48 KB,
+// in L1; 384 and 192 KB in L2.
 constexpr TileBlocking kAmxBlocking{256, 384, 384};
 
-// Choice::variant beside those of cpu_entry.h: tiles of FP32, tiles of BF16; few rows in FP32 and
+// Choice::variant besides those of cpu_entry.h: tiles of FP32, tiles of BF16; few rows in FP32 and
 // in BF16.
 constexpr int kFloatTiles = 2, kBf16Tiles = 3, kFewFloatRows = 4, kFewBf16Rows = 5;
 
@@ -38,7 +38,7 @@ template <CpuIsa kIsa>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
   Choice choice = choose_by_dtype("gemm", args.a.dtype(), traits, "tiles_avx2");
-  // c of an activation's gradient has more columns than the product.
+  // In the gradient of a gated activation c has more columns than the product.
   const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
   add_flops(choice, args.a.dtype(),
             2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
@@ -49,7 +49,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
     add_epilogue_cost(args, choice);
     return choice;
   }
-  // AMX sums in another order: its few rows are rows of its tiles.
+  // AMX sums in another order: it computes few rows as rows of its tiles.
   const bool few = has_few_rows(args);
   if (kHasBf16Tiles<kIsa> && args.a.dtype() == DType::bf16) {
     if (few && kIsa == CpuIsa::avx512_bf16) {
@@ -81,7 +81,7 @@ void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args,
   if (choice.variant == kReferenceVariant) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
-  const int64_t depth = args.a.dim(1);  // of few rows
+  const int64_t depth = args.a.dim(1);  // of the product with few rows
   if (choice.variant == kFewFloatRows) {
     const FewRowsKernelsOf<float>& rows =
         kIsa == CpuIsa::avx2 ? avx2::few_rows_kernels() : avx512::few_rows_kernels();
@@ -107,8 +107,8 @@ OpEntry<GemmArgs> entry() {
   return {choose_gemm<kIsa>, launch_gemm<kIsa>};
 }
 
-/// Of the instruction sets with tiles of BF16: packed weights are tiles. Each run of columns, and
-/// so each half of a gate, has to begin with a strip.
+/// For the instruction sets with BF16 tiles: packed weights are tiles. Each run of columns, and so
+/// each half of a gate, must begin with a strip.
 GemmForms packed_forms(const GemmRequest& request, const Traits&) {
   if (!request.packed || request.dtype != DType::bf16 || request.run % kTileColumns != 0) return {};
   if (request.form == GemmForm::forward) return {{}, bf16_tiles(Orientation::row_wise)};

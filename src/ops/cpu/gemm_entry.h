@@ -1,6 +1,6 @@
 #pragma once
-// What the gemm family needs from an instruction set. Plain function pointers, so that the code
-// that chooses and launches is compiled once, without one.
+// Kernels of the gemm family per instruction set. Plain function pointers, so that the code that
+// chooses and launches is compiled once, for no particular instruction set.
 
 #include <cstdint>
 

@@ -7,7 +7,7 @@
 namespace viaduct::cpu {
 namespace {
 
-// Of a result, between rounding and epilogue: half of a first-level cache.
+// Bytes of a result between rounding and epilogue: half of an L1 cache.
 constexpr int64_t kRoundedBytes = 16 * 1024;
 
 std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
@@ -15,14 +15,14 @@ std::byte* address(const Tensor& tensor, int64_t row, int64_t column) {
          (row * tensor.stride(0) + column) * dtype_bytes(tensor.dtype());
 }
 
-/// Rows of a matrix from an element on.
+/// The rows of a matrix from element (row, column) on.
 RowView rows_from(const Tensor& tensor, int64_t row, int64_t column) {
   return {reinterpret_cast<char*>(address(tensor, row, column)), tensor.dtype(), 1,
           tensor.stride(0) * dtype_bytes(tensor.dtype()), 0};
 }
 
-/// Sums whose first column is `column` of c, with bias, to rows of c's dtype `to_stride` elements
-/// apart.
+/// Writes sums whose first column is `column` of c, with bias, to rows of c's dtype `to_stride`
+/// elements apart.
 void round_sums(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block,
                 const float* sums, int64_t column, void* to, int64_t to_stride) {
   const std::byte* bias = nullptr;
@@ -41,7 +41,7 @@ void round_to_c(const GemmArgs& args, const FinishKernels& kernels, const GemmBl
              args.c.stride(0));
 }
 
-/// Of a c that is there.
+/// Applies the activation to rows of c that are complete.
 void activate(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
   const GemmEpilogue& epilogue = args.epilogue;
   const ActivationRows rows{epilogue.activation,
@@ -77,7 +77,7 @@ void differentiate(const GemmArgs& args, const FinishKernels& kernels, const Gem
   kernels.activation.backward(rows, 0, block.rows);
 }
 
-/// Rows of a block, few enough for the first-level cache.
+/// Rows of a block, few enough for the L1 cache.
 void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
   if (args.epilogue.activated) {
     round_to_c(args, kernels, block, block.sums, block.column);
@@ -87,7 +87,7 @@ void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmB
     }
     return activate(args, kernels, block);
   }
-  // c takes something else than the product.
+  // c does not hold the product itself.
   alignas(64) char memory[kRoundedBytes];
   const DType dtype = args.c.dtype();
   round_sums(args, kernels, block, block.sums, block.column, memory, block.columns);
@@ -96,7 +96,7 @@ void finish_rows(const GemmArgs& args, const FinishKernels& kernels, const GemmB
                          : differentiate(args, kernels, block, product);
 }
 
-/// The columns of a block from `column` on, into the second-level cache.
+/// Prefetches the columns of a block from `column` on into the L2 cache.
 void fetch(const Tensor& tensor, const GemmBlock& block, int64_t column) {
   const int64_t bytes = block.columns * dtype_bytes(tensor.dtype());
   for (int64_t row = block.row; row < block.row + block.rows; ++row) {

@@ -5,13 +5,13 @@
 namespace viaduct::cpu {
 namespace {
 
-// Bytes of B that a task reads: enough that starting costs little, few enough that threads end
-// together.
+// Bytes of B that a task reads: enough to outweigh the start of a task, few enough for threads to
+// end together.
 constexpr int64_t kTaskBytes = 72 * 1024, kWantedTasks = 12;
-// Columns of a task at most, of each half.
+// Maximum columns of a task, per half.
 constexpr int64_t kMostStrips = 16, kMostColumns = kMostStrips * kTileColumns;
 
-/// How a product is cut: strips of 16 columns, and with each gate's column the one that it
+/// How a product is cut: strips of 16 columns, and with each gate column the column that it
 /// multiplies.
 struct Cut {
   int64_t halves = 1, width = 0;  // width: columns of a half

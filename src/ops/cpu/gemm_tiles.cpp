@@ -5,19 +5,19 @@
 namespace viaduct::cpu {
 namespace {
 
-// Of B, packed, at a time: leaves room in a last-level cache.
+// Bytes of B packed at a time: leaves room in the last-level cache.
 constexpr int64_t kChunkBytes = int64_t{8} << 20;
-// Strips that a packing task makes: of a source whose rows run along the contracted dim it reads
-// two cache lines of every row.
+// Strips per packing task: from a source whose rows run along the contracted dim it reads two cache
+// lines of every row.
 constexpr int64_t kPackStrips = 4;
-// Columns of a block that are multiplied and stored at a time: more where each row costs an
-// epilogue's kernel a little, most where the kernel does little.
+// Columns of a block that are multiplied and stored at a time: more if an epilogue's kernel has a
+// small cost per row, most if the kernel does little.
 constexpr int64_t kRunColumns = 64, kActivatedColumns = 128, kResidualColumns = 768;
-// Scratch of a task on its thread's stack, 768 KB: what blockings may ask for at most.
+// Scratch of a task on its thread's stack, 768 KB: the maximum for blockings.
 constexpr int64_t kMaxSums = 96 * 1024;     // FP32, rows × columns of a block
 constexpr int64_t kMaxStrips = 192 * 1024;  // bytes, rows (or columns that a task packs) × depth
-// Blocks that are wanted before they become large: work for many threads, and short waits for the
-// last of them.
+// Minimum number of blocks before they grow: work for many threads, and short waits for the last of
+// them.
 constexpr int64_t kWantedBlocks = 16;
 constexpr int64_t kLeastColumns = 64;
 
@@ -25,7 +25,7 @@ int64_t ceil_div(int64_t a, int64_t b) {
   return (a + b - 1) / b;
 }
 
-/// Equal pieces of `size` of at most `most`, multiples of `unit`.
+/// Cuts `size` into equal pieces of at most `most`, multiples of `unit`; returns the piece.
 int64_t even_piece(int64_t size, int64_t most, int64_t unit) {
   const int64_t pieces = std::max<int64_t>(1, ceil_div(size, most));
   return std::max<int64_t>(1, ceil_div(ceil_div(size, pieces), unit)) * unit;
@@ -41,22 +41,21 @@ constexpr int64_t kStep = kStepDepth<Element>;
 template <class Element>
 constexpr int64_t kTile = kStepElements<Element>;
 
-/// How a product is cut. B is packed by all threads, one chunk of columns after the other (but by
-/// the task itself where no other one reads it), unless it came as tiles; A by the task that needs
-/// it.
+/// How a product is cut. All threads pack B, one chunk of columns after the other (or the task
+/// itself, if no other task reads it), unless B is given as tiles; each task packs its own A.
 struct Plan {
   TileSource a, b;     // b of a gated activation: the gate's columns
   int64_t halves = 1;  // 2: with every gate's columns those that it multiplies, `b.width`
                        // behind them
   int64_t rows = 0, columns = 0;  // of a block of C, one task (of each half)
   int64_t steps = 0;              // of the contracted dim
-  int64_t visit = 0;              // steps between two visits of a block's C
+  int64_t visit = 0;              // steps between two visits to a block's C
   int64_t chunk = 0;              // columns of B packed at a time
   bool shared = true;             // B is packed by all threads
-  bool tiles = false;             // B came as tiles: strips of all steps, one after the other
+  bool tiles = false;             // B is given as tiles: strips of all steps, one after the other
 
   int64_t visit_steps(int64_t step) const { return std::min(visit, steps - step); }
-  /// Of a half of B packed at a time.
+  /// Tiles of a half of B packed at a time.
   int64_t chunk_tiles() const { return shared ? tile_strips(std::min(chunk, b.width)) * steps : 0; }
   int64_t chunk_bytes() const {
     constexpr int64_t kTileBytes = 1024;
@@ -64,14 +63,14 @@ struct Plan {
   }
 };
 
-/// Columns of a block that packs its strips of B itself: what scratch has room for.
+/// Columns of a block that packs its strips of B itself: limited by scratch.
 template <class Element>
 int64_t own_columns(const TileBlocking& blocking) {
   const int64_t most = kMaxStrips / (blocking.depth * static_cast<int64_t>(sizeof(Element)));
   return std::min(blocking.columns, most / (2 * kTileColumns) * (2 * kTileColumns));
 }
 
-/// Of tiles the sizes alone.
+/// For tiles only the sizes are set.
 TileSource source_of(const Operand& matrix, bool contracted_first) {
   TileSource source;
   source.contracted_first = contracted_first;
@@ -100,7 +99,7 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   const auto too_few = [&] {
     return ceil_div(plan.a.width, rows) * ceil_div(plan.b.width, columns) < kWantedBlocks;
   };
-  // Half the rows pack no more of A; fewer would read too much of B for each product.
+  // Half the rows need no more packing of A; fewer would read too much of B per product.
   if (!one_row && too_few()) rows = ceil_div(rows / 2, kTileRows) * kTileRows;
   while (columns > kLeastColumns && too_few()) columns /= 2;
   plan.rows = even_piece(plan.a.width, rows, kTileRows);
@@ -115,7 +114,7 @@ Plan plan_of(const GemmArgs& args, const TileBlocking& blocking) {
   return plan;
 }
 
-/// `count` rows (columns) of `source` from `begin` × steps [step, step + steps).
+/// Packs `count` rows (columns) of `source` from `begin` × steps [step, step + steps).
 template <class Element>
 TileSource part(const TileSource& source, int64_t begin, int64_t count, int64_t step,
                 int64_t steps) {
@@ -130,8 +129,8 @@ TileSource part(const TileSource& source, int64_t begin, int64_t count, int64_t 
   return piece;
 }
 
-/// A chunk of B, packed: for every visit its strips one after the other, so that what a block uses
-/// together is contiguous.
+/// A packed chunk of B: for every visit its strips are consecutive, so that the data of a block are
+/// contiguous.
 template <class Element>
 struct Chunk {
   Element* data;
@@ -162,7 +161,7 @@ struct Task {
   Chunk<Element> chunks[2];  // of each half
 };
 
-/// Asks for a share of what is packed next.
+/// Prefetches a share of the next data to pack.
 void fetch(const TileSource& source, int64_t share, int64_t shares) {
   const int64_t rows = source.contracted_first ? source.depth : source.width;
   const int64_t bytes =
@@ -174,8 +173,8 @@ void fetch(const TileSource& source, int64_t share, int64_t shares) {
   }
 }
 
-/// What of A is packed after the visit at `step` of a block: for the next visit, or for the
-/// thread's next block, at `next_row` (-1: there is none).
+/// The part of A to pack after the visit at `step` of a block: for the next visit, or for the
+/// thread's next block, at `next_row` (-1: none).
 template <class Element>
 TileSource packed_next(const Plan& plan, int64_t row, int64_t step, int64_t next_row) {
   const auto visit_of = [&](int64_t begin, int64_t from) {
@@ -186,14 +185,15 @@ TileSource packed_next(const Plan& plan, int64_t row, int64_t step, int64_t next
   return next_row < 0 ? TileSource() : visit_of(next_row, 0);
 }
 
-/// Strips of B for a visit of a block: the first one, and elements between two.
+/// Strips of B for a visit to a block: the first one, and the elements between two.
 template <class Element>
 struct Strips {
   const Element* first = nullptr;
   int64_t distance = 0;
 };
 
-/// Those of `columns` from `column` of a half's chunk; `own`: where to pack them if nobody did.
+/// The strips of `columns` from `column` of a half's chunk; `own`: where to pack them if they are
+/// not packed yet.
 template <class Element>
 Strips<Element> strips_of(const Task<Element>& task, int64_t half, int64_t column, int64_t columns,
                           int64_t step, Element* own) {
@@ -232,7 +232,7 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
   product.a = a_strips;
   product.c_stride = direct ? args.c.stride(0) : plan.halves * plan.columns;
   const TileScope scope(task.tiles);
-  // At least once: nothing contracted is a sum of zero.
+  // At least once: an empty contraction gives zero.
   for (int64_t step = 0; step == 0 || step < plan.steps; step += plan.visit) {
     product.steps = plan.visit_steps(step);
     product.a_strip = product.steps * kTile<Element>;
@@ -246,7 +246,7 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
     }
     const bool last = step + plan.visit >= plan.steps;
     const TileSource next = packed_next<Element>(plan, row, step, next_row);
-    // Run by run, so that memory is read and written while products go on.
+    // Run by run, so that memory traffic overlaps with products.
     const int64_t run = run_columns(args);
     for (int64_t begin = 0; begin < columns; begin += run) {
       if (next.depth > 0) fetch(next, begin / run, ceil_div(columns, run));

@@ -1,8 +1,8 @@
 #pragma once
-// Matrix products of linear layers on tiles (tiles.h): of BF16 operands on tiles of BF16, of FP32,
-// BF16 or FP16 operands on tiles of FP32. All threads pack a chunk of B, then each takes blocks of
-// C, for which it packs A and sums in its own cache. All sizes depend on the shape and the
-// instruction set alone, and an element's order of summation on the contracted size alone.
+// Matrix products of linear layers on tiles (tiles.h): BF16 operands on BF16 tiles; FP32, BF16 or
+// FP16 operands on FP32 tiles. All threads pack a chunk of B, then each takes blocks of C, for
+// which it packs A and sums in its own cache. All sizes depend on the shape and the instruction set
+// alone, and an element's order of summation on the contracted size alone.
 
 #include "base/thread_pool.h"
 #include "ops/cpu/gemm_epilogue.h"
@@ -10,14 +10,14 @@
 
 namespace viaduct::cpu {
 
-/// What fits an instruction set's caches, at most. Multiples of 16 (rows) and 32, columns of 64;
+/// Maximum sizes for an instruction set's caches. Multiples of 16 (rows) and 32, columns of 64;
 /// rows × columns up to 96 K, rows × depth up to 192 KB.
 struct TileBlocking {
   int64_t rows, columns;  // a block of C, one task
-  int64_t depth;          // contracted elements between two visits of a block's C
+  int64_t depth;          // contracted elements between two visits to a block's C
 };
 
-/// Steps between two visits of a block's C; each visit is a sum that begins at zero.
+/// Steps between two visits to a block's C; each visit is a sum that begins at zero.
 template <class Element>
 int64_t tile_visit(int64_t depth, const TileBlocking& blocking);
 
@@ -26,11 +26,10 @@ template <class Element>
 int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
 
 /// The form of a packed BF16 weight: B tiles, strips of all steps one after the other. They take as
-/// many bytes as the weight does (each dim rounded up to whole tiles), and those of the other
-/// orientation too.
+/// many bytes as the weight (each dim rounded up to whole tiles), in either orientation.
 OperandForm bf16_tiles(Orientation orientation);
 
-/// c and bias: dtype of a or FP32; b: rows, or with BF16 `bf16_tiles`. `Element`: bfloat16 or
+/// c and bias: dtype of a, or FP32; b: rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or
 /// float.
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,

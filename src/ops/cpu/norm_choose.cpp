@@ -14,21 +14,21 @@ const NormKernels& kernels(const Choice& choice) {
   return kernels_of(choice, avx2::norm_kernels, avx512::norm_kernels, avx512_bf16::norm_kernels);
 }
 
-/// Rows of a task that fills about this many elements, whatever the number of threads.
+/// Rows of a task have about this many elements, whatever the number of threads.
 constexpr int64_t kTaskElements = 16384;
 
-/// Row blocks whose shares of d_weight are summed apart: borders depend on the shape alone. A block
-/// adds up pieces of at most kPieceRows rows, so that no sum is long.
+/// Blocks of rows whose parts of d_weight are summed separately: boundaries depend on the shape
+/// alone. A block adds up pieces of at most kPieceRows rows, so that no sum is long.
 struct RowBlocks {
   static constexpr int64_t kPieceRows = 32;
-  int64_t rows_per_block, blocks, stride;  // stride: floats between the shares of two blocks
+  int64_t rows_per_block, blocks, stride;  // stride: floats between the parts of two blocks
   explicit RowBlocks(const Tensor& x) {
     const int64_t rows = rows_of(x);
     rows_per_block = std::max<int64_t>({16, kTaskElements / x.dim(-1), (rows + 63) / 64});
     blocks = (rows + rows_per_block - 1) / rows_per_block;
     stride = (x.dim(-1) + 15) / 16 * 16;
   }
-  /// A block's share of d_weight and a piece of it, then the same of d_bias if there is one.
+  /// A block's part of d_weight and a piece of it, then the same of d_bias if there is one.
   int64_t block_floats(const NormBackwardArgs& args) const {
     return (args.d_bias ? 4 : 2) * stride;
   }
@@ -110,7 +110,7 @@ void launch_backward(OpContext& context, const Choice& choice, const NormBackwar
     const int64_t end = std::min(count, (b + 1) * blocks.rows_per_block);
     float* const weight_share = d_weight + b * block_floats;
     float* const bias_share = d_bias != nullptr ? d_bias + b * block_floats : nullptr;
-    int64_t piece = 0;  // floats from a share to where the rows' sums go
+    int64_t piece = 0;  // floats from a block's part to the sums over its rows
     for (int64_t row = b * blocks.rows_per_block; row < end; row += RowBlocks::kPieceRows) {
       kernels(choice).backward(rows, row, std::min(end, row + RowBlocks::kPieceRows),
                                weight_share + piece,

@@ -62,9 +62,9 @@ float mean_square(const T* x, int64_t width) {
   return sum(add(a, b)) / static_cast<float>(width);
 }
 
-/// Variance about the mean, which it corrects by what is left of it: of rows whose mean is large
-/// beside their deviation, the first sum has lost digits of both (Chan, Golub and LeVeque 1983,
-/// "Algorithms for computing the sample variance", equation 1.7).
+/// Variance about the mean. It also corrects the mean by the remaining deviation: for rows whose
+/// mean is large compared with their deviation, the first sum has lost digits of both (Chan, Golub
+/// and LeVeque 1983, "Algorithms for computing the sample variance", equation 1.7).
 template <class T>
 float variance(const T* x, int64_t width, float& mean) {
   const Vec m = set1(mean);

@@ -1,5 +1,5 @@
 #pragma once
-// What the norm kernels of an instruction set take and offer.
+// Types of the norm kernels of an instruction set.
 
 #include "ops/cpu/vector_choice.h"
 
@@ -17,7 +17,7 @@ struct NormRows {
   float eps = 0, weight_offset = 0;
 };
 
-/// Rows [begin, end). `backward` writes its rows' shares of the gradients of weight and bias into
+/// Rows [begin, end). `backward` writes its rows' parts of the gradients of weight and bias to
 /// `d_weight` and `d_bias` (null: none), overwriting them.
 struct NormKernels {
   void (*forward)(const NormRows& rows, int64_t begin, int64_t end);

@@ -11,8 +11,9 @@
 namespace viaduct {
 namespace {
 
-// A round hands each thread some pieces, so that one that wakes late does less instead of holding
-// up the rest; many rounds, since both threads of a young process may share a core for a while.
+// A round gives each thread some pieces, so that a thread that wakes late does fewer instead of
+// delaying the others; many rounds, because both threads of a young process may share a core for a
+// while.
 constexpr int kRounds = 24, kGlanceRounds = 1, kPiecesPerThread = 8;
 constexpr double kPieceSeconds = 1.2e-3;
 
@@ -42,7 +43,7 @@ std::vector<uint16_t> random_bf16(size_t count, uint64_t stream) {
 double best_rate(ThreadPool& pool, int rounds, double flops_per_iteration,
                  FunctionRef<void(int thread, int64_t iterations)> piece) {
   int64_t iterations = 1000;
-  // Long enough to time, which also lets the core settle on the clock it has for wide vectors.
+  // Long enough to time; it also lets the core reach its clock for wide vectors.
   double seconds = seconds_of([&] { piece(0, iterations); });
   while (seconds < kPieceSeconds) {
     iterations *= 2;

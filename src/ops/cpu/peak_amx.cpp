@@ -10,8 +10,9 @@ constexpr TileConfiguration kConfiguration;
 
 void run(const uint16_t* a, const uint16_t* b, float* c, int64_t iterations) {
   constexpr int kRowBytes = 64, kTileFloats = 256;
-  // GCC 12 takes the instruction to read only 8 of the 64 bytes and may drop the stores of the
-  // others: a constant has none, and the barrier keeps it so if somebody makes it a local.
+  // GCC 12 assumes that the instruction reads only 8 of the 64 bytes and may drop the stores of the
+  // others: a constant has no stores, and the barrier keeps this safe if the constant becomes a
+  // local.
   asm volatile("" ::"r"(&kConfiguration) : "memory");
   _tile_loadconfig(&kConfiguration);
   _tile_zero(0);

@@ -1,6 +1,6 @@
 #pragma once
-// The register-only loops behind `measure_matmul_peak`, one per instruction set. Random operands:
-// zeros and constants draw less power and run faster than data does.
+// The register-only loops of `measure_matmul_peak`, one per instruction set. Random operands: zeros
+// and constants draw less power and run faster than real data.
 
 #include <cstdint>
 
@@ -21,7 +21,7 @@ struct FmaLoop {
 };
 
 FmaLoop fma_loop_avx2();
-/// Only where CpuFeatures::avx512.
+/// Requires CpuFeatures::avx512.
 FmaLoop fma_loop_avx512();
 
 /// A loop of BF16 dot products of pairs (vdpbf16ps) over `accumulators` independent vectors of
@@ -38,11 +38,11 @@ struct DotLoop {
   double flops_per_iteration() const { return 4.0 * kMultipliers * accumulators * lanes; }
 };
 
-/// Only where CpuFeatures::avx512_bf16.
+/// Requires CpuFeatures::avx512_bf16.
 DotLoop dot_loop_avx512_bf16();
 
 /// A loop of BF16 tile products: 2 × 2 tiles of C (16 × 16 FP32 each) += A (16 × 32) · B (32 × 16),
-/// four products an iteration.
+/// four products per iteration.
 struct TileLoop {
   static constexpr int kTileElements = 512;  // BF16, 1 KB
   static constexpr double kFlopsPerIteration = 4 * 2.0 * 16 * 16 * 32;
@@ -51,7 +51,7 @@ struct TileLoop {
   void (*run)(const uint16_t* a, const uint16_t* b, float* c, int64_t iterations);
 };
 
-/// Only where CpuFeatures::amx_bf16 and after request_amx_permission() said yes.
+/// Requires CpuFeatures::amx_bf16 and a successful request_amx_permission().
 TileLoop tile_loop_amx();
 
 }  // namespace viaduct::cpu

@@ -8,7 +8,7 @@
 namespace viaduct::cpu {
 namespace {
 
-// Numbers drawn at once: a buffer in the first-level cache.
+// Numbers drawn at a time: a buffer in the L1 cache.
 constexpr int64_t kDrawn = 1024;
 
 /// One run of a row of `out`; its elements lie `step` apart in the logical tensor.

@@ -35,8 +35,8 @@ inline Wide logarithm(Wide u) {
   return fma_wide(k, wide(0x1.62e42feep-1), s + s + low);
 }
 
-/// cos 2πu and sin 2πu for u in (0, 1): the angle from the nearest quarter of a turn, at most π/4,
-/// by Taylor series; what they leave out is below 1e-17.
+/// cos 2πu and sin 2πu for u in (0, 1): the angle from the nearest quarter turn, at most π/4, by
+/// Taylor series with a remainder below 1e-17.
 inline void turn(Wide u, Wide& cosine, Wide& sine) {
   constexpr double kSine[] = {
       -1.0 / 6,        1.0 / 120,        -1.0 / 5040,          1.0 / 362880,
@@ -75,7 +75,7 @@ inline void normal_pairs(uint64_t key, WideBits counter, Wide& first, Wide& seco
   second = radius * sine;
 }
 
-/// Elements that follow each other: whole vectors of pairs, the first and the last cut.
+/// Neighbouring elements: whole vectors of pairs, the first and the last one cut.
 void normal_neighbours(uint64_t key, uint64_t element, int64_t n, double* out) {
   const WideBits order = counter_order();
   int64_t at = -static_cast<int64_t>(element % 2);  // of the first element of the pair, in out

@@ -9,7 +9,7 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// (a, b) → (a c − b s, b c + a s), or back.
+/// (a, b) → (a c − b s, b c + a s), or the inverse.
 template <bool kInverse, class T, class... Tail>
 inline void rotate_pairs(T* x, const float* cos, const float* sin, int64_t half, int64_t i,
                          Tail... tail) {
@@ -40,7 +40,7 @@ void rotate_all(const RotaryRows& rows, int64_t begin, int64_t end) {
   }
 }
 
-/// Each pair of neighbouring lanes the other way round.
+/// Swaps each pair of neighbouring lanes.
 inline Vec swap_neighbours(Vec v) {
 #if defined(__AVX512F__)
   return _mm512_permute_ps(v, 0xB1);
@@ -49,7 +49,7 @@ inline Vec swap_neighbours(Vec v) {
 #endif
 }
 
-/// Pairs of neighbours: x · cos + swapped x · (−sin, sin), with the factors of a token spread over
+/// Pairs of neighbours: x · cos + swapped x · (−sin, sin), with the factors of a token expanded to
 /// its pairs once for all heads.
 template <class T>
 void rotate_neighbours(const RotaryRows& rows, int64_t begin, int64_t end) {

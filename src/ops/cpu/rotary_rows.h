@@ -1,5 +1,5 @@
 #pragma once
-// What the rotary kernels of an instruction set take and offer.
+// Types of the rotary kernels of an instruction set.
 
 #include "ops/cpu/vector_choice.h"
 

@@ -10,7 +10,7 @@
 
 namespace viaduct::cpu {
 
-/// Elements of a task at least, where a tensor has them: enough to outweigh handing the task out.
+/// Minimum elements of a task, if the tensor has them: enough to outweigh the start of a task.
 inline constexpr int64_t kRunElements = 1 << 14;
 
 /// Address of element `column` of row `row`, rows (dense) counted over all outer dims.
@@ -40,7 +40,7 @@ void for_row_runs(ThreadPool& pool, int64_t rows, int64_t width, const Body& bod
   });
 }
 
-/// The same over tensors of one shape. Inner dims that lie without gaps in all of them count as one
+/// The same over tensors of one shape. Inner dims without gaps in all tensors are merged into one
 /// dim, so that a row is as long as possible.
 template <class Body>
 void for_runs(ThreadPool& pool, std::initializer_list<const Tensor*> tensors, const Body& body) {

@@ -1,5 +1,5 @@
-// Choice and launch of attention composed of ops. Tasks are blocks of queries (of keys, where keys
-// are summed) of one head of one document; their borders depend on the shapes alone.
+// Choice and launch of attention composed of ops. Tasks are blocks of queries (of keys, if keys are
+// summed) of one head of one document; their boundaries depend on the shapes alone.
 
 #include <cmath>
 #include <vector>
@@ -15,7 +15,7 @@ const ScoreKernels& kernels(const Choice& choice) {
   return choice.variant == kAvx2Kernel ? avx2::score_kernels : avx512::score_kernels;
 }
 
-/// Offsets of the documents, and the place of their rows.
+/// Offsets of the documents, and the position of their rows.
 struct Documents {
   const int32_t* queries;
   const int32_t* keys;
@@ -35,7 +35,7 @@ struct Documents {
   }
 };
 
-/// Elements that the matrix has for (query, key) pairs of one document, from the bounds alone.
+/// Elements of the matrix for (query, key) pairs of one document, from the bounds alone.
 double matrix_elements(const Tensor& matrix, const AttentionProblem& problem) {
   const int64_t keys = problem.max_keys > 0 ? problem.max_keys : matrix.dim(2);
   return static_cast<double>(matrix.dim(0) * matrix.dim(1)) * static_cast<double>(keys);
@@ -195,7 +195,7 @@ Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Trait
   add_flops(choice, args.gradient.dtype(),
             per_element * matrix_elements(args.gradient, args.problem));
   choice.cost.bytes_written = matrix_bytes(args.gradient, args.problem);
-  // The scale alone looks at probabilities for the slope of the cap only.
+  // The scale step reads probabilities only for the slope of the cap.
   const bool reads = args.steps != ScoreSteps::scale || args.problem.softcap > 0;
   choice.cost.bytes_read =
       (reads ? 2 : 1) * choice.cost.bytes_written + bytes_of(args.lse) + bytes_of(args.delta);

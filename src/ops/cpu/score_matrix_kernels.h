@@ -1,5 +1,5 @@
-// Kernels of a score matrix, compiled per instruction set. All steps and `all` at once do the same
-// arithmetic in the same order: they agree in every bit.
+// Kernels of a score matrix, compiled per instruction set. The single steps and `all` do the same
+// arithmetic in the same order: their bits are the same.
 
 #include <math.h>
 
@@ -129,7 +129,7 @@ void exponentials(const ScoreRow& row, bool known_lse) {
       *row.lse = base + ::logf(sum_of_all);
     }
   }
-  // A query that sees nothing: e^(−inf − inf) = 0.
+  // A query without visible keys: e^(−inf − inf) = 0.
   const Vec lse = set1(*row.lse == none ? __builtin_inff() : *row.lse);
   for_row(row.count, [&](int64_t j, auto... tail) {
     store(row.scores + j, exp(sub(load(row.scores + j, tail...), lse)), tail...);
@@ -155,7 +155,7 @@ void softmax_backward(ScoreSteps steps, const ScoreRow& row, const float* probab
   });
   if (!scale_too || !capped) return;
   for (int64_t j = 0; j < row.count; ++j) {
-    // The capped score is what p was made of.
+    // p was computed from the capped score.
     const float p = probabilities[j];
     const float t = p == 0 ? 0.0f : (::logf(p) + *row.lse) / row.softcap;
     row.scores[j] *= row.scale * (1 - t * t);

@@ -1,5 +1,5 @@
 #pragma once
-// What the kernels of a score matrix take and offer for an instruction set.
+// Types of the kernels of a score matrix for an instruction set.
 
 #include "ops/cpu/vector_choice.h"
 #include "ops/score_matrix.h"
@@ -8,7 +8,7 @@ namespace viaduct::cpu {
 
 // Queries and keys of a block of products.
 inline constexpr int64_t kScoreBlock = 256;
-// Keys that are transposed at once.
+// Number of keys transposed at once.
 inline constexpr int64_t kScoreKeys = 64;
 
 /// Rows of one head of queries or keys: an element is data[row · stride + i].

@@ -2,9 +2,9 @@
 // Vectors of floats for kernels that are written once and compiled per instruction set. A kernel
 // family has NAME_kernels.h (the code, inside namespace viaduct::cpu::VIADUCT_ISA), and
 // NAME_avx2.cpp and NAME_avx512.cpp (also NAME_avx512_bf16.cpp, NAME_amx.cpp) that include it and
-// are compiled with that instruction set. Everything here lives in the namespace of the instruction
-// set, so that no inline function compiled for one is merged by the linker with that of another.
-// For the same reason kernels use no templates of the standard library.
+// are compiled with that instruction set. Everything here is in the namespace of the instruction
+// set, so that the linker cannot merge inline functions compiled for different ones. For the same
+// reason kernels use no templates of the standard library.
 
 #include <immintrin.h>
 
@@ -42,7 +42,7 @@ inline Vec load(const float* p) {
 inline void store(float* p, Vec v) {
   _mm512_storeu_ps(p, v);
 }
-/// The first `n` < kLanes elements, the rest zero; nothing beyond them is touched.
+/// The first `n` < kLanes elements, the rest zero; memory beyond them is not accessed.
 inline Mask first(int64_t n) {
   return static_cast<Mask>((1u << n) - 1u);
 }
@@ -65,7 +65,7 @@ inline __m256i narrow_bf16_by_integers(Vec v) {  // round to nearest even, NaN s
   return _mm512_cvtepi32_epi16(_mm512_srli_epi32(r, 16));
 }
 #if defined(__AVX512BF16__)
-/// The same bits by the instruction, which takes subnormal numbers for zeros and so must not see
+/// The same bits by the instruction, which flushes subnormal numbers to zero and so must not get
 /// them.
 inline __m256i narrow_bf16(Vec v) {
   if (__builtin_expect(_mm512_fpclass_ps_mask(v, 0x20) != 0, 0)) return narrow_bf16_by_integers(v);
@@ -148,7 +148,7 @@ inline float largest(Vec v) {
 
 inline constexpr int kLanes = 8;
 using Vec = __m256;
-using Mask = __m256i;  // all ones in the lanes that count
+using Mask = __m256i;  // all ones in active lanes
 
 inline Vec zero() {
   return _mm256_setzero_ps();
@@ -162,7 +162,7 @@ inline Vec load(const float* p) {
 inline void store(float* p, Vec v) {
   _mm256_storeu_ps(p, v);
 }
-/// The first `n` < kLanes elements, the rest zero; nothing beyond them is touched.
+/// The first `n` < kLanes elements, the rest zero; memory beyond them is not accessed.
 inline Mask first(int64_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)),
                             _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
@@ -260,7 +260,7 @@ inline Vec round_nearest(Vec a) {
   return _mm256_round_ps(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
 }
 /// v · 2^n for integral n in [−252, 252] (two steps, so that results near the smallest normal
-/// number stay right).
+/// number stay correct).
 inline Vec scale_by_power(Vec v, Vec n) {
   const __m256i whole = _mm256_cvtps_epi32(n);
   const __m256i half = _mm256_srai_epi32(whole, 1);

@@ -53,7 +53,7 @@ inline Vec keep(Words bits, Words threshold, Vec factor) {
 }
 #endif
 
-/// Philox4x32-10 of base/philox.h, one counter (c0 … c3) a lane, in place.
+/// Philox4x32-10 of base/philox.h, one counter (c0 … c3) per lane, in place.
 inline void philox_rounds(uint64_t key, Words& c0, Words& c1, Words& c2, Words& c3) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   const Words m0 = words(0xD2511F53u), m1 = words(0xCD9E8D57u);
@@ -70,8 +70,8 @@ inline void philox_rounds(uint64_t key, Words& c0, Words& c1, Words& c2, Words& 
   }
 }
 
-/// The same for kWide counters, one in the lower halves of a lane of 64 bits: a round takes two
-/// thirds of the operations. What is in the upper halves means nothing, before and after.
+/// The same for kWide counters, one in the lower half of each 64-bit lane: a round takes two thirds
+/// of the operations. The upper halves are ignored, before and after.
 inline void philox_lanes(uint64_t key, WideBits& c0, WideBits& c1, WideBits& c2, WideBits& c3) {
   uint32_t k0 = static_cast<uint32_t>(key), k1 = static_cast<uint32_t>(key >> 32);
   const WideBits m0 = wide_bits(0xD2511F53u), m1 = wide_bits(0xCD9E8D57u);
@@ -86,8 +86,8 @@ inline void philox_lanes(uint64_t key, WideBits& c0, WideBits& c1, WideBits& c2,
   }
 }
 
-/// Numbers 0 … kWide − 1 in an order that puts neighbours together when even and odd lanes are
-/// taken in pairs: lane 2 i has number i, lane 2 i + 1 number kWide / 2 + i.
+/// Numbers 0 … kWide − 1 in an order that makes neighbours when even and odd lanes are taken in
+/// pairs: lane 2 i has number i, lane 2 i + 1 number kWide / 2 + i.
 inline WideBits counter_order() {
   uint64_t order[kWide];
   for (uint64_t lane = 0; lane < kWide; ++lane) order[lane] = lane % 2 * (kWide / 2) + lane / 2;

@@ -6,8 +6,7 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-/// Calls body(i) for every whole vector of a row of n elements, then body(i, mask) for what is
-/// left.
+/// Calls body(i) for every whole vector of a row of n elements, then body(i, mask) for the rest.
 template <class Body>
 inline void for_row(int64_t n, Body&& body) {
   int64_t i = 0;

@@ -83,7 +83,7 @@ void launch_divide(OpContext& context, const Choice& choice, const RowDivideArgs
   });
 }
 
-/// The place of a row's target among the columns; −1: not there.
+/// The index of a row's target among the columns; −1: not among them.
 int64_t place_of(const Tensor& targets, int64_t t, int64_t first_column, int64_t columns) {
   const int64_t place = targets.data<int32_t>()[t] - first_column;
   return place >= 0 && place < columns ? place : -1;
@@ -124,7 +124,7 @@ Choice choose(std::string_view op, const Tensor& x, const Traits& traits, double
   return choice;
 }
 
-// Operations of an exponential (a polynomial of degree 7), and of a tanh made of one.
+// Operations of an exponential (a polynomial of degree 7), and of a tanh based on one.
 constexpr double kExponential = 18, kTanh = 24;
 
 Choice choose_soft_cap(const SoftCapArgs& args, const Traits& traits) {
@@ -145,7 +145,7 @@ Choice choose_sum(const RowSumArgs& args, const Traits& traits) {
 Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
   return choose("row_divide", args.x, traits, 1, {&args.x, &args.divisor}, args.out);
 }
-/// One element of a row is read.
+/// Reads one element of a row.
 Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
   return choose("row_pick", args.out, traits, 0, {&args.out, &args.targets}, args.out);
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What the softmax family needs from an instruction set (see gemm_entry.h): one row each, f32.
+// Kernels of the softmax family per instruction set (see gemm_entry.h): one row each, f32.
 
 #include <cstdint>
 

@@ -12,9 +12,10 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kFloats = int64_t{16} << 20;  // 64 MiB an array
+constexpr int64_t kFloats = int64_t{16} << 20;  // 64 MiB per array
 constexpr int kRounds = 6;
-// A thread's piece; small enough that one that wakes late does less instead of holding up the rest.
+// A thread's piece; small enough that a thread that wakes late does fewer instead of delaying the
+// others.
 constexpr int64_t kPiece = int64_t{1} << 18;
 
 double seconds_of(ThreadPool& pool, FunctionRef<void(int64_t begin)> piece) {
@@ -65,7 +66,7 @@ StreamBandwidth measure_stream_bandwidth(ThreadPool& pool) {
   const SystemMemory memory(3 * 4 * kFloats);
   float* a = static_cast<float*>(memory.data());
   float *b = a + kFloats, *c = b + kFloats;
-  // Pages come with the first touch.
+  // The first access allocates the pages.
   pool.run(3 * kFloats / kPiece,
            [&](int64_t i, int) { std::iota(a + i * kPiece, a + (i + 1) * kPiece, 1.0f); });
   std::vector<float> sums(kFloats / kPiece);

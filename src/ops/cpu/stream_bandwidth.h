@@ -1,12 +1,12 @@
 #pragma once
-// The memory bandwidth of this machine, measured: passes over arrays that no cache holds
-// (McCalpin's STREAM). It is what an op that computes little cannot pass.
+// The measured memory bandwidth of this machine: passes over arrays larger than any cache
+// (McCalpin's STREAM). It is the limit of ops that compute little.
 
 #include "base/thread_pool.h"
 
 namespace viaduct {
 
-/// Bytes a second, read and written ones together; the lines that a store first fetches are not
+/// Bytes per second, read and written together; the lines that a store fetches first are not
 /// counted.
 struct StreamBandwidth {
   double read = 0;   // s += a[i]
@@ -18,8 +18,8 @@ struct StreamBandwidth {
 };
 
 /// On all threads of `pool`, in about a tenth of a second, with 192 MiB for that time: the best of
-/// several rounds, as other work on the machine only ever lowers one. Stores do not go through the
-/// caches where the compiler has them (`_mm_stream_ps`), which is the fastest.
+/// several rounds, because other work on the machine only ever lowers a round. Stores bypass the
+/// caches if the compiler has the instruction (`_mm_stream_ps`), which is the fastest.
 StreamBandwidth measure_stream_bandwidth(ThreadPool& pool);
 
 }  // namespace viaduct

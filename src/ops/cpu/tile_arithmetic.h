@@ -1,6 +1,6 @@
 #pragma once
-// Multiply-adds of units (tile_units.h): sums plus the products of a unit, spread over a register,
-// with the units of another. Compiled per instruction set.
+// Multiply-adds of units (tile_units.h): sums += one unit, broadcast to a register, times the units
+// of another. Compiled per instruction set.
 
 #include "ops/cpu/tile_units.h"
 

@@ -1,7 +1,7 @@
 #pragma once
-// Packing into the tiles of tiles.h. Both formats come from two readings of a tile of memory and
-// one transposition: A is rows as they lie, or pairs transposed; B is pairs of rows interleaved, or
-// rows transposed (in units of two contracted elements). For files compiled with AVX512-BF16.
+// Packing into the tiles of tiles.h. Both formats are made of two ways to read a tile of memory and
+// one transposition: A is rows as stored, or transposed pairs; B is interleaved pairs of rows, or
+// transposed rows (in units of two contracted elements). For files compiled with AVX512-BF16.
 
 #include "ops/cpu/tile_units.h"
 #include "ops/cpu/tiles.h"
@@ -14,7 +14,7 @@ inline __mmask32 first_words(int64_t n) {
   return n >= 32 ? ~__mmask32{0} : static_cast<__mmask32>((1u << n) - 1u);
 }
 
-/// 32 consecutive elements, zero where the mask is not set (nothing is read there).
+/// 32 consecutive elements, zero where the mask is not set (not read there).
 inline Units load_units(const bfloat16* from, __mmask32 mask) {
   return _mm512_maskz_loadu_epi16(mask, from);
 }
@@ -51,8 +51,8 @@ void pack_rows(const TileSource& source, bfloat16* to, int64_t strip) {
   }
 }
 
-/// 16 tiles' worth of pairs for two strips at once, so that whole cache lines are used: rows 2 p
-/// and 2 p + 1 of memory, 32 columns.
+/// Pairs for 16 tiles of two strips at once, so that whole cache lines are used: rows 2 p and 2 p +
+/// 1 of memory, 32 columns.
 template <class T>
 inline void load_pairs(const T* from, int64_t stride, int64_t depth, __mmask32 mask,
                        Units (&left)[16], Units (&right)[16]) {

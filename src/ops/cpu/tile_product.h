@@ -12,7 +12,8 @@
 
 namespace viaduct::cpu {
 
-/// c (= or +=) a register of C. The sum of the steps is complete before it meets C: see tiles.h.
+/// c (= or +=) a register of C. The sum of the steps is complete before it is added to C: see
+/// tiles.h.
 template <class Registers, int kRegister>
 void finish_tile(float* c, int64_t c_stride, bool accumulate) {
   constexpr int64_t kFloatBytes = sizeof(float);

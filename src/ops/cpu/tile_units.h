@@ -16,7 +16,7 @@ using Units = __m512i;
 inline Units load_units(const void* from) {
   return _mm512_loadu_si512(from);
 }
-/// The unit at `from` in all places.
+/// The unit at `from`, broadcast.
 inline Units spread_unit(const void* from) {
   int unit;
   __builtin_memcpy(&unit, from, sizeof unit);
@@ -68,8 +68,8 @@ inline void transpose(Units (&v)[16]) {
 
 #else
 
-/// Half a row of a tile: 8 units. In the registers' floating-point form, so that spreading and
-/// multiplying need no change of domain.
+/// Half a row of a tile: 8 units. In the registers' floating-point type, so that broadcast and
+/// multiplication stay in one execution domain.
 using Units = __m256;
 
 inline Units load_units(const void* from) {

@@ -1,8 +1,8 @@
 #pragma once
 // The product of tiles.h on vector registers: sums of C stay in registers, a unit of A (four bytes:
-// a pair of BF16, or one FP32) is spread over a register and multiplied with rows of B.
+// a pair of BF16, or one FP32) is broadcast to a register and multiplied with rows of B.
 // `Arithmetic` has `Element` and `add(sums, unit, row)`: sums plus the products of the unit at an
-// address with the units of a register's share of a row. Compiled per instruction set.
+// address with the units of a register's part of a row. Compiled per instruction set.
 
 #include <algorithm>
 
@@ -13,20 +13,20 @@ namespace {
 
 inline constexpr int64_t kTileBytes = 1024, kTileRowBytes = 64;
 
-/// How sums fill the registers: as many in flight as hide the latency of a multiply-add (two a
-/// cycle, each four or five cycles), beside a row of B and a unit of A. With 32 registers 8 rows ×
+/// How sums fill the registers: enough in flight to hide the latency of a multiply-add (two per
+/// cycle, each four or five cycles), besides a row of B and a unit of A. With 32 registers 8 rows ×
 /// 2 strips; with 16 a strip of 16 rows as 6, 5 and 5 rows × 2 halves of a strip.
 inline constexpr int kPanelStrips = kLanes == 16 ? 2 : 1;
-inline constexpr int kRowVectors = kTileColumns / kLanes;  // registers of a row of a tile
+inline constexpr int kRowVectors = kTileColumns / kLanes;  // registers per row of a tile
 inline constexpr int64_t kLeastBlockRows = kLanes == 16 ? 8 : 5;
 
-/// What is read next, so that it is in the second-level cache by then: `lines` cache lines from
-/// `first` of every step of a panel.
+/// The data to prefetch into the L2 cache: `lines` cache lines from `first` of every step of a
+/// panel.
 struct NextPanel {
   const char* tiles = nullptr;  // null: nothing
   int64_t strip_bytes = 0;
   int64_t first = 0, lines = 0;
-  // Not the constant itself: GCC 12 then makes a tenth more instructions of an AVX2 product.
+  // Not the constant itself: with it GCC 12 makes a tenth more instructions for an AVX2 product.
   int64_t strips = kPanelStrips;
 
   void prefetch() const {
@@ -42,13 +42,13 @@ template <class Arithmetic, int kRows, int kStrips>
 void vector_block(int64_t steps, const char* a, const char* b, int64_t b_strip, float* c,
                   int64_t c_stride, bool accumulate, NextPanel next) {
   constexpr int kVectors = kStrips * kRowVectors;
-  // C is there when the sums are.
+  // Prefetches C while the sums are computed.
 #pragma GCC unroll 16
   for (int i = 0; i < kRows; ++i) {
 #pragma GCC unroll 8
     for (int j = 0; j < kStrips; ++j) __builtin_prefetch(c + i * c_stride + j * kTileColumns, 1, 3);
   }
-  // Equal sums of at most kSumSteps; of nothing, one.
+  // Equal sums of at most kSumSteps; one sum if there are no steps.
   const int64_t sums_of_all = (steps + kSumSteps - 1) / kSumSteps;
   const int64_t steps_of_sum = sums_of_all > 1 ? (steps + sums_of_all - 1) / sums_of_all : steps;
   int64_t begin = 0;
@@ -102,7 +102,7 @@ void vector_panel(const TileProductOf<typename Arithmetic::Element>& p, const ch
   const char* a = reinterpret_cast<const char*>(p.a);
   constexpr int64_t kBytes = sizeof(typename Arithmetic::Element);
   const int64_t b_strip = p.b_strip * kBytes;
-  // Every block of rows fetches its share of the next panel.
+  // Every block of rows prefetches its part of the next panel.
   NextPanel next{last ? nullptr : b + kStrips * b_strip, b_strip};
   next.lines = (kPanelStrips * kTileRows * kLeastBlockRows + p.rows - 1) / p.rows;
   for (int64_t row = 0; row < p.rows; row += kTileRows, a += p.a_strip * kBytes) {

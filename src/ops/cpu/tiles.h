@@ -1,5 +1,5 @@
 #pragma once
-// Products of BF16 matrices cut into tiles, for all kernels whose inner work is one (linear layers,
+// Products of BF16 matrices cut into tiles, for all kernels built on them (linear layers,
 // attention, head). The formats are those of AMX; AVX512-BF16 uses the same, so that packing, loops
 // and tests are shared:
 //
@@ -7,25 +7,25 @@
 //   B tile   16 pairs of contracted × 16 columns: b[k / 2][column][k mod 2]     1 KB
 //   C        FP32, row-major with any row stride
 //
-// FP32 operands use the same tiles with one element in place of a pair (16 rows × 16 contracted, 16
-// contracted × 16 columns) where a whole product is FP32.
+// If a whole product is FP32, its operands use the same tiles with one element in place of a pair
+// (16 rows × 16 contracted, 16 contracted × 16 columns).
 //
 // A *strip* is 16 rows of A (or 16 columns of B) over the whole contracted size: one tile per
 // *step* of 32 (FP32: 16), one after the other. Sizes that are no multiples are padded with zeros,
-// which adds exact zeros to sums. Strips are 64-byte aligned; their distance is the caller's (no
-// large power of two, or strips fall into the same sets of a cache).
+// which adds exact zeros to sums. Strips are 64-byte aligned; the caller chooses their distance (no
+// large power of two, or strips share cache sets).
 //
 // Arithmetic. A product of two BF16 numbers is exact in FP32, so only sums round, to nearest even.
-// Denormal inputs and sums count as zero, whatever the thread's rounding mode says. Order:
-// AVX512-BF16 adds one product after the other to the sum (of a pair, the odd one first); AMX sums
-// a step's even and odd products apart and adds both to it. FP32 tiles add fused products in order.
-// An element's bits depend on its row of A, its column of B and the contracted size alone, not on
-// its place.
+// Denormal inputs and sums count as zero, whatever the thread's rounding mode. Order: AVX512-BF16
+// adds one product after the other to the sum (of a pair, the odd one first); AMX sums a step's
+// even and odd products separately and adds both to it. FP32 tiles add fused products in order. An
+// element's bits depend on its row of A, its column of B and the contracted size alone, not on its
+// position.
 //
-// A product sums its steps from zero, kSumSteps at most in one sum (equal ones, where there are
-// more), and adds each sum to C. So a long contracted dim is a blocked sum: its error grows with the
-// length of a block and the number of blocks, not with the whole length (Higham 1993, "The accuracy
-// of floating point summation", section 4).
+// A product sums its steps from zero, at most kSumSteps in one sum (sums of equal length, if there
+// are several), and adds each sum to C. So a long contracted dim is a blocked sum: its error grows
+// with the length of a block and the number of blocks, not with the whole length (Higham 1993, "The
+// accuracy of floating point summation", section 4).
 
 #include <cstdint>
 
@@ -35,13 +35,13 @@ namespace viaduct::cpu {
 
 inline constexpr int64_t kTileRows = 16;     // of A and C
 inline constexpr int64_t kTileColumns = 16;  // of B and C
-/// Contracted elements of a step, and elements of an A or B tile: 64 bytes a row, 1 KB.
+/// Contracted elements of a step, and elements of an A or B tile: 64 bytes per row, 1 KB.
 template <class Element>
 inline constexpr int64_t kStepDepth = 64 / static_cast<int64_t>(sizeof(Element));
 template <class Element>
 inline constexpr int64_t kStepElements = kTileRows* kStepDepth<Element>;
-/// Steps of one sum at most: 768 terms of BF16, 384 of FP32. With 768 of FP32 products are farther
-/// from the truth than PyTorch's where logits share an offset (docs/parity.md).
+/// Maximum steps of one sum: 768 terms of BF16, 384 of FP32. With 768 terms FP32 products are less
+/// accurate than PyTorch's if logits share an offset (docs/parity.md).
 inline constexpr int64_t kSumSteps = 24;
 inline constexpr int64_t kTileDepth = kStepDepth<bfloat16>;        // 32
 inline constexpr int64_t kTileElements = kStepElements<bfloat16>;  // 512
@@ -55,9 +55,9 @@ inline constexpr int64_t tile_strips(int64_t width) {
   return (width + kTileRows - 1) / kTileRows;
 }
 
-/// A matrix in memory that becomes tiles. For BF16 tiles: BF16, or FP32 that is rounded (to nearest
-/// even; denormals to zero); for FP32 tiles: FP32, BF16 or FP16. `contracted_first`: rows in memory
-/// run along the contracted dim, [depth][width], else [width][depth].
+/// A matrix in memory to be packed. For BF16 tiles: BF16, or FP32 that is rounded (to nearest even;
+/// denormals to zero); for FP32 tiles: FP32, BF16 or FP16. `contracted_first`: rows in memory run
+/// along the contracted dim, [depth][width], else [width][depth].
 struct TileSource {
   const void* data = nullptr;
   DType dtype = DType::bf16;
@@ -80,29 +80,29 @@ struct TileProductOf {
   float* c = nullptr;
   int64_t c_stride = 0;  // elements between rows of C
   bool accumulate = false;
-  bool more = false;  // the strips of B behind these come next: they may be fetched
+  bool more = false;  // the strips of B behind these are next: they may be prefetched
 };
 
 using TileProduct = TileProductOf<bfloat16>;
 
-/// An instruction set's half of the contract.
+/// The functions of an instruction set.
 template <class Element>
 struct TileKernelsOf {
   /// Strips of A (or B) from `source`: tile_strips(width) strips, `strip` elements apart, of
   /// tile_steps(depth) tiles.
   void (*pack_a)(const TileSource& source, Element* to, int64_t strip);
   void (*pack_b)(const TileSource& source, Element* to, int64_t strip);
-  /// Fast where strips of A stay in the second-level cache and two strips of B in the first.
+  /// Fast if strips of A stay in the L2 cache and two strips of B in the L1.
   void (*product)(const TileProductOf<Element>& product);
-  /// Around all products of a task on its thread (not around packing): AMX's registers are
-  /// configured and given back here. Not nested.
+  /// Called around all products of a task on its thread (not around packing): configure and release
+  /// AMX's registers. Not nested.
   void (*begin)();
   void (*end)();
 };
 
 using TileKernels = TileKernelsOf<bfloat16>;
 
-/// begin() … end().
+/// Calls begin() and end().
 template <class Element>
 class TileScope {
  public:
@@ -127,7 +127,7 @@ namespace avx512_bf16 {
 const TileKernels& tile_kernels();
 }
 namespace amx {
-/// Only where cpu_supports(CpuIsa::amx).
+/// Requires cpu_supports(CpuIsa::amx).
 const TileKernels& tile_kernels();
 }  // namespace amx
 

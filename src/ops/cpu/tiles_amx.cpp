@@ -8,8 +8,8 @@ namespace {
 
 constexpr TileConfiguration kConfiguration;
 
-// In assembler, since GCC's intrinsics paste the register's number as text (a template's is none)
-// and do not say that loads read memory.
+// In assembler, because GCC's intrinsics paste the register's number as text (which a template does
+// not have) and do not declare that loads read memory.
 struct Registers {
   template <int kRegister>
   static void zero() {
@@ -36,8 +36,9 @@ struct Registers {
 };
 
 void begin() {
-  // GCC 12 takes the instruction to read only 8 of the 64 bytes and may drop the stores of the
-  // others: a constant has none, and the barrier keeps it so if somebody makes it a local.
+  // GCC 12 assumes that the instruction reads only 8 of the 64 bytes and may drop the stores of the
+  // others: a constant has no stores, and the barrier keeps this safe if the constant becomes a
+  // local.
   asm volatile("" ::"r"(&kConfiguration) : "memory");
   _tile_loadconfig(&kConfiguration);
 }

@@ -1,5 +1,6 @@
 #pragma once
-// What the `choose` halves of vectorized families share: the kernel by dtype and instruction set.
+// Common parts of the `choose` halves of vectorized families: the kernel by dtype and instruction
+// set.
 
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
@@ -17,11 +18,11 @@ inline constexpr Variant variant_of(CpuIsa isa) {
 /// Kernel "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError otherwise.
 Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype);
 
-/// The same for families that are compiled for AVX512-BF16 too: "avx512_bf16" where the instruction
-/// set has it and `narrows_bf16`, the op rounds to BF16. The bits are those of "avx512".
+/// The same for families that are compiled for AVX512-BF16 too: "avx512_bf16" if the instruction
+/// set has it and `narrows_bf16`, i.e. the op rounds to BF16. The bits are those of "avx512".
 Choice narrowing_choice(std::string_view op, CpuIsa isa, DType dtype, bool narrows_bf16);
 
-/// The kernels of a choice made by one of these.
+/// The kernels of a choice made by one of these functions.
 template <class Kernels>
 const Kernels& kernels_of(const Choice& choice, const Kernels& avx2, const Kernels& avx512,
                           const Kernels& avx512_bf16) {
@@ -32,7 +33,7 @@ const Kernels& kernels_of(const Choice& choice, const Kernels& avx2, const Kerne
 
 /// Rows of a tensor [R, H] or [T, N, H] with strided outer dims, for kernels.
 struct RowView {
-  char* data = nullptr;  // null: not there
+  char* data = nullptr;  // null: absent
   DType dtype = DType::f32;
   int64_t inner = 1;                           // rows in the second dim
   int64_t outer_stride = 0, inner_stride = 0;  // bytes

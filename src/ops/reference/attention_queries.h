@@ -1,5 +1,5 @@
 #pragma once
-// The queries of an attention problem one by one, for its definitions in FP64.
+// Iterates over the queries of an attention problem, for its definitions in FP64.
 
 #include <algorithm>
 
@@ -34,7 +34,7 @@ void for_attention_queries(const AttentionProblem& problem, int64_t heads, int64
   }
 }
 
-/// What dropout multiplies the probability of key j by: 0 or 1 / (1 − p).
+/// Dropout's factor of the probability of key j: 0 or 1 / (1 − p).
 inline double attention_keep(const AttentionProblem& problem, const AttentionQuery& query,
                              int64_t j) {
   if (problem.dropout == 0) return 1;

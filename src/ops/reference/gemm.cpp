@@ -5,7 +5,7 @@
 namespace viaduct::reference {
 namespace {
 
-/// A matrix of doubles seen by (row, column), transposed where the form asks for it.
+/// A matrix of doubles accessed by (row, column), transposed if the form requires it.
 struct Matrix {
   const double* data;
   int64_t row_stride, column_stride;

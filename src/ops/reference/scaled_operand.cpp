@@ -41,7 +41,7 @@ void store(const Tensor& tensor, int64_t at, float value) {
       tensor.data<float8_e5m2>()[at] = float8_e5m2(value);
       return;
     case DType::i8:
-      // A byte has no NaN: that of the scale tells.
+      // i8 has no NaN: the scale's NaN marks it.
       tensor.data<int8_t>()[at] = static_cast<int8_t>(
           std::isfinite(value) ? std::nearbyint(std::clamp(value, -127.0f, 127.0f)) : 0);
       return;
@@ -80,7 +80,7 @@ struct View {
   int64_t kept = 0, contracted = 0, kept_stride = 0, contracted_stride = 0;
 };
 
-/// Of a group whose largest magnitude is `amax`.
+/// The scale of a group whose largest magnitude is `amax`.
 float scale_of(float amax, DType element, const ScaleForm& form) {
   if (amax == 0) return 1;
   if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
@@ -90,7 +90,8 @@ float scale_of(float amax, DType element, const ScaleForm& form) {
   return static_cast<float>(float8_e8m0::not_below(least));
 }
 
-/// Of the elements [i0, i1) × [k0, k1); the one that is not finite, if there is one.
+/// Largest magnitude of the elements [i0, i1) × [k0, k1); an element that is not finite, if there
+/// is one.
 template <class F>
 float largest_magnitude(int64_t i0, int64_t i1, int64_t k0, int64_t k1, F&& element) {
   float amax = 0;

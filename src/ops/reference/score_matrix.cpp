@@ -80,7 +80,7 @@ void score_softmax_backward(const ScoreSoftmaxBackwardArgs& args) {
     for (int64_t j = 0; j < query.keys; ++j) {
       if (args.steps != ScoreSteps::scale) d[j] = p[j] * (d[j] - delta);
       if (args.steps == ScoreSteps::softmax) continue;
-      // The capped score is what p was made of.
+      // p was computed from the capped score.
       const double capped =
           problem.softcap > 0 && p[j] != 0 ? (std::log(p[j]) + lse) / problem.softcap : 0;
       d[j] *= problem.scale * (1 - capped * capped);
