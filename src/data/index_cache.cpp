@@ -92,7 +92,7 @@ class FileSink final : public IndexSink {
   std::vector<uint64_t> hashes_;
 };
 
-/// What makes a cache unusable; "" for one that is simply not there.
+/// Why a cache is unusable; "" if it does not exist.
 struct Unusable {
   std::string why;
 };
@@ -130,7 +130,7 @@ void check_description(const IndexCacheEntry& entry) {
     throw Unusable{fmt::format("{} describes another order", path.string())};
 }
 
-/// The arrays of a cache that is right in every byte; throws Unusable or IoError.
+/// The arrays of a cache after a check of every byte; throws Unusable or IoError.
 std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
   const ordered_json checksums = checksums_of(entry);
   check_description(entry);
@@ -150,7 +150,7 @@ std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
   return arrays;
 }
 
-/// Sizes alone; throws Unusable or IoError.
+/// Checks sizes only; throws Unusable or IoError.
 void check_sizes(const IndexCacheEntry& entry) {
   checksums_of(entry);
   check_description(entry);
@@ -165,7 +165,7 @@ void check_sizes(const IndexCacheEntry& entry) {
   }
 }
 
-/// What `load` gives; where it throws, `why` has the reason.
+/// The result of `load`; if it throws, `why` has the reason.
 template <class Load>
 auto attempt(Load&& load, std::string& why) -> std::optional<decltype(load())> {
   try {
@@ -179,7 +179,7 @@ auto attempt(Load&& load, std::string& why) -> std::optional<decltype(load())> {
 }
 
 void build_files(const IndexCacheEntry& entry, IndexBuild build) {
-  // Old checksums must not stand beside new arrays.
+  // Old checksums must not remain beside new arrays.
   std::error_code ignored;
   std::filesystem::remove(entry.file(kChecksums), ignored);
   FileSink sink(entry);
