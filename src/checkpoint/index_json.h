@@ -1,6 +1,6 @@
 #pragma once
-// The parts that the texts of a checkpoint's index are made of, to JSON and back, each checked as
-// it is read. Every error is an IoError that starts with `where`.
+// Conversion of the parts of a checkpoint's index to JSON and back, each checked as it is read.
+// Every error is an IoError that starts with `where`.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -34,8 +34,7 @@ uint64_t checksum_field(const Json& object, const std::string& where);
 DType dtype_field(const Json& object, const std::string& where);
 std::vector<StoredFile> files_of(const Json& array, const char* name, const std::string& where);
 std::vector<StoredFile> files_field(const Json& json, const char* name, const std::string& where);
-/// Pieces inside a tensor, of `shards` shards; whether the shards are long enough is not known
-/// here.
+/// Pieces inside a tensor, of `shards` shards; the lengths of the shards are not checked here.
 std::vector<StoredPiece> parse_pieces(const Json& json, const Shape& shape, int64_t shards,
                                       const std::string& where);
 /// The piece's bytes lie inside its shard.
