@@ -91,7 +91,7 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
 
 void PipelineConfig::resolve(int pp) {
   if (pipeline_model_parallel_layout && !virtual_pipeline_model_parallel_size) {
-    Problems ignored;  // validation says them
+    Problems ignored;  // reported by validation
     const auto stages = parse_stage_layout(*pipeline_model_parallel_layout, 0, pp, ignored);
     if (ignored.empty())
       virtual_pipeline_model_parallel_size = static_cast<int>(stages.size()) / pp;
