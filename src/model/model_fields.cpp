@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any model, and low enough that products of them are numbers.
+// Far above any model, and low enough that products do not overflow.
 constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
                  kMostPositions = 1 << 26, kMostTokens = 1 << 26;
 

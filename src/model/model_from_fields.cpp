@@ -125,7 +125,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rope_scaling.resolve(
         parse_yaml(families::write_rope_scaling(model.rotary), "rope_scaling"));
   }
-  // A user's `add_bias_linear` speaks for the biases that were not said one by one.
+  // A user's `add_bias_linear` applies to the biases that were not given separately.
   if (fields.add_bias_linear.is_auto()) {
     fields.add_qkv_bias.resolve(model.qkv_bias);
     fields.add_attention_output_bias.resolve(model.projection_bias);
