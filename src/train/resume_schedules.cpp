@@ -11,8 +11,8 @@ using Json = nlohmann::json;
 
 constexpr const char* kKey = "schedules";
 
-/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, what
-/// messages call it, and a function that gives it of schedules.
+/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, its name in
+/// messages, and a function that gets it from schedules.
 template <class Visit>
 void for_each_number(Visit visit) {
   using Rate = LearningRateSchedule;
@@ -36,12 +36,12 @@ void for_each_number(Visit visit) {
   decay("growth_samples", "rows over which weight decay grows", &Decay::growth_samples);
 }
 
-/// Null without a rate of its own for embedding and output layer.
+/// Null without a separate rate for embedding and output layer.
 std::optional<double> decoupled(const Schedules& s, double LearningRateSchedule::*member) {
   return s.decoupled_rate ? std::optional(*s.decoupled_rate.*member) : std::nullopt;
 }
 
-/// "NAME: A in the checkpoint, B here" for all that differs.
+/// "NAME: A in the checkpoint, B here" for all differences.
 std::vector<std::string> differences(const Schedules& stored, const Schedules& configured) {
   std::vector<std::string> texts;
   const auto add = [&](const char* name, const auto& then, const auto& now) {

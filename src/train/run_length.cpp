@@ -48,7 +48,7 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
         ramp->size());
     return;
   }
-  if (data_parallel_size(config) == 0) return;  // said elsewhere
+  if (data_parallel_size(config) == 0) return;  // reported elsewhere
   const BatchSchedule batches = batch_schedule(config);
   const std::vector<std::string> found = batches.problems();
   for (const std::string& problem : found) problems.add_text(problem);

@@ -163,7 +163,7 @@ class PipelineRules {
     }
     const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
     const BatchSchedule batches = batch_schedule(config_);
-    if (rows == 0 || !batches.problems().empty()) return;  // said elsewhere
+    if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
     for (const BatchSchedule::Size& size : batches.sizes()) {
       if (size.rows % rows == 0 && !check_group(size.rows / rows, group)) return;
     }
