@@ -109,8 +109,8 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
   const std::string further = HfConfig(config, "config.json").text(kFurtherFields, "");
   if (!further.empty()) {
     log_warning(
-        "{}: config.json cannot say {} in the words of its family; other programs than viaduct "
-        "take the model for another",
+        "{}: config.json cannot express {} for its family; programs other than viaduct will read a "
+        "different model",
         to.string(), further);
   }
   copy_model_side_files(from.path, unfinished.path());

@@ -24,8 +24,8 @@ Json tensor_to_json(const StoredTensor& tensor);
 /// The document with its own checksum, one line for each field and each entry of "tensors".
 std::string sealed_lines(Json json);
 
-// And back.
-/// A document of `sealed_lines`, whose checksum fits, without it.
+// The inverse.
+/// A document of `sealed_lines` without its checksum, which is verified.
 Json open_sealed(std::string_view text, const char* format, const std::string& where);
 const Json& field(const Json& object, const char* name, const std::string& where);
 int64_t count_field(const Json& object, const char* name, const std::string& where);

@@ -93,7 +93,7 @@ std::optional<Holder> parse_holder(const std::string& text) {
 
 std::string describe(const std::string& text) {
   const auto holder = parse_holder(text);
-  if (!holder) return "a run that has not said which";
+  if (!holder) return "an unidentified run";
   return fmt::format("process {} on {}, since {}", holder->pid, holder->host, holder->started);
 }
 

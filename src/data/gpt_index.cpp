@@ -51,7 +51,7 @@ class SampleWalk {
     const auto count = static_cast<int64_t>(documents_.size());
     if (++position_ >= count) {
       dataset_.check_read();
-      fail<IoError>("{}.idx: the lengths of its sequences are not what they were a moment ago",
+      fail<IoError>("{}.idx: the lengths of its sequences changed while they were read",
                     dataset_.prefix());
     }
     // Lengths are read in shuffled order; without prefetching, each read would stall on memory.

@@ -63,7 +63,7 @@ class FileSink final : public IndexSink {
     finish();
     const size_t i = hashes_.size();
     VIADUCT_CHECK(ShapeError, i < entry_.names.size() && shape == entry_.shapes[i],
-                  "{}: array {} is {}, which nobody expects", entry_.kind, i, describe(shape));
+                  "{}: array {} is {}, which is not expected", entry_.kind, i, describe(shape));
     file_ = std::make_unique<OutputFile>(entry_.array_file(i));
     hasher_ = std::make_unique<Hasher64>();
     const std::string header = npy_header(shape);
@@ -118,7 +118,7 @@ ordered_json checksums_of(const IndexCacheEntry& entry) {
                      checksums["arrays"].size() == entry.names.size();
   if (!whole) throw Unusable{fmt::format("{} is damaged", path.string())};
   if (checksums["source"] != hex(entry.source))
-    throw Unusable{fmt::format("the data are others than those that {} was made from",
+    throw Unusable{fmt::format("the data differ from those that {} was built from",
                                entry.array_file(0).string())};
   return checksums;
 }
@@ -199,10 +199,10 @@ auto load_or_build_by(const IndexCacheEntry& entry, IndexBuild build, Load&& loa
                 entry.folder.string());
   const FileLock lock(entry.file("lock"));
   if (auto loaded = attempt(load, why)) return std::move(*loaded);  // somebody else made it
-  if (!why.empty()) log_warning("{}; it is made again", why);
+  if (!why.empty()) log_warning("{}; rebuilding it", why);
   build_files(entry, build);
   auto loaded = attempt(load, why);
-  VIADUCT_CHECK(IoError, loaded, "{}, though it was written a moment ago", why);
+  VIADUCT_CHECK(IoError, loaded, "{}, although it was just written", why);
   return std::move(*loaded);
 }
 

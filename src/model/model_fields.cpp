@@ -71,7 +71,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
   group.field("add_bias_linear", config.add_bias_linear,
-              "Biases of all projections, where not said one by one.");
+              "Biases of all projections that are not given separately.");
   group.field("add_qkv_bias", config.add_qkv_bias,
               "Biases of query, key and value; auto: add_bias_linear.");
   group.field("add_attention_output_bias", config.add_attention_output_bias,

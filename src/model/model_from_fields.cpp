@@ -76,7 +76,7 @@ void take_windows(ModelFields& fields, const std::vector<int64_t>& windows) {
   std::vector<int64_t> layers;
   for (const int64_t w : windows) {
     VIADUCT_CHECK(ConfigError, w == 0 || window == 0 || w == window,
-                  "the model has sliding windows of {} and of {} tokens; fields can say one size",
+                  "the model has sliding windows of {} and of {} tokens; fields support one size",
                   window, w);
     window = std::max(window, w);
     layers.push_back(w > 0);

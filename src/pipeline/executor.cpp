@@ -109,7 +109,8 @@ class Executor {
     const Message& m = action.message;
     const Edge tensors = program_.edge(action);
     VIADUCT_CHECK(CommError, tensors.empty() || made_.contains(edge_of(action)),
-                  "pipeline: stage {}: {}: nothing was made", pp_.rank(), describe(action));
+                  "pipeline: stage {}: {}: its tensors were not computed", pp_.rank(),
+                  describe(action));
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = take(made_, edge_of(action));
     for (const EdgeTensor& tensor : tensors)

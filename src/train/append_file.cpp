@@ -49,9 +49,9 @@ AppendFile::Place AppendFile::place() const {
 }
 
 void AppendFile::open_again(Place found) {
-  log_warning("{}: it was {} under this run, {}", path_.string(),
+  log_warning("{}: it was {} during this run; {}", path_.string(),
               found == Place::deleted ? "deleted" : "replaced",
-              found == Place::deleted ? "and is made again" : "which goes on in the new file");
+              found == Place::deleted ? "it is recreated" : "writing continues in the new file");
   std::error_code ignored;  // opening reports the error
   std::filesystem::create_directories(path_.parent_path(), ignored);
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
@@ -86,7 +86,7 @@ void AppendFile::write_all(std::string_view bytes) {
       // A partial record would corrupt the next one.
       const bool whole = !begun || (known && ::ftruncate(descriptor_, before.st_size) == 0);
       fail<IoError>("{}: cannot append: {}{}", path_.string(), std::strerror(reason),
-                    whole ? "" : " (and what was begun cannot be taken back)");
+                    whole ? "" : " (and the partial record cannot be removed)");
     }
     begun = true;
     bytes.remove_prefix(static_cast<size_t>(written));

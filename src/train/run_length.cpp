@@ -59,8 +59,8 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
                  batches.rows_at(0));
   } else if (outcome.is_given("train.train_iters") && train.train_iters != steps) {
     problems.add(
-        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: one "
-        "of them says how long the run is",
+        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: give "
+        "one of them",
         samples, steps, train.train_iters);
   }
 }

@@ -85,7 +85,7 @@ class PipelineRules {
                                  extra == 2 ? " and " : "", loss ? "loss" : "");
     problems_.add(
         "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · "
-        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or say the cut with "
+        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or set "
         "num_layers_in_first/last_pipeline_stage or pipeline_model_parallel_layout",
         layers_, counted, pp_, chunks_,
         nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }));

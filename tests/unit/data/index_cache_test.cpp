@@ -201,7 +201,7 @@ TEST(IndexCache, OtherDataUnderTheSameNameAreNotReadInTheOldOrder) {
   memory.path_to_cache.reset();
   testing::internal::CaptureStderr();
   EXPECT_EQ(rows_of(corpus.config), rows_of(memory));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the data are others"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the data differ from"));
 }
 
 TEST(IndexCache, ManyWhoComeAtOnceMakeItOnce) {
