@@ -1,7 +1,7 @@
 // collectives: a rank of a world under mpirun goes through all collectives (collective_exercise.h).
-// collectives large: a message of more bytes than MPI takes at once. collectives many: dozens of
-// ranks, with the algorithms of large groups; counts each rank's messages and memory. collectives
-// progress: operations in flight progress while no rank makes a call.
+// collectives large: a message of more bytes than MPI takes at once.
+// collectives many: dozens of ranks, as large groups do it; what a rank sends and keeps is counted.
+// collectives progress: what is under way gets on while no rank calls anything.
 
 #include <fmt/format.h>
 
@@ -35,7 +35,7 @@ void send_large(Communicator& world) {
     VIADUCT_CHECK(CommError, data[i] == value(i), "byte {} of a large message differs", i);
 }
 
-/// Ranks only poll memory, like kernels, until the next rank's data arrive.
+/// Ranks look at memory alone, as kernels do, until what the next rank sent is there.
 void move_by_itself(Communicator& world) {
   constexpr int64_t kElements = 1 << 20;
   const Tensor mine = host_tensor(DType::f32, {kElements}),
@@ -93,7 +93,7 @@ void of_many(const std::shared_ptr<Communicator>& world) {
   test::exercise_large(*world);
   test::exercise_hosts(world->host());
   count_messages(*world);
-  // A large part and a small one.
+  // A part that is large as well, and one that is not.
   const int border = world->size() - 5;
   std::vector<int> members;
   const bool low = world->rank() < border;

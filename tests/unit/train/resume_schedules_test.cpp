@@ -1,4 +1,4 @@
-// Schedules in a checkpoint's state, and what a run goes on with.
+// Schedules in a checkpoint's state, and those of the resumed run.
 
 #include "train/resume_schedules.h"
 
