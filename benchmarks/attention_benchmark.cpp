@@ -1,5 +1,5 @@
-// Attention per instruction set, shape and dtype, on one thread: CPU time, so that other work on
-// the machine disturbs little. `viaduct bench attention` measures all threads next to the peak.
+// Attention per instruction set, shape and dtype, on one thread: CPU time, which other work on the
+// machine affects little. `viaduct bench attention` measures all threads next to the peak.
 
 #include <benchmark/benchmark.h>
 

@@ -1,7 +1,7 @@
-// What it takes a rank to learn from a checkpoint's index where its values are, by the number of
-// ranks that wrote: the whole index as one text (version 1 of the format), and index.json with the
-// lines of pieces.jsonl that the rank needs (version 2). Each case in a process of its own, for its
-// peak of memory. No tensor bytes are read.
+// Time and memory of a rank to find its values in a checkpoint's index, by the number of writing
+// ranks: the whole index as one text (version 1 of the format), and index.json with the lines of
+// pieces.jsonl that the rank needs (version 2). Each case runs in a separate process, for its peak
+// memory. No tensor bytes are read.
 //
 // docs/benchmarks.md has the commands.
 
@@ -63,7 +63,7 @@ struct Cost {
   double seconds = 0, megabytes = 0;
 };
 
-/// Time and growth of the resident memory's peak of `work`, in a process of its own.
+/// Time of `work` and growth of the peak resident memory, in a separate process.
 Cost cost_of(const std::function<void()>& work) {
   int ends[2];
   if (pipe(ends) != 0) std::exit(1);
@@ -119,7 +119,7 @@ int main() {
   fmt::print("{:>7} {:>9} {:>12} {:>22} {:>12} {:>22}\n", "ranks", "pieces", "one text",
              "each rank", "both files", "each rank");
   for (const int64_t ranks : {64, 1024, 16384}) {
-    // Not here: what this process holds, its children would have without growing.
+    // Not in this process: children would inherit its memory and show no growth.
     cost_of([&] {
       const CheckpointIndex index = index_of(ranks);
       const DirectoryTexts texts = format_directory(index);

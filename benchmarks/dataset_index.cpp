@@ -1,9 +1,9 @@
-// How long it takes to make, and to open, the order of a data set of so many documents.
+// Time to build, and to open, the order of a data set by its number of documents.
 //
 //   dataset_index FOLDER [DOCUMENTS…]      (10000000 if none is given)
 //
 // Documents have 100 to 900 tokens, samples 4096; the tokens themselves are a file of holes. Each
-// number of documents is measured in a process of its own, so that the peak of memory is its own.
+// number of documents is measured in a separate process, for its peak memory.
 
 #include <fmt/core.h>
 #include <sys/resource.h>
@@ -65,7 +65,7 @@ double seconds_to_build(const DatasetConfig& config) {
   return now() - begin;
 }
 
-/// The most memory that this process had at a time so far, mapped files included.
+/// Peak memory of this process, including mapped files.
 double peak_gib() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);

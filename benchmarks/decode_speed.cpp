@@ -1,6 +1,6 @@
-// Tokens/s of generation on random weights in the sizes of SmolLM2-135M, beside what the memory of
-// this machine gives: a token of one text reads every weight once, so bytes of weights over the
-// measured bandwidth bound it. Prints the time of a token by op as well, as the record has it.
+// Tokens/s of generation on random weights in the sizes of SmolLM2-135M, compared with memory
+// bandwidth: each token of a text reads every weight once, so its time is at least the weights'
+// bytes over the measured bandwidth. Also prints the time of a token by op, from the record.
 //
 //   build/release/benchmarks/decode_speed [RECIPE bf16_mixed|fp32] [BATCHES 1,8,32] [TOKENS 64]
 //   [PROMPT 20]
@@ -37,8 +37,8 @@ double now() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
-/// Bytes a second that all threads read of `memory`. As much as the weights: of less a part stays
-/// in the last cache.
+/// Bytes a second that all threads read from `memory`, which is as large as the weights: part of a
+/// smaller one would stay in the last cache.
 double read_bandwidth(ThreadPool& pool, const Tensor& memory) {
   constexpr int64_t kPiece = int64_t{1} << 17;  // numbers, 1 MiB
   const auto* numbers = memory.data<int64_t>();

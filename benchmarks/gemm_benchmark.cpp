@@ -1,5 +1,5 @@
-// Matrix products per form, shape and dtype, on one thread: CPU time, so that other work on the
-// machine disturbs little. `viaduct bench gemm` measures all threads next to the peak.
+// Matrix products per form, shape and dtype, on one thread: CPU time, which other work on the
+// machine affects little. `viaduct bench gemm` measures all threads next to the peak.
 
 #include <benchmark/benchmark.h>
 

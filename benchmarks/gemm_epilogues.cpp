@@ -1,5 +1,5 @@
-// Products with epilogues beside the same products and the ops that the epilogues stand for, in
-// turn in each round, BF16, on operands that no cache holds when a round begins.
+// GEMMs with epilogues compared with the same GEMMs and separate ops, alternating in each round, in
+// BF16, on operands that are not cached at the beginning of a round.
 //
 //   gemm_epilogues [threads] [tokens]
 

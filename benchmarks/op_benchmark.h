@@ -1,6 +1,6 @@
 #pragma once
-// What the programs here share: a device with the ops of this machine, random operands, and the
-// loop that counts FLOPs and bytes by the op's own cost.
+// Shared code of the benchmarks: a device with the ops of this machine, random operands, and the
+// loop that counts FLOPs and bytes by the op's cost.
 
 #include <benchmark/benchmark.h>
 
@@ -32,14 +32,14 @@ struct OpBench {
     random_normal(context, {flat, mean, standard_deviation, {1, stream}, 0, 0, x.elements()});
     return x;
   }
-  /// i32 numbers in [0, limit), every residue equally often, in no order that memory would like.
+  /// i32 numbers in [0, limit), every residue equally often, in an irregular order.
   Tensor integers(int64_t count, int64_t limit) const {
     const Tensor x = empty(DType::i32, {count});
     for (int64_t i = 0; i < count; ++i)
       x.data<int32_t>()[i] = static_cast<int32_t>(i * 2654435761 % limit);
     return x;
   }
-  /// What one call of `op` costs by its own count.
+  /// The cost of one call of `op` by its own count.
   template <class Op>
   Cost cost(Op&& op) {
     StepRecord record;

@@ -1,6 +1,6 @@
 // Runs every hot op once between marks that callgrind counts instructions by: `./viaduct.sh
-// counts`. AVX2 kernels on one thread (Valgrind 3.19 knows no AVX-512). Without Valgrind it only
-// runs them.
+// counts`. AVX2 kernels on one thread (Valgrind 3.19 lacks AVX-512). Without Valgrind it only runs
+// them.
 
 #include <valgrind/callgrind.h>
 
@@ -26,7 +26,7 @@ class Counter {
     random_normal(context_, {x.view({x.elements()}), mean, 0.1, {1, stream}, 0, 0, x.elements()});
     return x;
   }
-  /// One call counted, after one that is not: what is set up once is not the kernel's.
+  /// One counted call after an uncounted one: one-time setup is not part of the kernel.
   template <class Op>
   void count(const std::string& name, Op&& op) {
     op();

@@ -1,6 +1,6 @@
 // AdamW and the sum of squared gradients on all threads, each beside a copy of the same number of
-// bytes in turn: `of_copy` is the op's rate over the copy's, which other work on the machine slows
-// as much.
+// bytes in turn: `of_copy` is the op's rate over the copy's; other work on the machine slows both
+// equally.
 
 #include <algorithm>
 #include <chrono>

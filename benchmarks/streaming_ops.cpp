@@ -1,8 +1,8 @@
 // The ops that stream memory, each beside a plain copy of the same run: GB/s by the op's own cost,
 // and the fraction of the copy's rate. Operands are rotated through sets that together do not fit
-// into the caches ("cold"), or are one set used again ("warm"), which is nearer to a step, where an
-// op finds what the one before it wrote. An own program and not one per op, so that every figure
-// has its copy measured within the same moments of a noisy machine.
+// into the caches ("cold"), or are one set used again ("warm"), which is closer to a step, where an
+// op reads the output of the previous one. One program for all ops, so that each figure and its
+// copy are measured at nearly the same time on a noisy machine.
 //
 //   streaming_ops [threads] [part of an op's name]
 
@@ -31,7 +31,7 @@
 namespace viaduct {
 namespace {
 
-constexpr int64_t kFootprint = int64_t{192} << 20;  // bytes that no cache of the machine holds
+constexpr int64_t kFootprint = int64_t{192} << 20;  // more bytes than the machine's caches hold
 constexpr int64_t kTokens = 4096;
 constexpr int kRounds = 9;
 
@@ -61,7 +61,7 @@ class Stream {
     for_pieces([&](size_t at, size_t n) { std::memcpy(bytes(to_) + at, bytes(from_) + at, n); });
     return static_cast<double>(2 * from_.bytes()) / (seconds() - begin);
   }
-  /// The same past the caches: what is written is not read first.
+  /// The same with non-temporal stores: the destination is not read first.
   double copy_past_caches() const {
     const double begin = seconds();
     for_pieces([&](size_t at, size_t n) {
@@ -112,7 +112,7 @@ class Stream {
   Tensor from_, to_;
 };
 
-/// An op on operands of its own.
+/// An op with its operands.
 using Run = std::function<void()>;
 struct Case {
   std::string name;
@@ -414,7 +414,7 @@ void model_cases(OpContext& c, Operands& o, std::vector<Case>& cases) {
   }
 }
 
-/// An empty job on all threads: what every launch pays.
+/// An empty job on all threads: the fixed cost of a launch.
 void pool_latency(ThreadPool& pool) {
   for (const int gap_us : {0, 5, 20, 100, 1000}) {
     std::vector<double> times;

@@ -11,15 +11,14 @@
 namespace viaduct {
 namespace {
 
-// A save has three phases, each over when it is over on all ranks: rank 0 creates the temporary
-// folder; every rank writes its shard; rank 0 joins and publishes them.
+// A save has three phases; each ends when all ranks have finished it. Rank 0 creates the temporary
+// folder; every rank writes its shard; rank 0 joins the index and publishes the step.
 
 constexpr std::string_view kBeginning = "making room for a checkpoint",
                            kWriting = "writing a checkpoint",
                            kPublishing = "publishing a checkpoint";
 
-/// The writer of rank 0; null on other ranks, which have nothing to do in the first phase and the
-/// last.
+/// The writer of rank 0; null on other ranks, which are idle in the first and the last phase.
 std::unique_ptr<CheckpointWriter> begin_save(const Communicator& world,
                                              const StagedCheckpoint& checkpoint) {
   if (world.rank() > 0) return nullptr;
@@ -84,7 +83,7 @@ AsyncSaver::AsyncSaver(Communicator& world, bool continue_after_failure)
     : world_(world), continue_after_failure_(continue_after_failure) {}
 
 AsyncSaver::~AsyncSaver() {
-  // The writing may take long, and the others would wait for this rank in vain meanwhile.
+  // Writing may take long; until then the other ranks would wait for this rank in vain.
   const bool writing =
       work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   if (writing && world_.size() > 1 && std::uncaught_exceptions() > 0)
@@ -149,7 +148,7 @@ void AsyncSaver::finish() {
 
 void AsyncSaver::failed(const std::exception_ptr& error) {
   phase_ = Phase::idle;
-  writer_.reset();  // no rank writes any more: the temporary folder goes
+  writer_.reset();  // no rank is writing: remove the temporary folder
   staged_.entries.clear();
   error_ = error;
   ++failures_;

@@ -57,8 +57,8 @@ Piece whole_piece(const Box& box) {
 
 namespace {
 
-/// Calls `visit(place in from, place in to, elements)` for each run of elements that two pieces
-/// share, dense in both, until it returns false.
+/// Calls `visit(offset in from, offset in to, elements)` for each run of shared elements that is
+/// dense in both pieces, until it returns false.
 template <class Visit>
 void for_each_shared_run(const Piece& from, const Piece& to, Visit visit) {
   const int rank = from.box.size.rank();

@@ -1,7 +1,6 @@
 #pragma once
 // Pieces of logical tensors: a row-major range inside a box. Whole tensors, tensor-parallel slices
-// and flat optimizer shards are all pieces; moving elements between pieces is all that resharding
-// is.
+// and flat optimizer shards are all pieces; resharding copies elements between pieces.
 
 #include <cstddef>
 #include <cstdint>
@@ -10,7 +9,7 @@
 
 namespace viaduct {
 
-/// The box that is all of a tensor.
+/// The box of a whole tensor.
 Box whole_box(const Shape& shape);
 /// True if the box has the rank of `shape` and lies inside it.
 bool is_inside(const Box& box, const Shape& shape);
@@ -26,7 +25,7 @@ struct Piece {
   int64_t elements() const { return end - begin; }
 };
 
-/// The piece that is a whole box.
+/// The piece that covers a whole box.
 Piece whole_piece(const Box& box);
 
 /// Copies the elements that two pieces of the same logical tensor share. `from_data` and `to_data`

@@ -3,7 +3,7 @@
 namespace viaduct {
 
 FieldGroup checkpoint_fields(CheckpointConfig& config) {
-  FieldGroup group("checkpoint", "What is saved when, and what a run starts from.");
+  FieldGroup group("checkpoint", "What is saved and when, and what a run starts from.");
   group.field("save", config.save,
               "Folder of the run: checkpoints, metrics.jsonl, the resolved config.yaml, "
               "TensorBoard events; null: nothing is "
@@ -42,9 +42,8 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       .in("steps");
   group.field("exit_on_missing_checkpoint", config.exit_on_missing_checkpoint,
               "A `load` without a checkpoint is an error instead of a fresh start.");
-  group.field(
-      "fallback_to_previous", config.fallback_to_previous,
-      "If the latest checkpoint is damaged, resume from the one before, and say so loudly.");
+  group.field("fallback_to_previous", config.fallback_to_previous,
+              "If the latest checkpoint is damaged, resume from the one before, with a warning.");
   group.field(
       "allow_changes", config.allow_changes,
       "Settings that may be others than when the checkpoint was saved, though the weights or "
@@ -52,20 +51,19 @@ FieldGroup checkpoint_fields(CheckpointConfig& config) {
       "dataset.content for other data files, tokenizer.content for another tokenizer.");
   group.field(
       "fully_parallel_save", config.fully_parallel_save,
-      "Of what data-parallel ranks hold copies of, each writes a share; false: the first of "
-      "them writes all. Shards of the distributed optimizer are no copies: their owners "
-      "write them.");
+      "Each data-parallel rank writes a share of the tensors of which all hold copies; false: the "
+      "first of them writes all. Shards of the distributed optimizer are written by their owners.");
   group.field("fully_parallel_load", config.fully_parallel_load,
-              "Of what data-parallel ranks hold copies of, each reads a share and sends it to the "
-              "others; false: each reads all of it.");
+              "Each data-parallel rank reads a share of the tensors of which all hold copies, and "
+              "sends it to the others; false: each reads all of them.");
   group
-      .field("dist_ckpt_strictness", config.dist_ckpt_strictness,
-             "What it is that the checkpoint of a resumed run lacks a tensor of the run "
-             "(unexpected), or holds one that the run has no use for: raise_all: both are errors; "
-             "raise_unexpected: the former, found before anything is read; assume_ok_unexpected: "
-             "the same, found by the rank that reads it; log_all: both are warnings; "
-             "log_unexpected: the former. What is lacking begins as in a new run. Another shape or "
-             "type is an error always.")
+      .field(
+          "dist_ckpt_strictness", config.dist_ckpt_strictness,
+          "Treatment of a tensor that a resumed run needs and its checkpoint lacks (unexpected), "
+          "and of one that the run does not use: raise_all: both are errors; raise_unexpected: the "
+          "former is, found before anything is read; assume_ok_unexpected: the same, found by the "
+          "rank that reads it; log_all: both are warnings; log_unexpected: the former is. A "
+          "missing tensor starts as in a new run. Another shape or type is always an error.")
       .one_of(
           {"assume_ok_unexpected", "log_unexpected", "log_all", "raise_unexpected", "raise_all"});
   group.field(

@@ -1,5 +1,5 @@
 #pragma once
-// Section `checkpoint`: what is saved when, and what a run starts from.
+// Section `checkpoint`: what is saved and when, and what a run starts from.
 
 #include <optional>
 #include <string>

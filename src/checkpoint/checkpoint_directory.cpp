@@ -28,7 +28,7 @@ IndexLine line_of(const Json& json, int64_t pieces_bytes, const std::string& whe
   return {*offset, *bytes, checksum_field(Json{{"checksum", json[2]}}, where)};
 }
 
-/// Appends lines and says where they are.
+/// Appends lines and returns their positions.
 class Lines {
  public:
   IndexLine add(const Json& json) {

@@ -1,9 +1,9 @@
 #pragma once
-// The index of a checkpoint folder, cut so that a rank reads what it needs of it. index.json, the
-// directory, says what there is: a tensor's type and shape, and which line of pieces.jsonl lists
-// its pieces. Its length goes with the number of tensors, not of ranks. The lines of the tensors,
-// and of the shards (kShardsPerLine of them each), stand in pieces.jsonl, and their checksums in
-// the directory.
+// The index of a checkpoint folder, divided so that a rank reads only the parts it needs.
+// index.json, the directory, holds each tensor's type and shape, and which line of pieces.jsonl
+// lists its pieces. Its length grows with the number of tensors, not of ranks. The lines of the
+// tensors, and of the shards (kShardsPerLine of them each), are in pieces.jsonl; their checksums
+// are in the directory.
 
 #include <map>
 #include <optional>
@@ -38,28 +38,28 @@ struct CheckpointDirectory {
   std::vector<StoredFile> files;  // that the caller added
   StoredFile pieces;              // pieces.jsonl
   std::string state = "{}";       // JSON of the trainer
-  /// A folder of version 1, which has no pieces.jsonl: all that it holds, and nothing above but
-  /// `step`, `files` and `state`.
+  /// The whole index of a version 1 folder, which has no pieces.jsonl; of the fields above only
+  /// `step`, `files` and `state` are then set.
   std::optional<CheckpointIndex> whole;
 };
 
-/// The contents of both files.
+/// The contents of index.json and pieces.jsonl.
 struct DirectoryTexts {
   std::string index, pieces;
 };
 DirectoryTexts format_directory(const CheckpointIndex& index);
 
-/// Reads index.json, of version 1 or 2. IoError that starts with `where` unless its checksum fits,
-/// every field is there, and every line lies inside pieces.jsonl.
+/// Reads index.json, of version 1 or 2. IoError that starts with `where` unless its checksum
+/// matches, every field is present, and every line lies inside pieces.jsonl.
 CheckpointDirectory parse_directory(std::string_view text, const std::string& where);
 
-/// The bytes of a line; IoError unless its checksum fits.
+/// The bytes of a line; IoError unless its checksum matches.
 std::string_view checked_line(std::string_view pieces, const IndexLine& line,
                               const std::string& where);
 /// The shards that a line lists.
 std::vector<StoredFile> parse_shards_line(std::string_view line, const std::string& where);
-/// The tensor whose pieces a line lists: each inside the tensor, all together each of its elements
-/// once, in shards that there are. That the shards are long enough is not known here.
+/// The tensor whose pieces a line lists: each inside the tensor, together covering each element
+/// once, in existing shards. The lengths of shards are not checked here.
 StoredTensor parse_tensor_line(std::string_view line, const DirectoryTensor& tensor, int64_t shards,
                                const std::string& where);
 

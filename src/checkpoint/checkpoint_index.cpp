@@ -86,8 +86,8 @@ CheckpointIndex index_json::parse_index(const Json& json, const std::string& whe
 }
 
 void check_tensor_complete(const StoredTensor& tensor, const std::string& where) {
-  // Real layouts have at most a box for each rank; this keeps a hostile index from costing a
-  // quadratic number of comparisons.
+  // Real layouts have at most one box a rank; the limit bounds the quadratic number of comparisons
+  // for a hostile index.
   constexpr size_t kMostBoxes = 16384;
   std::vector<const Piece*> pieces;
   int64_t elements = 0;
@@ -105,8 +105,7 @@ void check_tensor_complete(const StoredTensor& tensor, const std::string& where)
     } else {
       boxes.push_back(&piece.box);
     }
-    // Disjoint so far, so the sum is at most the elements of a few boxes; it cannot overflow before
-    // it is larger than the tensor.
+    // The boxes so far are disjoint, so the sum exceeds the tensor's size before it can overflow.
     elements += piece.elements();
     VIADUCT_CHECK(IoError, elements <= tensor.shape.elements(),
                   "{}: its pieces overlap: they hold more than its {} elements", where,

@@ -1,7 +1,7 @@
 #pragma once
 // What a checkpoint folder holds: logical tensors, the pieces of them that are stored, where, and
-// the checksums of everything. As one text it is what each rank leaves beside its shard while a
-// checkpoint is made, and was index.json in version 1 of the format; what folders hold now is in
+// the checksums of everything. As one text it is written by each rank beside its shard while a
+// checkpoint is made, and was index.json in version 1 of the format; the current format is in
 // checkpoint_directory.h. docs/checkpoint-format.md describes the files.
 
 #include <cstdint>
@@ -21,7 +21,7 @@ inline constexpr int64_t kCheckpointAlignment = 64;
 inline constexpr const char* kCheckpointIndexFile = "index.json";
 inline constexpr const char* kCheckpointPiecesFile = "pieces.jsonl";
 
-/// A piece of a logical tensor and where its bytes are.
+/// A piece of a logical tensor and the place of its bytes.
 struct StoredPiece {
   Piece piece;
   size_t shard = 0;    // of CheckpointIndex::shards
@@ -46,16 +46,15 @@ struct CheckpointIndex {
   int64_t step = 0;
   std::map<std::string, StoredTensor> tensors;  // by logical name
   std::vector<StoredFile> shards;               // of tensor bytes
-  std::vector<StoredFile> files;                // that the caller added (config.json …)
+  std::vector<StoredFile> files;                // added by the caller (config.json …)
   std::string state = "{}";                     // JSON of the trainer
 };
 
 /// One line a tensor, keys in alphabetical order, with a checksum of itself.
 std::string format_checkpoint_index(const CheckpointIndex& index);
 
-/// Reads such a text. IoError that starts with `where`
-/// unless its checksum fits, every field is there, every piece lies inside its tensor and its
-/// shard, and no two share bytes of a shard.
+/// Parses such a text. IoError that starts with `where` unless its checksum matches, every field is
+/// present, every piece lies inside its tensor and its shard, and no two share bytes of a shard.
 CheckpointIndex parse_checkpoint_index(std::string_view text, const std::string& where);
 
 /// IoError unless the pieces of a tensor hold each of its elements exactly once. Boxes must be

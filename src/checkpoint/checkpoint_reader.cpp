@@ -29,7 +29,7 @@ void check_sum(const StoredFile& file, std::string_view content,
                 (folder / file.name).string(), sum, file.checksum);
 }
 
-/// Bytes that were read for a checksum, said every few seconds by the rank that speaks for all.
+/// Counts bytes read for checksums; the reporting rank logs progress every few seconds.
 class VerifyProgress {
  public:
   VerifyProgress(std::string what, int64_t total_bytes, bool speaks)
@@ -130,7 +130,7 @@ std::string_view CheckpointReader::line(const IndexLine& line, const std::string
   try {
     return checked_line(pieces_.text(), line, where);
   } catch (const IoError&) {
-    pieces_.check();  // a file that became shorter is named as that
+    pieces_.check();  // reports a file that became shorter
     throw;
   }
 }
@@ -217,7 +217,7 @@ const std::byte* CheckpointReader::checked_bytes(const std::string& name, Stored
   const auto bytes =
       static_cast<size_t>(stored.piece.elements() * dtype_bytes(tensor.tensor.dtype));
   const uint64_t sum = hash64({reinterpret_cast<const char*>(data), bytes});
-  // A file that became shorter is named as that.
+  // Reports a file that became shorter.
   if (sum != stored.checksum) in.mapped.file->check();
   VIADUCT_CHECK(IoError, sum == stored.checksum,
                 "{}: {} of tensor \"{}\" ({} bytes at {}): checksum {:016x}, expected {:016x}: the "
@@ -261,15 +261,15 @@ void CheckpointReader::read_into(const std::string& name, const Piece& piece,
   int64_t copied = 0;
   for (size_t i = 0; i < tensor.pieces.size() && copied < piece.elements(); ++i) {
     const StoredPiece& stored = tensor.pieces[i];
-    // Only shards that give something are opened, and only their pieces need to be whole.
+    // Only shards that contribute elements are opened, and only their pieces are verified.
     if (!share_elements(stored.piece, piece)) continue;
     const std::byte* data = bytes_of(name, found, i);
     const int64_t shared =
         copy_shared(stored.piece, data, piece, destination, dtype_bytes(tensor.dtype));
-    // Nobody sees the copy if the piece is not whole.
+    // The copy is discarded if the piece is damaged.
     if (shared > 0) checked_bytes(name, found, i);
     copied += shared;
-    // The checksum may be of an earlier read.
+    // The checksum may stem from an earlier read.
     const MappedFile& file = *shard(stored.shard).mapped.file;
     if (file.failed()) file.check();
   }

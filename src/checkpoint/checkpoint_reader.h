@@ -1,7 +1,6 @@
 #pragma once
-// Reading one checkpoint, at any layout: the reader assembles whatever piece of a logical tensor is
-// asked for from the pieces that are stored. It opens the shards, and parses the parts of the
-// index, that hold what it is asked for, when it is asked.
+// Reading one checkpoint, at any layout: the reader assembles any requested piece of a logical
+// tensor from the stored pieces. Shards are opened, and parts of the index parsed, on demand.
 
 #include <filesystem>
 #include <map>
@@ -16,31 +15,32 @@
 
 namespace viaduct {
 
-/// Which of the ranks that open a checkpoint together this one is. What does not belong to what a
-/// rank reads is looked at by one of them.
+/// This rank's number among the ranks that open a checkpoint together. Checks of data that belong
+/// to no particular rank are divided among them.
 struct OpenShare {
   int rank = 0, ranks = 1;
 };
 
 class CheckpointReader : public TensorSource {
  public:
-  /// Opens a step folder. IoError that says what and where, unless index.json is whole and, each
-  /// looked at by one rank of the share: pieces.jsonl and the further files have their checksums,
-  /// and all shards their sizes. The checksum of a stored piece, and of the line of the index that
-  /// says where it is, are compared when they are first read.
+  /// Opens a step folder. IoError with file and reason unless index.json is intact, pieces.jsonl
+  /// and the further files match their checksums, and all shards have their sizes (each file is
+  /// checked by one rank of the share). The checksum of a stored piece, and of its line in the
+  /// index, are compared at the first read.
   explicit CheckpointReader(const std::filesystem::path& folder, OpenShare share = {});
   ~CheckpointReader() override;
 
   const std::filesystem::path& folder() const { return folder_; }
   int64_t step() const { return directory_.step; }
-  /// The state that the writer was given, as JSON text.
+  /// The state given to the writer, as JSON text.
   const std::string& state() const { return directory_.state; }
   /// The further files.
   const std::vector<StoredFile>& files() const { return directory_.files; }
-  /// All that there is, parsed as a whole: O(pieces of all ranks).
+  /// The whole index: O(pieces of all ranks).
   CheckpointIndex index() const;
 
-  /// The logical tensors, by name. Those whose name holds a '/' are no weights (optimizer state …).
+  /// The logical tensors, by name. Those with a '/' in their name are not weights (optimizer state
+  /// …).
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   const TensorInfo* find(const std::string& name) const override;
   std::string where() const override { return folder_.string(); }
@@ -54,7 +54,7 @@ class CheckpointReader : public TensorSource {
                  std::byte* destination) const override;
 
   /// Reads every byte of this rank's share of the shards (all, for a share of one) and compares all
-  /// checksums. Says now and then how far it is.
+  /// checksums. Logs its progress.
   void verify() const;
 
   /// How many shards were opened so far.
@@ -83,7 +83,7 @@ class CheckpointReader : public TensorSource {
   int64_t shards_ = 0;
   MappedFile pieces_;
   std::vector<TensorInfo> infos_;
-  mutable std::mutex mutex_;  // of what is filled when it is asked for:
+  mutable std::mutex mutex_;  // of the members that are filled on demand:
   mutable std::map<std::string, std::unique_ptr<Stored>> stored_;
   mutable std::map<int64_t, std::vector<StoredFile>> shard_files_;  // by line
   mutable std::map<size_t, std::unique_ptr<Shard>> open_;
@@ -95,7 +95,7 @@ bool is_weight_name(const std::string& name);
 /// The tensors of a checkpoint that are weights.
 class CheckpointWeights : public TensorSource {
  public:
-  /// `checkpoint` outlives it.
+  /// `checkpoint` must outlive it.
   explicit CheckpointWeights(const CheckpointReader& checkpoint);
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
   const TensorInfo* find(const std::string& name) const override;
@@ -111,8 +111,8 @@ class CheckpointWeights : public TensorSource {
 };
 
 struct OpenCheckpointOptions {
-  /// If the latest checkpoint of a save folder is damaged or missing, take the newest one before it
-  /// that is whole, with a warning. Every candidate is then read completely first.
+  /// If the latest checkpoint of a save folder is damaged or missing, opens the newest intact one
+  /// before it, with a warning. Every candidate is then read completely first.
   bool fall_back_to_previous = false;
 };
 

@@ -174,7 +174,7 @@ void CheckpointWriter::commit(int64_t keep_last, RunLock* lock, OldSteps* remove
   try {
     old.remove(hide_old_steps(save_, keep_last));
   } catch (const IoError& error) {
-    // The checkpoint is complete; an old one that stays costs only space.
+    // The checkpoint is complete; an old one that remains costs only space.
     log_warning("old checkpoints stay: {}", error.what());
   }
 }

@@ -1,7 +1,7 @@
 #pragma once
-// Writing one checkpoint. Each rank writes its pieces into a shard of its own; one of them (the
-// coordinator) adds state and files and publishes the step. Nothing is seen under the step's name
-// before everything is on disk.
+// Writing one checkpoint. Each rank writes its pieces into its own shard; one rank (the
+// coordinator) adds state and files and publishes the step. The step's name does not exist before
+// everything is on disk.
 //
 //   CheckpointWriter writer(save, step, ranks);            // coordinator; then a barrier
 //   ShardWriter shard(checkpoint_temporary_folder(save, step), rank);   // every rank
@@ -20,13 +20,13 @@ namespace viaduct {
 /// Where a checkpoint is built: SAVE/step_00000010.tmp-new.
 std::filesystem::path checkpoint_temporary_folder(const std::filesystem::path& save, int64_t step);
 
-/// A piece of a logical tensor, as a caller names it.
+/// A piece of a logical tensor, as described by a caller.
 struct CheckpointEntry {
   TensorInfo tensor;  // the whole logical tensor: name, dtype, true shape
-  Piece piece;        // what is held here
+  Piece piece;        // the elements held here
 };
 
-/// The entry that is all of a tensor.
+/// The entry of a whole tensor.
 CheckpointEntry whole_entry(const TensorInfo& tensor);
 
 class ShardWriter {
@@ -36,13 +36,13 @@ class ShardWriter {
   ~ShardWriter();
 
   /// Appends a piece: `data` has its elements in row-major order of the box, in any shape and
-  /// strides, in host memory, and may be let go when the call returns. ShapeError if dtype or count
-  /// do not fit the entry; IoError if it cannot be written.
+  /// strides, in host memory; it may be freed when the call returns. ShapeError if dtype or count
+  /// do not match the entry; IoError if it cannot be written.
   void add(const CheckpointEntry& entry, const Tensor& data);
   /// The whole tensor `name`.
   void add(const std::string& name, const Tensor& data);
 
-  /// Flushes to disk and leaves this rank's part of the index beside the shard.
+  /// Flushes to disk and writes this rank's part of the index beside the shard.
   void finish();
 
  private:
@@ -62,8 +62,8 @@ class RunLock;
 
 class CheckpointWriter {
  public:
-  /// Creates the temporary folder (and `save`), after removing what interrupted saves left there.
-  /// `remover`: has old steps in hand, which are not touched then.
+  /// Creates the temporary folder (and `save`), after removing the remains of interrupted saves.
+  /// Old steps that `remover` is removing are not touched.
   CheckpointWriter(const std::filesystem::path& save, int64_t step, int ranks = 1,
                    OldSteps* remover = nullptr);
   /// Removes the temporary folder unless it was published.
@@ -74,7 +74,7 @@ class CheckpointWriter {
   /// The temporary folder, for ShardWriter.
   const std::filesystem::path& folder() const { return folder_; }
 
-  /// State of the run that is no tensor, as JSON text (finite numbers; nesting up to 64).
+  /// State of the run other than tensors, as JSON text (finite numbers; nesting up to 64).
   void set_state(std::string json);
   /// A further file of the step folder: config.json, tokenizer files …
   void add_file(const std::string& name, std::string_view content);
@@ -83,8 +83,8 @@ class CheckpointWriter {
 
   /// Joins the ranks' parts, checks that each tensor is there completely and once, writes
   /// index.json, publishes the step, points `latest` to it and removes old steps (`keep_last` 0
-  /// keeps all): by `remover`, or, without one, before it returns. Asks `lock`, where there is one,
-  /// before each of these. IoError if anything fails; what was saved before is untouched then.
+  /// keeps all): by `remover`, or, without one, before it returns. Checks `lock`, if given, before
+  /// each of these. IoError if anything fails; earlier checkpoints are then untouched.
   void commit(int64_t keep_last = 0, RunLock* lock = nullptr, OldSteps* remover = nullptr);
 
  private:

@@ -25,7 +25,7 @@ bool is_absent_or_empty(const std::filesystem::path& folder) {
   return std::filesystem::is_directory(folder) && std::filesystem::is_empty(folder);
 }
 
-/// A folder beside `to` that becomes it when everything is there, and is removed otherwise.
+/// A folder beside `to` that is renamed to `to` when complete, and removed otherwise.
 class UnfinishedFolder {
  public:
   explicit UnfinishedFolder(const std::filesystem::path& to)
@@ -52,7 +52,7 @@ class UnfinishedFolder {
   bool finished_ = false;
 };
 
-/// Hugging Face's name of the format that most of the weights have.
+/// Hugging Face's name of the format of most weights.
 std::optional<std::string> stored_format(const TensorSource& weights) {
   std::map<DType, int64_t> bytes;
   for (const TensorInfo& info : weights.tensors()) bytes[info.dtype] += info.bytes();
@@ -73,8 +73,8 @@ std::optional<std::string> stored_format(const TensorSource& weights) {
   }
 }
 
-/// The text of a config.json whose torch_dtype (dtype, as newer files call it) is that of the
-/// weights; the same text where it is so already.
+/// The text of a config.json with torch_dtype (dtype in newer files) set to the weights' format;
+/// unchanged if it already is.
 std::string with_stored_format(const std::string& config, const TensorSource& weights) {
   const auto format = stored_format(weights);
   if (!format) return config;
@@ -100,7 +100,7 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
         unfinished.path(), weights.tensors(),
         [&](const std::string& name) { return weights.tensor(name); }, max_shard_bytes);
   } catch (const IoError&) {
-    weights.check_read();  // a write fails, too, when its source is gone
+    weights.check_read();  // a write also fails if its source is gone
     throw;
   }
   weights.check_read();
@@ -109,8 +109,8 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
   const std::string further = HfConfig(config, "config.json").text(kFurtherFields, "");
   if (!further.empty()) {
     log_warning(
-        "{}: config.json cannot say {} in the words of its family; other programs than viaduct "
-        "take the model for another",
+        "{}: config.json cannot express {} for its family; programs other than viaduct will read a "
+        "different model",
         to.string(), further);
   }
   copy_model_side_files(from.path, unfinished.path());
@@ -133,7 +133,7 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
   check_save_folder(save, step);
   const bool fresh = is_absent_or_empty(save);
   RunLock lock(save);
-  if (fresh) lock.remove_when_released();  // the result is no run
+  if (fresh) lock.remove_when_released();  // the result is not a run's folder
   CheckpointWriter writer(save, step, plan ? plan->shards : 1);
   if (plan) {
     write_shards(*plan, tensors, model_family(read_model_config(from).family).names,
@@ -168,7 +168,7 @@ Converted convert_model(const ConvertSettings& settings) {
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
-  // A link stays, and its folder is filled.
+  // A symbolic link is kept, and its target folder is filled.
   if (std::filesystem::is_symlink(to) && std::filesystem::exists(to))
     to = std::filesystem::canonical(to);
 

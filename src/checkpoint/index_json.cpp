@@ -48,8 +48,8 @@ Json tensor_to_json(const StoredTensor& tensor) {
 
 namespace {
 
-// The document, one line for each field and each tensor. `dump` of what is parsed from it gives the
-// same text for the same values, so the checksum is that of the compact dump.
+// The document, one line for each field and each tensor. Parsing and dumping it again gives the
+// same text, so the checksum is taken of the compact dump.
 std::string lines_of(const Json& json) {
   std::string text = "{";
   const char* comma = "\n";

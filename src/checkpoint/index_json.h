@@ -1,6 +1,6 @@
 #pragma once
-// The parts that the texts of a checkpoint's index are made of, to JSON and back, each checked as
-// it is read. Every error is an IoError that starts with `where`.
+// Conversion of the parts of a checkpoint's index to JSON and back, each checked as it is read.
+// Every error is an IoError that starts with `where`.
 
 #include <nlohmann/json_fwd.hpp>
 #include <string>
@@ -24,8 +24,8 @@ Json tensor_to_json(const StoredTensor& tensor);
 /// The document with its own checksum, one line for each field and each entry of "tensors".
 std::string sealed_lines(Json json);
 
-// And back.
-/// A document of `sealed_lines`, whose checksum fits, without it.
+// The inverse.
+/// A document of `sealed_lines` without its checksum, which is verified.
 Json open_sealed(std::string_view text, const char* format, const std::string& where);
 const Json& field(const Json& object, const char* name, const std::string& where);
 int64_t count_field(const Json& object, const char* name, const std::string& where);
@@ -34,8 +34,7 @@ uint64_t checksum_field(const Json& object, const std::string& where);
 DType dtype_field(const Json& object, const std::string& where);
 std::vector<StoredFile> files_of(const Json& array, const char* name, const std::string& where);
 std::vector<StoredFile> files_field(const Json& json, const char* name, const std::string& where);
-/// Pieces inside a tensor, of `shards` shards; whether the shards are long enough is not known
-/// here.
+/// Pieces inside a tensor, of `shards` shards; the lengths of the shards are not checked here.
 std::vector<StoredPiece> parse_pieces(const Json& json, const Shape& shape, int64_t shards,
                                       const std::string& where);
 /// The piece's bytes lie inside its shard.

@@ -12,7 +12,7 @@ namespace {
 /// Tensors are moved together up to this many elements.
 constexpr int64_t kBatchElements = int64_t{1} << 22;
 
-/// A piece that this rank gives.
+/// A piece that this rank contributes.
 struct Given {
   const StoredRun* stored;
   LogicalPiece piece;
@@ -72,8 +72,7 @@ class Unpacker {
   const char *next_, *end_;
 };
 
-/// The pieces of every rank by tensor, in the order in which each rank gives them; the shard of a
-/// piece is its rank.
+/// The pieces of all ranks by tensor, in each rank's order; `shard` of a piece is its rank.
 CheckpointIndex exchange_pieces(Communicator& world, const GivenByName& given) {
   Packer packer;
   for (const auto& [name, pieces] : given) {
@@ -111,7 +110,7 @@ CheckpointIndex exchange_pieces(Communicator& world, const GivenByName& given) {
   }
   try {
     check_complete(index, "gather");
-  } catch (const IoError& error) {  // nothing was read: the layout is wrong
+  } catch (const IoError& error) {  // nothing was read: the layout is invalid
     fail<ShapeError>("{}", error.what());
   }
   return index;
@@ -119,12 +118,12 @@ CheckpointIndex exchange_pieces(Communicator& world, const GivenByName& given) {
 
 using Tensors = std::map<std::string, StoredTensor>;
 
-/// Moves the values of the tensors [first, last) to rank 0 and shows them there.
+/// Moves the values of the tensors [first, last) to rank 0 and calls `visit` there.
 void move_batch(Communicator& world, Device& device, const GivenByName& given,
                 Tensors::const_iterator first, Tensors::const_iterator last, double factor,
                 FunctionRef<void(const std::string&, const Tensor&)> visit) {
   const auto ranks = static_cast<size_t>(world.size());
-  std::vector<int64_t> counts(ranks, 0);  // elements that each rank gives
+  std::vector<int64_t> counts(ranks, 0);  // elements contributed by each rank
   for (auto tensor = first; tensor != last; ++tensor) {
     for (const StoredPiece& piece : tensor->second.pieces)
       counts[piece.shard] += piece.piece.elements();

@@ -8,7 +8,7 @@ namespace viaduct {
 namespace {
 
 /// Elements [begin, end) of the storage of a transposed part, which has rows of `columns`: the rest
-/// of a row that has begun, whole rows, and the start of the last one.
+/// of the first row, whole rows, and the start of the last one.
 void add_transposed(const Part& part, int64_t columns, int64_t begin, int64_t end, int64_t place,
                     std::vector<LogicalPiece>& pieces) {
   while (begin < end) {

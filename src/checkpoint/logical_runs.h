@@ -1,6 +1,6 @@
 #pragma once
-// Between runs of a parameter's storage (what a rank, or its shard of a flat optimizer, holds) and
-// pieces of logical tensors (what a checkpoint stores).
+// Conversion between runs of a parameter's storage (held by a rank, or by its shard of a flat
+// optimizer) and pieces of logical tensors (stored in checkpoints).
 
 #include <vector>
 
@@ -21,7 +21,7 @@ struct ParameterRun {
 /// All of a parameter's storage.
 ParameterRun whole_run(const Parameter& parameter);
 
-/// Elements of a logical tensor that lie densely in a run.
+/// Elements of a logical tensor that are dense in a run.
 struct LogicalPiece {
   const Part* part = nullptr;  // names the logical tensor
   Piece piece;                 // of it
@@ -31,11 +31,11 @@ struct LogicalPiece {
   bool by_columns = false;
 };
 
-/// What of the parts' logical tensors a run holds, in the order of the parts; padding is in none.
+/// The pieces of the parts' logical tensors in a run, in the order of the parts, without padding.
 /// The pieces of disjoint runs share no element, and their boxes are equal or disjoint: rows of a
-/// part are a range of its box; of a transposed part they are columns, so each run of whole storage
-/// rows, and each part of one, is a box of its own. ShapeError if the run is not inside the
-/// storage, or a part and its place do not fit.
+/// part are a range of its box; rows of a transposed part are columns, so each run of whole storage
+/// rows, and each partial row, is a separate box. ShapeError if the run is not inside the storage,
+/// or if a part does not match its place.
 std::vector<LogicalPiece> logical_pieces(const ParameterRun& run);
 
 }  // namespace viaduct

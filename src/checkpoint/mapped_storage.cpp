@@ -4,7 +4,7 @@ namespace viaduct {
 
 MappedStorage map_storage(const std::filesystem::path& path) {
   auto file = std::make_shared<const MappedFile>(path);
-  // An empty file has no map, but views of nothing want an address.
+  // An empty file cannot be mapped, but an empty view needs an address.
   static constexpr std::byte kNothing{};
   const std::byte* data = file->size() > 0 ? file->data() : &kNothing;
   const auto bytes = static_cast<int64_t>(file->size());

@@ -11,7 +11,7 @@ namespace viaduct {
 
 struct MappedStorage {
   std::shared_ptr<Storage> storage;
-  std::shared_ptr<const MappedFile> file;  // for `check`, when bytes of it were used
+  std::shared_ptr<const MappedFile> file;  // for `check` after bytes of it were used
 };
 
 /// The whole file, read-only: a write through a view faults. IoError if it cannot be mapped.

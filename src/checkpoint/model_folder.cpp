@@ -20,7 +20,7 @@ struct OwnedCheckpoint {
   const CheckpointReader checkpoint;
 };
 
-// The weights of a checkpoint that lives with them.
+// The weights of a checkpoint, together with the checkpoint itself.
 class OpenedWeights : private OwnedCheckpoint, public CheckpointWeights {
  public:
   explicit OpenedWeights(const std::filesystem::path& folder)
@@ -40,7 +40,7 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
   if (has(folder, kCheckpointIndexFile)) return {ModelFolderKind::checkpoint, folder};
   if (has_latest(folder))
     return {ModelFolderKind::checkpoint, folder / step_folder_name(latest_step(folder))};
-  // A step that lost its index is no Hugging Face folder, although it holds config.json.
+  // A step folder without its index is not a Hugging Face folder, although it holds config.json.
   const bool step_name = parse_step_folder_name(folder.filename().string()).has_value();
   VIADUCT_CHECK(IoError, !step_name || has_safetensors(folder),
                 "{}: a checkpoint without {}: it is damaged", name, kCheckpointIndexFile);

@@ -21,9 +21,9 @@ struct ModelFolder {
   std::filesystem::path path;
 };
 
-/// Says what `folder` is. IoError if it is none of the three: missing, not a folder, a save folder
-/// without a complete step, or a folder of something else (the message says what is missing). Only
-/// looks for files; does not read them.
+/// The kind of `folder`. IoError if it is none of the three: missing, not a folder, a save folder
+/// without a complete step, or any other folder (the message names what is missing). Checks only
+/// that files exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
@@ -32,15 +32,15 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 
 /// The text of the folder's config.json; IoError if it is missing or absurdly large.
 std::string read_config_text(const ModelFolder& folder);
-/// The architecture that it describes.
+/// The architecture it describes.
 ModelConfig read_model_config(const ModelFolder& folder);
 
 /// Names that tokenizer and generation settings have in Hugging Face folders.
 const std::vector<std::string>& model_side_file_names();
 /// Those of model_side_file_names that are in `folder`, as paths.
 std::vector<std::filesystem::path> model_side_files(const std::filesystem::path& folder);
-/// Copies model_side_files of one folder into another (created if need be), each whole or not at
-/// all. Files of the target that `from` lacks are left alone.
+/// Copies model_side_files of one folder into another (created if missing), each whole or not at
+/// all. Files of the target that `from` lacks are kept.
 void copy_model_side_files(const std::filesystem::path& from, const std::filesystem::path& to);
 
 }  // namespace viaduct

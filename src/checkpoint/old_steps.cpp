@@ -33,7 +33,7 @@ void OldSteps::remove(std::vector<std::filesystem::path> folders) {
   try {
     thread_ = Thread(remove_all);
   } catch (const std::system_error&) {
-    remove_all();  // no thread to have
+    remove_all();  // no thread can be started
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// Removes the folders of old steps beside the run that saves: a checkpoint of many terabytes takes
-// minutes to delete, in which training goes on and nobody waits for rank 0.
+// Removes the folders of old steps in the background: deleting a checkpoint of many terabytes takes
+// minutes, during which training continues and no rank waits for rank 0.
 
 #include <filesystem>
 #include <mutex>
@@ -20,10 +20,10 @@ class OldSteps {
   OldSteps(const OldSteps&) = delete;
   OldSteps& operator=(const OldSteps&) = delete;
 
-  /// Begins to remove folders that are hidden already (…".tmp-old"), which are nobody else's from
-  /// now on. Waits for the removal before it: so at most the steps of one save are on their way
-  /// out, and a disk that deletes slower than the run saves slows the saves down instead of filling
-  /// up. A folder that cannot be removed is a warning; the next run tries again.
+  /// Starts to remove folders that are already hidden (…".tmp-old"); the caller must not use them
+  /// any more. Waits for the previous removal first: so at most the steps of one save are being
+  /// removed, and a disk that deletes slower than the run saves slows the saves down instead of
+  /// filling up. A folder that cannot be removed gives a warning; the next run tries again.
   void remove(std::vector<std::filesystem::path> folders);
   /// Returns when all is removed.
   void wait();

@@ -11,8 +11,7 @@
 namespace viaduct {
 namespace {
 
-/// First character of what a rank says of its error: an IoError, another one. The rest is the
-/// message.
+/// First character of a rank's error text: an IoError or another error. The rest is the message.
 constexpr char kIoError = 'i', kError = 'e';
 
 std::string outcome_of(const std::exception_ptr& error) {
@@ -30,7 +29,7 @@ std::string outcome_of(const std::exception_ptr& error) {
 
 using Clock = std::chrono::steady_clock;
 
-/// Runs `work` beside the exchanges that tell all ranks who is still at work.
+/// Runs `work` in parallel with exchanges of which ranks are still working.
 std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()> work,
                                         std::string_view what) {
   std::exception_ptr error;
@@ -47,7 +46,7 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
   }
   std::promise<void> done;
   std::future<void> over = done.get_future();
-  // Waited for at the end, also where the group has failed.
+  // Joined at the end, even if the group has failed.
   Thread thread([&] {
     run();
     done.set_value();

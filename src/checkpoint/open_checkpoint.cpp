@@ -10,11 +10,11 @@
 namespace viaduct {
 namespace {
 
-/// How a candidate is opened: as it is, as the step that its folder names, or that after reading
-/// all of it.
+/// How a candidate is opened: the folder itself, the step that the folder names, or that step after
+/// reading all of it.
 constexpr char kAsItIs = 'a', kStep = 's', kWhole = 'w';
 
-/// What rank 0 would open, one after the other.
+/// The candidates of rank 0, in order.
 struct Candidates {
   std::vector<std::filesystem::path> folders;
   char how = kStep;
@@ -30,7 +30,7 @@ Candidates candidates_in(const std::filesystem::path& folder, bool fall_back) {
   Candidates candidates;
   std::error_code ignored;
   if (folder.empty()) return candidates;
-  // A step that is named by hand never falls back.
+  // A step given by the user never falls back.
   if (std::filesystem::exists(folder / kCheckpointIndexFile, ignored)) {
     candidates.how = kAsItIs;
     candidates.folders.push_back(folder);
@@ -80,7 +80,7 @@ std::unique_ptr<CheckpointReader> open_on_all(Communicator& world,
       },
       "looking for a checkpoint");
   const bool nothing = leads && folder.empty();
-  // What rank 0 says of the next candidate: how to open it and its name, or nothing more.
+  // Rank 0's message about the next candidate: how to open it and its name, or the end.
   for (size_t i = 0;; ++i) {
     std::string next;
     if (leads && i < candidates.folders.size())

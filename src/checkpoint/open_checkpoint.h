@@ -9,11 +9,10 @@
 
 namespace viaduct {
 
-/// Opens what `open_checkpoint` would, on every rank of `world`; the folder and the options of rank
-/// 0 count, and an empty folder opens nothing (null). Each rank looks at its share (OpenShare),
-/// also where candidates are read completely, so no rank waits longer than for the slowest share,
-/// and the timeout of collectives does not count while one is at work. If any rank cannot, all
-/// throw the same IoError.
+/// Does `open_checkpoint` on every rank of `world`, with the folder and options of rank 0; an empty
+/// folder opens nothing (null). Each rank checks its share (OpenShare), also if candidates are read
+/// completely, so no rank waits longer than for the slowest share; the timeout of collectives does
+/// not apply meanwhile. If any rank fails, all throw the same IoError.
 std::unique_ptr<CheckpointReader> open_on_all(Communicator& world,
                                               const std::filesystem::path& folder,
                                               const OpenCheckpointOptions& options = {});

@@ -26,11 +26,11 @@ namespace {
 constexpr const char* kLockFile = "run.lock";
 constexpr int kAttempts = 100;
 
-/// What the file says of a run.
+/// The lock file's description of a run.
 struct Holder {
   std::string host, boot_id, started, token;
   int64_t pid = 0;
-  std::string start_ticks;  // of the process since boot: a number given anew is another process
+  std::string start_ticks;  // start time since boot: distinguishes processes with a reused id
 };
 
 std::string host_name() {
@@ -73,7 +73,7 @@ std::string read_all(int descriptor) {
   return text;
 }
 
-/// Nothing for a text that no run wrote (cut short by a crash, say).
+/// Nothing for a malformed text (truncated by a crash, for example).
 std::optional<Holder> parse_holder(const std::string& text) {
   const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!json.is_object()) return std::nullopt;
@@ -93,11 +93,11 @@ std::optional<Holder> parse_holder(const std::string& text) {
 
 std::string describe(const std::string& text) {
   const auto holder = parse_holder(text);
-  if (!holder) return "a run that has not said which";
+  if (!holder) return "an unidentified run";
   return fmt::format("process {} on {}, since {}", holder->pid, holder->host, holder->started);
 }
 
-/// Only for processes of this machine since it was started; others cannot be known.
+/// Only processes of this machine since its boot can be checked.
 bool is_alive(const Holder& holder) {
   return holder.boot_id == boot_id() && !holder.start_ticks.empty() &&
          holder.start_ticks == start_ticks(holder.pid);
@@ -124,7 +124,7 @@ RunLock::RunLock(const std::filesystem::path& save)
 
 RunLock::~RunLock() {
   if (descriptor_ < 0) return;
-  // Still locked, so that it is not the file of the next one that goes.
+  // Remove it while locked, so that the next run's file is not removed.
   if (remove_ && same_file(descriptor_, path_)) ::unlink(path_.c_str());
   ::close(descriptor_);
 }
@@ -153,7 +153,7 @@ void RunLock::take() {
           "older one would notice at its next save",
           path_.string(), std::strerror(reason));
     }
-    // Whoever had it may have removed the file that we opened.
+    // The previous holder may have removed the file that we opened.
     if (same_file(fd, path_)) return write_record();
     ::close(std::exchange(descriptor_, -1));
   }
@@ -188,7 +188,7 @@ bool RunLock::is_gone() const {
 
 void RunLock::check() {
   const std::lock_guard guard(mutex_);
-  // Opened anew: a network file system shows what another machine wrote when a file is opened.
+  // Reopened: a network file system shows other machines' writes when a file is opened.
   const int fd = ::open(path_.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) {
     VIADUCT_CHECK(IoError, errno == ENOENT, "{}: cannot be opened: {}", path_.string(),

@@ -1,12 +1,12 @@
 #pragma once
-// One run at a time writes into a save folder: the file SAVE/run.lock says which one. The run holds
-// it by flock(2), which ends with the process, however it ends; the file stays, as a record of who
-// wrote last.
+// One run at a time writes into a save folder: the file SAVE/run.lock names it. The run holds the
+// file by flock(2), which is released when the process ends for any reason; the file remains as a
+// record of the last writer.
 //
-// flock alone is not enough where it does not reach (file systems without locks, network file
-// systems that give a lock away when a client was gone for long): the file also holds a token of
-// its run, and whoever takes the folder next puts its own there. A run looks at it before all that
-// it publishes, and stops where it finds another's.
+// flock alone is not enough on file systems without locks, or on network file systems that release
+// the lock of a client after a long disconnection. The file therefore also holds a token of its
+// run, which the next run replaces by its own. A run checks the token before it publishes anything,
+// and stops if it is another run's.
 
 #include <atomic>
 #include <cstdint>
@@ -18,24 +18,24 @@ namespace viaduct {
 
 class RunLock {
  public:
-  /// Takes `save` (made if missing). IoError that names the holder (process, host, since when) if
-  /// another run has it; also of another RunLock of this process.
+  /// Locks `save` (created if missing). IoError with the holder (process, host, start time) if
+  /// another run, or another RunLock of this process, has it.
   explicit RunLock(const std::filesystem::path& save);
-  /// Lets the folder go.
+  /// Releases the folder.
   ~RunLock();
   RunLock(const RunLock&) = delete;
   RunLock& operator=(const RunLock&) = delete;
 
-  /// To be called before anything is published. IoError that names the other run if one has taken
-  /// the folder since. If folder or file are gone, they are made again, and counted.
+  /// Must be called before anything is published. IoError that names the other run if one has taken
+  /// the folder meanwhile. If folder or file are gone, they are created again and counted.
   void check();
-  /// True if the file is not where it was (the folder was deleted, say): `check` will find out
-  /// more. One call to the system.
+  /// True if the file has been moved or deleted; `check` then finds out more. Costs one system
+  /// call.
   bool is_gone() const;
-  /// How often `check` made folder and file again.
+  /// How often `check` recreated folder and file.
   int64_t times_made_again() const { return times_made_again_; }
 
-  /// The file goes with the lock: of a program that is no run.
+  /// Removes the file with the lock, for programs that are not a run.
   void remove_when_released() { remove_ = true; }
 
   const std::filesystem::path& folder() const { return save_; }
@@ -49,7 +49,7 @@ class RunLock {
   int descriptor_ = -1;
   bool remove_ = false;
   std::atomic<int64_t> times_made_again_ = 0;
-  mutable std::mutex mutex_;  // a save in the background asks, too
+  mutable std::mutex mutex_;  // a background save checks it too
 };
 
 }  // namespace viaduct

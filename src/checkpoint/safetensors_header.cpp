@@ -72,7 +72,7 @@ void parse_metadata(const Json& value, SafetensorsHeader& header, const std::str
   }
 }
 
-// Sorts by place and checks that the tensors tile the data: no gap, no overlap, nothing behind.
+// Sorts by offset and checks that the tensors tile the data: no gap, no overlap, no trailing bytes.
 void check_tiling(SafetensorsHeader& header, const std::string& where) {
   auto& entries = header.entries;
   std::stable_sort(entries.begin(), entries.end(), [](const auto& a, const auto& b) {
@@ -115,8 +115,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view file, const std::str
   header.data_offset = static_cast<int64_t>(sizeof(length) + length);
   header.data_bytes = static_cast<int64_t>(file.size()) - header.data_offset;
 
-  // A shape is the longest array that is met; deeper nesting has no meaning. Each tensor's entry is
-  // taken as it comes, so that a million of them are never in memory as JSON.
+  // A shape is the longest valid array, and deeper nesting is invalid. Each tensor's entry is
+  // consumed as it is parsed, so that a million of them are never in memory as JSON.
   const auto take = [&](const std::string& name, Json&& value) {
     if (name == kMetadata) {
       parse_metadata(value, header, where);

@@ -27,9 +27,9 @@ struct SafetensorsHeader {
 /// Longest header that is read or written, as in the reference implementation.
 inline constexpr uint64_t kSafetensorsHeaderLimit = 100'000'000;
 
-/// Reads and validates the header of `file`, the whole content of a safetensors file. Every length
-/// and offset is inside the file, tensors follow each other without gap or overlap, and each is as
-/// long as shape × dtype. IoError that starts with `where` and names the tensor otherwise. BOOL is
+/// Reads and validates the header of `file`, the whole content of a safetensors file. IoError that
+/// starts with `where` and names the tensor unless every length and offset is inside the file, the
+/// tensors tile the data without gap or overlap, and each has the length of shape × dtype. BOOL is
 /// read as u8.
 SafetensorsHeader parse_safetensors_header(std::string_view file, const std::string& where);
 

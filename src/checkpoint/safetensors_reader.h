@@ -1,6 +1,6 @@
 #pragma once
-// Safetensors files and Hugging Face folders of them as sources of tensors. Files are mapped, so
-// nothing is read before it is used, and tensors are views of the map.
+// Safetensors files and Hugging Face folders of them as sources of tensors. Files are mapped: data
+// are read only when used, and tensors are views of the mapping.
 
 #include <filesystem>
 #include <memory>
@@ -21,8 +21,8 @@ class SafetensorsFile : public TensorSource {
   static SafetensorsFile from_memory(std::string content, std::string where);
 
   const std::vector<TensorInfo>& tensors() const override { return infos_; }
-  /// A view of the mapped file (read-only memory, kept alive by the view), or a copy where the file
-  /// has its bytes at an address that is no multiple of the element size.
+  /// A view of the mapped file (read-only memory, kept alive by the view), or a copy if its address
+  /// is not a multiple of the element size.
   Tensor tensor(const std::string& name) const override;
   void check_read() const override;
   std::string where() const override { return where_; }

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kSingle = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
 
-// Cuts the tensors, in their order, into runs of at most `max_bytes` (or one tensor).
+// Divides the tensors, in order, into runs of at most `max_bytes` (or one tensor).
 std::vector<std::vector<TensorInfo>> cut_into_shards(const std::vector<TensorInfo>& tensors,
                                                      int64_t max_bytes) {
   std::vector<std::vector<TensorInfo>> shards(1);

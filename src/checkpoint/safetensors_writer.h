@@ -1,6 +1,6 @@
 #pragma once
-// Safetensors files and Hugging Face folders of them, written tensor by tensor: one tensor is asked
-// for, written and let go before the next, so a model is never held twice.
+// Safetensors files and Hugging Face folders of them, written tensor by tensor: each tensor is
+// requested, written and freed before the next, so a model is never held twice.
 
 #include <filesystem>
 #include <map>
@@ -12,11 +12,11 @@
 
 namespace viaduct {
 
-/// Gives the elements of a tensor that was announced: in host memory, any strides, with the
-/// announced dtype and shape (ShapeError otherwise).
+/// Returns the elements of an announced tensor: in host memory, any strides, with the announced
+/// dtype and shape (ShapeError otherwise).
 using GetTensor = FunctionRef<Tensor(const std::string& name)>;
 
-/// What Hugging Face's reader wants to see in a file of PyTorch weights.
+/// The metadata that Hugging Face's reader expects in a file of PyTorch weights.
 inline const std::map<std::string, std::string> kPyTorchMetadata{{"format", "pt"}};
 
 /// Writes one file, whole or not at all. Tensors with larger elements come first, then by name (so
@@ -31,14 +31,14 @@ void write_safetensors(const std::filesystem::path& path,
                        const std::map<std::string, Tensor>& tensors,
                        const std::map<std::string, std::string>& metadata = kPyTorchMetadata);
 
-/// 5 GB, as Hugging Face cuts by default.
+/// 5 GB, Hugging Face's default.
 inline constexpr int64_t kDefaultShardBytes = 5'000'000'000;
 
-/// Writes the weights of a Hugging Face folder (created if need be): model.safetensors, or, where
-/// the tensors are more than `max_shard_bytes`, model-00001-of-0000N.safetensors and
+/// Writes the weights of a Hugging Face folder (created if need be): model.safetensors, or, if the
+/// tensors exceed `max_shard_bytes`, model-00001-of-0000N.safetensors and
 /// model.safetensors.index.json. Shards are filled in the given order of `tensors`; a larger tensor
-/// has a shard of its own. Weight files of an earlier save that are not part of the new one are
-/// removed at the end.
+/// gets its own shard. Weight files of an earlier save that are not part of the new one are removed
+/// at the end.
 void write_safetensors_folder(const std::filesystem::path& folder,
                               const std::vector<TensorInfo>& tensors, GetTensor get,
                               int64_t max_shard_bytes = kDefaultShardBytes);

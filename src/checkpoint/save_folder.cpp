@@ -57,7 +57,7 @@ bool can_be_opened(const std::filesystem::path& folder) {
   }
 }
 
-/// NAME.tmp-PID of a process that is no more.
+/// NAME.tmp-PID of a process that no longer exists.
 bool is_of_dead_process(std::string_view name, size_t cut) {
   const std::string_view digits = name.substr(cut);
   pid_t pid = 0;
@@ -66,8 +66,8 @@ bool is_of_dead_process(std::string_view name, size_t cut) {
   return ::kill(pid, 0) != 0 && errno == ESRCH;
 }
 
-/// A name that is free, for a folder on its way out: step_00000010.tmp-old, or with a number after
-/// it while an earlier one is still being removed.
+/// A free name for a folder to be removed: step_00000010.tmp-old, or with a number after it while
+/// an earlier one is still being removed.
 std::filesystem::path hidden_name(const std::filesystem::path& save, int64_t step) {
   const std::string name = (save / step_folder_name(step)).string() + kHidden;
   std::filesystem::path hidden = name;
@@ -76,8 +76,8 @@ std::filesystem::path hidden_name(const std::filesystem::path& save, int64_t ste
   return hidden;
 }
 
-/// A crash between the two renames of `publish_step` has the step that `latest` names hidden: it
-/// comes back.
+/// A crash between the two renames of `publish_step` leaves the step that `latest` names hidden:
+/// restore it.
 void bring_back_hidden(const std::filesystem::path& save) {
   if (!has_latest(save)) return;
   std::string name = read_file(save / kLatest, 4096);
@@ -93,8 +93,8 @@ void bring_back_hidden(const std::filesystem::path& save) {
   }
 }
 
-/// A crash in the first save, after its step appeared and before `latest` named it: the newest step
-/// that is whole gets its name. (Steps appear complete.)
+/// A crash in the first save, after its step appeared and before `latest` was written: let `latest`
+/// name the newest complete step. (Steps appear complete.)
 void name_latest(const std::filesystem::path& save) {
   if (has_latest(save)) return;
   const std::vector<int64_t> steps = saved_steps(save);
@@ -119,7 +119,7 @@ std::optional<int64_t> parse_step_folder_name(std::string_view name) {
   const std::string_view digits = name.substr(kStep.size());
   int64_t step = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), step);
-  // Only the one spelling that step_folder_name gives.
+  // Accepts only the spelling of step_folder_name.
   if (error != std::errc() || end != digits.data() + digits.size()) return std::nullopt;
   if (step < 0 || step_folder_name(step) != name) return std::nullopt;
   return step;
@@ -172,8 +172,8 @@ std::vector<std::filesystem::path> publish_step(const std::filesystem::path& tem
     sync_folder(save);
     return {};
   }
-  // The two change places at once; a file system without that gets two renames, and a crash between
-  // them leaves the new one under its temporary name.
+  // Exchanges the two atomically; a file system without that operation gets two renames, and a
+  // crash between them leaves the new one under its temporary name.
   const std::filesystem::path hidden = hidden_name(save, step);
   const bool exchanged =
       ::renameat2(AT_FDCWD, temporary.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) == 0;
@@ -196,7 +196,7 @@ std::vector<std::filesystem::path> hide_old_steps(const std::filesystem::path& s
   const int64_t latest = latest_step(save);
   std::vector<int64_t> steps = saved_steps(save);
   steps.erase(std::upper_bound(steps.begin(), steps.end(), latest), steps.end());
-  size_t kept_from = steps.size();  // index of the oldest that stays
+  size_t kept_from = steps.size();  // index of the oldest one that is kept
   for (int64_t good = 0; kept_from > 0 && good < keep_last;)
     good += can_be_opened(save / step_folder_name(steps[--kept_from])) ? 1 : 0;
   std::vector<std::filesystem::path> hidden;

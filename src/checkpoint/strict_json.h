@@ -1,6 +1,6 @@
 #pragma once
-// JSON of files that nobody vouches for: parsed with limits, so that a hostile file is an IoError.
-// A template over the JSON type keeps its heavy header out of this one.
+// JSON of untrusted files: parsed with limits, so that a hostile file is an IoError. A template
+// over the JSON type keeps its heavy header out of this one.
 
 #include <algorithm>
 #include <cstddef>
@@ -24,25 +24,25 @@ struct JsonLimits {
   size_t array_elements = size_t{1} << 24;  // of any one array
 };
 
-/// A name from a file as it may appear in a message: one line, control bytes replaced, cut where it
-/// is very long.
+/// A name from a file, made safe for a message: one line, control bytes replaced, truncated if very
+/// long.
 std::string shown_name(std::string_view name);
 
-/// Builds a value from the parser's events, one look at each: the parser's own callback looks
-/// through the whole parent after every child, which is quadratic.
+/// Builds a value from the parser's events in linear time: the parser's own callback scans the
+/// whole parent after every child, which is quadratic.
 template <class Json>
 class StrictJsonBuilder {
  public:
   using Member = std::function<void(const std::string& name, Json&& value)>;
 
-  /// With a `member`, the entries of the outermost object go there, one after the other, instead of
-  /// into the result.
+  /// With a `member`, the entries of the outermost object are passed to it one by one instead of
+  /// being added to the result.
   StrictJsonBuilder(const JsonLimits& limits, const std::string& where, Member member)
       : limits_(limits), where_(where), member_(std::move(member)) {}
 
   Json take_root() { return std::move(root_); }
 
-  // What Json::sax_parse calls.
+  // Callbacks of Json::sax_parse.
   bool null() { return add_value(nullptr); }
   bool boolean(bool value) { return add_value(value); }
   bool number_integer(typename Json::number_integer_t value) { return add_value(value); }
@@ -123,8 +123,8 @@ class StrictJsonBuilder {
 
 /// Parses `text`, in time and memory linear in its length; IoError that starts with `where` if it
 /// is not JSON, is nested deeper or has longer arrays than the limits, holds a key twice in an
-/// object, or anything follows the document. With a `member`, each entry of the outermost object
-/// goes there as soon as it is read, and the result is an empty object.
+/// object, or anything follows the document. With a `member`, each entry of the outermost object is
+/// passed to it as soon as it is read, and the result is an empty object.
 template <class Json>
 Json parse_strict_json(std::string_view text, const JsonLimits& limits, const std::string& where,
                        typename StrictJsonBuilder<Json>::Member member = nullptr) {
@@ -136,7 +136,7 @@ Json parse_strict_json(std::string_view text, const JsonLimits& limits, const st
   return builder.take_root();
 }
 
-/// The value as a count (0 … 2^63 − 1), nothing if it is something else.
+/// The value as a count (0 … 2^63 − 1), nothing for any other value.
 template <class Json>
 std::optional<int64_t> json_count(const Json& value) {
   if (!value.is_number_unsigned()) return std::nullopt;
@@ -145,8 +145,8 @@ std::optional<int64_t> json_count(const Json& value) {
   return static_cast<int64_t>(number);
 }
 
-/// An array of counts as a Shape; the product of its sizes and `element_bytes` is known to fit
-/// int64. IoError that starts with `where` and names `field` otherwise.
+/// An array of counts as a Shape; the product of its sizes and `element_bytes` fits int64. IoError
+/// that starts with `where` and names `field` otherwise.
 template <class Json>
 Shape json_shape(const Json& value, int64_t element_bytes, const char* field,
                  const std::string& where) {

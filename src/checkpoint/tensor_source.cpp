@@ -8,7 +8,7 @@ namespace viaduct {
 
 void TensorSource::read_into(const std::string& name, const Piece& piece,
                              std::byte* destination) const {
-  const Tensor whole = tensor(name);  // a view where the source maps its files
+  const Tensor whole = tensor(name);  // a view if the source maps its files
   check_inside(name, whole.shape(), piece);
   copy_shared(whole_piece(whole_box(whole.shape())), static_cast<const std::byte*>(whole.raw()),
               piece, destination, dtype_bytes(whole.dtype()));

@@ -52,7 +52,7 @@ class PlannedShards {
 void write_shards(const ShardPlan& plan, const TensorSource& source, const TensorNames& names,
                   const std::filesystem::path& folder) {
   PlannedShards planned(source, names);
-  // Shard 0 last: it gets what nobody else has.
+  // Shard 0 last: it gets the tensors in no other shard.
   for (int rank = plan.shards; rank-- > 0;) {
     ShardWriter shard(folder, rank);
     planned.write(shard, plan.pieces(rank));

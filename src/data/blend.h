@@ -1,6 +1,6 @@
 #pragma once
-// Blends of data sets: from which set each sample is taken, and which of its samples it is, as
-// Megatron's BlendedDataset.
+// Blends of data sets: the data set of each sample and the sample's number in it, as in Megatron's
+// BlendedDataset.
 
 #include <cstdint>
 #include <vector>
@@ -14,7 +14,7 @@ struct BlendIndex {
 };
 
 /// Greedy: sample i comes from the data set that is furthest behind its share, argmax of weight ·
-/// max(i, 1) − taken; the first one on a tie. Weights are normalized (once more, as Megatron does).
+/// max(i, 1) − taken; ties go to the first. Weights are normalized (a second time, as in Megatron).
 BlendIndex build_blend_index(const std::vector<double>& weights, int64_t size);
 
 /// Takes each data set's `sizes[i]` samples exactly once, spread in proportion to the sizes.

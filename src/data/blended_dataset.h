@@ -17,11 +17,12 @@ namespace viaduct {
 class BlendedDataset final : public SampleSource {
  public:
   using Sources = std::vector<std::shared_ptr<const SampleSource>>;
-  /// Gives the two arrays of a blend: from which source each row is taken, and as which of its
-  /// rows.
+  /// Returns the two arrays of a blend: the source of each row, and the row's number in that
+  /// source.
   using Open = std::function<std::vector<IndexArray>()>;
 
-  /// `open` gives arrays of `size` rows; it is called now, or `later`: with the first row.
+  /// `open` returns arrays of `size` rows. It is called in the constructor or, with `later`, at the
+  /// first row.
   BlendedDataset(Sources sources, int64_t size, Open open, bool later = false);
 
   using SampleSource::get;

@@ -17,7 +17,7 @@ namespace {
 
 constexpr size_t kBlockBytes = size_t{1} << 16;
 constexpr std::string_view kGzipMagic = "\x1f\x8b", kZstdMagic = "\x28\xb5\x2f\xfd";
-// A frame of zstd that is to be skipped: 50 to 5f, 2a 4d 18.
+// A skippable zstd frame begins with 50 to 5f, 2a 4d 18.
 constexpr std::string_view kZstdSkippedEnd = "\x2a\x4d\x18";
 
 enum class Compression { none, gzip, zstd };
@@ -35,7 +35,7 @@ bool has_suffix(const std::filesystem::path& path, std::string_view suffix) {
   return path.extension() == suffix;
 }
 
-/// A descriptor read in order, with the first block looked at before it is used.
+/// A file descriptor read in order; its first block can be inspected before it is consumed.
 class Source {
  public:
   explicit Source(const std::filesystem::path& path) : name_(input_name(path)) {
@@ -56,7 +56,7 @@ class Source {
   const std::string& name() const { return name_; }
   int64_t offset() const { return offset_; }
 
-  /// The next bytes; less than asked for only at the end.
+  /// The next bytes; fewer than requested only at the end.
   size_t read(std::span<char> to) {
     size_t got = 0;
     while (got < to.size()) {
@@ -78,7 +78,7 @@ class Source {
   int64_t offset_ = 0;
 };
 
-/// Blocks of the source, the first of which may have been read already.
+/// Blocks of the source; the first may already have been read.
 class Blocks {
  public:
   explicit Blocks(std::unique_ptr<Source> source)
@@ -90,7 +90,7 @@ class Blocks {
   void use(size_t bytes) { at_ += bytes; }
   /// Offset in the file of the first byte that was not used.
   int64_t offset() const { return source_->offset() - static_cast<int64_t>(end_ - at_); }
-  /// Another block where the last one is used up; false at the end.
+  /// Reads another block if the last one is used up; false at the end.
   bool more() {
     if (at_ < end_) return true;
     refill();
@@ -170,7 +170,7 @@ class GzipStream final : public ByteStream {
   int64_t consumed() const override { return blocks_.offset(); }
 
  private:
-  /// A file may hold several members one after the other. False behind the last.
+  /// A file may hold several members in sequence. False after the last.
   bool next_member() {
     if (inside_) return true;
     if (!blocks_.more()) return false;
@@ -197,7 +197,8 @@ class ZstdStream final : public ByteStream {
   size_t read(std::span<char> to) override {
     size_t got = 0;
     while (got < to.size()) {
-      // What is held back inside comes out without new input, so the end is no error by itself.
+      // The decoder can emit buffered output without new input, so the end of input alone is no
+      // error.
       const bool ended = !blocks_.more();
       const std::string_view rest = ended ? std::string_view() : blocks_.rest();
       ZSTD_inBuffer in{rest.data(), rest.size(), 0};

@@ -1,6 +1,6 @@
 #pragma once
-// Bytes in order, from files that are not mapped: gzip and zstd files, standard input, pipes. What
-// is compressed comes out unpacked, through buffers of fixed size.
+// Bytes in order, from files that are not mapped: gzip and zstd files, standard input, pipes.
+// Compressed input is unpacked through buffers of fixed size.
 
 #include <cstddef>
 #include <cstdint>
@@ -14,25 +14,25 @@ namespace viaduct {
 class ByteStream {
  public:
   virtual ~ByteStream() = default;
-  /// Fills `to` from the front; less than its size only at the end. IoError with the name and the
-  /// offset in the file where reading fails, or where compressed data are damaged or end too early.
+  /// Fills `to` from the front; fewer bytes only at the end. IoError with name and file offset if
+  /// reading fails, or if compressed data are damaged or truncated.
   virtual size_t read(std::span<char> to) = 0;
-  /// Bytes of the file (as it is stored) that were used up.
+  /// Bytes of the stored file consumed so far.
   virtual int64_t consumed() const = 0;
 };
 
-/// What a name says and shows.
+/// What a path and its first bytes reveal about an input.
 struct InputKind {
   bool standard_input = false;  ///< the name is "-"
   bool stream = false;          ///< to be read by open_stream; false: a file that can be mapped
-  int64_t stored_bytes = 0;     ///< size on disk, 0 if nobody knows
+  int64_t stored_bytes = 0;     ///< size on disk, 0 if unknown
 };
 
-/// Looks at a file without reading further than its first bytes. IoError if it is missing, or
-/// called .gz or .zst while its first bytes are neither.
+/// Inspects a file's first bytes only. IoError if it is missing, or if it is named .gz or .zst and
+/// its first bytes are neither.
 InputKind input_kind(const std::filesystem::path& path);
 
-/// What messages call it: the path, or "standard input".
+/// Its name in messages: the path, or "standard input".
 std::string input_name(const std::filesystem::path& path);
 
 /// `path` without a last .gz or .zst.

@@ -63,7 +63,7 @@ std::optional<DatasetBuilder::Choice> DatasetBuilder::choose(Split split) const 
 std::shared_ptr<const SampleSource> DatasetBuilder::build(Split split,
                                                           std::optional<int64_t> num_samples) {
   if (config_.mock) {
-    // Each split its own numbers, or validation would measure what was trained on.
+    // Each split has its own random numbers; otherwise validation would measure the training rows.
     const uint64_t seed =
         static_cast<uint64_t>(config_.random_seed) + (static_cast<uint64_t>(split) << 32);
     return std::make_shared<MockDataset>(num_samples.value_or(std::numeric_limits<int64_t>::max()),
@@ -111,7 +111,7 @@ bool DatasetBuilder::same_order(const SampleSource& source, Split split,
     return one->same_order_for(num_samples);
   const auto* blended = dynamic_cast<const BlendedDataset*>(&source);
   const auto choice = choose(split);
-  // A blend takes each next sample by what came before it; without weights it has one epoch.
+  // Each sample of a blend depends on the samples before it; without weights a blend has one epoch.
   if (blended == nullptr || !choice || !choice->blend.weights) return true;
   const std::vector<double> weights = normalize_weights(*choice->blend.weights);
   for (size_t i = 0; i < weights.size(); ++i) {
@@ -189,7 +189,7 @@ std::shared_ptr<const SampleSource> DatasetBuilder::build_blend(
   }
   const auto total = std::accumulate(sizes.begin(), sizes.end(), int64_t{0});
   if (!blend.weights) size = num_samples ? std::min(*num_samples, total) : total;
-  // Without weights, sizes are the weights; without a number of samples, all are taken.
+  // Without weights, the sizes are the weights; without a number of samples, all samples are taken.
   const std::vector<double> shares =
       blend.weights ? weights : std::vector<double>(sizes.begin(), sizes.end());
   const auto make = [=, names = blend.prefixes](IndexSink& sink) {

@@ -1,6 +1,6 @@
 #pragma once
-// From the settings of the `dataset` section to the source of samples of each split, as Megatron's
-// BlendedMegatronDatasetBuilder does it.
+// Builds the source of samples of each split from the `dataset` section, as Megatron's
+// BlendedMegatronDatasetBuilder does.
 
 #include <array>
 #include <cstdint>
@@ -25,38 +25,37 @@ class Tokenizer;
 
 class DatasetBuilder {
  public:
-  /// `vocabulary_size` of the model: bound of mock tokens (required for them) and of what files may
-  /// hold. `tokenizer`: required where fim_rate is above 0; lives as long as the sources.
-  /// ConfigError with all problems of the settings.
+  /// `vocabulary_size` of the model: upper bound of mock tokens (required for them) and of the
+  /// tokens in files. `tokenizer`: required if fim_rate > 0; must outlive the sources. ConfigError
+  /// with all problems of the settings.
   explicit DatasetBuilder(DatasetConfig config,
                           std::optional<int64_t> vocabulary_size = std::nullopt,
                           const Tokenizer* tokenizer = nullptr);
 
-  /// The samples of a split, at least `num_samples` of them (none: one epoch). Null if the split
-  /// has no data by the settings (weight 0, no blend of its own), or if it is empty and
-  /// `num_samples` is 0. A ConfigError names data set, split and sizes where an empty split is
-  /// asked for samples.
+  /// The samples of a split, at least `num_samples` of them (none: one epoch). Null if the settings
+  /// give the split no data (weight 0, no blend of its own), or if it is empty and `num_samples` is
+  /// 0. ConfigError with data set, split and sizes if samples are requested of an empty split.
   std::shared_ptr<const SampleSource> build(Split split, std::optional<int64_t> num_samples);
 
-  /// The data sets of a split one by one, each with at least `num_samples` samples (none: one
+  /// The data sets of a split separately, each with at least `num_samples` samples (none: one
   /// epoch): a list without weights of `blend_per_split`. ConfigError for any other form.
   std::vector<std::shared_ptr<const SampleSource>> build_each(Split split,
                                                               std::optional<int64_t> num_samples);
-  /// Whether every data set of the split has at least a prediction to give; false for one without
-  /// data by the settings. Mock data are there for training and validation.
+  /// Whether every data set of the split has at least one prediction; false if the settings give
+  /// the split no data. Mock data exist for training and validation.
   bool has_data(Split split);
-  /// Whether `source`, which this builder made, would give its rows in the same order if
-  /// `num_samples` were asked for instead.
+  /// Whether `source`, made by this builder, would keep its order of rows if `num_samples` were
+  /// requested instead.
   bool same_order(const SampleSource& source, Split split, int64_t num_samples) const;
 
   /// A file by its prefix, opened once. Safe to call from several threads at once.
   std::shared_ptr<const IndexedDataset> open(const std::string& prefix);
-  /// The same if it was opened already; null otherwise.
+  /// The same if it is already open; null otherwise.
   std::shared_ptr<const IndexedDataset> opened(const std::string& prefix) const;
   const DatasetConfig& config() const { return config_; }
 
  private:
-  /// What the settings say of a split; none where it has no data.
+  /// The settings of a split; none if it has no data.
   struct Choice {
     Blend blend;
     std::array<double, 2> fractions;
@@ -67,12 +66,11 @@ class DatasetBuilder {
                                                 std::optional<int64_t> num_samples);
   std::shared_ptr<const SampleSource> build_blend(const Choice& choice, Split split,
                                                   std::optional<int64_t> num_samples);
-  /// Where the index of a blend is kept; none: in memory. `shares`: empty where all samples are
+  /// Where the index of a blend is kept; none: in memory. `shares` is empty if all samples are
   /// taken.
   std::optional<IndexCacheEntry> blend_files(const BlendedDataset::Sources& sources, Split split,
                                              const std::vector<double>& shares, int64_t size) const;
-  /// One after the other, or on num_dataset_builder_threads threads; the first error in their
-  /// order.
+  /// Sequentially, or on num_dataset_builder_threads threads; throws the first error in list order.
   std::vector<std::shared_ptr<const SampleSource>> build_all(
       const Choice& choice, Split split, const std::vector<std::optional<int64_t>>& num_samples);
 

@@ -107,10 +107,9 @@ FieldGroup dataset_fields(DatasetConfig& config) {
           "left out. `external`, a loader that a Python program hands over, is an error here.")
       .one_of({"single", "cyclic", "batch", "external"});
   group
-      .field(
-          "fast_cache_load", config.fast_cache_load,
-          "Cached indices, which must be there, are believed as they are, and nothing that grows "
-          "with the data is read at start.")
+      .field("fast_cache_load", config.fast_cache_load,
+             "Cached indices must exist and are trusted; nothing that grows with the data is read "
+             "at start.")
       .constraint("needs dataset.path_to_cache");
   group
       .field("defer_npy_index_mmap", config.defer_npy_index_mmap,
@@ -137,10 +136,11 @@ FieldGroup fill_in_middle_fields(DatasetConfig& config) {
   share("fim_spm_rate", config.fim_spm_rate,
         "Share of these examples in which the suffix comes before the prefix.");
   group.field("fim_split_sample", config.fim_split_sample,
-              "A token at which segments are cut into fragments, each turned around by itself.");
+              "A token at which segments are cut into fragments, each rearranged separately.");
   share("fim_fragment_rate", config.fim_fragment_rate,
-        "Share of fragments that are turned around, with fim_split_sample.");
-  group.field("fim_no_prefix", config.fim_no_prefix, "What begins with this text stays as it is.");
+        "Share of fragments that are rearranged, with fim_split_sample.");
+  group.field("fim_no_prefix", config.fim_no_prefix,
+              "Segments that begin with this text are not changed.");
   group.field("fim_prefix_token", config.fim_prefix_token, "Token before a prefix.");
   group.field("fim_middle_token", config.fim_middle_token, "Token before a middle.");
   group.field("fim_suffix_token", config.fim_suffix_token, "Token before a suffix.");

@@ -41,13 +41,13 @@ struct DatasetConfig {
   /// Folder where indices are kept between runs; null: PREFIX/cache/GPTDataset_indices, and small
   /// ones nowhere.
   std::optional<std::string> path_to_cache;
-  /// Order of training rows: `single` as the indices say, once; `cyclic` and `batch` shuffled anew
-  /// for each pass over them, again and again.
+  /// Order of training rows: `single`: one pass in index order; `cyclic` and `batch`: repeated
+  /// passes, each newly shuffled.
   std::string dataloader_type = "single";
-  /// Fill in the middle (data/fill_in_middle.h): the share of segments that are turned around, and
-  /// of those the share that has the suffix first.
+  /// Fill in the middle (data/fill_in_middle.h): the share of segments that are rearranged, and
+  /// among those the share with the suffix first.
   double fim_rate = 0, fim_spm_rate = 0.5;
-  /// A token at which segments are cut into fragments, and the share of fragments turned around.
+  /// A token at which segments are cut into fragments, and the share of fragments rearranged.
   std::optional<std::string> fim_split_sample;
   double fim_fragment_rate = 0.5;
   /// Segments whose text begins with it are left as they are.
@@ -55,8 +55,7 @@ struct DatasetConfig {
   std::string fim_prefix_token = "<fim_prefix>", fim_middle_token = "<fim_middle>",
               fim_suffix_token = "<fim_suffix>", fim_pad_token = "<fim_pad>",
               fim_eod_token = "<|endoftext|>";
-  /// Cached indices are believed, and nothing that grows with the data is read at start. They must
-  /// be there.
+  /// Cached indices must exist and are trusted; nothing that grows with the data is read at start.
   bool fast_cache_load = false;
   /// Cached indices are mapped when the first row is read.
   bool defer_npy_index_mmap = false;
@@ -69,9 +68,9 @@ struct TokenizerConfig {
   /// Folder with tokenizer files; null: the one of `checkpoint.pretrained_checkpoint`, if any.
   std::optional<std::string> tokenizer_model;
   /// Without files: tokens 0 to vocab_size − 1, and vocab_size closes documents (Megatron's null
-  /// tokenizer). With files: what the vocabulary is taken for, at least its size.
+  /// tokenizer). With files: the vocabulary size to assume, at least the actual one.
   std::optional<int64_t> vocab_size;
-  /// Further ids behind the vocabulary, which no text has.
+  /// Additional ids after the vocabulary that no text contains.
   int64_t vocab_extra_ids = 0;
 };
 
@@ -79,7 +78,7 @@ FieldGroup dataset_fields(DatasetConfig& config);
 FieldGroup fill_in_middle_fields(DatasetConfig& config);
 FieldGroup tokenizer_fields(TokenizerConfig& config);
 
-/// A blend as its parts: data sets and, if given, as many weights.
+/// A parsed blend: data sets and, if given, one weight for each.
 struct Blend {
   std::vector<std::string> prefixes;
   std::optional<std::vector<double>> weights;
@@ -90,7 +89,7 @@ struct Blend {
 /// lists and weights that are not >= 0 with a positive sum are ConfigErrors.
 Blend parse_blend(const std::vector<std::string>& entries);
 
-/// All that is wrong with the settings by themselves (no file is opened), one message each.
+/// All errors in the settings alone (no file is opened), one message each.
 std::vector<std::string> dataset_config_problems(const DatasetConfig& config);
 
 }  // namespace viaduct

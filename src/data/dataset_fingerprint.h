@@ -1,6 +1,6 @@
 #pragma once
-// What a checkpoint remembers of the data that a run reads: enough to notice, when the run goes on,
-// that a file is another one.
+// Fingerprints of a run's data files, stored in checkpoints: enough to detect on resumption that a
+// file has changed.
 
 #include <cstdint>
 #include <string>
@@ -20,22 +20,22 @@ struct DatasetFingerprint {
   bool operator==(const DatasetFingerprint&) const = default;
 };
 
-/// Reads the index, and of the tokens at most 1 MiB.
+/// Reads the index and at most 1 MiB of the tokens.
 DatasetFingerprint fingerprint(const IndexedDataset& dataset);
 
 /// hash64 of pieces of the .bin, evenly spread, at most 1 MiB.
 uint64_t token_sample_hash(const IndexedDataset& dataset);
 
-/// The prefixes of `blend` and `blend_per_split` in their order, each once.
+/// The distinct prefixes of `blend` and `blend_per_split`, in order.
 std::vector<std::string> dataset_prefixes(const DatasetConfig& config);
 
-/// As the text of a file, and back; IoError naming `where` for text that is no such file.
+/// Conversion to the text of a file and back; IoError naming `where` for malformed text.
 std::string to_json(const std::vector<DatasetFingerprint>& files);
 std::vector<DatasetFingerprint> fingerprints_from_json(const std::string& text,
                                                        const std::string& where);
 
-/// What is another file now than it was when `before` was written, one line each; files are
-/// compared in their order, so that they may move.
+/// The files that changed since `before` was written, one line each. Files are compared by
+/// position, so they may be moved.
 std::vector<std::string> changed_data(const std::vector<DatasetFingerprint>& before,
                                       const std::vector<DatasetFingerprint>& now);
 

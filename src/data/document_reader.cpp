@@ -50,7 +50,7 @@ class MemberReader : public json::json_sax_t {
     return true;
   }
   bool parse_error(std::size_t, const std::string&, const json::exception& error) override {
-    // nlohmann's message, without its own numbering of what is one line here.
+    // nlohmann's message without its line number, which is always 1 here.
     problem = error.what();
     const size_t column = problem.find("column ");
     if (column != std::string::npos) problem.erase(0, column);
@@ -187,7 +187,7 @@ void DocumentReader::fill(std::string& text) {
                 "file it can be read",
                 name_, jsonl_ ? "a line" : "a document", largest_streamed_, at_);
   const size_t before = text.size();
-  // Twice as much each time, so that a long text is not copied again and again.
+  // Double each time, so that a long text is not copied repeatedly.
   const size_t more = std::max(piece_bytes_, text.size());
   text.resize(before + std::min(more, largest_streamed_ - before));
   const size_t got = stream_->read(std::span(text).subspan(before));
@@ -221,7 +221,7 @@ std::optional<DocumentPiece> DocumentReader::next_of_stream() {
   DocumentPiece piece{nullptr, std::move(text), name_, at_, 0, line_, jsonl_};
   piece.end = piece.begin + piece.streamed.size();
   at_ = piece.end;
-  // At least 1: an empty text, too, comes once.
+  // At least 1: an empty text is one document too.
   line_ += std::max<int64_t>(1, std::count(piece.streamed.begin(), piece.streamed.end(), '\n'));
   return piece;
 }
@@ -236,7 +236,7 @@ void for_each_document(const DocumentPiece& piece, const std::string& key,
       use_lines(piece, key, use);
     }
   } catch (const IoError&) {
-    if (piece.file) piece.file->check();  // a line may be wrong because it is gone
+    if (piece.file) piece.file->check();  // a read error may be the cause of a malformed line
     throw;
   }
   if (piece.file) piece.file->check();

@@ -16,7 +16,7 @@
 
 namespace viaduct {
 
-/// A stretch of an input: one whole text, or whole lines of JSONL.
+/// Part of an input: one whole text, or whole lines of JSONL.
 struct DocumentPiece {
   std::shared_ptr<const MappedFile> file;  ///< holds the text; null for streams
   std::string streamed;                    ///< the text of a stream
@@ -30,25 +30,25 @@ struct DocumentPiece {
   }
 };
 
-/// Where a document stands in its input.
+/// Position of a document in its input.
 struct DocumentPlace {
   int64_t line = 1;   ///< of its first character; of JSONL, its line
   size_t offset = 0;  ///< of its text in the file; of JSONL, of its line
 };
 
-/// What files of .jsonl, .ndjson and .json hold, also with .gz or .zst behind: one JSON object a
-/// line.
+/// Whether the name means one JSON object a line: .jsonl, .ndjson or .json, optionally followed by
+/// .gz or .zst.
 bool is_jsonl_path(const std::filesystem::path& path);
 
 class DocumentReader {
  public:
   static constexpr size_t kPieceBytes = size_t{1} << 18;
-  /// A text that comes as a stream, or a line of one, is held in memory whole.
+  /// Maximum size of a streamed text or line, which is held in memory whole.
   static constexpr size_t kLargestStreamed = size_t{4} << 30;
 
   /// `all_jsonl`: every file is JSONL, whatever its name. "-" is standard input, JSONL if
-  /// `all_jsonl`. Files are opened when their turn comes; `next` throws IoError for one whose first
-  /// bytes say that it is no text.
+  /// `all_jsonl`. Files are opened in turn; `next` throws IoError for a file whose first bytes are
+  /// not text.
   DocumentReader(std::vector<std::filesystem::path> files, bool all_jsonl,
                  size_t piece_bytes = kPieceBytes, size_t largest_streamed = kLargestStreamed);
 
@@ -56,7 +56,7 @@ class DocumentReader {
   /// the end.
   std::optional<DocumentPiece> next();
 
-  /// Stored bytes of the input that were read so far.
+  /// Stored bytes of the input read so far.
   int64_t consumed() const;
 
  private:
@@ -77,7 +77,7 @@ class DocumentReader {
   bool is_open_ = false, jsonl_ = false;
   std::shared_ptr<const MappedFile> mapped_;
   std::unique_ptr<ByteStream> stream_;
-  std::string rest_;  // begun line of the stream
+  std::string rest_;  // incomplete line of the stream
   bool ended_ = false;
   size_t at_ = 0;
   int64_t line_ = 1;
@@ -85,8 +85,8 @@ class DocumentReader {
 
 /// Calls `use` with each document of a piece: the text itself, or the string under `key` of each
 /// line's object. Lines of white space alone are skipped. A line that is not a JSON object, or has
-/// no such string, is an IoError that names file and line; so is content that is no text
-/// (data/text_check.h), with its offset.
+/// no such string, is an IoError with file and line; content that is not text (data/text_check.h)
+/// is one with its offset.
 void for_each_document(
     const DocumentPiece& piece, const std::string& key,
     FunctionRef<void(std::string_view document, const DocumentPlace& place)> use);

@@ -9,7 +9,7 @@
 
 namespace viaduct {
 
-/// Random numbers of one row, one after the other.
+/// The sequence of random numbers of one row.
 class FillInMiddle::Draws {
  public:
   Draws(uint64_t key, int64_t row) : key_(key), row_(static_cast<uint64_t>(row)) {}
@@ -17,7 +17,7 @@ class FillInMiddle::Draws {
   bool happens(double probability) {
     return static_cast<double>(next() >> 11) * 0x1p-53 < probability;
   }
-  /// Evenly in [0, most].
+  /// Uniform in [0, most].
   size_t up_to(size_t most) {
     return static_cast<size_t>(static_cast<unsigned __int128>(next()) * (most + 1) >> 64);
   }
@@ -81,7 +81,7 @@ void FillInMiddle::apply(int64_t row_number, std::span<int32_t> row) const {
   size_t begin = 0;
   for (size_t at = 0; at < row.size(); ++at) {
     if (row[at] != eod_) continue;
-    if (at > begin) {  // a segment of nothing goes with its end
+    if (at > begin) {  // an empty segment is kept together with its end token
       append(made, segment(row.subspan(begin, at - begin), draws));
       made.push_back(eod_);
     }
@@ -92,7 +92,7 @@ void FillInMiddle::apply(int64_t row_number, std::span<int32_t> row) const {
   std::copy(made.begin(), made.end(), row.begin());
 }
 
-/// With a split token, the fragments between such tokens are turned around one by one.
+/// With a split token, each fragment between such tokens is rearranged separately.
 FillInMiddle::Ids FillInMiddle::segment(std::span<const int32_t> ids, Draws& draws) const {
   if (!split_ || std::find(ids.begin(), ids.end(), *split_) == ids.end())
     return fragment(ids, rate_, draws);

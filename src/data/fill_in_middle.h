@@ -1,7 +1,7 @@
 #pragma once
-// Rows in which parts of documents are turned around, so that a model learns to fill in a middle
-// from what is before and behind it (Bavarian et al., "Efficient training of language models to
-// fill in the middle", 2022), as Megatron's GPTFIMDataset does it.
+// Rearranges parts of documents, so that a model learns to fill in a middle from the text before
+// and after it (Bavarian et al., "Efficient training of language models to fill in the middle",
+// 2022), as Megatron's GPTFIMDataset does.
 
 #include <cstdint>
 #include <optional>
@@ -15,25 +15,25 @@ namespace viaduct {
 
 class Tokenizer;
 
-/// A segment (what is between end-of-document tokens) becomes, with the probability `fim_rate`,
+/// A segment (the tokens between end-of-document tokens) becomes, with the probability `fim_rate`,
 ///
 ///   PREFIX prefix SUFFIX suffix MIDDLE middle            (PSM), or with probability fim_spm_rate
 ///   PREFIX SUFFIX suffix MIDDLE prefix middle            (SPM),
 ///
 /// where its text is cut at two places drawn evenly among its characters, and each part is
-/// tokenized by itself. The row keeps its length: what is too much at its end is cut off, what is
-/// missing is padded.
+/// tokenized by itself. The row keeps its length: excess tokens at its end are cut off, missing
+/// ones are padded.
 ///
-/// Unlike Megatron, which draws in the order in which a process happens to read its rows, what is
-/// done to a row depends on the seed and the row's number alone: it is the same in every layout and
-/// after a resumption.
+/// Unlike Megatron, which draws in the order in which a process reads its rows, the result here
+/// depends only on the seed and the row's number: it is the same in every layout and after a
+/// resumption.
 class FillInMiddle {
  public:
-  /// ConfigError with all tokens of `config` that the tokenizer does not have. `stream` tells
-  /// splits apart. The tokenizer must live as long.
+  /// ConfigError with all tokens of `config` that the tokenizer lacks. `stream` distinguishes
+  /// splits. The tokenizer must outlive this object.
   FillInMiddle(const DatasetConfig& config, const Tokenizer& tokenizer, std::string_view stream);
 
-  /// What fills up rows; it is not scored.
+  /// The padding token, which is not scored.
   int32_t pad() const { return pad_; }
   /// Safe to call from several threads at once.
   void apply(int64_t row_number, std::span<int32_t> row) const;

@@ -16,7 +16,7 @@ class FillInMiddle;
 class GptDataset final : public SampleSource {
  public:
   /// `vocabulary_size`: a token at or above it is an IoError when it is read; none: not checked.
-  /// `fill_in_middle`: what is done to each row when it is read; null: nothing.
+  /// `fill_in_middle`: transforms each row when it is read; null: none.
   GptDataset(GptIndexRequest request, GptIndexStorage storage, const RowSettings& settings,
              std::optional<int64_t> vocabulary_size = std::nullopt,
              std::shared_ptr<const FillInMiddle> fill_in_middle = nullptr);
@@ -30,14 +30,14 @@ class GptDataset final : public SampleSource {
   DocumentRange documents() const { return stored_.request().range; }
   std::optional<int64_t> num_samples() const { return stored_.request().num_samples; }
   const GptIndex& index() const { return stored_.get(); }
-  /// What decides the order of the rows, as Megatron describes it.
+  /// Megatron's description of everything that determines the order of the rows.
   std::string description() const { return stored_.description(); }
-  /// Whether the rows would come in the same order if `num_samples` were asked for instead. True
-  /// where nobody can know, as the cache is trusted.
+  /// Whether the order of rows would be the same if `num_samples` were requested instead. True if a
+  /// trusted cache leaves this unknown.
   bool same_order_for(std::optional<int64_t> num_samples) const;
 
  private:
-  /// Reads S + 1 tokens of the stream of documents, from where sample `sample` begins.
+  /// Reads S + 1 tokens of the stream of documents from the start of sample `sample`.
   void read_stream(const GptIndex& index, int64_t sample, std::span<int32_t> row) const;
 
   RowSettings settings_;

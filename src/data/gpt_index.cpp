@@ -51,10 +51,10 @@ class SampleWalk {
     const auto count = static_cast<int64_t>(documents_.size());
     if (++position_ >= count) {
       dataset_.check_read();
-      fail<IoError>("{}.idx: the lengths of its sequences are not what they were a moment ago",
+      fail<IoError>("{}.idx: the lengths of its sequences changed while they were read",
                     dataset_.prefix());
     }
-    // Lengths are read in shuffled order: without this each is a wait for memory.
+    // Lengths are read in shuffled order; without prefetching, each read would stall on memory.
     constexpr int64_t kAhead = 32;
     if (position_ + kAhead < count)
       dataset_.prefetch_length(documents_[static_cast<size_t>(position_ + kAhead)]);
@@ -93,7 +93,7 @@ void write_shuffle_index(const GptIndexPlan& plan, NumpyRandomState& random, Ind
   sink.write(entries.data(), entries.size() * sizeof(T));
 }
 
-/// Said now: a number of samples with three zeros too many would otherwise be killed for memory.
+/// Checked now: a mistyped, far too large number of samples would otherwise exhaust memory.
 void check_memory(const IndexedDataset& dataset, Split split, DocumentRange range,
                   const GptIndexPlan& plan, double documents) {
   const double bytes = documents * sizeof(int32_t) +

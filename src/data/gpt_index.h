@@ -1,7 +1,7 @@
 #pragma once
-// Megatron's order of reading one data set (its GPTDataset): which documents follow each other,
-// where samples of S + 1 tokens begin in that stream, and in which order samples are taken.
-// Bit-equal to Megatron for the same seed.
+// Megatron's order of reading one data set (its GPTDataset): the order of documents, where samples
+// of S + 1 tokens begin in that stream, and the order of samples. Bit-equal to Megatron for the
+// same seed.
 
 #include <cstdint>
 #include <optional>
@@ -24,7 +24,7 @@ struct SampleStart {
 struct GptIndexPlan {
   int64_t tokens_per_epoch = 0, epochs = 1, samples = 0;
   int64_t documents = 0;  ///< entries of the document index: epochs × sequences of the range
-  /// The leading entries that are shuffled among each other; the rest (the last epoch) apart.
+  /// The leading entries, shuffled together; the rest (the last epoch) is shuffled separately.
   int64_t documents_together = 0, samples_together = 0;
 
   /// Shapes of document index, sample index and shuffle index.
@@ -65,7 +65,7 @@ class GptIndex {
   int64_t document(int64_t position) const { return documents_[position]; }
   /// Where sample `sample` begins; samples() closes the last one.
   SampleStart start(int64_t sample) const { return {starts_[2 * sample], starts_[2 * sample + 1]}; }
-  /// The sample that is taken as the `i`-th.
+  /// The `i`-th sample in order of reading.
   int64_t shuffled(int64_t i) const { return shuffle_[i]; }
 
   const IndexArray& document_index() const { return documents_; }

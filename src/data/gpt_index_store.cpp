@@ -82,7 +82,7 @@ StoredGptIndex::StoredGptIndex(GptIndexRequest request, GptIndexStorage storage)
   samples_ = plan_->samples;
   files.shapes = plan_->shapes();
   if (storage_.path_to_cache || total_bytes(files.shapes) >= kSmallIndexBytes) {
-    // The order depends on the lengths of the sequences, and on what the description says.
+    // The order depends on the lengths of the sequences and on the description.
     files.source = hash64(request_.dataset->length_bytes());
     files_ = std::move(files);
   }

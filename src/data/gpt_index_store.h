@@ -1,6 +1,6 @@
 #pragma once
-// Where the order of a data set is kept: made once and mapped from files by all who read it, or in
-// memory while it is small.
+// Where the order of a data set is kept: built once and mapped from files by all readers, or in
+// memory if it is small.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,7 +14,7 @@
 
 namespace viaduct {
 
-/// All that decides an order.
+/// Everything that determines an order.
 struct GptIndexRequest {
   std::shared_ptr<const IndexedDataset> dataset;
   Split split = Split::train;
@@ -33,19 +33,18 @@ struct GptIndexStorage {
   std::optional<std::string> split_weights;
 };
 
-/// What Megatron writes to HASH-GPTDataset-…-description.txt, and whose MD5 is HASH. The tokenizer,
-/// on which the order does not depend, is null.
+/// The text that Megatron writes to HASH-GPTDataset-…-description.txt; HASH is its MD5. The
+/// tokenizer is null, as the order does not depend on it.
 std::string gpt_index_description(const GptIndexRequest& request, const GptIndexStorage& storage);
 
 /// The files of a request: in `path_to_cache`, or in PREFIX/cache/GPTDataset_indices.
 IndexCacheEntry gpt_index_files(const GptIndexRequest& request, const GptIndexStorage& storage);
 
-/// Without `path_to_cache`, an order of fewer bytes is made by each rank in its memory: that takes
-/// a fraction of a second, and nothing is written beside the data for it.
+/// Without `path_to_cache`, an order of fewer bytes is built by each rank in memory: this takes a
+/// fraction of a second and writes nothing beside the data.
 inline constexpr int64_t kSmallIndexBytes = int64_t{64} << 20;
 
-/// An order that is made or opened when it is constructed, or with defer_npy_index_mmap when
-/// somebody asks for it first.
+/// An order that is built or opened on construction or, with defer_npy_index_mmap, at first use.
 class StoredGptIndex {
  public:
   StoredGptIndex(GptIndexRequest request, GptIndexStorage storage);
@@ -55,7 +54,7 @@ class StoredGptIndex {
   const GptIndex& get() const;
   const GptIndexRequest& request() const { return request_; }
   std::string description() const { return gpt_index_description(request_, storage_); }
-  /// None where the cache is trusted: then nobody counted.
+  /// None if the cache is trusted: then the tokens were not counted.
   const std::optional<GptIndexPlan>& plan() const { return plan_; }
 
  private:

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::string_view kMagic("\x93NUMPY\x01\x00", 8);
 constexpr size_t kAlignment = 64, kLengthBytes = 2;
-// NumPy leaves room for the first axis to grow to so many digits.
+// NumPy pads the header so that the first axis can grow to this many digits.
 constexpr size_t kAxisDigits = 21;
 
 struct TypeName {
@@ -31,7 +31,7 @@ const TypeName& names_of(IndexType type) {
   return kTypes[static_cast<size_t>(type)];
 }
 
-/// What follows `key` in the header's dictionary, up to `end`.
+/// The text after `key` in the header's dictionary, up to `end`.
 std::string_view entry(std::string_view header, std::string_view key, char end,
                        const std::string& where) {
   const size_t at = header.find(key);

@@ -1,6 +1,6 @@
 #pragma once
-// Arrays of integers that say in which order data are read: in memory, or mapped from a .npy file
-// (NumPy's format 1.0), as Megatron keeps them.
+// Arrays of integers that hold the order of data: in memory, or mapped from a .npy file (NumPy's
+// format 1.0), as in Megatron.
 
 #include <cstddef>
 #include <cstdint>
@@ -31,12 +31,12 @@ struct IndexShape {
 /// "int32 [10, 2]".
 std::string describe(const IndexShape& shape);
 
-/// What numpy.save writes before the values of such an array.
+/// The header that numpy.save writes before the values of such an array.
 std::string npy_header(const IndexShape& shape);
-/// Reads it back; `header_bytes` is its length. IoError naming `where` for what is no such header,
-/// or one of another type or order.
+/// Reads it back; `header_bytes` is its length. IoError naming `where` for a malformed header, or
+/// one of another type or order.
 IndexShape parse_npy_header(std::string_view file, const std::string& where, size_t& header_bytes);
-/// The shape in a file, which is not mapped for it.
+/// The shape in a file, read without mapping it.
 IndexShape read_npy_shape(const std::filesystem::path& path);
 
 class IndexArray {
@@ -44,7 +44,7 @@ class IndexArray {
   IndexArray() = default;
   /// Values in memory, as many bytes as the shape has.
   IndexArray(const IndexShape& shape, std::vector<std::byte> values);
-  /// Maps a .npy file. IoError if it is none, or its size is not what its header says.
+  /// Maps a .npy file. IoError if it is not a .npy file, or its size does not match its header.
   static IndexArray map(const std::filesystem::path& path);
 
   const IndexShape& shape() const { return shape_; }
@@ -81,7 +81,7 @@ class IndexArray {
   const std::byte* data_ = nullptr;
 };
 
-/// Where arrays go while they are made: one after the other, each from its first value to its last.
+/// Receives arrays while they are built: in sequence, each from its first value to its last.
 class IndexSink {
  public:
   virtual ~IndexSink() = default;

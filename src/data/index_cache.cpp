@@ -63,7 +63,7 @@ class FileSink final : public IndexSink {
     finish();
     const size_t i = hashes_.size();
     VIADUCT_CHECK(ShapeError, i < entry_.names.size() && shape == entry_.shapes[i],
-                  "{}: array {} is {}, which nobody expects", entry_.kind, i, describe(shape));
+                  "{}: array {} is {}, which is not expected", entry_.kind, i, describe(shape));
     file_ = std::make_unique<OutputFile>(entry_.array_file(i));
     hasher_ = std::make_unique<Hasher64>();
     const std::string header = npy_header(shape);
@@ -92,7 +92,7 @@ class FileSink final : public IndexSink {
   std::vector<uint64_t> hashes_;
 };
 
-/// What makes a cache unusable; "" for one that is simply not there.
+/// Why a cache is unusable; "" if it does not exist.
 struct Unusable {
   std::string why;
 };
@@ -118,7 +118,7 @@ ordered_json checksums_of(const IndexCacheEntry& entry) {
                      checksums["arrays"].size() == entry.names.size();
   if (!whole) throw Unusable{fmt::format("{} is damaged", path.string())};
   if (checksums["source"] != hex(entry.source))
-    throw Unusable{fmt::format("the data are others than those that {} was made from",
+    throw Unusable{fmt::format("the data differ from those that {} was built from",
                                entry.array_file(0).string())};
   return checksums;
 }
@@ -130,7 +130,7 @@ void check_description(const IndexCacheEntry& entry) {
     throw Unusable{fmt::format("{} describes another order", path.string())};
 }
 
-/// The arrays of a cache that is right in every byte; throws Unusable or IoError.
+/// The arrays of a cache after a check of every byte; throws Unusable or IoError.
 std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
   const ordered_json checksums = checksums_of(entry);
   check_description(entry);
@@ -150,7 +150,7 @@ std::vector<IndexArray> load_checked(const IndexCacheEntry& entry) {
   return arrays;
 }
 
-/// Sizes alone; throws Unusable or IoError.
+/// Checks sizes only; throws Unusable or IoError.
 void check_sizes(const IndexCacheEntry& entry) {
   checksums_of(entry);
   check_description(entry);
@@ -165,7 +165,7 @@ void check_sizes(const IndexCacheEntry& entry) {
   }
 }
 
-/// What `load` gives; where it throws, `why` has the reason.
+/// The result of `load`; if it throws, `why` has the reason.
 template <class Load>
 auto attempt(Load&& load, std::string& why) -> std::optional<decltype(load())> {
   try {
@@ -179,7 +179,7 @@ auto attempt(Load&& load, std::string& why) -> std::optional<decltype(load())> {
 }
 
 void build_files(const IndexCacheEntry& entry, IndexBuild build) {
-  // Old checksums must not stand beside new arrays.
+  // Old checksums must not remain beside new arrays.
   std::error_code ignored;
   std::filesystem::remove(entry.file(kChecksums), ignored);
   FileSink sink(entry);
@@ -199,10 +199,10 @@ auto load_or_build_by(const IndexCacheEntry& entry, IndexBuild build, Load&& loa
                 entry.folder.string());
   const FileLock lock(entry.file("lock"));
   if (auto loaded = attempt(load, why)) return std::move(*loaded);  // somebody else made it
-  if (!why.empty()) log_warning("{}; it is made again", why);
+  if (!why.empty()) log_warning("{}; rebuilding it", why);
   build_files(entry, build);
   auto loaded = attempt(load, why);
-  VIADUCT_CHECK(IoError, loaded, "{}, though it was written a moment ago", why);
+  VIADUCT_CHECK(IoError, loaded, "{}, although it was just written", why);
   return std::move(*loaded);
 }
 

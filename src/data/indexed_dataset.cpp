@@ -92,7 +92,7 @@ IndexedDataset::IndexedDataset(const std::filesystem::path& prefix, IndexCheck c
   try {
     parse(check);
   } catch (const IoError&) {
-    check_known_faults();  // the index is not wrong, but gone
+    check_known_faults();  // a read error, not a wrong index
     throw;
   }
   check_known_faults();

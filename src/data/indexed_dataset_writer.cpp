@@ -160,7 +160,7 @@ void IndexedDatasetWriter::finish() {
   idx.write(buffer_);
   idx.write(documents_.data(), documents_.size() * sizeof(int64_t));
   idx.write(modes_.data(), modes_.size());
-  // An older index must never be seen beside the new tokens.
+  // An older index must never be visible beside the new tokens.
   std::error_code ignored;
   std::filesystem::remove(prefix_ + ".idx", ignored);
   bin_.commit();

@@ -16,8 +16,7 @@ namespace viaduct {
 class IndexedDataset;
 
 /// Streams tokens into PREFIX.bin and keeps 4 bytes a sequence (plus 8 a document) for PREFIX.idx.
-/// Nothing is seen under either name before `finish`; a writer that is destroyed without it leaves
-/// nothing.
+/// Neither name exists before `finish`; a writer destroyed without it leaves no files.
 class IndexedDatasetWriter {
  public:
   IndexedDatasetWriter(const std::filesystem::path& prefix, TokenType type);
@@ -37,8 +36,7 @@ class IndexedDatasetWriter {
   int64_t sequence_count() const { return static_cast<int64_t>(lengths_.size()); }
   int64_t document_count() const { return static_cast<int64_t>(documents_.size()) - 1; }
   int64_t total_tokens() const { return total_tokens_; }
-  /// The largest token id that was added, −1 if none was; of whole files (`append`) it knows
-  /// nothing.
+  /// The largest token id added, −1 if none; whole files (`append`) are not counted.
   int64_t largest_token() const { return largest_token_; }
 
   /// Writes .idx and renames both files into place, .bin first.
@@ -60,8 +58,7 @@ class IndexedDatasetWriter {
   std::vector<int8_t> modes_;
 };
 
-/// Writes the datasets one after the other as one. They must share one element type, and all or
-/// none have modes.
+/// Concatenates the data sets. They must share one element type, and all or none have modes.
 void merge_indexed_datasets(const std::vector<std::filesystem::path>& prefixes,
                             const std::filesystem::path& output);
 

@@ -16,7 +16,7 @@ namespace viaduct {
 /// standard fixes for std::mt19937 too.
 class NumpyRandomState {
  public:
-  /// `seed` in [0, 2^32), as NumPy demands.
+  /// `seed` in [0, 2^32), as NumPy requires.
   explicit NumpyRandomState(uint32_t seed) : generator_(seed) {}
 
   /// Uniform in [0, max], both included: draws 32 bits (64 where max needs them), keeps as many low
@@ -24,9 +24,9 @@ class NumpyRandomState {
   uint64_t interval(uint64_t max);
 
   /// Fisher and Yates' shuffle from the last element down, as RandomState.shuffle does for arrays
-  /// of one dimension. Which elements change places does not depend on them, so some swaps ahead
-  /// are drawn at a time and their elements fetched together: in arrays beyond the caches each
-  /// would be a wait for memory.
+  /// of one dimension. The swaps do not depend on the values, so several are drawn ahead and their
+  /// elements prefetched: in arrays larger than the caches each swap would otherwise stall on
+  /// memory.
   template <class T>
   void shuffle(std::span<T> values) {
     constexpr size_t kAhead = 64;

@@ -11,7 +11,7 @@ void fill_masks_and_positions(const RowSettings& settings, Sample& sample) {
   for (size_t t = 0; t < length; ++t) {
     sample.position_ids[t] = position++;
     if (sample.tokens[t] != settings.eod_id) continue;
-    // The end-of-document token still belongs to the document that it closes.
+    // The end-of-document token belongs to the document that it closes.
     if (settings.eod_mask_loss) sample.loss_mask[t] = 0.0f;
     if (settings.reset_position_ids) position = 0;
     if (settings.reset_attention_mask && t + 1 < length)

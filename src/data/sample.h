@@ -1,5 +1,5 @@
 #pragma once
-// What training reads: rows of tokens with their labels, and sources that give any row by its
+// The training data: rows of tokens with their labels, and sources with random access to rows by
 // number.
 
 #include <cstddef>
@@ -13,8 +13,8 @@ struct Sample {
   std::vector<int32_t> tokens;
   std::vector<int32_t> labels;   ///< already shifted: labels[t] is scored against the logits at t
   std::vector<float> loss_mask;  ///< weight of position t in the loss, 0 or 1
-  std::vector<int32_t> position_ids;  ///< 0 … S - 1, restarting where the source says so
-  /// Borders of the stretches that attention stays in: 0, …, S, increasing. {0, S} unless the
+  std::vector<int32_t> position_ids;  ///< 0 … S - 1, restarting where the source requires it
+  /// Borders of the ranges that attention is confined to: 0, …, S, increasing. {0, S} unless the
   /// source separates documents.
   std::vector<int32_t> cu_seqlens;
 };
@@ -37,7 +37,7 @@ class SampleSource {
   }
 };
 
-/// What is done at end-of-document tokens (fields of DatasetConfig of the same names).
+/// Treatment of end-of-document tokens (fields of DatasetConfig of the same names).
 struct RowSettings {
   int64_t sequence_length = 0;
   bool reset_position_ids = false;

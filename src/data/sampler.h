@@ -17,8 +17,8 @@ struct RowRef {
   bool operator==(const RowRef&) const = default;
 };
 
-/// How rows are drawn over and over: each epoch in another order, a last part that fills no global
-/// batch left out. Epoch e has the order of torch.randperm with the seed `seed` + e.
+/// Repeated passes: each epoch in another order, without the last rows that do not fill a global
+/// batch. Epoch e has the order of torch.randperm with the seed `seed` + e.
 struct EpochShuffle {
   int64_t global_batch_size = 1;
   uint64_t seed = 0;
@@ -26,12 +26,12 @@ struct EpochShuffle {
 
 class Sampler {
  public:
-  /// At the end of the source: `error` (training data is built to last) or start again from its
-  /// beginning (validation).
+  /// At the end of the source: `error` (training data are built large enough) or start again from
+  /// its beginning (validation).
   enum class AtEnd { error, wrap };
 
   explicit Sampler(int64_t source_size, AtEnd at_end = AtEnd::error);
-  /// Epoch after epoch, without end. ConfigError if the source does not fill a global batch.
+  /// Epoch after epoch, without end. ConfigError if the source is smaller than a global batch.
   Sampler(int64_t source_size, const EpochShuffle& shuffle);
 
   /// Rows [consumed, consumed + count) of the run. ConfigError, with both numbers, past the end of
@@ -39,7 +39,7 @@ class Sampler {
   std::vector<RowRef> rows(int64_t consumed, int64_t count) const;
 
  private:
-  struct Epochs;  // of a shuffled source: the permutation of the epoch at hand
+  struct Epochs;  // of a shuffled source: the permutation of the current epoch
 
   int64_t source_size_;
   AtEnd at_end_ = AtEnd::error;
@@ -51,8 +51,8 @@ class Sampler {
 std::vector<int64_t> torch_permutation(int64_t size, uint64_t seed);
 
 /// The rows of one micro-batch of one data-parallel rank within a global batch that begins at
-/// `consumed`: micro-batch m takes the next micro_batch_size · dp rows in one stretch, and each
-/// rank its part of that, as Megatron does.
+/// `consumed`: micro-batch m takes the next micro_batch_size · dp contiguous rows, and each rank
+/// its part of them, as in Megatron.
 struct MicroBatchPlace {
   int64_t micro_batch_size = 1;
   int64_t dp_size = 1, dp_rank = 0;
@@ -60,7 +60,7 @@ struct MicroBatchPlace {
 std::vector<RowRef> micro_batch_rows(const Sampler& sampler, int64_t consumed, int64_t micro_batch,
                                      const MicroBatchPlace& place);
 
-/// Micro-batches that each rank runs for a global batch. ConfigError that names the numbers if it
+/// Micro-batches that each rank runs for a global batch. ConfigError with the numbers if the batch
 /// does not divide.
 int64_t micro_batch_count(int64_t global_batch_size, const MicroBatchPlace& place);
 

@@ -15,7 +15,7 @@ constexpr int kSplitCount = 3;
 
 /// "train", "valid", "test".
 std::string_view split_name(Split split);
-/// The split of that name ("validation" is taken for "valid"); ConfigError otherwise.
+/// The split of that name ("validation" means "valid"); ConfigError otherwise.
 Split parse_split_name(std::string_view name);
 
 /// [first, end) in sequences of an indexed dataset.

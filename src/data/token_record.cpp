@@ -18,7 +18,7 @@ std::string record_path(const std::string& prefix) {
   return prefix + ".tokens.json";
 }
 
-/// What tells a data set from another one, at a cost that does not depend on its size.
+/// Identifies a data set at a cost that does not depend on its size.
 ordered_json identity(const IndexedDataset& dataset) {
   return {{"sequences", dataset.sequence_count()},
           {"bytes", dataset.token_bytes().size()},

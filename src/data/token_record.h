@@ -1,6 +1,6 @@
 #pragma once
-// What `viaduct data tokenize` remembers of the tokens that it wrote, in PREFIX.tokens.json beside
-// the data, so that nobody has to look at all of them again.
+// Statistics of the tokens written by `viaduct data tokenize`, in PREFIX.tokens.json beside the
+// data, so that later runs need not scan all tokens.
 
 #include <cstdint>
 #include <filesystem>
@@ -14,8 +14,8 @@ namespace viaduct {
 /// −1 if it has none.
 void write_token_record(const std::filesystem::path& prefix, int64_t largest);
 
-/// The largest token id as it was recorded; nothing without a record, or where it is of other data:
-/// another number of sequences or bytes, or other bytes in a sample of them.
+/// The recorded largest token id; nothing without a record, or if it belongs to other data: another
+/// number of sequences or bytes, or other bytes in a sample of them.
 std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset);
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
-// A text as one run of token ids: those of an encoded text, or all sequences of an indexed data set
-// one after the other.
+// A text as one stream of token ids: an encoded text, or all sequences of an indexed data set in
+// order.
 
 #include <cstdint>
 #include <memory>
@@ -14,7 +14,7 @@ namespace viaduct {
 class TokenStream {
  public:
   explicit TokenStream(std::vector<int32_t> ids) : ids_(std::move(ids)) {}
-  /// Reads tokens when they are asked for; memory grows with the number of sequences alone.
+  /// Reads tokens on request; memory grows only with the number of sequences.
   explicit TokenStream(std::shared_ptr<const IndexedDataset> dataset);
 
   int64_t size() const { return dataset_ ? begins_.back() : static_cast<int64_t>(ids_.size()); }

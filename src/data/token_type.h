@@ -1,5 +1,5 @@
 #pragma once
-// Element types of token files, under the codes that the Megatron indexed format stores.
+// Element types of token files, with their codes in the Megatron indexed format.
 
 #include <cstdint>
 #include <string_view>
@@ -46,7 +46,7 @@ constexpr bool is_float_token(TokenType type) {
   return type == TokenType::float32 || type == TokenType::float64;
 }
 
-/// The type that Megatron chooses for a vocabulary: uint16 below 65500 entries, else int32.
+/// Megatron's choice for a vocabulary: uint16 below 65500 entries, else int32.
 constexpr TokenType token_type_for_vocabulary(int64_t vocabulary_size) {
   return vocabulary_size < 65500 ? TokenType::uint16 : TokenType::int32;
 }

@@ -24,7 +24,7 @@ void TokenWindows::get(int64_t index, Sample& sample) const {
   VIADUCT_CHECK(ShapeError, index >= 0 && index < size(), "row {} of {}", index, size());
   const auto length = static_cast<size_t>(length_);
   const int64_t begin = index * stride_;
-  // The tokens of the row and the one behind it.
+  // The tokens of the row and the one after it.
   const auto there = static_cast<size_t>(std::min(length_ + 1, stream_.size() - begin));
   std::vector<int32_t> tokens(there);
   stream_.read(begin, tokens);

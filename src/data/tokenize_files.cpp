@@ -20,8 +20,7 @@ constexpr int kPiecesPerWorker = 16;
 struct EncodedPiece {
   std::vector<int32_t> ids;  // of all documents, back to back
   std::vector<size_t> ends;  // end of each document in `ids`
-  std::exception_ptr
-      error;  // rethrown in the order of the input, so that the first bad line is the one named
+  std::exception_ptr error;  // rethrown in input order, so that the first bad line is reported
   int64_t unknown_bytes = 0;
   std::string first_unknown;
 };
@@ -32,7 +31,7 @@ std::string describe_unknown(const DocumentPiece& piece, const DocumentPlace& pl
   const size_t at = document.find(static_cast<char>(byte));
   int64_t line = place.line;
   std::string where;
-  if (at == std::string_view::npos) {  // the normalizer made it of something else
+  if (at == std::string_view::npos) {  // produced by the normalizer
     where = "somewhere in its normal form";
   } else if (piece.jsonl) {
     where = fmt::format("at offset {} of the document (whose line begins at offset {})", at,
@@ -74,7 +73,7 @@ void write_piece(const EncodedPiece& piece, IndexedDatasetWriter& writer) {
   }
 }
 
-/// 0 if the size of an input is not known.
+/// 0 if the size of an input is unknown.
 int64_t total_bytes(const std::vector<std::filesystem::path>& files) {
   int64_t total = 0;
   bool known = true;
@@ -95,7 +94,7 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   VIADUCT_CHECK(ConfigError, !settings.inputs.empty(), "no input files to tokenize");
   VIADUCT_CHECK(ConfigError, std::count(settings.inputs.begin(), settings.inputs.end(), "-") <= 1,
                 "standard input (-) can be read once, and is given more than once");
-  // All files are looked at first: a missing last one is said now, not after an hour.
+  // All files are checked first: a missing last one is reported now, not after an hour.
   const int64_t total = total_bytes(settings.inputs);
   IndexedDatasetWriter writer(settings.output, settings.type);
   DocumentReader reader(settings.inputs, settings.all_jsonl);

@@ -63,7 +63,7 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t ma
   const int64_t sequences = dataset.sequence_count();
   const int64_t tasks = std::min<int64_t>(sequences, 1024);
   if (tasks == 0) return -1;
-  // Every part may use its share of the bound; without one, all of it.
+  // Each part scans its share of the bound; without a bound, all its tokens.
   const bool bounded = max_tokens < dataset.total_tokens();
   const int64_t budget =
       bounded ? std::max<int64_t>(1, max_tokens / tasks) : std::numeric_limits<int64_t>::max();

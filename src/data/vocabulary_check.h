@@ -13,19 +13,18 @@ class DatasetBuilder;
 class ThreadPool;
 
 /// The largest token id in the file, or -1 if it has no tokens; scanned by all threads.
-/// `max_tokens` bounds the work: a larger file is looked at in stretches spread evenly over it
-/// (what is left out is checked when it is read, see GptDataset). A negative token or one above
-/// INT32_MAX is an IoError.
+/// `max_tokens` bounds the work: a larger file is sampled in evenly spaced ranges (the rest is
+/// checked when it is read, see GptDataset). A negative token or one above INT32_MAX is an IoError.
 int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool,
                      int64_t max_tokens = std::numeric_limits<int64_t>::max());
 
-/// What is looked at of a file without a record before training, a few hundredths of a second. Each
-/// sample is looked at when it is read.
+/// Tokens scanned before training in a file without a record: a few hundredths of a second. Each
+/// sample is checked again when it is read.
 inline constexpr int64_t kVocabularySample = int64_t{1} << 24;
 
 /// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
-/// above `vocabulary_size`: by the record of what was tokenized (token_record.h), else as far as
-/// the file is looked at. Mock data always fit.
+/// above `vocabulary_size`: by the tokenizer's record (token_record.h), else by sampling the file.
+/// Mock data always fit.
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
                       int64_t max_tokens = kVocabularySample);
 

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-// Enough for the products' full speed; activations of more would only take memory.
+// Enough for the GEMMs' full speed; larger passes would only take memory.
 constexpr int64_t kPassTokens = 2048;
 
 using Ids = std::vector<int32_t>;
@@ -26,7 +26,7 @@ void check_prompts(const Generator& generator, std::span<const Prompt> prompts) 
   }
 }
 
-/// One prompt on its way.
+/// The state of one prompt.
 struct Sequence {
   const Prompt& prompt;
   SeenTokens seen;
@@ -51,7 +51,7 @@ class PromptBatch {
     }
   }
 
-  /// Feeds what is in feeds_ and takes the tokens that follow, which are fed next.
+  /// Feeds the tokens of feeds_ and picks the next tokens, which are fed next.
   void step() {
     std::vector<size_t> fed;
     for (size_t i = 0; i < feeds_.size(); ++i) {
@@ -67,7 +67,8 @@ class PromptBatch {
   }
 
   void run(const std::vector<PromptPass>& passes) {
-    std::vector<Ids> after(feeds_.size());  // first tokens that wait for the other prompts
+    std::vector<Ids> after(
+        feeds_.size());  // first tokens, held until the other prompts have theirs
     for (const PromptPass& pass : passes) {
       for (size_t i = pass.begin; i < pass.end; ++i) {
         if (!sequences_[i].done) feeds_[i] = sequences_[i].prompt.ids;
@@ -125,7 +126,7 @@ class PromptBatch {
   const GenerateOptions& options_;
   TakeToken take_;
   std::vector<Sequence> sequences_;
-  std::vector<Ids> feeds_;  // what each sequence is fed next; nothing: it waits or is done
+  std::vector<Ids> feeds_;  // the next input of each sequence; empty: it waits or is done
 };
 
 }  // namespace
@@ -170,7 +171,7 @@ void rehearse(Generator& generator, std::span<const Prompt> prompts) {
     if (any) generator.step(feeds, nothing);
     for (size_t i = pass.begin; i < pass.end; ++i) feeds[i].clear();
   }
-  // The last token is chosen and not fed. All sequences go on until then: none stops earlier.
+  // The last token is chosen and not fed. No sequence stops before that.
   for (const Prompt& prompt : prompts)
     longest = std::max(longest, prompt.prompt_tokens() + prompt.max_new_tokens - 1);
   bool goes_on = false;

@@ -1,5 +1,5 @@
 #pragma once
-// The loop of generation: prompts of a batch in few passes, then one token of each at a time.
+// The loop of generation: the prompts of a batch in few passes, then one token of each at a time.
 
 #include <optional>
 #include <span>
@@ -11,8 +11,8 @@
 namespace viaduct {
 
 struct Prompt {
-  /// Its number among all prompts of a run. Random numbers are by number and position, so what is
-  /// drawn does not depend on the batch that the prompt is in.
+  /// Its number among all prompts of a run. Random numbers depend on number and position, so they
+  /// do not depend on the prompt's batch.
   int64_t number = 0;
   std::vector<int32_t> ids;  // at least one
   int64_t max_new_tokens = 0;
@@ -34,25 +34,25 @@ struct Generated {
   std::optional<int32_t> stop_token;
 };
 
-/// Told each new token of prompt `i` of the batch as it comes; false: the text ends with it
-/// (StopReason::stop_string). All ranks of a replica answer the same.
+/// Called with each new token of prompt `i` of the batch; returns false to end the text with it
+/// (StopReason::stop_string). All ranks of a replica must return the same.
 using TakeToken = FunctionRef<bool(size_t i, int32_t id)>;
 
 /// Continues each prompt, from a fresh cache. The same prompt, number, weights, options and seed
-/// give the same tokens in every batch. All ranks of a replica call it alike and get the same.
-/// ConfigError for an empty prompt, if prompt and new tokens exceed the positions, or for sampling
-/// options that are out of range.
+/// give the same tokens in every batch. All ranks of a replica make the same call and get the same
+/// result. ConfigError for an empty prompt, if prompt and new tokens exceed the positions, or for
+/// sampling options that are out of range.
 std::vector<Generated> generate(Generator& generator, std::span<const Prompt> prompts,
                                 const GenerateOptions& options, TakeToken take);
 
-/// The prompts in passes of about so many tokens, whole prompts: each an index range.
+/// Divides the prompts into passes of about this many tokens, whole prompts: each an index range.
 struct PromptPass {
   size_t begin = 0, end = 0;
 };
 std::vector<PromptPass> prompt_passes(std::span<const Prompt> prompts);
 
-/// A generation of these prompts that computes nothing, on a device that does not: each prompt to
-/// its last token. What it allocates is what the longest possible generation does.
+/// A dry run of generation on a device that does not compute: each prompt to its last token. It
+/// allocates the same as the longest possible generation.
 void rehearse(Generator& generator, std::span<const Prompt> prompts);
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
 #pragma once
-// Prompts as users give them, and what they become for a model: ids, limits, batches by length.
+// Prompts as given by users, and their preparation for a model: ids, limits, batches by length.
 
 #include <filesystem>
 #include <istream>
@@ -19,24 +19,24 @@ struct PromptText {
 };
 
 /// One prompt a line: the line itself, or in JSONL (`jsonl`) its field "prompt". IoError that names
-/// the line for JSON that is malformed or has no such text, and where there is no line at all.
+/// the line for JSON that is malformed or has no such text, and for an input without lines.
 std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, bool jsonl);
 /// The same from a file; JSONL if its name ends in .jsonl or .json.
 std::vector<PromptText> read_prompt_file(const std::filesystem::path& file);
 
-/// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, or fewer where
-/// the model's positions end. ConfigError that lists every prompt that is empty or too long.
+/// Ids and limits of prompts 0, 1, …: `max_new_tokens` of each, or without it 128, limited by the
+/// model's positions. ConfigError that lists every prompt that is empty or too long.
 std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tokenizer& tokenizer,
                                  const ModelConfig& model, std::optional<int64_t> max_new_tokens);
 
-/// The tokens that end a text: those of the tokenizer and of the model.
+/// The tokens that end a text, of the tokenizer and of the model.
 std::vector<int32_t> stop_tokens(const Tokenizer& tokenizer, const ModelConfig& model);
 
-/// Tokens that the longest prompt may grow to.
+/// Maximum tokens of a sequence: prompt and new tokens.
 int64_t longest(const std::vector<Prompt>& prompts);
 
-/// The prompts in batches of at most `most`, those of similar length together: fewer passes wait
-/// for a long one.
+/// Divides the prompts into batches of at most `most`, sorted by length so that fewer passes wait
+/// for a long prompt.
 std::vector<std::vector<Prompt>> batches_by_length(std::vector<Prompt> prompts, int64_t most);
 
 }  // namespace viaduct

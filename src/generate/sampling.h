@@ -9,8 +9,8 @@
 
 namespace viaduct {
 
-/// Applied in this order, as is customary: repetition penalty, temperature, then top-k, then top-p
-/// over what top-k left.
+/// Applied in the customary order: repetition penalty, temperature, then top-k, then top-p over
+/// what top-k left.
 struct SamplingOptions {
   /// Divides the logits; 0 is greedy.
   double temperature = 1.0;
@@ -19,13 +19,12 @@ struct SamplingOptions {
   /// Keeps the fewest most likely tokens whose probabilities reach p, at least one (Holtzman et al.
   /// 2020); 1 keeps all.
   double top_p = 1.0;
-  /// Positive logits of tokens that the sequence has are divided by it, negative ones multiplied
-  /// (Keskar et al. 2019, section 4.1, as in transformers); 1 leaves them.
+  /// Positive logits of tokens already in the sequence are divided by it, negative ones multiplied
+  /// (Keskar et al. 2019, section 4.1, as in transformers); 1 has no effect.
   double repetition_penalty = 1.0;
 };
 
-/// Which random number is drawn: one per (seed, sequence of the batch, position of the token in
-/// it).
+/// Selects the random number: one per (seed, sequence of the batch, position of the token in it).
 struct DrawKey {
   uint64_t seed = 0;
   uint64_t sequence = 0;

@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-/// Bytes at the end of `text` that `stop` begins with; all of `stop` is not counted.
+/// Length of the longest proper prefix of `stop` that ends `text`.
 size_t overlap(std::string_view text, std::string_view stop) {
   for (size_t size = std::min(text.size(), stop.size() - 1); size > 0; --size) {
     if (text.ends_with(stop.substr(0, size))) return size;
@@ -25,7 +25,7 @@ void check_stop_strings(const Tokenizer& tokenizer, const std::vector<std::strin
       problems.add("--stop: empty, which every text begins with");
       continue;
     }
-    // A tokenizer puts a space before a text, or leaves out what it does not know.
+    // A tokenizer may add a space before a text, or drop unknown characters.
     DecodeStream stream(tokenizer);
     std::string spelled;
     for (const int32_t id : tokenizer.encode("a" + stop)) spelled += stream.push(id);

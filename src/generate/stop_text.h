@@ -1,5 +1,5 @@
 #pragma once
-// Text as its tokens come, up to the first stop string in it.
+// Decodes text token by token, up to the first stop string.
 
 #include <optional>
 #include <string>
@@ -9,19 +9,20 @@
 
 namespace viaduct {
 
-/// ConfigError that names every stop string that is empty, or that no tokens of `tokenizer` spell.
+/// ConfigError with every stop string that is empty, or that the tokens of `tokenizer` cannot
+/// spell.
 void check_stop_strings(const Tokenizer& tokenizer, const std::vector<std::string>& stops);
 
 class StopText {
  public:
-  /// `tokenizer` and `stops`, checked, outlive it.
+  /// `tokenizer` and the checked `stops` must outlive it.
   StopText(const Tokenizer& tokenizer, const std::vector<std::string>& stops)
       : stream_(tokenizer), stops_(stops) {}
 
-  /// The text that is certain after the next token: whole characters, but for an end that may be
-  /// the beginning of a stop string. After a stop string nothing comes.
+  /// The text that is final after the next token: whole characters, without an end that may begin a
+  /// stop string. Empty after a stop string.
   std::string push(int32_t id) { return take(stream_.push(id)); }
-  /// What is left when no further token comes.
+  /// The remaining text after the last token.
   std::string finish();
   /// The stop string that ended the text; it is not part of it.
   const std::optional<std::string>& stopped_by() const { return stopped_by_; }

@@ -1,4 +1,4 @@
-// From ModelConfig and the family's tensor names to layers and parameters.
+// Builds layers and parameters from ModelConfig and the family's tensor names.
 
 #include <algorithm>
 
@@ -12,7 +12,7 @@
 namespace viaduct {
 namespace {
 
-/// What the builders of layers share.
+/// Shared state of the builders of layers.
 struct Maker {
   const ModelConfig& config;
   const TensorNames& names;
@@ -73,7 +73,7 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
                         c.heads * c.head_dim, c.projection_bias),
       std::nullopt,
       ResidualDropout(c.residual_dropout, path + ".dropout")};
-  if (c.qk_norm) {  // each tensor rank has the gradient of its own heads
+  if (c.qk_norm) {  // each tensor rank has only the gradient of its own heads
     parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), c.head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
     parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
@@ -104,8 +104,8 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
-/// The token table that a head shares. In a pipeline the first and the last stage hold it, and the
-/// first one's copy counts.
+/// The token table that a head shares. In a pipeline the first and the last stage hold it; the
+/// first stage's copy is the owner.
 ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place) {
   if (place.pp == 1) return table;
   auto held = std::make_shared<Parameter>(*table);

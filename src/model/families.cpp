@@ -32,8 +32,8 @@ const ModelFamily& model_family(std::string_view model_type) {
 
 namespace {
 
-/// The class of the same weights without the head on top: "LlamaModel", "GPT2Model". What is
-/// missing of a head that is not tied is found when weights are read.
+/// The class of the same weights without a head: "LlamaModel", "GPT2Model". A missing untied head
+/// is detected when weights are read.
 std::string body_architecture(const ModelFamily& family) {
   std::string name = family.architecture;
   for (const std::string_view end : {"ForCausalLM", "LMHeadModel"}) {
@@ -88,7 +88,7 @@ std::string write_hf_config(const ModelConfig& config) {
   if (config.end_tokens.size() == 1) json["eos_token_id"] = config.end_tokens.front();
   if (config.end_tokens.size() > 1) json["eos_token_id"] = config.end_tokens;
   if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
-  json["pad_token_id"] = nullptr;  // said, since families differ in what its absence means
+  json["pad_token_id"] = nullptr;  // explicit: families differ in the default
   if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
   const std::string further = further_fields(config, read_hf_config(json.dump(), "config.json"));
   if (!further.empty()) json[kFurtherFields] = further;

@@ -13,11 +13,11 @@ namespace viaduct {
 struct ModelFamily {
   std::string model_type;    // "llama"
   std::string architecture;  // "LlamaForCausalLM"
-  /// Reads every field it understands; the caller judges those left over. ConfigError for
-  /// values not supported.
+  /// Reads every field it understands; the caller checks the remaining ones. ConfigError for values
+  /// not supported.
   ModelConfig (*read)(HfConfig& config) = nullptr;
-  /// The fields of config.json that say what `config` is, as the text of a JSON object. ConfigError
-  /// for what the family cannot express.
+  /// The fields of config.json that describe `config`, as the text of a JSON object. ConfigError if
+  /// the family cannot express it.
   std::string (*write)(const ModelConfig& config) = nullptr;
   TensorNames names;
 };
@@ -27,9 +27,9 @@ const std::vector<ModelFamily>& model_families();
 /// By model_type; ConfigError with the nearest name otherwise.
 const ModelFamily& model_family(std::string_view model_type);
 
-/// Reads the text of a Hugging Face config.json (`where` names it in messages). Fields that are not
-/// known and look harmless are named in ModelConfig::notes; ConfigError for others, and for
-/// architectures that are not a language model of the family.
+/// Reads the text of a Hugging Face config.json (`where` names it in messages). Unknown fields that
+/// look harmless are listed in ModelConfig::notes; ConfigError for others, and for architectures
+/// that are not a language model of the family.
 ModelConfig read_hf_config(std::string_view text, const std::string& where);
 /// The text of a config.json that Hugging Face's code loads.
 std::string write_hf_config(const ModelConfig& config);

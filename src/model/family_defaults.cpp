@@ -1,5 +1,5 @@
-// What `auto` means in section `model`, family by family (source: the configuration classes of
-// Hugging Face transformers).
+// The meaning of `auto` in section `model`, by family (source: the configuration classes of Hugging
+// Face transformers).
 
 #include <cmath>
 
@@ -36,7 +36,7 @@ void resolve_gemma(ModelFields& m, bool second) {
   m.final_logit_softcapping.resolve(30.0);
 }
 
-// Llama, and what every family does that says nothing else.
+// Llama, the default of all families.
 void resolve_common(ModelFields& m) {
   m.normalization.resolve("RMSNorm");
   m.layernorm_epsilon.resolve(1e-5);

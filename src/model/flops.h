@@ -1,6 +1,6 @@
 #pragma once
-// Floating-point operations of a training step by the one convention of the project, the basis of
-// TFLOP/s and MFU everywhere.
+// Floating-point operations of a training step by the project's convention, the basis of TFLOP/s
+// and MFU everywhere.
 //
 // Model FLOPs of forward and backward: a matrix product counts 2 per multiply-add, and the backward
 // twice the forward (×3).
@@ -12,8 +12,8 @@
 // Attention part: QKᵀ and PV are 12 · q · (attended pairs) per layer, q = heads · head size.
 // - Causal attention attends half of the square: a document of length S has S²/2 pairs, 6 · q · S².
 // - Documents packed in a row attend only within themselves: pairs add up over documents.
-// - A sliding window W < S cuts the far triangle away: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which
-//   is S²/2 at W = S.
+// - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
+//   S²/2 at W = S.
 //
 // The dense formula: Narayanan et al. 2021 (arXiv 2104.04473, appendix), with causal halving and
 // without recomputation.
@@ -26,7 +26,7 @@ namespace viaduct {
 
 struct ModelConfig;
 
-/// The sizes that decide the count. A model configuration maps to it.
+/// The sizes that determine the count. A model configuration maps to it.
 struct FlopSizes {
   int64_t layers = 0;
   int64_t hidden = 0;           // H
@@ -44,7 +44,7 @@ struct FlopSizes {
 /// The sizes of a model (model/model_config.h).
 FlopSizes flop_sizes(const ModelConfig& config);
 
-/// A count in its parts. Doubles: exact up to 2^53 and far beyond that precise enough.
+/// A count by parts. Doubles: exact up to 2^53 and precise enough beyond.
 struct FlopCount {
   double token_part = 0;
   double attention_part = 0;

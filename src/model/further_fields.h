@@ -1,7 +1,7 @@
 #pragma once
-// What a model is and its family's Hugging Face config.json cannot say: partly rotated heads of a
-// Llama, a window of a GPT-2. Such fields of section `model` stand in a field of their own,
-// "viaduct_fields", so that a checkpoint is not read back as another model.
+// Properties of a model that its family's Hugging Face config.json cannot express: partly rotated
+// heads of a Llama, a window of a GPT-2. Such fields of section `model` are written to a separate
+// field, "viaduct_fields", so that a checkpoint is not read back as another model.
 
 #include <string>
 
@@ -11,8 +11,8 @@ namespace viaduct {
 
 inline constexpr const char* kFurtherFields = "viaduct_fields";
 
-/// The fields in which `model` differs from `said`, which its config.json makes, as YAML flow text:
-/// "{rotary_percent: 0.5}". "" if there are none.
+/// The fields in which `model` differs from `said`, the model that its config.json describes, as
+/// YAML flow text: "{rotary_percent: 0.5}". "" if there are none.
 std::string further_fields(const ModelConfig& model, const ModelConfig& said);
 
 /// `said` with these fields; ConfigError that starts with `where` if one is unknown or wrong.

@@ -146,8 +146,8 @@ std::vector<std::string> HfConfig::finish(UnknownFields how) const {
       }
     } else if (how == UnknownFields::refused || looks_numerical(name, value)) {
       problems.push_back(
-          fmt::format("{}: field {} is not supported: it is not known, and its value {} may change "
-                      "the computation; if it does not, take it out of the file",
+          fmt::format("{}: field {} is not supported: it is unknown, and its value {} may change "
+                      "the computation; if it does not, remove it from the file",
                       where_, name, found));
     } else {
       unknown.push_back(name);

@@ -1,6 +1,6 @@
 #pragma once
-// A Hugging Face `config.json`, read field by field. It remembers what was read, so that a field
-// that nobody understood is said by name, instead of a model that is quietly another one.
+// A Hugging Face `config.json`, read field by field. It records which fields were read, so that an
+// unused field is reported by name instead of silently giving another model.
 
 #include <cstdint>
 #include <memory>
@@ -36,14 +36,14 @@ class HfConfig {
   /// An integer or a list of integers; empty where absent.
   std::vector<int64_t> integers(std::string_view name);
   std::vector<std::string> texts(std::string_view name);
-  /// An object as a reader of its own.
+  /// An object as a separate reader.
   HfConfig object(std::string_view name);
 
-  /// Marks fields that change nothing here.
+  /// Marks fields that have no effect here.
   void ignore(std::initializer_list<std::string_view> names);
-  /// Judges every field that is present, not null, and was neither read nor ignored
+  /// Checks every field that is present, not null, and was neither read nor ignored
   /// (model/hf_fields.h). ConfigError naming those that change the computation, and unknown ones
-  /// that may; the result is the names of other unknown ones, unless they are refused, too.
+  /// that may; returns the names of other unknown ones, unless they are refused too.
   [[nodiscard]] std::vector<std::string> finish(UnknownFields unknown = UnknownFields::named) const;
 
  private:

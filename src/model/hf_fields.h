@@ -1,6 +1,6 @@
 #pragma once
-// What a field of a Hugging Face config.json means that no family reads: some cannot change the
-// numbers, some change them at any but one value, the rest are not known.
+// Classifies fields of a Hugging Face config.json that no family reads: some cannot change the
+// numbers, some change them unless they have a neutral value, the rest are unknown.
 
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
@@ -14,12 +14,12 @@ namespace viaduct {
 bool cannot_change_numbers(std::string_view name);
 
 struct NeutralField {
-  bool neutral = false;  // the value is one at which nothing changes
-  std::string expected;  // the values at which nothing changes, for messages
+  bool neutral = false;  // the value is neutral
+  std::string expected;  // the neutral values, for messages
 };
 
-/// For a field that changes the computation at other values than those where it does nothing (which
-/// are all that is supported); nothing for other names.
+/// For a field that changes the computation unless it has a neutral value (only these are
+/// supported); nothing for other names.
 std::optional<NeutralField> neutral_field(std::string_view name, const nlohmann::json& value);
 
 /// Whether an unknown field may be part of the computation: it holds a number or `true`, or its

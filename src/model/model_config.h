@@ -1,7 +1,7 @@
 #pragma once
-// What a decoder-only transformer is made of, as data. Families (model/families) read it from a
-// Hugging Face `config.json` and say the names of the tensors; `build_model` makes layers of it.
-// Nothing below knows a family.
+// Description of a decoder-only transformer as data. Families (model/families) read it from a
+// Hugging Face `config.json` and provide the tensors' names; `build_model` makes its layers. Lower
+// folders do not depend on families.
 
 #include <cstdint>
 #include <string>
@@ -58,14 +58,14 @@ struct ModelConfig {
   bool flash_attention = true, masked_softmax_fusion = true, rope_fusion = true;
   bool softmax_in_fp32 = true;  // false: composed attention rounds to the activations' format
 
-  // The row of this token is not trained by looking it up, as Hugging Face has it; −1: none.
+  // Lookups of this token do not train its row, as in Hugging Face; −1: none.
   int64_t padding_token = -1;
 
-  // For people: what the file that this was read from says beside what is known. Changes nothing.
+  // Notes on unknown content of the source file, for messages. No effect on the model.
   std::vector<std::string> notes;
 };
 
-/// ConfigError listing every size that does not fit (heads that key-value heads do not divide, no
+/// ConfigError listing every inconsistent size (heads that key-value heads do not divide, no
 /// layers, …).
 void check_model_config(const ModelConfig& config);
 
@@ -76,7 +76,7 @@ struct TensorNames {
   std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
   bool transposed = false;      // projections are stored [in, out]
-  std::string optional_prefix;  // some checkpoints leave this out of every name ("transformer.")
+  std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>
       ignored_suffixes;  // tensors that carry no weights (constant masks, tables)
 };

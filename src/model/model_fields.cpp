@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any model, and low enough that products of them are numbers.
+// Far above any model, and low enough that products do not overflow.
 constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
                  kMostPositions = 1 << 26, kMostTokens = 1 << 26;
 
@@ -71,7 +71,7 @@ void add_block(FieldGroup& group, ModelFields& config) {
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
   group.field("add_bias_linear", config.add_bias_linear,
-              "Biases of all projections, where not said one by one.");
+              "Biases of all projections that are not given separately.");
   group.field("add_qkv_bias", config.add_qkv_bias,
               "Biases of query, key and value; auto: add_bias_linear.");
   group.field("add_attention_output_bias", config.add_attention_output_bias,

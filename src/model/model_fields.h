@@ -1,7 +1,7 @@
 #pragma once
-// Section `model` as the user writes it, in Megatron's names. Everything about the architecture is
-// `auto` until a Hugging Face config, a checkpoint, the family's defaults, or the user says it;
-// ModelConfig is what the layers compute from.
+// Section `model` as written by the user, with Megatron's names. Fields of the architecture are
+// `auto` until set by the user, a Hugging Face config, a checkpoint or the family's defaults; the
+// layers are built from ModelConfig.
 
 #include <optional>
 #include <string>
@@ -12,7 +12,7 @@
 namespace viaduct {
 
 struct ModelFields {
-  // Where the architecture comes from.
+  // Source of the architecture.
   Auto<std::string> family;
   std::optional<std::string> hf_config;
 
@@ -61,9 +61,9 @@ struct ModelFields {
   Auto<double> init_method_std;
   bool calculate_per_token_loss = true;
 
-  /// Replaces every `auto` that is left by the family's default. Sizes without a default
-  /// (num_layers, hidden_size, num_attention_heads, vocab_size, seq_length) stay `auto` if nobody
-  /// gave them: `missing` names them.
+  /// Replaces every remaining `auto` by the family's default. Sizes without a default (num_layers,
+  /// hidden_size, num_attention_heads, vocab_size, seq_length) stay `auto` if not given; `missing`
+  /// lists them.
   void resolve();
   std::vector<std::string> missing() const;
 };

@@ -76,7 +76,7 @@ void take_windows(ModelFields& fields, const std::vector<int64_t>& windows) {
   std::vector<int64_t> layers;
   for (const int64_t w : windows) {
     VIADUCT_CHECK(ConfigError, w == 0 || window == 0 || w == window,
-                  "the model has sliding windows of {} and of {} tokens; fields can say one size",
+                  "the model has sliding windows of {} and of {} tokens; fields support one size",
                   window, w);
     window = std::max(window, w);
     layers.push_back(w > 0);
@@ -125,7 +125,7 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
     fields.rope_scaling.resolve(
         parse_yaml(families::write_rope_scaling(model.rotary), "rope_scaling"));
   }
-  // A user's `add_bias_linear` speaks for the biases that were not said one by one.
+  // A user's `add_bias_linear` applies to the biases that were not given separately.
   if (fields.add_bias_linear.is_auto()) {
     fields.add_qkv_bias.resolve(model.qkv_bias);
     fields.add_attention_output_bias.resolve(model.projection_bias);

@@ -1,5 +1,5 @@
 #pragma once
-// Which part of a model a rank holds: its place along the tensor axis, and its chunks of layers.
+// The part of a model held by a rank: its place along the tensor axis, and its chunks of layers.
 
 #include <vector>
 

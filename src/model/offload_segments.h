@@ -1,14 +1,14 @@
 #pragma once
-// When what offloaded units keep leaves the device and comes back: fixed points of the program,
-// whenever copies are complete.
+// The points of the program at which saved tensors of offloaded units leave the device and return.
+// They are fixed and do not depend on when copies complete.
 
 #include "model/segment_hooks.h"
 
 namespace viaduct {
 
-/// What a segment keeps starts to leave when its forward ends, beside the forward of the next
-/// segment, after which its memory is given up; it starts to come back one segment ahead of its
-/// backward. A range of segments gives up and asks for what it has at its ends at once.
+/// A segment's saved tensors start to leave when its forward ends, in parallel with the forward of
+/// the next segment, after which their memory is released; they start to return one segment before
+/// its backward. At the ends of a range of segments, release and return are immediate.
 class OffloadSegments final : public SegmentHooks {
  public:
   void before(const SegmentEvent& event) override {

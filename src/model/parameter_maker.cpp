@@ -6,10 +6,10 @@
 namespace viaduct {
 namespace {
 
-/// What a tensor rank holds of something that is cut into equal units.
+/// A tensor rank's part of something that is cut into equal units.
 struct Cut {
   int64_t first = 0, count = 0;  // units
-  int64_t replicas = 1;          // ranks that hold the same
+  int64_t replicas = 1;          // ranks that hold the same units
   bool owned = true;
 };
 
@@ -26,8 +26,8 @@ int dim_of_rows(const Part& part) {
   return part.transposed ? 1 : 0;
 }
 
-/// Appends `part`, or lengthens the last one by it where it goes on in storage and logical tensor
-/// (a fused tensor that is held whole is one part).
+/// Appends `part`, or extends the last one if `part` continues it in storage and logical tensor (a
+/// fused tensor that is held whole is one part).
 void append_part(std::vector<Part>& parts, Part part) {
   if (!parts.empty()) {
     Part& last = parts.back();

@@ -1,6 +1,6 @@
 #pragma once
-// Makes the parameters of one model: shapes, parts under Hugging Face's names, what the tensor axis
-// does to them, initialization. Parameters have equal shapes and come in the same order on all
+// Makes the parameters of one model: shapes, parts under Hugging Face's names, cuts along the
+// tensor axis, initialization. Parameters have equal shapes and come in the same order on all
 // tensor ranks.
 
 #include <memory>
@@ -17,8 +17,8 @@ namespace viaduct {
 
 using ParameterPointer = std::shared_ptr<const Parameter>;
 
-/// Which gradient a replicated parameter of the residual stream gets on a tensor rank: of all
-/// tokens, or under sequence parallelism of its run of them.
+/// The gradient of a replicated parameter of the residual stream on a tensor rank: of all tokens,
+/// or, under sequence parallelism, of the rank's tokens.
 ReplicaGradient stream_gradient(const LayerSettings& settings);
 
 class ParameterMaker {
@@ -38,20 +38,21 @@ class ParameterMaker {
   ParameterPointer position_table(std::string path, const std::string& name, int64_t rows,
                                   int64_t columns) const;
 
-  /// Output features of a column-parallel layer that one logical tensor holds.
+  /// Output features of a column-parallel layer that belong to one logical tensor.
   struct Piece {
     std::string name;          // without suffix
-    int64_t units;             // what stays together on one rank (heads, or single features) …
+    int64_t units;             // never divided between ranks (heads, or single features) …
     int64_t unit_rows;         // … and the features of each
     int64_t first_row = 0;     // where they begin in the logical tensor (a fused one holds more)
     int64_t logical_rows = 0;  // of the logical tensor; 0: these alone
   };
-  /// A layer whose output features are the pieces one after the other, each cut over the tensor
-  /// ranks on its own. If a piece has fewer units than there are ranks, neighbours hold the same.
+  /// A layer whose output features are the pieces in order, each cut over the tensor ranks
+  /// separately. If a piece has fewer units than there are ranks, neighbouring ranks hold the same
+  /// units.
   Linear column_linear(LinearRole role, const std::string& path, const std::vector<Piece>& pieces,
                        int64_t in, bool bias) const;
   /// A layer whose input features are cut over the tensor ranks. It writes to the residual stream,
-  /// and starts smaller by sqrt(2 L) (GPT-2).
+  /// so its initial weights are divided by sqrt(2 L) (GPT-2).
   Linear row_linear(LinearRole role, const std::string& path, const std::string& name, int64_t out,
                     int64_t in, bool bias) const;
 

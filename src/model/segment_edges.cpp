@@ -29,7 +29,7 @@ void check_declared(const Layer& layer, const Segment& segment, const TensorSet&
                 describe(found));
 }
 
-/// `made` with what passed the segment by.
+/// `made` plus the tensors that bypassed the segment.
 TensorSet join(const Layer& layer, const Segment& segment, TensorSet made,
                const TensorSet& passed) {
   for (const auto& [name, operand] : passed.operands()) {

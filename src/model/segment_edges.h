@@ -1,21 +1,21 @@
 #pragma once
-// What goes through a segment and what passes it by: a segment gets the tensors that it names
-// alone, checked against its declaration; the rest, and its gradients, go around it.
+// Routes tensors through or around a segment: a segment gets only the tensors that it declares,
+// checked against the declaration; the others, and their gradients, bypass it.
 
 #include "base/function_ref.h"
 #include "nn/segment.h"
 
 namespace viaduct {
 
-/// What has to come to a segment if `after` is to leave it: what it reads, and of `after` what it
-/// does not make; in the order of names. ShapeError naming segment and tensor if it uses one up
-/// that is read later.
+/// The tensors needed before a segment if `after` is needed behind it: the ones it reads, and those
+/// of `after` that it does not make, in order of names. ShapeError naming segment and tensor if it
+/// consumes a tensor that is read later.
 Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& context,
                  const Batch& batch, const Edge& after);
 
-/// The segment's forward of what it names in `in`: its outputs, and what passes it by. ShapeError
-/// naming segment and tensor where `in` lacks a declared one or has it in another dtype or shape,
-/// or where it does not return its outputs.
+/// Runs the segment's forward on its declared inputs in `in`; returns its outputs and the bypassing
+/// tensors. ShapeError naming segment and tensor if `in` lacks a declared one or has it in another
+/// dtype or shape, or if an output is missing.
 TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
                           const Batch& batch, const TensorSet& in, SavedStore& saved);
 

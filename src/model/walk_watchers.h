@@ -1,5 +1,5 @@
 #pragma once
-// Hooks that most walks have: which segment runs, for the record; and what leaves a layer, for
+// Common hooks of a walk: the current segment, for the record; and the output of each layer, for
 // `probe` and the search for a value that is not finite.
 
 #include <functional>

@@ -19,8 +19,8 @@ struct BatchRamp {
 struct BatchScheduleSettings {
   int64_t full = 1;  // rows of a step when the ramp is over
   std::optional<BatchRamp> ramp;
-  /// Rows that all data ranks take at once (micro-batch size · data ranks): each size is a multiple
-  /// of it …
+  /// Rows of one micro-batch on all data ranks (micro-batch size · data ranks): each size is a
+  /// multiple of it …
   int64_t multiple = 1;
   bool round_down = false;  // … or is rounded down to one
 };
@@ -31,7 +31,8 @@ class BatchSchedule {
   BatchSchedule(int64_t rows) : BatchSchedule(BatchScheduleSettings{rows, {}, 1, false}) {}
   explicit BatchSchedule(const BatchScheduleSettings& settings) : settings_(settings) {}
 
-  /// What is wrong with the settings, each with the numbers; nothing else may be asked then.
+  /// Errors in the settings, each with the numbers; if there are any, no other function may be
+  /// called.
   std::vector<std::string> problems() const;
 
   /// Rows of a step when the ramp is over: no step takes more.
@@ -54,7 +55,7 @@ class BatchSchedule {
  private:
   struct Stretch {
     int64_t rows = 0;
-    int64_t steps = std::numeric_limits<int64_t>::max();  // of this size; max: for ever
+    int64_t steps = std::numeric_limits<int64_t>::max();  // of this size; max: without end
   };
   Stretch stretch_at(int64_t consumed) const;
   int64_t rounded(int64_t rows) const;

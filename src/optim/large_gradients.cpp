@@ -17,7 +17,7 @@ std::string LargeGradients::look(const std::vector<double>& norms) {
     return "";
   }
   for (size_t i = 0; i < norms.size(); ++i) {
-    // A bucket whose gradients were zero all the time has no usual norm.
+    // A bucket with only zero gradients so far has no reference norm.
     if (!std::isfinite(norms[i]) || largest_[i] == 0 || norms[i] < kFactor * largest_[i]) continue;
     return fmt::format(
         "gradient of bucket {} has norm {:.4g}, the largest of the first {} updates "

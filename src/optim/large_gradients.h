@@ -1,5 +1,5 @@
 #pragma once
-// Which gradient is unusually large: Megatron's rule of check_for_large_grads. A state machine on
+// Detects unusually large gradients: Megatron's rule of check_for_large_grads. A state machine on
 // the host; the caller provides the norms.
 
 #include <cstdint>
@@ -10,14 +10,14 @@ namespace viaduct {
 
 class LargeGradients {
  public:
-  /// The first updates are what is usual …
+  /// The first updates define the usual norm …
   static constexpr int64_t kSamples = 100;
-  /// … and what is so many times the largest of them is not.
+  /// … and this many times the largest of them is unusual.
   static constexpr double kFactor = 10;
 
-  /// The norms of the buckets in one update, by bucket. The first that is unusually large, with the
-  /// numbers; "" if none is. A norm that is not finite is ignored here: ddp.check_for_nan_in_grad
-  /// deals with it.
+  /// Takes the norms of one update, by bucket. Returns a message about the first unusually large
+  /// one; "" if there is none. Norms that are not finite are ignored here:
+  /// ddp.check_for_nan_in_grad handles them.
   std::string look(const std::vector<double>& norms);
 
  private:

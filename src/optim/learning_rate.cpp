@@ -181,7 +181,7 @@ LearningRateSchedule learning_rate_schedule(const LearningRateSettings& s,
                                   : fmt::format("lr_decay_iters {} = {} samples",
                                                 s.decay_iterations, schedule.decay_samples);
     expect(schedule.decay_samples > 0,
-           fmt::format("scheduler: the decay must be longer than nothing, found {}", decay));
+           fmt::format("scheduler: the decay must be longer than 0, found {}", decay));
     expect(schedule.warmup_samples < schedule.decay_samples,
            fmt::format("scheduler: warm-up ({} samples) must end before the decay does ({})",
                        schedule.warmup_samples, decay));

@@ -18,7 +18,7 @@ namespace viaduct {
 
 /// How the rate falls from its maximum (`scheduler.lr_decay_style`).
 enum class DecayStyle { constant, linear, cosine, inverse_square_root, warmup_stable_decay };
-/// How the last stretch of warm-up-stable-decay falls (`scheduler.lr_wsd_decay_style`).
+/// How the rate falls in the last phase of warm-up-stable-decay (`scheduler.lr_wsd_decay_style`).
 enum class AnnealStyle { linear, cosine, exponential, minus_sqrt };
 /// How weight decay grows (`scheduler.weight_decay_incr_style`).
 enum class DecayGrowth { constant, linear, cosine };
@@ -35,7 +35,7 @@ std::string_view name_of(DecayStyle style);
 std::string_view name_of(AnnealStyle style);
 std::string_view name_of(DecayGrowth growth);
 
-/// What the configuration says, in iterations and rates.
+/// The settings of the configuration, in iterations and rates.
 struct LearningRateSettings {
   DecayStyle style = DecayStyle::cosine;
   AnnealStyle anneal = AnnealStyle::exponential;
@@ -49,7 +49,7 @@ struct LearningRateSettings {
   int64_t decay_iterations = 0;
   /// Rows in place of `decay_iterations`.
   std::optional<int64_t> decay_samples;
-  /// Length of the last stretch of warm-up-stable-decay, in steps of the full batch.
+  /// Length of the last phase of warm-up-stable-decay, in steps of the full batch.
   int64_t anneal_iterations = 0;
 };
 
@@ -66,16 +66,16 @@ struct LearningRateSchedule {
   ///
   /// Warm-up (samples ≤ warmup_samples): straight line from initial_rate to maximum_rate. After it,
   /// with r = (samples − warmup) / (decay − warmup) and Δ = maximum − minimum:
-  /// - constant: maximum, for ever;
+  /// - constant: maximum;
   /// - linear: minimum + Δ (1 − r);
   /// - cosine: minimum + Δ (1 + cos πr) / 2 (Loshchilov and Hutter 2017, equation 5);
   /// - inverse square root: max(minimum, maximum · √(warmup / samples)) (Vaswani et al. 2017,
   ///   equation 3, rescaled);
   /// - WSD: maximum until decay − anneal, then minimum + Δ c(a) with a in (0, 1] over the anneal
-  ///   stretch (Hu et al. 2024, MiniCPM, section 4), where c is 1 − a (linear), (1 + cos πa) / 2
+  ///   phase (Hu et al. 2024, MiniCPM, section 4), where c is 1 − a (linear), (1 + cos πa) / 2
   ///   (cosine), 2·½^a − 1 (exponential) or 1 − √a (minus_sqrt).
   ///
-  /// Past decay_samples all but constant stay at the minimum.
+  /// After decay_samples all styles but constant stay at the minimum.
   double rate(int64_t samples) const;
 };
 

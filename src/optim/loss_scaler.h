@@ -9,7 +9,7 @@ namespace viaduct {
 
 /// `mixed_precision.loss_scale` and its companions; defaults are Megatron's.
 struct LossScalerSettings {
-  /// Above 0: this constant scale. 0: dynamic, as the rest says.
+  /// Above 0: this constant scale. 0: dynamic, by the other fields.
   double constant_scale = 0;
   double initial_scale = 4294967296.0;  // 2^32
   double minimum_scale = 1;
@@ -19,7 +19,7 @@ struct LossScalerSettings {
   int64_t hysteresis = 2;
 };
 
-/// All that survives a step; a checkpoint stores these three numbers.
+/// The scaler's whole state, stored in checkpoints.
 struct LossScalerState {
   double scale = 1;
   int64_t clean_steps = 0;
@@ -32,7 +32,7 @@ struct LossScalerState {
 /// Dynamic: an overflow sets `clean_steps` to 0 and lowers `overflows_left`; while that is ≤ 0 each
 /// overflow halves the scale, not below the minimum. After `window` clean steps in a row the scale
 /// doubles, and only then is `overflows_left` restored. The scale stays a finite float (at most
-/// 2^127). Constant: the scale never moves, overflowing updates are skipped all the same.
+/// 2^127). Constant: the scale never changes; overflowing updates are still skipped.
 class LossScaler {
  public:
   /// ConfigError lists all settings that are out of range.

@@ -1,5 +1,5 @@
 #pragma once
-// From the typed configuration to the plain values that a training loop evaluates.
+// Builds the schedules of a training loop from the typed configuration.
 
 #include <cstdint>
 
@@ -10,10 +10,10 @@
 
 namespace viaduct {
 
-/// What moves over a run: both are functions of the samples of successful updates.
+/// The schedules of a run, both functions of the samples of successful updates.
 struct Schedules {
   LearningRateSchedule learning_rate;
-  /// Of embedding and output layer, where they have their own (optimizer.decoupled_lr).
+  /// For embedding and output layer, if they have their own (optimizer.decoupled_lr).
   std::optional<LearningRateSchedule> decoupled_rate;
   WeightDecaySchedule weight_decay;
 
@@ -21,8 +21,8 @@ struct Schedules {
 };
 
 /// Both configurations resolved (no `auto`, no null that has a default). Weight decay grows over
-/// `train_iters`, as in Megatron; `batches` says how many samples steps are. ConfigError with the
-/// first schedule's problems.
+/// `train_iters`, as in Megatron; `batches` converts steps to samples. ConfigError with the first
+/// schedule's problems.
 Schedules schedules(const OptimizerConfig& optimizer, const SchedulerConfig& scheduler,
                     int64_t train_iters, const BatchSchedule& batches);
 

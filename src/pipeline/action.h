@@ -1,6 +1,6 @@
 #pragma once
-// What a pipeline stage does, one entry after the other: schedules are lists of these. A schedule
-// is made by a pure function, checked, drawn and run without knowing what a model is.
+// The actions of a pipeline stage; a schedule is a list of them. A schedule is made by a pure
+// function and checked, drawn and run independently of the model.
 
 #include <cstdint>
 #include <limits>
@@ -13,15 +13,15 @@ namespace viaduct {
 
 enum class ActionKind {
   forward,
-  backward,         // both halves at once, segment by segment: what they keep is freed on the way
-  backward_input,   // d_in alone: what the stage before waits for
-  backward_weight,  // the rest, at any later time
+  backward,         // both halves, segment by segment: saved tensors are freed on the way
+  backward_input,   // only d_in, which the previous stage waits for
+  backward_weight,  // the weight gradients, at any later time
   post_send,        // these two return at once
   post_receive,
-  wait,  // for a message posted before: it has arrived, or nobody reads it any more
+  wait,  // for a message posted before: it has arrived, or its buffer is free again
 };
 std::string_view action_name(ActionKind kind);
-/// True where the model runs; false for what moves messages.
+/// True for actions that compute; false for those that move messages.
 constexpr bool computes(ActionKind kind) {
   return kind <= ActionKind::backward_weight;
 }
@@ -34,8 +34,8 @@ struct SegmentRange {
   int begin = 0, end = kEnd;
 
   bool is_whole() const { return begin == 0 && end == kEnd; }
-  /// The same in numbers from 0 to `segments`, how many the chunk has. CommError if it has no such
-  /// segments, or the range is empty.
+  /// The same as indices from 0 to `segments`, the chunk's number of segments. CommError if it has
+  /// no such segments, or the range is empty.
   SegmentRange among(int segments) const;
   bool operator==(const SegmentRange&) const = default;
 };
@@ -54,19 +54,19 @@ struct Message {
 struct Action {
   ActionKind kind = ActionKind::forward;
   int64_t micro_batch = 0;
-  /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages, the chunk here that made
-  /// or takes it.
+  /// Chunk of this stage: virtual stage chunk · pp + stage. Of messages: the chunk here that
+  /// produces or consumes it.
   int chunk = 0;
-  SegmentRange segments = {};  // of what computes
+  SegmentRange segments = {};  // of computations
   Message message = {};        // of post_send, post_receive and wait
   /// Of a forward: the chunk whose first forward comes `stage` forwards later (chunk 0: the very
   /// first forward). Stages run one forward behind each other, so this is one time for all; −1:
   /// none.
   int begins = -1;
-  bool last_gradient = false;  // after it no action of the chunk adds to weight gradients
+  bool last_gradient = false;  // the last action of the chunk that adds to weight gradients
   /// Of a backward: the chunk whose weight gradients were complete `stage` backwards earlier.
   /// Backwards begin on the last stage and reach each stage before it one later, so this is one
-  /// time for all; −1: none. Chunks complete too late for that have none at all.
+  /// time for all; −1: none. Chunks that complete too late have none.
   int reduces = -1;
 };
 

@@ -1,6 +1,6 @@
 #pragma once
-// Which layers a model chunk has: the unit that pipeline schedules name. A rank holds one chunk, or
-// several with virtual stages.
+// The layers of a model chunk, the unit of pipeline schedules. A rank holds one chunk, or several
+// with virtual stages.
 
 #include <cstdint>
 

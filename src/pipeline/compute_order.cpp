@@ -41,9 +41,9 @@ Steps one_forward_one_backward(int64_t micro_batches, int64_t warmup) {
   return numbered(std::move(steps), warmup, steady_end);
 }
 
-/// 1F1B where the weight half of a backward runs `lag` backwards later. With a lag of the stage's
-/// number every stage holds up to pp micro-batches, what the first stage of 1F1B holds, and only
-/// pp − 1 forwards of the bubble remain.
+/// 1F1B with the weight half of a backward `lag` backwards later. If the lag is the stage's number,
+/// every stage holds up to pp micro-batches, like the first stage of 1F1B, and only pp − 1 forwards
+/// of the bubble remain.
 Steps zero_bubble_h1(int64_t micro_batches, int64_t warmup, int64_t lag) {
   Steps steps;
   const auto backward = [&](int64_t i) {
@@ -84,7 +84,8 @@ Steps interleaved(const ScheduleSettings& s, int stage) {
   const bool first = stage == 0, last = stage == s.pp - 1;
 
   // A step ends when its messages are handed over. Stage p is one step behind stage p − 1, so the
-  // first stage sees what the last one sent pp − 1 steps later, and keeps it until its turn.
+  // first stage receives a message of the last one pp − 1 steps after it was sent, and keeps it
+  // until its turn.
   const auto forward = [&](int64_t n) {
     const ForwardNumber at = order[static_cast<size_t>(n)];
     Compute work{ActionKind::forward, at.micro_batch, at.chunk, n};

@@ -1,6 +1,6 @@
 #pragma once
-// In what order a stage computes, before any message is placed: the part of a schedule that its
-// kind decides. Formulas: Narayanan et al. 2021 (1F1B, interleaved), Qi et al. 2023 (ZB-H1), and
+// The order of a stage's computations, without messages: the part of a schedule that depends on its
+// kind. Formulas: Narayanan et al. 2021 (1F1B, interleaved), Qi et al. 2023 (ZB-H1), and
 // Megatron-Core's warm-up counts.
 
 #include <vector>
@@ -19,7 +19,7 @@ struct Compute {
   int64_t due = 0;
 };
 
-/// What runs between two exchanges of messages.
+/// The computation between two exchanges of messages.
 struct Step {
   std::vector<Compute> work;
   bool steady = false;  // neither warm-up nor drain

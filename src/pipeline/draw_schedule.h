@@ -8,8 +8,8 @@
 namespace viaduct {
 
 /// Lines for a terminal. A unit of time is one column: F and micro-batch for a forward, B for a
-/// backward, I and W for its two halves, H for the head's weight gradient where it waits, a letter
-/// for the chunk where a stage has several, "=" for as long as it lasts, "." for idle time. Times
+/// backward, I and W for its two halves, H for a deferred weight gradient of the head, a letter for
+/// the chunk if a stage has several, "=" for the rest of its duration, "." for idle time. Times
 /// must be whole numbers of units.
 std::string draw_schedule_text(const Schedule& schedule, const ScheduleTimes& times);
 

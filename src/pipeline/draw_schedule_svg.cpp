@@ -84,7 +84,7 @@ class Svg {
 void draw_legend(Svg& svg, const Schedule& schedule, double y) {
   double x = kLeft;
   std::vector<std::string_view> done;
-  // Stages differ in the head's alone, which the last one has.
+  // Stages differ only in the head, which the last one has.
   for (const Action& action : schedule.stages.back()) {
     const bool has_no_time =
         action.kind == ActionKind::backward_input && action.segments == kLastSegment;
@@ -109,7 +109,7 @@ void draw_legend(Svg& svg, const Schedule& schedule, double y) {
 
 std::string draw_schedule_svg(const Schedule& schedule, const ScheduleTimes& times,
                               const std::string& title) {
-  // A unit is as wide as its number of digits needs.
+  // A unit is as wide as its number of digits requires.
   const double unit = 14 + 8 * static_cast<double>(std::to_string(schedule.micro_batches).size());
   const double end = times.end * unit;
   Svg svg;

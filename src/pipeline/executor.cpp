@@ -47,7 +47,7 @@ class Executor {
     }
   }
 
-  /// What is received for a chunk, made by it, or goes from one range of it to the next.
+  /// Tensors received for a chunk, produced by it, or passed from one of its ranges to the next.
   using At = std::tuple<int64_t, int, Flow, int>;  // micro-batch, chunk, flow, segment
   using Sets = std::map<At, TensorSet>;
   using Key = std::tuple<bool, Flow, int, int64_t>;  // outgoing, flow, peer, number
@@ -57,7 +57,7 @@ class Executor {
     std::vector<CommHandle> handles;
   };
 
-  /// The place before segment `segment` of the chunk; of messages its ends.
+  /// The place before segment `segment` of the chunk; for messages, the chunk's ends.
   static At edge_at(const Action& action, Flow flow, int segment) {
     return {action.micro_batch, action.chunk, flow, segment};
   }
@@ -75,12 +75,12 @@ class Executor {
     sets.erase(found);
     return set;
   }
-  /// What a range made: for the next range, or to be sent.
+  /// The output of a range: for the next range, or to be sent.
   void made(const At& edge, bool at_chunks_end, TensorSet set) {
     if (!set.empty()) (at_chunks_end ? made_ : inside_)[edge] = std::move(set);
   }
 
-  /// What comes into a range: from another stage, or from the range beside it.
+  /// The input of a range: from another stage, or from the range beside it.
   TensorSet input(const Action& action, Flow flow, int segment) {
     const bool at_chunks_end = segment == (flow == Flow::activations ? 0 : SegmentRange::kEnd);
     const At edge = edge_at(action, flow, segment);
@@ -109,7 +109,8 @@ class Executor {
     const Message& m = action.message;
     const Edge tensors = program_.edge(action);
     VIADUCT_CHECK(CommError, tensors.empty() || made_.contains(edge_of(action)),
-                  "pipeline: stage {}: {}: nothing was made", pp_.rank(), describe(action));
+                  "pipeline: stage {}: {}: its tensors were not computed", pp_.rank(),
+                  describe(action));
     UnderWay& message = under_way_[key_of(m)];
     message.tensors = take(made_, edge_of(action));
     for (const EdgeTensor& tensor : tensors)

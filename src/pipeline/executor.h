@@ -10,13 +10,13 @@ struct ExecutorSettings {
   /// An activation is freed once it is sent; otherwise it is held until its backward
   /// (deallocate_pipeline_outputs).
   bool deallocate_outputs = true;
-  /// Shapes of all messages go ahead of the first (variable_seq_lengths).
+  /// Shapes of all messages are sent before the first one (variable_seq_lengths).
   bool shapes_first = false;
 };
 
 /// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of
-/// an edge with several tensors are that many sends. CommError if an action needs what is not there
-/// (a schedule that validate_schedule rejects), or as communicators throw.
+/// an edge with several tensors are that many sends. CommError if an action lacks its input
+/// (validate_schedule rejects such a schedule), or from the communicators.
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
                   const ExecutorSettings& settings = {});
 

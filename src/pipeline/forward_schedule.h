@@ -1,5 +1,5 @@
 #pragma once
-// The schedule of a batch that only goes forward: evaluation and generation.
+// The schedule of a forward-only batch: evaluation and generation.
 
 #include "pipeline/schedule.h"
 
@@ -13,7 +13,7 @@ inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t vi
   run.micro_batches = micro_batches;
   run.backward = false;
   run.deferred_heads = 0;
-  // One message after the other, a stage would wait for what another one sends only afterwards.
+  // With sequential messages, a stage would wait for one that its peer sends only later.
   if (virtual_stages > 1) run.messages = PointToPoint::overlapped;
   return run;
 }

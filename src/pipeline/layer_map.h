@@ -1,6 +1,6 @@
 #pragma once
-// Which virtual stage has which layers. Virtual stage i is chunk i / pp of pipeline rank i % pp,
-// and virtual stages hold the model's layers in order.
+// The layers of each virtual stage. Virtual stage i is chunk i / pp of pipeline rank i % pp, and
+// virtual stages hold the model's layers in order.
 
 #include <cstdint>
 #include <optional>
@@ -22,11 +22,11 @@ struct LayerMapSettings {
 };
 
 /// pp · virtual_stages chunks in model order. ConfigError, naming the numbers and the nearest valid
-/// one, if the layers do not divide, or if ends are given twice over.
+/// one, if the layers do not divide, or if the ends are given twice.
 std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings);
 
-/// The layer map that a configuration asks for: as its layout text says, or by the numbers above.
-/// ConfigError with all problems.
+/// The layer map of a configuration: from its layout text, or from the numbers above. ConfigError
+/// with all problems.
 std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp);
 
 /// The chunks of one pipeline rank, in model order.

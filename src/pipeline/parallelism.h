@@ -1,6 +1,7 @@
 #pragma once
-// How a run's ranks share the work: the mesh, which layers a stage has, and the order of its work.
-// One value for the whole run; `model_place` (model/model_place.h) is one rank's view of it.
+// The distribution of a run over its ranks: the mesh, the layers of each stage, and the order of
+// its work. One value for the whole run; `model_place` (model/model_place.h) derives one rank's
+// part.
 
 #include <cstdint>
 #include <optional>

@@ -10,8 +10,8 @@ namespace {
 void add_split(FieldGroup& group, PipelineConfig& config) {
   group
       .field("virtual_pipeline_model_parallel_size", config.virtual_pipeline_model_parallel_size,
-             "Model chunks of a stage (interleaved 1F1B); null: one, or what "
-             "pipeline_model_parallel_layout says.")
+             "Model chunks of a stage (interleaved 1F1B); null: one, or as in "
+             "pipeline_model_parallel_layout.")
       .range(1)
       .constraint("pp > 1; divides layers of a stage");
   group
@@ -91,7 +91,7 @@ void add_messages(FieldGroup& group, PipelineConfig& config) {
 
 void PipelineConfig::resolve(int pp) {
   if (pipeline_model_parallel_layout && !virtual_pipeline_model_parallel_size) {
-    Problems ignored;  // validation says them
+    Problems ignored;  // reported by validation
     const auto stages = parse_stage_layout(*pipeline_model_parallel_layout, 0, pp, ignored);
     if (ignored.empty())
       virtual_pipeline_model_parallel_size = static_cast<int>(stages.size()) / pp;
@@ -122,19 +122,19 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
       .constraint("excludes model.batch_p2p_comm")
       .alias("model.overlap_p2p_comm");
   group
-      .field(
-          "defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
-          "Weight gradients of the output layer wait until the pipeline drains; what they need "
-          "is kept: normed tokens and gradients of logits of wgrad_deferral_limit micro-batches.")
+      .field("defer_embedding_wgrad_compute", config.defer_embedding_wgrad_compute,
+             "Weight gradients of the output layer are deferred until the pipeline drains; their "
+             "inputs are kept: normed tokens and gradients of logits of wgrad_deferral_limit "
+             "micro-batches.")
       .constraint(
           "pp > 1; wgrad_deferral_limit >= 0; gradient_accumulation_fusion; not with "
           "pipeline_schedule=zero_bubble, which delays all weight gradients")
       .alias("model.defer_embedding_wgrad_compute");
   group
-      .field(
-          "wgrad_deferral_limit", config.wgrad_deferral_limit,
-          "Micro-batches, the first of a step, whose output-layer weight gradient waits; 0: all; "
-          "-1: not said.")
+      .field("wgrad_deferral_limit", config.wgrad_deferral_limit,
+             "Number of first micro-batches of a step whose output-layer weight gradient is "
+             "deferred; 0: all; "
+             "-1: not given.")
       .range(-1)
       .in("micro-batches")
       .constraint("above 0 needs defer_embedding_wgrad_compute")

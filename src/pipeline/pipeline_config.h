@@ -1,6 +1,7 @@
 #pragma once
-// How layers are cut into stages, how micro-batches go through them, and how stages talk (sections
-// `model` and `comm_overlap`; the number of stages is a size of the mesh, comm/dist_config.h).
+// The cut of layers into stages, the order of micro-batches, and the messages between stages
+// (sections `model` and `comm_overlap`; the number of stages is a size of the mesh,
+// comm/dist_config.h).
 
 #include <cstdint>
 #include <optional>
@@ -12,8 +13,8 @@
 namespace viaduct {
 
 struct PipelineConfig {
-  // Which stage has which layers.
-  /// Model chunks of a stage; null: one, or what the layout says.
+  // The layers of each stage.
+  /// Model chunks of a stage; null: one, or as in the layout.
   std::optional<int> virtual_pipeline_model_parallel_size;
   bool account_for_embedding_in_pipeline_split = false;
   bool account_for_loss_in_pipeline_split = false;

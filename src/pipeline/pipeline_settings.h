@@ -1,5 +1,5 @@
 #pragma once
-// What the pipeline room's functions take, as a configuration says it.
+// Converts a configuration to the arguments of this folder's functions.
 
 #include "pipeline/executor.h"
 #include "pipeline/pipeline_config.h"
@@ -7,8 +7,8 @@
 
 namespace viaduct {
 
-/// The schedule of a resolved configuration, for stages of `virtual_stages` chunks; number of
-/// stages and micro-batches are for the caller to set.
+/// The schedule of a resolved configuration, for stages of `virtual_stages` chunks; the caller sets
+/// the numbers of stages and micro-batches.
 ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_stages);
 ExecutorSettings executor_settings(const PipelineConfig& config);
 /// Of messages between stages; none: that of the residual stream.

@@ -78,7 +78,7 @@ class Writer {
         {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
   }
 
-  /// All receives of the step, by the exchange that they are due at.
+  /// All receives of the step, by the exchange at which they are due.
   void collect_receives() {
     for (const Step& step : steps_) {
       for (const Compute& work : step.work) {
@@ -87,7 +87,7 @@ class Writer {
     }
   }
 
-  /// Whether exchange i (before step i) leaves its messages under way.
+  /// Whether exchange i (before step i) leaves its messages in flight.
   bool overlapped_at(int64_t i) const {
     if (settings_.messages != PointToPoint::overlapped) return false;
     if (settings_.overlap_warmup_flush) return true;
@@ -132,7 +132,7 @@ class Writer {
     ready_to_send_.clear();
   }
 
-  /// Posts a message. One send of a channel is under way at a time.
+  /// Posts a message. At most one send of a channel is in flight.
   Action post(Action action) {
     if (action.message.outgoing) {
       const auto before = sends_.find(key(action));
@@ -157,7 +157,7 @@ class Writer {
     if (found != receives_.end()) wait_for(Action(found->second));
   }
 
-  /// Of a send its channel, of a receive what takes it.
+  /// For a send: its channel; for a receive: its consumer.
   static std::array<int64_t, 3> key(const Action& action) {
     const auto flow = static_cast<int64_t>(action.message.flow);
     if (action.message.outgoing) return {1, flow, action.message.peer};

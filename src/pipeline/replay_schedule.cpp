@@ -13,10 +13,10 @@
 namespace viaduct {
 namespace {
 
-/// A message whichever end it is seen from: sender, receiver, flow, number.
+/// A message, identified equally from both ends: sender, receiver, flow, number.
 using MessageKey = std::tuple<int, int, Flow, int64_t>;
 
-/// Messages that are posted, in the queues of both ends, and when they were through.
+/// Posted messages, in the queues of both ends, and their times of completion.
 class Messages {
  public:
   explicit Messages(MessageQueues queues) : queues_(queues) {}
@@ -38,7 +38,7 @@ class Messages {
  private:
   struct Posted {
     MessageKey key;
-    double time = 0;  // of the post, or when the one before it was through
+    double time = 0;  // of the post, or of the completion of the one before it
   };
   using Queue = std::deque<Posted>;
   struct Ends {
@@ -51,7 +51,7 @@ class Messages {
     if (queues_ == MessageQueues::per_pair) return {stage, m.peer, false, Flow::activations};
     return {stage, m.peer, m.outgoing, m.flow};
   }
-  /// The first of a queue is through when it is the first at its other end as well.
+  /// The first message of a queue completes when it is also the first at its other end.
   void move_on(Queue& queue) {
     while (!queue.empty()) {
       const MessageKey key = queue.front().key;

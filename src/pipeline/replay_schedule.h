@@ -1,7 +1,7 @@
 #pragma once
-// Runs a schedule in thought: which stage does what when, if computations take the given times and
-// messages none. A send completes only when its receive is posted (rendezvous), and each queue of
-// messages is first in, first out, so what deadlocks anywhere deadlocks here.
+// Simulates a schedule: the times of all computations, with the given durations and instantaneous
+// messages. A send completes only when its receive is posted (rendezvous), and each queue of
+// messages is first in, first out, so a schedule that deadlocks on any transport deadlocks here.
 
 #include "pipeline/schedule.h"
 
@@ -27,14 +27,14 @@ struct ScheduleTimes {
   double bubble_fraction() const { return (end - busy) / busy; }
 };
 
-/// Which messages of two stages share a queue. One begins when those before it in its queue are
-/// through, at both ends.
+/// Which messages of two stages share a queue. A message begins when the ones before it in its
+/// queue are complete, at both ends.
 enum class MessageQueues {
   per_flow_and_direction,  // as communicators have them (comm_queue)
   per_pair,                // all messages between two stages in one
 };
 
-/// CommError that says what each stage waits for if the schedule stands still.
+/// CommError listing what each stage waits for if the schedule deadlocks.
 ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& times = {},
                               MessageQueues queues = MessageQueues::per_flow_and_direction);
 

@@ -23,7 +23,7 @@ void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage)
     if (action.kind != ActionKind::forward) continue;
     forwards.push_back(&action);
     if (!begun.insert(action.chunk).second) continue;
-    // Forwards alone may be too few to be ahead in, and nothing has to begin then.
+    // A short list of forwards may not reach that far ahead; then nothing needs the mark.
     const size_t number = forwards.size() - 1,
                  ahead = settings.backward ? std::min(number, static_cast<size_t>(stage)) : 0;
     forwards[number - ahead]->begins = action.chunk;
@@ -43,7 +43,7 @@ void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage)
 }
 
 /// Splits the weight half of the last segment, the head, off the first backwards of the last chunk,
-/// and puts it after the last thing that another stage waits for.
+/// and puts it after the last action that another stage waits for.
 void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
   ActionList heads, all;
   for (const Action& action : actions) {
@@ -65,7 +65,7 @@ void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
 }
 
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
-  if (!s.backward) {  // forwards alone go through the chunks in any groups
+  if (!s.backward) {  // without backwards, any group size is valid
     if (s.messages == PointToPoint::ordered && s.micro_batches < s.pp)
       problems.push_back(
           "interleaved forwards of fewer micro-batches than stages need overlapped or batched "
@@ -113,7 +113,7 @@ ScheduleKind parse_schedule_kind(const std::string& name) {
     if (name == schedule_kind_name(kind)) return kind;
     names.emplace_back(schedule_kind_name(kind));
   }
-  if (name == "zero_bubble") return ScheduleKind::zb_h1;  // model.pipeline_schedule's word
+  if (name == "zero_bubble") return ScheduleKind::zb_h1;  // value of model.pipeline_schedule
   names.emplace_back("zero_bubble");
   const auto near = nearest_name(name, names);
   fail<ConfigError>(

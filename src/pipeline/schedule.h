@@ -1,5 +1,5 @@
 #pragma once
-// Pipeline schedules as data: a pure function from settings to what each stage does.
+// Pipeline schedules as data: a pure function from settings to the actions of each stage.
 
 #include <string>
 #include <string_view>
@@ -33,24 +33,24 @@ struct ScheduleSettings {
   /// Interleaved: micro-batches that a chunk runs before the next one; 0: pp.
   int64_t group = 0;
   PointToPoint messages = PointToPoint::overlapped;
-  /// Overlapped: warm-up and drain, too. Otherwise messages are batched there.
+  /// Overlapped also in warm-up and drain. Otherwise messages are batched there.
   bool overlap_warmup_flush = true;
   /// Micro-batches, the first of a step, whose weight gradient of the head (the last segment of the
-  /// last chunk) waits until the last stage has nothing else to do (defer_embedding_wgrad_compute).
+  /// last chunk) is deferred until the last stage would be idle (defer_embedding_wgrad_compute).
   int64_t deferred_heads = 0;
-  /// false: forwards alone (evaluation).
+  /// false: only forwards (evaluation).
   bool backward = true;
 };
 
-/// ConfigError with all that does not fit: numbers below 1, virtual stages that the kind does not
-/// have, a group outside [pp, micro-batches] or with a remainder below pp, deferred heads where all
-/// weight gradients wait.
+/// ConfigError listing all problems: numbers below 1, virtual stages that the kind does not
+/// support, a group outside [pp, micro-batches] or with a remainder below pp, deferred heads with a
+/// kind that delays all weight gradients.
 void check_schedule_settings(const ScheduleSettings& settings);
 
-/// What pipeline rank `stage` does in a step. ConfigError as check_schedule_settings.
+/// The actions of pipeline rank `stage` in a step. ConfigError as check_schedule_settings.
 ActionList stage_schedule(const ScheduleSettings& settings, int stage);
 
-/// What all stages do.
+/// The actions of all stages.
 struct Schedule {
   int virtual_stages = 1;
   int64_t micro_batches = 1;

@@ -32,7 +32,7 @@ Tensor shape_message(const Edge& tensors) {
 }
 
 void receive_shapes(const Edge& tensors, Communicator& pp, int peer, Flow flow) {
-  // On sim nothing comes, and the shapes stay those that are expected.
+  // On sim nothing is received, and the expected shapes are kept.
   const Tensor message = shape_message(tensors);
   pp.receive(message, peer, flow).wait_host();
   check_shapes(tensors, message, peer, pp.rank());

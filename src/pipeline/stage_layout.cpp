@@ -11,7 +11,7 @@ namespace {
 constexpr const char* kName = "model.pipeline_model_parallel_layout";
 constexpr size_t kMostLetters = 100'000;  // repeats of repeats grow fast
 
-/// Expands repeats: the result holds E, t, m, L and | alone.
+/// Expands repeats: the result holds only E, t, m, L and |.
 class Expander {
  public:
   Expander(std::string_view text, Problems& problems) : text_(text), problems_(problems) {}

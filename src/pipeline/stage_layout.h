@@ -13,11 +13,10 @@
 
 namespace viaduct {
 
-/// The virtual stages in model order: stage i is chunk i / pp of rank i % pp. Adds to `problems`
-/// what is wrong with the text (a letter that is none, brackets, an E that is not first, an L that
-/// is not last, another number of blocks than `layers`, a number of stages that pp does not
-/// divide); the result is complete if nothing was added. `layers` 0: the model's number is not
-/// known yet.
+/// The virtual stages in model order: stage i is chunk i / pp of rank i % pp. Adds errors in the
+/// text to `problems` (an unknown letter, brackets, an E that is not first, an L that is not last,
+/// a number of blocks other than `layers`, a number of stages that pp does not divide); the result
+/// is complete if nothing was added. `layers` 0: the model's number is still unknown.
 std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout, int64_t layers,
                                             int pp, Problems& problems);
 

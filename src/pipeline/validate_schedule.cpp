@@ -48,12 +48,12 @@ class StageCheck {
   }
 
  private:
-  /// How far a micro-batch is in a chunk; places are those of SegmentRange.
+  /// Progress of a micro-batch in a chunk; places as in SegmentRange.
   struct Progress {
     int forward = 0;                    // segments before it are computed
     int input = SegmentRange::kEnd;     // d_in of those from it on is computed
     std::vector<SegmentRange> weights;  // whose weight gradients are computed, in ascending order
-    bool is_waiting = false;            // weight halves of a part of it are all that is missing
+    bool is_waiting = false;            // only weight halves of a part of it are missing
 
     bool forward_done() const { return forward == SegmentRange::kEnd; }
     /// Both halves of all segments.
@@ -113,7 +113,7 @@ class StageCheck {
     count_held(progress);
   }
 
-  /// Joins `range` to those that touch it; false if one of them has a part of it.
+  /// Merges `range` with adjacent ranges; false if it overlaps one of them.
   static bool add(std::vector<SegmentRange>& ranges, SegmentRange range) {
     std::vector<SegmentRange> joined;
     for (const SegmentRange& other : ranges) {
@@ -131,7 +131,7 @@ class StageCheck {
     return true;
   }
 
-  /// After a weight half: the store is gone, or shrinks to what the halves that wait need.
+  /// After a weight half: the store is freed, or shrinks to what the remaining halves need.
   void count_held(Progress& progress) {
     if (progress.done()) {
       --(progress.is_waiting ? parts_ : stores_);

@@ -25,8 +25,7 @@ FieldGroup precision_fields(PrecisionConfig& config);
 FieldGroup residual_stream_fields(PrecisionConfig& config);
 
 PrecisionRecipe precision_recipe(const PrecisionConfig& config);
-/// What to say at start where fp32_residual_connection changes nothing; empty where it does not
-/// need to be said.
+/// Message at start if fp32_residual_connection has no effect; empty otherwise.
 std::string residual_stream_note(const PrecisionConfig& config);
 
 }  // namespace viaduct

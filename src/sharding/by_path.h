@@ -1,5 +1,5 @@
 #pragma once
-// The order of containers of parameters. What they hold is released in their order, and the record
+// The order of containers of parameters. Their contents are released in this order, and the record
 // of a step must not depend on addresses.
 
 #include <tuple>

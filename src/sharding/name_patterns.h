@@ -1,5 +1,5 @@
 #pragma once
-// Which parameters a configuration means by name.
+// Selection of parameters by name patterns.
 
 #include <string>
 #include <vector>

@@ -6,8 +6,8 @@
 namespace viaduct {
 
 struct PackedWeightsConfig {
-  /// `auto`: where several micro-batches of a step use what is packed once, and packing costs
-  /// something beside their products (train/packed_weights.h).
+  /// `auto`: if several micro-batches of a step share one packing, and packing costs a noticeable
+  /// part of their GEMMs (train/packed_weights.h).
   Auto<bool> packed_weights;
 };
 

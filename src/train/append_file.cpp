@@ -13,7 +13,7 @@
 
 namespace viaduct {
 
-// A pipe or a device is only written to; of a file, what was written can be read again.
+// A pipe or a device can only be written; a file can also be read again.
 AppendFile::AppendFile(std::filesystem::path path, Mode mode) : path_(std::move(path)) {
   std::error_code ignored;
   const bool other = std::filesystem::is_other(path_, ignored);  // follows links
@@ -43,16 +43,16 @@ AppendFile::Place AppendFile::place() const {
   }, named{};
   if (::fstat(descriptor_, &held) != 0 || !S_ISREG(held.st_mode)) return Place::here;
   if (::stat(path_.c_str(), &named) != 0)
-    return errno == ENOENT ? Place::deleted : Place::here;  // writing will say what is wrong
+    return errno == ENOENT ? Place::deleted : Place::here;  // writing will report the error
   const bool same = held.st_dev == named.st_dev && held.st_ino == named.st_ino;
   return same ? Place::here : Place::replaced;
 }
 
 void AppendFile::open_again(Place found) {
-  log_warning("{}: it was {} under this run, {}", path_.string(),
+  log_warning("{}: it was {} during this run; {}", path_.string(),
               found == Place::deleted ? "deleted" : "replaced",
-              found == Place::deleted ? "and is made again" : "which goes on in the new file");
-  std::error_code ignored;  // opening says what is wrong
+              found == Place::deleted ? "it is recreated" : "writing continues in the new file");
+  std::error_code ignored;  // opening reports the error
   std::filesystem::create_directories(path_.parent_path(), ignored);
   const int flags = O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC;
   const int fresh = ::open(path_.c_str(), flags, 0644);
@@ -62,7 +62,7 @@ void AppendFile::open_again(Place found) {
     ::close(std::exchange(descriptor_, fresh));
     return;
   }
-  // The deleted file lives on as long as it is open.
+  // A deleted file exists as long as it is open.
   const int deleted = std::exchange(descriptor_, fresh);
   char buffer[1 << 16];
   off_t at = 0;
@@ -83,10 +83,10 @@ void AppendFile::write_all(std::string_view bytes) {
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) {
       const int reason = errno;
-      // Half a record would spoil the next one.
+      // A partial record would corrupt the next one.
       const bool whole = !begun || (known && ::ftruncate(descriptor_, before.st_size) == 0);
       fail<IoError>("{}: cannot append: {}{}", path_.string(), std::strerror(reason),
-                    whole ? "" : " (and what was begun cannot be taken back)");
+                    whole ? "" : " (and the partial record cannot be removed)");
     }
     begun = true;
     bytes.remove_prefix(static_cast<size_t>(written));

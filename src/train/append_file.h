@@ -1,7 +1,7 @@
 #pragma once
-// A file that grows by whole records: what was written is with the operating system when `append`
-// returns, so a killed process loses nothing. A file that was deleted since is made again with all
-// that it held; one that somebody replaced is gone on with in the new one.
+// A file that grows by whole records: records are handed to the operating system before `append`
+// returns, so a killed process loses nothing. A deleted file is recreated with its content; if it
+// was replaced, appending continues in the new file.
 
 #include <filesystem>
 #include <string_view>
@@ -21,10 +21,10 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
 
   /// Writes all of `bytes` at the end; IoError with the reason (for example "No space left on
-  /// device"), and the file is as it was before. If the file is not there any more, folder and file
-  /// are made again first, with a warning.
+  /// device"), and the file is as it was before. If the file no longer exists, folder and file are
+  /// recreated first, with a warning.
   void append(std::string_view bytes);
-  /// Hands what was appended to the disk, as far as the file has one; IoError with the reason.
+  /// Flushes the file to disk, if it is on one; IoError with the reason.
   void sync();
 
   const std::filesystem::path& path() const { return path_; }
@@ -32,7 +32,7 @@ class AppendFile {
  private:
   void write_all(std::string_view bytes);
   enum class Place { here, deleted, replaced };
-  /// What has become of the file that was opened.
+  /// Where the opened file is now: still at its path, deleted or replaced.
   Place place() const;
   void open_again(Place found);
 

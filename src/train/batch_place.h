@@ -1,5 +1,5 @@
 #pragma once
-// Which part of a micro-batch's tokens a rank has.
+// A rank's part of a micro-batch's tokens.
 
 #include "comm/parallel_groups.h"
 
@@ -7,7 +7,7 @@ namespace viaduct {
 
 struct BatchPlace {
   int cp = 1, cp_rank = 0;  // the documents are cut over the context ranks
-  int cp_inner = 1;         // of them exchange heads in hierarchical context parallel
+  int cp_inner = 1;         // context ranks that exchange heads in hierarchical context parallel
   /// The tokens of a context rank's residual stream are cut into equal parts: over the tensor ranks
   /// in sequence parallel.
   int stream_parts = 1, stream_part = 0;

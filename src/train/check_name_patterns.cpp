@@ -11,7 +11,7 @@ namespace viaduct {
 void check_name_patterns(const RunConfig& config, const ModelConfig& model, Problems& problems) {
   const auto& patterns = config.ddp.fp32_accumulation_patterns.values();
   if (patterns.empty()) return;
-  const auto device = make_sim_device();  // names, no memory
+  const auto device = make_sim_device();  // only names are needed, no memory
   const auto whole =
       build_model(*device, model, {.precision = precision_recipe(config.mixed_precision)},
                   config.model.seq_length.value());

@@ -1,5 +1,5 @@
 #pragma once
-// Patterns over names of parameters that mean nothing: they need the model's names.
+// Detects patterns that match no parameter; needs the model's names.
 
 #include "config/problems.h"
 #include "model/model_config.h"

@@ -17,7 +17,7 @@ class Changes {
   Changes(const std::vector<std::string>& allowed, std::string where)
       : allowed_(allowed), where_(std::move(where)) {}
 
-  /// `difference`: what it was and is.
+  /// `difference`: the old and the new value.
   void add(std::string_view name, const std::string& difference) {
     const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
     if (rule.change == ResumeChange::free) return;
@@ -31,7 +31,7 @@ class Changes {
     }
   }
 
-  /// Throws what is refused; else says the rest.
+  /// Throws for refused changes; otherwise warns about the rest.
   void finish() {
     problems_.throw_if_any();
     for (const std::string& warning : warnings_) log_warning("{}", warning);

@@ -1,5 +1,5 @@
 #pragma once
-// How a training run would cut a model's checkpoint: `convert` writes one like it without running.
+// The shards that a training run would write for a model; `convert` writes them without running.
 
 #include "checkpoint/convert.h"
 #include "train/run_config.h"

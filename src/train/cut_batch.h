@@ -1,6 +1,6 @@
 #pragma once
-// From a whole micro-batch to what one context rank has of it. Pure functions of the batch and the
-// rank's place: every rank cuts for itself.
+// Cuts one context rank's part out of a whole micro-batch. Pure functions of the batch and the
+// rank's place; every rank cuts its own part.
 //
 // Each document is cut zigzag (nn/context_parallel/zigzag.h) and the rank's two chunks of it laid
 // one after the other. A document whose length is not a multiple of 2 · cp is padded at its end,
@@ -14,8 +14,8 @@
 
 namespace viaduct {
 
-/// `pad`: documents may be padded (packed rows); otherwise ShapeError, naming the numbers, where
-/// they would have to be. With one context rank and no sequence parallel this is the identity.
+/// `pad`: documents may be padded (packed rows); otherwise ShapeError, with the numbers, if padding
+/// would be needed. With one context rank and no sequence parallel this is the identity.
 HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad);
 
 /// Where each token of the cut comes from: its index in the whole micro-batch, −1 for padding.

@@ -1,6 +1,6 @@
 #pragma once
-// A rank's micro-batches of a global batch under hybrid context parallel: not rows, but the
-// documents that it shares with others (document_sharing.h).
+// A rank's micro-batches of a global batch under hybrid context parallel: documents shared with
+// other ranks instead of rows (document_sharing.h).
 
 #include <vector>
 
@@ -15,17 +15,17 @@ namespace viaduct {
 
 class DocumentBatches {
  public:
-  /// `groups` outlive it.
+  /// `groups` must outlive it.
   DocumentBatches(const RunSetup& setup, const ParallelGroups& groups);
 
   /// A row of the global batch by its number, counted from 0.
   using ReadRow = FunctionRef<HostBatch(int64_t row)>;
-  /// Shares out a global batch of `rows`. Each data rank reads those rows that it has in the order
-  /// of `place`, which `own` is shown, and tells the others how long their documents are. All ranks
-  /// call it.
+  /// Shares out a global batch of `rows`. Each data rank reads its rows in the order of `place`,
+  /// passes them to `own`, and sends the lengths of their documents to the others. All ranks call
+  /// it.
   void share(int64_t rows, const MicroBatchPlace& place, ReadRow read,
              FunctionRef<void(const HostBatch& row)> own);
-  /// The same where the lengths of all rows' documents are known.
+  /// The same if the lengths of all rows' documents are known.
   void share(const std::vector<std::vector<int32_t>>& lengths_by_row);
 
   int64_t count() const { return static_cast<int64_t>(mine_.size()); }

@@ -26,7 +26,8 @@ struct Work {
   double cost = 0;
 };
 
-/// Documents of one rank each, longest first, put together: each goes where it leaves least room.
+/// Packs documents of one rank each, longest first: each goes into the fullest pack with room for
+/// it.
 std::vector<Work> packed(const std::vector<int64_t>& documents, std::span<const int64_t> lengths,
                          const SharingSettings& settings) {
   std::vector<Work> packs;
@@ -47,12 +48,12 @@ std::vector<Work> packed(const std::vector<int64_t>& documents, std::span<const 
   return packs;
 }
 
-/// Gives each micro-batch of `size` ranks to the run of ranks that has least to do.
+/// Assigns each micro-batch of `size` ranks to the least loaded range of ranks.
 void give_out(std::vector<Work> work, int size, std::vector<double>& load,
               std::vector<SharedDocuments>& shared) {
   std::stable_sort(work.begin(), work.end(),
                    [](const Work& a, const Work& b) { return a.cost > b.cost; });
-  using Run = std::pair<double, int>;  // until when its ranks are busy, and its first rank
+  using Run = std::pair<double, int>;  // time until which its ranks are busy, and its first rank
   std::priority_queue<Run, std::vector<Run>, std::greater<>> runs;
   for (size_t first = 0; first < load.size(); first += static_cast<size_t>(size)) {
     const auto begin = load.begin() + static_cast<std::ptrdiff_t>(first);

@@ -1,6 +1,6 @@
 #pragma once
-// Hybrid context parallel: how many ranks share each document of a global batch, and which. A pure
-// function of the documents' lengths, so all ranks find the same answer.
+// Hybrid context parallel: the ranks that share each document of a global batch. A pure function of
+// the documents' lengths, so all ranks get the same result.
 
 #include <cstdint>
 #include <functional>
@@ -19,12 +19,12 @@ struct SharedDocuments {
 struct SharingSettings {
   int ranks = 1;                // a power of two
   int64_t tokens_per_rank = 0;  // of a micro-batch, at most, before padding
-  /// What a document of so many tokens costs, in any unit.
+  /// The cost of a document with this many tokens, in any unit.
   std::function<double(int64_t)> cost;
 };
 
-/// A document gets the smallest power of two of ranks that holds it; documents of one rank are put
-/// together up to the limit. Costly ones are given first, each to the ranks that have least to do.
+/// A document gets the smallest power of two of ranks that holds it; documents of one rank are
+/// packed up to the limit. The most costly are assigned first, each to the least loaded ranks.
 /// Every rank runs its micro-batches in the order of the result, and has at least one. ShapeError,
 /// with both numbers, for a document that all ranks together cannot hold.
 std::vector<SharedDocuments> share_documents(std::span<const int64_t> lengths,

@@ -1,6 +1,6 @@
 #pragma once
-// The loss of rows that are only read: what the training loop does at its intervals and at its end,
-// and `viaduct eval` on a text.
+// The loss of rows without training: used by the training loop at intervals and at its end, and by
+// `viaduct eval`.
 
 #include <memory>
 #include <optional>
@@ -24,8 +24,8 @@ struct EvaluationSet {
 EvaluationSet each_row_once(std::string name, std::shared_ptr<const SampleSource> source,
                             const MicroBatchPlace& place);
 
-/// Micro-batch `index` of the data-parallel rank at `place`. Rows beyond `set.rows`, which fill up
-/// the last micro-batches, score nothing.
+/// Micro-batch `index` of the data-parallel rank at `place`. Rows beyond `set.rows`, which fill the
+/// last micro-batches, are not scored.
 HostBatch evaluation_batch(const EvaluationSet& set, int64_t index, const MicroBatchPlace& place);
 
 struct EvaluationSums {
@@ -33,22 +33,23 @@ struct EvaluationSums {
   double scored = 0;  // how many
 };
 
-/// How many micro-batches go through `pp` stages one behind the other before the ranks agree
-/// whether to go on. Stages idle for pp − 1 of 5 · pp − 1 micro-batches.
+/// Number of micro-batches run through `pp` stages before the ranks agree whether to continue.
+/// Stages idle for pp − 1 of 5 · pp − 1 micro-batches.
 constexpr int64_t evaluated_at_once(int pp) {
   return pp == 1 ? 1 : 4 * pp;
 }
 
-/// What the evaluation asks, and tells.
+/// Callbacks of the evaluation.
 struct EvaluationHooks {
-  /// Asked before every `evaluated_at_once` micro-batches. All ranks agree on the answer; true: the
-  /// evaluation gives up.
+  /// Called before every `evaluated_at_once` micro-batches. All ranks must return the same; true
+  /// ends the evaluation.
   std::function<bool()> stop = {};
-  /// Called with each micro-batch of this rank when it is read.
+  /// Called with each micro-batch of this rank after it is read.
   std::function<void(const HostBatch& batch, int64_t index)> read = {};
 };
 
-/// All ranks of the engine's run call it alike and get the same sums. Nothing if it gave up.
+/// All ranks of the engine's run make the same call and get the same sums. Nothing if it was ended
+/// early.
 std::optional<EvaluationSums> evaluate(Engine& engine, const EvaluationSet& set,
                                        const MicroBatchPlace& place,
                                        const EvaluationHooks& hooks = {});

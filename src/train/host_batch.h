@@ -19,15 +19,15 @@ struct HostBatch {
   /// After a cut for more than one context rank: token_index of the whole micro-batch with its
   /// padding (cut_batch.h).
   std::vector<int64_t> whole_token_index;
-  /// How many ranks share the documents under hybrid context parallel; 0: the layout's context
-  /// ranks.
+  /// Number of ranks that share the documents under hybrid context parallel; 0: the layout's
+  /// context ranks.
   int context_ranks = 0;
 
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
-  /// Sum of the loss weights: what the loss is a mean over.
+  /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
-  /// Scales the loss weights so that they sum to 1, or leaves them where nothing is scored: a loss
-  /// that is the mean of the micro-batches' means.
+  /// Scales the loss weights so that they sum to 1; unchanged if nothing is scored: a loss that is
+  /// the mean of the micro-batches' means.
   void normalize_loss_weights();
   /// Closes a document at the tokens added so far.
   void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }

@@ -10,10 +10,10 @@
 namespace viaduct {
 namespace {
 
-// So many tokens that reading the weights costs little beside the products.
+// Enough tokens that reading the weights costs little beside the GEMMs.
 constexpr int64_t kMicroBatchTokens = 2048;
 
-/// What the overrides say, before anything is checked.
+/// The overrides' values, before any checks.
 struct Peek {
   RunConfig config;
   ConfigOutcome outcome;
@@ -52,8 +52,8 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     defaults.train.micro_batch_size =
         std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));
   }
-  // The batch is a micro-batch of each data-parallel rank, or a group of them where stages have
-  // several chunks: the rules of training want no less, and nothing is trained.
+  // The batch is a micro-batch of each data-parallel rank, or a group of them if stages have
+  // several chunks: the minimum that the rules of training allow.
   const PipelineConfig& pipeline = peek.config.pipeline;
   const int stages = peek.config.parallel.pipeline_model_parallel_size;
   const bool chunks = pipeline.virtual_stages() > 1 || pipeline.pipeline_model_parallel_layout;
@@ -64,7 +64,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   defaults.train.global_batch_size =
       std::max<int64_t>(1, rows * micro_batches * data_parallel_size(peek.config));
   if (request.few_tokens) {
-    // The weights are read for each token; a product of so few would pack them each time.
+    // The weights are read for each token; a GEMM with few rows would pack them each time.
     const RunConfig& given = peek.config;
     defaults.packing.packed_weights.resolve(reads_tiles(given));
     VIADUCT_CHECK(ConfigError, given.parallel.context_parallel_size == 1,

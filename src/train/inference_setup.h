@@ -19,13 +19,13 @@ struct InferenceRequest {
   /// Tokens of a row; none: as model.seq_length, else at most 2048.
   std::optional<int64_t> sequence_length = {};
   /// For generation, which feeds few tokens at a time: no sequence parallelism, whose tensor ranks
-  /// hold runs of tokens, and weights as tiles where products read them.
+  /// hold ranges of tokens, and weights as tiles if GEMMs read them.
   bool few_tokens = false;
 };
 
 /// A run that trains nothing (train.skip_train), in FP32 unless the overrides say otherwise: model,
 /// tokenizer and configuration. A micro-batch has about 2048 tokens unless train.micro_batch_size
-/// is given. No weight is read. ConfigError or IoError with all that is known.
+/// is given. No weight is read. ConfigError or IoError with all problems found.
 RunSetup prepare_inference(const InferenceRequest& request);
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
 #pragma once
-// The rates that the roofline of this rank is made of, measured.
+// Measured rates for the roofline of this rank.
 
 #include "base/thread_pool.h"
 #include "ops/cpu/cpu_ops.h"

@@ -1,18 +1,17 @@
 #pragma once
-// What the operating system says this process occupies: beside the arena's own count it shows what
-// the arena does not know.
+// The memory of this process according to the operating system; includes memory outside the arena.
 
 #include <cstdint>
 
 namespace viaduct {
 
 struct ProcessMemory {
-  /// Pages in memory now, and the most there ever were.
+  /// Resident memory, now and at its peak.
   int64_t resident_bytes = 0;
   int64_t peak_resident_bytes = 0;
 };
 
-/// From /proc/self/status; IoError where that is missing or reads otherwise.
+/// From /proc/self/status; IoError if it is missing or malformed.
 ProcessMemory process_memory();
 
 }  // namespace viaduct

@@ -1,5 +1,5 @@
 #pragma once
-// What a run reports of a logged step, and its form as a line of `metrics.jsonl`.
+// The metrics of a logged step, and their form as a line of `metrics.jsonl`.
 
 #include <cstdint>
 #include <optional>
@@ -14,8 +14,8 @@
 
 namespace viaduct {
 
-/// Times and memory of all ranks in one step, which is over on all of them: the step before the one
-/// whose line has them. Their number does not grow with the ranks.
+/// Times and memory of all ranks in one step, the one before the logged step (it is complete on all
+/// ranks). Their number does not grow with the ranks.
 struct FiguresOfRanks {
   int64_t step = 0;
   FigureOfRanks step_seconds, data_seconds, communication_seconds, peak_memory_bytes;
@@ -56,10 +56,9 @@ struct StepMetrics {
   /// Waiting for the next batch.
   double data_seconds = 0;
 
-  /// Bytes in use in the arena at the peak: the most of any rank, as far as the rank that reports
-  /// has heard.
+  /// Bytes in use in the arena at the peak: the maximum over ranks, as known to the reporting rank.
   int64_t peak_memory_bytes = 0;
-  /// How the ranks differed; nothing where there is one rank, or none has been heard yet.
+  /// Differences between ranks; nothing with one rank, or before the first report.
   std::optional<FiguresOfRanks> ranks;
 
   /// Updates skipped (overflow, NaN as configured, or steps passed over) since the last logged
@@ -69,17 +68,16 @@ struct StepMetrics {
   std::optional<double> loss_scale;
   bool simulated = false;
 
-  /// Where they were asked for (section `logger`):
-  /// of all weights after the step;
+  /// If enabled (section `logger`): of all weights after the step;
   std::optional<double> params_norm;
   /// in the gradient of the step;
   std::optional<int64_t> num_zeros_in_grad;
   /// by name, over the ranks;
   RankTimers timers;
-  /// of the rank that reports, for TensorBoard, by name.
+  /// of the reporting rank, for TensorBoard, by name.
   std::vector<std::pair<std::string, double>> memory;
 
-  /// The same with the uncausal count (`logger.flops=full`); no value where it was not asked for.
+  /// The same with the uncausal count (`logger.flops=full`); no value if not enabled.
   std::optional<double> tflops_per_rank_full;
   std::optional<double> mfu_full;
 
@@ -105,8 +103,8 @@ struct ValidationMetrics {
   double validation_seconds = 0;
 };
 
-/// One JSON object without a line break. Numbers keep every bit; NaN and infinities, which JSON has
-/// not, become null.
+/// One JSON object without a line break. Numbers keep every bit; NaN and infinities, which JSON
+/// lacks, become null.
 std::string json_line(const StepMetrics& metrics);
 std::string json_line(const ValidationMetrics& metrics);
 /// The last line of a run that ended early: {"step":120,"stopped":"signal"}.

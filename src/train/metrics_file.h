@@ -21,8 +21,8 @@ class MetricsFile {
   ///
   /// The file tells one history, with one line for each step and kind (a step's metrics, a
   /// validation, a stop). Lines of an earlier session that this run does not continue (their step
-  /// is past `steps_done`, a run from the start continues nothing, or they cannot be read: a line
-  /// cut short by a crash), and second lines of one step and kind, move to NAME.dropped.jsonl
+  /// is past `steps_done`, a run from the start continues nothing, or they cannot be parsed: a line
+  /// truncated by a crash), and second lines of one step and kind, move to NAME.dropped.jsonl
   /// beside it, with a warning that counts them. So a run resumed from a checkpoint at step 100
   /// repeats steps 101… in the file exactly once. IoError on failure.
   MetricsFile(const std::filesystem::path& path, int64_t steps_done);
@@ -33,7 +33,7 @@ class MetricsFile {
   /// Appends `json` (one line, without its end), unless an earlier session wrote a line of this
   /// step and kind; returns whether it did. IoError on failure.
   bool write(std::string_view json);
-  /// Hands all lines to the disk.
+  /// Flushes all lines to disk.
   void sync();
 
   /// The line of a validation at `steps_done` that an earlier session wrote (of the `set`-th data
@@ -47,8 +47,7 @@ class MetricsFile {
 
   void take_history(const std::filesystem::path& path, int64_t steps_done);
 
-  std::map<Key, std::string>
-      before_;  // lines of earlier sessions at the last step that they have in common
+  std::map<Key, std::string> before_;  // lines of earlier sessions at their last common step
   int64_t steps_done_ = 0;
   std::unique_ptr<AppendFile> file_;
 };

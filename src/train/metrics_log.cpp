@@ -87,8 +87,8 @@ MetricsLog::~MetricsLog() = default;
 TensorBoardWriter* MetricsLog::tensorboard() {
   const auto& folder = options_.tensorboard_folder;
   if (!tensorboard_ && !folder.empty()) {
-    // Readers forget what other sessions wrote of steps that are not behind this one: of all, if it
-    // continues none.
+    // Readers drop other sessions' records of later steps: of all steps, if this run continues
+    // none.
     std::optional<int64_t> first;
     if (options_.steps_done > 0 || has_event_files(folder))
       first = options_.steps_done > 0 ? options_.steps_done + 1 : 0;
@@ -114,7 +114,7 @@ void MetricsLog::sync() {
     if (file_) file_->sync();
     if (tensorboard_) tensorboard_->sync();
   } catch (const IoError& error) {
-    log_warning("{}", error.what());  // no reason to lose a checkpoint
+    log_warning("{}", error.what());  // not worth losing a checkpoint
   }
 }
 
@@ -148,7 +148,7 @@ void MetricsLog::stopped(int64_t step, const std::string& reason) {
 }
 
 bool MetricsLog::write_line(const std::string& line) {
-  bool news = true;  // where a line is lost, TensorBoard may have it all the same
+  bool news = true;  // if a line is lost, TensorBoard may still have it
   if (file_) attempt(lost_lines_, [&] { news = file_->write(line); });
   return news;
 }

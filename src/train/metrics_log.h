@@ -1,6 +1,6 @@
 #pragma once
-// One call for each event of a run; it feeds metrics.jsonl, TensorBoard and the display, as far as
-// they are wanted. Used by the rank that reports.
+// One call for each event of a run; it feeds metrics.jsonl, TensorBoard and the display, if
+// enabled. Used by the reporting rank.
 
 #include <cstdint>
 #include <cstdio>
@@ -26,19 +26,19 @@ struct MetricsLogOptions {
   std::filesystem::path folder;
   /// Holds TensorBoard's event files (made if missing); empty: none.
   std::filesystem::path tensorboard_folder;
-  /// Where lines for people go; null: nowhere.
+  /// Display of the lines; null: none.
   std::FILE* display = nullptr;
   bool display_is_terminal = false;
-  /// Steps done before this session (0: this run continues none), and when the run is done.
+  /// Steps done before this session (0: this run continues none), and steps of the whole run.
   int64_t steps_done = 0;
   int64_t total_steps = 0;
   /// Steps between logged ones (`logger.log_interval`), ≥ 1. The last step is always logged.
   int64_t log_interval = 10;
 };
 
-/// Metrics are worth less than the run: a file that cannot be made or written costs its lines, a
-/// warning at the first of them and one line of `problems`, and the run goes on. Each line is tried
-/// anew, so that a disk that has space again goes on being written.
+/// A file that cannot be created or written does not stop the run: its lines are lost, with a
+/// warning for the first and one line of `problems`. Each line is tried again, so that writing
+/// resumes when a disk has space again.
 class MetricsLog {
  public:
   explicit MetricsLog(const MetricsLogOptions& options);
@@ -57,25 +57,25 @@ class MetricsLog {
   std::optional<double> validation_before(std::optional<int64_t> set = std::nullopt) const;
   /// Whether metrics.jsonl has the test at `steps_done` of an earlier session.
   bool test_before() const;
-  /// The run ends before its last step: "signal", "error", ….
+  /// The run ended before its last step: "signal", "error", ….
   void stopped(int64_t step, const std::string& reason);
   /// Text for people only.
   void note(const std::string& text);
-  /// Hands all that was written to the disk: what a checkpoint is published with does not go where
-  /// the checkpoint stays.
+  /// Flushes everything to disk, so that lines before a published checkpoint are not lost while the
+  /// checkpoint remains.
   void sync();
 
-  /// What could not be written so far, one line for each file.
+  /// Write failures so far, one line for each file.
   std::vector<std::string> problems() const;
 
  private:
-  /// Made when there is something to write: a session without news leaves no file.
+  /// Created at the first record: a session without records leaves no file.
   TensorBoardWriter* tensorboard();
   struct Losses {
     int64_t count = 0;
     std::string what;  // of the first
   };
-  /// Runs `write`; an error of files is counted in `losses` and said when it is the first.
+  /// Runs `write`; a file error is counted in `losses`, and the first is logged.
   void attempt(Losses& losses, FunctionRef<void()> write);
   /// False if the file has the line of that step already.
   bool write_line(const std::string& line);

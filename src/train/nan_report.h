@@ -1,5 +1,5 @@
 #pragma once
-// Where a NaN came from: the first tensor, in the order of computation, that is not finite.
+// The origin of a NaN: the first tensor, in the order of computation, that is not finite.
 
 #include <string>
 
@@ -7,7 +7,7 @@
 
 namespace viaduct {
 
-/// Looks at the weights, then the residual stream behind each layer for `batch`, then the main
+/// Checks the weights, then the residual stream after each layer for `batch`, then the main
 /// gradients from the last layer to the first. "weight blocks.3.mlp.down.weight", "output of
 /// layer3", "gradient of head.weight", or "" if all are finite.
 std::string first_nonfinite(Engine& engine, const HostBatch& batch);

@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-// Beside the products of more tokens, packing their weight costs less than they vary
+// With more tokens, packing a weight costs less than the variation of the GEMMs' time
 // (docs/benchmarks.md). AMX multiplies ten times as fast and packs no faster.
 constexpr int64_t kMostTokens = 1024;
 

@@ -1,11 +1,11 @@
 #pragma once
-// model.packed_weights on the machine and for the sizes of a run.
+// Resolution of model.packed_weights for a run's machine and sizes.
 
 #include "train/run_config.h"
 
 namespace viaduct {
 
-/// Whether products of the run's instruction set and recipe read weights as tiles.
+/// Whether GEMMs of the run's instruction set and recipe read weights as tiles.
 bool reads_tiles(const RunConfig& config);
 
 /// Replaces its `auto`. Sizes are those of `resolve_parallel`.

@@ -31,7 +31,7 @@ int64_t kept_logits_bytes(const RunConfig& config) {
 }
 
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden) {
-  // One stage alone runs both halves of a backward one after the other.
+  // A single stage runs both halves of a backward in sequence.
   const bool waits = config.parallel.pipeline_model_parallel_size > 1 &&
                      config.pipeline.pipeline_schedule == "zero_bubble";
   return {config.parallel.tensor_model_parallel_size, hidden, waits};
@@ -46,7 +46,7 @@ void resolve_parallel(RunConfig& config) {
                        length.value() / cp * config.train.micro_batch_size % tp == 0;
   sizes.sequence_parallel.resolve(tp > 1 && divides);
   TensorOverlapConfig& overlap = config.tensor_overlap;
-  // It replaces both: a configuration that is written out with all its fields says so too.
+  // It replaces both; this also holds for a configuration written out with all its fields.
   if (overlap.tp_comm_overlap_rs_dgrad)
     overlap.tp_comm_bulk_dgrad = overlap.tp_comm_bulk_wgrad = false;
   overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&

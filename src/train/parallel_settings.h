@@ -1,5 +1,5 @@
 #pragma once
-// What the parallel settings of a run amount to: degrees, groups and the values of `auto`.
+// Values derived from the parallel settings of a run: degrees, groups and the values of `auto`.
 
 #include <cstdint>
 

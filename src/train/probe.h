@@ -1,6 +1,6 @@
 #pragma once
-// One forward and backward, or a few optimizer steps, on a given batch, with everything dumped
-// under Hugging Face's names: how every layout, precision and device is checked against an
+// One forward and backward, or a few optimizer steps, on a given batch, with all results dumped
+// under Hugging Face's names. Used to check every layout, precision and device against an
 // independent implementation.
 
 #include <filesystem>
@@ -18,7 +18,7 @@
 namespace viaduct {
 
 struct ProbeSettings {
-  /// By default of one rank; its positions and purpose are the probe's to set.
+  /// By default of one rank; the probe sets its positions and purpose.
   ResolvedRun run;
   double learning_rate = 1e-3;
   /// With `train`, instead of a constant learning rate and decay.
@@ -34,10 +34,10 @@ struct ProbeSettings {
 };
 
 /// Every rank of `world` (null: this one alone) calls it with the same arguments; rank 0 returns
-/// the tensors, the others what they happen to hold.
-/// The tensors that `probe` writes: logits [B,S,V], loss [], grad_norm [], grad.NAME, … or loss
-/// [N], grad_norm [N], final.NAME with `train`; all f32 on the host. `batch` holds input_ids [B,S]
-/// i64 and what goes with it. Errors name the tensor, what was expected and what was found.
+/// the tensors, other ranks return an unspecified part. The tensors of `probe`: logits [B,S,V],
+/// loss [], grad_norm [], grad.NAME, … or loss [N], grad_norm [N], final.NAME with `train`; all f32
+/// on the host. `batch` holds input_ids [B,S] i64 and its companions. Errors name the tensor,
+/// expected and found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
                                         const ModelConfig& config, const TensorSource& weights,
                                         const TensorSource& batch, ProbeSettings settings,

@@ -10,8 +10,7 @@
 
 namespace viaduct {
 
-/// One batch of the file: B rows of S tokens, and the fields that were there (empty otherwise),
-/// row-major.
+/// One batch of the file: B rows of S tokens, and the given fields (empty otherwise), row-major.
 struct ProbeBatch {
   int64_t rows = 0, length = 0;
   std::vector<int64_t> ids, labels, positions, attention_mask, document_ids;

@@ -25,8 +25,8 @@ RunConfig probe_defaults(const DistConfig& dist, int64_t steps, int64_t rows) {
   return defaults;
 }
 
-/// The checkpoint's architecture with what the overrides say about section `model`; resolves
-/// everything that depends on it.
+/// The checkpoint's architecture with the overrides of section `model`; resolves all dependent
+/// values.
 ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const ConfigOutcome& outcome,
                           int64_t length) {
   const auto& given = config.model.seq_length;

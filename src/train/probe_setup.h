@@ -1,5 +1,5 @@
 #pragma once
-// From the command line of `probe` to what run_probe takes.
+// Converts the command line of `probe` to the arguments of run_probe.
 
 #include <filesystem>
 #include <memory>
@@ -29,8 +29,8 @@ struct ProbeRequest {
 };
 
 /// Opens model and batch, and reads the overrides over the defaults of a probe: FP32, constant
-/// learning rate without warm-up, a global batch that is the given one, as many steps as the file
-/// has. ConfigError or IoError with all that is known.
+/// learning rate without warm-up, the given batch as global batch, as many steps as the file has.
+/// ConfigError or IoError with all problems found.
 ProbeSetup prepare_probe(const ProbeRequest& request);
 
 }  // namespace viaduct

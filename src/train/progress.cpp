@@ -67,7 +67,7 @@ void ProgressDisplay::log(const StepMetrics& metrics) {
 }
 
 void ProgressDisplay::note(std::string_view text) {
-  // The bar is wiped, the line takes its place, the bar comes back below.
+  // Erase the bar, print the line in its place, redraw the bar below.
   write((bar_.empty() ? "" : kClearLine) + std::string(text) + "\n" + bar_);
 }
 

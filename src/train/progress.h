@@ -1,6 +1,5 @@
 #pragma once
-// What people see of a run: a line for each logged step, and on a terminal a bar below them that
-// moves with every step.
+// The display of a run: a line for each logged step, and on a terminal a progress bar below them.
 
 #include <cstdint>
 #include <cstdio>

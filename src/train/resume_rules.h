@@ -1,6 +1,5 @@
 #pragma once
-// What it means that a setting is another one when a run goes on from a checkpoint than when it was
-// saved.
+// Rules for settings that changed between saving a checkpoint and resuming from it.
 
 #include <optional>
 #include <string>
@@ -10,16 +9,16 @@ namespace viaduct {
 
 enum class ResumeChange {
   free,     // meant to change: lengths, intervals, learning rate, layout, kernels
-  said,     // allowed, with a warning: the run is not what it would have been
-  refused,  // an error: the weights, or the place in the data, would mean something else
+  said,     // allowed, with a warning: the run differs from an uninterrupted one
+  refused,  // an error: the weights, or the position in the data, would be invalid
 };
 
 struct ResumeRule {
   ResumeChange change = ResumeChange::free;
-  std::string_view effect;  // what the change does; empty where it is free
+  std::string_view effect;  // the change's effect; empty if it is free
 };
 
-/// Their change is one only where the data are then read in another order.
+/// Their change matters only if it changes the order of the data.
 inline constexpr std::string_view kRunLength = "train.train_iters",
                                   kRunLengthInSamples = "train.train_samples";
 
@@ -28,7 +27,7 @@ inline constexpr std::string_view kDatasetContent = "dataset.content";
 inline constexpr std::string_view kTokenizerContent = "tokenizer.content";
 
 /// The rule of a field by its full name ("model.rotary_base"), or of one of the names above.
-/// Nothing for a field that nobody thought of: a test finds it.
+/// Nothing for a field without a rule; a test finds such fields.
 std::optional<ResumeRule> resume_rule(std::string_view name);
 
 }  // namespace viaduct

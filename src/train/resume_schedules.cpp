@@ -11,8 +11,8 @@ using Json = nlohmann::json;
 
 constexpr const char* kKey = "schedules";
 
-/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, what
-/// messages call it, and a function that gives it of schedules.
+/// Calls `visit(key, name, member)` for the numbers of schedules: its key in the JSON, its name in
+/// messages, and a function that gets it from schedules.
 template <class Visit>
 void for_each_number(Visit visit) {
   using Rate = LearningRateSchedule;
@@ -36,12 +36,12 @@ void for_each_number(Visit visit) {
   decay("growth_samples", "rows over which weight decay grows", &Decay::growth_samples);
 }
 
-/// Null without a rate of its own for embedding and output layer.
+/// Null without a separate rate for embedding and output layer.
 std::optional<double> decoupled(const Schedules& s, double LearningRateSchedule::*member) {
   return s.decoupled_rate ? std::optional(*s.decoupled_rate.*member) : std::nullopt;
 }
 
-/// "NAME: A in the checkpoint, B here" for all that differs.
+/// "NAME: A in the checkpoint, B here" for all differences.
 std::vector<std::string> differences(const Schedules& stored, const Schedules& configured) {
   std::vector<std::string> texts;
   const auto add = [&](const char* name, const auto& then, const auto& now) {
@@ -113,8 +113,7 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     }
     schedules.weight_decay.growth =
         decay_growth(stored.at("weight_decay_incr_style").get<std::string>());
-    VIADUCT_CHECK(IoError, makes_sense(schedules), "{}: its schedules cannot be those of a run",
-                  where);
+    VIADUCT_CHECK(IoError, makes_sense(schedules), "{}: its schedules are invalid", where);
     return schedules;
   } catch (const Json::exception& error) {
     fail<IoError>("{}: its schedules are damaged: {}", where, error.what());
@@ -128,10 +127,9 @@ Schedules resume_schedules(const Schedules& configured, const std::optional<Sche
   if (config.override_opt_param_scheduler.value()) return configured;
   const bool use_stored = config.use_checkpoint_opt_param_scheduler;
   VIADUCT_CHECK(ConfigError, stored,
-                "{}: does not say its schedules (of an earlier version); scheduler.{}", where,
-                use_stored ? "use_checkpoint_opt_param_scheduler=false goes on with the "
-                             "configuration's"
-                           : "override_opt_param_scheduler=true goes on with the configuration's");
+                "{}: has no schedules (it is of an earlier version); scheduler.{}", where,
+                use_stored ? "use_checkpoint_opt_param_scheduler=false uses the configuration's"
+                           : "override_opt_param_scheduler=true uses the configuration's");
   if (use_stored) {
     VIADUCT_CHECK(
         ConfigError, stored->decoupled_rate.has_value() == configured.decoupled_rate.has_value(),
@@ -143,8 +141,8 @@ Schedules resume_schedules(const Schedules& configured, const std::optional<Sche
   std::vector<std::string> problems;
   for (const std::string& difference : differences(*stored, configured)) {
     problems.push_back(
-        fmt::format("{} ({}); scheduler.override_opt_param_scheduler=true takes it as it is here, "
-                    "scheduler.use_checkpoint_opt_param_scheduler=true as it is there",
+        fmt::format("{} ({}); scheduler.override_opt_param_scheduler=true uses the configuration's "
+                    "value, scheduler.use_checkpoint_opt_param_scheduler=true the checkpoint's",
                     difference, where));
   }
   if (!problems.empty()) throw ConfigError(problems);

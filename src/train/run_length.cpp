@@ -48,7 +48,7 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
         ramp->size());
     return;
   }
-  if (data_parallel_size(config) == 0) return;  // said elsewhere
+  if (data_parallel_size(config) == 0) return;  // reported elsewhere
   const BatchSchedule batches = batch_schedule(config);
   const std::vector<std::string> found = batches.problems();
   for (const std::string& problem : found) problems.add_text(problem);
@@ -59,8 +59,8 @@ void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome,
                  batches.rows_at(0));
   } else if (outcome.is_given("train.train_iters") && train.train_iters != steps) {
     problems.add(
-        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: one "
-        "of them says how long the run is",
+        "train.train_samples: {} rows are {} steps, and train.train_iters = {} is given too: give "
+        "one of them",
         samples, steps, train.train_iters);
   }
 }

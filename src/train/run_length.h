@@ -1,5 +1,5 @@
 #pragma once
-// How long a run is, in steps and in rows, and how many rows each of its steps takes.
+// The length of a run in steps and rows, and the rows of each step.
 
 #include "config/problems.h"
 #include "optim/batch_schedule.h"
@@ -7,17 +7,16 @@
 
 namespace viaduct {
 
-/// Rows of the run's steps. What `validate_run_length` finds has to be empty.
+/// Rows of the run's steps. Requires that `validate_run_length` found no problem.
 BatchSchedule batch_schedule(const RunConfig& config);
 
-/// Rows that training reads, all in all: the data set is built for so many.
+/// Total rows read by training: the size of the data set to build.
 int64_t training_rows(const RunConfig& config);
 
-/// train.train_iters of a run whose length is given in rows.
+/// train.train_iters for a run with a length in rows.
 void resolve_run_length(RunConfig& config);
 
-/// train.train_samples, rampup_batch_size and decrease_batch_size_if_needed: what is wrong with
-/// them.
+/// Checks train.train_samples, rampup_batch_size and decrease_batch_size_if_needed.
 void validate_run_length(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems);
 
 }  // namespace viaduct

@@ -24,7 +24,7 @@ Settings settings_of(const std::string& yaml) {
   return settings;
 }
 
-/// One line a setting that differs.
+/// One line for each setting that differs.
 std::string differences(const Settings& first, const Settings& mine, int rank) {
   std::string lines;
   const auto value = [](const Settings& settings, const std::string& name) {

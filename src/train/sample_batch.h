@@ -1,5 +1,5 @@
 #pragma once
-// From rows of training data to micro-batches on the host.
+// Builds micro-batches on the host from rows of training data.
 
 #include <span>
 
@@ -10,8 +10,8 @@
 namespace viaduct {
 
 /// Appends a row: its targets are the sample's labels where its loss mask is above 0, its documents
-/// the sample's stretches of attention, and token t of it counts as global token `ordinal` · S + t,
-/// whichever rank and micro-batch it falls to.
+/// the sample's ranges of attention, and its token t has global index `ordinal` · S + t,
+/// independent of rank and micro-batch.
 void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch);
 
 /// The rows of a micro-batch, read from `source` in the given order.

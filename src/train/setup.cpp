@@ -18,7 +18,7 @@
 namespace viaduct {
 namespace {
 
-// A model may allow more positions than anybody trains on by default.
+// A model may allow more positions than are useful as a default length.
 constexpr int64_t kDefaultSequenceLength = 2048;
 
 /// The text of a config.json, given as a file or as the folder that holds it.
@@ -39,8 +39,8 @@ void open_tokenizer(RunSetup& setup) {
   setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
 }
 
-/// Tokens that the tokenizer section speaks of: those of its files or of the tokenizer without
-/// files, and the additional ones behind them; nothing if it says nothing.
+/// Number of tokens of the tokenizer section: those of its files or of the tokenizer without files,
+/// and the additional ones after them; nothing if the section is empty.
 std::optional<int64_t> tokens_of(const RunSetup& setup) {
   const TokenizerConfig& config = setup.config.tokenizer;
   std::optional<int64_t> tokens;
@@ -51,7 +51,7 @@ std::optional<int64_t> tokens_of(const RunSetup& setup) {
                   config.vocab_size.value_or(0), setup.tokenizer_folder.string(), *tokens);
     if (config.vocab_size) tokens = config.vocab_size;
   } else if (config.vocab_size) {
-    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: the end of documents behind them
+    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one more, the end of documents
   }
   VIADUCT_CHECK(ConfigError, tokens || config.vocab_extra_ids == 0,
                 "tokenizer.vocab_extra_ids: {} behind no tokens; name tokenizer.tokenizer_model or "
@@ -78,7 +78,7 @@ std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& s
   return {std::move(base), std::move(text)};
 }
 
-/// Resolves what follows from the architecture and the tokenizer.
+/// Resolves the values that depend on architecture and tokenizer.
 void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
   RunConfig& config = setup.config;
   if (!config.dataset.sequence_length.is_auto())
@@ -98,13 +98,13 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
 
 void note_waiting_gradients(RunSetup& setup) {
   const OverlapConditions conditions = overlap_conditions(setup.config, setup.model.hidden);
-  Problems said;  // by validation
+  Problems said;  // reported by validation
   std::string note = waiting_gradients_note(
       resolve_gemm_overlap(setup.config.tensor_overlap, conditions, said), conditions);
   if (!note.empty()) setup.notes.push_back(std::move(note));
 }
 
-/// What model, tokenizer and data set must agree on, all problems at once.
+/// Checks that model, tokenizer and data set agree; lists all problems at once.
 void check_fit(const RunSetup& setup) {
   const RunConfig& config = setup.config;
   Problems problems;
@@ -116,7 +116,7 @@ void check_fit(const RunSetup& setup) {
     problems.add("tokenizer {}: its vocabulary of {} is larger than the model's of {}",
                  setup.tokenizer_folder.string(), *tokens, setup.model.vocabulary);
   }
-  // A dry run needs no data set; what is said about one must be right.
+  // A dry run needs no data set, but given settings must be valid.
   const DatasetConfig& data = config.dataset;
   if (data.mock || data.blend || data.blend_per_split) {
     for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
@@ -156,7 +156,7 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
       setup.notes.push_back(note);
   }
   note_waiting_gradients(setup);
-  // The file as it was, unless overrides made another model of it.
+  // The original file, unless overrides changed the model.
   setup.hf_config = write_hf_config(setup.model);
   if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;
   return setup;

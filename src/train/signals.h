@@ -2,12 +2,12 @@
 // Signals that ask a training run to stop after its step and to save.
 //
 // SIGINT (Ctrl-C) and SIGTERM always do; a second one of them ends the process at once. Warnings
-// (SIGHUP, SIGUSR1, SIGUSR2: a terminal that went away, Slurm's --signal some time before the
-// limit) do so, too, and never end the process: SIGTERM after one of them is the first.
+// (SIGHUP, SIGUSR1, SIGUSR2: a closed terminal, Slurm's --signal before the time limit) do so too
+// and never end the process: a SIGTERM after a warning counts as the first.
 //
-// A signal handler gets no argument of its own, so what it sets can only be global: two lock-free
-// atomic numbers in signals.cpp (see "No mutable globals" in docs/architecture.md). They mean
-// nothing while no StopSignals exists, and at most one exists in a process.
+// A signal handler gets no argument, so it can only set globals: two lock-free atomic numbers in
+// signals.cpp (see "No mutable globals" in docs/architecture.md). They have no meaning without a
+// StopSignals, and at most one exists in a process.
 
 #include <signal.h>
 
@@ -17,9 +17,9 @@
 
 namespace viaduct {
 
-/// Installs the handlers for its lifetime, then puts back what was there. SIGINT and SIGTERM that
+/// Installs the handlers for its lifetime, then restores the previous ones. SIGINT and SIGTERM that
 /// were ignored before (a background job of a script) are handled too: saving is harmless. A
-/// warning that was ignored stays so: `nohup` ignores SIGHUP so that the run goes on.
+/// warning that was ignored stays so: `nohup` ignores SIGHUP so that the run continues.
 class StopSignals {
  public:
   /// `warnings`: names, of SIGHUP, SIGUSR1 and SIGUSR2. ConfigError for another name, Error if
@@ -30,8 +30,8 @@ class StopSignals {
   StopSignals& operator=(const StopSignals&) = delete;
 
   /// The first signal that came since construction, 0 while none has. A second SIGINT or SIGTERM,
-  /// of either kind, ends the process with status 128 + signal (130, 143) without any clean-up: it
-  /// may be that the clean-up hangs.
+  /// of either kind, ends the process with status 128 + signal (130, 143) without any clean-up, as
+  /// the clean-up may hang.
   int received() const;
 
  private:

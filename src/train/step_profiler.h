@@ -1,6 +1,6 @@
 #pragma once
-// Section `profiling` at work: records the chosen steps of the chosen ranks and writes, one file a
-// rank, the trace (timeline/chrome_trace.h) and the memory history (timeline/memory_history.h).
+// Implements section `profiling`: records the chosen steps of the chosen ranks and writes, one file
+// a rank, the trace (timeline/chrome_trace.h) and the memory history (timeline/memory_history.h).
 
 #include <filesystem>
 #include <vector>
@@ -19,20 +19,20 @@ std::filesystem::path memory_history_path(const RunConfig& config, GlobalRank ra
 
 class StepProfiler {
  public:
-  /// Before the rank allocates anything: a memory history names who made what is held when it
-  /// begins. `config` and `device` outlive the profiler.
+  /// Construct before the rank allocates anything: a memory history names the origin of existing
+  /// allocations. `config` and `device` must outlive the profiler.
   StepProfiler(const RunConfig& config, Device& device, GlobalRank rank);
   ~StepProfiler();
   StepProfiler(const StepProfiler&) = delete;
   StepProfiler& operator=(const StepProfiler&) = delete;
 
-  /// Before the step of this number (the first of a run is 1): the record that is attached to the
-  /// device now, null where nothing is recorded.
+  /// Before the step of this number (the first of a run is 1): the record now attached to the
+  /// device, null if this step is not recorded.
   StepRecord* begin_step(int64_t number);
-  /// After it. When the last chosen step is done this rank writes its files (IoError if it cannot);
-  /// returns the files of all ranks, which are written after the same step.
+  /// Call after the step. After the last chosen step this rank writes its files (IoError on
+  /// failure); returns the files of all ranks, which are written after the same step.
   std::vector<std::filesystem::path> end_step(int64_t number);
-  /// The run ends: the same for a window that has begun and is not done.
+  /// Call at the end of the run: the same for an incomplete window.
   std::vector<std::filesystem::path> finish();
 
  private:

@@ -22,7 +22,7 @@ RankTimers from_text(const std::string& text) {
   return timers;
 }
 
-/// As large as one rank's, however many ranks it is of.
+/// Its size does not grow with the number of ranks.
 std::string merge_timers(std::string lower, const std::string& upper) {
   RankTimers timers = from_text(lower);
   for (const auto& [name, other] : from_text(upper)) {

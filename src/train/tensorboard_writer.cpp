@@ -25,7 +25,7 @@ std::string host_name() {
   return name;
 }
 
-/// A file of its own also for writers that start within the same second of the same process.
+/// A separate file even for writers that start within the same second of the same process.
 std::unique_ptr<AppendFile> new_event_file(const std::filesystem::path& folder, double wall) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);

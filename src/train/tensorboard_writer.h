@@ -17,8 +17,8 @@ class AppendFile;
 class TensorBoardWriter {
  public:
   /// Starts a new file events.out.tfevents.SECONDS.HOST.PID.N in `folder` (made if missing). A
-  /// resumed run passes its first new step: TensorBoard then drops what the interrupted run wrote
-  /// of it and of later ones. IoError if the file cannot be made.
+  /// resumed run passes its first new step: TensorBoard then drops the interrupted run's records of
+  /// it and of later ones. IoError if the file cannot be made.
   explicit TensorBoardWriter(const std::filesystem::path& folder,
                              std::optional<int64_t> first_step = std::nullopt);
   ~TensorBoardWriter();
@@ -28,7 +28,7 @@ class TensorBoardWriter {
   /// Appends one event with all scalars of a step; visible to readers at once. IoError on failure.
   void write(int64_t step, std::span<const tensorboard::Scalar> scalars);
 
-  /// Hands all events to the disk.
+  /// Flushes all events to disk.
   void sync();
 
   const std::filesystem::path& path() const;

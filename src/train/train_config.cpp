@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any run, and low enough that products of them are numbers.
+// Far above any run, and low enough that products do not overflow.
 constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 }  // namespace
@@ -17,7 +17,7 @@ FieldGroup train_fields(TrainConfig& config) {
   group
       .field("train_samples", config.train_samples,
              "Length of the run in rows instead of steps: it ends with the last step whose rows "
-             "are among them; null: train_iters says it.")
+             "are among them; null: train_iters applies.")
       .range(1, kMostRowsOfARun)
       .in("rows")
       .constraint("excludes train_iters");
@@ -78,15 +78,15 @@ FieldGroup train_fields(TrainConfig& config) {
   group.field("skip_train", config.skip_train, "Only evaluate.");
   group
       .field("iterations_to_skip", config.iterations_to_skip,
-             "Steps, by the number that metrics give them, whose rows count as consumed and train "
-             "nothing: data that broke a run is passed over.")
+             "Steps, numbered as in the metrics, whose rows are consumed without training: skips "
+             "data that broke a run.")
       .range(1, kMostSteps)
       .in("steps");
   group
       .field("check_weight_hash_across_dp_replicas_interval",
              config.check_weight_hash_across_dp_replicas_interval,
-             "Steps between comparisons of the weights that data-parallel ranks hold copies of; a "
-             "copy that differs stops the run, which names tensor and rank; null: never.")
+             "Steps between comparisons of the data-parallel ranks' copies of the weights; a copy "
+             "that differs stops the run with an error that names tensor and rank; null: never.")
       .range(1)
       .in("steps");
   group
@@ -116,14 +116,14 @@ FieldGroup validation_fields(ValidationConfig& config) {
       .constraint("needs a list without weights in dataset.blend_per_split");
   group
       .field("full_validation", config.full_validation,
-             "An evaluation reads every sample of its data once, whatever eval_iters says; so does "
-             "the test at the end.")
+             "Evaluations, and the test at the end, read every sample of their data once, "
+             "regardless of eval_iters.")
       .constraint("excludes dataset.mock and a validation or test blend with weights");
   return group;
 }
 
 FieldGroup logger_fields(LoggerConfig& config) {
-  FieldGroup group("logger", "What a run says, and where.");
+  FieldGroup group("logger", "What a run reports, and where.");
   group.field("log_interval", config.log_interval, "Steps between lines of metrics.")
       .range(1)
       .in("steps");
@@ -133,11 +133,11 @@ FieldGroup logger_fields(LoggerConfig& config) {
              "is measured.")
       .constraint("needed by flops=full");
   group
-      .field(
-          "timing_log_level", config.timing_log_level,
-          "Timers of a logged step in its metrics, in seconds: least, mean and most of the ranks. "
-          "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
-          "kind of communication with the time that it was waited for.")
+      .field("timing_log_level", config.timing_log_level,
+             "Timers of a logged step in its metrics, in seconds: minimum, mean and maximum over "
+             "the ranks. "
+             "0: none; 1: forward, backward, optimizer, data; 2: also each kind of op, and each "
+             "kind of communication with the time that it was waited for.")
       .range(0, 2);
   group.field("log_params_norm", config.log_params_norm,
               "Metrics of a logged step have the norm of all weights after it (params_norm).");
@@ -147,8 +147,8 @@ FieldGroup logger_fields(LoggerConfig& config) {
              "(num_zeros_in_grad).")
       .alias("OptimizerConfig.log_num_zeros_in_grad");
   group.field("log_memory_to_tensorboard", config.log_memory_to_tensorboard,
-              "TensorBoard gets, beside the peak, what the rank that reports has in use, by owner, "
-              "what it has reserved, and how often it asked the system for memory.");
+              "TensorBoard also gets the reporting rank's memory in use, by owner, its reserved "
+              "memory, and its number of allocations from the system.");
   group.field(
       "tensorboard_dir", config.tensorboard_dir,
       "Folder of TensorBoard event files; auto: `tensorboard` inside checkpoint.save; null: none.");

@@ -1,5 +1,5 @@
 #pragma once
-// Sections `train`, `validation`, `logger`, `profiling` and `rng`: the loop and what it reports.
+// Sections `train`, `validation`, `logger`, `profiling` and `rng`: the loop and its reports.
 
 #include <optional>
 #include <string>
@@ -24,7 +24,7 @@ struct TrainConfig {
   std::optional<int64_t> max_skipped_in_a_row = 10;
   double max_skipped_rate = 0.2;
   bool skip_train = false;
-  /// Steps by number that train nothing.
+  /// Numbers of steps that are skipped.
   std::vector<int64_t> iterations_to_skip;
   std::optional<int64_t> check_weight_hash_across_dp_replicas_interval;
   std::vector<std::string> exit_signals{"SIGHUP", "SIGUSR1", "SIGUSR2"};

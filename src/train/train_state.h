@@ -1,5 +1,5 @@
 #pragma once
-// What survives a step beside weights and moments: small numbers, stored as JSON in each
+// The state of training besides weights and moments: small numbers, stored as JSON in each
 // checkpoint.
 
 #include <cstdint>
@@ -28,7 +28,7 @@ struct TrainState {
 };
 
 std::string to_json(const TrainState& state);
-/// IoError naming `where` for text that is not such a state.
+/// IoError naming `where` for malformed text.
 TrainState train_state_from_json(const std::string& text, const std::string& where);
 
 }  // namespace viaduct

@@ -1,4 +1,4 @@
-// What the training loop does with checkpoints: where a run begins or goes on, and what it leaves.
+// Checkpoints in the training loop: initial load, resumption and saving.
 
 #include <algorithm>
 
@@ -48,9 +48,9 @@ void Trainer::load_weights() {
         if (leads() && (load || c.save)) fingerprints_ = data_->fingerprints();
       },
       "reading the indices of the data");
-  // `load` defaults to `save`: a run that finds its own checkpoints goes on from the latest. Steps
-  // without a `latest` are checkpoints too: opening them says what is wrong. Rank 0 looks; all
-  // ranks read what it chose.
+  // `load` defaults to `save`: a run that finds its own checkpoints resumes from the latest. Steps
+  // without `latest` count as checkpoints too: opening them reports the error. Rank 0 chooses; all
+  // ranks read its choice.
   std::filesystem::path folder;
   if (leads() && load && (c.ckpt_step || has_checkpoints(*load))) {
     folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
@@ -178,7 +178,7 @@ void Trainer::save(bool wait) {
       try {
         save_checkpoint(*world_, staged);
       } catch (const IoError& error) {
-        // The last save is all that stays of the run.
+        // The last save is the only result of the run.
         if (wait || !c.continue_on_save_failure) throw;
         log_->note(fmt::format("warning: {} failed, going on without it: {}", what, error.what()));
         return;

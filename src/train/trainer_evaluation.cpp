@@ -1,4 +1,4 @@
-// What the training loop evaluates: validation sets at its intervals, test data at its end.
+// Evaluation in the training loop: validation sets at intervals, test data at its end.
 
 #include "timeline/record.h"
 #include "train/trainer.h"
@@ -14,11 +14,11 @@ void Trainer::take_evaluations_before() {
     const auto number = sets.size() > 1 ? std::optional(static_cast<int64_t>(i)) : std::nullopt;
     const auto before = log_->validation_before(number);
     known = known && before;
-    // Sets of as many rows count as much.
+    // Every set has the same number of rows, so all have equal weight.
     loss += before.value_or(0) / static_cast<double>(sets.size());
   }
   if (world_->host().most(known ? 1 : 0) > 0) {
-    evaluated_step_ = state_.step;  // an earlier session did, and said so
+    evaluated_step_ = state_.step;  // an earlier session evaluated and logged it
     if (known) validations_.emplace_back(state_.step, loss);
   }
 }

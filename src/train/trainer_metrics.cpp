@@ -1,5 +1,5 @@
-// What the training loop says of a step: on the line of every step, and of logged ones what takes
-// time to find out.
+// The metrics of a step in the training loop: cheap ones for every step, costly ones for logged
+// steps.
 
 #include "device/memory_tag.h"
 #include "ops/cpu/peak.h"
@@ -11,7 +11,7 @@
 namespace viaduct {
 namespace {
 
-/// What the rank that reports holds, under the names that TensorBoard shows.
+/// Memory of the reporting rank, under TensorBoard's names.
 std::vector<std::pair<std::string, double>> memory_figures(const MemoryStatistics& memory) {
   std::vector<std::pair<std::string, double>> figures{
       {"in_use_bytes", static_cast<double>(memory.bytes_in_use)},
@@ -94,7 +94,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   const double seconds = wall_clock_seconds() - work.begin;
   if (is_logged(state_.step)) add_on_demand(metrics, work);
   state_.consumed_tokens += static_cast<int64_t>(heard_.tokens);
-  // A run that lost its folder to another one does not write into its files, either.
+  // A run that lost its folder to another one must not write into its files either.
   if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;

@@ -24,25 +24,25 @@ class TrainingData {
   /// ranks read the same rows.
   TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size = 1, int dp_rank = 0);
 
-  /// Micro-batches that this rank has of a global batch of `rows`.
+  /// This rank's number of micro-batches in a global batch of `rows`.
   int64_t micro_batches(int64_t rows) const { return micro_batch_count(rows, place_); }
   /// Micro-batch `index` of the global batch that begins at sample `consumed`.
   HostBatch train(int64_t consumed, int64_t index) const;
 
-  /// Row `row` of that global batch, whichever rank it falls to.
+  /// Row `row` of that global batch, of any rank.
   HostBatch row(int64_t consumed, int64_t row) const;
 
-  /// What a checkpoint remembers of the files that are read, in the order of the configuration.
+  /// Fingerprints of the data files for checkpoints, in the order of the configuration.
   std::vector<DatasetFingerprint> fingerprints() const;
 
   /// Whether training would read its rows in the same order if the run were `samples` long.
   bool same_order(int64_t samples) const;
 
-  /// What an evaluation reads: one set, all of them with validation.multiple_validation_sets, none
-  /// where there are no validation data. A set has eval_iters global batches, or with
+  /// The sets of an evaluation: one, all of them with validation.multiple_validation_sets, none
+  /// without validation data. A set has eval_iters global batches, or with
   /// validation.full_validation each of its samples once.
   const std::vector<EvaluationSet>& validation_sets() const { return validation_; }
-  /// What is read once, at the end of training; none where there are no test data.
+  /// The sets evaluated at the end of training; none without test data.
   const std::optional<EvaluationSet>& test_set() const { return test_; }
   /// Micro-batch `index` of a set (evaluation.h).
   HostBatch evaluation(const EvaluationSet& set, int64_t index) const {

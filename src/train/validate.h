@@ -6,8 +6,8 @@
 
 namespace viaduct {
 
-/// Adds what is wrong with the combination of settings; `outcome` tells given values from defaults.
-/// Rules about values that are still `auto` are left to `resolve`.
+/// Adds problems of the combination of settings; `outcome` distinguishes given values from
+/// defaults. Values that are still `auto` are checked by `resolve`.
 void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems);
 
 }  // namespace viaduct

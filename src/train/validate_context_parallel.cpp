@@ -6,7 +6,7 @@
 namespace viaduct {
 namespace {
 
-/// Whether any layer has this way.
+/// Whether any layer uses this kind.
 bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
   const auto& names = context.cp_comm_type.values();
   return std::find(names.begin(), names.end(), context_exchange_name(exchange)) != names.end();
@@ -16,8 +16,8 @@ bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
 void validate_heads(const RunConfig& config, const char* type, int ranks, Problems& problems) {
   const int tp = config.parallel.tensor_model_parallel_size;
   const auto check = [&](const char* what, const Auto<int64_t>& heads) {
-    // Fewer key-value heads than tensor ranks: each rank holds one. Other cuts that do not divide
-    // are said where tp is checked.
+    // Fewer key-value heads than tensor ranks: each rank holds one. Other indivisible cuts are
+    // reported with tp.
     if (heads.is_auto() || (heads.value() % tp != 0 && tp % heads.value() != 0)) return;
     const int64_t held = std::max<int64_t>(1, heads.value() / tp);
     if (held % ranks != 0) {

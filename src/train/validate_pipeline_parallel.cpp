@@ -85,7 +85,7 @@ class PipelineRules {
                                  extra == 2 ? " and " : "", loss ? "loss" : "");
     problems_.add(
         "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · "
-        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or say the cut with "
+        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or set "
         "num_layers_in_first/last_pipeline_stage or pipeline_model_parallel_layout",
         layers_, counted, pp_, chunks_,
         nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }));
@@ -163,7 +163,7 @@ class PipelineRules {
     }
     const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
     const BatchSchedule batches = batch_schedule(config_);
-    if (rows == 0 || !batches.problems().empty()) return;  // said elsewhere
+    if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
     for (const BatchSchedule::Size& size : batches.sizes()) {
       if (size.rows % rows == 0 && !check_group(size.rows / rows, group)) return;
     }

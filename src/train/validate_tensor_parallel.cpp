@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-/// Heads, key-value heads and features are cut evenly.
+/// Heads, key-value heads and features must divide evenly.
 void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
   const auto& heads = model.num_attention_heads;
   const auto& groups = model.num_query_groups;

@@ -1,7 +1,6 @@
-// `viaduct bench` on a tiny problem: the document has what scripts read, and its rates are those of
-// the work counted by hand and of times that were really taken. About times alone it can be said
-// that they fit into the time that the command took, and that no machine is faster than its
-// registers.
+// `viaduct bench` on a tiny problem: the document has the fields that scripts read, and its rates
+// equal work counted by hand over measured times. Times are checked only against the command's
+// duration and the peak of the machine's registers.
 
 #include <gtest/gtest.h>
 
@@ -23,7 +22,7 @@ Result bench(const std::string& arguments) {
   return test::run_viaduct("bench " + arguments);
 }
 
-/// A document, and the seconds that its command took: more than what it measured.
+/// A document, and the duration of its command in seconds: an upper bound of its measurements.
 struct Measured {
   nlohmann::json document;
   double seconds = 0;

@@ -1,4 +1,4 @@
-// `viaduct convert`: round trips bit by bit, and what is refused.
+// `viaduct convert`: bitwise round trips, and errors.
 
 #include <fmt/format.h>
 #include <gmock/gmock.h>
@@ -176,7 +176,7 @@ TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
     EXPECT_EQ(entry.path().filename().string().find("new"), std::string::npos);
 }
 
-/// What index.json says of a checkpoint's tensors, shard by shard.
+/// The tensors of a checkpoint in its index, by shard.
 std::string pieces_of(const CheckpointReader& reader) {
   std::string text;
   for (const auto& [name, tensor] : reader.index().tensors) {
@@ -189,7 +189,7 @@ std::string pieces_of(const CheckpointReader& reader) {
   return text;
 }
 
-// Hugging Face's words for a Llama have no scale of scores.
+// Hugging Face's configuration of Llama has no scale of scores.
 TEST_F(ConvertCommand, SaysWhatOtherProgramsDoNotRead) {
   const auto run = folder_ / "run";
   const Result trained = test::run_viaduct(

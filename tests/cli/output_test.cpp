@@ -1,4 +1,4 @@
-// Standard output and error that are full, closed, or a pipe that nobody reads.
+// Standard output and error that are full, closed, or a pipe without a reader.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -73,7 +73,7 @@ TEST_F(StandardOutput, ThatIsClosedMakesEveryCommandFail) {
   expect_failure(" >&-");
 }
 
-/// Shell commands that make 8 a pipe that nobody reads, from the start on.
+/// Shell commands that make descriptor 8 a pipe without a reader.
 std::string pipe_without_reader(const TemporaryFolder& folder) {
   const std::string fifo = (folder / "fifo").string();
   return "mkfifo " + fifo + "; exec 9<>" + fifo + " 8>" + fifo + " 9>&-; ";

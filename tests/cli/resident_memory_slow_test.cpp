@@ -1,5 +1,5 @@
-// The peak that the plan names is what the operating system sees: resident memory grows by it,
-// within 3 %, summed over ranks. Above 1 GiB, where what else a process holds does not count.
+// Resident memory grows by the planned peak, within 3 %, summed over ranks. Above 1 GiB, where a
+// process's other memory is negligible.
 
 #include <gtest/gtest.h>
 

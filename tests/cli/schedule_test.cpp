@@ -1,4 +1,4 @@
-// `viaduct schedule` as people and scripts use it.
+// `viaduct schedule` as users and scripts call it.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,8 +60,7 @@ TEST(ScheduleCommand, JsonHasEveryAction) {
 
 // The drawings of docs/parallelism.md are what the command prints.
 TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
-  const std::string page =
-      read_file(test::source_folder() / "docs" / "parallelism.md");
+  const std::string page = read_file(test::source_folder() / "docs" / "parallelism.md");
   const std::string start = "```text\n$ viaduct schedule ";
   int drawings = 0;
   for (size_t at = page.find(start); at != std::string::npos; at = page.find(start, at + 1)) {
@@ -103,7 +102,8 @@ TEST(ScheduleCommand, DrawsIntoWhatIsNoFileAndLeavesItThere) {
   EXPECT_TRUE(std::filesystem::is_character_file("/dev/null"));
   const auto drawn = schedule(command + "-");
   EXPECT_EQ(drawn.status, 0) << drawn.err;
-  EXPECT_THAT(drawn.out, testing::AllOf(testing::StartsWith("<svg"), testing::EndsWith("</svg>\n")));
+  EXPECT_THAT(drawn.out,
+              testing::AllOf(testing::StartsWith("<svg"), testing::EndsWith("</svg>\n")));
   EXPECT_EQ(schedule(command + "- --json").status, 2);
   const auto refused = schedule(command + folder.path().string());
   EXPECT_EQ(refused.status, 1);

@@ -1,4 +1,4 @@
-// What a wrong word on the command line gets.
+// Errors for wrong words on the command line.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

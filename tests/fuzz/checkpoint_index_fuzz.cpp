@@ -1,6 +1,6 @@
 // Any bytes as the index of a checkpoint, as one text, as index.json, and as lines of pieces.jsonl:
-// understood or refused with an IoError. Where they are JSON, once more with the checksum that
-// fits, so that the checks behind it are reached.
+// parsed or refused with an IoError. JSON inputs run again with a matching checksum, so that the
+// checks after it are reached.
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
@@ -26,7 +26,7 @@ void parse(std::string_view text) {
   read([&] { check_complete(parse_checkpoint_index(text, "input"), "input"); });
   read([&] {
     const CheckpointDirectory directory = parse_directory(text, "input");
-    // Every line lies in a pieces.jsonl of the length that it says; here in one that is shorter.
+    // Lines are checked against the length of pieces.jsonl; here it is shorter.
     for (const auto& [name, tensor] : directory.tensors)
       read([&] { checked_line(text, tensor.line, name); });
   });

@@ -1,5 +1,5 @@
-// Any bytes as a configuration file: a value or a ConfigError, and a value survives being written
-// and read again.
+// Any bytes as a configuration file: a value or a ConfigError, and a value is unchanged by writing
+// and reading.
 
 #include <cstddef>
 #include <cstdint>
@@ -18,7 +18,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   const std::string text = viaduct::to_flow_yaml(value);
-  if (text.size() > viaduct::kMaxYamlBytes) return 0;  // escapes made it longer than what is read
+  if (text.size() > viaduct::kMaxYamlBytes)
+    return 0;  // escapes made it longer than the reader's limit
   const viaduct::Value again = viaduct::parse_yaml(text, "again");
   if (!viaduct::same_value(value, again)) std::abort();
   return 0;

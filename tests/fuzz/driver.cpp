@@ -1,6 +1,6 @@
 // Runs a fuzz target (LLVMFuzzerTestOneInput) over a corpus and inputs made from it, for a bounded
-// time, with nothing but the compiler. An input that crashes the target, hangs it or makes it throw
-// is written to a file whose path is printed.
+// time, without a fuzzing library. An input that crashes the target, hangs it or makes it throw is
+// written to a file whose path is printed.
 //
 //   fuzz_NAME --corpus FOLDER [--iterations N] [--seconds S] [--seed N] [--max-bytes N] [--crashes
 //   FOLDER] fuzz_NAME FILE…          runs these inputs only, to reproduce a crash
@@ -27,8 +27,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size);
 
 // Only in sanitized builds.
 extern "C" void __sanitizer_set_death_callback(void (*)()) __attribute__((weak));
-// A target that allocates what a hostile length asks for has a bug: 1 GiB is more than any of these
-// inputs justifies.
+// Limits memory to 1 GiB, more than any valid input needs: a target that allocates a hostile length
+// has a bug.
 extern "C" const char* __asan_default_options() {
   return "max_allocation_size_mb=1024:detect_leaks=1";
 }
@@ -43,8 +43,7 @@ namespace {
 constexpr unsigned kHangSeconds = 30;
 constexpr rlim_t kMemoryBytes = rlim_t{4} << 30;
 
-// The input that is running, for the handlers; they may do only what is safe inside a signal
-// handler.
+// The current input, for the handlers, which may use only async-signal-safe functions.
 const char* g_data = nullptr;
 size_t g_size = 0;
 char g_crash_path[4096];
@@ -143,8 +142,7 @@ int main(int argc, char** argv) {
   if (__sanitizer_set_death_callback != nullptr) {
     __sanitizer_set_death_callback(save_input);
   } else {
-    const rlimit limit{kMemoryBytes,
-                       kMemoryBytes};  // address sanitizer reserves more than that by itself
+    const rlimit limit{kMemoryBytes, kMemoryBytes};  // address sanitizer alone reserves more
     ::setrlimit(RLIMIT_AS, &limit);
   }
   const std::string program = std::filesystem::path(argv[0]).filename().string();

@@ -1,6 +1,5 @@
 // Any bytes as an indexed data set: read to the last token, or refused with an IoError. The first
-// byte of the input says how the rest is cut: .bin has 8 times as many bytes as it says (at most
-// all of the rest), from the end.
+// byte of the input divides the rest: .bin is the last 8 · (first byte) bytes (at most all).
 
 #include <algorithm>
 #include <cstdint>

@@ -15,7 +15,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     const IndexShape shape = parse_npy_header(file, "input", header_bytes);
     if (header_bytes > size || shape.rows < 0 || shape.columns < 0 || shape.bytes() < 0)
       std::abort();
-    // What we write is read again.
+    // A written header can be read back.
     if (parse_npy_header(npy_header(shape), "again", header_bytes) != shape) std::abort();
   } catch (const IoError&) {
   }

@@ -55,7 +55,7 @@ write_agent() {
 shift
 exec $here/on_host.sh $host_b sh -c "\$*"
 EOT
-  # The program; what a rank says is also kept where it runs, for when nothing gets through any more.
+  # The program; each rank's output is also kept on its host, for when the network is down.
   cat >"$folder/rank" <<EOT
 #!/bin/bash
 exec $viaduct "\$@" 2> >(tee -a $folder/rank.\$OMPI_COMM_WORLD_RANK >&2)

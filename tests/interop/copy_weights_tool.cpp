@@ -1,5 +1,5 @@
-// copy_weights FROM TO SHARD_BYTES: reads the weights of a model folder and writes them as a Hugging Face folder, for the interop
-// tests to look at with other people's code.
+// copy_weights FROM TO SHARD_BYTES: reads the weights of a model folder and writes them as a
+// Hugging Face folder, which the interop tests read with other libraries.
 
 #include <cstdio>
 #include <exception>

@@ -1,6 +1,6 @@
-// A residual stream with a large mean: in BF16 it loses what its norms look at, in FP32
-// (model.fp32_residual_connection) it keeps it, in every layout. GPT-2 whose position embeddings
-// are all 100; weights are values of BF16, so that FP64 and BF16 run the same model.
+// A residual stream with a large mean: in BF16 it loses the digits that its norms depend on, in
+// FP32 (model.fp32_residual_connection) it keeps them, in every layout. GPT-2 whose position
+// embeddings are all 100; weights are values of BF16, so that FP64 and BF16 run the same model.
 
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ using Dump = std::map<std::string, Tensor>;
 
 constexpr double kMean = 100;
 constexpr int kBlocks = 4;
-constexpr double kEps = 0x1p-8;  // what BF16 rounds off a value, at most
-// Roundings to BF16 one after the other on the longest way from an id to the gradient of its
+constexpr double kEps = 0x1p-8;  // maximum rounding error of BF16
+// Number of successive roundings to BF16 on the longest path from an id to the gradient of its
 // embedding. A block: norm, product, attention or activation, twice; back, the gradients of branch,
 // middle, product and norm, twice. The ends: last norm and logits, and their gradients. They are
 // independent of each other: squares add up.
@@ -137,7 +137,7 @@ TEST_F(LargeMean, GenerationKeepsThem) {
   EXPECT_GT(distance(logits(precision_recipe("bf16_mixed")), exact), 4 * kLimit);
 }
 
-// Messages between stages that are to be BF16 round the stream after all.
+// Messages between stages in BF16 still round the stream.
 TEST_F(LargeMean, MessagesMayRoundIt) {
   const LayoutCase stages = layout(1, 1, 2, 1, {kBf16, kFp32Stream, "model.pipeline_dtype=bf16"});
   EXPECT_GT(worst(run(stages.overrides)), 2 * kLimit);

@@ -1,5 +1,5 @@
-// 1 rank against N ranks, by way of the reference: logits, loss, every gradient, gradient norm and
-// the weights after ten steps, in every layout, against Hugging Face's numbers.
+// 1 rank against N ranks, by comparison with the reference: logits, loss, every gradient, gradient
+// norm and the weights after ten steps, in every layout, against Hugging Face's numbers.
 
 #include <gtest/gtest.h>
 
@@ -201,7 +201,7 @@ LayoutCase only(LayoutCase c, std::vector<std::string> names) {
   return c;
 }
 
-/// Each axis at 2 and 4, each pair, triples and quads, and what changes how an axis works.
+/// Each axis at 2 and 4, each pair, triples and quads, and the options of an axis.
 std::vector<LayoutCase> gradient_cases() {
   const std::string no_sequence = "model.sequence_parallel=false",
                     gather = "model.cp_comm_type=all_gather", exchange = "model.cp_comm_type=a2a",

@@ -1,4 +1,4 @@
-// The two ways to take the mean of the loss: over all scored tokens of the global batch, and (as
+// The two definitions of the mean loss: over all scored tokens of the global batch, and (as
 // Megatron does by default) over the means of the micro-batches, which differ where masks do.
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-// Data-parallel sizes that are no powers of two: buckets padded to multiples of them, shards that
-// cut parameters anywhere.
+// Data-parallel sizes other than powers of two: buckets padded to multiples of them, shards that
+// cut parameters at any element.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // Dropout does not depend on the layout: ten steps with dropout everywhere follow the same losses
-// and norms as on one rank. (Without dropout the trace is another one, as the last test shows.)
+// and norms as on one rank. (The last test shows that the trace without dropout differs.)
 
 #include <gtest/gtest.h>
 

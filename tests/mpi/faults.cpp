@@ -1,4 +1,4 @@
-// faults KIND: one rank of a world under mpirun fails in a way; the others must not stay.
+// faults KIND: one rank of a world under mpirun fails in the given way; the others must end too.
 
 #include <fmt/format.h>
 
@@ -33,11 +33,11 @@ void sum_for_ever(Communicator& group) {
   for (;;) group.all_reduce(tensor, ReduceOp::average).wait();
 }
 
-/// Rank 0 gives a large message up before rank 1 asks for it, and uses its memory for something
-/// else: rank 1 gets what was sent.
+/// Rank 0 abandons a large message before rank 1 receives it, and reuses its memory: rank 1 must
+/// still get the sent values.
 void give_up_a_message(Communicator& world) {
   constexpr int64_t kBytes = int64_t{8} << 20;
-  constexpr int kTag = 20000;  // above those of operations
+  constexpr int kTag = 20000;  // above the tags of operations
   const auto bytes = static_cast<size_t>(kBytes);
   with_mpi_group(world, [&](const MpiGroup& group) {
     Transfers transfers(group);
@@ -47,7 +47,7 @@ void give_up_a_message(Communicator& world) {
       transfers.give_up(30);
       std::fill(memory.begin(), memory.end(), 'b');
     } else if (world.rank() == 1) {
-      // Rank 0 has long given up by then.
+      // By then rank 0 has abandoned it.
       std::this_thread::sleep_for(std::chrono::milliseconds(300));
       std::vector<char> memory(bytes);
       transfers.receive(memory.data(), kBytes, 0, kTag);
@@ -63,7 +63,7 @@ void fail_as(const std::string& kind, Communicator& world) {
   const int rank = world.rank();
   const auto pair = rank == 0 ? nullptr : world.split({1, 2}, "pair");
   world.all_reduce(f32(100000), ReduceOp::sum).wait();
-  if (kind == "throw") {  // while the others are in a collective, and one is under way here
+  if (kind == "throw") {  // while the others are in a collective, and one is in flight here
     const Tensor tensor = f32(100000);
     CommHandle handle;
     if (rank == 1) {
@@ -78,19 +78,19 @@ void fail_as(const std::string& kind, Communicator& world) {
   } else if (kind == "kill") {
     if (rank == 1) std::raise(SIGKILL);
     sum_for_ever(world);
-  } else if (kind == "absent") {  // from a group in which ranks have other numbers
+  } else if (kind == "absent") {  // from a group with other rank numbers
     if (rank == 1) pair->all_reduce(f32(100000), ReduceOp::sum).wait();
     never_come();
   } else if (kind == "other") {  // ranks call different collectives
     if (rank == 0) world.barrier();
     world.all_reduce(f32(8), ReduceOp::sum).wait();
-  } else if (kind == "late") {  // when the others have ended
+  } else if (kind == "late") {  // after the others have ended
     pair == nullptr ? void() : pair->barrier();
     if (rank == 1) fail<IoError>("the disk of rank 1 is full");
-  } else if (kind == "stop") {  // the rank that the others report to
+  } else if (kind == "stop") {  // the rank to which the others report
     if (rank == 0) std::raise(SIGSTOP);
     sum_for_ever(world);
-  } else if (kind == "finalize") {  // rank 0 alone comes to the end of MPI
+  } else if (kind == "finalize") {  // only rank 0 reaches the end of MPI
     world.barrier();
   } else if (kind == "split") {
     if (rank == 1) never_come();
@@ -115,7 +115,7 @@ namespace {
 bool stop_in_finalize = false;
 }
 
-/// MPI's profiling interface: stands in front of the library's own.
+/// MPI's profiling interface: replaces the library's function.
 extern "C" int MPI_Finalize() {
   if (stop_in_finalize) {
     viaduct::let_process_live();  // the launcher may continue a stopped rank before it ends it
@@ -125,7 +125,7 @@ extern "C" int MPI_Finalize() {
 }
 
 int main(int count, char** arguments) {
-  // Where MPI ends, so that all of ours is over before.
+  // At the end of MPI, after all of our own code.
   if (count > 1 && std::string(arguments[1]) == "finalize") {
     const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
     stop_in_finalize = rank != nullptr && std::string(rank) != "0";

@@ -36,7 +36,8 @@ const SafetensorsFile& reference(const std::filesystem::path& path) {
   return files.try_emplace(path.string(), path).first->second;
 }
 
-/// Worst relative error over everything of `file` that the probe also gives; counts the gradients.
+/// Worst relative error over all tensors of `file` that the probe returns too; counts the
+/// gradients.
 void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFile& file,
                   double logits, double gradients, double loss) {
   int compared = 0;

@@ -1,6 +1,5 @@
-// A model of real vocabulary and width in FP32 against the same weights in FP64: gradients keep the
-// digits that FP32 has, over contracted dims and rows of tens of thousands. Tiny models cannot show
-// it.
+// A model of real vocabulary and width in FP32 against the same weights in FP64: gradients keep
+// FP32's digits with contracted dims and rows of tens of thousands, which tiny models cannot test.
 
 #include <gtest/gtest.h>
 

@@ -9,8 +9,8 @@
 namespace viaduct::test {
 namespace {
 
-/// Element `index` of what rank `rank` puts into collective `turn`: magnitudes differ, so that the
-/// order of a sum shows.
+/// Element `index` of the input of rank `rank` to collective `turn`. Magnitudes differ, so that the
+/// order of a sum matters.
 double value(int rank, int turn, int64_t index) {
   const uint64_t mixed = (static_cast<uint64_t>(index) * 31 + static_cast<uint64_t>(rank) * 1009 +
                           static_cast<uint64_t>(turn) * 100003) *
@@ -59,7 +59,7 @@ void expect_bytes(const Tensor& found, const Tensor& expected, const std::string
         fmt::format("{}: {} is not what plain loops give", what, describe(found)));
 }
 
-/// Elements [first, first + elements) of the reduction of what all ranks put in.
+/// Elements [first, first + elements) of the reduction of all ranks' inputs.
 Tensor reduced(DType dtype, ReduceOp op, int ranks, int turn, int64_t first, int64_t elements) {
   Tensor out = host_tensor(dtype, {elements});
   with_type(dtype, [&](auto zero) {
@@ -81,7 +81,7 @@ Tensor reduced(DType dtype, ReduceOp op, int ranks, int turn, int64_t first, int
 const DType kSummed[] = {DType::f32, DType::bf16, DType::f16, DType::f64, DType::i64};
 const DType kMoved[] = {DType::f32, DType::bf16, DType::u8};
 
-/// One group of ranks, all of which do the same turns.
+/// A group of ranks that all perform the same turns.
 class Exercise {
  public:
   explicit Exercise(Communicator& group) : group_(group) {}
@@ -95,7 +95,7 @@ class Exercise {
       all_reduce(dtype, ReduceOp::sum, 70001);
       reduce_scatter(dtype, ReduceOp::sum, 30011, false);
     }
-    // More than the chunks that are under way at a time.
+    // More than the chunks in flight at a time.
     all_reduce(DType::f32, ReduceOp::sum, 1200017);
     reduce_scatter(DType::bf16, ReduceOp::sum, 700003, true);
     for (const DType dtype : kMoved) {
@@ -111,7 +111,7 @@ class Exercise {
     group_.barrier();
   }
 
-  /// As a large group does them: along the chain, along trees, gathered.
+  /// With the algorithms of large groups: along the chain, along trees, gathered.
   void few() {
     for (const DType dtype : kSummed) {
       for (const ReduceOp op : {ReduceOp::sum, ReduceOp::average, ReduceOp::max}) {
@@ -122,7 +122,7 @@ class Exercise {
       all_reduce(dtype, ReduceOp::max, 40009);
       reduce_scatter(dtype, ReduceOp::sum, 1501, false);
     }
-    // More chunks than are under way at a time.
+    // More chunks than are in flight at a time.
     all_reduce(DType::f32, ReduceOp::sum, 400009);
     for (const DType dtype : kMoved) {
       for (const int64_t elements : {0, 1, 5001}) {
@@ -183,8 +183,8 @@ class Exercise {
     expect_bytes(tensor, expected, what("broadcast"));
   }
 
-  // Rank a sends rank b (3a + 2b) mod 5 rows: some pairs nothing. Element i of what a has for b is
-  // numbered from 1000 b on.
+  // Rank a sends rank b (3a + 2b) mod 5 rows, some pairs none. Elements of a's message to b are
+  // numbered from 1000 b.
   void all_to_all(DType dtype, int64_t row) {
     ++turn_;
     const auto rows = [](int from, int to) {
@@ -210,7 +210,7 @@ class Exercise {
     expect_bytes(out, expected, what("all_to_all"));
   }
 
-  // To the next rank and the previous one at once, in both flows, several in order each.
+  // To the next and the previous rank at once, in both flows, several in order each.
   void messages() {
     if (group_.size() == 1) return;
     const int next = (group_.rank() + 1) % group_.size();
@@ -240,7 +240,7 @@ class Exercise {
     for (const Received& r : received) expect_bytes(r.tensor, r.expected, what("messages"));
   }
 
-  // Several collectives and a message under way, waited for from last to first.
+  // Several collectives and a message in flight, waited for from last to first.
   void overlapped() {
     std::vector<CommHandle> handles;
     std::vector<Tensor> tensors;
@@ -295,7 +295,7 @@ void exercise_hosts(HostGroup& host) {
   const int n = host.size(), rank = host.rank();
   const HostFigure mine[] = {{rank + 0.5, rank % 2 == 0}, {static_cast<double>((rank * 7) % n)}};
   PendingFigures pending = host.post(mine);
-  // Beside it: texts that fit into one message and such that do not.
+  // At the same time: texts that fit into one message and texts that do not.
   const auto text = [](int r) {
     const size_t size = r % 4 == 0 ? 0 : r % 4 == 1 ? 10 : r % 4 == 2 ? 1016 : 5000;
     return std::string(size, static_cast<char>('a' + r % 26));
@@ -336,7 +336,7 @@ void exercise(const std::shared_ptr<Communicator>& world) {
   const auto part = world->split(at_end ? ends : inner, at_end ? "ends" : "inner");
   Exercise(*part).all();
   exercise_hosts(part->host());
-  // Two groups and the world under way at once.
+  // Operations of two groups and the world in flight at once.
   const Tensor of_part = host_tensor(DType::f32, {30011}),
                of_world = host_tensor(DType::f32, {40009});
   fill(of_part, part->rank(), 1);

@@ -31,7 +31,7 @@ T element(int index, int64_t position) {
   return value;
 }
 
-/// kSkipped: a register of C that products do not reach (−1: none).
+/// kSkipped: a register of C that products skip (−1: none).
 template <int kSkipped>
 struct Registers {
   template <int kRegister>

@@ -1,6 +1,6 @@
 #pragma once
 // Tile registers in memory, so that the AMX loops run on any machine: the same templates, with
-// registers that also check what real ones would punish with SIGILL.
+// registers that also check the conditions that raise SIGILL on real ones.
 
 #include "ops/cpu/tiles.h"
 

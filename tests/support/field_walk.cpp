@@ -31,7 +31,7 @@ void replace_all(std::string& text, const std::string& from, const std::string& 
     text.replace(at, from.size(), to);
 }
 
-/// A trace or history holds times and addresses: what is left without numbers is its form.
+/// A trace or history holds times and addresses; compare it without numbers.
 std::string without_numbers(std::string text) {
   std::erase_if(text, [](char c) {
     return std::string_view("0123456789.+-").find(c) != std::string_view::npos;
@@ -54,7 +54,7 @@ void add_metrics(const fs::path& file, RunText& text) {
   }
 }
 
-/// How far the run came, and what it found on the way; its weights are compared beside this.
+/// The run's progress and results; its weights are compared separately.
 std::string numbers_of(const Trainer& trainer) {
   const TrainState& state = trainer.state();
   std::string text =
@@ -73,12 +73,12 @@ void add_files(const fs::path& folder, RunText& text) {
     if (const size_t events = name.find("events.out"); events != std::string::npos)
       name = fmt::format("{}{}", name.substr(0, events), entry.file_size());
     const bool trace = name.starts_with("trace_") || name.find("memory") != std::string::npos;
-    // The architecture that a checkpoint says it has.
+    // The architecture in a checkpoint's config.json.
     const bool model = entry.path().filename() == "config.json";
     if (trace) {
       const std::string trace_text = read_file(entry.path());
       const std::string form = without_numbers(trace_text);
-      // Allocations of threads come in varying order, so only the words are compared.
+      // The order of threads' allocations varies, so only the words are compared.
       std::set<std::string> words;
       for (size_t at = 0, end; (end = form.find('"', at)) != std::string::npos; at = end + 1)
         words.insert(form.substr(at, end - at));
@@ -99,7 +99,7 @@ void add_files(const fs::path& folder, RunText& text) {
   for (const std::string& line : lines) text.files += line + "\n";
 }
 
-/// What a trainer writes to a file of this kind, without the lines of progress, which hold times.
+/// A trainer's output to a file of this kind, without the progress lines, which hold times.
 class Screen {
  public:
   Screen() : file_(open_memstream(&text_, &size_)) {}
@@ -213,7 +213,7 @@ RunText run_text(const Overrides& overrides, bool save) {
   RunText text;
   TemporaryFolder folder;
   const auto run = folder / "run";
-  Overrides filled = overrides;  // a case may name the folder, or say itself where it saves
+  Overrides filled = overrides;  // a case may name the folder, or set checkpoint.save itself
   for (std::string& setting : filled) replace_all(setting, "$SAVE", run.string());
   if (save) filled.insert(filled.begin(), "checkpoint.save=" + run.string());
   Screen screen;

@@ -1,6 +1,6 @@
 #pragma once
-// What a run shows of its settings, as texts that two runs can be compared by; and, for each built
-// field, another value and where its effect shows (field_walk_table.cpp).
+// The observable effects of a run's settings, as texts that can be compared between runs; and, for
+// each built field, another value and where its effect is observed (field_walk_table.cpp).
 
 #include <set>
 #include <string>
@@ -11,32 +11,32 @@
 
 namespace viaduct::test {
 
-/// Where the effect of a setting shows.
+/// Where the effect of a setting is observed.
 enum class Shows {
   record,   // the dry run of each pipeline stage: ops, kernels, allocations, collectives, order
-  numbers,  // how far a run of a few steps comes, its validation losses, its weights and moments
-  files,    // what the run leaves in its folder, and the keys of its metrics
-  notes,    // what is said before the run starts
-  said,     // what it writes to the screen beside its progress, and the error it ends with
+  numbers,  // steps done by a short run, its validation losses, its weights and moments
+  files,    // the files of the run's folder, and the keys of its metrics
+  notes,    // the notes before the run starts
+  said,     // its output except progress, and its final error
 };
 
 /// One built field. Both runs of a comparison have `with`; the second one has field=other too.
 struct FieldCase {
   std::string field;
-  std::string other;  // a legal value that is neither the default nor what `with` gives
+  std::string other;  // a legal value other than the default and the one in `with`
   Shows shows = Shows::record;
   Overrides with = {};
   /// Illegal values beside those that follow from type, range and choices.
   std::vector<std::string> wrong = {};
-  /// Why a plain run may stay as it is without saying so; empty: it may not.
+  /// Why a plain run may be unchanged without a note; empty: it may not.
   std::string quiet = {};
-  /// The effect cannot be seen from here: file under tests/, and a name in it, of the test that
-  /// shows it. `other` and `shows` are not used then but in plain runs.
+  /// If the effect cannot be observed here: the file under tests/ and the name of the test that
+  /// shows it. `other` and `shows` are then used only in plain runs.
   std::string proof_file = {}, proof_test = {};
-  Overrides also = {};  // of the second run alone, where the value needs another one
+  Overrides also = {};  // of the second run only, if the value needs another setting
 };
 
-/// `more` behind `run`; "-section.field" takes back what `run` says of a field.
+/// `more` after `run`; "-section.field" removes a field from `run`.
 Overrides joined(Overrides run, const Overrides& more);
 
 /// One entry for each built field, in any order; and of fields that are still planned.
@@ -69,10 +69,10 @@ std::string record_of(const Overrides& overrides);
 
 struct RunText {
   std::string numbers, files;
-  std::string said;  // notes, lines on the screen that are no progress, the error it ended with
+  std::string said;  // notes, output except progress, the final error
   bool failed = false;
 };
-/// Trains for real, on as many threads as there are ranks. `files` is empty unless it saves.
+/// Trains, with one thread a rank. `files` is empty unless it saves.
 RunText run_text(const Overrides& overrides, bool save);
 
 }  // namespace viaduct::test

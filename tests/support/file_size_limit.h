@@ -7,7 +7,7 @@
 
 namespace viaduct::test {
 
-/// No file may grow beyond `bytes` while this lives: writing fails as on a full disk.
+/// While this object exists, no file can grow beyond `bytes`: writing fails as on a full disk.
 class FileSizeLimit {
  public:
   explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {

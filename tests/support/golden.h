@@ -20,16 +20,16 @@ std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
                                          const ProbeSettings& settings,
                                          CpuIsa isa = instruction_set(), int threads = 2);
 
-/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): the relative L2 error against a reference, where a
-/// reference that is zero counts as small.
+/// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): the relative L2 error against a reference; the bound
+/// handles zero references.
 double relative_error(const Tensor& a, const Tensor& b);
 
-/// ‖g‖ over the tensors `grad.*` of a reference, in FP64: what its gradient norm is.
+/// ‖g‖ over the tensors `grad.*` of a reference, in FP64: its gradient norm.
 double gradient_norm(const SafetensorsFile& file);
 
-/// That a weight after ten steps is the reference's within `limit`. GPT-2's key biases, the middle
-/// third of c_attn.bias, have a gradient of zero, and Adam scales rounding up there: these move by
-/// at most 5e-4.
+/// Checks that a weight after ten steps equals the reference's within `limit`. GPT-2's key biases,
+/// the middle third of c_attn.bias, have a gradient of zero, and Adam scales rounding up there:
+/// these move by at most 5e-4.
 void expect_trained(const std::string& name, const Tensor& ours, const Tensor& theirs,
                     double limit = 1e-4);
 

@@ -9,10 +9,10 @@
 
 namespace viaduct::test {
 
-/// DeviceError if the variable names none that this machine has.
+/// DeviceError if the machine lacks the named instruction set.
 CpuIsa instruction_set();
 
-/// The same for a run's configuration: dist.cpu_isa=NAME, or nothing where the variable is not set.
+/// The same for a run's configuration: dist.cpu_isa=NAME, or nothing if the variable is not set.
 std::vector<std::string> instruction_set_override();
 
 }  // namespace viaduct::test

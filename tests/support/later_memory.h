@@ -1,7 +1,7 @@
 #pragma once
-// A second memory on the host whose copies are done at a seeded later point, in seeded order: at
-// the latest when somebody waits for them. It holds no tensor meanwhile, so that memory that is
-// given up or written to too early shows; what has not been copied yet is poisoned.
+// A second memory on the host whose copies run at a seeded later point, in seeded order, at the
+// latest when they are waited for. It holds no tensor meanwhile, so that memory freed or written
+// too early is detected; memory not yet copied is poisoned.
 
 #include <cstdint>
 #include <map>
@@ -22,20 +22,20 @@ class LaterMemory final : public SecondMemory {
   void take(Id id) override;
   void drop(Id id) noexcept override;
 
-  /// Bytes that were put and not taken yet, and the most of them at one time.
+  /// Bytes put and not yet taken, and their maximum.
   int64_t bytes() const { return bytes_; }
   int64_t peak_bytes() const { return peak_bytes_; }
-  /// Copies of both directions so far, and those that were done before anybody waited.
+  /// Copies of both directions so far, and those done before they were waited for.
   int64_t copies() const { return copies_; }
   int64_t early_copies() const { return early_; }
 
  private:
   struct Held {
     std::vector<std::byte> bytes;
-    void* device = nullptr;  // of the copy under way; null: none
+    void* device = nullptr;  // of the copy in flight; null: none
     bool leaves = true;
   };
-  /// Does some of the copies that are under way.
+  /// Performs some of the copies in flight.
   void go_on();
   void copy(Held& held);
   void finish(Id id);

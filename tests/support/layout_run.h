@@ -11,7 +11,7 @@
 
 namespace viaduct::test {
 
-/// What `viaduct probe --model MODEL --batch BATCH [--train] OVERRIDES…` dumps.
+/// The tensors dumped by `viaduct probe --model MODEL --batch BATCH [--train] OVERRIDES…`.
 std::map<std::string, Tensor> probe_layout(const std::filesystem::path& model,
                                            const std::filesystem::path& batch, bool train,
                                            std::vector<std::string> overrides);
@@ -25,7 +25,7 @@ struct LayoutCase {
 };
 void PrintTo(const LayoutCase& c, std::ostream* os);
 
-/// Sizes of the axes, further overrides, and a suffix of the name that says what they do.
+/// Sizes of the axes, further overrides, and a suffix of the name that describes them.
 LayoutCase layout(int tp, int cp, int pp, int dp, std::vector<std::string> more = {},
                   const std::string& suffix = "");
 

@@ -7,7 +7,7 @@
 namespace viaduct::fuzz {
 namespace {
 
-// Lengths, offsets and counts at which arithmetic goes wrong.
+// Lengths, offsets and counts at which arithmetic fails.
 constexpr std::array<uint64_t, 20> kIntegers{0,
                                              1,
                                              2,
@@ -28,7 +28,7 @@ constexpr std::array<uint64_t, 20> kIntegers{0,
                                              0x7fffffffffffffff,
                                              0x8000000000000000,
                                              0xffffffffffffffff};
-// Pieces that formats built on text and JSON stumble over.
+// Strings that often break parsers of text and JSON.
 constexpr std::array<const char*, 18> kWords{
     "{",  "}",     "[",   "]",       "\"",      ":",  ",",        "null", "true",
     "-1", "1e999", "0.5", "\\u0000", "\\ud800", "\n", "\xff\xfe", "NaN",  "\xf0\x9f\x98\x80"};

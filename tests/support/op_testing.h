@@ -1,5 +1,5 @@
 #pragma once
-// What tests of ops share: tables and devices to run on, random tensors of any dtype, conversion to
+// Shared by tests of ops: tables and devices to run on, random tensors of any dtype, conversion to
 // FP64 for the reference, and the one tolerance rule.
 
 #include <initializer_list>
@@ -15,7 +15,7 @@ std::vector<CpuIsa> testable_isas();
 /// The dtypes that kernels take beside f64: f32, bf16, f16.
 inline constexpr DType kKernelDTypes[] = {DType::f32, DType::bf16, DType::f16};
 
-/// A cpu device with a table that holds the given families only (`cpu::add_gemm`, …).
+/// A cpu device with a table of only the given families (`cpu::add_gemm`, …).
 class OpMachine {
  public:
   using AddFamily = void (*)(OpTable&, CpuIsa);

@@ -18,7 +18,7 @@ using Open = OverlapProbe::Open;
 
 thread_local OverlapProbe* probe_of_thread = nullptr;
 
-/// Does what a deferring communicator was asked for, in that order, at the first wait.
+/// Performs the operations of a deferring communicator, in order, at the first wait.
 struct Deferred {
   std::deque<std::pair<std::shared_ptr<Open>, std::function<CommHandle()>>> asked;
   void do_all() {
@@ -30,7 +30,7 @@ struct Deferred {
     }
     for (const auto& open : begun) {
       open->handle.wait();
-      open->counted = true;  // complete, and under no kernel
+      open->counted = true;  // complete, but not during a kernel
     }
   }
 };
@@ -96,7 +96,7 @@ class ProbedCommunicator final : public Communicator {
   std::shared_ptr<Deferred> deferred_;  // of the world and all its splits
 };
 
-/// The table whose kernels do the work; a table has functions without a state of their own.
+/// The table whose kernels do the work; functions of a table have no state.
 const OpTable& real() {
   static const OpTable table = cpu_ops(instruction_set());
   return table;

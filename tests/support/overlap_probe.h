@@ -1,8 +1,8 @@
 #pragma once
-// Does communication move while a rank computes? The order of the program alone does not say: a
-// communicator that did all its work in `wait` would have the same order. Here a rank's kernels go
-// on for as long as an operation of the rank is under way, and nobody waits for it meanwhile. So
-// what is complete after a kernel became complete under it, whatever the speed of the machine.
+// Tests whether communication progresses while a rank computes. The order of the program does not
+// show it: a communicator that works only in `wait` has the same order. Here a rank's kernels run
+// as long as an operation of the rank is in flight, and nothing waits for it meanwhile. So an
+// operation that is complete after a kernel was completed during it, at any speed of the machine.
 
 #include <map>
 #include <memory>
@@ -14,21 +14,22 @@
 
 namespace viaduct::test {
 
-/// What one rank saw, by "operation group", as in "all_gather tp". Used by its host thread alone.
+/// Observations of one rank, by "operation group", as in "all_gather tp". Used only by its host
+/// thread.
 class OverlapProbe {
  public:
-  /// Kernels go on for so long at most; then the operation counts as one that does not move.
+  /// Maximum time of a kernel; after it the operation counts as not progressing.
   explicit OverlapProbe(double patience_seconds = 60) : patience_seconds_(patience_seconds) {}
 
-  /// Operations that were under way when a kernel began and complete when it ended.
+  /// Operations in flight when a kernel began and complete when it ended.
   const std::map<std::string, int>& hidden() const { return hidden_; }
   int hidden(const std::string& what) const;
-  /// Operations that a kernel began beside and that were not complete after its patience.
+  /// Operations in flight when a kernel began and not complete after its maximum time.
   int stuck() const { return stuck_; }
 
   struct Open {
     std::string what;
-    CommHandle handle;  // of a communicator that defers: empty until somebody waits
+    CommHandle handle;  // of a deferring communicator: empty until the first wait
     bool deferred = false;
     bool counted = false;
   };
@@ -43,13 +44,13 @@ class OverlapProbe {
   int stuck_ = 0;
 };
 
-/// `inner`, and all its splits, with every operation seen by `probe`. `defers`: as a bad backend,
-/// it does nothing before the first wait, and all that it was asked for then.
+/// `inner`, and all its splits, with every operation observed by `probe`. `defers`: like a bad
+/// backend, it performs all operations at the first wait.
 std::shared_ptr<Communicator> probed(std::shared_ptr<Communicator> inner, OverlapProbe& probe,
                                      bool defers = false);
 
-/// `table` with products and attention that run as the probe of their thread says. While a
-/// `ProbedThread` lives, the kernels of its thread are its probe's.
+/// `table` with GEMMs and attention whose duration is set by the probe of their thread. While a
+/// `ProbedThread` exists, its probe controls the kernels of its thread.
 OpTable probed(OpTable table);
 class ProbedThread {
  public:

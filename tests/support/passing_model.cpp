@@ -8,7 +8,7 @@ namespace viaduct::test {
 namespace {
 
 constexpr const char *kScores = "scores", *kLabels = "labels";
-constexpr int64_t kFirstScores = 1, kNextScores = 4;  // blocks that make them
+constexpr int64_t kFirstScores = 1, kNextScores = 4;  // blocks that produce them
 
 EdgeTensor stream(const RankContext& context, const Batch& batch) {
   return stream_edge(context, batch, kPassingHidden);
@@ -20,7 +20,7 @@ EdgeTensor labels(const Batch& batch) {
   return {kLabels, DType::i64, {batch.stream_tokens}, false};
 }
 
-/// What has a weight and notes what it does.
+/// A segment with a weight that notes its computations.
 class NotingSegment : public Segment {
  public:
   NotingSegment(std::string path, PassingNotes& notes) : path_(std::move(path)), notes_(notes) {}

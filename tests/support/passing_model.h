@@ -1,8 +1,8 @@
 #pragma once
-// A small model whose segments hand on more than the residual stream: `scores` [T, 1], made by
-// block 1, read and made anew by block 4 and read by the head, with a gradient; and i64 `labels`
-// [T], made by the embedding, which pass all blocks by, without one. It computes on the host, and
-// notes what it computed.
+// A small model whose segments pass more than the residual stream: `scores` [T, 1], with a
+// gradient, made by block 1, read and replaced by block 4 and read by the head; and i64 `labels`
+// [T], without a gradient, made by the embedding, which bypass all blocks. It computes on the host
+// and notes its computations.
 
 #include <map>
 #include <string>
@@ -27,7 +27,7 @@ struct PassingNotes {
   bool operator==(const PassingNotes&) const = default;
 };
 
-/// The part of virtual stage `stage` of `stages`, which divide the blocks. `notes` outlives it.
+/// The part of virtual stage `stage` of `stages`, which divide the blocks. `notes` must outlive it.
 ModelChunk passing_chunk(int stage, int stages, PassingNotes& notes);
 std::unique_ptr<Model> passing_model(std::vector<ModelChunk> chunks);
 
@@ -37,7 +37,7 @@ Batch passing_batch(int64_t micro_batch);
 /// The same as a callable that outlives every stage.
 inline constexpr auto kPassingBatches = [](int64_t i) { return passing_batch(i); };
 
-/// What a rank needs to run it.
+/// A rank's environment to run it.
 class PassingRank {
  public:
   PassingRank();

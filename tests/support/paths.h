@@ -1,6 +1,6 @@
 #pragma once
-// Where this build and its checkout lie. Functions, so that one source alone is compiled with absolute paths and a compiler
-// cache serves checkouts in different folders.
+// Paths of this build and its checkout. Functions, so that only one source is compiled with
+// absolute paths and a compiler cache serves checkouts in different folders.
 
 #include <filesystem>
 #include <string>

@@ -1,5 +1,5 @@
 #pragma once
-// The bytes that blocks keep for their backward, by formula.
+// The bytes that blocks save for their backward, by formula.
 
 #include <algorithm>
 #include <string_view>
@@ -8,14 +8,14 @@
 
 namespace viaduct::test {
 
-/// What a rank keeps of a block in bytes, by the sizes of its part: the table of planner and
+/// Bytes that a rank saves of a block, by the sizes of its part: the table of planner and
 /// documentation (docs/memory.md).
 class SavedBytes {
  public:
   explicit SavedBytes(const TensorRun& run)
       : model_(run.model),
         recipe_(precision_recipe(run.recipe, run.fp32_residual)),
-        // Of the rows of 5, 3 and 8 tokens, padded so that context ranks cut them.
+        // For rows of 5, 3 and 8 tokens, padded for the cut over context ranks.
         tokens_(run.cp == 1   ? 16
                 : run.cp == 2 ? 20 / 2
                               : 24 / 4),
@@ -30,15 +30,15 @@ class SavedBytes {
                       (model_.positions == PositionKind::rotary && !model_.rope_fusion)),
         gates_apart_(model_.gated && !run.fusions.bias_activation) {}
 
-  /// What a unit drops that is recomputed alone.
+  /// Bytes freed by a unit that is recomputed alone.
   int64_t dropped(std::string_view unit) const {
     if (unit == unit::attn_norm || unit == unit::mlp_norm) return norm_output();
-    // Exchanged heads are core_attn's own. Nobody keeps those before the exchange, but norms their
-    // input.
+    // Exchanged heads belong to core_attn. Those before the exchange are not saved, except as input
+    // of norms.
     if (unit == unit::qkv_linear && exchanged_) return model_.qk_norm ? qkv() : 0;
     if (unit == unit::qkv_linear) return qkv() + copied_heads();
-    // Instead of exchanged heads it holds those before the exchange: of what norms keep anyway the
-    // values, and copies of the others.
+    // Instead of exchanged heads it holds those before the exchange: values that norms save anyway,
+    // and copies of the others.
     if (unit == unit::core_attn)
       return attended() + (exchanged_ && model_.qk_norm ? heads_bytes(kv_heads_) : 0);
     if (unit == unit::mlp) {
@@ -63,16 +63,16 @@ class SavedBytes {
                             (model_.qk_norm ? tokens_ * (heads_ + kv_heads_) : 0);
     return numbers * dtype_bytes(recipe_.statistic);
   }
-  /// What leaves the device with a unit that is offloaded alone, in models without norms on heads:
-  /// what it keeps and no other unit does.
+  /// Bytes that leave the device if only this unit is offloaded, in models without norms on heads:
+  /// tensors saved by no other unit.
   int64_t offloaded(std::string_view unit) const {
     if (unit == unit::attn_norm || unit == unit::mlp_norm) return stream();
     if (unit == unit::qkv_linear) return norm_output();
     if (unit == unit::core_attn) return qkv() + copied_heads();
     if (unit == unit::mlp) return norm_output() + dropped(unit);
-    return 0;  // attn_proj: core_attn keeps its input, too
+    return 0;  // attn_proj: core_attn also saves its input
   }
-  /// The input of attn_proj, of which core_attn keeps a view.
+  /// The input of attn_proj, of which core_attn saves a view.
   int64_t attended() const { return heads_bytes(heads_); }
   int64_t stream() const { return rows_ * model_.hidden * dtype_bytes(recipe_.stream); }
 
@@ -83,7 +83,7 @@ class SavedBytes {
     return tokens_ * heads * model_.head_dim * activation();
   }
   int64_t qkv() const { return heads_bytes(heads_ + 2 * kv_heads_); }
-  /// Queries and keys that are not in the QKV product: normed, or rotated by ops of their own.
+  /// Queries and keys that are not views of the QKV output: normed, or rotated by separate ops.
   int64_t copied_heads() const { return copies_heads_ ? heads_bytes(heads_ + kv_heads_) : 0; }
 
   ModelConfig model_;

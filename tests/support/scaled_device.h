@@ -1,6 +1,6 @@
 #pragma once
-// The device that the ops of scaled_ops.h run on. It computes on the host; what its products need
-// beside their arguments lives in it, and its memory is poisoned.
+// The device that the ops of scaled_ops.h run on. It computes on the host; it holds the scratch
+// memory of its GEMMs, and its memory is poisoned.
 
 #include <cstddef>
 #include <memory>
@@ -30,8 +30,8 @@ class ScaledDevice final : public Device, public ScaledScratch {
   std::byte* scratch(int64_t bytes) override;
 
  protected:
-  /// All NaN, in every floating format, before it is written and after it is given back: whoever
-  /// reads it then shows.
+  /// All NaN, in every floating format, before it is written and after it is freed, so that such
+  /// reads are detected.
   void* take(int64_t bytes, MemoryTag tag) override;
   void give(void* data, int64_t bytes) override;
 

@@ -26,7 +26,7 @@ OperandForm microscaled(DType element, Orientation orientation) {
   return {kRowMajor, orientation, {}, element, ScaleForm{DType::e8m0, {1, 32}}};
 }
 
-/// Along which dim the products contract a and b.
+/// The dims of a and b that the GEMMs contract.
 std::pair<Orientation, Orientation> orientations(GemmForm form) {
   constexpr auto kRows = Orientation::row_wise, kColumns = Orientation::column_wise;
   if (form == GemmForm::forward) return {kRows, kRows};
@@ -46,7 +46,7 @@ GemmForms forms(const GemmRequest& request, const Traits&) {
           weight && request.run % kPanel.kept == 0 ? panels(b) : contracted_last(b)};
 }
 
-/// Where element (i along kept, k along contracted) of an operand lies among its values.
+/// Index of element (i along kept, k along contracted) in the values of an operand.
 int64_t place(const Operand& operand, int64_t i, int64_t k) {
   const Tensor& values = operand.values();
   if (operand.form().layout == kContractedLast) return i * values.stride(0) + k;
@@ -55,7 +55,7 @@ int64_t place(const Operand& operand, int64_t i, int64_t k) {
 }
 
 float scale_of(float amax) {
-  // Values of at most 1/4: whoever reads them without their scale is far off.
+  // Values of at most 1/4: reading them without their scale gives large errors.
   const int exponent = amax > 0 && std::isfinite(amax) ? std::ilogb(amax) + 3 : 0;
   return std::ldexp(1.0f, std::clamp(exponent, -100, 100));
 }
@@ -84,7 +84,7 @@ void scale_exactly(const ConvertOperandArgs& args) {
   for (double& scale : scales) scale = scale_of(static_cast<float>(scale));
   set_values(out.scales(), scales);
   const Tensor flat = out.values().view({out.values().elements()});
-  // Whoever reads the padding of a tile sees it.
+  // Poisoned, so that reads of a tile's padding are detected.
   set_values(flat, std::vector<double>(static_cast<size_t>(flat.elements()),
                                        std::numeric_limits<double>::quiet_NaN()));
   for_elements(out, [&](int64_t r, int64_t c, int64_t i, int64_t k) {
@@ -117,8 +117,8 @@ void unscale(const Operand& operand, const Tensor& out) {
   });
 }
 
-/// What a choice carries to its launch: the cpu's choice for the matrices, and where these lie in
-/// the device's scratch.
+/// The plan in a choice for its launch: the cpu's choice for the matrices, and their offsets in the
+/// device's scratch.
 struct Plan {
   GemmForm form;
   Choice inner;
@@ -129,7 +129,7 @@ int64_t aligned(int64_t bytes) {
   return (bytes + 63) / 64 * 64;
 }
 
-/// A tensor in memory that somebody else owns, or in none.
+/// A tensor in memory owned elsewhere, or without memory.
 Tensor at(void* memory, DType dtype, const Shape& shape) {
   const int64_t bytes = shape.elements() * dtype_bytes(dtype);
   return {std::make_shared<Storage>(memory, bytes, nullptr), dtype, shape};
@@ -143,7 +143,7 @@ GemmArgs with_matrices(const GemmArgs& args, const Plan& plan, std::byte* scratc
   return matrices;
 }
 
-/// A table has functions without a state of their own.
+/// Functions of a table have no state.
 template <CpuIsa kIsa>
 const OpEntry<GemmArgs>& cpu_gemm() {
   static const OpEntry<GemmArgs> entry = cpu_ops(kIsa, true).gemm;

@@ -1,7 +1,6 @@
 #pragma once
-// Ops of a device (scaled_device.h) whose matrix products read scaled operands alone: values with
-// scales, in forms of its own. All other ops are the cpu's. Whole steps run on it without a layer
-// that knows it.
+// Ops of a device (scaled_device.h) whose GEMMs read only scaled operands: values with scales, in
+// the device's own forms. All other ops are the cpu's. Whole steps run on it with unchanged layers.
 
 #include "ops/cpu/cpu_ops.h"
 
@@ -19,7 +18,7 @@ enum class ScaledValues {
   mxint8,
 };
 
-/// The cpu's table for `isa` with products that read `values`. f64 runs the reference as ever.
+/// The cpu's table for `isa` with GEMMs that read `values`. f64 runs the reference as usual.
 /// `for_simulation`: as `cpu_ops`.
 OpTable scaled_ops(ScaledValues values, CpuIsa isa, bool for_simulation = false);
 

@@ -1,5 +1,5 @@
 #pragma once
-// What the structure tests read: the files of the repository, and their code without comments and
+// Input of the structure tests: the files of the repository, and their code without comments and
 // string literals.
 
 #include <filesystem>
@@ -16,7 +16,7 @@ namespace viaduct::test {
 std::vector<std::filesystem::path> files_below(const std::filesystem::path& folder,
                                                const std::vector<std::string>& endings = {});
 
-/// The path as people write it: relative to source_folder().
+/// The path relative to source_folder().
 std::string shown(const std::filesystem::path& path);
 
 /// `code` with comments and the contents of string and character literals blanked; lines stay where

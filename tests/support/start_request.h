@@ -1,12 +1,11 @@
 #pragma once
-// A request of a backend, made again to another communicator: what communicators that stand before
-// another one do.
+// Repeats a request to a backend on another communicator, for communicators that wrap another one.
 
 #include "comm/communicator.h"
 
 namespace viaduct::test {
 
-/// A barrier is over when it returns.
+/// A barrier is complete when it returns.
 CommHandle start_request(Communicator& inner, const CommRequest& request);
 
 }  // namespace viaduct::test

@@ -32,7 +32,7 @@ StreamDevice::StreamDevice(uint64_t seed, OpTable kernels, double patience_secon
     : kernels_(std::move(kernels)),
       random_(seed),
       patience_(patience_seconds),
-      // Some seeds let the host run far ahead, others keep the device close behind it.
+      // With some seeds the host runs far ahead, with others the device follows closely.
       beside_host_(std::array{1, 2, 8, 1000000}[random_() % 4]) {}
 
 StreamDevice::~StreamDevice() {
@@ -81,7 +81,7 @@ bool StreamDevice::step(size_t stream) {
 }
 
 void StreamDevice::draw_eagerness() {
-  // Fair turns alone seldom let one stream fall far behind the others.
+  // With only fair turns, a stream rarely falls far behind the others.
   if (--until_draw_ > 0) return;
   until_draw_ = static_cast<int>(random_() % 60);
   for (Stream& stream : streams_)
@@ -142,7 +142,7 @@ void StreamDevice::wait_host(const Event& event) {
 
 void StreamDevice::copy_from_host(const Tensor& host, const Tensor& device) {
   check_equal(host, device);
-  // The host may write to its tensor as soon as it comes back from here.
+  // The host may write to its tensor after this returns.
   std::string bytes(static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes()));
   launched(kComputeStream);
   push(kComputeStream, "copy from the host", [bytes = std::move(bytes), to = device.raw()] {
@@ -194,7 +194,7 @@ void StreamDevice::give(void* data, int64_t) {
   if (closing_) return;
   const int64_t size = blocks_.at(data);
   launched(kComputeStream);
-  // Nothing runs from here: destructors come here, also those of a rank that failed.
+  // Runs no work: destructors call this, also on a failed rank.
   enqueue(kComputeStream, "give back", [=] { return poison(data, size), true; });
   free_.emplace(size, data);
 }

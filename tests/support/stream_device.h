@@ -1,12 +1,12 @@
 #pragma once
-// A device with side streams, on the host. What a stream is given waits in its queue; a scheduler
-// with a seed takes the next piece of any stream that may go on, a few at a time while the program
-// runs, and all that is needed where the host waits. Nothing but waits orders two streams, as on a
-// GPU: a step that misses one computes something else with some seed.
+// A device with side streams, on the host. Work waits in the queue of its stream; a seeded
+// scheduler runs the next piece of any stream that is ready, a few at a time while the program
+// runs, and all required pieces when the host waits. Only waits order two streams, as on a GPU: a
+// step that lacks one computes wrong values with some seed.
 //
-// Memory is taken and given back in the order of compute: it can be handed out again as soon as the
-// host gave it back, and becomes NaN when compute comes to that point. Queued work does not own
-// what it uses, so what is freed while a side stream still needs it shows.
+// Memory is allocated and freed in the order of compute: it can be reused as soon as the host freed
+// it, and becomes NaN when compute reaches that point. Queued work does not own its memory, so
+// freeing it while a side stream still needs it is detected.
 
 #include <chrono>
 #include <deque>
@@ -24,8 +24,8 @@ namespace viaduct::test {
 
 class StreamDevice final : public Device, public ScaledScratch {
  public:
-  /// Runs the launches of `kernels` (stream_ops.h). With nothing to do for `patience_seconds` but
-  /// wait for other ranks, it gives up.
+  /// Runs the launches of `kernels` (stream_ops.h). Throws after `patience_seconds` of only waiting
+  /// for other ranks.
   StreamDevice(uint64_t seed, OpTable kernels, double patience_seconds = 20);
   ~StreamDevice() override;
 
@@ -38,16 +38,16 @@ class StreamDevice final : public Device, public ScaledScratch {
   void copy(const Tensor& from, const Tensor& to, int stream) override;
   std::byte* scratch(int64_t bytes) override;
 
-  /// A piece of work for a stream that the device was told of (`launched`). Called until it returns
+  /// A piece of work for a stream, announced to the device (`launched`). Called until it returns
   /// true; false: not yet, for reasons outside of this device.
   using Work = std::function<bool()>;
   void push(int stream, std::string what, Work work);
-  /// Runs work of streams that may go on until `done()`. DeviceError that names what every stream
-  /// stands at if nothing can go on, or nothing did for the patience.
+  /// Runs work of ready streams until `done()`. DeviceError naming each stream's current work if
+  /// none is ready, or none was for `patience_seconds`.
   void run_until(FunctionRef<bool()> done);
-  /// Runs some work, if there is any that can.
+  /// Runs some work, if any is ready.
   void run_some();
-  /// Everything.
+  /// Runs everything.
   void finish();
 
   const OpTable& kernels() const { return kernels_; }
@@ -81,12 +81,12 @@ class StreamDevice final : public Device, public ScaledScratch {
   ThreadPool pool_{1};
   std::mt19937_64 random_;
   std::chrono::duration<double> patience_;
-  int beside_host_;  // one of so many pushes lets a piece run at once
+  int beside_host_;  // one of this many pushes runs a piece at once
   int until_draw_ = 0;
   std::vector<Stream> streams_;
   int64_t next_number_ = 0, out_of_order_ = 0;
   std::map<void*, int64_t> blocks_;     // address → size
-  std::multimap<int64_t, void*> free_;  // size → address, ready to be handed out
+  std::multimap<int64_t, void*> free_;  // size → address, free
   Tensor scratch_;
   bool closing_ = false;
 };

@@ -42,7 +42,7 @@ void StreamMemory::drop(Id id) noexcept {
   try {
     device_.wait(kComputeStream, held_.at(id).copied);
     held_.erase(id);
-  } catch (...) {  // a rank failed: it is said where the run ends
+  } catch (...) {  // a rank failed: reported at the end of the run
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// A second memory of a StreamDevice: copies run in two streams of their own, behind compute, and
-// compute waits for them. What they use they do not own.
+// A second memory of a StreamDevice: copies run in two separate streams, after compute, and compute
+// waits for them. They do not own their memory.
 
 #include <map>
 #include <string>
@@ -25,9 +25,9 @@ class StreamMemory final : public SecondMemory {
  private:
   struct Held {
     std::shared_ptr<std::string> bytes;
-    Event copied;  // the last copy asked for
+    Event copied;  // the last requested copy
   };
-  /// Gives a stream a copy behind compute and `after`; the event behind it.
+  /// Queues a copy in a stream after compute and `after`; returns the event after it.
   Event copy(const char* stream, const Event& after, void* to, const void* from, int64_t bytes,
              std::shared_ptr<std::string> owner);
 

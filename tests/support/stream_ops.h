@@ -1,5 +1,5 @@
 #pragma once
-// Ops and communicators of a StreamDevice: they give its streams their work.
+// Ops and communicators of a StreamDevice: they queue their work in its streams.
 
 #include <memory>
 
@@ -8,7 +8,7 @@
 
 namespace viaduct::test {
 
-/// `table`, whose launches wait in the queues of a StreamDevice and run its kernels.
+/// `table`, whose launches are queued in a StreamDevice and run its kernels.
 OpTable queued(OpTable table);
 
 /// `inner`, and all its splits: each operation begins when it is at the head of its stream, and

@@ -1,5 +1,5 @@
 #pragma once
-// A folder of its own for a test, removed with everything in it at the end.
+// A temporary folder for a test, removed with its content at the end.
 
 #include <filesystem>
 

@@ -23,7 +23,7 @@ bool all_policies() {
 ModelConfig layout_model(const std::string& name, int64_t layers) {
   ModelConfig model = tiny_model(name);
   model.layers = layers;
-  // As every way of context exchange allows it.
+  // Sizes that every kind of context exchange supports.
   model.windows.clear();
   model.kv_heads = std::max<int64_t>(2, model.kv_heads);
   model.embedding_dropout = model.residual_dropout = model.attention_dropout = 0.2;

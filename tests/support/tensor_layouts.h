@@ -1,5 +1,6 @@
 #pragma once
-// Ways to cut and walk one step of a small model: what changes no bit is tried on all of them.
+// Ways to cut and walk one step of a small model, for tests of options that must not change any
+// bit.
 
 #include <string>
 #include <vector>

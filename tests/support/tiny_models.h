@@ -1,6 +1,6 @@
 #pragma once
-// Small models that between them contain every term that the families have, with sizes that four
-// tensor ranks divide.
+// Small models that together contain every term of the families, with sizes that four tensor ranks
+// divide.
 
 #include <ostream>
 #include <string>
@@ -20,7 +20,7 @@ inline void PrintTo(const TinyModel& model, std::ostream* os) {
 }
 
 std::vector<TinyModel> tiny_models();
-/// ConfigError if there is none of that name.
+/// ConfigError for an unknown name.
 ModelConfig tiny_model(const std::string& name);
 /// One Llama-like block, for tests that only need a model.
 ModelConfig small_llama();

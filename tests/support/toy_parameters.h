@@ -1,6 +1,6 @@
 #pragma once
-// Parameters of small made-up layouts, with every way in which parts lie in storages, and values
-// that say which element they are: for tests of what moves parameters around.
+// Parameters of small artificial layouts, with every kind of part in a storage, and values that
+// identify their element: for tests of code that moves parameters.
 
 #include <map>
 #include <string>
@@ -10,8 +10,8 @@
 
 namespace viaduct::test {
 
-/// The value of an element of a logical tensor: different for all tensors and elements nearby,
-/// and for `kind` (weight, moment …).
+/// The value of an element of a logical tensor: different for nearby tensors and elements, and for
+/// `kind` (weight, moment …).
 float logical_value(const std::string& name, const Shape& shape, int64_t index, int kind = 0);
 /// The whole logical tensor, FP32.
 Tensor logical_tensor(const std::string& name, const Shape& shape, int kind = 0);
@@ -48,7 +48,7 @@ struct ToyPlace {
 std::vector<Parameter> toy_parameters(const ToyPlace& place);
 /// The logical tensors of the toy model: name and shape.
 std::map<std::string, Shape> toy_tensors();
-/// The place's shard of the flat buffer of `parameters`: of each what lies in it.
+/// The place's shard of the flat buffer of `parameters`: the run of each parameter in it.
 std::vector<ParameterRun> toy_runs(const std::vector<Parameter>& parameters, const ToyPlace& place);
 /// The runs with the values of storage_values.
 std::vector<StoredRun> toy_values(const std::vector<Parameter>& parameters, const ToyPlace& place,

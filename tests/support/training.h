@@ -17,13 +17,13 @@ namespace viaduct::test {
 using Overrides = std::vector<std::string>;
 Overrides operator+(Overrides a, const Overrides& b);
 
-/// A model of some ten thousand parameters on mock data, FP32, without evaluation; every later
-/// override wins over these.
+/// A model of about ten thousand parameters on mock data, FP32, without evaluation; later overrides
+/// replace these.
 Overrides tiny_run(const std::string& family = "llama");
 
 RunSetup setup_of(const Overrides& overrides);
 
-/// What a run left behind: its state, and the bytes of all weights and moments by name.
+/// The final state of a run, and the bytes of all weights and moments by name.
 struct RunOutcome {
   TrainState state;
   std::map<std::string, std::string> tensors;
@@ -44,7 +44,7 @@ class RunProcess {
   /// "NAME=value". `file_size_limit` > 0: no file may grow beyond so many bytes (a full disk).
   RunProcess(const std::string& binary, const Overrides& arguments,
              const Overrides& environment = {}, int64_t file_size_limit = 0);
-  /// Kills what still runs.
+  /// Kills the process if it still runs.
   ~RunProcess();
   RunProcess(const RunProcess&) = delete;
   RunProcess& operator=(const RunProcess&) = delete;

@@ -1,6 +1,6 @@
 #pragma once
-// A few steps of training on random rows, and everything that is left of them: what the exactness
-// suites compare.
+// A few steps of training on random rows, and their complete results, which the exactness suites
+// compare.
 
 #include <functional>
 #include <memory>
@@ -39,7 +39,7 @@ class Trainer {
   /// Bytes of weights, masters, gradients and moments of every parameter, and of the losses and
   /// norms so far.
   std::string state() const;
-  /// The main gradients as doubles, parameter by parameter.
+  /// The main gradients as doubles, by parameter.
   std::vector<std::vector<double>> gradients() const;
 
  private:
@@ -51,7 +51,7 @@ class Trainer {
   std::vector<StepResult> results_;
 };
 
-/// ‖a − b‖ / ‖b‖ of the parameter that is farthest off.
+/// ‖a − b‖ / ‖b‖ of the parameter with the largest error.
 double worst_distance(const std::vector<std::vector<double>>& a,
                       const std::vector<std::vector<double>>& b);
 

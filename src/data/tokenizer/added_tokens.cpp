@@ -11,7 +11,7 @@ namespace {
 
 constexpr size_t kMaxContentBytes = 4096;
 
-/// The bytes of white space that `text` begins with.
+/// The number of leading white-space bytes of `text`.
 size_t leading_space(std::string_view text) {
   size_t bytes = 0;
   while (bytes < text.size()) {
@@ -22,7 +22,7 @@ size_t leading_space(std::string_view text) {
   return bytes;
 }
 
-/// Where the white space that ends `text` begins.
+/// Where the trailing white space of `text` begins.
 size_t trailing_space_begin(std::string_view text) {
   while (!text.empty()) {
     const CodePoint last = last_code_point(text);
@@ -71,8 +71,7 @@ AddedTokens::AddedTokens(std::vector<AddedToken> tokens) {
     VIADUCT_CHECK(ConfigError, token.content.size() <= kMaxContentBytes,
                   "added token {} has {} bytes, at most {} are supported", token.id,
                   token.content.size(), kMaxContentBytes);
-    VIADUCT_CHECK(IoError, is_valid_utf8(token.content), "added token {} is not UTF-8",
-                  token.id);
+    VIADUCT_CHECK(IoError, is_valid_utf8(token.content), "added token {} is not UTF-8", token.id);
     const auto [found, fresh] = by_content_.try_emplace(token.content, tokens_.size());
     if (fresh) {
       tokens_.push_back(std::move(token));

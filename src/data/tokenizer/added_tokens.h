@@ -1,5 +1,5 @@
 #pragma once
-// Tokens that are recognised in the text before anything else happens to it (Hugging Face's "added
+// Tokens that are recognised in the text before any other processing (Hugging Face's "added
 // tokens": end of text, chat marks, …).
 
 #include <array>
@@ -18,14 +18,14 @@ namespace viaduct {
 struct AddedToken {
   int32_t id = 0;
   std::string content;
-  bool single_word = false;  // only where no word character touches it
-  bool lstrip = false;       // takes the white space before it along
-  bool rstrip = false;       // takes the white space after it along
+  bool single_word = false;  // only if no word character is adjacent
+  bool lstrip = false;       // includes the white space before it
+  bool rstrip = false;       // includes the white space after it
   bool normalized = false;   // looked for in the normalized text
-  bool special = false;      // can be treated as plain text on demand
+  bool special = false;      // can be treated as plain text on request
 };
 
-/// A set of added tokens. Leftmost match wins, of those the longest.
+/// A set of added tokens. The leftmost match wins, and among those the longest.
 class AddedTokens {
  public:
   AddedTokens() = default;

@@ -87,7 +87,7 @@ void merge_pairs(std::vector<int32_t>& ids, const MergeTable& merges, MergeScrat
     const MergeScratch::Candidate top = heap.back();
     heap.pop_back();
     MergeScratch::Link& left = links[top.position];
-    // A rank belongs to one pair, so equal ranks mean that the pair still stands there.
+    // A rank belongs to one pair, so equal ranks mean that the pair is unchanged.
     if (left.id < 0 || left.next < 0) continue;
     const MergeTable::Merge* merge = merges.find(left.id, links[left.next].id);
     if (merge == nullptr || merge->rank != top.rank) continue;

@@ -26,7 +26,7 @@ struct HashBytes {
 
 }  // namespace
 
-/// Pieces repeat, so their ids are kept; forgotten all at once when there are too many.
+/// Pieces repeat, so their ids are cached; the cache is cleared when it is full.
 struct ByteLevelBpe::PieceScratch : TokenModel::Scratch {
   struct Range {
     uint32_t begin = 0, end = 0;
@@ -162,7 +162,7 @@ bool ByteLevelBpe::encode_bytes(std::string_view bytes, Scratch& scratch,
 
 bool ByteLevelBpe::decode(int32_t id, DecodeState&, std::string& bytes) const {
   if (id < 0 || id >= size() || spelled_[id] == nullptr) return false;
-  // What is not spelled in the alphabet (a special token among the vocabulary) is its own text.
+  // A token not spelled in the alphabet (a special token in the vocabulary) is its own text.
   bytes += unspell_bytes(*spelled_[id]).value_or(*spelled_[id]);
   return true;
 }

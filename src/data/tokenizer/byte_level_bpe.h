@@ -28,7 +28,7 @@ struct ByteLevelBpeSpec {
   std::vector<std::pair<std::string, std::string>> merges;
   Normalizer normalizer;
   PreTokenizer pre_tokenizer;
-  /// A piece that is a token is taken whole, whatever the merges say.
+  /// A piece that is a token is taken whole, regardless of the merges.
   bool ignore_merges = false;
   /// Stands for bytes that the vocabulary has no token for; none: they are left out.
   std::optional<std::string> unknown_token;

@@ -12,7 +12,7 @@ namespace {
 constexpr size_t kMaxBytes = size_t{256} << 20;
 constexpr int kMaxDepth = 64;
 
-/// Recursive users of a document (copies, destructors) must not meet one of any depth.
+/// Copies and destructors of a document are recursive, so its depth must be bounded.
 void check_depth(std::string_view text, std::string_view source) {
   int depth = 0;
   bool in_string = false;

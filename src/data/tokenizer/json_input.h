@@ -1,6 +1,6 @@
 #pragma once
-// JSON from files that may be broken or hostile: limits before parsing, and typed access whose
-// errors say what was expected where.
+// JSON from files that may be broken or hostile: limits before parsing, and typed access with
+// errors that name the place and the expected type.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,7 +17,7 @@ nlohmann::json parse_json(std::string_view text, std::string_view source);
 /// The JSON document of a file, which must be an object; nothing if there is no such file.
 std::optional<nlohmann::json> read_json_object(const std::filesystem::path& path);
 
-/// `object[name]`, or null where `object` is none or has no such member.
+/// `object[name]`, or null if `object` is not an object or has no such member.
 const nlohmann::json* find_member(const nlohmann::json& object, std::string_view name);
 
 // Members with a default for those that are missing or null; IoError if the type is another.

@@ -1,4 +1,4 @@
-// From the files of a folder to a tokenizer.
+// Loads a tokenizer from the files of a folder.
 
 #include <nlohmann/json.hpp>
 
@@ -15,8 +15,8 @@ namespace {
 
 constexpr size_t kMaxBytes = size_t{256} << 20;
 
-/// `merges.txt`: a pair a line, rank by line; a first line of comment and empty lines are passed
-/// over.
+/// `merges.txt`: one pair a line, in order of rank; a leading comment line and empty lines are
+/// skipped.
 std::vector<std::pair<std::string, std::string>> read_merges(const std::filesystem::path& path) {
   const std::string text = read_file(path, kMaxBytes);
   std::vector<std::pair<std::string, std::string>> merges;
@@ -39,7 +39,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const std::filesyst
   return merges;
 }
 
-/// `vocab.json` and `merges.txt`: GPT-2's way of cutting text, or Qwen2's where the folder says so.
+/// `vocab.json` and `merges.txt`: GPT-2's pre-tokenization, or Qwen2's if the folder specifies it.
 std::unique_ptr<ByteLevelBpe> read_vocab_and_merges(const std::filesystem::path& folder) {
   const auto path = folder / "vocab.json";
   ByteLevelBpeSpec spec;
@@ -58,7 +58,7 @@ std::unique_ptr<ByteLevelBpe> read_vocab_and_merges(const std::filesystem::path&
   return std::make_unique<ByteLevelBpe>(std::move(spec), path.string());
 }
 
-/// Adds `token` unless one of its content is there.
+/// Adds `token` unless one with the same content exists.
 void add_token(std::vector<AddedToken>& tokens, AddedToken token) {
   for (const AddedToken& known : tokens) {
     if (known.content == token.content) return;
@@ -67,7 +67,7 @@ void add_token(std::vector<AddedToken>& tokens, AddedToken token) {
 }
 
 /// The template of a folder without `tokenizer.json`: "add_bos_token" and "add_eos_token" of its
-/// `tokenizer_config.json`, else as the kind does by custom.
+/// `tokenizer_config.json`, else the kind's convention.
 TokenTemplate read_template(const std::filesystem::path& folder, const SpecialIds& special,
                             bool sentencepiece) {
   bool bos = sentencepiece && special.bos.has_value();
@@ -88,7 +88,7 @@ TokenTemplate read_template(const std::filesystem::path& folder, const SpecialId
 Tokenizer load_tokenizer(const std::filesystem::path& folder) {
   const auto json_path = folder / "tokenizer.json";
   auto model_path = folder / "tokenizer.model";
-  // T5's folders name the file so.
+  // The file's name in T5's folders.
   if (!std::filesystem::exists(model_path)) model_path = folder / "spiece.model";
   const bool has_json = std::filesystem::exists(json_path);
   const bool has_vocabulary = std::filesystem::exists(folder / "vocab.json") &&

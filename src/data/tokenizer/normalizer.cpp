@@ -45,7 +45,7 @@ std::string to_form(std::string_view text, NormalForm form) {
 
 std::optional<std::string> Normalizer::normalize(std::string_view text) const {
   if (forms.empty()) return std::nullopt;
-  // No form changes ASCII.
+  // ASCII is unchanged in every form.
   if (std::all_of(text.begin(), text.end(),
                   [](char c) { return static_cast<signed char>(c) >= 0; })) {
     return std::nullopt;

@@ -13,7 +13,7 @@ struct Span {
   bool match = false;
 };
 
-/// Turns the alternation of matches and gaps into pieces, one span after the other.
+/// Converts the sequence of matches and gaps into pieces.
 class SpanJoiner {
  public:
   SpanJoiner(SplitBehavior behavior, FunctionRef<void(size_t, size_t)> emit)
@@ -100,7 +100,7 @@ void PreTokenizer::apply(size_t step, std::string_view text, RegexScratch& scrat
     if (match->end > match->begin) joiner.add({match->begin, match->end, !cut.invert});
     done = match->end;
     from = match->end;
-    if (match->end == match->begin) {  // an empty match: go on after the next character
+    if (match->end == match->begin) {  // an empty match: continue after the next character
       if (from == text.size()) break;
       from += first_code_point(text.substr(from)).bytes;
     }

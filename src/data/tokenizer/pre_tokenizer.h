@@ -12,18 +12,18 @@
 
 namespace viaduct {
 
-/// What becomes of the parts of the text that a pattern matches.
+/// Treatment of the parts of the text that a pattern matches.
 enum class SplitBehavior { removed, isolated, contiguous, merged_with_previous, merged_with_next };
 
-/// One cut: text between matches and matches become pieces as `behavior` says. With `invert` the
-/// matches are the text between.
+/// One cut: matches and the text between them become pieces according to `behavior`. `invert` swaps
+/// the two.
 struct SplitStep {
   Regex pattern;
   SplitBehavior behavior = SplitBehavior::isolated;
   bool invert = false;
 };
 
-/// A sequence of cuts, each applied to the pieces of the one before.
+/// A sequence of cuts, each applied to the pieces of the previous one.
 class PreTokenizer {
  public:
   PreTokenizer() = default;

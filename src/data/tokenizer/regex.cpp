@@ -8,8 +8,8 @@
 namespace viaduct {
 namespace {
 
-// PCRE2's \s has U+180E, which is no white space since Unicode 6.3, and its \w has no marks; the
-// engines that tokenizers are written for follow Unicode, so both are spelled out.
+// PCRE2's \s includes U+180E, which is not white space since Unicode 6.3, and its \w lacks marks.
+// The engines that tokenizers are written for follow Unicode, so both are spelled out.
 constexpr std::string_view kSpace =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
 constexpr std::string_view kNotSpace =

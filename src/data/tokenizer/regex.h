@@ -1,7 +1,7 @@
 #pragma once
 // Regular expressions as published tokenizers write them: Unicode classes, UTF-8 text, compiled to
-// machine code. A `Regex` is immutable and shared by threads; what a match needs lives in a
-// `RegexScratch` of each thread.
+// machine code. A `Regex` is immutable and shared by threads; the memory of a match is in a
+// `RegexScratch`, one per thread.
 
 #include <cstddef>
 #include <memory>
@@ -31,8 +31,8 @@ class RegexScratch {
 class Regex {
  public:
   /// Compiles `pattern`. `\s` and `\w` follow Unicode (White_Space; letters, marks, numbers,
-  /// connectors), as in the engines that tokenizers are published for. ConfigError, with the
-  /// pattern and the place, if it is malformed or uses what is not supported.
+  /// connectors), as in the engines that tokenizers are published for. ConfigError with pattern and
+  /// position if it is malformed or uses an unsupported feature.
   explicit Regex(std::string_view pattern);
 
   /// A pattern that matches exactly `literal`.
@@ -42,7 +42,7 @@ class Regex {
     size_t begin = 0, end = 0;
   };
   /// The leftmost match in `text` that begins at or after `start`. `text` is well-formed UTF-8.
-  /// Error if the match takes more steps or memory than is reasonable.
+  /// Error if the match exceeds its limit of steps or memory.
   std::optional<Match> find(std::string_view text, size_t start, RegexScratch& scratch) const;
 
  private:

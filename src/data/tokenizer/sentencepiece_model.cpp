@@ -11,7 +11,8 @@ namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581 stands for a space
 
-/// Walks the fields of a protocol-buffer message; only what finding two flags needs.
+/// Iterates over the fields of a protocol-buffer message; supports only what finding two flags
+/// needs.
 class FieldReader {
  public:
   explicit FieldReader(std::string_view message) : rest_(message) {}
@@ -70,8 +71,8 @@ class FieldReader {
   std::string_view rest_;
 };
 
-/// What the model's NormalizerSpec says about spaces (sentencepiece_model.proto: ModelProto field
-/// 3; its fields 3 and 4, both true by default). The library does not tell.
+/// The space flags of the model's NormalizerSpec (sentencepiece_model.proto: ModelProto field 3;
+/// its fields 3 and 4, both true by default). The library does not expose them.
 struct SpaceRules {
   bool add_dummy_prefix = true;
   bool remove_extra_whitespaces = true;
@@ -155,7 +156,7 @@ bool SentencePieceModel::decode(int32_t id, DecodeState& state, std::string& byt
     if (state.at_start && (spaces.add_dummy_prefix || spaces.remove_extra_whitespaces) &&
         piece.starts_with(kSpaceMark)) {
       piece.remove_prefix(kSpaceMark.size());
-      // Where extra spaces are removed, there is none before the first other character.
+      // If extra spaces are removed, no space precedes the first other character.
       first_space_taken = !spaces.remove_extra_whitespaces;
     }
     while (!piece.empty()) {
@@ -178,7 +179,7 @@ int32_t SentencePieceModel::size() const {
 
 std::optional<int32_t> SentencePieceModel::find(std::string_view token) const {
   const int id = library_->processor.PieceToId(token);
-  // The library gives the unknown token for what it does not know.
+  // The library returns the unknown token for unknown pieces.
   if (id < 0 || id >= size() || library_->processor.IdToPiece(id) != token) return std::nullopt;
   return id;
 }

@@ -13,8 +13,8 @@
 
 namespace viaduct {
 
-/// A `tokenizer.model`. Each run of text between added tokens is encoded as a text of its own (with
-/// the leading space that the model asks for), and decoding takes that space off again.
+/// A `tokenizer.model`. Each run of text between added tokens is encoded as a separate text (with
+/// the leading space that the model adds), and decoding removes that space.
 class SentencePieceModel final : public TokenModel {
  public:
   /// IoError, naming `source`, if `serialized` is no SentencePiece model.
@@ -28,7 +28,7 @@ class SentencePieceModel final : public TokenModel {
   void encode(std::string_view normalized, Scratch& scratch,
               std::vector<int32_t>& ids) const override;
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const override;
-  /// True for the unknown token: its bytes are what the library shows for it.
+  /// True for the unknown token: its bytes are the library's surface form for it.
   bool decodes_added(int32_t id) const override;
   int32_t size() const override;
   std::optional<int32_t> find(std::string_view token) const override;

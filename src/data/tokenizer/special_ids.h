@@ -1,5 +1,5 @@
 #pragma once
-// Which ids begin and end texts, as the files of a Hugging Face folder say it.
+// The ids that begin and end texts, from the files of a Hugging Face folder.
 
 #include <filesystem>
 #include <vector>
@@ -10,14 +10,14 @@
 
 namespace viaduct {
 
-/// Added tokens that a folder without `tokenizer.json` names: "added_tokens_decoder" of
+/// Added tokens of a folder without `tokenizer.json`: "added_tokens_decoder" of
 /// `tokenizer_config.json`, and `added_tokens.json`.
 std::vector<AddedToken> read_added_tokens(const std::filesystem::path& folder);
 
-/// What the folder's files say, in this order: `tokenizer_config.json`, `special_tokens_map.json`,
-/// `generation_config.json`, `config.json`; what none of them says is as in `otherwise`, and an end
-/// of text that nothing names is a token `<|endoftext|>` or `<|end_of_text|>`. Ids of no token are
-/// passed over: published configurations carry defaults of other vocabularies.
+/// Ids from the folder's files, in this order: `tokenizer_config.json`, `special_tokens_map.json`,
+/// `generation_config.json`, `config.json`; ids in none of them are taken from `otherwise`, and a
+/// missing end of text is the token `<|endoftext|>` or `<|end_of_text|>`. Ids that are no token are
+/// ignored: published configurations carry defaults of other vocabularies.
 SpecialIds read_special_ids(const std::filesystem::path& folder, const TokenModel& model,
                             const std::vector<AddedToken>& added, const SpecialIds& otherwise);
 

@@ -11,13 +11,13 @@
 
 namespace viaduct {
 
-/// Where a decoder stands in the text.
+/// Position of a decoder in the text.
 struct DecodeState {
-  bool at_start = true;  // nothing came yet since the text, or since an added token
+  bool at_start = true;  // at the beginning of the text, or just after an added token
 };
 
-/// Bytes of a text that the vocabulary has no token for. Like Hugging Face's tokenizers, a model
-/// puts its unknown token for them, or nothing where it has none.
+/// Bytes of a text without a token in the vocabulary. Like Hugging Face's tokenizers, a model emits
+/// its unknown token for them, or nothing if it has none.
 struct UnknownBytes {
   int64_t count = 0;
   uint8_t first = 0;  // the value of the first one, if there is one
@@ -26,11 +26,11 @@ struct UnknownBytes {
 /// Immutable after construction, shared by threads.
 class TokenModel {
  public:
-  /// What encoding needs to keep between calls. One per thread.
+  /// State of encoding between calls. One per thread.
   class Scratch {
    public:
     virtual ~Scratch() = default;
-    UnknownBytes unknown;  // of what was encoded since its owner set it back
+    UnknownBytes unknown;  // of the text encoded since the owner reset it
   };
 
   TokenModel() = default;
@@ -47,13 +47,13 @@ class TokenModel {
   /// Appends the ids of normalized text.
   virtual void encode(std::string_view normalized, Scratch& scratch,
                       std::vector<int32_t>& ids) const = 0;
-  /// Appends the ids of bytes that are no text. False if the model encodes text alone.
+  /// Appends the ids of bytes that are not text. False if the model encodes only text.
   virtual bool encode_bytes(std::string_view, Scratch&, std::vector<int32_t>&) const {
     return false;
   }
   /// The token that stands for bytes without one; none: they are left out.
   virtual std::optional<int32_t> unknown_token() const { return std::nullopt; }
-  /// Appends the bytes of a token of the model. False if `id` is none.
+  /// Appends the bytes of a token of the model. False if `id` is no token.
   virtual bool decode(int32_t id, DecodeState& state, std::string& bytes) const = 0;
 
   /// True if an added token of this id gives the model's bytes, not its own content.

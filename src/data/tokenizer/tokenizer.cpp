@@ -19,7 +19,7 @@ Tokenizer::Tokenizer(Parts parts, std::string_view source)
       vocab_size_(model_->size()) {
   const int64_t limit = int64_t{model_->size()} + int64_t(parts.added.size()) + kMaxGap;
   for (AddedToken& added : parts.added) {
-    // The model's own spelling of the token decides its id.
+    // The model's own spelling of the token determines its id.
     if (const auto known = model_->find(added.content)) added.id = *known;
     VIADUCT_CHECK(IoError, added.id >= 0 && added.id < limit,
                   "{}: added token \"{}\" has id {}, expected 0 to {}", source, added.content,

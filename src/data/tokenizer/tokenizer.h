@@ -1,6 +1,6 @@
 #pragma once
-// Tokenizers: text to ids and back. One immutable value for all kinds; a thread that encodes much
-// keeps an `EncodeCache` of its own.
+// Tokenizers: text to ids and back. One immutable value for all kinds; a thread that encodes many
+// texts keeps its own `EncodeCache`.
 
 #include <cstdint>
 #include <filesystem>
@@ -17,16 +17,16 @@
 namespace viaduct {
 
 struct EncodeOptions {
-  /// Special tokens in the text are text like any other, instead of being recognised.
+  /// Treats special tokens in the text as plain text instead of recognising them.
   bool special_as_text = false;
-  /// Puts around the ids what the tokenizer's template says (a beginning or an end token).
+  /// Adds the template's tokens around the ids (a beginning or an end token).
   bool add_special_tokens = false;
   /// Bytes that are not UTF-8 become the tokens of these bytes, instead of U+FFFD: decoding gives
-  /// exactly the same bytes. ConfigError for models that encode text alone.
+  /// exactly the same bytes. ConfigError for models that encode only text.
   bool exact_bytes = false;
 };
 
-/// Ids that mean something to training and sampling; absent where the tokenizer does not say.
+/// Ids with a meaning for training and sampling; absent if the tokenizer does not define them.
 struct SpecialIds {
   std::optional<int32_t> bos, eos, pad;
   /// Closes a document in training data: the end-of-text token.
@@ -35,7 +35,7 @@ struct SpecialIds {
   std::vector<int32_t> stop;
 };
 
-/// What `add_special_tokens` puts before and after.
+/// The ids that `add_special_tokens` puts before and after.
 struct TokenTemplate {
   std::vector<int32_t> before, after;
 };
@@ -60,8 +60,8 @@ class Tokenizer {
     TokenTemplate around;
     SpecialIds special;
   };
-  /// IoError, naming `source`, where an added token's id is taken by another token, where an id is
-  /// out of a reasonable range, and where `around` or `special` name ids that are no tokens.
+  /// IoError, naming `source`, if an added token's id belongs to another token, if an id is out of
+  /// range, and if `around` or `special` contain ids that are no tokens.
   Tokenizer(Parts parts, std::string_view source);
 
   /// The kind, for people: "byte-level BPE".
@@ -73,8 +73,9 @@ class Tokenizer {
   const TokenModel& model() const { return *model_; }
 
   EncodeCache make_cache() const { return EncodeCache(model_->make_scratch()); }
-  /// Appends the ids of `text` to `ids`, and says which bytes had none. Text that is not UTF-8 has
-  /// each maximal ill-formed part replaced by U+FFFD first, unless `options` ask for exact bytes.
+  /// Appends the ids of `text` to `ids` and returns the bytes without one. Text that is not UTF-8
+  /// has each maximal ill-formed part replaced by U+FFFD first, unless `options` request exact
+  /// bytes.
   UnknownBytes encode(std::string_view text, const EncodeOptions& options, EncodeCache& cache,
                       std::vector<int32_t>& ids) const;
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options = {}) const;
@@ -85,7 +86,7 @@ class Tokenizer {
   /// Appends the bytes of one token; false if `id` is no token (an id between tokens, or beyond).
   bool decode(int32_t id, DecodeState& state, std::string& bytes) const;
 
-  /// What became of UnknownBytes, for people: "were left out", "became <unk>".
+  /// The treatment of UnknownBytes, for messages: "were left out", "became <unk>".
   std::string unknown_bytes_became() const;
 
   /// The id of a token as the vocabulary spells it.
@@ -101,7 +102,7 @@ class Tokenizer {
   int32_t vocab_size_ = 0;
 };
 
-/// Text as its tokens arrive: whole characters only, what is unfinished is held back.
+/// Decodes text incrementally: whole characters only; incomplete ones are held back.
 class DecodeStream {
  public:
   explicit DecodeStream(const Tokenizer& tokenizer) : tokenizer_(tokenizer) {}
@@ -109,7 +110,7 @@ class DecodeStream {
   /// The text that the next token completes: well-formed UTF-8, ill-formed bytes and ids that are
   /// no tokens as U+FFFD.
   std::string push(int32_t id);
-  /// What is left at the end.
+  /// The remaining text at the end.
   std::string finish();
 
  private:

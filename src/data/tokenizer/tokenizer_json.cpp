@@ -10,7 +10,7 @@ namespace {
 
 using nlohmann::json;
 
-/// Whether a pre_tokenizer or decoder is, or has in its sequence, one of type ByteLevel.
+/// Whether a pre_tokenizer or decoder is of type ByteLevel or has one in its sequence.
 bool has_byte_level(const json* value, std::string_view list) {
   if (value == nullptr || !value->is_object()) return false;
   const auto is_byte_level = [](const json& step) {
@@ -122,7 +122,7 @@ TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view sourc
   VIADUCT_CHECK(IoError, model != nullptr && model->is_object(), "{}: \"model\" is missing",
                 source);
   const json* pre_tokenizer = find_member(document, "pre_tokenizer");
-  // Old files leave the type of a BPE model out.
+  // Old files omit the type of a BPE model.
   const bool has_merges = find_member(*model, "merges") != nullptr;
   const std::string type = string_member(*model, "type", source, has_merges ? "BPE" : "untyped");
   TokenizerJson parsed;

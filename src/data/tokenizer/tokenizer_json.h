@@ -13,7 +13,7 @@
 
 namespace viaduct {
 
-/// What a `tokenizer.json` says.
+/// The content of a `tokenizer.json`.
 struct TokenizerJson {
   /// The model's type and, for BPE, whether it works on bytes: "byte-level BPE", "BPE without a
   /// ByteLevel pre_tokenizer", "Unigram", "WordPiece", …
@@ -35,7 +35,7 @@ Normalizer parse_normalizer(const nlohmann::json& value, std::string_view source
 /// "pre_tokenizer": Split, Digits, Punctuation, and ByteLevel at the end; or a Sequence of them.
 PreTokenizer parse_pre_tokenizer(const nlohmann::json& value, std::string_view source);
 /// "post_processor": null, ByteLevel, TemplateProcessing, BertProcessing, RobertaProcessing or a
-/// Sequence of them; what it puts around a single text.
+/// Sequence of them; the tokens around a single text.
 TokenTemplate parse_post_processor(const nlohmann::json& value, std::string_view source);
 /// An object of tokens and ids.
 std::vector<std::pair<std::string, int32_t>> parse_vocabulary(const nlohmann::json& value,

@@ -12,7 +12,7 @@ namespace {
 using nlohmann::json;
 
 constexpr size_t kMaxSteps = 32;
-// ASCII signs that Unicode calls symbols count as punctuation too.
+// ASCII characters in Unicode's symbol classes count as punctuation too.
 constexpr std::string_view kPunctuation = R"([\p{P}$+<=>^`|~])";
 
 std::string type_of(const json& step, std::string_view what, std::string_view source) {
@@ -163,7 +163,7 @@ TokenTemplate parse_post_processor(const json& value, std::string_view source) {
       wrap(parse_template(step, source));
     } else if (type == "BertProcessing" || type == "RobertaProcessing") {
       wrap({{named_id(step, "cls", source)}, {named_id(step, "sep", source)}});
-    } else if (type != "ByteLevel") {  // ByteLevel only moves offsets, which we do not give
+    } else if (type != "ByteLevel") {  // ByteLevel only changes offsets, which are not supported
       fail<ConfigError>("{}: post_processor \"{}\" is not supported", source, type);
     }
   });

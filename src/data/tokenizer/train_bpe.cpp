@@ -15,7 +15,7 @@ namespace {
 constexpr int32_t kFixedTokens = 257;  // the end of text and the bytes
 constexpr int32_t kMaxVocabSize = 1 << 24;
 
-/// Two neighbouring ids as one number; its order is that of the pairs.
+/// Two neighbouring ids as one number, ordered like the pairs.
 using Pair = uint64_t;
 
 Pair pair_of(int32_t left, int32_t right) {
@@ -25,7 +25,7 @@ Pair pair_of(int32_t left, int32_t right) {
 struct Candidate {
   int64_t count = 0;
   Pair pair = 0;
-  // The top of the heap: the highest count, of those the lowest pair.
+  // The top of the heap: the highest count, and among those the lowest pair.
   bool operator<(const Candidate& other) const {
     return count != other.count ? count < other.count : pair > other.pair;
   }
@@ -48,7 +48,7 @@ class PairIndex {
     std::make_heap(heap_.begin(), heap_.end());
   }
 
-  /// The pair that occurs most often, or nothing if none is left.
+  /// The most frequent pair, or nothing if none is left.
   std::optional<Pair> most_frequent() {
     while (!heap_.empty()) {
       std::pop_heap(heap_.begin(), heap_.end());
@@ -56,7 +56,8 @@ class PairIndex {
       heap_.pop_back();
       const int64_t now = pairs_[top.pair].count;
       if (now == top.count) return top.pair;
-      if (now > 0) push({now, top.pair});  // it was counted before other merges took some
+      if (now > 0)
+        push({now, top.pair});  // the count is stale: other merges removed some occurrences
     }
     return std::nullopt;
   }
@@ -78,7 +79,7 @@ class PairIndex {
  private:
   struct Entry {
     int64_t count = 0;
-    std::vector<uint32_t> words;  // that have or had the pair; may repeat
+    std::vector<uint32_t> words;  // pieces that have or had the pair; may repeat
   };
 
   void push(Candidate candidate) {
@@ -197,7 +198,7 @@ TrainedBpe BpeTrainer::train(int32_t vocab_size) const {
 TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size,
                      const std::string& json_key) {
   BpeTrainer trainer;
-  for (const auto& path : files) input_kind(path);  // a missing last one is said at once
+  for (const auto& path : files) input_kind(path);  // a missing last file is reported at once
   DocumentReader reader(files, false);
   while (const auto piece = reader.next()) {
     for_each_document(*piece, json_key,

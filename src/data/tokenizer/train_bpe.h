@@ -1,8 +1,7 @@
 #pragma once
 // Training of byte-level BPE tokenizers: from single bytes on, the pair of neighbours that occurs
 // most often becomes a token, until the vocabulary is full (Sennrich et al. 2016, algorithm 1). The
-// same texts in the same order of any kind give the same tokenizer, as Hugging Face's trainer
-// would.
+// result is deterministic and equals that of Hugging Face's trainer.
 
 #include <cstdint>
 #include <filesystem>
@@ -29,12 +28,12 @@ class BpeTrainer {
  public:
   BpeTrainer();
 
-  /// Counts the pieces of a text (GPT-2's way of cutting; ill-formed UTF-8 as U+FFFD). Lines are
-  /// texts of their own, and so is what stands between end-of-text marks.
+  /// Counts the pieces of a text (GPT-2's way of cutting; ill-formed UTF-8 as U+FFFD). Each line is
+  /// a separate text, and so is each part between end-of-text tokens.
   void add_text(std::string_view text);
 
-  /// The vocabulary of at most `vocab_size` tokens; fewer if no pair is left. Pairs that occur
-  /// equally often are taken in order of ids. ConfigError unless 257 ≤ vocab_size ≤ 2²⁴.
+  /// The vocabulary of at most `vocab_size` tokens; fewer if no pair is left. Equally frequent
+  /// pairs are taken in order of ids. ConfigError unless 257 ≤ vocab_size ≤ 2²⁴.
   TrainedBpe train(int32_t vocab_size) const;
 
  private:
@@ -46,12 +45,13 @@ class BpeTrainer {
 };
 
 /// Trains on the documents that `tokenize_files` would read: text, or JSONL with the text under
-/// `json_key`, also compressed; "-" is standard input. IoError if one cannot be read or is no text.
+/// `json_key`, also compressed; "-" is standard input. IoError if one cannot be read or is not
+/// text.
 TrainedBpe train_bpe(const std::vector<std::filesystem::path>& files, int32_t vocab_size,
                      const std::string& json_key = "text");
 
 /// Writes `tokenizer.json` (Hugging Face's format) and a `tokenizer_config.json` that names the end
-/// of text into `folder`, which is made if need be.
+/// of text into `folder`, which is created if missing.
 void write_tokenizer(const TrainedBpe& trained, const std::filesystem::path& folder);
 
 }  // namespace viaduct

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-/// One step over bytes that may be ill-formed.
+/// One decoding step over bytes that may be ill-formed.
 struct Step {
   size_t bytes = 1;         // of the character, or of the maximal ill-formed part
   bool valid = false;       // a whole character

@@ -1,5 +1,5 @@
 #pragma once
-// UTF-8 and the few character classes that tokenizers need.
+// UTF-8 and the character classes that tokenizers need.
 
 #include <cstddef>
 #include <string>
@@ -17,7 +17,7 @@ struct IllFormed {
 };
 IllFormed ill_formed_utf8(std::string_view text);
 
-/// The longest beginning of `text` (which is not empty) that is all well-formed, or all ill-formed.
+/// The longest prefix of the non-empty `text` that is all well-formed, or all ill-formed.
 struct Stretch {
   std::string_view text;
   bool well_formed = false;
@@ -50,8 +50,7 @@ void append_utf8(std::string& text, char32_t value);
 /// Unicode's White_Space property.
 bool is_white_space(char32_t value);
 
-/// What regular expressions call a word character: letters, marks, decimal and letter numbers,
-/// connectors.
+/// A word character of regular expressions: letters, marks, decimal and letter numbers, connectors.
 bool is_word_character(char32_t value);
 
 }  // namespace viaduct

@@ -25,7 +25,7 @@ void write_tokenizer(const TrainedBpe& trained, const std::filesystem::path& fol
   auto& members = vocabulary.get_ref<Json::object_t&>();
   members.reserve(trained.tokens.size());
   for (size_t id = 0; id < trained.tokens.size(); ++id) {
-    // Not operator[], which looks through all members before it adds one.
+    // Not operator[], which searches all members before it adds one.
     static_cast<std::vector<Json::object_t::value_type>&>(members).emplace_back(trained.tokens[id],
                                                                                 id);
   }

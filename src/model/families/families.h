@@ -7,7 +7,7 @@
 
 namespace viaduct::families {
 
-/// What a family has and a configuration may not change, each problem with the field's name.
+/// Checks the properties that a family fixes; each problem names the field.
 class FamilyChoices {
  public:
   explicit FamilyChoices(std::string family) : family_(std::move(family)) {}
@@ -35,14 +35,15 @@ ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
                                   std::string_view fallback);
 std::string activation_to_hf(ActivationKind kind);
 
-/// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as all descendants of Llama
-/// write them. `default_head_dim`: 0 means hidden size / heads where the configuration does not
-/// say; `default_padding`: the padding token where it does not (null says that there is none).
+/// Sizes, RMS norm, gated MLP and rotary positions with their scaling, as in all descendants of
+/// Llama. `default_head_dim` (0: hidden size / heads) and `default_padding` apply if the
+/// configuration omits the field (a null padding token means none).
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
                             int64_t default_padding = -1);
 /// The same fields as JSON text.
 std::string write_llama_like(const ModelConfig& config);
-/// Fills what a rope_scaling (or rope_parameters) object says; ConfigError for kinds not supported.
+/// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
+/// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
 /// The same as JSON text ("null" without scaling).
 std::string write_rope_scaling(const RotarySpec& rotary);
@@ -52,8 +53,7 @@ void refuse_bidirectional(HfConfig& config);
 /// Names of the tensors of a descendant of Llama.
 TensorNames llama_names();
 
-/// Windows by layer as the Qwen families say them: the layers from max_window_layers on, where
-/// asked for.
+/// Windows by layer in the Qwen families: the layers from max_window_layers on, if enabled.
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
 /// Adds the window fields of the Qwen families to JSON text.
 std::string write_qwen_windows(const ModelConfig& config, const std::string& fields);

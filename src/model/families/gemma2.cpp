@@ -30,7 +30,7 @@ ModelConfig read(HfConfig& config) {
   model.logit_softcap =
       config.number("final_logit_softcapping", config.mentions("final_logit_softcapping") ? 0 : 30);
   const int64_t window = config.integer("sliding_window", 4096);
-  // The first files of the family say it twice, and the second word is read by nobody.
+  // The first files of the family have the field twice; the second is not read by any code.
   const int64_t again = config.integer("sliding_window_size", window);
   VIADUCT_CHECK(ConfigError, again == window,
                 "{}: sliding_window_size is {}, but sliding_window is {}", config.where(), again,
@@ -44,7 +44,7 @@ std::string write(const ModelConfig& model) {
   auto json = nlohmann::ordered_json::parse(write_llama_like(model));
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
-  // The scale is 1 / sqrt of what was a whole number: give that back, not its rounded inverse.
+  // The scale is 1 / sqrt of an integer: write that integer, not its rounded inverse.
   const double scalar = 1 / (model.attention_scale * model.attention_scale);
   const bool whole = std::abs(scalar - std::round(scalar)) < 1e-9 * scalar;
   json["query_pre_attn_scalar"] = whole ? std::round(scalar) : scalar;

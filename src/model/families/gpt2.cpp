@@ -22,7 +22,7 @@ ModelConfig read(HfConfig& config) {
   model.feed_forward = config.integer("n_inner", 4 * model.hidden);
   model.vocabulary = config.integer("vocab_size", 50257);
   model.max_positions = config.integer("n_positions", 1024);
-  config.ignore({"n_ctx", "reorder_and_upcast_attn"});  // the second is a matter of precision alone
+  config.ignore({"n_ctx", "reorder_and_upcast_attn"});  // the second affects only precision
   model.norm = NormKind::layer_norm;
   model.norm_eps = config.number("layer_norm_epsilon", 1e-5);
   model.activation = activation_from_hf(config, "activation_function", "gelu_new");

@@ -196,7 +196,7 @@ std::string write_llama_like(const ModelConfig& model) {
   json["rope_theta"] = model.rotary.base;
   json["rope_scaling"] = scaling_to_json(model.rotary);
   json["hidden_act"] = activation_to_hf(model.activation);
-  // Not Hugging Face's: its code computes halves, whatever the file says.
+  // Not supported by Hugging Face: its code always rotates halves.
   if (model.rotary.interleaved) json["rotary_interleaved"] = true;
   return json.dump();
 }

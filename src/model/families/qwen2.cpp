@@ -1,5 +1,5 @@
-// Qwen 2 and 2.5: Llama with biases on q, k and v, and a sliding window in the upper layers where
-// asked for.
+// Qwen 2 and 2.5: Llama with biases on q, k and v, and an optional sliding window in the upper
+// layers.
 
 #include <nlohmann/json.hpp>
 

@@ -1,5 +1,5 @@
-// Activations and residuals in the GEMMs before and behind them (model.gemm_epilogue_fusion): bit
-// by bit the numbers of ops of their own, with fewer ops, bytes and tensors.
+// Activations and residuals fused into the adjacent GEMMs (model.gemm_epilogue_fusion): the same
+// bits as separate ops, with fewer ops, bytes and tensors.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,5 @@
-// What leaves the device between forward and backward and comes back: the bits of loss and
-// gradients stay, on many layouts, with copies that are done at seeded later points over poisoned
-// memory.
+// Offloading saved tensors between forward and backward does not change the bits of loss and
+// gradients, on many layouts, with copies at seeded later points and poisoned memory.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -53,7 +52,7 @@ TEST(Offload, OneUnitAtATimeLeavesWithItsBytesAndChangesNoBit) {
           EXPECT_EQ(outcome.saved_tag_bytes, outcome.saved_bytes) << "by tag, and by the store";
         }
       }
-      SavedPolicy both;  // who keep the same storage
+      SavedPolicy both;  // which save the same storage
       both.set(1, unit::core_attn, UnitPolicy::offload);
       both.set(1, unit::attn_proj, UnitPolicy::offload);
       EXPECT_EQ(kept.saved_bytes - offloaded(layout.run, both, 7).saved_bytes,
@@ -62,7 +61,7 @@ TEST(Offload, OneUnitAtATimeLeavesWithItsBytesAndChangesNoBit) {
   }
 }
 
-// Of the blocks statistics of rows are all that stays.
+// Of the blocks only the statistics of rows remain.
 TEST(Offload, EverythingOnEveryLayout) {
   for (const char* name : {"llama", "qwen3", "gemma2", "gpt2"}) {
     for (const LayoutRun& layout : test::layouts(test::layout_model(name), "bf16_mixed")) {
@@ -79,7 +78,7 @@ TEST(Offload, EverythingOnEveryLayout) {
   }
 }
 
-// Kept, made again and offloaded in any combination, whole layers among them.
+// Kept, recomputed and offloaded in any combination, including whole layers.
 TEST(Offload, AnyMixtureOfPolicies) {
   std::mt19937 random(15);
   for (const char* name : {"llama", "qwen3", "gemma2", "gpt2"}) {

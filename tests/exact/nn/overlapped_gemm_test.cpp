@@ -1,5 +1,5 @@
-// Exchanges of the tensor ranks hidden under GEMMs: bit by bit the numbers of no overlap, for each
-// row of the table and each method, and the record shows what ran under what.
+// Exchanges of the tensor ranks overlapped with GEMMs: the same bits as without overlap, for each
+// row of the table and each method, and the record shows what overlapped.
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
-// What the backward makes again instead of the forward keeping it: the bits of loss and gradients
-// stay, and exactly the bytes of a table are not kept. With dropout, on many layouts.
+// Recomputation does not change the bits of loss and gradients, and frees exactly the bytes of a
+// table. With dropout, on many layouts.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ TEST(Recompute, OneUnitAtATimeDropsItsBytesAndChangesNoBit) {
   for (const char* name : {"llama", "gpt2", "qwen3", "gemma2"}) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
       auto runs = layouts(test::layout_model(name), recipe);
-      // All of them for the model that has most terms.
+      // All of them for the model with the most terms.
       if (name != std::string_view("qwen3") && !test::all_policies()) runs = {runs[0], runs[2]};
       for (const LayoutRun& layout : runs) {
         const TensorOutcome kept = test::run_tensor_ranks(layout.run);
@@ -76,8 +76,7 @@ TEST(Recompute, LayersAndGroupsOfThemKeepTheirInputAlone) {
   }
 }
 
-// Bytes of units add up, but where core_attn exchanges heads: its own inputs are then dropped by
-// qkv_linear.
+// Bytes of units add up, except if core_attn exchanges heads: qkv_linear then frees its inputs.
 TEST(Recompute, AnySubsetOfUnitsAndLayersOnEveryLayout) {
   std::mt19937 random(14);
   for (const char* name : {"llama", "qwen2", "qwen3", "gemma2", "gpt2"}) {

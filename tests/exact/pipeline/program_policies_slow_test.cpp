@@ -1,6 +1,6 @@
-// What a program may do with segments and saved values changes no bit: everything made again, each
-// segment an action of its own, two micro-batches' segments in turn, everything offloaded. Each on
-// every layout of this part of the layout suite, against the same layout with the plain program.
+// Programs over segments and saved values change no bit: everything recomputed, one action a
+// segment, alternating segments of two micro-batches, everything offloaded. Each on every layout of
+// this part of the layout suite, compared with the same layout and the plain program.
 
 #include <fmt/format.h>
 #include <gtest/gtest.h>
@@ -75,7 +75,7 @@ TEST_P(ProgramPolicies, EverythingMadeAgain) {
   run_.policy = all_units(UnitPolicy::recompute);
   const ProgramOutcome outcome = test::run_program(run_);
   test::expect_same_bits(outcome, expected);
-  // With halves apart what is made again waits for the weight half.
+  // With separate halves the recomputed tensors wait for the weight half.
   if (GetParam().kind != ScheduleKind::zb_h1) {
     EXPECT_LT(outcome.peak_bytes, expected.peak_bytes);
   }
@@ -119,7 +119,7 @@ TEST_P(ProgramPolicies, EverythingOffloaded) {
   test::expect_same_bits(test::run_program(run_), expected);
 }
 
-// Of each unit of each block alone, of which CI tries two.
+// Each unit of each block separately; CI tries two.
 TEST_P(ProgramPolicies, OneUnit) {
   const ProgramOutcome expected = plain();
   offload(4);

@@ -1,5 +1,5 @@
-// Runs whose length is given in rows and whose batch grows: what they consume, where they end, and
-// that one stopped in the middle of the ramp goes on to the bit.
+// Runs whose length is given in rows and whose batch grows: rows consumed, the end of the run, and
+// bitwise resumption in the middle of the ramp.
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// What the settings of section checkpoint, and the two of section scheduler about resuming, do to a
-// run that goes on.
+// The effect of section checkpoint, and of the two settings of section scheduler about resuming, on
+// a resumed run.
 
 #include <gmock/gmock.h>
 
@@ -59,7 +59,7 @@ TEST(SaveRng, WithoutTheSeedARunGoesOnIfItIsTold) {
 /// alone.
 class StrictnessOf : public testing::Test {
  protected:
-  /// Trains two steps with or without biases, and goes on without or with them.
+  /// Trains two steps with or without biases, and resumes without or with them.
   RunOutcome go_on(bool biases_before, const std::string& strictness) {
     TemporaryFolder save;
     const auto with = [&](bool biases, const Overrides& more) {
@@ -174,7 +174,7 @@ TEST_F(Copies, FullyParallelLoadReadsEachShareOnceAndSendsIt) {
         run({fmt::format("checkpoint.fully_parallel_load={}", spread)}),
         [&](Trainer& trainer, Communicator& world) {
           EXPECT_EQ(trainer.state().step, 2);
-          // Once more, to see what it opens.
+          // Once more, to count the opened shards.
           const CheckpointReader reader(save / "step_00000002", {world.rank(), world.size()});
           restore_run(trainer.engine(), reader, {.spread_copies = spread});
           EXPECT_EQ(reader.opened_shards(), spread ? 1 : 2);
@@ -186,8 +186,8 @@ TEST_F(Copies, FullyParallelLoadReadsEachShareOnceAndSendsIt) {
   }
 }
 
-/// The learning rates of the steps of a run that goes on after two with twice the rate and half of
-/// the length, as its configuration says.
+/// The learning rates of a run that resumes after two steps with twice the rate and half the
+/// length.
 std::vector<double> rates(const Overrides& more) {
   TemporaryFolder save;
   train_run(short_run(save, kFirstHalf));

@@ -18,7 +18,7 @@ bool is_of_vocabulary(const std::string& name) {
          name.find("lm_head") != std::string::npos;
 }
 
-/// Weights alone: moments move with the gradients, whatever the rate.
+/// Only weights: moments depend on the gradients, not on the rate.
 std::map<std::string, std::string> weights(const RunOutcome& run) {
   std::map<std::string, std::string> kept;
   for (const auto& [name, bytes] : run.tensors) {

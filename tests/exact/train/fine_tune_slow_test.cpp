@@ -1,4 +1,4 @@
-// Fine-tuning starts from what a model folder holds: architecture, weights, tokenizer.
+// Fine-tuning starts from a model folder's architecture, weights and tokenizer.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -40,7 +40,7 @@ TEST(FineTune, FromHuggingFaceAndFromItsOwnCheckpoint) {
   EXPECT_EQ(setup.model.kv_heads, 2);
   EXPECT_EQ(setup.model.vocabulary, 512);
 
-  // Step 0 has the folder's weights: a run that does nothing keeps them.
+  // Step 0 has the folder's weights: a run without steps keeps them.
   const RunOutcome still = train_run(fine_tune(model) + Overrides{"train.skip_train=true"});
   const SafetensorsFolder source(model);
   for (const TensorInfo& info : source.tensors())
@@ -52,7 +52,7 @@ TEST(FineTune, FromHuggingFaceAndFromItsOwnCheckpoint) {
   EXPECT_LT(losses.back(), losses.front() - 0.5);
   EXPECT_EQ(read_file(first / "step_00000020/config.json"), read_file(model / "config.json"));
 
-  // The save folder is a model folder: data and moments begin anew, weights go on.
+  // The save folder is a model folder: data and moments start anew from its weights.
   train_run(fine_tune(first.path()) + Overrides{"checkpoint.save=" + second.path().string()});
   const auto again = metric(second / "metrics.jsonl", "loss");
   ASSERT_EQ(again.size(), 20u);
@@ -79,7 +79,7 @@ TEST(FineTune, AnArchitectureOfOnesOwnIsRefused) {
       IoError);
 }
 
-// The checkpoint's config.json says what was trained, not what was read.
+// The checkpoint's config.json describes the trained model, not the one read.
 TEST(FineTune, OverridesOfAnArchitectureReachTheCheckpoint) {
   TemporaryFolder save;
   const auto model = test_data("golden/llama/model").string();

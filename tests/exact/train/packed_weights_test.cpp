@@ -1,4 +1,4 @@
-// Weights that are kept as tiles change no bit, and follow every update.
+// Weights kept as tiles change no bit, and follow every update.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// Steps of train.iterations_to_skip: their rows are consumed, nothing else moves.
+// Steps of train.iterations_to_skip: their rows are consumed, nothing else changes.
 
 #include <gmock/gmock.h>
 

@@ -76,7 +76,7 @@ TEST(Resume, TheLossScaleMovesInTheRunsAbove) {
   EXPECT_LT(run.state.scaler.scale, 1073741824.0);
 }
 
-// What the backward makes again is no part of a checkpoint, and changes no bit.
+// Recomputation does not affect checkpoints and changes no bit.
 TEST(Resume, WithOtherActivationsRecomputed) {
   const Overrides run = tiny_run() + kDropout + Overrides{"mixed_precision=bf16_mixed"};
   const Overrides full{"model.recompute_granularity=full", "model.recompute_method=block",

@@ -1,5 +1,5 @@
-// Whole steps on a device whose products read scaled operands alone, over poisoned memory: no layer
-// knows it.
+// Whole steps on a device whose GEMMs read only scaled operands, over poisoned memory, with
+// unchanged layers.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// What must not change a bit of training: the number of threads, running twice, another model
-// beside it. And what may change only the order of sums: how the rows are cut into micro-batches,
-// the instruction set.
+// Changes without effect on any bit of training: the number of threads, running twice, another
+// model in the process. And changes that affect only the order of sums: micro-batch size and
+// instruction set.
 
 #include <gtest/gtest.h>
 
@@ -58,7 +58,7 @@ ModelConfig qwen3() {
   return c;
 }
 
-/// So many words that the head takes the tokens in several chunks.
+/// A vocabulary so large that the head takes the tokens in several chunks.
 ModelConfig many_words() {
   ModelConfig c = llama();
   c.hidden = 16, c.feed_forward = 24, c.heads = 2, c.kv_heads = 1, c.layers = 1;

@@ -1,5 +1,5 @@
-// Disks that fill up, files that are damaged, saves that were killed: a checkpoint is whole or
-// refused with what and where, and the one before stays as it was.
+// Full disks, damaged files, killed saves: a checkpoint is intact or refused with file and reason,
+// and the one before is unchanged.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -167,7 +167,7 @@ TEST_F(CheckpointFault, MissingShard) {
 TEST_F(CheckpointFault, AFlippedBitNamesTheTensor) {
   flip_bit(shard, 70000);
   expect_refused("damaged", "tensor \"w\"");
-  // The other tensor is still there for who wants it.
+  // The other tensor can still be read.
   EXPECT_EQ(bytes_of(open_checkpoint(save.path())->tensor("first")),
             bytes_of(patterned(DType::bf16, {7}, 1)));
   EXPECT_THAT([&] { open_checkpoint(save.path())->verify(); },
@@ -292,7 +292,7 @@ TEST_F(CheckpointFault, FallsBackOnlyWhereConfiguredAndSaysSo) {
   EXPECT_THAT(testing::internal::GetCapturedStderr(),
               AllOf(HasSubstr("warning"), HasSubstr("tensor \"w\""), HasSubstr("FALLING BACK"),
                     HasSubstr("step_00000010")));
-  // A step named by hand never falls back.
+  // A step given by the user never falls back.
   EXPECT_THROW(open_checkpoint(latest, {.fall_back_to_previous = true})->verify(), IoError);
 }
 
@@ -321,7 +321,7 @@ TEST_F(CheckpointFault, AStepUnderAnotherNameIsRefused) {
               ThrowsMessage<IoError>(HasSubstr("holds step 10")));
 }
 
-// An index with a checksum that fits, so that the checks behind it are reached.
+// An index with a matching checksum, so that the checks after it are reached.
 class HostileIndex : public testing::Test {
  protected:
   using Json = nlohmann::json;

@@ -1,4 +1,4 @@
-// Several ranks save, and one of them cannot: all learn why, and the checkpoint before stays.
+// Several ranks save and one fails: all get its error, and the previous checkpoint remains.
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>
@@ -71,7 +71,7 @@ class SharedSaveFault : public testing::Test {
     for (int rank = 0; rank < kRanks; ++rank)
       EXPECT_EQ(bytes_of(reader->tensor(tensor_name(rank))), bytes_of(weight_of(rank, step)));
   }
-  /// Nothing is left of a failed save, and there is room for the next.
+  /// A failed save leaves nothing, and there is room for the next.
   void expect_unharmed() {
     EXPECT_THAT(saved_steps(save.path()), ElementsAre(20));
     EXPECT_FALSE(std::filesystem::exists(checkpoint_temporary_folder(save.path(), 30)));

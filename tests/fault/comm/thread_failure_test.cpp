@@ -1,5 +1,5 @@
-// A rank that fails takes all others along, with its own words, and no rank reads what belonged to
-// one that has gone.
+// A failing rank ends all others with its own error, and no rank reads memory of one that has
+// ended.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using testing::StartsWith;
 
 const WorldOptions kPatient{.timeout_seconds = 60};
 
-/// What `f` says when it throws an E.
+/// The message of the E that `f` throws.
 template <class E, class F>
 std::string message_of(F&& f) {
   try {
@@ -30,7 +30,7 @@ std::string message_of(F&& f) {
   return "nothing thrown";
 }
 
-/// A tensor that says when and where it is released, and is unreadable from then on.
+/// A tensor that records when and where it is released, and is unreadable afterwards.
 struct Watched {
   std::vector<float> memory;
   std::atomic<bool> released{false};
@@ -58,7 +58,7 @@ TEST(ThreadFailure, AllOthersLeaveWithTheFirstCauseAndItIsThrownWithItsType) {
     if (rank == 3) throw IoError("the disk is full");
     const Tensor tensor = host_tensor(DType::f32, {3});
     try {
-      // Three different places, of which only one has to do with rank 3.
+      // Three different operations, only one of which involves rank 3.
       if (rank == 0) world->all_reduce(tensor, ReduceOp::sum).wait();
       if (rank == 1) pair->receive(tensor, 0, Flow::gradients).wait();
       if (rank == 2) pair->barrier();
@@ -118,7 +118,7 @@ TEST(ThreadFailure, EveryProblemOfAConfigurationErrorSurvives) {
   }
 }
 
-// What one rank found, and all threw, has its rank's number already.
+// An error of one rank that all throw already has its rank's number.
 TEST(ThreadFailure, ARankIsNamedOnce) {
   const auto thrown_by_all = [](const std::string& text) {
     return message_of<IoError>(
@@ -154,8 +154,8 @@ TEST(ThreadFailure, OtherTypesPassUnchanged) {
                int);
 }
 
-// Rank 1 unwinds with an operation that has not begun. Its buffer goes at once, on its own thread,
-// and when rank 0 comes, nobody reads it.
+// Rank 1 unwinds with an operation that has not begun. Its buffer is freed at once, on its own
+// thread, and rank 0 does not read it later.
 TEST(ThreadFailure, AnOperationThatHasNotBegunIsLeftAtOnce) {
   Watched gone;
   std::thread::id rank_1;
@@ -179,7 +179,7 @@ TEST(ThreadFailure, AnOperationThatHasNotBegunIsLeftAtOnce) {
   EXPECT_EQ(mine, std::vector<float>(100000, 0.0f));
 }
 
-// All have come when rank 1 unwinds: the operation is finished first, everywhere and correctly.
+// All have joined when rank 1 unwinds: the operation is first completed correctly on all ranks.
 TEST(ThreadFailure, AnOperationThatHasBegunIsFinishedFirst) {
   Watched gone;
   std::thread::id rank_1;

@@ -1,4 +1,4 @@
-// Ranks that never come, and ranks that come for something else, are named.
+// Ranks that never join an operation, and ranks that join another one, are reported.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,7 +15,7 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// What a run of `ranks` says when it fails.
+/// The error message of a failing run of `ranks`.
 std::string failure_of(int ranks, double timeout_seconds, RankMain program) {
   try {
     run_thread_ranks(ranks, {.timeout_seconds = timeout_seconds}, program);
@@ -132,7 +132,7 @@ TEST(ThreadMismatch, OfRowsAndMessages) {
               HasSubstr("send of f32 [4] meets receive of f32 [5]"));
 }
 
-// The ranks leave the mismatched operation, whose buffers nobody touched.
+// The ranks leave the mismatched operation, whose buffers were not touched.
 TEST(ThreadMismatch, TouchesNoBuffer) {
   run_thread_ranks(2, {.timeout_seconds = 60}, [](auto world) {
     const Tensor tensor = f32(world->rank() == 0 ? 4 : 1000000);

@@ -1,4 +1,4 @@
-// A run that goes on with other settings or data than it was saved with.
+// A run that resumes with other settings or data than at its save.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ class ChangedRun : public testing::Test {
   }
   std::string prefix(const std::string& name = "data") const { return (folder / name).string(); }
 
-  /// What a session with these settings says; "" if nothing.
+  /// The messages of a session with these settings; "" if none.
   std::string refusal(const Overrides& changes) {
     try {
       train_run(run + changes);
@@ -81,7 +81,7 @@ TEST_F(ChangedRun, AnotherArchitectureIsRefused) {
                                    HasSubstr("model.num_attention_heads: was 4, is 2")));
 }
 
-// Rank 0 alone compares; all ranks end with what it found, each problem said once.
+// Only rank 0 compares; all ranks end with its result, and each problem is reported once.
 TEST_F(ChangedRun, OneOfManyRanksCompares) {
   RunProcess process(viaduct_binary(),
                      Overrides{"train"} + run +

@@ -1,5 +1,5 @@
-// Copies of the weights that differ between data-parallel ranks: found, named, and the run ends on
-// all of them; copies that agree are left alone.
+// Copies of the weights that differ between data-parallel ranks are found and named, and the run
+// ends on all ranks; equal copies have no effect.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -22,8 +22,8 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 using testing::SizeIs;
 
-/// What each rank's run ended with. After step `at` (counted by what the loop asks between steps)
-/// one bit of a weight of rank `bad` changes.
+/// The error of each rank's run. After step `at` (counted by the loop's calls between steps) one
+/// bit of a weight of rank `bad` changes.
 std::vector<std::string> errors(const Overrides& overrides, int bad, int at) {
   const RunSetup setup =
       setup_of(tiny_run() +
@@ -69,7 +69,7 @@ const Overrides kReplicated{"ddp.use_distributed_optimizer=false",
 
 TEST(DifferingReplica, StopsTheRunAndIsNamed) {
   for (const int bad : {0, 1}) {
-    // Broken after step 3, and looked for after step 4.
+    // Changed after step 3, and checked after step 4.
     EXPECT_THAT(
         errors(kReplicated, bad, 3),
         AllOf(SizeIs(2), Each(AllOf(HasSubstr("step 4: rank 1: weight "), HasSubstr("blocks.0"),

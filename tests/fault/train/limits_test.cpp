@@ -55,7 +55,7 @@ TEST(Limits, LittleAddressSpaceIsAnErrorAndNoHang) {
   for (const int kilobytes : {60'000, 90'000, 120'000, 200'000}) {
     const CommandResult result = train_under("ulimit -v " + std::to_string(kilobytes),
                                              "model.hidden_size=1024 model.vocab_size=50000");
-    // 127: not even the loader has room for the libraries.
+    // 127: the loader itself has no room for the libraries.
     EXPECT_THAT(result.status, AnyOf(1, 2, 127)) << kilobytes << "\n" << result.err;
     EXPECT_FALSE(result.err.empty());
   }

@@ -1,5 +1,5 @@
-// What docs/reliability.md promises of a run: nothing that is not finite is saved, one run at a
-// time writes, one row per step, a deleted folder is made again.
+// The guarantees of docs/reliability.md: values that are not finite are not saved, one run at a
+// time writes, one row per step, a deleted folder is recreated.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -195,7 +195,7 @@ TEST_F(Reliability, AKillBetweenValidationAndSaveRepeatsNothing) {
   write_file_atomically(save / "latest", "step_00000004\n");
   const RunOutcome outcome = train_run(run);
   EXPECT_EQ(rows_of(save / "metrics.jsonl"), expected_rows(20, 4));
-  // What a session does not repeat, it knows all the same.
+  // A session knows the results that it does not repeat.
   EXPECT_EQ(outcome.validations.front().first, 4);
   TemporaryFolder other;
   const RunOutcome whole = train_run(run + Overrides{"checkpoint.save=" + other.path().string()});

@@ -1,5 +1,4 @@
-// Runs that go wrong: numbers that are not finite, disks that fill up, checkpoints that are
-// damaged.
+// Failing runs: values that are not finite, full disks, damaged checkpoints.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -121,7 +120,7 @@ TEST(NotFinite, ANanOfFp16IsNoOverflow) {
       ThrowsMessage<Error>(HasSubstr("weight head.norm.weight")));
 }
 
-// A run of 8 steps, then sessions that go on from it.
+// A run of 8 steps, then sessions that resume from it.
 class TrainFault : public testing::Test {
  protected:
   TrainFault() { train_run(run + Overrides{"train.train_iters=8"}); }
@@ -153,7 +152,7 @@ TEST_F(TrainFault, WithAFullDiskTrainingGoesOnIfConfigured) {
   for (const char* how : {"checkpoint.async_save=false", "checkpoint.async_save=true"}) {
     RunProcess process(viaduct_binary(), session({how, "checkpoint.continue_on_save_failure=true"}),
                        {}, kSmallDisk);
-    // All steps are done; that their result is lost in the end is a failure all the same.
+    // All steps are done, but losing their result at the end is a failure.
     EXPECT_EQ(process.finish(), 1);
     EXPECT_THAT(process.err(), AllOf(HasSubstr("warning: "), HasSubstr("checkpoint of step 12"),
                                      HasSubstr("checkpoint of step 16"), HasSubstr("step 20/20")));
@@ -180,7 +179,7 @@ TEST_F(TrainFault, ADamagedCheckpointIsRefusedWithWhatAndWhere) {
   EXPECT_EQ(fallen.finish(), 0);
   EXPECT_THAT(fallen.err(), AllOf(HasSubstr("warning"), HasSubstr("FALLING BACK"),
                                   HasSubstr("step_00000004 at step 4")));
-  // What replaced the damaged step is what it would have been.
+  // The step that replaced the damaged one is equal to the original.
   TemporaryFolder other;
   EXPECT_EQ(train_run(run), train_run(run + Overrides{"checkpoint.save=" + other.path().string()}));
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(4, 8, 12, 16, 20));
@@ -192,7 +191,7 @@ TEST_F(TrainFault, ATruncatedCheckpointIsRefused) {
               ThrowsMessage<IoError>(AllOf(HasSubstr("truncated"), HasSubstr("step_00000008"))));
 }
 
-// As a kill between the last two operations of a first save leaves it.
+// The state after a kill between the last two operations of a first save.
 TEST_F(TrainFault, StepsWithoutLatestAreGoneOnFromAndNotOverwritten) {
   const auto shard = save / "step_00000008" / "rank_00000.bin";
   const std::string before = read_file(shard);
@@ -201,7 +200,7 @@ TEST_F(TrainFault, StepsWithoutLatestAreGoneOnFromAndNotOverwritten) {
   EXPECT_NO_THROW(train_run(run));
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("names step_00000008"));
   EXPECT_EQ(read_file(shard), before);
-  // Elsewhere nobody repairs it.
+  // Other folders are not repaired.
   std::filesystem::remove(save / "latest");
   TemporaryFolder other;
   EXPECT_THAT(

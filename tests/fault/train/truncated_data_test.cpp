@@ -1,4 +1,4 @@
-// A dataset, a checkpoint and a model folder that are cut short while a run uses them.
+// A data set, a checkpoint and a model folder that are truncated while a run uses them.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,8 @@ void write_dataset(const std::filesystem::path& prefix) {
   writer.finish();
 }
 
-/// Trains on a dataset that loses all but its first page after the first step. What the run says.
+/// Trains on a data set that loses all but its first page after the first step. Returns the run's
+/// error.
 std::string error_of_run(const Overrides& more, const std::string& rank) {
   TemporaryFolder folder;
   write_dataset(folder / "text");

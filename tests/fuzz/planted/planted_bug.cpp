@@ -1,4 +1,4 @@
-// A target with a bug, by which the driver itself is tested: a length byte is believed.
+// A target with a bug, to test the driver itself: it trusts a length byte.
 
 #include <cstddef>
 #include <cstdint>

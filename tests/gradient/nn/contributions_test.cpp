@@ -1,5 +1,5 @@
-// A weight gradient that comes in several contributions, chunks of tokens in the head and
-// micro-batches everywhere, is the one that comes at once. FP64, so only the order of sums differs.
+// A weight gradient in several contributions (chunks of tokens in the head, micro-batches
+// everywhere) equals the one computed at once. In FP64, so that only the order of sums differs.
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
-// Every layer's backward against finite differences, in FP64: small models that between them
-// contain every term that the families have. For each parameter the derivative of the loss along a
-// random direction over all its elements is compared.
+// Every layer's backward against finite differences, in FP64: small models that together contain
+// every term of the families. For each parameter the derivative of the loss along a random
+// direction over all its elements is compared.
 
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 
 using test::tiny_model;
 
-/// The tiny models, with more of what a backward has to get right.
+/// The tiny models, with further terms of the backward.
 std::vector<test::TinyModel> variants() {
   ModelConfig biases = tiny_model("qwen2");
   biases.projection_bias = biases.up_bias = biases.down_bias = true;
@@ -48,7 +48,7 @@ std::vector<test::TinyModel> variants() {
           {"gpt2_dropout", tiny_model("gpt2")}};
 }
 
-/// Two rows, the first packed from two documents; some tokens weigh nothing.
+/// Two rows, the first packed from two documents; some tokens have weight 0.
 HostBatch make_batch(int64_t vocabulary) {
   HostBatch batch;
   std::mt19937 random(7);
@@ -79,7 +79,7 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
   Engine engine(*device, ops, GetParam().config, run);
   engine.initialize();
   OpContext context{*device, ops};
-  // Norm weights and biases away from 1 and 0, so that no term hides.
+  // Norm weights and biases away from 1 and 0, so that no term vanishes.
   std::mt19937 random(11);
   std::normal_distribution<double> normal;
   for (const Parameter* p : engine.store().parameters()) {

@@ -1,7 +1,6 @@
 // A BF16 run learns as an FP32 run does: on real text their validation losses differ by less than
-// those of two FP32 runs that begin with other weights. At learning rates where a rounding grows to
-// another trajectory within some steps this would compare chance with chance; at this one it does
-// not.
+// those of two FP32 runs that begin with other weights. At higher learning rates a rounding error
+// grows to another trajectory within some steps, and the comparison would be meaningless.
 
 #include <gtest/gtest.h>
 
@@ -81,7 +80,7 @@ TEST(LossCurve, Bf16IsWithinTheNoiseOfFp32) {
 
 TEST(LossCurve, Bf16IsWithinTheNoiseOnTheQuickstartsModel) {
   const TemporaryFolder folder;
-  // The first steps of configs/quickstart.yaml, over bytes.
+  // The first steps of configs/quickstart.yaml, on bytes.
   const Overrides run =
       Overrides{"model.family=llama",          "model.num_layers=6",
                 "model.hidden_size=192",       "model.ffn_hidden_size=512",
@@ -89,7 +88,7 @@ TEST(LossCurve, Bf16IsWithinTheNoiseOnTheQuickstartsModel) {
                 "model.seq_length=256",        "model.share_embeddings_and_output_weights=true",
                 "mixed_precision=fp32",        "train.global_batch_size=4",
                 "train.micro_batch_size=4",    "train.train_iters=24",
-                "validation.eval_interval=8", "logger.log_interval=8"} +
+                "validation.eval_interval=8",  "logger.log_interval=8"} +
       on_shakespeare(folder) + instruction_set_override();
   expect_within_the_noise(run, 1.0);
 }

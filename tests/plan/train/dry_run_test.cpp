@@ -1,5 +1,6 @@
 // A dry run predicts a real step: the same ops, allocations, peak bytes and host reads, because it
-// is the same code on another device. And a real step settles: no memory from the system any more.
+// is the same code on another device. And after its first steps a run requests no more memory from
+// the system.
 
 #include "train/dry_run.h"
 
@@ -122,7 +123,7 @@ TEST_P(DryRunTest, ItsNumbersAreThoseOfATrainingRun) {
     system_allocations.push_back(memory.system_allocations);
     reserved.push_back(memory.reserved_bytes);
     in_use.push_back(memory.bytes_in_use);
-    // Asked once before the first step, then after each.
+    // Called once before the first step, then after each.
     rank.device->set_record(system_allocations.size() == 2 ? &second : nullptr);
     return system_allocations.size() == 9;
   };

@@ -1,5 +1,5 @@
-// The formulas of docs/parallelism.md: what a rank sends on each axis, read off dry runs. A block's
-// share is the difference between models of two depths.
+// The formulas of docs/parallelism.md for bytes sent on each axis, compared with dry runs. A
+// block's share is the difference between models of two depths.
 
 #include <gtest/gtest.h>
 
@@ -37,7 +37,7 @@ RunSetup setup_of(const Sizes& sizes, int layers, const Overrides& more = {}) {
   return prepare_run(std::move(loaded));
 }
 
-/// Bytes that rank 0 sends in a step in groups of one name; all operations, or one.
+/// Bytes sent by rank 0 in a step in groups of one name; all operations, or one.
 int64_t sent(const RunSetup& setup, const std::string& group, const std::string& operation = "",
              GlobalRank rank = {0}) {
   int64_t bytes = 0;
@@ -47,7 +47,7 @@ int64_t sent(const RunSetup& setup, const std::string& group, const std::string&
   return bytes;
 }
 
-/// What one block adds to that for one micro-batch.
+/// One block's part of that for one micro-batch.
 int64_t sent_by_block(const RunSetup& shallow, const RunSetup& deep, const std::string& group,
                       const std::string& operation = "") {
   const int64_t micro = micro_batches(deep.config);

@@ -1,4 +1,4 @@
-// Memory of generation and of `viaduct eval` is what their dry runs say, owner by owner.
+// Memory of generation and of `viaduct eval` equals that of their dry runs, by owner.
 
 #include <gmock/gmock.h>
 
@@ -31,7 +31,7 @@ std::map<std::string, int64_t> peak_of(const DryRun& run) {
   return peak;
 }
 
-/// Prompts that all grow as long: no text of a dry run ends before the others.
+/// Prompts that all reach the same length: no text of a dry run ends before the others.
 GenerationWork work_of(int64_t prompts, int64_t tokens, int64_t new_tokens) {
   GenerationWork work;
   work.options.sampling.temperature = 0;
@@ -113,7 +113,7 @@ TEST_P(EvaluationMemory, IsThatOfTheDryRun) {
     const int number = world->rank();
     const RankDevice rank = make_rank_device(evaluation.run.config.dist);
     const auto look = [&](int64_t done, int64_t) {
-      if (done == 1) rank.device->reset_peak();  // what reading the weights took
+      if (done == 1) rank.device->reset_peak();  // memory used by reading the weights
     };
     evaluate_text(evaluation, *rank.device, rank.ops, std::move(world), look);
     const auto stage = mesh.coordinate({number}, Axis::pp).value;

@@ -1,5 +1,4 @@
-// What the head's choices cost in memory, read from dry runs: logits that are kept, weight
-// gradients that wait for the drain.
+// Memory of the head's options, from dry runs: kept logits, deferred weight gradients.
 
 #include <gtest/gtest.h>
 
@@ -40,7 +39,7 @@ TEST(HeadMemory, KeptLogits) {
     const Overrides large{"model.vocab_size=16384", std::string("mixed_precision=") + recipe};
     const int64_t kept = peak(large + Overrides{"model.recompute_logits=false"});
     EXPECT_EQ(peak(large), kept) << "auto: they are few";
-    // Made again they are a chunk in FP32, with its gradient beside it in BF16.
+    // Recomputed logits are one chunk in FP32, plus its gradient in BF16.
     const int64_t logits = kTokens * 16384, again = logits * (bytes == 4 ? 4 : 4 + 2);
     const int64_t other = peak(large + Overrides{"model.recompute_logits=true"});
     EXPECT_NEAR(static_cast<double>(other - kept), static_cast<double>(again - logits * bytes),

@@ -1,5 +1,5 @@
-// What recomputation does to memory and work, read from dry runs: fewer bytes are kept, more
-// operations run, and the model's own count of operations stays.
+// The effect of recomputation on memory and work, from dry runs: fewer bytes are saved, more
+// operations run, and the model FLOPs are unchanged.
 
 #include <gtest/gtest.h>
 
@@ -16,7 +16,7 @@ constexpr int64_t kTokens = 64, kHidden = 32, kLayers = 8;  // of a micro-batch 
 
 const Overrides kRun = tiny_run() + Overrides{"model.num_layers=8", "train.global_batch_size=4"};
 
-/// A dry run with the most bytes that it has of a tag.
+/// A dry run and its peak bytes of a tag.
 DryRun run_of(const Overrides& more) {
   return dry_run(setup_of(kRun + more));
 }

@@ -1,6 +1,6 @@
 // Under zero bubble every weight gradient runs in its own half of the backward, with tensor
-// parallelism and its overlaps as well: what fills the bubble in the drawn schedule is there to
-// fill it.
+// parallelism and its overlaps as well: the work that fills the bubble in the drawn schedule
+// exists.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A process that is done and does not end.
+// A process that has finished its work but does not exit.
 
 #include "base/exit_watchdog.h"
 

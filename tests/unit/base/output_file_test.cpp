@@ -1,4 +1,5 @@
-// Where outputs go: files appear whole, links are followed, devices and pipes are written to.
+// Destinations of outputs: files appear whole, links are followed, devices and pipes are written
+// directly.
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

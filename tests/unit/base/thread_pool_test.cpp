@@ -55,8 +55,8 @@ TEST(ThreadPool, ManyShortJobs) {
   EXPECT_EQ(sum, 5000 * 28);
 }
 
-// A job ends when its tasks are done; a worker that comes late finds the next one, with another
-// task and another count.
+// A job ends when its tasks are done; a late worker may find the next job, with another task and
+// another count.
 TEST(ThreadPool, LateWorkersJoinTheNextJob) {
   ThreadPool pool(4);
   for (int job = 0; job < 20000; ++job) {

@@ -1,4 +1,4 @@
-// Saves in the background: by one rank, and by several that agree about them between steps.
+// Background saves: by one rank, and by several that synchronize between steps.
 
 #include "checkpoint/async_saver.h"
 
@@ -94,7 +94,7 @@ TEST_P(AsyncSaverOn, SavesInTheBackground) {
 TEST_P(AsyncSaverOn, StepsTakeTheSaveFurtherWithoutWaiting) {
   on_ranks([&](Communicator& world) {
     AsyncSaver saver(world);
-    saver.advance();  // nothing to do, no communication: other ranks need not come
+    saver.advance();  // nothing to do, no communication: other ranks need not call it
     if (world.rank() == 0) saver.advance();
     saver.save(staged(world, save.path(), 5));
     while (saver.busy()) saver.advance();
@@ -127,7 +127,7 @@ TEST_P(AsyncSaverOn, ContinuesAfterFailureWhereConfigured) {
     EXPECT_EQ(saver.failures(), 1);
     saver.save(staged(world, save.path(), 8));
     saver.join();
-    // The last save counts: the program must not say that all is saved.
+    // A failure of the last save must be reported at the end.
     saver.save(unwritable(world, save.path(), 9));
     EXPECT_THROW(saver.join(), Error);
   });
@@ -155,7 +155,7 @@ TEST_P(AsyncSaverOn, ASaveThatNobodyJoinedHarmsNothing) {
     AsyncSaver saver(world);
     saver.save(staged(world, save.path(), 2));
   });
-  // Alone it is finished; among several the others may be gone, and it is as if it had not begun.
+  // A single rank finishes it; with several the others may be gone, and the save is dropped.
   expect_step(save.path(), GetParam() == 1 ? 2 : 1);
   on_ranks([&](Communicator& world) {
     save_checkpoint(world, staged(world, save.path(), 3));

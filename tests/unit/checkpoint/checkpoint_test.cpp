@@ -246,7 +246,7 @@ TEST(Checkpoint, RetentionKeepsTheNewest) {
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(10, 20, 30));
   commit(40, 2);
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(30, 40));
-  // A run taken back to 30 saves 35: what was beyond it is not counted and not removed.
+  // A run rolled back to 30 saves 35: later steps are neither counted nor removed.
   commit(35, 2);
   EXPECT_THAT(saved_steps(save.path()), ElementsAre(30, 35, 40));
   EXPECT_EQ(latest_step(save.path()), 35);

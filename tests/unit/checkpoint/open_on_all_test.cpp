@@ -1,4 +1,4 @@
-// Ranks open a checkpoint together: each looks at its share, and all learn what any of them finds.
+// Ranks open a checkpoint together: each checks its share, and all get the errors of any.
 
 #include <gmock/gmock.h>
 
@@ -101,7 +101,7 @@ TEST_F(OpenOnAll, FallingBackEachRankReadsItsShare) {
 }
 
 TEST(OnAllRanks, WorkMayTakeLongerThanTheTimeoutOfACollective) {
-  constexpr double kTimeout = 0.8;  // the ranks tell each other every 0.2 s
+  constexpr double kTimeout = 0.8;  // the ranks exchange messages every 0.2 s
   run_thread_ranks(2, {.timeout_seconds = kTimeout}, [&](std::shared_ptr<Communicator> world) {
     const auto work = [&] {
       if (world->rank() == 1) return;

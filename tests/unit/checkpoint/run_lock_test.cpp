@@ -28,8 +28,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::ThrowsMessage;
 
-/// What a run does that takes the folder without asking the lock: over a network file system that
-/// gave it away.
+/// Simulates a run that takes the folder after a network file system released the lock.
 void take_by_force(const std::filesystem::path& save) {
   write_file_atomically(save / "run.lock",
                         R"({"host": "elsewhere", "pid": 77, "start_ticks": "1", "started": "today",
@@ -158,7 +157,7 @@ TEST(SaveFolder, AStepThatWasAboutToBeReplacedComesBack) {
   shard.add("w", test::patterned(DType::f32, {4}, 1));
   shard.finish();
   writer.commit();
-  // Where a file system cannot exchange two folders: the old one is out of the way, then a crash.
+  // Without an atomic exchange of folders: a crash after the old one was renamed.
   std::filesystem::rename(save / "step_00000010", save / "step_00000010.tmp-old");
   std::filesystem::create_directory(save / "step_00000010.tmp-new");
   remove_leftovers(save.path());

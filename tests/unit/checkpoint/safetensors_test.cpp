@@ -214,7 +214,7 @@ TEST(SafetensorsFolder, IsWrittenInShardsAsHuggingFaceCuts) {
   for (const auto& info : source.tensors())
     EXPECT_EQ(bytes_of(copy.tensor(info.name)), bytes_of(source.tensor(info.name))) << info.name;
 
-  // A second save in one file leaves nothing of the first.
+  // A second save to the same file leaves nothing of the first.
   write_safetensors_folder(folder.path(), source.tensors(), get);
   std::vector<std::string> left;
   for (const auto& file : std::filesystem::directory_iterator(folder.path()))

@@ -1,4 +1,4 @@
-// JSON of files that nobody vouches for: what it costs to read.
+// JSON of untrusted files: the cost of reading it.
 
 #include "checkpoint/strict_json.h"
 
@@ -12,8 +12,7 @@ namespace {
 
 int64_t looks = 0;  // at the ends of objects
 
-/// A map that counts how often somebody asks for its end, as a loop of iterators does at every
-/// turn.
+/// A map that counts calls of end(), one for each iteration of a loop.
 template <class Key, class T, class Compare, class Allocator>
 struct CountingMap : std::map<Key, T, Compare, Allocator> {
   using Base = std::map<Key, T, Compare, Allocator>;
@@ -46,7 +45,7 @@ int64_t looks_to_parse(int members) {
 
 TEST(StrictJson, IsReadInOnePass) {
   const int64_t of_few = looks_to_parse(200), of_many = looks_to_parse(2000);
-  // Ten times the members, ten times the work; the quadratic way did a hundred times.
+  // Ten times the members, ten times the work; a quadratic algorithm needs a hundred times.
   EXPECT_LE(of_many, 11 * (of_few + 100));
   EXPECT_LE(of_many, 100 * 2000);
 }

@@ -53,7 +53,7 @@ TEST(DomainCheck, TensorGroupsOverABorder) {
   EXPECT_THAT(notes[2], HasSubstr("use 6 of the 8 devices"));
 }
 
-// Groups larger than a domain are said, and nothing is suggested that would not help.
+// Groups larger than a domain are reported, without suggestions that would not help.
 TEST(DomainCheck, GroupsThatCannotFit) {
   const Mesh mesh = Mesh::make({.ranks = 64});
   EXPECT_THAT(domain_notes(mesh, 8), ElementsAre(HasSubstr("with 64 ranks each they cannot fit")));

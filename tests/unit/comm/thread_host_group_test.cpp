@@ -1,5 +1,4 @@
-// What hosts of ranks tell each other: figures, texts, and what becomes of a rank that does not
-// come.
+// HostGroup on threads: figures, texts, and a rank that does not take part.
 
 #include <gmock/gmock.h>
 
@@ -79,7 +78,7 @@ TEST_P(HostGroups, TextsGoWhereTheyAreWanted) {
       EXPECT_EQ(first->text, texts[1]);
     }
     EXPECT_FALSE(host.first_text(""));
-    // What lower and upper ranks come to, in order.
+    // The results of lower and upper ranks, in order.
     const std::string letters = host.merge_on_rank_0(
         std::string(1, static_cast<char>('a' + host.rank() % 26)),
         [](std::string lower, const std::string& upper) { return lower + upper; });
@@ -103,7 +102,7 @@ TEST_P(HostGroups, CallsAreUnderWayBesideOthers) {
 
 INSTANTIATE_TEST_SUITE_P(Ranks, HostGroups, testing::Values(1, 2, 3, 5, 8, 13));
 
-// Sums do not depend on when ranks come, and are those of the tree that all backends take.
+// Sums do not depend on the ranks' timing, and follow the tree that all backends use.
 TEST(HostGroup, SumsHaveOneOrder) {
   std::vector<double> found(6);
   for (int round = 0; round < 5; ++round) {

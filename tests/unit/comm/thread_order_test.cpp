@@ -1,5 +1,5 @@
 // Many operations of several communicators at once: their orders are independent, messages are
-// first in, first out, splits of splits meet, and nothing waits that need not.
+// first in, first out, splits of splits meet, and there are no unnecessary waits.
 
 #include <gtest/gtest.h>
 
@@ -32,8 +32,8 @@ struct InFlight {
   float expected;
 };
 
-// Each rank walks the same list of operations on three communicators and waits for each at a place
-// of its own choice: at once, after some others, in another order, or by polling.
+// Each rank performs the same list of operations on three communicators and waits for each at a
+// different point: at once, after some others, in another order, or by polling.
 TEST(ThreadOrder, OperationsOnSeveralCommunicatorsInterleaveAtWill) {
   constexpr int kRanks = 4, kOperations = 400;
   run_thread_ranks(kRanks, {.timeout_seconds = 60}, [](auto world) {
@@ -76,7 +76,7 @@ TEST(ThreadOrder, MessagesOfAFlowArriveInOrderAndFlowsAreIndependent) {
     const int other = 1 - world->rank();
     const float mine = static_cast<float>(100 * world->rank());
     std::vector<InFlight> flying;
-    // Both send first: with blocking sends nobody would get to the receives.
+    // Both send first: with blocking sends neither would reach its receive.
     for (int i = 0; i < 20; ++i) {
       const Flow flow = i % 3 == 0 ? Flow::gradients : Flow::activations;
       const Tensor tensor = filled(1 + i * 2000, mine + static_cast<float>(i));
@@ -99,8 +99,8 @@ TEST(ThreadOrder, MessagesOfAFlowArriveInOrderAndFlowsAreIndependent) {
   });
 }
 
-// A rank that computes calls nothing: progress threads move what is under way. A communicator that
-// left all work to `wait` would never be ready here. (Whether a step's exchanges run under its
+// A computing rank makes no calls: progress threads advance operations in flight. A communicator
+// that works only in `wait` would never be ready here. (Whether a step's exchanges run under its
 // kernels: tests/exact/train/overlap_progress_test.cpp.)
 TEST(ThreadOrder, WhatIsUnderWayGetsOnWhileNobodyWaits) {
   run_thread_ranks(3, {.timeout_seconds = 60}, [](auto world) {

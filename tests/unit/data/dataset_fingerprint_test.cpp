@@ -1,4 +1,4 @@
-// What a checkpoint remembers of the data.
+// Fingerprints of the data in a checkpoint.
 
 #include "data/dataset_fingerprint.h"
 

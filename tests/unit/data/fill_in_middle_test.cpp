@@ -23,7 +23,7 @@ using testing::HasSubstr;
 constexpr int32_t kEod = 0, kPrefix = 1024, kMiddle = 1025, kSuffix = 1026, kPad = 1027,
                   kSplit = 1028;
 
-/// A tokenizer of Shakespeare's plays with the tokens of this and one to split at.
+/// A tokenizer of Shakespeare's plays with the tokens of fill in the middle and one to split at.
 Tokenizer tokenizer() {
   auto parts =
       nlohmann::json::parse(read_file(test::test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
@@ -161,7 +161,7 @@ TEST_F(FillInMiddleTest, RowsKeepTheirLength) {
   const Ids made = applied(3, loose);
   ASSERT_EQ(made.size(), loose.size());
   EXPECT_EQ(made.back(), kPad);
-  // Nothing behind the last end: an example of nothing.
+  // Nothing after the last end: an empty example.
   const auto pads = std::count(made.begin(), made.end(), kPad);
   EXPECT_EQ(Ids(made.end() - pads - 3, made.end() - pads), (Ids{kPrefix, kSuffix, kMiddle}));
 }
@@ -229,7 +229,7 @@ TEST_F(FillInMiddleTest, DataSetsGiveSuchRows) {
     EXPECT_EQ(row.tokens, Ids(expected.begin(), expected.end() - 1));
     EXPECT_EQ(row.labels, Ids(expected.begin() + 1, expected.end()));
   }
-  // Where next to nothing is turned around, rows have room left: padding, which is not scored.
+  // If few segments are rearranged, rows are filled with padding, which is not scored.
   config.fim_rate = 1e-9;
   DatasetBuilder rare(config, 1029, &words);
   const Sample padded = rare.build(Split::train, std::nullopt)->get(0);

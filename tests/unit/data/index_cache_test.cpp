@@ -1,5 +1,4 @@
-// Indices as files: their names and bytes, who makes them, and what is wrong with those that are
-// there.
+// Indices as files: their names and bytes, concurrent builds, and damaged files.
 
 #include "data/index_cache.h"
 
@@ -201,7 +200,7 @@ TEST(IndexCache, OtherDataUnderTheSameNameAreNotReadInTheOldOrder) {
   memory.path_to_cache.reset();
   testing::internal::CaptureStderr();
   EXPECT_EQ(rows_of(corpus.config), rows_of(memory));
-  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the data are others"));
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("the data differ from"));
 }
 
 TEST(IndexCache, ManyWhoComeAtOnceMakeItOnce) {
@@ -242,7 +241,7 @@ TEST(IndexCache, LargeOrdersAreKeptBesideTheData) {
   testing::internal::CaptureStderr();
   EXPECT_GE(builder.build(Split::train, samples)->size(), samples);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("in its own memory"));
-  // A folder that somebody named has to do.
+  // A folder given by the user must work.
   config.path_to_cache = (folder / "d").string();
   DatasetBuilder named(config);
   EXPECT_THROW(named.build(Split::train, 5), IoError);
@@ -276,7 +275,7 @@ TEST(IndexCache, TrustedArraysAreNotLookedAt) {
   corpus.config.defer_npy_index_mmap = true;
   EXPECT_EQ(rows_of(corpus.config), rows);
 
-  // A place of a sample that is another is believed, one that cannot be is an error when it is
+  // A wrong but possible place of a sample is trusted; an impossible one is an error when it is
   // read.
   std::string starts = read_file(corpus.only("sample_index.npy"));
   starts[npy_header({IndexType::int32, 1, 2}).size() + 8] = 127;  // the second sample's position
@@ -344,7 +343,7 @@ TEST(IndexCache, BlendsAreKeptToo) {
   EXPECT_EQ(rows_of(config), rows);
 }
 
-// The first data set waits for a lock; a second thread makes the other's index meanwhile.
+// The first data set waits for a lock; a second thread builds the other's index meanwhile.
 TEST(IndexCache, DataSetsOfABlendAreIndexedByManyThreads) {
   const test::TemporaryFolder folder;
   write_documents(folder / "a");

@@ -1,4 +1,4 @@
-// Which files of a folder count, and what they say about the ends of texts.
+// Which files of a folder are used, and which ids end texts.
 
 #include <gmock/gmock.h>
 

@@ -23,7 +23,7 @@ std::vector<std::string> split_at_space(SplitBehavior behavior, bool invert) {
   return pieces_of(made, "the  sea\n ate  it");
 }
 
-// What the pieces are with Hugging Face's tokenizers 0.23.3.
+// The expected pieces are those of Hugging Face's tokenizers 0.23.3.
 TEST(PreTokenizer, SplitsAsEachBehaviorSays) {
   using enum SplitBehavior;
   EXPECT_THAT(split_at_space(removed, false), ElementsAre("the", "sea", "ate", "it"));

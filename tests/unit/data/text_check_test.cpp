@@ -1,4 +1,4 @@
-// What is no text, and is refused before it becomes tokens.
+// Files that are not text are refused before they become tokens.
 
 #include "data/text_check.h"
 

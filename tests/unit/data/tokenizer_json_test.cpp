@@ -1,4 +1,4 @@
-// What a tokenizer.json can say, on a vocabulary of a few letters; and what it must not.
+// Supported and refused contents of a tokenizer.json, with a vocabulary of a few letters.
 
 #include <gmock/gmock.h>
 

@@ -1,5 +1,5 @@
-// The cpu device with a plan: allocations get their places, whatever else comes gets memory of its
-// own, and nothing that is held ever overlaps.
+// The cpu device with a plan: planned allocations get their places, others get separate memory, and
+// live tensors never overlap.
 
 #include <gtest/gtest.h>
 
@@ -129,7 +129,7 @@ TEST(MemoryPlan, ComesOnceAndFirst) {
   EXPECT_THROW(other->use_plan(small_plan()), DeviceError);
 }
 
-// Programs that have little to do with the plan: every tensor keeps what was written into it.
+// Programs that differ from the plan: every tensor keeps its values.
 TEST(MemoryPlan, NothingHeldEverOverlaps) {
   std::mt19937 random(3);
   MemoryPlan plan;

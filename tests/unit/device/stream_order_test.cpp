@@ -1,5 +1,5 @@
-// Streams wait for each other by events, also through a third; what a side stream uses is held
-// until compute comes after it; the record has the edges.
+// Streams wait for each other by events, also through a third; memory used by a side stream is held
+// until compute is ordered after it; the record has the edges.
 
 #include "device/stream_order.h"
 

@@ -119,14 +119,14 @@ TEST(Prompts, BatchesHoldThoseOfSimilarLength) {
   EXPECT_THAT(numbers, ElementsAre(ElementsAre(1, 3), ElementsAre(0, 4), ElementsAre(2)));
 }
 
-/// What comes of `text`, token by token, with these stop strings.
+/// The output for `text`, token by token, with these stop strings.
 std::string streamed(const std::string& text, const Texts& stops,
                      std::optional<std::string>* by = nullptr) {
   StopText stream(shakespeare(), stops);
   std::string all;
   for (const int32_t id : shakespeare().encode(text)) {
     all += stream.push(id);
-    // What was shown is never taken back.
+    // Text once returned is never withdrawn.
     EXPECT_EQ(text.compare(0, all.size(), all), 0) << all;
   }
   all += stream.finish();

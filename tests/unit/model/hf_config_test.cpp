@@ -1,5 +1,5 @@
-// config.json: both spellings of what newer versions of Hugging Face's code renamed, and the
-// refusal by name of what would change the computation.
+// config.json: both spellings of fields renamed in newer versions of Hugging Face's code, and
+// errors naming fields that would change the computation.
 
 #include <gmock/gmock.h>
 

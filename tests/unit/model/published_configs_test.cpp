@@ -1,5 +1,5 @@
-// The config.json of models that others published, as they are: each is read, describes a model of
-// the size that its publisher names, and becomes nothing else when it is written and read again.
+// The unchanged config.json of published models: each is read, describes a model of the published
+// size, and is the same model after writing and reading.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What goes through segments and by them, and who is told of a walk.
+// Tensors that pass through and around segments, and the hooks of a walk.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -98,7 +98,7 @@ TEST_F(SegmentEdges, ASetThatDoesNotFitTheDeclarationIsAnError) {
 }
 
 TEST_F(SegmentEdges, GradientsAreThoseOfTheDeclaredInputs) {
-  // As if a segment gave back something else than it declares.
+  // Simulates a segment that returns a tensor other than declared.
   const auto backward_to = [&](size_t number, const TensorSet& d_in) {
     backward_through(layer(number), segment(number), rank_.context(), batch_, {},
                      [&](const TensorSet&) { return d_in; });
@@ -137,7 +137,7 @@ TEST_F(SegmentEdges, AnEdgeIsWhatTheSegmentsBeyondItRead) {
     EXPECT_FALSE(into[1].needs_gradient);
     EXPECT_EQ(into[1].dtype, DType::i64);
   }
-  // Block 1, which makes the scores: they do not come to it.
+  // Block 1 makes the scores, so they are not among its inputs.
   EXPECT_THAT(names(edge_before(layer(2), segment(2), context, batch_,
                                 model->edge_into(1, context, batch_))),
               ElementsAre("hidden", "labels"));
@@ -167,7 +167,7 @@ TEST_F(SegmentEdges, WhatNobodyReadsIsAnErrorWhereTheChunkEnds) {
                   HasSubstr("\"scores\" leaves it, and no segment beyond it names it")));
 }
 
-// What the maker of a dense model says of its chunks is what their segments declare.
+// The edges given by the builder of a dense model match the declarations of the segments.
 TEST(ModelEdges, OfDenseModelsAreTheStream) {
   test::PassingRank rank;
   Batch batch;
@@ -191,7 +191,7 @@ TEST(ModelEdges, OfDenseModelsAreTheStream) {
   EXPECT_TRUE(model->edge_from(2, rank.context(), batch).empty());
 }
 
-/// Writes down what it is told.
+/// Records its calls.
 class Listener final : public SegmentHooks {
  public:
   Listener(std::string name, std::vector<std::string>& log) : name_(std::move(name)), log_(log) {}
@@ -226,7 +226,7 @@ class SegmentHooksTest : public testing::Test {
     chunks.push_back(test::passing_chunk(0, 1, notes_));
     model_ = test::passing_model(std::move(chunks));
   }
-  /// What two listeners write of a segment.
+  /// The records of two listeners for a segment.
   void expect(const char* work, int number, int next) {
     for (const char* who : {"a before", "b before", "b after", "a after"})
       expected_.push_back(fmt::format("{} {} {} next {}", who, work, number, next));
@@ -296,7 +296,7 @@ TEST_F(SegmentHooksTest, TheRecordHasAScopeForEachAndClosesItAfterAFailure) {
   }
 }
 
-/// Writes down what it is asked for.
+/// Records its requests.
 class NotedMemory final : public SecondMemory {
  public:
   explicit NotedMemory(std::vector<std::string>& log) : log_(log) {}
@@ -358,7 +358,7 @@ TEST_F(SegmentHooksTest, WhatIsOffloadedLeavesAndComesBackAtFixedPoints) {
   told("after", "backward", 1, -1);
   EXPECT_EQ(log_, expected_);
 
-  // A range gives up at its end what its last segment keeps.
+  // A range releases at its end what its last segment saved.
   log_.clear(), expected_.clear();
   SavedStore other(true, &policy, &memory);
   model_->forward(rank_.context(), 0, {1, 2}, batch_, in, other, hooks);

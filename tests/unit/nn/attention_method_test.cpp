@@ -1,4 +1,4 @@
-// Attention composed of ops does what flash attention does, with or without its softmax fused.
+// Attention composed of ops gives the results of flash attention, with or without fused softmax.
 
 #include "nn/attention_method.h"
 

@@ -1,5 +1,5 @@
-// Attention over context ranks against one rank with whole documents: every way of exchange, with
-// grouped heads, packed documents, windows, caps and dropout; and what each way puts on the wire.
+// Attention over context ranks against one rank with whole documents: every kind of exchange, with
+// grouped heads, packed documents, windows, caps and dropout; and the wire bytes of each kind.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// The ten rows of overlapped GEMMs: defaults, switches, the user's table, and what it may not say.
+// The ten rows of overlapped GEMMs: defaults, switches, the user's table, and its errors.
 
 #include "nn/gemm_overlap.h"
 
@@ -136,7 +136,8 @@ TEST(GemmOverlap, WhatATableMayNotSay) {
   EXPECT_THAT(problems("{qkv_fprop: {metod: bulk}}"),
               ElementsAre(HasSubstr("did you mean 'method'?")));
   EXPECT_THAT(problems("{qkv_fprop: 3}"), ElementsAre(HasSubstr("expected a map, found 3")));
-  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"), ElementsAre(HasSubstr("not implemented yet")));
+  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"),
+              ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems("{fc2_fprop: {num_splits: 0}}"), ElementsAre(HasSubstr("at least 1")));
   TensorOverlapConfig off = overlapped("{proj_fprop: {method: pipeline}}");
   off.tp_comm_overlap_rs = false;
@@ -210,8 +211,7 @@ TEST(GemmOverlap, EachTableByNameIsWellFormed) {
     const OverlapPreset& preset = *overlap_preset(name, problems);
     EXPECT_THAT(name, HasSubstr(fmt::format("_h{}_tp{}_", preset.hidden, preset.tp)));
     const Outcome outcome = outcome_of(overlapped(name), {preset.tp, preset.hidden});
-    EXPECT_THAT(outcome.problems, testing::Each(HasSubstr("fp8_buf: not implemented yet")))
-        << name;
+    EXPECT_THAT(outcome.problems, testing::Each(HasSubstr("fp8_buf: not implemented yet"))) << name;
     EXPECT_EQ(outcome.problems.empty(), !preset.fp8_buf) << name;
   }
   EXPECT_EQ(overlap_preset_names().size(), 19u);

@@ -1,4 +1,4 @@
-// Products of tensors on ops that read other forms, and what waits in the saved store.
+// GEMMs on ops that read other forms, and the forms in the saved store.
 
 #include "nn/product.h"
 

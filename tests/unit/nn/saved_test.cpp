@@ -1,4 +1,4 @@
-// The saved store: who keeps what under which unit, who reads it last, and when memory goes back.
+// The saved store: saved tensors by unit, their last reader, and when memory is freed.
 
 #include "nn/saved.h"
 
@@ -128,7 +128,7 @@ TEST(SavedStore, BytesAreThoseOfDistinctStorages) {
   EXPECT_THAT(saved.bytes_by_unit(), IsEmpty());
 }
 
-// Owners are addresses, whose order says nothing.
+// Owners are addresses; their order has no meaning.
 TEST(SavedStore, BytesAreOfTheUnitThatKeptFirst) {
   const int owners[] = {0, 0};
   for (const auto& [first, second] : {std::pair(0, 1), std::pair(1, 0)}) {

@@ -81,7 +81,7 @@ struct AttentionData {
   }
 };
 
-/// What attention has to get right, one thing a case.
+/// The features of attention, one a case.
 inline std::vector<AttentionCase> attention_cases() {
   std::vector<AttentionCase> list;
   const auto add = [&](const std::string& name, auto&& change) {

@@ -156,7 +156,7 @@ TEST_P(AttentionParts, MergeIntoAWiderSum) {
                ShapeError);
 }
 
-// What a document holds does not change the bits of another.
+// The content of a document does not change the bits of another.
 TEST_P(AttentionParts, DocumentsDoNotSeeEachOther) {
   OpMachine machine(GetParam(), 2, {cpu::add_attention});
   OpContext context = machine.context();

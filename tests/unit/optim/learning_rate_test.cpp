@@ -12,7 +12,8 @@ namespace {
 
 constexpr int64_t kBatch = 8;
 
-/// 10 warm-up and 110 decay iterations of 8 samples, 1.0 → 0.1: round numbers to check by hand.
+/// 10 warm-up and 110 decay iterations of 8 samples, 1.0 → 0.1: numbers that are easy to check by
+/// hand.
 LearningRateSettings settings(DecayStyle style) {
   LearningRateSettings s;
   s.style = style;

@@ -1,4 +1,4 @@
-// The executor with a toy in place of a model: sums come out as without a pipeline.
+// The executor with a toy model: sums equal those without a pipeline.
 
 #include "pipeline/executor.h"
 
@@ -192,7 +192,7 @@ TEST(Executor, AShapeThatGoesAheadIsComparedWithTheReceiversBatch) {
   }
 }
 
-// A stage that fails ends the others, which wait for its messages.
+// A failing stage ends the others, which wait for its messages.
 TEST(Executor, AFailingStageEndsAll) {
   ScheduleSettings settings;
   settings.pp = 3, settings.micro_batches = 4;
@@ -210,7 +210,7 @@ TEST(Executor, AFailingStageEndsAll) {
   }
 }
 
-// Where outputs are not freed they live until their backward.
+// Outputs that are not freed are held until their backward.
 TEST(Executor, OutputsAreFreedOnceSent) {
   ScheduleSettings settings;
   settings.kind = ScheduleKind::gpipe, settings.pp = 2, settings.micro_batches = 6;

@@ -1,4 +1,4 @@
-// Which stage has which layers: maps written out, and what does not divide.
+// The layers of each stage: explicit maps, and sizes that do not divide.
 
 #include "pipeline/layer_map.h"
 

@@ -1,4 +1,4 @@
-// Schedules of small cases written out, and what must hold for all of them.
+// Small schedules written out, and invariants of all schedules.
 
 #include "pipeline/schedule.h"
 

@@ -1,9 +1,9 @@
 #pragma once
-// A model that fits on a page: virtual stage v makes y = (v + 2) · x + micro-batch of rows whose
-// number differs by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers,
-// so every order of summation is exact. Messages have two tensors. It counts its segments as a
-// model with kSegments of them would: the last one does the work of the forward and of its weight
-// gradient, the others pass on what they get.
+// A minimal model: virtual stage v makes y = (v + 2) · x + micro-batch of rows whose number differs
+// by micro-batch, and its weight gradient is the sum of x · dy. All whole numbers, so every order
+// of summation is exact. Messages have two tensors. It counts its segments as a model with
+// kSegments of them would: the last one does the work of the forward and of its weight gradient,
+// the others pass on what they get.
 
 #include <algorithm>
 #include <map>
@@ -81,12 +81,12 @@ class ToyStage : public StageProgram {
   /// By chunk.
   const std::vector<double>& weight_gradients() const { return gradients_; }
   double loss() const { return loss_; }
-  /// Nothing is kept any more, and every message was that of its micro-batch.
+  /// No store remains, and every message was that of its micro-batch.
   bool all_read() const { return saved_.empty() && d_saved_.empty() && numbers_fit_; }
-  /// The most outputs of this stage that lived at one time.
+  /// The maximum number of live outputs of this stage.
   int64_t peak_messages() const { return peak_messages_; }
   int begun() const { return begun_; }
-  /// Weight halves of the last segment that came by themselves.
+  /// Weight halves of the last segment that ran separately.
   int64_t heads() const { return heads_; }
   int last_gradients() const { return last_gradients_; }
 
@@ -148,7 +148,7 @@ class ToyStage : public StageProgram {
   int begun_ = 0, last_gradients_ = 0;
 };
 
-/// What one rank computes for virtual stages 0 … count − 1, one after the other.
+/// The result of one rank for virtual stages 0 … count − 1 in sequence.
 struct ToyResult {
   std::vector<double> gradients;  // by virtual stage
   double loss = 0;

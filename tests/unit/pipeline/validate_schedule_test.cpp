@@ -1,4 +1,4 @@
-// Broken schedules are caught, each by the rule that it breaks.
+// Invalid schedules are rejected, each by the rule that it breaks.
 
 #include "pipeline/validate_schedule.h"
 
@@ -42,8 +42,8 @@ TEST(ValidateSchedule, GoodOnesPass) {
   EXPECT_EQ(problem(schedule()), "valid");
 }
 
-// On a network with one queue for all messages between two stages, what is posted ahead of its time
-// blocks what the other stage waits for.
+// On a network with one queue for all messages between two stages, a message posted too early
+// blocks one that the other stage waits for.
 TEST(ValidateSchedule, MessagesThatOverlapNeedQueuesOfTheirOwn) {
   const auto in_one_queue = [](ScheduleKind kind, int virtual_stages, PointToPoint messages) {
     ScheduleSettings s;

@@ -1,5 +1,5 @@
-// The rules of docs/architecture.md that the compiler does not know: who may include whom, and what
-// libraries never do.
+// The rules of docs/architecture.md that the compiler cannot check: allowed includes, and
+// constructs that libraries must not use.
 
 #include <gmock/gmock.h>
 
@@ -138,7 +138,8 @@ TEST(Structure, LibrariesNeitherExitNorPrint) {
     const std::string code = without_comments_and_literals(read_file(file));
     for (const char* word : {"exit(", "_exit(", "abort(", "cout", "printf(", "puts(", "putchar(",
                              "fmt::print(\"", "stdout"}) {
-      // Signal handlers end the process (a second Ctrl-C; an exit that hangs): nothing can be thrown there.
+      // Signal handlers end the process (a second Ctrl-C; an exit that hangs): nothing can be
+      // thrown there.
       const bool handler =
           shown(file) == "src/train/signals.cpp" || shown(file) == "src/base/exit_watchdog.cpp";
       if (word == std::string("_exit(") && handler) continue;

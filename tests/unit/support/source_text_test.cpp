@@ -1,4 +1,4 @@
-// The reader behind the structure tests must itself see what it is meant to see.
+// Tests the source reader that the structure tests use.
 #include "support/source_text.h"
 
 #include <gmock/gmock.h>

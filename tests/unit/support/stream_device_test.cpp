@@ -1,5 +1,5 @@
-// What the device with seeded streams is for: it finds missing waits, memory that is freed too
-// early, and streams that wait for each other.
+// The device with seeded streams detects missing waits, memory that is freed too early, and streams
+// that wait for each other.
 
 #include "support/stream_device.h"
 

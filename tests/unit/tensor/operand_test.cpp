@@ -1,4 +1,4 @@
-// Forms of matrices: sizes, slices, and what is refused.
+// Forms of matrices: sizes, slices, and errors.
 
 #include "tensor/operand.h"
 

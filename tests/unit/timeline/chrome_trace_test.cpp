@@ -1,4 +1,4 @@
-// The trace and the memory history are JSON that says what the record says.
+// The trace and the memory history are JSON with the content of the record.
 
 #include "timeline/chrome_trace.h"
 

@@ -1,4 +1,4 @@
-// Sums of a step: what a run keeps where nobody profiles.
+// Sums of a step, kept by runs without profiling.
 
 #include <gtest/gtest.h>
 

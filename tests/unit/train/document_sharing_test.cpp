@@ -82,7 +82,8 @@ TEST(DocumentSharing, HoldsOnRandomLengths) {
     }
     for (size_t d = 0; d < lengths.size(); ++d) ASSERT_EQ(seen[d], lengths[d] > 0 ? 1 : 0);
     ASSERT_GE(*std::min_element(micro_batches.begin(), micro_batches.end()), 1);
-    // Greedy (Graham 1969): nobody is busier than the mean by more than a micro-batch of each size.
+    // Greedy (Graham 1969): no rank's load exceeds the mean by more than a micro-batch of each
+    // size.
     const double sizes = 1 + std::log2(ranks);
     ASSERT_LE(*std::max_element(load.begin(), load.end()), all / ranks + sizes * largest);
   }

@@ -1,4 +1,4 @@
-// What an engine holds beside the weights follows from what it is for.
+// The memory of an engine beside the weights depends on its purpose.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-// What is evaluated when: validation sets, whole ones, and the test at the end.
+// Evaluations: validation sets, whole ones, and the test at the end.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -110,7 +110,7 @@ TEST_F(Evaluation, ValidationSetsAreReportedOneByOne) {
   EXPECT_NEAR(outcome.validations[2].second, (b[2] + c[2]) / 2, 1e-9);
   EXPECT_THAT(read_file(folder / "both" / "metrics.jsonl"),
               HasSubstr("\"validation_data\":\"" + prefix("c") + "\""));
-  train_run(both);  // over: nothing is said twice
+  train_run(both);  // the run is over: nothing is logged twice
   EXPECT_EQ(said("both", "validation_loss").size(), 6u);
 }
 

@@ -1,4 +1,4 @@
-// Numbers without sense: each field is bounded, or what it asks for is refused before it is built.
+// Absurd numbers: each field is bounded, or its value is refused before anything is built.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,6 +1,6 @@
-// No setting is ignored: each built field is set to another legal value, which shows somewhere, and
-// to illegal ones, which are refused by name. In a plain run, where many settings have nothing to
-// act on, that is said in a note.
+// No setting is ignored: each built field is set to another legal value with an observable effect,
+// and to illegal ones, which are refused by name. In a plain run many settings have no effect; then
+// a note is required.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ std::vector<std::string> excluded_values(const BuiltField& field) {
   return values;
 }
 
-/// The problem is said of the field, or of the value.
+/// The message names the field or the value.
 void expect_refused(const FieldCase& one, const Overrides& run, const std::string& value) {
   const std::string setting = one.field + "=" + value;
   std::string said;
@@ -92,7 +92,7 @@ void expect_refused(const FieldCase& one, const Overrides& run, const std::strin
       << setting;
 }
 
-/// What a run shows at the place that a case names.
+/// The observation of a run that a case names.
 std::string shown(Shows where, const Overrides& run) {
   switch (where) {
     case Shows::record:
@@ -135,11 +135,11 @@ void expect_no_silence(const FieldCase& one, const Overrides& plain, const WalkF
   const Overrides other = plain + files.filled({one.field + "=" + one.other});
   const std::string name = one.field.substr(one.field.find('.') + 1);
   try {
-    // What the run would have anyway asks for nothing.
+    // A value equal to the resolved default needs no note.
     if (to_yaml(setup_of(plain).config) == to_yaml(setup_of(other).config)) return;
     const std::string before = notes_of(plain), after = notes_of(other);
     if (before != after && after.find(name) != std::string::npos) {
-      // Where it is said to have no effect, it has none.
+      // A setting noted as without effect has none.
       if (plain == plain_runs()[0] && after.find("no effect here") != std::string::npos) {
         EXPECT_TRUE(record_of(plain) == record_of(other)) << one.field << ": " << after;
       }
@@ -160,7 +160,7 @@ void expect_no_silence(const FieldCase& one, const Overrides& plain, const WalkF
       << plain[0];
 }
 
-// A difference of records would say nothing otherwise.
+// Otherwise a difference of records would have no meaning.
 TEST(FieldWalk, ARecordIsTheSameEachTime) {
   for (const Overrides& plain : plain_runs()) {
     for (const char* recipe : {"fp32", "bf16_mixed"}) {
@@ -208,7 +208,7 @@ class FieldWalk : public testing::TestWithParam<std::string> {
 TEST(FieldWalk, EveryBuiltFieldWithAChoiceHasACase) {
   std::set<std::string> built, walked;
   for (const BuiltField& field : built_fields()) {
-    // One choice is none: there is no other value.
+    // With one choice there is no other value.
     if (field.choices.size() != 1) built.insert(field.name);
   }
   RunConfig config;

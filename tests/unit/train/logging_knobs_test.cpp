@@ -1,4 +1,4 @@
-// What the switches of section `logger` put into metrics.jsonl and TensorBoard, and leave out.
+// The effect of the switches of section `logger` on metrics.jsonl and TensorBoard.
 
 #include <gmock/gmock.h>
 

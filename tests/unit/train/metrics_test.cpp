@@ -205,7 +205,7 @@ TEST(AppendFile, IsMadeAgainWithAllThatItHeld) {
   EXPECT_TRUE(read_file(path) == expected + "y");
   file.append("z");
   EXPECT_TRUE(read_file(path) == expected + "yz");
-  // What somebody else put there stays, and is appended to.
+  // A foreign file is kept, and lines are appended to it.
   std::filesystem::remove(path);
   write_file_atomically(path, "theirs");
   file.append(" and ours");

@@ -1,4 +1,4 @@
-// Patterns over names of parameters: what they fit, and that none of them fits nothing unsaid.
+// Patterns over names of parameters: what they match, and errors for patterns without a match.
 
 #include "sharding/name_patterns.h"
 

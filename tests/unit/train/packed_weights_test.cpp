@@ -1,4 +1,4 @@
-// Where weights are kept as tiles: what `auto` means, and where `true` is refused.
+// Weights as tiles: the meaning of `auto`, and where `true` is refused.
 
 #include "train/packed_weights.h"
 

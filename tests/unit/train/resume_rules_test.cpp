@@ -1,4 +1,4 @@
-// Each setting says what its change means when a run goes on.
+// Each setting has a rule for its change on resumption.
 
 #include "train/resume_rules.h"
 

@@ -1,4 +1,4 @@
-// Schedules in a checkpoint's state, and what a run goes on with.
+// Schedules in a checkpoint's state, and those of the resumed run.
 
 #include "train/resume_schedules.h"
 
@@ -59,7 +59,7 @@ TEST(ResumeSchedules, DamagedOnesAreErrors) {
   EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":\"x\""),
               ThrowsMessage<IoError>(HasSubstr("damaged")));
   EXPECT_THAT(with("\"maximum_rate\":0.1", "\"maximum_rate\":-1"),
-              ThrowsMessage<IoError>(HasSubstr("cannot be those of a run")));
+              ThrowsMessage<IoError>(HasSubstr("its schedules are invalid")));
   EXPECT_THAT(with("\"maximum_rate\"", "\"rate\""), ThrowsMessage<IoError>(HasSubstr("damaged")));
 }
 

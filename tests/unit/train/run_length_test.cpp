@@ -1,4 +1,4 @@
-// Lengths in rows and growing batches: what a configuration resolves to, and what it may not say.
+// Lengths in rows and growing batches: resolved values and configuration errors.
 
 #include "train/run_length.h"
 

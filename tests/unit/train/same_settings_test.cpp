@@ -1,4 +1,4 @@
-// Ranks with different settings are named, with both values, before they do anything.
+// Ranks with different settings are reported, with both values, before any work.
 
 #include "train/same_settings.h"
 

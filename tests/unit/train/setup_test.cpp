@@ -1,4 +1,4 @@
-// What a run is, resolved from its configuration and the files that it names.
+// The setup of a run, resolved from its configuration and the files that it names.
 
 #include "train/setup.h"
 
@@ -73,7 +73,7 @@ TEST(Setup, RotaryPairsAreAMatterOfTheModel) {
   const RunSetup setup = prepared(model);
   EXPECT_TRUE(setup.model.rotary.interleaved);
   EXPECT_FALSE(prepared({"model.vocab_size=100"}).model.rotary.interleaved);
-  // Its config.json says so, in the words of Viaduct, and gives the same model.
+  // Its config.json has Viaduct's field for it and gives the same model.
   EXPECT_TRUE(nlohmann::json::parse(setup.hf_config).at("rotary_interleaved").get<bool>());
   test::TemporaryFolder folder;
   write_file_atomically(folder / "config.json", setup.hf_config);

@@ -18,8 +18,7 @@ namespace {
 
 using namespace tensorboard;
 
-// A reader of its own: takes the bytes apart by the published formats, knowing nothing of the
-// writer.
+// An independent reader: parses the bytes by the published formats.
 class Bytes {
  public:
   explicit Bytes(std::string_view bytes) : bytes_(bytes) {}

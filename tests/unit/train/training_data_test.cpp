@@ -1,4 +1,4 @@
-// Which rows training reads.
+// The rows read by training.
 
 #include "train/training_data.h"
 
@@ -103,7 +103,7 @@ TEST_F(TrainingRows, SetsAreThereForWhatHasData) {
   EXPECT_EQ(sets({"dataset.mock=true", "dataset.blend=null"}), Found(1, false));
 }
 
-// A loader of another program cannot come: there is no other program.
+// An external loader is not possible: there is no Python program.
 TEST_F(TrainingRows, ExternalLoadersAreRefused) {
   try {
     setup_of(run({"dataset.dataloader_type=external"}));

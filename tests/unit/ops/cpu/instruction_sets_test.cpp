@@ -1,5 +1,5 @@
-// What must have the same bits on every instruction set: roundings to BF16, whether by integers or
-// by the instruction of AVX512-BF16, and the numbers that a model starts from.
+// Results that must have the same bits on every instruction set: roundings to BF16, whether by
+// integers or by the instruction of AVX512-BF16, and the numbers that a model starts from.
 
 #include <gtest/gtest.h>
 
