@@ -8,8 +8,8 @@
 
 #include "bench.h"
 #include "device/device.h"
+#include "hardware/cpu/peak.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/peak.h"
 
 namespace viaduct::cli {
 namespace {

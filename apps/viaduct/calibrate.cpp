@@ -14,9 +14,9 @@
 #include "collective_timing.h"
 #include "comm/world.h"
 #include "device/device.h"
+#include "hardware/cpu/peak.h"
 #include "hardware/cpu_features.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/peak.h"
 #include "ops/step_scalars.h"
 
 namespace viaduct::cli {

@@ -13,8 +13,8 @@
 #include "data/dataset_builder.h"
 #include "data/gpt_dataset.h"
 #include "override_scope.h"
-#include "train/run_config.h"
-#include "train/setup.h"
+#include "run/run_config.h"
+#include "run/setup.h"
 
 namespace viaduct::cli {
 namespace {

@@ -10,12 +10,12 @@
 #include "base/units.h"
 #include "comm/group_kinds.h"
 #include "device/memory_tag.h"
+#include "engine/dry_run.h"
 #include "model/flops.h"
 #include "pipeline/layer_map.h"
-#include "train/dry_run.h"
-#include "train/offload_report.h"
-#include "train/resolved_run.h"
-#include "train/run_length.h"
+#include "report/offload_report.h"
+#include "run/resolved_run.h"
+#include "run/run_length.h"
 
 namespace viaduct::cli {
 namespace {
@@ -208,7 +208,8 @@ Json stages_json(const std::vector<DryRun>& stages) {
   return list;
 }
 
-/// The same rank of a run that recomputes and offloads nothing; none where this one does not either.
+/// The same rank of a run that recomputes and offloads nothing; none where this one does not
+/// either.
 std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
   if (!setup.config.recompute.recompute_granularity && !setup.config.offload.by_layer() &&
       !setup.config.offload.by_module())

@@ -5,8 +5,8 @@
 #include <map>
 #include <string>
 
-#include "train/dry_run.h"
-#include "train/setup.h"
+#include "engine/dry_run.h"
+#include "run/setup.h"
 
 namespace viaduct::cli {
 

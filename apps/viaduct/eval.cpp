@@ -11,12 +11,12 @@
 #include "base/log.h"
 #include "before_ranks.h"
 #include "dry_run_report.h"
+#include "engine/dry_run.h"
 #include "override_scope.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "standard_streams.h"
 #include "subcommands.h"
-#include "train/dry_run.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/text_evaluation.h"
 
 namespace viaduct::cli {

@@ -15,11 +15,11 @@
 #include "generate/stop_text.h"
 #include "generate_output.h"
 #include "override_scope.h"
+#include "run/inference_setup.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "standard_streams.h"
 #include "subcommands.h"
-#include "train/inference_setup.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct::cli {
 namespace {

@@ -8,8 +8,8 @@
 
 #include "base/error.h"
 #include "config/describe.h"
+#include "run/run_config.h"
 #include "subcommands.h"
-#include "train/run_config.h"
 #include "value_json.h"
 
 namespace viaduct::cli {

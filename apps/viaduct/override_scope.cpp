@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "config/problems.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 namespace viaduct::cli {
 namespace {

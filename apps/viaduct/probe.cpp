@@ -11,11 +11,11 @@
 #include "before_ranks.h"
 #include "checkpoint/safetensors_writer.h"
 #include "override_scope.h"
+#include "probe/probe_setup.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "run/same_settings.h"
 #include "subcommands.h"
-#include "train/launch.h"
-#include "train/probe_setup.h"
-#include "train/rank_device.h"
-#include "train/same_settings.h"
 
 namespace viaduct::cli {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <nlohmann/json_fwd.hpp>
 
+#include "report/machine_peaks.h"
 #include "timeline/profile.h"
-#include "train/machine_peaks.h"
 
 namespace viaduct::cli {
 

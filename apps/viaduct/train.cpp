@@ -11,10 +11,10 @@
 #include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_report.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "standard_streams.h"
 #include "subcommands.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/signals.h"
 #include "train/trainer.h"
 

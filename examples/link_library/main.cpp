@@ -7,8 +7,8 @@
 #include "checkpoint/model_folder.h"
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/tokenizer.h"
+#include "engine/engine.h"
 #include "ops/cpu/cpu_ops.h"
-#include "train/engine.h"
 
 using namespace viaduct;
 

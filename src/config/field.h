@@ -19,7 +19,7 @@
 //
 // The group refers to the struct's members: reading a file writes them, printing reads them, and
 // the value a member has when the group is made is the field's default. Several groups may add to
-// one section. The application collects the groups of all folders as a value (train/run_config.h);
+// one section. The application collects the groups of all folders as a value (run/run_config.h);
 // nothing registers itself.
 
 #include <array>

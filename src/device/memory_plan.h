@@ -1,6 +1,6 @@
 #pragma once
 // Places for allocations, known in advance: a dry run of the same program has recorded the
-// allocations (train/plan_memory.h makes the plan, timeline/placement.h finds the places).
+// allocations (engine/plan_memory.h makes the plan, timeline/placement.h finds the places).
 
 #include <array>
 #include <cstdint>

@@ -17,7 +17,7 @@ struct CpuFeatures {
   bool avx512_bf16 = false;
   /// AMX tiles with BF16 products, in a core that also has AVX-512 and AVX512-BF16: what files
   /// named *_amx.cpp are compiled for. The kernel must still grant the tile registers
-  /// (ops/cpu/amx_permission.h).
+  /// (hardware/cpu/amx_permission.h).
   bool amx_bf16 = false;
 };
 

@@ -7,7 +7,7 @@ namespace viaduct {
 
 struct PackedWeightsConfig {
   /// `auto`: if several micro-batches of a step share one packing, and packing costs a noticeable
-  /// part of their GEMMs (train/packed_weights.h).
+  /// part of their GEMMs (run/packed_weights.h).
   Auto<bool> packed_weights;
 };
 

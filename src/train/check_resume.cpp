@@ -6,8 +6,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "config/problems.h"
-#include "train/resume_rules.h"
-#include "train/run_length.h"
+#include "run/resume_rules.h"
+#include "run/run_length.h"
 
 namespace viaduct {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/function_ref.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "data/dataset_fingerprint.h"
-#include "train/setup.h"
+#include "run/setup.h"
 
 namespace viaduct {
 

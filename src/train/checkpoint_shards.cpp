@@ -6,13 +6,13 @@
 #include "checkpoint/logical_values.h"
 #include "checkpoint/parameter_io.h"
 #include "config/problems.h"
+#include "engine/engine.h"
 #include "model/model_from_fields.h"
-#include "train/engine.h"
-#include "train/rank_device.h"
-#include "train/resolved_run.h"
+#include "run/rank_device.h"
+#include "run/resolved_run.h"
+#include "run/setup.h"
+#include "run/validate.h"
 #include "train/run_checkpoint.h"
-#include "train/setup.h"
-#include "train/validate.h"
 
 namespace viaduct {
 namespace {

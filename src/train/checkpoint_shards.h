@@ -2,7 +2,7 @@
 // The shards that a training run would write for a model; `convert` writes them without running.
 
 #include "checkpoint/convert.h"
-#include "train/run_config.h"
+#include "run/run_config.h"
 
 namespace viaduct {
 

@@ -8,9 +8,9 @@
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
 #include "model/initialize.h"
-#include "train/rank_device.h"
-#include "train/resolved_run.h"
-#include "train/same_settings.h"
+#include "run/rank_device.h"
+#include "run/resolved_run.h"
+#include "run/same_settings.h"
 
 namespace viaduct {
 namespace {

@@ -5,10 +5,10 @@
 #include <functional>
 
 #include "device/device.h"
+#include "engine/dry_run.h"
 #include "generate/generate.h"
 #include "ops/table.h"
-#include "train/dry_run.h"
-#include "train/setup.h"
+#include "run/setup.h"
 
 namespace viaduct {
 

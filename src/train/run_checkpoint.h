@@ -9,7 +9,7 @@
 #include "checkpoint/async_saver.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/parameter_io.h"
-#include "train/engine.h"
+#include "engine/engine.h"
 #include "train/train_state.h"
 
 namespace viaduct {

@@ -7,9 +7,9 @@
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
 #include "data/tokenizer/text_ids.h"
-#include "train/evaluation.h"
-#include "train/resolved_run.h"
-#include "train/same_settings.h"
+#include "engine/evaluation.h"
+#include "run/resolved_run.h"
+#include "run/same_settings.h"
 
 namespace viaduct {
 namespace {

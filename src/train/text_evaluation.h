@@ -4,8 +4,8 @@
 #include "base/function_ref.h"
 #include "comm/communicator.h"
 #include "data/token_windows.h"
-#include "train/inference_setup.h"
-#include "train/plan_memory.h"
+#include "engine/plan_memory.h"
+#include "run/inference_setup.h"
 
 namespace viaduct {
 

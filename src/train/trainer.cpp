@@ -10,12 +10,12 @@
 #include "checkpoint/on_all_ranks.h"
 #include "checkpoint/save_folder.h"
 #include "device/recording.h"
-#include "ops/cpu/peak.h"
-#include "train/nan_report.h"
-#include "train/rank_device.h"
-#include "train/replica_check.h"
-#include "train/run_length.h"
-#include "train/same_settings.h"
+#include "engine/replica_check.h"
+#include "hardware/cpu/peak.h"
+#include "probe/nan_report.h"
+#include "run/rank_device.h"
+#include "run/run_length.h"
+#include "run/same_settings.h"
 
 namespace viaduct {
 namespace {
@@ -45,16 +45,18 @@ void check_fits(const PlannedMemory& planned, const RunConfig& config) {
                 config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
                 format_bytes(static_cast<int64_t>(physical_memory_bytes())));
   const auto& most = config.offload.offload_bytes;
-  VIADUCT_CHECK(ConfigError, !most || planned.offload.most_bytes <= *most,
-                "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
-                most.value_or(0), planned.offload.most_bytes);
+  VIADUCT_CHECK(
+      ConfigError, !most || planned.offload.most_bytes <= *most,
+      "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
+      most.value_or(0), planned.offload.most_bytes);
   if (config.offload.offload_path) return;
-  VIADUCT_CHECK(ConfigError,
-                bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
-                "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
-                "and this machine has {} of memory",
-                format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
-                format_bytes(static_cast<int64_t>(physical_memory_bytes())));
+  VIADUCT_CHECK(
+      ConfigError,
+      bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
+      "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
+      "and this machine has {} of memory",
+      format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
+      format_bytes(static_cast<int64_t>(physical_memory_bytes())));
 }
 
 }  // namespace

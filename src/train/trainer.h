@@ -9,18 +9,18 @@
 #include "checkpoint/async_saver.h"
 #include "checkpoint/old_steps.h"
 #include "checkpoint/run_lock.h"
+#include "engine/document_batches.h"
+#include "engine/engine.h"
+#include "engine/plan_memory.h"
+#include "hardware/cpu/peak.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
-#include "ops/cpu/peak.h"
 #include "optim/schedules.h"
-#include "train/document_batches.h"
-#include "train/engine.h"
-#include "train/metrics_log.h"
-#include "train/offload_report.h"
-#include "train/plan_memory.h"
-#include "train/resolved_run.h"
-#include "train/setup.h"
-#include "train/step_profiler.h"
+#include "report/metrics_log.h"
+#include "report/offload_report.h"
+#include "report/step_profiler.h"
+#include "run/resolved_run.h"
+#include "run/setup.h"
 #include "train/train_state.h"
 #include "train/training_data.h"
 
@@ -67,8 +67,8 @@ class Trainer {
 
  private:
   void run_to_the_end();
-  /// Makes the second memory, where something is offloaded, and measures it. ConfigError, IoError if
-  /// it is not to be had.
+  /// Makes the second memory, where something is offloaded, and measures it. ConfigError, IoError
+  /// if it is not to be had.
   void open_second_memory();
   void load_weights();
   /// ConfigError on rank 0 if the run may not go on with the checkpoint; other changes are said.

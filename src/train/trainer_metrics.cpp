@@ -2,10 +2,10 @@
 // steps.
 
 #include "device/memory_tag.h"
-#include "ops/cpu/peak.h"
-#include "train/log_statistics.h"
-#include "train/rank_device.h"
-#include "train/step_timers.h"
+#include "engine/log_statistics.h"
+#include "hardware/cpu/peak.h"
+#include "report/step_timers.h"
+#include "run/rank_device.h"
 #include "train/trainer.h"
 
 namespace viaduct {

@@ -4,8 +4,8 @@
 
 #include "base/error.h"
 #include "data/vocabulary_check.h"
-#include "train/run_length.h"
-#include "train/sample_batch.h"
+#include "engine/sample_batch.h"
+#include "run/run_length.h"
 
 namespace viaduct {
 namespace {

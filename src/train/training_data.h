@@ -11,9 +11,9 @@
 #include "data/dataset_fingerprint.h"
 #include "data/sample.h"
 #include "data/sampler.h"
-#include "train/evaluation.h"
-#include "train/host_batch.h"
-#include "train/setup.h"
+#include "engine/evaluation.h"
+#include "engine/host_batch.h"
+#include "run/setup.h"
 
 namespace viaduct {
 

@@ -8,8 +8,8 @@
 #include <string_view>
 
 #include "base/error.h"
-#include "train/run_config.h"
-#include "train/validate.h"
+#include "run/run_config.h"
+#include "run/validate.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   using namespace viaduct;

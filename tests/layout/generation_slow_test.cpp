@@ -3,11 +3,11 @@
 #include <gmock/gmock.h>
 
 #include "generate/prompts.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/text_evaluation.h"
 
 namespace viaduct {

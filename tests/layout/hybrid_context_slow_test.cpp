@@ -8,14 +8,14 @@
 
 #include "checkpoint/logical_gather.h"
 #include "checkpoint/parameter_io.h"
+#include "engine/document_batches.h"
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "run/run_length.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/training.h"
-#include "train/document_batches.h"
-#include "train/engine.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
-#include "train/run_length.h"
 #include "train/training_data.h"
 
 namespace viaduct {

@@ -9,9 +9,9 @@
 #include <map>
 #include <mutex>
 
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/trainer.h"
 
 namespace viaduct {

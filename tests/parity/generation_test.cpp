@@ -10,9 +10,9 @@
 #include "checkpoint/parameter_io.h"
 #include "generate/generate.h"
 #include "ops/cpu/cpu_ops.h"
+#include "run/resolved_run.h"
 #include "support/instruction_set.h"
 #include "support/paths.h"
-#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {

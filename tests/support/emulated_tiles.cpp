@@ -6,7 +6,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "ops/cpu/tile_product.h"
+#include "ops/cpu/tiles/tile_product.h"
 
 namespace viaduct::test {
 namespace {

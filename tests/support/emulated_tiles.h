@@ -2,7 +2,7 @@
 // Tile registers in memory, so that the AMX loops run on any machine: the same templates, with
 // registers that also check the conditions that raise SIGILL on real ones.
 
-#include "ops/cpu/tiles.h"
+#include "ops/cpu/tiles/tiles.h"
 
 namespace viaduct::test {
 

@@ -14,12 +14,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "engine/dry_run.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "run/resolved_run.h"
 #include "support/paths.h"
 #include "support/tensor_bytes.h"
-#include "train/dry_run.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
-#include "train/resolved_run.h"
 #include "train/run_checkpoint.h"
 
 namespace viaduct::test {

@@ -9,8 +9,8 @@
 #include "checkpoint/safetensors_reader.h"
 #include "device/device.h"
 #include "ops/cpu/cpu_ops.h"
+#include "probe/probe.h"
 #include "support/instruction_set.h"
-#include "train/probe.h"
 
 namespace viaduct::test {
 

@@ -5,10 +5,10 @@
 
 #include "base/file.h"
 #include "data/tokenizer/train_bpe.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/instruction_set.h"
 #include "support/paths.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct::test {
 

@@ -3,9 +3,9 @@
 
 #include <string>
 
+#include "run/inference_setup.h"
 #include "support/temporary_folder.h"
 #include "train/generation.h"
-#include "train/inference_setup.h"
 
 namespace viaduct::test {
 

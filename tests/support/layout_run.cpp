@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <ostream>
 
-#include "train/launch.h"
-#include "train/probe_setup.h"
-#include "train/rank_device.h"
+#include "probe/probe_setup.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 
 namespace viaduct::test {
 

@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine.h"
 #include "nn/second_memory.h"
 #include "pipeline/validate_schedule.h"
-#include "train/engine.h"
 
 namespace viaduct::test {
 

@@ -3,14 +3,14 @@
 #include <mutex>
 #include <random>
 
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/parallel_settings.h"
+#include "run/rank_device.h"
 #include "support/scaled_ops.h"
 #include "support/stream_device.h"
 #include "support/stream_memory.h"
 #include "support/stream_ops.h"
-#include "train/engine.h"
-#include "train/launch.h"
-#include "train/parallel_settings.h"
-#include "train/rank_device.h"
 
 namespace viaduct::test {
 namespace {

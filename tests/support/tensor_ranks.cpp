@@ -14,13 +14,13 @@
 #include "base/hash.h"
 #include "comm/world.h"
 #include "device/recording.h"
+#include "engine/cut_batch.h"
 #include "model/offload_segments.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "support/instruction_set.h"
 #include "support/op_testing.h"
-#include "train/cut_batch.h"
 
 namespace viaduct::test {
 namespace {

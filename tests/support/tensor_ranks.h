@@ -8,13 +8,13 @@
 #include <string>
 #include <vector>
 
+#include "engine/host_batch.h"
 #include "model/model.h"
 #include "nn/gemm_overlap.h"
 #include "nn/second_memory.h"
 #include "ops/cpu/cpu_ops.h"
 #include "sharding/parameter_store.h"
 #include "timeline/record.h"
-#include "train/host_batch.h"
 
 namespace viaduct::test {
 

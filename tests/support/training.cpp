@@ -10,9 +10,9 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "run/rank_device.h"
 #include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
-#include "train/rank_device.h"
 #include "train/run_checkpoint.h"
 
 namespace viaduct::test {

@@ -7,9 +7,9 @@
 #include <string>
 #include <vector>
 
+#include "engine/engine.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
-#include "train/engine.h"
 
 namespace viaduct::test {
 

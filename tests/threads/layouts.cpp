@@ -8,11 +8,11 @@
 #include <random>
 
 #include "comm/world.h"
+#include "engine/engine.h"
 #include "nn/tensor_parallel_config.h"
 #include "ops/cpu/cpu_ops.h"
 #include "pipeline/layer_map.h"
 #include "support/tiny_models.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

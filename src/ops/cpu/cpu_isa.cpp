@@ -1,8 +1,8 @@
+#include "hardware/cpu/amx_permission.h"
 #include "hardware/cpu_features.h"
-#include "ops/cpu/amx_permission.h"
 #include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/tile_check.h"
+#include "ops/cpu/tiles/tile_check.h"
 
 namespace viaduct {
 

@@ -8,10 +8,10 @@
 #include <algorithm>
 #include <mutex>
 
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

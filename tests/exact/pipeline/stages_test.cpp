@@ -11,12 +11,12 @@
 #include <random>
 
 #include "comm/world.h"
+#include "engine/engine.h"
 #include "ops/cpu/cpu_ops.h"
 #include "pipeline/layer_map.h"
 #include "support/instruction_set.h"
 #include "support/op_testing.h"
 #include "support/tiny_models.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

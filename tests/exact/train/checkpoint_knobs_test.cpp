@@ -5,12 +5,12 @@
 
 #include "base/error.h"
 #include "checkpoint/checkpoint_reader.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/layout_run.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/run_checkpoint.h"
 
 namespace viaduct {

@@ -5,12 +5,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/dry_run.h"
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/overlap_probe.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/engine.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -5,13 +5,13 @@
 #include <algorithm>
 
 #include "device/recording.h"
+#include "engine/dry_run.h"
 #include "ops/gemm.h"
 #include "support/instruction_set.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
 #include "support/training.h"
 #include "support/training_run.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

@@ -4,10 +4,10 @@
 #include <gtest/gtest.h>
 
 #include "checkpoint/logical_gather.h"
+#include "engine/engine.h"
+#include "run/rank_device.h"
 #include "support/golden.h"
 #include "support/training.h"
-#include "train/engine.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -7,10 +7,10 @@
 #include <mutex>
 
 #include "base/error.h"
+#include "engine/replica_check.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
-#include "train/replica_check.h"
 
 namespace viaduct {
 namespace {

@@ -5,9 +5,9 @@
 #include <gtest/gtest.h>
 
 #include "base/error.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -15,10 +15,10 @@
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
+#include "run/rank_device.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

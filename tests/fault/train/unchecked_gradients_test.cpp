@@ -6,12 +6,12 @@
 #include <cmath>
 
 #include "base/error.h"
+#include "engine/engine.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
 #include "support/tensor_bytes.h"
 #include "support/tiny_models.h"
 #include "support/training.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

@@ -6,10 +6,10 @@
 #include <random>
 #include <vector>
 
+#include "engine/engine.h"
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

@@ -6,13 +6,13 @@
 
 #include <random>
 
+#include "engine/engine.h"
 #include "model/initialize.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "support/instruction_set.h"
 #include "support/tiny_models.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

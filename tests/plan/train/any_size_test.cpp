@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/dry_run.h"
 #include "support/training.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

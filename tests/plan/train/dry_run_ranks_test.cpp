@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
+#include "engine/dry_run.h"
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/engine.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 #include "train/training_data.h"
 
 namespace viaduct {

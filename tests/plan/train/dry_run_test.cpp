@@ -2,14 +2,14 @@
 // is the same code on another device. And after its first steps a run requests no more memory from
 // the system.
 
-#include "train/dry_run.h"
+#include "engine/dry_run.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "engine/engine.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/engine.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -7,8 +7,8 @@
 #include <map>
 #include <set>
 
+#include "engine/dry_run.h"
 #include "support/training.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

@@ -4,9 +4,9 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
+#include "engine/dry_run.h"
+#include "run/parallel_settings.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/parallel_settings.h"
 
 namespace viaduct {
 namespace {

@@ -2,11 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "run/resolved_run.h"
 #include "support/language_model.h"
 #include "support/paths.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
-#include "train/resolved_run.h"
 #include "train/text_evaluation.h"
 
 namespace viaduct {

@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "engine/dry_run.h"
 #include "support/training.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

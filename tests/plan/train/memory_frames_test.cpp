@@ -6,8 +6,8 @@
 #include <map>
 #include <set>
 
+#include "engine/plan_memory.h"
 #include "support/training.h"
-#include "train/plan_memory.h"
 
 namespace viaduct {
 namespace {

@@ -2,14 +2,14 @@
 // every allocation of its steps is where the plan put it, and results are those of a run without a
 // plan, bit by bit.
 
-#include "train/plan_memory.h"
+#include "engine/plan_memory.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

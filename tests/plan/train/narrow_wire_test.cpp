@@ -3,8 +3,8 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "engine/dry_run.h"
 #include "support/training.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

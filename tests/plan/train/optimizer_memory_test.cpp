@@ -4,9 +4,9 @@
 #include <gmock/gmock.h>
 
 #include "base/error.h"
+#include "engine/dry_run.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/rank_device.h"
 #include "train/trainer.h"
 
 namespace viaduct {

@@ -7,11 +7,11 @@
 #include <map>
 #include <tuple>
 
+#include "engine/dry_run.h"
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/engine.h"
-#include "train/launch.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -7,10 +7,10 @@
 #include <map>
 
 #include "device/memory_tag.h"
+#include "engine/dry_run.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/gemm.h"
 #include "support/training.h"
-#include "train/dry_run.h"
 
 namespace viaduct {
 namespace {

@@ -7,10 +7,10 @@
 #include <set>
 
 #include "device/recording.h"
+#include "engine/dry_run.h"
+#include "engine/engine.h"
+#include "run/rank_device.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/engine.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -6,11 +6,11 @@
 #include <gtest/gtest.h>
 
 #include "config/load.h"
+#include "engine/dry_run.h"
 #include "pipeline/replay_schedule.h"
+#include "run/parallel_settings.h"
+#include "run/resolved_run.h"
 #include "support/training.h"
-#include "train/dry_run.h"
-#include "train/parallel_settings.h"
-#include "train/resolved_run.h"
 
 namespace viaduct {
 namespace {

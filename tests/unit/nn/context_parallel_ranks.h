@@ -6,11 +6,11 @@
 
 #include "base/error.h"
 #include "comm/world.h"
+#include "engine/cut_batch.h"
 #include "nn/core_attention.h"
 #include "support/instruction_set.h"
 #include "support/no_weights.h"
 #include "support/op_testing.h"
-#include "train/cut_batch.h"
 
 namespace viaduct::test {
 

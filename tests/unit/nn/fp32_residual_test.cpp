@@ -5,12 +5,12 @@
 
 #include <cmath>
 
+#include "engine/engine.h"
 #include "ops/cpu/cpu_ops.h"
 #include "precision/precision_config.h"
 #include "support/instruction_set.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
-#include "train/engine.h"
 
 namespace viaduct {
 namespace {

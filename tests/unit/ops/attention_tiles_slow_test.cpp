@@ -1,7 +1,7 @@
 // BF16 attention on tiles, against the FP64 reference: the same loops on AVX512-BF16, on AMX and on
 // emulated tile registers.
 
-#include "ops/cpu/attention_tiles.h"
+#include "ops/cpu/attention/attention_tiles.h"
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 // generator gives token by token.
 
 #include "train/text_evaluation.h"
-#include "train/resolved_run.h"
+#include "run/resolved_run.h"
 
 #include <gmock/gmock.h>
 
@@ -13,9 +13,9 @@
 #include "checkpoint/parameter_io.h"
 #include "data/indexed_dataset_writer.h"
 #include "data/tokenizer/text_ids.h"
+#include "run/rank_device.h"
 #include "support/language_model.h"
 #include "support/training.h"
-#include "train/rank_device.h"
 
 namespace viaduct {
 namespace {

@@ -1,7 +1,7 @@
 // Products of linear layers on tiles, with the AMX loops on emulated registers beside what this
 // machine has: blocks, chunks and edges do not depend on the instruction set.
 
-#include "ops/cpu/gemm_tiles.h"
+#include "ops/cpu/gemm/gemm_tiles.h"
 
 #include <gtest/gtest.h>
 

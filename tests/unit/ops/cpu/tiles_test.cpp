@@ -1,6 +1,6 @@
 // Packing into tiles and products of them, against plain loops in FP64.
 
-#include "ops/cpu/tiles.h"
+#include "ops/cpu/tiles/tiles.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 
 #include "ops/cpu/amx_problem.h"
 #include "ops/cpu/cpu_ops.h"
-#include "ops/cpu/tile_check.h"
+#include "ops/cpu/tiles/tile_check.h"
 #include "support/emulated_tiles.h"
 #include "support/op_testing.h"
 

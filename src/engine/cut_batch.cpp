@@ -1,0 +1,99 @@
+#include "engine/cut_batch.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "nn/context_parallel/zigzag.h"
+
+namespace viaduct {
+namespace {
+
+/// The documents with their padding.
+struct PaddedDocument {
+  int64_t begin = 0, end = 0;  // tokens of the whole micro-batch
+  int64_t length = 0;          // with padding
+};
+
+std::vector<PaddedDocument> pad_documents(const std::vector<int32_t>& offsets,
+                                          const BatchPlace& place, bool pad) {
+  const int64_t multiple = zigzag_multiple(place.cp);
+  const int64_t parts = place.stream_parts;
+  std::vector<PaddedDocument> documents;
+  int64_t total = 0;
+  for (size_t d = 1; d < offsets.size(); ++d) {
+    const int64_t length = offsets[d] - offsets[d - 1];
+    const int64_t padded = (length + multiple - 1) / multiple * multiple;
+    VIADUCT_CHECK(
+        ShapeError, pad || padded == length,
+        "context parallel: a row of {} tokens cannot be cut over {} ranks: the length has "
+        "to be a multiple of 2 · {} = {}, for example {}",
+        length, place.cp, place.cp, multiple, padded);
+    documents.push_back({offsets[d - 1], offsets[d], padded});
+    total += padded;
+  }
+  if (documents.empty()) return documents;
+  VIADUCT_CHECK(ShapeError, pad || total / place.cp % parts == 0,
+                "sequence parallel: the {} tokens of a context rank do not divide over {} tensor "
+                "ranks",
+                total / place.cp, parts);
+  while (total / place.cp % parts != 0) {
+    documents.back().length += multiple;
+    total += multiple;
+  }
+  return documents;
+}
+
+}  // namespace
+
+std::vector<int64_t> cut_sources(const std::vector<int32_t>& document_offsets,
+                                 const BatchPlace& place, bool pad) {
+  std::vector<int64_t> sources;
+  for (const PaddedDocument& d : pad_documents(document_offsets, place, pad)) {
+    const int64_t halves = place.cp == 1 ? 1 : 2;
+    const int64_t chunk = d.length / (halves * place.cp);
+    for (int half = 0; half < halves; ++half) {
+      const int64_t first = d.begin + zigzag_chunk(place.cp, place.cp_rank, half) * chunk;
+      for (int64_t t = first; t < first + chunk; ++t) sources.push_back(t < d.end ? t : -1);
+    }
+  }
+  return sources;
+}
+
+HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
+  const auto documents = pad_documents(whole.document_offsets, place, pad);
+  int64_t total = 0;
+  for (const PaddedDocument& d : documents) total += d.length;
+  if (place.cp == 1 && total == whole.tokens()) return whole;
+
+  HostBatch cut;
+  const std::vector<int64_t> sources = cut_sources(whole.document_offsets, place, pad);
+  size_t next = 0;
+  for (const PaddedDocument& d : documents) {
+    for (int64_t i = 0; i < d.length / place.cp; ++i) {
+      const int64_t source = sources[next++];
+      // Padding repeats its document's last token; an empty one follows the token before it.
+      const auto at = static_cast<size_t>(source >= 0 ? source : std::max<int64_t>(d.end - 1, 0));
+      cut.ids.push_back(whole.ids[at]);
+      cut.positions.push_back(whole.positions[at]);
+      cut.targets.push_back(source >= 0 ? whole.targets[at] : -1);
+      cut.loss_weight.push_back(source >= 0 ? whole.loss_weight[at] : 0.0f);
+      cut.token_index.push_back(source >= 0 ? whole.token_index[at] : -1);
+    }
+    cut.end_document();
+    if (place.cp == 1) continue;
+    for (int64_t t = d.begin; t < d.begin + d.length; ++t)
+      cut.whole_token_index.push_back(t < d.end ? whole.token_index[static_cast<size_t>(t)] : -1);
+  }
+  return cut;
+}
+
+BatchPlace batch_place(const ParallelGroups& groups, bool sequence_parallel) {
+  BatchPlace place;
+  place.cp = groups.cp().size(), place.cp_rank = groups.cp().rank();
+  place.cp_inner = groups.cp_inner().size();
+  if (sequence_parallel)
+    place.stream_parts = groups.tp().size(), place.stream_part = groups.tp().rank();
+  return place;
+}
+
+}  // namespace viaduct

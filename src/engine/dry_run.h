@@ -1,0 +1,67 @@
+#pragma once
+// A training step of one rank on the sim device: the same engine and the same calls, nothing
+// computed and nothing sent. What it records is what a real step allocates, costs and communicates.
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "device/memory_plan.h"
+#include "nn/slot_memory.h"
+#include "run/setup.h"
+#include "timeline/record.h"
+
+namespace viaduct {
+
+class Engine;
+
+/// What a rank does in one kind of group in a step.
+struct GroupTraffic {
+  std::string group;      // "tp", "dp_cp.inner" …
+  std::string operation;  // "all_reduce", "send" …
+  int ranks = 1;          // of the group
+  int64_t count = 0;
+  int64_t bytes = 0;       // of the larger operands
+  int64_t wire_bytes = 0;  // that the rank hands to a network
+};
+
+/// Positions of a record, the second one not included.
+struct SequenceWindow {
+  int64_t begin = 0, end = 0;
+};
+
+struct DryRun {
+  GlobalRank rank;
+  /// Elements of the logical tensors that the rank has boxes of, by Hugging Face name.
+  std::map<std::string, int64_t> tensors;
+  int64_t parameters = 0;  // their sum: true count, padding not counted
+  StepRecord::Peak peak;   // bytes by owner at the fullest moment of a step
+  Cost cost;               // of all ops of one step
+  int64_t launches = 0;
+  int64_t host_reads = 0;
+  std::vector<GroupTraffic> traffic;  // of one step, by group and operation
+  OffloadCounts offload;              // of one step, to and from the second memory
+  double model_flops = 0;             // by the project's convention, of one step of all ranks
+  /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
+  std::array<SequenceWindow, kMemorySequences> windows;
+};
+
+/// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
+/// later ones; both go into `record` if given. Any number of ranks: the others are simulated.
+/// `with_evaluation`: and one evaluated micro-batch after them.
+DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
+               bool with_evaluation = false);
+
+/// Runs the micro-batches of a step on rows that are one document each; what they hold does not
+/// matter. Between the engine's `begin_step` and `finish_step`.
+void run_blank_batches(const RunSetup& setup, Engine& engine);
+
+/// The first rank of each pipeline stage: ranks of one stage hold equally much.
+std::vector<DryRun> dry_run_stages(const RunSetup& setup);
+
+/// The model's parameters: each tensor once, however many stages have it.
+int64_t model_parameters(const std::vector<DryRun>& stages);
+
+}  // namespace viaduct

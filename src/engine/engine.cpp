@@ -1,0 +1,258 @@
+#include "engine/engine.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "engine/cut_batch.h"
+#include "model/initialize.h"
+#include "model/model_place.h"
+#include "ops/elementwise.h"
+#include "ops/optimizer.h"
+#include "pipeline/forward_schedule.h"
+#include "pipeline/places_in_flight.h"
+#include "sharding/reproducible_all_reduce.h"
+
+namespace viaduct {
+Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
+               const ResolvedRun& run, ParallelGroups groups)
+    : device_(device), ops_(ops), run_(run), groups_(std::move(groups)) {
+  const SequenceScope sequence(device_, MemorySequence::setup);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
+  OpContext context{device_, ops_};
+  const PrecisionRecipe& precision = run_.layers.precision;
+  model_ = build_model(device_, config, run_.layers, run_.positions,
+                       model_place(run_.parallelism, groups_));
+  DdpConfig ddp = run_.ddp;
+  ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);
+  StoreSettings store = store_settings(ddp);
+  store.with_gradients = run_.purpose != EnginePurpose::evaluate;
+  store.with_masters = run_.purpose == EnginePurpose::train;
+  store_ = std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_);
+  store_->derive_weights(context, run_.memory.packed_weights);
+  if (store_->shards_weights()) gathers_ = std::make_unique<GatherSegments>(*store_);
+  if (run_.purpose == EnginePurpose::train)
+    optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer, groups_);
+  if (store.with_gradients) {
+    // FP16 gradients overflow in normal runs: loss scaling needs the check.
+    gradient_norm_ = std::make_unique<GradientNorm>(
+        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling,
+        groups_.of(GroupKind::statistics));
+  }
+  scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
+  loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
+  host_scalars_ = host_tensor(DType::f64, {kStepScalars});
+  fill(context, {loss_state_, 0});
+}
+
+RankContext Engine::context(bool training, bool gradients) {
+  return RankContext{.ops = {device_, ops_},
+                     .weights = *store_,
+                     .gradients = gradients ? store_.get() : nullptr,
+                     .groups = groups_,
+                     .settings = run_.layers,
+                     .training = training,
+                     .scalars = scalars_,
+                     .loss_state = loss_state_};
+}
+
+void Engine::initialize() {
+  const SequenceScope sequence(device_, MemorySequence::initialize);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "initialize");
+  OpContext context{device_, ops_};
+  initialize_parameters(context, *store_, run_.layers.seed);
+}
+
+void Engine::write_scalar(StepScalar slot, double value) {
+  const Tensor host = step_scalar(host_scalars_, slot);
+  *host.data<double>() = value;
+  device_.copy_from_host(host, step_scalar(scalars_, slot));
+}
+
+double Engine::read_scalar(StepScalar slot, std::string_view reason) {
+  return host_read(device_, step_scalar(scalars_, slot), reason, 0);
+}
+
+void Engine::begin_step(const StepInputs& inputs) {
+  device_.begin_sequence(MemorySequence::step);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "begin");
+  loss_scale_ = inputs.loss_scale;
+  update_ = inputs.update;
+  micro_batches_ = 0;
+  const auto t = static_cast<double>(inputs.update);
+  write_scalar(StepScalar::learning_rate, inputs.learning_rate);
+  write_scalar(StepScalar::decoupled_learning_rate, inputs.decoupled_learning_rate);
+  write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
+  write_scalar(StepScalar::bias_correction1, 1 - std::pow(run_.optimizer.adamw.beta1, t));
+  write_scalar(StepScalar::bias_correction2, 1 - std::pow(run_.optimizer.adamw.beta2, t));
+  write_scalar(StepScalar::loss_scale, inputs.loss_scale);
+  write_scalar(StepScalar::clip_norm, run_.optimizer.clip_norm);
+  write_scalar(StepScalar::skip, 0);
+  OpContext context{device_, ops_};
+  fill(context, {loss_state_, 0});
+  store_->begin_step(context);
+}
+
+ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
+  ScheduleSettings schedule = run_.parallelism.schedule;
+  schedule.pp = groups_.pp().size();
+  schedule.virtual_stages = static_cast<int>(model_->chunks().size());
+  schedule.micro_batches = micro_batches;
+  return schedule;
+}
+
+void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
+                               bool dropout) {
+  store_->expect_backwards(count);
+  RankContext rank = context(dropout, true);
+  const auto upload_at = [&](int64_t i) {
+    const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
+    HostBatch rows = batch_at(i);
+    if (!run_.calculate_per_token_loss) rows.normalize_loss_weights();
+    return upload_part(rows);
+  };
+  micro_batches_ += count;
+  const ActionList actions = stage_schedule(schedule_of(count), groups_.pp().rank());
+  const MemorySettings& memory = run_.memory;
+  const auto later = later_micro_batches(actions);
+  const auto policy_at = [&](int64_t micro_batch, int chunk) {
+    return later.contains({micro_batch, chunk}) ? &memory.partial->others : &memory.saved_policy;
+  };
+  SecondMemory* const second = second_memory_ != nullptr ? second_memory_ : second_memory();
+  const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
+  const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
+  ModelStage stage(*model_, rank,
+                   {.message_format = message_format(),
+                    .begin_chunk = begin_chunk,
+                    .reduce_chunk = reduce_chunk,
+                    .policy_at = policy_at,
+                    .second_memory = second,
+                    .hooks = hooks(),
+                    .phases = &phases_},
+                   upload_at);
+  run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor);
+}
+
+std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {
+  std::set<std::pair<int64_t, int>> later;
+  if (!run_.memory.partial) return later;
+  for (const auto& [of, place] : places_in_flight(actions)) {
+    if (place >= run_.memory.partial->micro_batches) later.insert(of);
+  }
+  return later;
+}
+
+SlotMemory* Engine::second_memory() {
+  if (second_memory_ != nullptr || !run_.memory.offloads()) return nullptr;
+  VIADUCT_CHECK(
+      DeviceError, !device_.executes() || !device_.has_side_streams(),
+      "second memory: its copies do not wait for a device's streams; the device needs one of "
+      "its own (Engine::offload_to)");
+  if (!slot_memory_)
+    slot_memory_ = make_second_memory(run_.memory.second_memory, device_.executes());
+  return slot_memory_.get();
+}
+
+Communicator& Engine::document_group(int ranks) const {
+  for (const auto& group : groups_.documents()) {
+    if (group->size() == ranks) return *group;
+  }
+  fail<ShapeError>("batch: no group of {} ranks shares documents (hybrid context parallel)", ranks);
+}
+
+Batch Engine::upload_part(const HostBatch& rows) {
+  // Lengths that no cut divides are refused by the configuration but for packed documents.
+  BatchPlace place = batch_place();
+  Communicator* shared = nullptr;
+  if (rows.context_ranks > 0) {
+    shared = &document_group(rows.context_ranks);
+    place.cp = shared->size(), place.cp_rank = shared->rank(), place.cp_inner = 1;
+  }
+  Batch batch = upload(device_, cut_batch(rows, place, true), model_->config().vocabulary,
+                       run_.positions, place);
+  batch.context_ranks = shared;
+  return batch;
+}
+
+void Engine::forward(const Batch& batch, StageSettings::HeadCall instead_of_head,
+                     WatchLayers::Function watch) {
+  StageSettings settings{.message_format = message_format(),
+                         .has_backward = false,
+                         .instead_of_head = std::move(instead_of_head),
+                         .hooks = hooks()};
+  const bool watches = watch != nullptr;
+  WatchLayers layers(std::move(watch));
+  if (watches) settings.hooks.push_back(&layers);
+  run_forwards(1, settings, [&](int64_t) { return batch; });
+}
+
+void Engine::run_forwards(int64_t count, const StageSettings& settings,
+                          ModelStage::BatchAt batch_at) {
+  RankContext rank = context(false, false);
+  ModelStage stage(*model_, rank, settings, batch_at);
+  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp().size(),
+                                                     model_->chunks().size(), count);
+  run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
+               run_.parallelism.executor);
+}
+
+void Engine::post_scored(double scored_weight, std::span<const HostFigure> figures) {
+  const double mine =
+      run_.calculate_per_token_loss ? scored_weight : static_cast<double>(micro_batches_);
+  std::vector<HostFigure> all{{mine, leads_data_place(groups_)}};
+  all.insert(all.end(), figures.begin(), figures.end());
+  scored_ = groups_.world().host().post(all);
+}
+
+StepResult Engine::finish_step(double scored_weight, bool update) {
+  if (!scored_.pending()) post_scored(scored_weight);
+  const PhaseTimer timer(phases_.optimizer);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "optimizer");
+  OpContext context{device_, ops_};
+  store_->finish_gradients(context);
+  told_ = scored_.wait();
+  const double scored = told_.front().sum;
+  told_.erase(told_.begin());
+  VIADUCT_CHECK(ShapeError, scored > 0,
+                "step: no token of the global batch is scored (all labels are masked)");
+  gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
+  write_scalar(StepScalar::gradient_factor, gradient_factor_);
+  if (run_.ddp.check_for_large_grads) check_large_gradients();
+  gradient_norm_->compute(context, scalars_);
+  if (update) optimizer_->step(context, scalars_);
+  StepResult result;
+  result.loss = total_loss("loss") / scored;
+  result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");
+  result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
+  device_.end_sequence();
+  return result;
+}
+
+void Engine::check_large_gradients() {
+  std::vector<double> norms = store_->bucket_norms();
+  for (double& norm : norms) norm *= gradient_factor_;
+  const auto found = groups_.world().host().first_text(large_gradients_.look(norms));
+  if (found)
+    fail<Error>("update {}: rank {}: {} (ddp.check_for_large_grads)", update_, found->rank,
+                found->text);
+}
+
+double Engine::total_loss(std::string_view reason) {
+  OpContext context{device_, ops_};
+  // Tensor ranks have the same sum each; only the last stage has one.
+  reproducible_all_reduce(context, groups_.dp_cp(), loss_state_);
+  groups_.pp().broadcast(loss_state_, groups_.pp().size() - 1).wait();
+  sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
+  return read_scalar(StepScalar::loss_sum, reason);
+}
+
+double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at) {
+  const SequenceScope sequence(device_, MemorySequence::evaluate);
+  const RecordScope scope(device_.record(), ScopeKind::phase, "evaluate");
+  OpContext context{device_, ops_};
+  fill(context, {loss_state_, 0});
+  run_forwards(count, {.message_format = message_format(), .has_backward = false, .hooks = hooks()},
+               [&](int64_t i) { return upload_part(batch_at(i)); });
+  return total_loss("validation loss");
+}
+
+}  // namespace viaduct

@@ -1,0 +1,80 @@
+#include "engine/host_batch.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "nn/context_parallel/layout.h"
+
+namespace viaduct {
+namespace {
+
+template <class T>
+Tensor to_device(Device& device, const std::vector<T>& values) {
+  const Shape shape{static_cast<int64_t>(values.size())};
+  Tensor host = host_tensor(dtype_of<T>, shape);
+  if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
+  Tensor tensor = device.allocate(dtype_of<T>, shape, MemoryTag::batch);
+  device.copy_from_host(host, tensor);
+  return tensor;
+}
+
+void check_range(const char* what, const std::vector<int32_t>& values, int32_t lowest,
+                 int64_t limit) {
+  for (size_t i = 0; i < values.size(); ++i) {
+    VIADUCT_CHECK(ShapeError, values[i] >= lowest && values[i] < limit,
+                  "batch: {} {} of token {} is outside [0, {})", what, values[i], i, limit);
+  }
+}
+
+}  // namespace
+
+double HostBatch::scored_weight() const {
+  double sum = 0;
+  for (float w : loss_weight) sum += w;
+  return sum;
+}
+
+void HostBatch::normalize_loss_weights() {
+  const double sum = scored_weight();
+  if (sum <= 0) return;
+  for (float& weight : loss_weight) weight = static_cast<float>(weight / sum);
+}
+
+Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
+             const BatchPlace& place) {
+  const size_t tokens = host.ids.size();
+  VIADUCT_CHECK(ShapeError,
+                host.positions.size() == tokens && host.targets.size() == tokens &&
+                    host.loss_weight.size() == tokens && host.token_index.size() == tokens &&
+                    host.document_offsets.back() == static_cast<int32_t>(tokens),
+                "batch: lists of different lengths for {} tokens", tokens);
+  check_range("id", host.ids, 0, vocabulary);
+  check_range("target", host.targets, -1, vocabulary);
+  check_range("position", host.positions, 0, positions);
+  Batch batch;
+  batch.ids = to_device(device, host.ids);
+  batch.positions = to_device(device, host.positions);
+  batch.targets = to_device(device, host.targets);
+  batch.loss_weight = to_device(device, host.loss_weight);
+  batch.token_index = to_device(device, host.token_index);
+  batch.document_offsets = to_device(device, host.document_offsets);
+  if (place.cp > 1) {
+    batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
+                                        place.cp, place.cp_rank, place.cp_inner);
+  }
+  const int parts = place.stream_parts;
+  VIADUCT_CHECK(ShapeError, host.tokens() % parts == 0,
+                "batch: {} tokens of a context rank do not divide over {} tensor ranks (sequence "
+                "parallel)",
+                host.tokens(), parts);
+  batch.stream_tokens = host.tokens() / parts;
+  batch.stream_begin = parts > 1 ? place.stream_part * batch.stream_tokens : 0;
+  for (size_t d = 1; d < host.document_offsets.size(); ++d) {
+    batch.max_document = std::max<int64_t>(batch.max_document,
+                                           host.document_offsets[d] - host.document_offsets[d - 1]);
+  }
+  return batch;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,41 @@
+#pragma once
+// A micro-batch on the host, row by row, and its way to the device.
+
+#include <cstdint>
+#include <vector>
+
+#include "device/device.h"
+#include "engine/batch_place.h"
+#include "nn/batch.h"
+
+namespace viaduct {
+
+/// T tokens of rows laid one after the other, as `Batch` describes them.
+struct HostBatch {
+  std::vector<int32_t> ids, positions, targets;  // targets: −1 where nothing is scored
+  std::vector<float> loss_weight;
+  std::vector<int64_t> token_index;
+  std::vector<int32_t> document_offsets{0};
+  /// After a cut for more than one context rank: token_index of the whole micro-batch with its
+  /// padding (cut_batch.h).
+  std::vector<int64_t> whole_token_index;
+  /// Number of ranks that share the documents under hybrid context parallel; 0: the layout's
+  /// context ranks.
+  int context_ranks = 0;
+
+  int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
+  /// Sum of the loss weights, the divisor of the mean loss.
+  double scored_weight() const;
+  /// Scales the loss weights so that they sum to 1; unchanged if nothing is scored: a loss that is
+  /// the mean of the micro-batches' means.
+  void normalize_loss_weights();
+  /// Closes a document at the tokens added so far.
+  void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }
+};
+
+/// Copies to the device. ShapeError if the lists have different lengths, an id or target is outside
+/// [0, vocabulary), a position outside [0, positions), or the batch was not cut for `place`.
+Batch upload(Device& device, const HostBatch& batch, int64_t vocabulary, int64_t positions,
+             const BatchPlace& place = {});
+
+}  // namespace viaduct

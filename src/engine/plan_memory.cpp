@@ -1,0 +1,101 @@
+#include "engine/plan_memory.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "engine/saved_frames.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int64_t kAlignment = 64;
+
+MemoryTag tag_of(const std::string& name) {
+  for (int tag = 0; tag < kMemoryTags; ++tag) {
+    if (memory_tag_name(static_cast<MemoryTag>(tag)) == name) return static_cast<MemoryTag>(tag);
+  }
+  fail<DeviceError>("memory plan: no owner is called {}", name);
+}
+
+/// The sequence that `position` lies in, −1 if none.
+int sequence_at(const DryRun& run, int64_t position) {
+  for (int s = 0; s < kMemorySequences; ++s) {
+    const SequenceWindow& window = run.windows[static_cast<size_t>(s)];
+    if (window.begin <= position && position < window.end) return s;
+  }
+  return -1;
+}
+
+/// Which items lie in frames, and where in them.
+std::vector<FramedAllocation> framed_allocations(const FramedPlacement& placed,
+                                                 const std::vector<FrameItem>& items) {
+  std::map<std::pair<int, int64_t>, int64_t> offsets;  // of frames
+  for (const Frame& frame : placed.frames) offsets[{frame.kind, frame.instance}] = frame.offset;
+  std::vector<FramedAllocation> list;
+  for (const FrameItem& item : items) {
+    const auto frame = offsets.find({item.kind, item.instance});
+    if (frame == offsets.end()) continue;
+    list.push_back({item.lifetime, item.kind, item.instance,
+                    placed.placement.offsets[item.lifetime] - frame->second});
+  }
+  return list;
+}
+
+int64_t last_position(const DryRun& run) {
+  int64_t last = 0;
+  for (const SequenceWindow& window : run.windows) last = std::max(last, window.end);
+  return last;
+}
+
+}  // namespace
+
+PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
+  const double begin = wall_clock_seconds();
+  StepRecord record;
+  const DryRun run = dry_run(setup, rank, &record, setup.config.validation.evaluates());
+  const int64_t last = last_position(run);
+  PlannedMemory memory;
+  memory.peak = run.peak;
+  memory.offload = run.offload;
+  std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
+  std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps alone
+  const SavedFrames saved(record);
+  int64_t resident_bytes = 0;
+  for (const AllocationRecord& a : record.allocations()) {
+    PlannedAllocation planned{tag_of(a.tag), a.bytes, 0};
+    const int made = sequence_at(run, a.allocated_at);
+    const bool held = a.released_at < 0 || a.released_at >= last;
+    if (!held && made < 0 && sequence_at(run, a.released_at) < 0) continue;  // of the first step
+    if (held || made < 0 || sequence_at(run, a.released_at) != made) {
+      planned.offset = resident_bytes;
+      resident_bytes += (a.bytes + kAlignment - 1) / kAlignment * kAlignment;
+      memory.plan.resident.push_back(planned);
+    } else {
+      const auto sequence = static_cast<size_t>(made);
+      if (const auto kept = saved.kept_for(a))
+        items[sequence].push_back({lifetimes[sequence].size(), kept->chunk, kept->micro_batch});
+      memory.plan.sequences[sequence].push_back(planned);
+      lifetimes[sequence].push_back({a.bytes, a.allocated_at, a.released_at});
+    }
+  }
+  // One sequence is done when another begins, so they share the room above what is resident.
+  int64_t above = 0, above_at_least = 0;
+  for (size_t s = 0; s < lifetimes.size(); ++s) {
+    FramedPlacement framed = place_in_frames(lifetimes[s], items[s], kAlignment, resident_bytes);
+    const Placement& placement = framed.placement;
+    for (size_t i = 0; i < placement.offsets.size(); ++i)
+      memory.plan.sequences[s][i].offset = resident_bytes + placement.offsets[i];
+    above = std::max(above, placement.bytes);
+    above_at_least = std::max(above_at_least, placement.lower_bound);
+    if (s != static_cast<size_t>(MemorySequence::step)) continue;
+    memory.framed = framed_allocations(framed, items[s]);
+    for (Frame& frame : framed.frames) frame.offset += resident_bytes;
+    memory.frames = std::move(framed.frames);
+  }
+  memory.plan.arena_bytes = resident_bytes + above;
+  memory.lower_bound_bytes = resident_bytes + above_at_least;
+  memory.seconds = wall_clock_seconds() - begin;
+  return memory;
+}
+
+}  // namespace viaduct

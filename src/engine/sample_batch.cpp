@@ -1,0 +1,32 @@
+#include "engine/sample_batch.h"
+
+namespace viaduct {
+
+void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch) {
+  const size_t length = sample.tokens.size();
+  const int64_t first = ordinal * static_cast<int64_t>(length);
+  const auto base = static_cast<int32_t>(batch.tokens());
+  batch.ids.insert(batch.ids.end(), sample.tokens.begin(), sample.tokens.end());
+  batch.positions.insert(batch.positions.end(), sample.position_ids.begin(),
+                         sample.position_ids.end());
+  batch.loss_weight.insert(batch.loss_weight.end(), sample.loss_mask.begin(),
+                           sample.loss_mask.end());
+  for (size_t t = 0; t < length; ++t) {
+    batch.targets.push_back(sample.loss_mask[t] > 0 ? sample.labels[t] : -1);
+    batch.token_index.push_back(first + static_cast<int64_t>(t));
+  }
+  for (size_t d = 1; d < sample.cu_seqlens.size(); ++d)
+    batch.document_offsets.push_back(base + sample.cu_seqlens[d]);
+}
+
+HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows) {
+  HostBatch batch;
+  Sample sample;
+  for (const RowRef& row : rows) {
+    source.get(row.index, sample);
+    append_row(sample, row.ordinal, batch);
+  }
+  return batch;
+}
+
+}  // namespace viaduct

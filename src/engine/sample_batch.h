@@ -1,0 +1,20 @@
+#pragma once
+// Builds micro-batches on the host from rows of training data.
+
+#include <span>
+
+#include "data/sample.h"
+#include "data/sampler.h"
+#include "engine/host_batch.h"
+
+namespace viaduct {
+
+/// Appends a row: its targets are the sample's labels where its loss mask is above 0, its documents
+/// the sample's ranges of attention, and its token t has global index `ordinal` · S + t,
+/// independent of rank and micro-batch.
+void append_row(const Sample& sample, int64_t ordinal, HostBatch& batch);
+
+/// The rows of a micro-batch, read from `source` in the given order.
+HostBatch read_batch(const SampleSource& source, std::span<const RowRef> rows);
+
+}  // namespace viaduct

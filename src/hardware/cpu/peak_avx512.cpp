@@ -1,0 +1,35 @@
+#include <immintrin.h>
+
+#include "hardware/cpu/peak_loops.h"
+
+namespace viaduct::cpu {
+namespace {
+
+// 24 accumulators, 4 multipliers and 2 addends fit the 32 registers; two units with a latency of 4
+// cycles need 8 chains.
+constexpr int kAccumulators = 24, kLanes = 16;
+
+void run(const float* x, const float* y, float* v, int64_t iterations) {
+  __m512 multiplier[FmaLoop::kMultipliers], addend[FmaLoop::kAddends], value[kAccumulators];
+  for (int j = 0; j < FmaLoop::kMultipliers; ++j) multiplier[j] = _mm512_loadu_ps(x + j * kLanes);
+  for (int j = 0; j < FmaLoop::kAddends; ++j) addend[j] = _mm512_loadu_ps(y + j * kLanes);
+  for (int i = 0; i < kAccumulators; ++i) value[i] = _mm512_loadu_ps(v + i * kLanes);
+  for (int64_t n = 0; n < iterations; ++n) {
+#pragma GCC unroll 4
+    for (int j = 0; j < FmaLoop::kMultipliers; ++j) {
+#pragma GCC unroll 24
+      for (int i = 0; i < kAccumulators; ++i) {
+        value[i] = _mm512_fmadd_ps(value[i], multiplier[j], addend[j % FmaLoop::kAddends]);
+      }
+    }
+  }
+  for (int i = 0; i < kAccumulators; ++i) _mm512_storeu_ps(v + i * kLanes, value[i]);
+}
+
+}  // namespace
+
+FmaLoop fma_loop_avx512() {
+  return {kAccumulators, kLanes, run};
+}
+
+}  // namespace viaduct::cpu

@@ -1,1 +1,0 @@
-#include "ops/cpu/activation_kernels.h"

@@ -1,0 +1,280 @@
+#pragma once
+// Part of the attention kernels on tiles: the backward of one block of queries against a run of
+// keys.
+//
+// Rows of scores and of their gradients are keys here, so that log-sum-exp and delta are vectors,
+// and probabilities and gradients become A tiles (rows are keys, queries are contracted) by
+// rounding alone; two interleaved rows are the B tiles of dqᵀ += kᵀ · gradientsᵀ.
+
+#include <string.h>
+
+#include "ops/cpu/attention/attention_tile_rows.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+constexpr int64_t kQueryRoom = kTileBackwardQueries;
+constexpr int64_t kKeyRoom = kTileBackwardKeys;
+constexpr int64_t kQueryStride = kQueryRoom + 16;              // of rows of FP32
+constexpr int64_t kGradientStrip = kQueryRoom * kTileRows;     // A tiles of keys × queries
+constexpr int64_t kTransposedStrip = kKeyRoom * kTileColumns;  // B tiles of keys × queries
+
+/// Scratch of a block of queries. `_columns`: queries are columns, contracted over the width;
+/// `_depth`: queries are contracted, columns are the width.
+struct BackwardScratch {
+  bfloat16 *q_columns, *q_depth, *d_out_columns, *d_out_depth;
+  bfloat16 *probabilities, *gradients, *gradient_pairs;
+  float* dq;                        // [D][kQueryStride], transposed
+  float *scores, *score_gradients;  // [kTileScoreRows][kQueryStride]
+  int64_t q_strip, d_out_strip;     // of `_columns`; for `_depth` it is kQueryRoom · 16
+  alignas(64) float lse[kQueryRoom], delta[kQueryRoom];
+  alignas(64) uint32_t token_low[kQueryRoom], token_high[kQueryRoom];
+
+  BackwardScratch(const AttentionHead& head, char* scratch)
+      : q_strip(tile_room(head.width) * kTileColumns),
+        d_out_strip(tile_room(head.value_width) * kTileColumns) {
+    const auto tiles = [&](int64_t elements) {
+      auto* at = reinterpret_cast<bfloat16*>(scratch);
+      scratch += elements * 2;
+      return at;
+    };
+    const auto floats = [&](int64_t count) { return reinterpret_cast<float*>(tiles(2 * count)); };
+    const int64_t width = tile_room(head.width), value_width = tile_room(head.value_width);
+    q_columns = tiles(kQueryRoom * width);
+    q_depth = tiles(kQueryRoom * width);
+    d_out_columns = tiles(kQueryRoom * value_width);
+    d_out_depth = tiles(kQueryRoom * value_width);
+    probabilities = tiles(kKeyRoom * kQueryRoom);
+    gradients = tiles(kKeyRoom * kQueryRoom);
+    gradient_pairs = tiles(kKeyRoom * kQueryRoom);
+    dq = floats(width * kQueryStride);
+    scores = floats(kTileScoreRows * kQueryStride);
+    score_gradients = floats(kTileScoreRows * kQueryStride);
+  }
+};
+
+/// Packs `rows` queries of q or d_out in both ways.
+void pack_queries(const TileKernels& tiles, const void* data, int64_t query, int64_t token,
+                  int64_t rows, int64_t width, bfloat16* columns, int64_t strip, bfloat16* depth) {
+  const auto* from = static_cast<const bfloat16*>(data) + query * token;
+  tiles.pack_b({from, DType::bf16, token, false, rows, width}, columns, strip);
+  // Strips are processed in pairs.
+  if (tile_strips(rows) % 2 != 0) memset(columns + tile_strips(rows) * strip, 0, strip * 2);
+  tiles.pack_b({from, DType::bf16, token, true, width, rows}, depth, kQueryRoom * kTileColumns);
+}
+
+void load_queries(const AttentionHead& head, int64_t query, int64_t rows, BackwardScratch& s) {
+  for (int64_t r = 0; r < kQueryRoom; ++r) {
+    // Rows without visible keys, and the padding, get probability 2^−inf = 0.
+    s.lse[r] = __builtin_inff();
+    s.delta[r] = 0;
+    s.token_low[r] = s.token_high[r] = 0;
+    if (r >= rows) continue;
+    if (head.lse[query + r] != kNothing) {
+      s.lse[r] = head.lse[query + r] * kLog2E;
+      s.delta[r] = head.delta[query + r];
+    }
+    if (!head.dropout) continue;
+    const auto token = static_cast<uint64_t>(head.query_index[query + r]);
+    s.token_low[r] = static_cast<uint32_t>(token);
+    s.token_high[r] = static_cast<uint32_t>(token >> 32);
+  }
+}
+
+/// The part of a block of scores in use: queries [begin, end) of the scratch, whole pairs of
+/// strips.
+struct Window {
+  int64_t query, key;  // global index of the scratch's first query and of the block's first key
+  int64_t count;       // keys
+  int64_t begin, end;  // multiples of 32
+  bool masked;
+};
+
+/// Probabilities (times dropout) and gradients of 16 queries with one key.
+struct Entry {
+  Vec p, d;
+};
+
+template <bool kMasked, bool kCapped, bool kDropout>
+inline Entry entry_of(const AttentionHead& head, const BackwardScratch& s, int64_t key, int64_t row,
+                      int64_t r, int64_t low, int64_t high) {
+  const int64_t at = row * kQueryStride + r;
+  Vec x = load(s.scores + at), slope = set1(head.scale);
+  if constexpr (kCapped) {
+    const Vec t = tanh(mul(x, set1(head.scale / head.softcap)));
+    slope = mul(slope, fnma(t, t, set1(1.0f)));
+    x = _mm512_fmsub_ps(t, set1(head.softcap * kLog2E), load(s.lse + r));
+  } else {
+    x = _mm512_fmsub_ps(x, set1(head.scale * kLog2E), load(s.lse + r));
+  }
+  const Vec p = exp2(x);
+  Vec d = load(s.score_gradients + at);
+  Entry entry{p, d};
+  if constexpr (kDropout) {
+    const Vec factors = draw_factors(head, load_words(s.token_low + r),
+                                     load_words(s.token_high + r), words(position_of(head, key)));
+    d = mul(d, factors);
+    entry.p = mul(p, factors);
+  }
+  entry.d = mul(mul(p, sub(d, load(s.delta + r))), slope);
+  if constexpr (kMasked) {
+    const Mask seen = lanes_between(low - r, high - r);
+    entry.p = select(seen, entry.p, zero());
+    entry.d = select(seen, entry.d, zero());
+  }
+  return entry;
+}
+
+/// Converts scores and gradients of the keys [first, first + kTileScoreRows) of a block to tiles.
+template <bool kMasked, bool kCapped, bool kDropout>
+void make_tiles(const AttentionHead& head, const Window& w, int64_t first, BackwardScratch& s) {
+  alignas(64) static constexpr int16_t kLow[32] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,
+                                                   37, 6,  38, 7,  39, 8,  40, 9,  41, 10, 42,
+                                                   11, 43, 12, 44, 13, 45, 14, 46, 15, 47};
+  const __m512i low_pairs = _mm512_load_si512(kLow);
+  const __m512i high_pairs = _mm512_add_epi16(low_pairs, _mm512_set1_epi16(16));
+  for (int64_t j = first; j < first + kTileScoreRows; j += 2) {
+    const int64_t in_tile = j / kTileRows * kGradientStrip + j % kTileRows * kTileDepth;
+    bfloat16* pairs =
+        s.gradient_pairs + j / kTileDepth * kTileElements + j % kTileDepth / 2 * 2 * kTileColumns;
+    for (int64_t r = w.begin; r < w.end; r += 2 * kLanes) {
+      __m512i d[2] = {_mm512_setzero_si512(), _mm512_setzero_si512()};
+#pragma GCC unroll 2
+      for (int row = 0; row < 2; ++row) {
+        __m512i p = _mm512_setzero_si512();
+        if (j + row < w.count) {
+          const int64_t key = w.key + j + row;
+          const int64_t low = kMasked ? first_query(head, key) - w.query : 0;
+          const int64_t high = kMasked ? end_query(head, key) - w.query : 0;
+          const Entry a =
+              entry_of<kMasked, kCapped, kDropout>(head, s, key, j + row - first, r, low, high);
+          const Entry b = entry_of<kMasked, kCapped, kDropout>(head, s, key, j + row - first,
+                                                               r + kLanes, low, high);
+          p = narrow_both(a.p, b.p);
+          d[row] = narrow_both(a.d, b.d);
+        }
+        const int64_t tile = in_tile + row * kTileDepth + r / kTileDepth * kTileElements;
+        _mm512_store_si512(s.probabilities + tile, p);
+        _mm512_store_si512(s.gradients + tile, d[row]);
+      }
+      bfloat16* to = pairs + r / kTileColumns * kTransposedStrip;
+      _mm512_store_si512(to, _mm512_permutex2var_epi16(d[0], low_pairs, d[1]));
+      _mm512_store_si512(to + kTransposedStrip, _mm512_permutex2var_epi16(d[0], high_pairs, d[1]));
+    }
+  }
+}
+
+using MakeTiles = void (*)(const AttentionHead&, const Window&, int64_t, BackwardScratch&);
+MakeTiles make_tiles_for(const AttentionHead& head, bool masked) {
+  static constexpr MakeTiles kAll[2][2][2] = {
+      {{make_tiles<false, false, false>, make_tiles<false, false, true>},
+       {make_tiles<false, true, false>, make_tiles<false, true, true>}},
+      {{make_tiles<true, false, false>, make_tiles<true, false, true>},
+       {make_tiles<true, true, false>, make_tiles<true, true, true>}}};
+  return kAll[masked][head.softcap > 0][head.dropout];
+}
+
+/// dq [rows, D] += the transpose of s.dq.
+void add_to_queries(const AttentionHead& head, int64_t query, int64_t rows,
+                    const BackwardScratch& s) {
+  for (int64_t i = 0; i < head.width; i += kLanes) {
+    const int64_t width = smaller(kLanes, head.width - i);
+    const Mask some = lanes_between(0, width);
+    for (int64_t r = 0; r < rows; r += kLanes) {
+      __m512i v[16];
+#pragma GCC unroll 16
+      for (int64_t n = 0; n < 16; ++n) {
+        v[n] = _mm512_setzero_si512();
+        if (n < width) v[n] = _mm512_loadu_si512(s.dq + (i + n) * kQueryStride + r);
+      }
+      transpose(v);
+      const int64_t count = smaller(16, rows - r);
+#pragma GCC unroll 16
+      for (int64_t n = 0; n < 16; ++n) {
+        if (n >= count) continue;
+        float* to = head.dq + (query + r + n) * head.dq_token + i;
+        store(to, add(load(to, some), _mm512_castsi512_ps(v[n])), some);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void attention_backward_block(const TileKernels& tiles, const TileBackward& problem, int64_t query,
+                              int64_t first, int64_t last, char* scratch) {
+  const AttentionHead& head = problem.head;
+  const int64_t rows = smaller(kQueryRoom, head.queries - query);
+  const int64_t begin = larger_of(first, first_key(head, query) / kTileDepth * kTileDepth);
+  const int64_t end = smaller(last, end_key(head, query + rows - 1));
+  if (begin >= end) return;
+  BackwardScratch s(head, scratch);
+  pack_queries(tiles, head.q, query, head.q_token, rows, head.width, s.q_columns, s.q_strip,
+               s.q_depth);
+  pack_queries(tiles, head.d_out, query, head.out_token, rows, head.value_width, s.d_out_columns,
+               s.d_out_strip, s.d_out_depth);
+  load_queries(head, query, rows, s);
+  for (int64_t i = 0; i < tile_room(head.width) * kQueryStride; ++i) s.dq[i] = 0;
+  {
+    const TileScope scope(tiles);
+    for (int64_t key = begin; key < end; key += kKeyRoom) {
+      Window w{query, key, smaller(kKeyRoom, end - key), 0, tile_room(rows), false};
+      const int64_t last_key = key + w.count - 1;
+      const int64_t low = larger_of(0, first_query(head, key) - query);
+      const int64_t high = smaller(rows, end_query(head, last_key) - query);
+      w.begin = low / kTileDepth * kTileDepth;
+      w.end = tile_room(high);
+      if (w.begin >= w.end) continue;
+      w.masked =
+          first_query(head, last_key) - query > w.begin || end_query(head, key) - query < w.end;
+      const int64_t columns = w.end - w.begin;
+      TileProduct scores{.rows = 0, .columns = columns, .steps = tile_steps(head.width)};
+      scores.b = s.q_columns + w.begin / kTileColumns * s.q_strip, scores.b_strip = s.q_strip;
+      scores.c = s.scores + w.begin, scores.c_stride = kQueryStride;
+      TileProduct gradients{.rows = 0, .columns = columns, .steps = tile_steps(head.value_width)};
+      gradients.b = s.d_out_columns + w.begin / kTileColumns * s.d_out_strip;
+      gradients.b_strip = s.d_out_strip;
+      gradients.c = s.score_gradients + w.begin, gradients.c_stride = kQueryStride;
+      const MakeTiles make = make_tiles_for(head, w.masked);
+      for (int64_t j = 0; j < tile_room(w.count); j += kTileScoreRows) {
+        scores.rows = gradients.rows = smaller(kTileScoreRows, w.count - j);
+        if (scores.rows > 0) {
+          const int64_t strip = (key + j) / kTileRows;
+          scores.a = problem.keys.data + strip * problem.keys.strip;
+          tiles.product(scores);
+          gradients.a = problem.values.data + strip * problem.values.strip;
+          tiles.product(gradients);
+        }
+        make(head, w, j, s);
+      }
+
+      // Rows of the sums beyond the count get zeros added.
+      const int64_t skipped = w.begin / kTileDepth * kTileElements;
+      TileProduct p{.rows = w.count, .columns = head.value_width, .steps = columns / kTileDepth};
+      p.accumulate = true;
+      p.a = s.probabilities + skipped, p.a_strip = kGradientStrip;
+      p.b = s.d_out_depth + skipped, p.b_strip = kQueryRoom * kTileColumns;
+      p.c_stride = tile_room(head.value_width);
+      p.c = problem.dv + (key - first) * p.c_stride;
+      tiles.product(p);
+      p.columns = head.width;
+      p.a = s.gradients + skipped;
+      p.b = s.q_depth + skipped;
+      p.c_stride = tile_room(head.width);
+      p.c = problem.dk + (key - first) * p.c_stride;
+      tiles.product(p);
+
+      p.rows = head.width, p.columns = columns;
+      p.steps = tile_steps(w.count);
+      p.a = problem.transposed.data + key / kTileDepth * kTileElements;
+      p.a_strip = problem.transposed.strip;
+      p.b = s.gradient_pairs + w.begin / kTileColumns * kTransposedStrip;
+      p.b_strip = kTransposedStrip;
+      p.c = s.dq + w.begin, p.c_stride = kQueryStride;
+      tiles.product(p);
+    }
+  }
+  add_to_queries(head, query, rows, s);
+}
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

@@ -1,0 +1,334 @@
+#include "ops/cpu/attention/attention_tiles.h"
+
+#include <algorithm>
+#include <vector>
+
+#include "ops/cpu/attention/attention_heads.h"
+#include "ops/cpu/attention/attention_launch.h"
+#include "ops/cpu/attention/attention_one_query.h"
+#include "ops/cpu/attention/attention_tile_blocks.h"
+
+namespace viaduct::cpu {
+namespace {
+
+// Keys of a packing task.
+constexpr int64_t kPackKeys = 512;
+// Gap between strips that run along the keys, so that their distance is not a power of two.
+constexpr int64_t kStripGap = 64;
+
+/// How an operand of one document and key-value head is packed.
+enum class Packing {
+  key_columns,  // B: columns are keys, contracted the width
+  key_rows,     // A: rows are keys, contracted the width
+  key_depth,    // B: contracted keys, columns are the width
+  width_rows,   // A: rows are the width, contracted keys
+};
+
+/// All documents and heads of k or v in one packing: a part of the workspace.
+class PackedOperand {
+ public:
+  /// `documents`: their number; offsets are read when the operand is used.
+  PackedOperand(const Tensor& tensor, Packing packing, int64_t documents)
+      : tensor_(tensor), packing_(packing) {
+    const int64_t width = tile_room(tensor.dim(2));
+    // Each document is padded to whole steps.
+    const int64_t keys = tile_room(tensor.dim(0) + documents * (kTileDepth - 1));
+    elements_ = tensor.dim(1) * (keys * width + documents * width / kTileRows * kStripGap);
+  }
+
+  int64_t bytes() const { return round_up_to(elements_ * 2, 64); }
+
+  void place(void* data, const int32_t* offsets, int64_t documents) {
+    data_ = static_cast<bfloat16*>(data);
+    offsets_ = offsets;
+    begin_.assign(1, 0);
+    for (int64_t d = 0; d < documents; ++d) begin_.push_back(begin_.back() + size_of(d));
+  }
+
+  PackedKeys at(int64_t document, int64_t head) const {
+    return {data_ + head * begin_.back() + begin_[static_cast<size_t>(document)],
+            strip_of(document)};
+  }
+
+  /// Packs the keys [begin, begin + kPackKeys) of a document.
+  void pack(const TileKernels& tiles, int64_t document, int64_t head, int64_t begin) const {
+    const int64_t keys = std::min(kPackKeys, keys_of(document) - begin), width = tensor_.dim(2);
+    const bool by_keys = packing_ == Packing::key_columns || packing_ == Packing::key_rows;
+    const bool is_b = packing_ == Packing::key_columns || packing_ == Packing::key_depth;
+    const TileSource source{tensor_at(tensor_, offsets_[document] + begin, head),
+                            DType::bf16,
+                            tensor_.stride(0),
+                            !by_keys,
+                            by_keys ? keys : width,
+                            by_keys ? width : keys};
+    const int64_t strip = strip_of(document);
+    bfloat16* to = data_ + (at(document, head).data - data_) +
+                   (by_keys ? begin / kTileRows * strip : begin / kTileDepth * kTileElements);
+    (is_b ? tiles.pack_b : tiles.pack_a)(source, to, strip);
+  }
+
+ private:
+  int64_t keys_of(int64_t d) const { return offsets_[d + 1] - offsets_[d]; }
+  int64_t strip_of(int64_t d) const {
+    const bool by_keys = packing_ == Packing::key_columns || packing_ == Packing::key_rows;
+    return by_keys ? tile_room(tensor_.dim(2)) * kTileRows
+                   : tile_room(keys_of(d)) * kTileRows + kStripGap;
+  }
+  int64_t size_of(int64_t d) const {
+    const int64_t width = tile_room(tensor_.dim(2));
+    return tile_room(keys_of(d)) * width + width / kTileRows * kStripGap;
+  }
+
+  const Tensor& tensor_;
+  Packing packing_;
+  int64_t elements_ = 0;
+  bfloat16* data_ = nullptr;
+  const int32_t* offsets_ = nullptr;
+  std::vector<int64_t> begin_;  // of the documents of a head, in elements
+};
+
+/// Places the operands one after the other in `memory` and packs them on all threads. Returns the
+/// address behind them.
+char* pack_all(ThreadPool& pool, const TileKernels& tiles, const AttentionProblem& problem,
+               int64_t kv_heads, std::initializer_list<PackedOperand*> operands, char* memory) {
+  const auto* offsets = problem.kv_offsets.data<int32_t>();
+  const int64_t documents = attention_documents(problem);
+  for (PackedOperand* operand : operands) {
+    operand->place(memory, offsets, documents);
+    memory += operand->bytes();
+  }
+  struct Piece {
+    int64_t document, begin;
+  };
+  std::vector<Piece> pieces;
+  for (int64_t d = 0; d < documents; ++d) {
+    for (int64_t begin = 0; begin < offsets[d + 1] - offsets[d]; begin += kPackKeys)
+      pieces.push_back({d, begin});
+  }
+  pool.run(static_cast<int64_t>(pieces.size()) * kv_heads, [&](int64_t task, int) {
+    const Piece& piece = pieces[static_cast<size_t>(task / kv_heads)];
+    for (const PackedOperand* operand : operands)
+      operand->pack(tiles, piece.document, task % kv_heads, piece.begin);
+  });
+  return memory;
+}
+
+/// One query head of a group.
+AttentionHead member_of(const AttentionHead& group, int64_t member) {
+  AttentionHead head = group;
+  const auto move = [&](const void* data, int64_t stride) {
+    return static_cast<const bfloat16*>(data) + member * stride;
+  };
+  head.group = 1;
+  head.q = move(group.q, group.q_head);
+  if (group.out != nullptr) head.out = static_cast<bfloat16*>(group.out) + member * group.out_head;
+  if (group.d_out != nullptr) head.d_out = move(group.d_out, group.out_head);
+  head.lse += member * group.lse_head;
+  if (group.delta != nullptr) head.delta += member * group.lse_head;
+  if (group.dq != nullptr) head.dq += member * group.dq_head;
+  head.first_head += member;
+  return head;
+}
+
+int64_t forward_scratch(const AttentionForwardArgs& args) {
+  return round_up_to(tile_forward_scratch(args.q.dim(2), args.v.dim(2)), 64);
+}
+
+int64_t forward_slots(const AttentionForwardArgs& args) {
+  const int64_t blocks = args.q.dim(0) / kTileQueries + attention_documents(args.problem);
+  return std::min(kAttentionSlots, blocks * args.q.dim(1) + 1);
+}
+
+int64_t one_query_scratch(const AttentionForwardArgs& args) {
+  return round_up_to(tile_one_query_scratch(args.q.dim(2), args.v.dim(2)), 64);
+}
+
+int64_t one_query_slots(const AttentionForwardArgs& args) {
+  return std::min(kAttentionSlots, attention_documents(args.problem) * args.k.dim(1));
+}
+
+struct ForwardOperands {
+  PackedOperand keys, values;
+  explicit ForwardOperands(const AttentionForwardArgs& args)
+      : keys(args.k, Packing::key_columns, attention_documents(args.problem)),
+        values(args.v, Packing::key_depth, attention_documents(args.problem)) {}
+};
+
+struct BackwardOperands {
+  PackedOperand keys, values, transposed;
+  explicit BackwardOperands(const AttentionBackwardArgs& args)
+      : keys(args.k, Packing::key_rows, attention_documents(args.problem)),
+        values(args.v, Packing::key_rows, attention_documents(args.problem)),
+        transposed(args.k, Packing::width_rows, attention_documents(args.problem)) {}
+};
+
+/// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
+/// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
+struct BackwardCut {
+  int64_t chunks, slots, scratch, dq_floats;
+  int64_t run;  // keys whose dk and dv are summed in scratch
+  explicit BackwardCut(const AttentionBackwardArgs& args) {
+    const int64_t heads = std::max<int64_t>(1, attention_documents(args.problem) * args.k.dim(1));
+    chunks = std::clamp<int64_t>(16 / heads, 1, 4);
+    if (args.problem.max_keys > 0) chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
+    slots = std::min(kAttentionSlots, heads * chunks);
+    const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
+    run = tile_backward_run(width, value_width);
+    if (args.problem.max_keys > 0)
+      run = std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
+    scratch = round_up_to(tile_backward_scratch(width, value_width), 64) +
+              run * (tile_room(width) + tile_room(value_width)) * 4;
+    dq_floats = round_up_to(args.q.elements(), 16);
+  }
+};
+
+/// to[j] += sums[j] for `keys` rows.
+void add_sums(const float* sums, int64_t stride, int64_t keys, int64_t width, float* to,
+              int64_t token) {
+  for (int64_t j = 0; j < keys; ++j) {
+    for (int64_t i = 0; i < width; ++i) to[j * token + i] += sums[j * stride + i];
+  }
+}
+
+/// All queries of a group of heads against the keys [begin, end), whose dk and dv are summed in
+/// `sums`, dense, and then added to the gradients.
+void backward_run(const TileKernels& tiles, const AttentionHead& group, TileBackward problem,
+                  int64_t begin, int64_t end, float* sums) {
+  const int64_t width = tile_room(group.width), value_width = tile_room(group.value_width);
+  const int64_t keys = tile_room(end - begin);
+  problem.dk = sums;
+  problem.dv = sums + keys * width;
+  char* scratch = reinterpret_cast<char*>(problem.dv + keys * value_width);
+  std::fill_n(sums, keys * (width + value_width), 0.0f);
+  for (int64_t member = 0; member < group.group; ++member) {
+    problem.head = member_of(group, member);
+    for (int64_t query = 0; query < group.queries; query += kTileBackwardQueries)
+      avx512_bf16::attention_backward_block(tiles, problem, query, begin, end, scratch);
+  }
+  add_sums(problem.dk, width, end - begin, group.width, group.dk + begin * group.dk_token,
+           group.dk_token);
+  add_sums(problem.dv, value_width, end - begin, group.value_width,
+           group.dv + begin * group.dv_token, group.dv_token);
+}
+
+}  // namespace
+
+int64_t attention_tiles_forward_bytes(const AttentionForwardArgs& args) {
+  if (asks_single_queries(args)) return one_query_slots(args) * one_query_scratch(args);
+  const ForwardOperands operands(args);
+  return operands.keys.bytes() + operands.values.bytes() +
+         forward_slots(args) * forward_scratch(args);
+}
+
+void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& args,
+                                const TileKernels& tiles, void* workspace) {
+  if (asks_single_queries(args)) {
+    return for_each_single_query(pool, args, one_query_slots(args), one_query_scratch(args) / 4,
+                                 workspace, [&](int64_t document, int64_t kv_head, float* scratch) {
+                                   avx512_bf16::attention_one_query(
+                                       tiles, forward_head(args, document, kv_head),
+                                       reinterpret_cast<char*>(scratch));
+                                 });
+  }
+  const AttentionProblem& problem = args.problem;
+  ForwardOperands operands(args);
+  const int64_t kv_heads = args.k.dim(1), heads = args.q.dim(1), group = heads / kv_heads;
+  char* scratch = pack_all(pool, tiles, problem, kv_heads, {&operands.keys, &operands.values},
+                           static_cast<char*>(workspace));
+  struct Block {
+    int64_t document, query;
+  };
+  std::vector<Block> blocks;
+  const auto* offsets = problem.q_offsets.data<int32_t>();
+  for (int64_t d = attention_documents(problem) - 1; d >= 0; --d) {
+    // The last queries see the most keys: they are first, so that no thread starts one at the end.
+    const int64_t queries = offsets[d + 1] - offsets[d];
+    for (int64_t query = round_up_to(queries, kTileQueries) - kTileQueries; query >= 0;
+         query -= kTileQueries) {
+      blocks.push_back({d, query});
+    }
+  }
+  const auto per_head = static_cast<int64_t>(blocks.size());
+  run_on_attention_slots(pool, per_head * heads, forward_slots(args), forward_scratch(args) / 4,
+                         scratch, [&](int64_t task, float* mine) {
+                           // Blocks of a head are consecutive: its keys and values stay in the
+                           // caches.
+                           const int64_t n = task / per_head, kv_head = n / group;
+                           const Block& block = blocks[static_cast<size_t>(task % per_head)];
+                           const AttentionHead whole = forward_head(args, block.document, kv_head);
+                           const TileForward forward{member_of(whole, n % group),
+                                                     operands.keys.at(block.document, kv_head),
+                                                     operands.values.at(block.document, kv_head)};
+                           avx512_bf16::attention_forward_block(tiles, forward, block.query,
+                                                                reinterpret_cast<char*>(mine));
+                         });
+}
+
+int64_t attention_tiles_backward_bytes(const AttentionBackwardArgs& args) {
+  const BackwardOperands operands(args);
+  const BackwardCut cut(args);
+  return operands.keys.bytes() + operands.values.bytes() + operands.transposed.bytes() +
+         cut.slots * cut.scratch + (cut.chunks - 1) * cut.dq_floats * 4;
+}
+
+void attention_backward_on_tiles(ThreadPool& pool, const AttentionBackwardArgs& args,
+                                 const TileKernels& tiles, void* workspace) {
+  const AttentionProblem& problem = args.problem;
+  BackwardOperands operands(args);
+  const BackwardCut cut(args);
+  const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
+  const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
+  char* scratch = pack_all(pool, tiles, problem, kv_heads,
+                           {&operands.keys, &operands.values, &operands.transposed},
+                           static_cast<char*>(workspace));
+  auto* shares = reinterpret_cast<float*>(scratch + cut.slots * cut.scratch);
+  const int64_t dq_token = args.q.dim(1) * width;
+  const auto* q_offsets = problem.q_offsets.data<int32_t>();
+  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
+  const int64_t tasks = attention_documents(problem) * kv_heads * cut.chunks;
+  run_on_attention_slots(
+      pool, tasks, cut.slots, cut.scratch / 4, scratch, [&](int64_t task, float* mine) {
+        const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
+        const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
+        AttentionHead whole = attention_head(problem, args.q, args.k, args.v, args.lse, d, kv_head);
+        whole.d_out = tensor_at(args.d_out, token, kv_head * group);
+        whole.out_token = args.d_out.stride(0);
+        whole.out_head = args.d_out.stride(1);
+        whole.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
+        whole.dq_token = dq_token;
+        whole.dq_head = width;
+        whole.dk_token = kv_heads * width;
+        whole.dv_token = kv_heads * value_width;
+        float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
+        whole.dq = dq + token * dq_token + kv_head * group * width;
+        whole.dk = args.dk.data<float>() + kv_offsets[d] * whole.dk_token + kv_head * width;
+        whole.dv = args.dv.data<float>() + kv_offsets[d] * whole.dv_token + kv_head * value_width;
+        if (chunk > 0) {
+          for (int64_t i = 0; i < whole.queries; ++i)
+            std::fill_n(whole.dq + i * dq_token, group * width, 0.0f);
+        }
+        const int64_t step =
+            round_up_to((whole.keys + cut.chunks - 1) / cut.chunks, kTileBackwardKeys);
+        const int64_t first = chunk * step, last = std::min(whole.keys, first + step);
+        for (int64_t begin = first; begin < last; begin += cut.run)
+          backward_run(tiles, whole,
+                       {{},
+                        operands.keys.at(d, kv_head),
+                        operands.values.at(d, kv_head),
+                        operands.transposed.at(d, kv_head)},
+                       begin, std::min(last, begin + cut.run), mine);
+      });
+  if (cut.chunks == 1) return;
+  constexpr int64_t kRun = 16384;
+  const int64_t elements = args.q.elements();
+  pool.run((elements + kRun - 1) / kRun, [&](int64_t run, int) {
+    float* dq = args.dq.data<float>();
+    for (int64_t i = run * kRun, end = std::min(elements, i + kRun); i < end; ++i) {
+      float sum = shares[i];
+      for (int64_t c = 1; c < cut.chunks - 1; ++c) sum += shares[c * cut.dq_floats + i];
+      dq[i] += sum;
+    }
+  });
+}
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,263 @@
+// Choice and launch of attention composed of ops. Tasks are blocks of queries (of keys, if keys are
+// summed) of one head of one document; their boundaries depend on the shapes alone.
+
+#include <cmath>
+#include <vector>
+
+#include "ops/cpu/attention/attention_launch.h"
+#include "ops/cpu/attention/score_matrix_kernels.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+const ScoreKernels& kernels(const Choice& choice) {
+  return choice.variant == kAvx2Kernel ? avx2::score_kernels : avx512::score_kernels;
+}
+
+/// Offsets of the documents, and the position of their rows.
+struct Documents {
+  const int32_t* queries;
+  const int32_t* keys;
+  int64_t count;
+
+  Documents(std::string_view op, const AttentionProblem& problem, const Tensor& matrix)
+      : queries(problem.q_offsets.data<int32_t>()),
+        keys(problem.kv_offsets.data<int32_t>()),
+        count(attention_documents(problem)) {
+    check_attention_offsets(op, "q_offsets", problem.q_offsets, matrix.dim(1));
+    check_attention_offsets(op, "kv_offsets", problem.kv_offsets, keys[count]);
+    for (int64_t d = 0; d < count; ++d) {
+      VIADUCT_CHECK(ShapeError, keys[d + 1] - keys[d] <= matrix.dim(2),
+                    "{}: matrix: expected rows for the {} keys of document {}, found {}", op,
+                    keys[d + 1] - keys[d], d, describe(matrix));
+    }
+  }
+};
+
+/// Elements of the matrix for (query, key) pairs of one document, from the bounds alone.
+double matrix_elements(const Tensor& matrix, const AttentionProblem& problem) {
+  const int64_t keys = problem.max_keys > 0 ? problem.max_keys : matrix.dim(2);
+  return static_cast<double>(matrix.dim(0) * matrix.dim(1)) * static_cast<double>(keys);
+}
+
+int64_t matrix_bytes(const Tensor& matrix, const AttentionProblem& problem) {
+  return static_cast<int64_t>(matrix_elements(matrix, problem)) * dtype_bytes(matrix.dtype());
+}
+
+int64_t product_floats(const ScoreProductArgs& args) {
+  return round_up_to(score_scratch(args.queries.dim(2)), 16);
+}
+
+template <CpuIsa isa>
+Choice choose_product(const ScoreProductArgs& args, const Traits&) {
+  Choice choice = vector_choice("score_product", isa, args.matrix.dtype());
+  add_flops(
+      choice, args.matrix.dtype(),
+      2 * matrix_elements(args.matrix, args.problem) * static_cast<double>(args.queries.dim(2)));
+  const int64_t matrix = matrix_bytes(args.matrix, args.problem);
+  const int64_t queries = bytes_of(args.queries), keys = bytes_of(args.keys);
+  switch (args.form) {
+    case ScoreProduct::scores:
+      choice.cost.bytes_read = queries + keys;
+      choice.cost.bytes_written = matrix;
+      break;
+    case ScoreProduct::values:
+      choice.cost.bytes_read = matrix + keys + (args.mode == WriteMode::accumulate ? queries : 0);
+      choice.cost.bytes_written = queries;
+      break;
+    case ScoreProduct::keys:
+      choice.cost.bytes_read = matrix + queries + keys;
+      choice.cost.bytes_written = keys;
+      break;
+  }
+  if (choice.variant != kReferenceKernel)
+    choice.workspace_bytes = kAttentionSlots * product_floats(args) * 4;
+  return choice;
+}
+
+ScoreSide side_of(const Tensor& tensor, int64_t token, int64_t head) {
+  return {tensor.dtype(),
+          static_cast<char*>(tensor.raw()) +
+              (token * tensor.stride(0) + head * tensor.stride(1)) * dtype_bytes(tensor.dtype()),
+          tensor.stride(0)};
+}
+
+void launch_product(OpContext& context, const Choice& choice, const ScoreProductArgs& args,
+                    void* workspace) {
+  const Documents documents("score_product", args.problem, args.matrix);
+  check_attention_offsets("score_product", "kv_offsets", args.problem.kv_offsets, args.keys.dim(0));
+  if (choice.variant == kReferenceKernel) return reference::score_product(args);
+  const bool by_keys = args.form == ScoreProduct::keys;
+  const int64_t heads = by_keys ? args.keys.dim(1) : args.queries.dim(1);
+  const int64_t group = args.queries.dim(1) / args.keys.dim(1);
+  struct Task {
+    int64_t document, begin;
+  };
+  std::vector<Task> tasks;
+  const int32_t* cut = by_keys ? documents.keys : documents.queries;
+  for (int64_t d = 0; d < documents.count; ++d) {
+    for (int64_t begin = 0; begin < cut[d + 1] - cut[d]; begin += kScoreBlock)
+      tasks.push_back({d, begin});
+  }
+  run_on_attention_slots(
+      context.device.pool(), static_cast<int64_t>(tasks.size()) * heads, kAttentionSlots,
+      product_floats(args), workspace, [&](int64_t number, float* scratch) {
+        const Task& task = tasks[static_cast<size_t>(number / heads)];
+        const int64_t head = number % heads, d = task.document;
+        const int64_t first_query = documents.queries[d] + (by_keys ? 0 : task.begin);
+        const int64_t first_key = documents.keys[d] + (by_keys ? task.begin : 0);
+        ScoreBlock block;
+        block.row = args.matrix.dim(2);
+        block.query_count = documents.queries[d + 1] - first_query;
+        block.key_count = documents.keys[d + 1] - first_key;
+        (by_keys ? block.key_count : block.query_count) =
+            std::min(kScoreBlock, by_keys ? block.key_count : block.query_count);
+        block.width = args.queries.dim(2);
+        block.accumulate = args.mode == WriteMode::accumulate;
+        const int64_t first_head = by_keys ? head * group : head;
+        for (int64_t n = first_head; n < first_head + (by_keys ? group : 1); ++n) {
+          block.matrix = args.matrix.data<float>() +
+                         (n * args.matrix.dim(1) + first_query) * block.row +
+                         (by_keys ? task.begin : 0);
+          block.queries = side_of(args.queries, first_query, n);
+          block.keys = side_of(args.keys, first_key, n / group);
+          kernels(choice).product(args.form, block, scratch);
+        }
+      });
+}
+
+/// Runs `f(row, place)` for the row of every query of every head.
+struct RowPlace {
+  int64_t head, query, document;
+};
+template <class F>
+void for_score_rows(OpContext& context, const Documents& documents, const AttentionProblem& problem,
+                    const Tensor& matrix, F&& f) {
+  struct Task {
+    int64_t document, begin, end;
+  };
+  std::vector<Task> tasks;
+  for (int64_t d = 0; d < documents.count; ++d) {
+    for (int64_t begin = documents.queries[d]; begin < documents.queries[d + 1]; begin += 16)
+      tasks.push_back({d, begin, std::min<int64_t>(documents.queries[d + 1], begin + 16)});
+  }
+  const int64_t heads = matrix.dim(0);
+  context.device.pool().run(static_cast<int64_t>(tasks.size()) * heads, [&](int64_t number, int) {
+    const Task& task = tasks[static_cast<size_t>(number / heads)];
+    const int64_t head = number % heads, d = task.document;
+    const int64_t diagonal = problem.diagonal ? problem.diagonal.data<int32_t>()[d] : 0;
+    for (int64_t t = task.begin; t < task.end; ++t) {
+      const int64_t center = t - documents.queries[d] + diagonal;
+      ScoreRow row;
+      row.scores = matrix.data<float>() + (head * matrix.dim(1) + t) * matrix.dim(2);
+      row.count = documents.keys[d + 1] - documents.keys[d];
+      row.first = problem.window > 0 ? std::max<int64_t>(0, center - problem.window + 1) : 0;
+      row.last = problem.causal ? std::min(row.count, center + 1) : row.count;
+      row.scale = static_cast<float>(problem.scale);
+      row.softcap = static_cast<float>(problem.softcap);
+      f(row, RowPlace{head, t, d});
+    }
+  });
+}
+
+template <CpuIsa isa>
+Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits&) {
+  Choice choice = vector_choice("score_softmax", isa, args.matrix.dtype());
+  const double per_element = args.steps == ScoreSteps::all     ? 4
+                             : args.steps == ScoreSteps::scale ? 1
+                             : args.steps == ScoreSteps::mask  ? 0
+                                                               : 3;
+  add_flops(choice, args.matrix.dtype(), per_element * matrix_elements(args.matrix, args.problem));
+  choice.cost.bytes_read = choice.cost.bytes_written = matrix_bytes(args.matrix, args.problem);
+  if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
+    (args.known_lse ? choice.cost.bytes_read : choice.cost.bytes_written) += bytes_of(args.lse);
+  return choice;
+}
+
+void launch_softmax(OpContext& context, const Choice& choice, const ScoreSoftmaxArgs& args, void*) {
+  const Documents documents("score_softmax", args.problem, args.matrix);
+  if (choice.variant == kReferenceKernel) return reference::score_softmax(args);
+  for_score_rows(context, documents, args.problem, args.matrix,
+                 [&](ScoreRow& row, const RowPlace& place) {
+                   if (args.lse)
+                     row.lse = args.lse.data<float>() + place.head * args.lse.dim(1) + place.query;
+                   kernels(choice).softmax(args.steps, row, args.known_lse);
+                 });
+}
+
+template <CpuIsa isa>
+Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits&) {
+  Choice choice = vector_choice("score_softmax_backward", isa, args.gradient.dtype());
+  const double per_element = args.steps == ScoreSteps::all       ? 3
+                             : args.steps == ScoreSteps::softmax ? 2
+                                                                 : 1;
+  add_flops(choice, args.gradient.dtype(),
+            per_element * matrix_elements(args.gradient, args.problem));
+  choice.cost.bytes_written = matrix_bytes(args.gradient, args.problem);
+  // The scale step reads probabilities only for the slope of the cap.
+  const bool reads = args.steps != ScoreSteps::scale || args.problem.softcap > 0;
+  choice.cost.bytes_read =
+      (reads ? 2 : 1) * choice.cost.bytes_written + bytes_of(args.lse) + bytes_of(args.delta);
+  return choice;
+}
+
+void launch_softmax_backward(OpContext& context, const Choice& choice,
+                             const ScoreSoftmaxBackwardArgs& args, void*) {
+  const Documents documents("score_softmax_backward", args.problem, args.gradient);
+  if (choice.variant == kReferenceKernel) return reference::score_softmax_backward(args);
+  const float* probabilities = args.probabilities.data<float>();
+  for_score_rows(context, documents, args.problem, args.gradient,
+                 [&](ScoreRow& row, const RowPlace& place) {
+                   const int64_t at = place.head * args.lse.dim(1) + place.query;
+                   row.lse = args.lse.data<float>() + at;
+                   row.delta = args.delta.data<float>()[at];
+                   kernels(choice).softmax_backward(args.steps, row,
+                                                    probabilities + at * args.gradient.dim(2));
+                 });
+}
+
+template <CpuIsa isa>
+Choice choose_dropout(const ScoreDropoutArgs& args, const Traits&) {
+  Choice choice = vector_choice("score_dropout", isa, args.x.dtype());
+  add_flops(choice, args.x.dtype(), matrix_elements(args.x, args.problem));
+  choice.cost.bytes_read = choice.cost.bytes_written = matrix_bytes(args.x, args.problem);
+  return choice;
+}
+
+void launch_dropout(OpContext& context, const Choice& choice, const ScoreDropoutArgs& args, void*) {
+  const Documents documents("score_dropout", args.problem, args.x);
+  if (choice.variant == kReferenceKernel) return reference::score_dropout(args);
+  const AttentionProblem& problem = args.problem;
+  ScoreDraw draw;
+  draw.key = philox_key(problem.dropout_key);
+  draw.threshold = static_cast<int32_t>(std::ceil(problem.dropout * 0x1p23 - 0.5));
+  draw.factor = static_cast<float>(1 / (1 - problem.dropout));
+  for_score_rows(
+      context, documents, problem, args.x, [&](const ScoreRow& row, const RowPlace& place) {
+        ScoreDraw mine = draw;
+        mine.token = static_cast<uint64_t>(problem.query_index.data<int64_t>()[place.query]);
+        mine.head = static_cast<uint32_t>(problem.first_head + place.head);
+        if (problem.key_position) {
+          mine.positions = problem.key_position.data<int32_t>() + documents.keys[place.document];
+        }
+        float* out = args.out.data<float>() + (row.scores - args.x.data<float>());
+        kernels(choice).dropout(mine, row.scores, out, row.count);
+      });
+}
+
+template <CpuIsa isa>
+void fill(OpTable& table) {
+  table.score_product = {choose_product<isa>, launch_product};
+  table.score_softmax = {choose_softmax<isa>, launch_softmax};
+  table.score_softmax_backward = {choose_softmax_backward<isa>, launch_softmax_backward};
+  table.score_dropout = {choose_dropout<isa>, launch_dropout};
+}
+
+}  // namespace
+
+void add_score_matrix(OpTable& table, CpuIsa isa) {
+  isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
+}
+
+}  // namespace viaduct::cpu

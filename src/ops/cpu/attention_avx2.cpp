@@ -1,1 +1,0 @@
-#include "ops/cpu/attention_kernels.h"

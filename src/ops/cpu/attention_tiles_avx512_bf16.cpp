@@ -1,3 +1,0 @@
-#include "ops/cpu/attention_tile_backward.h"
-#include "ops/cpu/attention_tile_forward.h"
-#include "ops/cpu/attention_tile_one_query.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/column_sum_kernels.h"

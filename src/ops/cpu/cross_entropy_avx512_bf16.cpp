@@ -1,1 +1,0 @@
-#include "ops/cpu/cross_entropy_kernels.h"

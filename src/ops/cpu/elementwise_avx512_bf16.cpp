@@ -1,1 +1,0 @@
-#include "ops/cpu/elementwise_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/embedding_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/few_rows_float_kernels.h"

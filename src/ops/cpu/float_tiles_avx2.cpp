@@ -1,1 +1,0 @@
-#include "ops/cpu/float_tile_kernels.h"

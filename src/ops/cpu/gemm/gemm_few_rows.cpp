@@ -1,0 +1,98 @@
+#include "ops/cpu/gemm/gemm_few_rows.h"
+
+#include <algorithm>
+
+namespace viaduct::cpu {
+namespace {
+
+// Bytes of B that a task reads: enough to outweigh the start of a task, few enough for threads to
+// end together.
+constexpr int64_t kTaskBytes = 72 * 1024, kWantedTasks = 12;
+// Maximum columns of a task, per half.
+constexpr int64_t kMostStrips = 16, kMostColumns = kMostStrips * kTileColumns;
+
+/// How a product is cut: strips of 16 columns, and with each gate column the column that it
+/// multiplies.
+struct Cut {
+  int64_t halves = 1, width = 0;  // width: columns of a half
+  int64_t strips = 1;             // of a task, of each half
+
+  explicit Cut(const GemmArgs& args) {
+    halves = gates_columns(args) ? 2 : 1;
+    const bool forward = args.form == GemmForm::forward;
+    width = args.b.dim(forward ? 0 : 1) / halves;
+    const int64_t strip_bytes =
+        std::max<int64_t>(1, args.a.dim(1) * kTileColumns * dtype_bytes(args.b.dtype()));
+    strips =
+        std::clamp<int64_t>((kTaskBytes / halves + strip_bytes / 2) / strip_bytes, 1, kMostStrips);
+    while (strips > 1 && tasks() < kWantedTasks) --strips;
+  }
+  int64_t columns() const { return strips * kTileColumns; }
+  int64_t tasks() const { return (width + columns() - 1) / columns(); }
+};
+
+/// Where column `column` of the product begins in b.
+const void* columns_of(const GemmArgs& args, int64_t column, int64_t stride) {
+  const int64_t rows = args.b.form().plain() ? column : column / kTileColumns;
+  return static_cast<const std::byte*>(args.b.values().raw()) +
+         rows * stride * dtype_bytes(args.b.dtype());
+}
+
+}  // namespace
+
+bool has_few_rows(const GemmArgs& args) {
+  if (args.form == GemmForm::weight_gradient) return false;
+  if (args.a.dim(0) < 1 || args.a.dim(0) > kFewRows) return false;
+  return !args.b.form().plain() || args.form == GemmForm::forward;
+}
+
+template <class Element>
+int64_t few_rows_workspace_bytes(const GemmArgs& args) {
+  return few_rows_computed(args.a.dim(0)) * few_rows_stride<Element>(args.a.dim(1)) *
+         static_cast<int64_t>(sizeof(Element));
+}
+
+template <class Element>
+void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
+                      const FewRowsKernelsOf<Element>& rows, const FinishKernels& kernels,
+                      void* workspace) {
+  const Cut cut(args);
+  const Tensor& a = args.a.tensor();
+  auto* const copied = static_cast<Element*>(workspace);
+  rows.copy_rows(a.raw(), a.dtype(), a.stride(0), a.dim(0), a.dim(1), copied);
+  FewRowsProductOf<Element> shared{.rows = a.dim(0), .depth = a.dim(1), .visit = visit};
+  shared.a = copied;
+  shared.b_dtype = args.b.dtype();
+  shared.tiles = !args.b.form().plain();
+  shared.b_stride = shared.tiles ? tile_steps(a.dim(1)) * kTileElements : args.b.tensor().stride(0);
+  shared.c_stride = cut.halves * cut.columns();
+  pool.run(cut.tasks(), [&](int64_t task, int) {
+    alignas(64) float sums[kFewRows * 2 * kMostColumns];
+    const int64_t begin = task * cut.columns();
+    FewRowsProductOf<Element> product = shared;
+    product.columns = std::min(cut.columns(), cut.width - begin);
+    const GemmBlock block{.row = 0,
+                          .rows = product.rows,
+                          .column = begin,
+                          .columns = product.columns,
+                          .sums = sums,
+                          .up_sums = cut.halves > 1 ? sums + cut.columns() : nullptr,
+                          .stride = product.c_stride};
+    fetch_block(args, block);
+    for (int64_t half = 0; half < cut.halves; ++half) {
+      product.b = columns_of(args, half * cut.width + begin, product.b_stride);
+      product.c = sums + half * cut.columns();
+      rows.product(product);
+    }
+    finish_block(args, kernels, block);
+  });
+}
+
+template int64_t few_rows_workspace_bytes<bfloat16>(const GemmArgs&);
+template int64_t few_rows_workspace_bytes<float>(const GemmArgs&);
+template void gemm_of_few_rows(ThreadPool&, const GemmArgs&, int64_t,
+                               const FewRowsKernelsOf<bfloat16>&, const FinishKernels&, void*);
+template void gemm_of_few_rows(ThreadPool&, const GemmArgs&, int64_t,
+                               const FewRowsKernelsOf<float>&, const FinishKernels&, void*);
+
+}  // namespace viaduct::cpu

@@ -1,0 +1,78 @@
+// instruction sets: avx2 avx512 avx512_bf16
+// From the FP32 sums of a block to memory: bias and rounding.
+// Compiled per instruction set (see simd.h).
+
+#include "ops/cpu/gemm/gemm_kernels.h"
+#include "ops/cpu/simd/simd.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+template <class Bias>
+Vec biased(Vec v, const Bias* bias, int64_t c) {
+  return bias != nullptr ? add(v, load(bias + c)) : v;
+}
+template <class Bias>
+Vec biased(Vec v, const Bias* bias, int64_t c, Mask m) {
+  return bias != nullptr ? add(v, load(bias + c, m)) : v;
+}
+
+template <class T, class Bias>
+void store_rows(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                const Bias* bias, bool accumulate, T* to, int64_t row_stride) {
+  for (int64_t r = 0; r < rows; ++r) {
+    const float* in = sums + r * sums_stride;
+    T* out = to + r * row_stride;
+    int64_t c = 0;
+    for (; c + kLanes <= columns; c += kLanes) {
+      Vec v = biased(load(in + c), bias, c);
+      if (accumulate) v = add(load(out + c), v);
+      store(out + c, v);
+    }
+    if (c < columns) {
+      const Mask tail = first(columns - c);
+      Vec v = biased(load(in + c, tail), bias, c, tail);
+      if (accumulate) v = add(load(out + c, tail), v);
+      store(out + c, v, tail);
+    }
+  }
+}
+
+template <class Bias>
+void store_biased(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                  const Bias* bias, bool accumulate, void* to, DType dtype, int64_t row_stride) {
+  if (dtype == DType::bf16) {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<bfloat16*>(to),
+               row_stride);
+  } else if (dtype == DType::f16) {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<float16*>(to),
+               row_stride);
+  } else {
+    store_rows(sums, sums_stride, rows, columns, bias, accumulate, static_cast<float*>(to),
+               row_stride);
+  }
+}
+
+void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
+                 const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
+                 int64_t row_stride) {
+  if (bias_dtype == DType::bf16) {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const bfloat16*>(bias), accumulate,
+                 to, dtype, row_stride);
+  } else if (bias_dtype == DType::f16) {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const float16*>(bias), accumulate,
+                 to, dtype, row_stride);
+  } else {
+    store_biased(sums, sums_stride, rows, columns, static_cast<const float*>(bias), accumulate, to,
+                 dtype, row_stride);
+  }
+}
+
+}  // namespace
+
+const GemmKernels& gemm_kernels() {
+  static constexpr GemmKernels kKernels{store_block};
+  return kKernels;
+}
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

@@ -1,0 +1,42 @@
+#pragma once
+// Matrix products of linear layers on tiles (tiles.h): BF16 operands on BF16 tiles; FP32, BF16 or
+// FP16 operands on FP32 tiles. All threads pack a chunk of B, then each takes blocks of C, for
+// which it packs A and sums in its own cache. All sizes depend on the shape and the instruction set
+// alone, and an element's order of summation on the contracted size alone.
+
+#include "base/thread_pool.h"
+#include "ops/cpu/gemm/gemm_epilogue.h"
+#include "ops/cpu/tiles/tiles.h"
+
+namespace viaduct::cpu {
+
+/// Maximum sizes for an instruction set's caches. Multiples of 16 (rows) and 32, columns of 64;
+/// rows × columns up to 96 K, rows × depth up to 192 KB.
+struct TileBlocking {
+  int64_t rows, columns;  // a block of C, one task
+  int64_t depth;          // contracted elements between two visits to a block's C
+};
+
+/// Steps between two visits to a block's C; each visit is a sum that begins at zero.
+template <class Element>
+int64_t tile_visit(int64_t depth, const TileBlocking& blocking);
+
+/// Bytes of workspace that `gemm_on_tiles` needs.
+template <class Element>
+int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking);
+
+/// The form of a packed BF16 weight: B tiles, strips of all steps one after the other. They take as
+/// many bytes as the weight (each dim rounded up to whole tiles), in either orientation.
+OperandForm bf16_tiles(Orientation orientation);
+
+/// c and bias: dtype of a, or FP32; b: rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or
+/// float.
+template <class Element>
+void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
+                   const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
+                   void* workspace);
+
+/// args.out in the form bf16_tiles.
+void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const TileKernels& tiles);
+
+}  // namespace viaduct::cpu

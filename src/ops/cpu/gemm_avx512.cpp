@@ -1,1 +1,0 @@
-#include "ops/cpu/gemm_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/norm_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/optimizer_kernels.h"

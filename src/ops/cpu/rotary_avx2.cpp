@@ -1,1 +1,0 @@
-#include "ops/cpu/rotary_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/score_matrix_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/softmax_kernels.h"

@@ -1,1 +1,0 @@
-#include "ops/cpu/state_kernels.h"

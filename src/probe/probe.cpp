@@ -1,0 +1,159 @@
+#include "probe/probe.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "checkpoint/logical_gather.h"
+#include "checkpoint/parameter_io.h"
+#include "engine/engine.h"
+#include "probe/probe_activations.h"
+#include "probe/probe_batch.h"
+
+namespace viaduct {
+namespace {
+
+using Dump = std::map<std::string, Tensor>;
+
+Tensor scalars_tensor(const std::vector<double>& values, const Shape& shape) {
+  Tensor tensor = host_tensor(DType::f32, shape);
+  std::transform(values.begin(), values.end(), tensor.data<float>(),
+                 [](double v) { return static_cast<float>(v); });
+  return tensor;
+}
+
+/// The step over all rows of a batch, each data-parallel rank over its own; returns loss and norm.
+StepResult run_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
+                    const StepInputs& inputs, bool apply) {
+  const int64_t ranks = engine.groups().dp().size(), rank = engine.groups().dp().rank();
+  const int64_t rows =
+      settings.micro_batch_size > 0 ? settings.micro_batch_size : batch.rows / ranks;
+  VIADUCT_CHECK(ConfigError, rows > 0 && batch.rows % (rows * ranks) == 0,
+                "probe: the batch of {} rows does not divide into micro-batches of {} on {} "
+                "data-parallel ranks",
+                batch.rows, rows, ranks);
+  engine.begin_step(inputs);
+  double scored = 0;
+  const auto batch_at = [&](int64_t i) {
+    HostBatch micro_batch = batch.micro_batch((i * ranks + rank) * rows, rows);
+    scored += micro_batch.scored_weight();
+    return micro_batch;
+  };
+  engine.run_micro_batches(batch.rows / (rows * ranks), batch_at, apply);
+  return engine.finish_step(scored, apply);
+}
+
+/// run_step with a loss scale that does not overflow, from `scale` down; leaves it there. An
+/// overflowing attempt changes neither weights nor moments.
+StepResult run_scaled_step(Engine& engine, const ProbeBatch& batch, const ProbeSettings& settings,
+                           StepInputs inputs, bool apply, double& scale) {
+  const bool scaling = settings.run.layers.precision.loss_scaling;
+  const LossScalerSettings& scaler = settings.loss_scaler;
+  for (;;) {
+    inputs.loss_scale = scaling ? scale : 1;
+    const StepResult result = run_step(engine, batch, settings, inputs, apply);
+    if (!result.skipped || !scaling) return result;
+    VIADUCT_CHECK(Error, scaler.constant_scale == 0,
+                  "probe: a gradient is not finite at the constant loss scale {}", scale);
+    VIADUCT_CHECK(Error, scale > scaler.minimum_scale,
+                  "probe: a gradient is not finite at the smallest loss scale {}", scale);
+    scale = std::max(scale / 2, scaler.minimum_scale);
+  }
+}
+
+double initial_scale(const ProbeSettings& settings) {
+  return LossScaler(settings.loss_scaler).initial_state().scale;
+}
+
+/// factor · the values that all ranks' runs hold, under logical names, on rank 0.
+void dump_runs(Engine& engine, const std::string& prefix, double factor,
+               FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
+  const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
+  gather_logical(
+      engine.groups().world(), engine.device(),
+      share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), factor,
+      [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
+}
+
+constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };
+constexpr auto gradient_of = [](const ShardRun& run, size_t) { return run.gradient; };
+
+Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+  const ProbeBatch batch = read_probe_batch(file, "", -1);
+  Dump dump;
+  for (int64_t row = 0; row < batch.rows; ++row) {
+    for (const auto& [name, values] : probe_activations(
+             engine, settings.run.parallelism, batch.micro_batch(row, 1), settings.hidden)) {
+      Tensor& all = dump[name];
+      if (!all) all = host_tensor(DType::f32, {batch.rows, batch.length, values.dim(1)});
+      std::memcpy(all.data<float>() + row * values.elements(), values.raw(),
+                  static_cast<size_t>(values.bytes()));
+    }
+  }
+
+  double scale = initial_scale(settings);
+  const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
+  dump["loss"] = scalars_tensor({result.loss}, {});
+  dump["grad_norm"] = scalars_tensor({result.grad_norm}, {});
+  dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
+  if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);
+  return dump;
+}
+
+Dump probe_train(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
+  const TensorInfo* info = file.find("batch.input_ids");
+  VIADUCT_CHECK(IoError, info != nullptr && info->shape.rank() == 3,
+                "{}: batch.input_ids [N, B, S] is missing", file.where());
+  const int64_t steps = info->shape[0];
+  std::vector<double> losses, norms;
+  double scale = initial_scale(settings);
+  for (int64_t step = 0; step < steps; ++step) {
+    const int64_t samples = step * info->shape[1];
+    StepInputs inputs;
+    inputs.learning_rate = settings.learning_rate;
+    if (settings.schedules) inputs = scheduled_inputs(*settings.schedules, samples);
+    inputs.update = step + 1;
+    const StepResult result = run_scaled_step(engine, read_probe_batch(file, "batch.", step),
+                                              settings, inputs, true, scale);
+    VIADUCT_CHECK(Error, !result.skipped, "probe: step {}: a gradient is not finite", step + 1);
+    losses.push_back(result.loss);
+    norms.push_back(result.grad_norm);
+  }
+  Dump dump;
+  dump["loss"] = scalars_tensor(losses, {steps});
+  dump["grad_norm"] = scalars_tensor(norms, {steps});
+  dump_runs(engine, "final.", 1, master_of, dump);
+  return dump;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,
+                                        const ModelConfig& config, const TensorSource& weights,
+                                        const TensorSource& batch, ProbeSettings settings,
+                                        std::shared_ptr<Communicator> world) {
+  const TensorInfo* ids = batch.find(settings.train ? "batch.input_ids" : "input_ids");
+  VIADUCT_CHECK(IoError, ids != nullptr && ids->shape.rank() >= 2, "{}: {} is missing",
+                batch.where(), settings.train ? "batch.input_ids [N, B, S]" : "input_ids [B, S]");
+  ResolvedRun& run = settings.run;
+  // Weights that are shown are those of the file, which a recipe's masters keep in full.
+  run.purpose =
+      settings.train || settings.weights ? EnginePurpose::train : EnginePurpose::gradients;
+  run.positions = ids->shape.dim(-1);
+  if (batch.contains(settings.train ? "batch.position_ids" : "position_ids")) {
+    for (int64_t step = 0; step < (settings.train ? ids->shape[0] : 1); ++step) {
+      const ProbeBatch one = settings.train ? read_probe_batch(batch, "batch.", step)
+                                            : read_probe_batch(batch, "", -1);
+      run.positions = std::max(run.positions, one.position_limit());
+    }
+  }
+  if (!world) world = make_self_communicator("world");
+  world->record_on(&device);
+  Engine engine(device, ops, config, run, ParallelGroups(run.parallelism.mesh, world));
+  OpContext context{device, ops};
+  load_parameters(context, engine.store(), weights, config);
+  return settings.train ? probe_train(engine, batch, settings)
+                        : probe_once(engine, batch, settings);
+}
+
+}  // namespace viaduct

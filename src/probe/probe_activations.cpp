@@ -1,0 +1,133 @@
+#include "probe/probe_activations.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/error.h"
+#include "engine/cut_batch.h"
+
+namespace viaduct {
+namespace {
+
+/// Any floating tensor [R, W] of a device as f32 on the host.
+Tensor to_host(Device& device, const Tensor& tensor) {
+  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
+  device.copy_to_host(tensor, host);
+  const Tensor out = host_tensor(DType::f32, tensor.shape());
+  dispatch_floating(tensor.dtype(), [&](auto zero) {
+    const auto* source = host.data<decltype(zero)>();
+    for (int64_t i = 0; i < out.elements(); ++i)
+      out.data<float>()[i] = static_cast<float>(source[i]);
+  });
+  return out;
+}
+
+/// The ranks' rows [R, W] one after the other.
+Tensor gather_rows(Communicator& group, const Tensor& rows) {
+  const Tensor all = host_tensor(DType::f32, {group.size() * rows.dim(0), rows.dim(1)});
+  group.all_gather(rows, all).wait_host();
+  return all;
+}
+
+/// `rows` [R, W] with row i put at origin[i] of [S, W]; padding (origin −1) is left out.
+Tensor in_token_order(const Tensor& rows, const std::vector<int64_t>& origin, int64_t length) {
+  const Tensor out = host_tensor(DType::f32, {length, rows.dim(1)});
+  const int64_t width = rows.dim(1);
+  for (size_t i = 0; i < origin.size(); ++i) {
+    if (origin[i] < 0) continue;
+    std::memcpy(out.data<float>() + origin[i] * width,
+                rows.data<float>() + static_cast<int64_t>(i) * width,
+                static_cast<size_t>(width) * sizeof(float));
+  }
+  return out;
+}
+
+/// Logits [R, V] of normed rows [R, H] on the host, made chunk by chunk.
+Tensor full_logits(RankContext& context, const HeadSegment& head, const Tensor& normed) {
+  const Tensor out = host_tensor(DType::f32, {normed.dim(0), head.spec().vocabulary});
+  const int64_t chunk = head.chunk_tokens();
+  for (int64_t begin = 0; begin < normed.dim(0); begin += chunk) {
+    const int64_t count = std::min(chunk, normed.dim(0) - begin);
+    const Tensor rows =
+        to_host(context.ops.device, head.logits(context, normed.slice(0, begin, count)));
+    std::memcpy(out.data<float>() + begin * out.dim(1), rows.raw(),
+                static_cast<size_t>(rows.bytes()));
+  }
+  return out;
+}
+
+/// Where the tokens of all context ranks, one rank after the other, come from in the row.
+std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
+  std::vector<int64_t> origins;
+  for (place.cp_rank = 0; place.cp_rank < place.cp; ++place.cp_rank) {
+    const auto sources = cut_sources(row.document_offsets, place, true);
+    origins.insert(origins.end(), sources.begin(), sources.end());
+  }
+  return origins;
+}
+
+/// The pipeline rank that makes a value.
+int stage_of(const Parallelism& parallelism, const std::string& name) {
+  const int stages = parallelism.size(Axis::pp);
+  if (name == "hidden.embed") return 0;
+  if (!name.starts_with("hidden.layer")) return stages - 1;
+  const int64_t block = std::stoll(name.substr(std::strlen("hidden.layer")));
+  for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
+    const ChunkLayers& chunk = parallelism.layer_map[i];
+    if (block >= chunk.first_block && block < chunk.first_block + chunk.blocks)
+      return static_cast<int>(i) % stages;
+  }
+  return stages - 1;
+}
+
+}  // namespace
+
+std::map<std::string, Tensor> probe_activations(Engine& engine, const Parallelism& parallelism,
+                                                const HostBatch& row, bool hidden) {
+  const ParallelGroups& groups = engine.groups();
+  const Model& model = engine.model();
+  RankContext context = engine.context(false, false);
+  const Batch batch = engine.upload_part(row);
+  std::map<std::string, Tensor> local;  // what this rank has of each value, all its tokens
+  const auto keep = [&](const std::string& name, const Tensor& stream) {
+    if (!hidden) return;
+    Tensor rows = to_host(engine.device(), stream);
+    if (rows.dim(0) < batch.tokens()) rows = gather_rows(groups.tp(), rows);
+    local["hidden." + name] = rows;
+  };
+  const auto keep_logits = [&](const HeadSegment& head, const Tensor& stream) {
+    const Tensor normed = head.final_norm(context, stream);
+    if (hidden) local["hidden.final_norm"] = to_host(engine.device(), normed);  // all tokens
+    local["logits"] = full_logits(context, head, normed);
+  };
+  engine.forward(batch, keep_logits, keep);
+
+  std::vector<std::string> names{"logits"};
+  if (hidden) {
+    names.insert(names.end(), {"hidden.embed", "hidden.final_norm"});
+    for (int64_t i = 0; i < model.config().layers; ++i)
+      names.push_back("hidden.layer" + std::to_string(i));
+  }
+  const std::vector<int64_t> origin = token_origins(engine.batch_place(), row);
+  std::map<std::string, Tensor> values;
+  for (const std::string& name : names) {
+    const int64_t width = name == "logits" ? model.config().vocabulary : model.config().hidden;
+    const int owner = stage_of(parallelism, name);
+    Tensor whole = host_tensor(DType::f32, {row.tokens(), width});
+    if (groups.pp().rank() == owner)
+      whole = in_token_order(gather_rows(groups.cp(), local.at(name)), origin, row.tokens());
+    groups.pp().broadcast(whole, owner).wait_host();
+    values[name] = whole;
+  }
+  if (const double cap = model.config().logit_softcap; cap > 0) {
+    const Tensor logits = values.at("logits");
+    for (int64_t i = 0; i < logits.elements(); ++i) {
+      float& value = logits.data<float>()[i];
+      value = static_cast<float>(cap * std::tanh(value / cap));
+    }
+  }
+  return values;
+}
+
+}  // namespace viaduct

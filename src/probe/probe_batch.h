@@ -1,0 +1,39 @@
+#pragma once
+// The batch file of `probe`: integer tensors [B, S] → micro-batches.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/tensor_source.h"
+#include "engine/host_batch.h"
+
+namespace viaduct {
+
+/// One batch of the file: B rows of S tokens, and the given fields (empty otherwise), row-major.
+struct ProbeBatch {
+  int64_t rows = 0, length = 0;
+  std::vector<int64_t> ids, labels, positions, attention_mask, document_ids;
+  std::vector<int64_t> cu_seqlens;  // over the flattened batch, row borders included
+  int64_t first_token = 0;          // global index of the batch's first token
+
+  /// Rows [begin, begin + count) as a micro-batch. The label at t + 1 is the target at t; −100, a
+  /// document's first token and the row's end are not scored.
+  HostBatch micro_batch(int64_t begin, int64_t count) const;
+
+  /// The number of positions that a model needs for this batch: its length, or more where
+  /// position_ids say so.
+  int64_t position_limit() const;
+  /// ConfigError if attention_mask hides a token between visible ones of its document.
+  void check_mask() const;
+
+ private:
+  bool document_begins(int64_t token) const;
+};
+
+/// Reads `prefix` + "input_ids" and its companions. With `step` ≥ 0 the tensors have a leading dim
+/// of steps and that one is taken; its tokens are counted on from those of earlier steps. IoError
+/// naming the tensor for shapes or values that do not fit.
+ProbeBatch read_probe_batch(const TensorSource& file, const std::string& prefix, int64_t step);
+
+}  // namespace viaduct

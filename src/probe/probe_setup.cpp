@@ -1,0 +1,98 @@
+#include "probe/probe_setup.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "config/problems.h"
+#include "model/model_from_fields.h"
+#include "run/packed_weights.h"
+#include "run/parallel_settings.h"
+#include "run/resolved_run.h"
+#include "run/validate.h"
+
+namespace viaduct {
+namespace {
+
+RunConfig probe_defaults(const DistConfig& dist, int64_t steps, int64_t rows) {
+  RunConfig defaults;
+  defaults.dist = dist;
+  defaults.mixed_precision.recipe = "fp32";
+  defaults.scheduler.lr_decay_style = "constant";
+  defaults.scheduler.lr_warmup_iters = 0;
+  defaults.train.train_iters = steps;
+  defaults.train.global_batch_size = rows;
+  defaults.train.micro_batch_size = rows;
+  return defaults;
+}
+
+/// The checkpoint's architecture with the overrides of section `model`; resolves all dependent
+/// values.
+ModelConfig resolve_model(const ModelConfig& model, RunConfig& config, const ConfigOutcome& outcome,
+                          int64_t length) {
+  const auto& given = config.model.seq_length;
+  VIADUCT_CHECK(ConfigError, given.is_auto() || given.value() == length,
+                "model.seq_length: {}, but the rows of the batch have {} tokens", given.value(),
+                length);
+  take_architecture(config.model, model);
+  config.model.seq_length.resolve(length);
+  config.model.resolve();
+  resolve_parallel(config);
+  config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
+  resolve_packed_weights(config);
+  Problems problems;
+  validate(config, outcome, problems);
+  problems.throw_if_any();
+  const ModelConfig resolved = to_model_config(config.model, model);
+  check_rotary_order(model, resolved);
+  return resolved;
+}
+
+}  // namespace
+
+ProbeSetup prepare_probe(const ProbeRequest& request) {
+  ProbeSetup setup;
+  const ModelFolder folder = resolve_model_folder(request.model);
+  const ModelConfig model = read_model_config(folder);
+  setup.weights = open_weights(folder);
+  setup.batch = std::make_unique<SafetensorsFile>(request.batch);
+
+  const std::string ids_name = request.train ? "batch.input_ids" : "input_ids";
+  const TensorInfo* ids = setup.batch->find(ids_name);
+  const int rank = request.train ? 3 : 2;
+  VIADUCT_CHECK(IoError, ids != nullptr, "{}: {} is missing{}", request.batch.string(), ids_name,
+                setup.batch->contains("input_ids")         ? " (without --train it is input_ids)"
+                : setup.batch->contains("batch.input_ids") ? " (it holds batch.*: use --train)"
+                                                           : "");
+  VIADUCT_CHECK(IoError, ids->shape.rank() == rank && ids->shape.elements() > 0,
+                "{}: {} is {}, expected {}", request.batch.string(), ids_name,
+                to_string(ids->shape), request.train ? "[N, B, S]" : "[B, S]");
+  const int64_t steps = request.train ? ids->shape[0] : 1, rows = ids->shape[rank - 2];
+
+  LoadedRunConfig loaded =
+      load_run_config({}, request.overrides, probe_defaults(request.dist, steps, rows));
+  setup.config = std::move(loaded.config);
+  RunConfig& config = setup.config;
+  VIADUCT_CHECK(ConfigError, !config.context_parallel.hybrid_context_parallel,
+                "model.hybrid_context_parallel: true, and probe cuts whole rows, not documents");
+  VIADUCT_CHECK(ConfigError, config.train.global_batch_size == rows,
+                "train.global_batch_size: {}, but the batch has {} rows",
+                config.train.global_batch_size, rows);
+  setup.model = resolve_model(model, config, loaded.outcome, ids->shape[rank - 1]);
+  config.optimizer.resolve();
+  config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay);
+
+  ProbeSettings& settings = setup.settings;
+  settings.run = resolve_run(config, setup.model);
+  settings.micro_batch_size =
+      loaded.outcome.is_given("train.micro_batch_size") ? config.train.micro_batch_size : 0;
+  settings.loss_scaler = loss_scaler_settings(config.mixed_precision);
+  if (request.train)
+    settings.schedules =
+        schedules(config.optimizer, config.scheduler, config.train.train_iters, rows);
+  settings.train = request.train;
+  settings.hidden = request.hidden;
+  settings.weights = request.weights;
+  return setup;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// What a run says of its second memory: what a step moves by the dry run, what the memory can do,
+// and what was moved and waited for.
+
+#include <string>
+
+#include "nn/slot_memory.h"
+
+namespace viaduct {
+
+struct OffloadReport {
+  std::string where;          // SlotMemory::describe; "": nothing is offloaded
+  OffloadCounts planned;      // of a step
+  OffloadBandwidth measured;  // at the start of the run
+  OffloadCounts done;         // since then
+  double step_seconds = 0;    // that all steps took
+
+  bool empty() const { return where.empty(); }
+};
+
+/// "second memory (file in /scratch, direct I/O): 1.00 GiB at most …", for the start of a run.
+std::string planned_text(const OffloadReport& report);
+/// What was moved, how fast it had to be, and what the host waited, for its end; "" where nothing
+/// was.
+std::string outcome_text(const OffloadReport& report);
+/// Of a dry run: what a step moves, and what it takes there.
+std::string traffic_text(const OffloadCounts& step);
+
+}  // namespace viaduct

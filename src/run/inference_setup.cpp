@@ -1,0 +1,81 @@
+#include "run/inference_setup.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "config/problems.h"
+#include "run/packed_weights.h"
+#include "run/parallel_settings.h"
+
+namespace viaduct {
+namespace {
+
+// Enough tokens that reading the weights costs little beside the GEMMs.
+constexpr int64_t kMicroBatchTokens = 2048;
+
+/// The overrides' values, before any checks.
+struct Peek {
+  RunConfig config;
+  ConfigOutcome outcome;
+
+  Peek(const RunConfig& defaults, const std::vector<std::string>& overrides) : config(defaults) {
+    Problems said_later;
+    outcome = read_config(run_schema(config), {{}, overrides}, said_later);
+  }
+};
+
+int64_t row_length(const InferenceRequest& request, const RunConfig& given) {
+  const auto& field = given.model.seq_length;
+  VIADUCT_CHECK(
+      ConfigError,
+      !request.sequence_length || field.is_auto() || field.value() == *request.sequence_length,
+      "--sequence-length: {}, but model.seq_length = {}", request.sequence_length.value(),
+      field.value());
+  if (request.sequence_length) return *request.sequence_length;
+  const ModelConfig model = read_model_config(resolve_model_folder(request.model));
+  return field.value_or(std::min(model.max_positions, kMicroBatchTokens));
+}
+
+}  // namespace
+
+RunSetup prepare_inference(const InferenceRequest& request) {
+  RunConfig defaults;
+  defaults.dist = request.dist;
+  defaults.mixed_precision.recipe = "fp32";
+  defaults.train.skip_train = true;
+  defaults.checkpoint.pretrained_checkpoint = request.model.string();
+  if (request.few_tokens) defaults.parallel.sequence_parallel.resolve(false);
+  const Peek peek(defaults, request.overrides);
+  const int64_t length = row_length(request, peek.config);
+  defaults.model.seq_length.resolve(length);
+  if (!peek.outcome.is_given("train.micro_batch_size")) {
+    defaults.train.micro_batch_size =
+        std::max<int64_t>(1, kMicroBatchTokens / std::max<int64_t>(1, length));
+  }
+  // The batch is a micro-batch of each data-parallel rank, or a group of them if stages have
+  // several chunks: the minimum that the rules of training allow.
+  const PipelineConfig& pipeline = peek.config.pipeline;
+  const int stages = peek.config.parallel.pipeline_model_parallel_size;
+  const bool chunks = pipeline.virtual_stages() > 1 || pipeline.pipeline_model_parallel_layout;
+  const int64_t micro_batches = chunks ? pipeline.group_size(stages) : 1;
+  const int64_t rows = peek.outcome.is_given("train.micro_batch_size")
+                           ? peek.config.train.micro_batch_size
+                           : defaults.train.micro_batch_size;
+  defaults.train.global_batch_size =
+      std::max<int64_t>(1, rows * micro_batches * data_parallel_size(peek.config));
+  if (request.few_tokens) {
+    // The weights are read for each token; a GEMM with few rows would pack them each time.
+    const RunConfig& given = peek.config;
+    defaults.packing.packed_weights.resolve(reads_tiles(given));
+    VIADUCT_CHECK(ConfigError, given.parallel.context_parallel_size == 1,
+                  "model.context_parallel_size: {}, and generation runs on 1 context rank: single "
+                  "tokens cannot be cut",
+                  given.parallel.context_parallel_size);
+    VIADUCT_CHECK(ConfigError, !given.parallel.sequence_parallel.value_or(false),
+                  "model.sequence_parallel: true, and generation cannot cut single tokens over "
+                  "tensor ranks");
+  }
+  return prepare_run(load_run_config({}, request.overrides, defaults));
+}
+
+}  // namespace viaduct

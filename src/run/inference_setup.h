@@ -1,0 +1,31 @@
+#pragma once
+// The setup of commands that only run forwards of a model folder, in any layout: `viaduct eval` and
+// `viaduct generate`.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/dist_config.h"
+#include "run/setup.h"
+
+namespace viaduct {
+
+struct InferenceRequest {
+  std::filesystem::path model;         // a folder as of resolve_model_folder
+  std::vector<std::string> overrides;  // section.field=value
+  DistConfig dist;                     // defaults, as a launcher gives them
+  /// Tokens of a row; none: as model.seq_length, else at most 2048.
+  std::optional<int64_t> sequence_length = {};
+  /// For generation, which feeds few tokens at a time: no sequence parallelism, whose tensor ranks
+  /// hold ranges of tokens, and weights as tiles if GEMMs read them.
+  bool few_tokens = false;
+};
+
+/// A run that trains nothing (train.skip_train), in FP32 unless the overrides say otherwise: model,
+/// tokenizer and configuration. A micro-batch has about 2048 tokens unless train.micro_batch_size
+/// is given. No weight is read. ConfigError or IoError with all problems found.
+RunSetup prepare_inference(const InferenceRequest& request);
+
+}  // namespace viaduct

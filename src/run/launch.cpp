@@ -1,0 +1,52 @@
+#include "run/launch.h"
+
+#include <cstdlib>
+
+#include "base/error.h"
+
+namespace viaduct {
+
+Launch launch_on_cpu(const EnvironmentLookup& environment) {
+  Launch launch = detect_launch(environment);
+  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::torchrun,
+                "{}={} is set, as torchrun does: its variables are for the cuda device; on cpu MPI "
+                "starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
+                launch.variable, launch.ranks, launch.ranks);
+  return launch;
+}
+
+Launch launch_on_cpu() {
+  return launch_on_cpu([](const char* name) { return std::getenv(name); });
+}
+
+DistConfig launch_defaults(const Launch& launch) {
+  DistConfig defaults;
+  if (launch.launcher != Launcher::mpi) return defaults;
+  defaults.ranks = launch.ranks;
+  defaults.threads_per_rank.resolve(default_pool_threads(launch.local_ranks));
+  return defaults;
+}
+
+void check_started(const DistConfig& config, const Launch& launch) {
+  VIADUCT_CHECK(ConfigError,
+                launch.launcher != Launcher::mpi || launch.ranks == 1 || !mpi_library().empty(),
+                "{}={} is set: {} processes were started, and this program was built without MPI "
+                "(VIADUCT_MPI=OFF); ranks of one process need no launcher: dist.ranks={}",
+                launch.variable, launch.ranks, launch.ranks, launch.ranks);
+  VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || config.ranks == launch.ranks,
+                "dist.ranks: {}, but the launcher started {} ({}); leave it out or make it equal",
+                config.ranks, launch.ranks, launch.variable);
+}
+
+void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
+  const bool by_mpi = launch.launcher == Launcher::mpi;
+  check_started(config, launch);
+  if (config.ranks == 1) return rank_main(make_self_communicator("world"));
+  WorldOptions options;
+  options.timeout_seconds = 60 * config.distributed_timeout_minutes;
+  options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
+  if (by_mpi) return run_mpi_rank(options, rank_main);
+  run_thread_ranks(config.ranks, options, rank_main);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,59 @@
+#include "run/parallel_settings.h"
+
+#include "precision/recipe.h"
+#include "run/run_length.h"
+
+namespace viaduct {
+
+int64_t data_parallel_size(const RunConfig& config) {
+  const int64_t replica = config.parallel.model_ranks();
+  return config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
+}
+
+int64_t document_ranks(const RunConfig& config) {
+  return data_parallel_size(config) * config.parallel.context_parallel_size;
+}
+
+int64_t micro_batches(const RunConfig& config) {
+  const int64_t rows = config.train.micro_batch_size * data_parallel_size(config);
+  const int64_t batch = batch_schedule(config).full();
+  return rows == 0 || batch % rows != 0 ? 0 : batch / rows;
+}
+
+int64_t kept_logits_bytes(const RunConfig& config) {
+  const ParallelConfig& sizes = config.parallel;
+  const bool all =
+      sizes.pipeline_model_parallel_size > 1 && config.pipeline.pipeline_schedule == "gpipe";
+  const int64_t tokens = config.train.micro_batch_size * config.model.seq_length.value_or(0) /
+                         sizes.context_parallel_size * (all ? micro_batches(config) : 1);
+  const int64_t columns = config.model.vocab_size.value_or(0) / sizes.tensor_model_parallel_size;
+  return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
+}
+
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden) {
+  // A single stage runs both halves of a backward in sequence.
+  const bool waits = config.parallel.pipeline_model_parallel_size > 1 &&
+                     config.pipeline.pipeline_schedule == "zero_bubble";
+  return {config.parallel.tensor_model_parallel_size, hidden, waits};
+}
+
+void resolve_parallel(RunConfig& config) {
+  ParallelConfig& sizes = config.parallel;
+  const int tp = sizes.tensor_model_parallel_size, cp = sizes.context_parallel_size,
+            pp = sizes.pipeline_model_parallel_size;
+  const auto& length = config.model.seq_length;
+  const bool divides = !length.is_auto() && length.value() % cp == 0 &&
+                       length.value() / cp * config.train.micro_batch_size % tp == 0;
+  sizes.sequence_parallel.resolve(tp > 1 && divides);
+  TensorOverlapConfig& overlap = config.tensor_overlap;
+  // It replaces both; this also holds for a configuration written out with all its fields.
+  if (overlap.tp_comm_overlap_rs_dgrad)
+    overlap.tp_comm_bulk_dgrad = overlap.tp_comm_bulk_wgrad = false;
+  overlap.tp_comm_overlap.resolve(sizes.sequence_parallel.value() &&
+                                  !config.pipeline.variable_seq_lengths);
+  config.pipeline.resolve(pp);
+  const bool chunks = pp > 1 && config.pipeline.virtual_stages() > 1;
+  config.ddp.resolve(data_parallel_size(config) * cp, chunks);
+}
+
+}  // namespace viaduct

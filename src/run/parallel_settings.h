@@ -1,0 +1,29 @@
+#pragma once
+// Values derived from the parallel settings of a run: degrees, groups and the values of `auto`.
+
+#include <cstdint>
+
+#include "run/run_config.h"
+
+namespace viaduct {
+
+/// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
+int64_t data_parallel_size(const RunConfig& config);
+
+/// dp · cp: the ranks that documents are shared among under hybrid context parallel.
+int64_t document_ranks(const RunConfig& config);
+
+/// Micro-batches of a step on a data-parallel rank; 0 if the batch does not divide.
+int64_t micro_batches(const RunConfig& config);
+
+/// Bytes of the logits that a rank of the last stage would keep from forward to backward: of one
+/// micro-batch, or of all of a step under GPipe. 0 where the model is not known yet.
+int64_t kept_logits_bytes(const RunConfig& config);
+
+/// What the table of overlapped GEMMs depends on; `hidden` 0: not known yet.
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden);
+
+/// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
+void resolve_parallel(RunConfig& config);
+
+}  // namespace viaduct

@@ -1,0 +1,28 @@
+#include "run/rank_device.h"
+
+#include "base/error.h"
+
+namespace viaduct {
+
+CpuIsa cpu_isa_of(const DistConfig& config) {
+  if (config.cpu_isa.is_auto()) return best_cpu_isa();
+  for (const CpuIsa isa : kCpuIsas) {
+    if (cpu_isa_name(isa) == config.cpu_isa.value()) return isa;
+  }
+  fail<ConfigError>("dist.cpu_isa: expected avx2, avx512, avx512_bf16 or amx, found {}",
+                    config.cpu_isa.value());
+}
+
+RankDevice make_rank_device(const DistConfig& config) {
+  const std::string kind = config.device.value_or("cpu");
+  VIADUCT_CHECK(ConfigError, kind == "cpu", "dist.device={}: not implemented yet (built: cpu)",
+                kind);
+  return {make_cpu_device(config.threads_per_rank.value_or(default_pool_threads(config.ranks))),
+          cpu_ops(cpu_isa_of(config))};
+}
+
+RankDevice make_dry_run_device(const DistConfig& config) {
+  return {make_sim_device(), cpu_ops(cpu_isa_of(config), true)};
+}
+
+}  // namespace viaduct

@@ -1,0 +1,107 @@
+#include "run/resolved_run.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "model/model_config.h"
+#include "pipeline/layer_map.h"
+#include "pipeline/pipeline_settings.h"
+#include "run/parallel_settings.h"
+#include "run/run_config.h"
+
+namespace viaduct {
+namespace {
+
+Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
+  const ParallelConfig& parallel = config.parallel;
+  const int tp = parallel.tensor_model_parallel_size, pp = parallel.pipeline_model_parallel_size;
+  const GroupSizes parts{
+      // Replicated state is an instance a rank.
+      .optimizer_instances = config.ddp.use_distributed_optimizer
+                                 ? config.ddp.num_distributed_optimizer_instances
+                                 : config.dist.ranks / (tp * pp),
+      .hierarchical_context_parallel =
+          config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{}),
+      .kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads)),
+      .document_groups = config.context_parallel.hybrid_context_parallel};
+  return Mesh::make({.ranks = config.dist.ranks,
+                     .tp = tp,
+                     .cp = parallel.context_parallel_size,
+                     .pp = pp,
+                     .ep = parallel.expert_model_parallel_size,
+                     .etp = parallel.expert_tensor()},
+                    config.dist.mesh_order(), parts);
+}
+
+Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
+  const ParallelConfig& parallel = config.parallel;
+  Parallelism p{.mesh = mesh_of(config, model)};
+  p.layer_map = layer_map(config.pipeline, model.layers, p.size(Axis::pp));
+  if (parallel.tensor_model_parallel_size > 1)
+    p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
+  p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
+  p.executor = executor_settings(config.pipeline);
+  p.message_format = message_format(config.pipeline);
+  return p;
+}
+
+LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) {
+  const ParallelConfig& parallel = config.parallel;
+  LayerSettings s;
+  s.precision = precision_recipe(config.mixed_precision);
+  apply_state_formats(config.optimizer_state, s.precision);
+  s.fusions = config.fusion.fusions();
+  s.sequence_parallel =
+      parallel.tensor_model_parallel_size > 1 && parallel.sequence_parallel.value_or(false);
+  if (s.sequence_parallel) {
+    Problems problems;
+    s.overlap = resolve_gemm_overlap(config.tensor_overlap,
+                                     overlap_conditions(config, model.hidden), problems);
+    problems.throw_if_any();
+  }
+  for (int64_t block = 0; block < model.layers; ++block)
+    s.context_exchange.push_back(config.context_parallel.exchange(block));
+  s.recompute_logits = config.fusion.recompute_logits.value();
+  s.seed = static_cast<uint64_t>(config.rng.seed);
+  return s;
+}
+
+MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
+                               const std::vector<ChunkLayers>& layer_map) {
+  MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map),
+                        .second_memory = second_memory_settings(config.offload),
+                        .packed_weights = config.packing.packed_weights.value()};
+  add_offload(config.offload, model.layers, memory.saved_policy);
+  if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
+    memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map)};
+    add_offload(config.offload, model.layers, memory.partial->others);
+  }
+  return memory;
+}
+
+}  // namespace
+
+OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
+  const bool decoupled = c.decoupled_lr.has_value();
+  // The decay itself comes with each step: its schedule need not start from optimizer.weight_decay.
+  return {.adamw = {c.adam_beta1, c.adam_beta2, c.adam_eps, 1, decoupled},
+          .clip_norm = c.clip_grad,
+          .name = c.optimizer,
+          .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled},
+          .muon = {c.muon_momentum, c.muon_use_nesterov, static_cast<int>(c.muon_num_ns_steps),
+                   c.muon_scale_mode, c.muon_extra_scale_factor}};
+}
+
+ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
+  ResolvedRun run{.layers = layer_settings(config, model),
+                  .parallelism = parallelism_of(config, model)};
+  run.memory = memory_settings(config, model, run.parallelism.layer_map);
+  run.optimizer = optimizer_settings(config.optimizer);
+  run.ddp = config.ddp;
+  run.calculate_per_token_loss = config.model.calculate_per_token_loss;
+  run.positions = config.model.seq_length.value_or(0);
+  if (config.train.skip_train) run.purpose = EnginePurpose::evaluate;
+  return run;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,234 @@
+#include "run/resume_rules.h"
+
+#include <algorithm>
+#include <array>
+
+namespace viaduct {
+namespace {
+
+constexpr std::string_view kArchitecture = "the weights were trained as the former";
+constexpr std::string_view kDropout = "dropout has this rate from here on";
+constexpr std::string_view kRows =
+    "the place in the data is a number of rows, and they are other rows now";
+constexpr std::string_view kOrder =
+    "rows come in another order from here on: some a second time, some not at all";
+constexpr std::string_view kTargets = "what is predicted from what changes from here on";
+constexpr std::string_view kEpochs =
+    "documents and samples are shuffled over all epochs that the run needs, and it needs others "
+    "now: "
+    "rows come in another order from here on, some a second time, some not at all";
+constexpr std::string_view kStateFormat =
+    "the optimizer's state is converted to its formats here, and steps round otherwise";
+constexpr std::string_view kBatch =
+    "the run goes on at the same row of the data; a step takes so many rows from here on, and the "
+    "learning rate's schedule counts rows";
+
+struct NamedRule {
+  std::string_view name;
+  ResumeRule rule;
+};
+
+constexpr ResumeRule refused(std::string_view effect) {
+  return {ResumeChange::refused, effect};
+}
+constexpr ResumeRule said(std::string_view effect) {
+  return {ResumeChange::said, effect};
+}
+
+constexpr NamedRule kRules[] = {
+    {"model.family", refused(kArchitecture)},
+    {"model.num_layers", refused(kArchitecture)},
+    {"model.hidden_size", refused(kArchitecture)},
+    {"model.ffn_hidden_size", refused(kArchitecture)},
+    {"model.num_attention_heads", refused(kArchitecture)},
+    {"model.num_query_groups", refused(kArchitecture)},
+    {"model.kv_channels", refused(kArchitecture)},
+    {"model.seq_length", refused(kRows)},
+    {"model.max_position_embeddings", refused(kArchitecture)},
+    {"model.vocab_size", refused(kArchitecture)},
+    {"model.normalization", refused(kArchitecture)},
+    {"model.layernorm_epsilon", refused(kArchitecture)},
+    {"model.layernorm_zero_centered_gamma", refused(kArchitecture)},
+    {"model.post_sublayer_norm", refused(kArchitecture)},
+    {"model.activation_func", refused(kArchitecture)},
+    {"model.gated_linear_unit", refused(kArchitecture)},
+    {"model.add_bias_linear", refused(kArchitecture)},
+    {"model.add_qkv_bias", refused(kArchitecture)},
+    {"model.add_attention_output_bias", refused(kArchitecture)},
+    {"model.add_mlp_bias", refused(kArchitecture)},
+    {"model.qk_layernorm", refused(kArchitecture)},
+    {"model.window_size", refused(kArchitecture)},
+    {"model.window_layers", refused(kArchitecture)},
+    {"model.attn_logit_softcapping", refused(kArchitecture)},
+    {"model.final_logit_softcapping", refused(kArchitecture)},
+    {"model.softmax_scale", refused(kArchitecture)},
+    {"model.position_embedding_type", refused(kArchitecture)},
+    {"model.rotary_base", refused(kArchitecture)},
+    {"model.rotary_percent", refused(kArchitecture)},
+    {"model.rotary_interleaved", refused(kArchitecture)},
+    {"model.rope_scaling", refused(kArchitecture)},
+    {"model.share_embeddings_and_output_weights", refused(kArchitecture)},
+    {"model.embedding_multiplier", refused(kArchitecture)},
+    {"model.hidden_dropout", said(kDropout)},
+    {"model.embedding_dropout", said(kDropout)},
+    {"model.attention_dropout", said(kDropout)},
+    {"model.calculate_per_token_loss", said("gradients are averaged otherwise from here on")},
+    {"optimizer.optimizer", refused("its state is that of the former")},
+    {"optimizer.use_precision_aware_optimizer", said(kStateFormat)},
+    {"optimizer.main_grads_dtype", said(kStateFormat)},
+    {"optimizer.main_params_dtype", said(kStateFormat)},
+    {"optimizer.exp_avg_dtype", said(kStateFormat)},
+    {"optimizer.exp_avg_sq_dtype", said(kStateFormat)},
+    {"optimizer.store_param_remainders", said(kStateFormat)},
+    {kRunLength, said(kEpochs)},
+    {kRunLengthInSamples, said(kEpochs)},
+    {"train.global_batch_size", said(kBatch)},
+    {"train.rampup_batch_size", said(kBatch)},
+    {"train.decrease_batch_size_if_needed", said(kBatch)},
+    {"model.fp32_residual_connection", said("steps round otherwise from here on")},
+    {"model.attention_softmax_in_fp32", said("steps round otherwise from here on")},
+    {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
+    {"dataset.blend", said(kRows)},
+    {"dataset.blend_per_split", said(kRows)},
+    {"dataset.split", said("rows move between training, validation and test")},
+    {"dataset.random_seed", said(kOrder)},
+    {"dataset.mid_level_dataset_surplus", said(kOrder)},
+    {"dataset.dataloader_type", said(kOrder)},
+    {"dataset.mock", said(kRows)},
+    {"dataset.reset_position_ids", said(kTargets)},
+    {"dataset.reset_attention_mask", said(kTargets)},
+    {"dataset.eod_mask_loss", said(kTargets)},
+    {"dataset.eod_id", said(kTargets)},
+    {"dataset.fim_rate", said(kTargets)},
+    {"dataset.fim_spm_rate", said(kTargets)},
+    {"dataset.fim_split_sample", said(kTargets)},
+    {"dataset.fim_fragment_rate", said(kTargets)},
+    {"dataset.fim_no_prefix", said(kTargets)},
+    {"dataset.fim_prefix_token", said(kTargets)},
+    {"dataset.fim_middle_token", said(kTargets)},
+    {"dataset.fim_suffix_token", said(kTargets)},
+    {"dataset.fim_pad_token", said(kTargets)},
+    {"dataset.fim_eod_token", said(kTargets)},
+    {kDatasetContent, refused(kRows)},
+    {kTokenizerContent, refused("the weights know the tokens of the former")},
+};
+
+/// Sections whose fields say how a run is executed, watched or paced, all of them free.
+constexpr std::string_view kFreeSections[] = {"validation", "scheduler",  "ddp",    "comm_overlap",
+                                              "dist",       "checkpoint", "logger", "profiling",
+                                              "env_vars",   "memory"};
+
+/// The others' free fields, one by one: a new field of theirs has to be thought about.
+constexpr std::string_view kFree[] = {
+    "model.hf_config",  // what it says is in the fields
+    "model.make_vocab_size_divisible_by",
+    "model.attention_backend",
+    "model.masked_softmax_fusion",
+    "model.apply_rope_fusion",
+    "model.init_method_std",
+    "model.tensor_model_parallel_size",
+    "model.pipeline_model_parallel_size",
+    "model.context_parallel_size",
+    "model.sequence_parallel",
+    "model.cp_comm_type",
+    "model.hierarchical_context_parallel_sizes",
+    "model.hybrid_context_parallel",
+    "model.max_seqlen_per_dp_cp_rank",
+    "model.tp_comm_bulk_dgrad",
+    "model.tp_comm_bulk_wgrad",
+    "model.tp_comm_overlap_ag",
+    "model.tp_comm_overlap_rs",
+    "model.tp_comm_overlap_rs_dgrad",
+    "model.tp_comm_overlap_disable_qkv",
+    "model.tp_comm_overlap_disable_fc1",
+    "model.virtual_pipeline_model_parallel_size",
+    "model.account_for_embedding_in_pipeline_split",
+    "model.account_for_loss_in_pipeline_split",
+    "model.num_layers_in_first_pipeline_stage",
+    "model.num_layers_in_last_pipeline_stage",
+    "model.pipeline_model_parallel_layout",
+    "model.pipeline_schedule",
+    "model.microbatch_group_size_per_vp_stage",
+    "model.deallocate_pipeline_outputs",
+    "model.pipeline_dtype",
+    "model.variable_seq_lengths",
+    "model.batch_p2p_comm",
+    "model.overlap_p2p_comm_warmup_flush",
+    "model.cross_entropy_loss_fusion",
+    "model.cross_entropy_fusion_impl",
+    "model.gradient_accumulation_fusion",
+    "model.bias_activation_fusion",
+    "model.bias_dropout_fusion",
+    "model.gemm_epilogue_fusion",
+    "model.recompute_logits",
+    "model.recompute_granularity",
+    "model.recompute_method",
+    "model.recompute_num_layers",
+    "model.recompute_modules",
+    "model.distribute_saved_activations",
+    "model.num_microbatches_with_partial_activation_checkpoints",
+    "model.cpu_offloading",
+    "model.cpu_offloading_num_layers",
+    "model.cpu_offloading_activations",
+    "model.fine_grained_activation_offloading",
+    "model.offload_modules",
+    "model.min_offloaded_tensor_size",
+    "model.packed_weights",
+    "train.iterations_to_skip",
+    "train.check_weight_hash_across_dp_replicas_interval",
+    "train.micro_batch_size",
+    "train.exit_interval",
+    "train.exit_duration_in_mins",
+    "train.nan_loss_action",
+    "train.max_skipped_in_a_row",
+    "train.max_skipped_rate",
+    "train.exit_signals",
+    "train.skip_train",
+    "optimizer.lr",
+    "optimizer.min_lr",
+    "optimizer.decoupled_lr",
+    "optimizer.decoupled_min_lr",
+    "optimizer.weight_decay",
+    "optimizer.adam_beta1",
+    "optimizer.adam_beta2",
+    "optimizer.adam_eps",
+    "optimizer.sgd_momentum",
+    "optimizer.lion_beta1",
+    "optimizer.lion_beta2",
+    "optimizer.muon_momentum",
+    "optimizer.muon_use_nesterov",
+    "optimizer.muon_num_ns_steps",
+    "optimizer.muon_scale_mode",
+    "optimizer.muon_extra_scale_factor",
+    "optimizer.clip_grad",
+    "optimizer.overlap_param_gather_with_optimizer_step",
+    "mixed_precision.loss_scale",
+    "mixed_precision.initial_loss_scale",
+    "mixed_precision.min_loss_scale",
+    "mixed_precision.loss_scale_window",
+    "mixed_precision.hysteresis",
+    "dataset.sequence_length",    // model.seq_length
+    "tokenizer.tokenizer_model",  // its files are compared
+    "tokenizer.vocab_size",       // model.vocab_size, dataset.eod_id
+    "tokenizer.vocab_extra_ids",  // model.vocab_size
+    "dataset.path_to_cache",      // where the order is kept
+    "dataset.fast_cache_load",
+    "dataset.defer_npy_index_mmap",
+    "dataset.num_dataset_builder_threads",
+    "rng.seed",  // checkpoint.load_rng has its own check
+};
+
+}  // namespace
+
+std::optional<ResumeRule> resume_rule(std::string_view name) {
+  const auto* rule = std::find_if(std::begin(kRules), std::end(kRules),
+                                  [&](const NamedRule& named) { return named.name == name; });
+  if (rule != std::end(kRules)) return rule->rule;
+  const std::string_view section = name.substr(0, name.find('.'));
+  const bool free = std::find(std::begin(kFree), std::end(kFree), name) != std::end(kFree) ||
+                    std::find(std::begin(kFreeSections), std::end(kFreeSections), section) !=
+                        std::end(kFreeSections);
+  return free ? std::optional(ResumeRule{}) : std::nullopt;
+}
+
+}  // namespace viaduct

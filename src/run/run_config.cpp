@@ -1,0 +1,130 @@
+#include "run/run_config.h"
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "config/catalogue.h"
+#include "ops/cpu/cpu_ops.h"
+#include "precision/recipe.h"
+#include "run/packed_weights.h"
+#include "run/parallel_settings.h"
+#include "run/run_length.h"
+#include "run/validate.h"
+
+namespace viaduct {
+namespace {
+
+/// Why attention_softmax_in_fp32=false changes nothing, or "".
+std::string softmax_note(const RunConfig& config) {
+  if (config.model.attention_softmax_in_fp32) return "";
+  const bool flash = config.model.attention_backend.value_or("flash") == "flash";
+  const bool narrow = dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation) < 4;
+  if (!flash && narrow) return "";
+  return fmt::format("model.attention_softmax_in_fp32=false has no effect: {}",
+                     flash ? "the softmax inside attention_backend=flash is FP32"
+                           : "activations are no narrower than FP32");
+}
+
+}  // namespace
+
+Schema run_schema(RunConfig& config) {
+  std::vector<FieldGroup> groups{
+      model_fields(config.model),
+      parallel_fields(config.parallel),
+      context_parallel_fields(config.context_parallel),
+      tensor_switch_fields(config.tensor_overlap),
+      pipeline_fields(config.pipeline),
+      fusion_fields(config.fusion),
+      recompute_fields(config.recompute),
+      offload_fields(config.offload),
+      residual_stream_fields(config.mixed_precision),
+      packed_weights_fields(config.packing),
+      train_fields(config.train),
+      validation_fields(config.validation),
+      optimizer_fields(config.optimizer),
+      state_fields(config.optimizer_state),
+      scheduler_fields(config.scheduler),
+      ddp_optimizer_fields(config.ddp),
+      ddp_fields(config.ddp),
+      tensor_overlap_fields(config.tensor_overlap),
+      pipeline_overlap_fields(config.pipeline),
+      second_memory_fields(config.offload),
+      dist_fields(config.dist),
+      ddp_dist_fields(config.ddp),
+      precision_fields(config.mixed_precision),
+      dataset_fields(config.dataset),
+      fill_in_middle_fields(config.dataset),
+      tokenizer_fields(config.tokenizer),
+      checkpoint_fields(config.checkpoint),
+      logger_fields(config.logger),
+      profiling_fields(config.profiling),
+      rng_fields(config.rng),
+  };
+  for (FieldGroup& group : catalogue()) groups.push_back(std::move(group));
+  return Schema(std::move(groups));
+}
+
+LoadedRunConfig load_run_config(const std::filesystem::path& file,
+                                const std::vector<std::string>& overrides, RunConfig defaults) {
+  LoadedRunConfig loaded{std::move(defaults), {}};
+  const Schema schema = run_schema(loaded.config);
+  Problems problems;
+  loaded.outcome = read_config(schema, {file, overrides}, problems);
+  check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
+  DdpConfig& ddp = loaded.config.ddp;
+  if (ddp.grad_reduce_in_bf16 && !loaded.outcome.is_given("ddp.grad_reduce_in_fp32"))
+    ddp.grad_reduce_in_fp32 = false;
+  std::string preset = ddp.apply_preset(loaded.outcome.is_given("ddp.use_distributed_optimizer"));
+  if (!preset.empty()) loaded.outcome.notes.push_back(std::move(preset));
+  // Rules over several fields would only repeat what is wrong with one.
+  if (problems.empty()) {
+    validate(loaded.config, loaded.outcome, problems);
+    Problems said;  // by validate
+    resolve_gemm_overlap(loaded.config.tensor_overlap, {}, said, &loaded.outcome.notes);
+    const ModelFields& model = loaded.config.model;
+    if (!model.masked_softmax_fusion && model.attention_backend.value_or("flash") == "flash") {
+      loaded.outcome.notes.push_back(
+          "model.masked_softmax_fusion=false has no effect: attention_backend=flash has no softmax "
+          "of its own");
+    }
+    const std::string softmax = softmax_note(loaded.config);
+    if (!softmax.empty()) loaded.outcome.notes.push_back(softmax);
+    std::string note = residual_stream_note(loaded.config.mixed_precision);
+    if (!note.empty()) loaded.outcome.notes.push_back(std::move(note));
+  }
+  problems.throw_if_any();
+  return loaded;
+}
+
+void resolve(RunConfig& config) {
+  config.model.resolve();
+  if (!config.model.seq_length.is_auto()) {
+    config.dataset.sequence_length.resolve(config.model.seq_length.value());
+  }
+  config.optimizer.resolve();
+  resolve_run_length(config);
+  config.scheduler.resolve(config.train.train_iters, config.optimizer.weight_decay,
+                           config.train.train_samples);
+  resolve_parallel(config);
+  config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
+  config.dist.device.resolve("cpu");
+  config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
+  resolve_packed_weights(config);
+  config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));
+  config.checkpoint.load.resolve(config.checkpoint.save);
+  const auto& save = config.checkpoint.save;
+  config.logger.tensorboard_dir.resolve(save ? std::optional(*save + "/tensorboard")
+                                             : std::nullopt);
+
+  Problems problems;
+  for (const std::string& name : config.model.missing()) {
+    problems.add("{}: not given, and no model folder or tokenizer says it", name);
+  }
+  if (problems.empty()) validate(config, {}, problems);
+  problems.throw_if_any();
+}
+
+std::string to_yaml(RunConfig config) {
+  return to_yaml(run_schema(config));
+}
+
+}  // namespace viaduct

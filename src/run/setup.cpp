@@ -1,0 +1,177 @@
+#include "run/setup.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "comm/domain_check.h"
+#include "config/problems.h"
+#include "model/family.h"
+#include "model/model_from_fields.h"
+#include "ops/cpu/amx_problem.h"
+#include "run/check_name_patterns.h"
+#include "run/no_effect.h"
+#include "run/parallel_settings.h"
+#include "run/resolved_run.h"
+
+namespace viaduct {
+namespace {
+
+// A model may allow more positions than are useful as a default length.
+constexpr int64_t kDefaultSequenceLength = 2048;
+
+/// The text of a config.json, given as a file or as the folder that holds it.
+std::pair<std::string, std::filesystem::path> read_config_json(std::filesystem::path path) {
+  if (std::filesystem::is_directory(path)) path /= "config.json";
+  return {read_file(path, 1 << 20), path};
+}
+
+void open_tokenizer(RunSetup& setup) {
+  const auto& named = setup.config.tokenizer.tokenizer_model;
+  if (named) {
+    setup.tokenizer_folder = *named;
+  } else if (setup.pretrained && !tokenizer_files(setup.pretrained->path).empty()) {
+    setup.tokenizer_folder = setup.pretrained->path;
+  } else {
+    return;
+  }
+  setup.tokenizer.emplace(load_tokenizer(setup.tokenizer_folder));
+}
+
+/// Number of tokens of the tokenizer section: those of its files or of the tokenizer without files,
+/// and the additional ones after them; nothing if the section is empty.
+std::optional<int64_t> tokens_of(const RunSetup& setup) {
+  const TokenizerConfig& config = setup.config.tokenizer;
+  std::optional<int64_t> tokens;
+  if (setup.tokenizer) {
+    tokens = setup.tokenizer->vocab_size();
+    VIADUCT_CHECK(ConfigError, !config.vocab_size || *config.vocab_size >= *tokens,
+                  "tokenizer.vocab_size: {}, but the tokenizer {} has {} tokens",
+                  config.vocab_size.value_or(0), setup.tokenizer_folder.string(), *tokens);
+    if (config.vocab_size) tokens = config.vocab_size;
+  } else if (config.vocab_size) {
+    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one more, the end of documents
+  }
+  VIADUCT_CHECK(ConfigError, tokens || config.vocab_extra_ids == 0,
+                "tokenizer.vocab_extra_ids: {} behind no tokens; name tokenizer.tokenizer_model or "
+                "tokenizer.vocab_size",
+                config.vocab_extra_ids);
+  if (tokens) *tokens += config.vocab_extra_ids;
+  return tokens;
+}
+
+/// The architecture that the configuration names, and the text that describes it.
+std::pair<std::optional<ModelConfig>, std::string> open_architecture(RunSetup& setup) {
+  std::filesystem::path folder;
+  if (setup.config.checkpoint.pretrained_checkpoint) {
+    setup.pretrained = resolve_model_folder(*setup.config.checkpoint.pretrained_checkpoint);
+    folder = setup.pretrained->path;
+  } else if (setup.config.model.hf_config) {
+    folder = *setup.config.model.hf_config;
+  } else {
+    return {};
+  }
+  auto [text, path] = read_config_json(folder);
+  ModelConfig base = read_hf_config(text, path.string());
+  setup.notes.insert(setup.notes.end(), base.notes.begin(), base.notes.end());
+  return {std::move(base), std::move(text)};
+}
+
+/// Resolves the values that depend on architecture and tokenizer.
+void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
+  RunConfig& config = setup.config;
+  if (!config.dataset.sequence_length.is_auto())
+    config.model.seq_length.resolve(config.dataset.sequence_length.value());
+  if (base) {
+    take_architecture(config.model, *base);
+    config.model.seq_length.resolve(std::min(base->max_positions, kDefaultSequenceLength));
+  }
+  if (const auto tokens = tokens_of(setup)) config.model.vocab_size.resolve(*tokens);
+  if (setup.tokenizer) {
+    const auto& eod = setup.tokenizer->special_ids().eod;
+    if (eod && !config.dataset.eod_id) config.dataset.eod_id = *eod;
+  } else if (config.tokenizer.vocab_size && !config.dataset.eod_id) {
+    config.dataset.eod_id = *config.tokenizer.vocab_size;
+  }
+}
+
+void note_waiting_gradients(RunSetup& setup) {
+  const OverlapConditions conditions = overlap_conditions(setup.config, setup.model.hidden);
+  Problems said;  // reported by validation
+  std::string note = waiting_gradients_note(
+      resolve_gemm_overlap(setup.config.tensor_overlap, conditions, said), conditions);
+  if (!note.empty()) setup.notes.push_back(std::move(note));
+}
+
+/// Checks that model, tokenizer and data set agree; lists all problems at once.
+void check_fit(const RunSetup& setup) {
+  const RunConfig& config = setup.config;
+  Problems problems;
+  if (config.model.seq_length.value() > setup.model.max_positions) {
+    problems.add("model.seq_length: {} is longer than the {} positions that the model allows",
+                 config.model.seq_length.value(), setup.model.max_positions);
+  }
+  if (const auto tokens = tokens_of(setup); tokens && *tokens > setup.model.vocabulary) {
+    problems.add("tokenizer {}: its vocabulary of {} is larger than the model's of {}",
+                 setup.tokenizer_folder.string(), *tokens, setup.model.vocabulary);
+  }
+  // A dry run needs no data set, but given settings must be valid.
+  const DatasetConfig& data = config.dataset;
+  if (data.mock || data.blend || data.blend_per_split) {
+    for (const std::string& problem : dataset_config_problems(data)) problems.add_text(problem);
+  }
+  if (data.fim_rate > 0 && !setup.tokenizer)
+    problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
+                 data.fim_rate);
+  check_name_patterns(config, setup.model, problems);
+  problems.throw_if_any();
+}
+
+}  // namespace
+
+RunSetup prepare_run(LoadedRunConfig loaded) {
+  RunSetup setup{.config = std::move(loaded.config), .notes = loaded.outcome.notes};
+  RunConfig& config = setup.config;
+  const auto [base, base_text] = open_architecture(setup);
+  open_tokenizer(setup);
+  take_opened(setup, base);
+  resolve(config);
+  setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
+  if (setup.pretrained) check_rotary_order(*base, setup.model);
+  if (!base && setup.tokenizer) {
+    const SpecialIds& special = setup.tokenizer->special_ids();
+    setup.model.end_tokens.assign(special.stop.begin(), special.stop.end());
+    if (setup.model.end_tokens.empty() && special.eod) setup.model.end_tokens = {*special.eod};
+    setup.model.begin_token = special.bos.value_or(-1);
+  }
+  check_fit(setup);
+  if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
+    log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+  for (std::string& line : settings_without_effect(config, loaded.outcome))
+    setup.notes.push_back(std::move(line));
+  if (const auto& domain = config.dist.nvlink_domain_size) {
+    const ResolvedRun run = resolve_run(config, setup.model);
+    for (const std::string& note : domain_notes(run.parallelism.mesh, *domain))
+      setup.notes.push_back(note);
+  }
+  note_waiting_gradients(setup);
+  // The original file, unless overrides changed the model.
+  setup.hf_config = write_hf_config(setup.model);
+  if (base && setup.hf_config == write_hf_config(*base)) setup.hf_config = base_text;
+  return setup;
+}
+
+DataSetup prepare_data(RunConfig config) {
+  RunSetup setup{.config = std::move(config)};
+  const auto [base, text] = open_architecture(setup);
+  open_tokenizer(setup);
+  take_opened(setup, base);
+  DataSetup data{std::move(setup.config.dataset), {}, std::move(setup.tokenizer)};
+  const ModelFields& model = setup.config.model;
+  if (!model.seq_length.is_auto()) data.dataset.sequence_length.resolve(model.seq_length.value());
+  if (!model.vocab_size.is_auto()) data.vocabulary_size = model.vocab_size.value();
+  return data;
+}
+
+}  // namespace viaduct

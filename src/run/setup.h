@@ -1,0 +1,44 @@
+#pragma once
+// Derives the basis of a run from the user's configuration: its model folder, architecture,
+// tokenizer, and the configuration with every `auto` resolved.
+
+#include <filesystem>
+#include <optional>
+#include <string>
+
+#include "checkpoint/model_folder.h"
+#include "data/tokenizer/tokenizer.h"
+#include "model/model_config.h"
+#include "run/run_config.h"
+
+namespace viaduct {
+
+struct RunSetup {
+  RunConfig config;  // resolved
+  ModelConfig model;
+  /// The Hugging Face config.json that checkpoints of the run carry.
+  std::string hf_config;
+  std::optional<ModelFolder> pretrained;  // of checkpoint.pretrained_checkpoint
+  std::optional<Tokenizer> tokenizer;
+  std::filesystem::path tokenizer_folder;  // empty without tokenizer
+  std::vector<std::string> notes;          // settings without effect, and notable decisions
+};
+
+/// Opens what the configuration names, in this order: architecture from
+/// checkpoint.pretrained_checkpoint, else model.hf_config, else the fields; tokenizer from
+/// tokenizer.tokenizer_model, else the pretrained folder. ConfigError or IoError with all problems
+/// found.
+RunSetup prepare_run(LoadedRunConfig loaded);
+
+/// The data settings of a run without the rest of it.
+struct DataSetup {
+  DatasetConfig dataset;
+  std::optional<int64_t> vocabulary_size;  ///< of the model, if configured
+  std::optional<Tokenizer> tokenizer;      ///< if configured
+};
+
+/// Row length, end of documents and vocabulary as in prepare_run, from the same files; the other
+/// fields may be incomplete. Errors as there.
+DataSetup prepare_data(RunConfig config);
+
+}  // namespace viaduct

@@ -1,0 +1,116 @@
+#include <algorithm>
+
+#include "config/nearest_valid.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// Whether any layer uses this kind.
+bool uses(const ContextParallelConfig& context, ContextExchange exchange) {
+  const auto& names = context.cp_comm_type.values();
+  return std::find(names.begin(), names.end(), context_exchange_name(exchange)) != names.end();
+}
+
+/// Heads are exchanged over `ranks` of the context axis: each gets as many.
+void validate_heads(const RunConfig& config, const char* type, int ranks, Problems& problems) {
+  const int tp = config.parallel.tensor_model_parallel_size;
+  const auto check = [&](const char* what, const Auto<int64_t>& heads) {
+    // Fewer key-value heads than tensor ranks: each rank holds one. Other indivisible cuts are
+    // reported with tp.
+    if (heads.is_auto() || (heads.value() % tp != 0 && tp % heads.value() != 0)) return;
+    const int64_t held = std::max<int64_t>(1, heads.value() / tp);
+    if (held % ranks != 0) {
+      problems.add(
+          "model.cp_comm_type: {} over {} ranks: {} / tensor_model_parallel_size = {} / {} = {} is "
+          "not divisible by {}; nearest: {} ranks",
+          type, ranks, what, heads.value(), tp, held, ranks, nearest_divisor(ranks, held));
+    }
+  };
+  check("num_attention_heads", config.model.num_attention_heads);
+  check("num_query_groups", config.model.num_query_groups);
+}
+
+void validate_levels(const RunConfig& config, Problems& problems) {
+  const ContextParallelConfig& context = config.context_parallel;
+  const int cp = config.parallel.context_parallel_size;
+  const bool two_levels = uses(context, ContextExchange::a2a_p2p);
+  if (!context.hierarchical_context_parallel_sizes) {
+    if (two_levels && cp > 1) {
+      problems.add(
+          "model.hierarchical_context_parallel_sizes: required by cp_comm_type a2a+p2p: two sizes "
+          "whose product is context_parallel_size = {}, for instance [{}, {}]",
+          cp, cp % 2 == 0 ? 2 : 1, cp % 2 == 0 ? cp / 2 : cp);
+    }
+    return;
+  }
+  const std::vector<int>& sizes = *context.hierarchical_context_parallel_sizes;
+  if (sizes.size() != 2) {
+    problems.add(
+        "model.hierarchical_context_parallel_sizes: expected two sizes (a2a, p2p), found {}",
+        sizes.size());
+    return;
+  }
+  if (int64_t{sizes[0]} * sizes[1] != cp) {
+    const int64_t inner = sizes[0];
+    const std::string near = cp % inner == 0 ? fmt::format("[{}, {}]", inner, cp / inner)
+                                             : "an inner size of " + nearest_divisor(inner, cp);
+    problems.add(
+        "model.hierarchical_context_parallel_sizes: {} · {} = {} is not context_parallel_size = "
+        "{}; nearest: {}",
+        sizes[0], sizes[1], int64_t{sizes[0]} * sizes[1], cp, near);
+    return;
+  }
+  if (!two_levels) {
+    problems.add(
+        "model.hierarchical_context_parallel_sizes: only cp_comm_type a2a+p2p has levels, and no "
+        "layer has it");
+  } else {
+    validate_heads(config, "a2a+p2p", sizes[0], problems);
+  }
+}
+
+void validate_windows(const RunConfig& config, Problems& problems) {
+  const ModelFields& model = config.model;
+  const auto& types = config.context_parallel.cp_comm_type;
+  if (model.window_size.is_auto() || !model.window_size.value()) return;
+  if (model.window_layers.is_auto() || model.num_layers.is_auto()) return;
+  const std::vector<int64_t>& windowed = model.window_layers.value();
+  for (int64_t layer = 0; layer < model.num_layers.value(); ++layer) {
+    const auto i = static_cast<size_t>(layer);
+    if (!windowed.empty() && (i >= windowed.size() || windowed[i] == 0)) continue;
+    if (types.is_list() && i >= types.values().size()) return;
+    const ContextExchange exchange = config.context_parallel.exchange(layer);
+    if (exchange != ContextExchange::p2p && exchange != ContextExchange::a2a_p2p) continue;
+    problems.add(
+        "model.cp_comm_type: {} on layer {}, which has a sliding window of {}; windows need "
+        "all_gather or a2a",
+        context_exchange_name(exchange), layer, *model.window_size.value());
+    return;
+  }
+}
+
+}  // namespace
+
+void validate_context_parallel(const RunConfig& config, Problems& problems) {
+  const ContextParallelConfig& context = config.context_parallel;
+  const int cp = config.parallel.context_parallel_size;
+  const auto& layers = config.model.num_layers;
+  if (context.cp_comm_type.is_list() && !layers.is_auto() &&
+      static_cast<int64_t>(context.cp_comm_type.values().size()) != layers.value()) {
+    problems.add("model.cp_comm_type: {} entries for num_layers = {}",
+                 context.cp_comm_type.values().size(), layers.value());
+  }
+  validate_levels(config, problems);
+  if (cp > 1 || context.hybrid_context_parallel) validate_windows(config, problems);
+  if (cp == 1) return;
+  const auto& length = config.model.seq_length;
+  if (!length.is_auto() && length.value() % (2 * int64_t{cp}) != 0) {
+    problems.add(
+        "model.seq_length: {} is not divisible by 2 · context_parallel_size = 2 · {}; nearest: {}",
+        length.value(), cp, nearest_multiple(length.value(), 2 * int64_t{cp}));
+  }
+  if (uses(context, ContextExchange::a2a)) validate_heads(config, "a2a", cp, problems);
+}
+
+}  // namespace viaduct

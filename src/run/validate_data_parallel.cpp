@@ -1,0 +1,173 @@
+#include <algorithm>
+
+#include "config/nearest_valid.h"
+#include "run/parallel_settings.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+void validate_gather(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const bool possible = ddp.use_distributed_optimizer && ddp.overlap_grad_reduce;
+  if (ddp.overlap_param_gather.value_or(false) && !possible) {
+    problems.add(
+        "ddp.overlap_param_gather: true needs use_distributed_optimizer and overlap_grad_reduce, "
+        "found {} and {}; `auto` follows them",
+        ddp.use_distributed_optimizer, ddp.overlap_grad_reduce);
+  }
+  const bool overlapped = ddp.overlap_param_gather.value_or(possible);
+  if (ddp.align_param_gather.value_or(false) && !overlapped) {
+    problems.add("ddp.align_param_gather: true needs overlap_param_gather, which is off");
+  }
+  if (ddp.overlap_param_gather_with_optimizer_step && !overlapped) {
+    problems.add(
+        "optimizer.overlap_param_gather_with_optimizer_step: true needs ddp.overlap_param_gather, "
+        "which is off");
+  }
+}
+
+void validate_instances(const RunConfig& config, Problems& problems) {
+  const int copies = config.ddp.num_distributed_optimizer_instances;
+  if (copies == 1) return;
+  if (!config.ddp.use_distributed_optimizer) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} needs use_distributed_optimizer, which is "
+        "false",
+        copies);
+  }
+  const ParallelConfig& sizes = config.parallel;
+  const int64_t data_ranks = data_parallel_size(config) * sizes.context_parallel_size;
+  if (data_ranks == 0) return;  // said elsewhere
+  if (data_ranks % copies != 0) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} does not divide data-parallel ranks · "
+        "context_parallel_size = {} · {} = {}; nearest: {}",
+        copies, data_parallel_size(config), sizes.context_parallel_size, data_ranks,
+        nearest_divisor(copies, data_ranks));
+  }
+  const int64_t expert_ranks = int64_t{1} * sizes.expert_tensor() *
+                               sizes.expert_model_parallel_size *
+                               sizes.pipeline_model_parallel_size;
+  const int64_t expert_data = config.dist.ranks / expert_ranks;
+  if (sizes.expert_model_parallel_size > 1 && config.dist.ranks % expert_ranks == 0 &&
+      expert_data % copies != 0) {
+    problems.add(
+        "ddp.num_distributed_optimizer_instances: {} does not divide the expert data-parallel "
+        "ranks = {}; nearest: {}",
+        copies, expert_data, nearest_divisor(copies, expert_data));
+  }
+}
+
+void validate_wire(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  if (ddp.grad_reduce_in_bf16) {
+    if (config.mixed_precision.recipe != "bf16_mixed") {
+      problems.add("ddp.grad_reduce_in_bf16: true needs mixed_precision = bf16_mixed, found {}",
+                   config.mixed_precision.recipe);
+    }
+    if (ddp.grad_reduce_in_fp32) {
+      problems.add(
+          "ddp.grad_reduce_in_bf16: true, and grad_reduce_in_fp32 = true is given too: one of them "
+          "says what travels");
+    }
+  }
+  if (ddp.average_in_collective && config.model.calculate_per_token_loss) {
+    problems.add(
+        "ddp.average_in_collective: true excludes model.calculate_per_token_loss = true: a mean "
+        "over ranks is none over tokens");
+  }
+  if (!ddp.fp32_accumulation_patterns.values().empty() && ddp.grad_reduce_in_fp32) {
+    problems.add(
+        "ddp.param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32, "
+        "grad_reduce_in_fp32 is true");
+  }
+  if (ddp.reduce_scatter_with_fp32_accumulation) {
+    const char* name = "ddp.reduce_scatter_with_fp32_accumulation: true";
+    if (!ddp.use_distributed_optimizer)
+      problems.add("{} needs use_distributed_optimizer, which is false", name);
+    if (ddp.grad_reduce_in_fp32)
+      problems.add("{} is for low precision on the wire, and grad_reduce_in_fp32 is true", name);
+    if (ddp.num_distributed_optimizer_instances > 1) {
+      problems.add("{} needs num_distributed_optimizer_instances = 1, found {}", name,
+                   ddp.num_distributed_optimizer_instances);
+    }
+  }
+}
+
+void validate_sharding(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const std::string strategy = ddp.strategy();
+  const std::string name = "ddp.data_parallel_sharding_strategy: " + strategy;
+  if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
+    problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
+  }
+  if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
+    problems.add(
+        "dist.use_megatron_fsdp: true, and use_torch_fsdp2 = true is given too: one of them says "
+        "it");
+  }
+  if (ddp.use_torch_fsdp2 && !ddp.shards_weights()) {
+    problems.add(
+        "dist.use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params, "
+        "found {}",
+        strategy);
+  }
+  if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
+    problems.add(
+        "{} excludes align_param_gather = true: weights are gathered for each micro-batch, not "
+        "once a step",
+        name);
+  }
+  if (ddp.shards_weights() && ddp.overlap_param_gather_with_optimizer_step) {
+    problems.add(
+        "{} excludes optimizer.overlap_param_gather_with_optimizer_step = true: no weights are "
+        "whole after an update",
+        name);
+  }
+  if (!ddp.shards_gradients()) return;
+  if (config.context_parallel.hybrid_context_parallel) {
+    problems.add(
+        "{} excludes model.hybrid_context_parallel = true: ranks have different numbers of "
+        "micro-batches, and all reduce the gradients of each together",
+        name);
+  }
+  if (ddp.reduce_scatter_with_fp32_accumulation)
+    problems.add("{} with reduce_scatter_with_fp32_accumulation = true is not implemented", name);
+  if (!ddp.fp32_accumulation_patterns.values().empty()) {
+    problems.add(
+        "{} excludes param_name_patterns_for_fp32_local_accumulation: no rank adds up its own "
+        "micro-batches",
+        name);
+  }
+  if (ddp.check_for_large_grads) {
+    problems.add(
+        "{} excludes check_for_large_grads = true: no rank has the gradients of its own "
+        "micro-batches of a step",
+        name);
+  }
+}
+
+}  // namespace
+
+void validate_data_parallel(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const int64_t bucket_size = ddp.bucket_size.value_or(1);
+  if (ddp.num_buckets && !ddp.bucket_size.is_auto() && bucket_size > 0) {
+    problems.add("ddp.bucket_size: {} and num_buckets = {} are both given: one of them says it",
+                 bucket_size, *ddp.num_buckets);
+  }
+  if (!ddp.num_buckets && bucket_size == 0)
+    problems.add("ddp.bucket_size: 0 means that num_buckets says it, which is null");
+  if (ddp.pad_buckets_for_high_nccl_busbw && !ddp.use_distributed_optimizer) {
+    problems.add(
+        "ddp.pad_buckets_for_high_nccl_busbw: true needs use_distributed_optimizer, which is "
+        "false: without it nothing is padded");
+  }
+  validate_gather(config, problems);
+  validate_instances(config, problems);
+  validate_wire(config, problems);
+  validate_sharding(config, problems);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,27 @@
+#include "nn/fusion_config.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+
+void validate_fusions(const RunConfig& config, Problems& problems) {
+  const FusionConfig& fusion = config.fusion;
+  const std::string activation = config.model.activation_func.value_or("");
+  if (fusion.bias_activation_fusion.value_or(false) && !fuses_with_bias(activation)) {
+    problems.add(
+        "model.bias_activation_fusion: true is for gelu, gelu_tanh, quick_gelu and silu, found "
+        "activation_func = {}; auto leaves it off",
+        activation);
+  }
+  if (fusion.recompute_logits.value_or(false) && !fusion.cross_entropy_loss_fusion) {
+    problems.add(
+        "model.recompute_logits: true needs cross_entropy_loss_fusion, which is off: its "
+        "probabilities are kept");
+  }
+  if (config.pipeline.defer_embedding_wgrad_compute && !fusion.gradient_accumulation_fusion) {
+    problems.add(
+        "comm_overlap.defer_embedding_wgrad_compute: true needs "
+        "model.gradient_accumulation_fusion, which is off");
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,74 @@
+#include "run/validate_parallel.h"
+
+#include "config/nearest_valid.h"
+#include "run/parallel_settings.h"
+#include "run/run_length.h"
+
+namespace viaduct {
+namespace {
+
+/// The ranks are a whole number of replicas, in both grids.
+void validate_mesh(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  const int64_t ranks = config.dist.ranks, replica = sizes.model_ranks();
+  const int64_t pp = sizes.pipeline_model_parallel_size;
+  if (ranks % replica != 0) {
+    problems.add(
+        "dist.ranks: {} is not divisible by tensor_model_parallel_size · context_parallel_size · "
+        "pipeline_model_parallel_size = {} · {} · {} = {}; nearest: {}",
+        ranks, sizes.tensor_model_parallel_size, sizes.context_parallel_size, pp, replica,
+        nearest_multiple(ranks, replica));
+    return;
+  }
+  const int64_t ep = sizes.expert_model_parallel_size, etp = sizes.expert_tensor();
+  if (ranks % (etp * ep * pp) != 0) {
+    problems.add(
+        "dist.ranks: {} is not divisible by expert_tensor_parallel_size · "
+        "expert_model_parallel_size · pipeline_model_parallel_size = {} · {} · {} = {}; nearest: "
+        "{}",
+        ranks, etp, ep, pp, etp * ep * pp, nearest_multiple(ranks, etp * ep * pp));
+    return;
+  }
+  const int64_t dp = ranks / replica, expert_dp = ranks / (etp * ep * pp);
+  if (config.dist.use_tp_pp_dp_mapping && pp > 1 && dp != expert_dp) {
+    problems.add(
+        "dist.use_tp_pp_dp_mapping: stages come before data ranks, so that expert data ranks = {} "
+        "must equal data ranks = {}; with false both orders of stages are the same",
+        expert_dp, dp);
+  }
+}
+
+/// The global batch is a whole number of micro-batches on each data rank.
+void validate_batch(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  // Only what the user gave: `probe` and `bench` set the batch themselves.
+  const bool given =
+      outcome.is_given("train.global_batch_size") || outcome.is_given("train.micro_batch_size");
+  const int64_t data_ranks = data_parallel_size(config);
+  const int64_t rows = config.train.micro_batch_size * data_ranks;
+  const bool rounded = config.train.decrease_batch_size_if_needed;
+  if (given && !rounded && rows > 0 && config.train.global_batch_size % rows != 0) {
+    problems.add(
+        "train.global_batch_size: {} is not divisible by micro_batch_size · data-parallel ranks = "
+        "{} · {}; nearest: {}",
+        config.train.global_batch_size, config.train.micro_batch_size, data_ranks,
+        nearest_multiple(config.train.global_batch_size, rows));
+  }
+}
+
+}  // namespace
+
+void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  validate_mesh(config, problems);
+  validate_batch(config, outcome, problems);
+  validate_run_length(config, outcome, problems);
+  validate_tensor_parallel(config, outcome, problems);
+  validate_context_parallel(config, problems);
+  validate_hybrid_context(config, problems);
+  validate_pipeline_parallel(config, problems);
+  validate_data_parallel(config, problems);
+  validate_fusions(config, problems);
+  validate_recompute(config, problems);
+  validate_offload(config, problems);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// Rules over the sizes of the mesh, model and batch, and over the knobs of each axis. Each names
+// the two numbers and the nearest valid choice. Values that are still `auto` are left out: the
+// rules are asked again when all are resolved.
+
+#include "config/problems.h"
+#include "run/run_config.h"
+
+namespace viaduct {
+
+/// All of them, each axis where it applies.
+void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems);
+
+// One file an axis.
+void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outcome,
+                              Problems& problems);
+void validate_context_parallel(const RunConfig& config, Problems& problems);
+/// Documents that share different numbers of ranks.
+void validate_hybrid_context(const RunConfig& config, Problems& problems);
+void validate_pipeline_parallel(const RunConfig& config, Problems& problems);
+void validate_data_parallel(const RunConfig& config, Problems& problems);
+/// Fused operations, and what needs them.
+void validate_fusions(const RunConfig& config, Problems& problems);
+/// What is made again in the backward.
+void validate_recompute(const RunConfig& config, Problems& problems);
+/// What leaves the device between forward and backward.
+void validate_offload(const RunConfig& config, Problems& problems);
+
+}  // namespace viaduct

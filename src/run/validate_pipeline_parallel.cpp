@@ -1,0 +1,253 @@
+#include "config/nearest_valid.h"
+#include "pipeline/stage_layout.h"
+#include "run/parallel_settings.h"
+#include "run/run_length.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// The rules of one configuration, with the numbers they share.
+class PipelineRules {
+ public:
+  PipelineRules(const RunConfig& config, Problems& problems)
+      : config_(config),
+        pipeline_(config.pipeline),
+        problems_(problems),
+        pp_(config.parallel.pipeline_model_parallel_size),
+        layers_(config.model.num_layers.value_or(0)) {}
+
+  void check() {
+    if (pipeline_.pipeline_model_parallel_layout) {
+      check_layout();
+    } else {
+      chunks_ = pipeline_.virtual_stages();
+      if (ends_given()) {
+        check_ends();
+      } else {
+        check_even();
+      }
+    }
+    if (chunks_ > 1 && pp_ == 1) {
+      problems_.add(
+          "model.virtual_pipeline_model_parallel_size: {} needs pipeline_model_parallel_size of at "
+          "least 2, found 1",
+          chunks_);
+    }
+    check_schedule();
+    check_messages();
+    check_deferral();
+    if (config_.ddp.overlap_param_gather_with_optimizer_step && chunks_ == 1) {
+      problems_.add(
+          "optimizer.overlap_param_gather_with_optimizer_step: true needs "
+          "virtual_pipeline_model_parallel_size of at least 2, found 1");
+    }
+  }
+
+ private:
+  bool ends_given() const {
+    return pipeline_.num_layers_in_first_pipeline_stage ||
+           pipeline_.num_layers_in_last_pipeline_stage;
+  }
+  bool accounts() const {
+    return pipeline_.account_for_embedding_in_pipeline_split ||
+           pipeline_.account_for_loss_in_pipeline_split;
+  }
+
+  void check_layout() {
+    const auto stages =
+        parse_stage_layout(*pipeline_.pipeline_model_parallel_layout, layers_, pp_, problems_);
+    chunks_ = std::max<int>(1, static_cast<int>(stages.size()) / pp_);
+    const auto& given = pipeline_.virtual_pipeline_model_parallel_size;
+    if (given && *given != chunks_) {
+      problems_.add(
+          "model.virtual_pipeline_model_parallel_size: {}, but pipeline_model_parallel_layout has "
+          "{} stages over {} ranks = {}",
+          *given, stages.size(), pp_, chunks_);
+    }
+    if (ends_given() || accounts()) {
+      problems_.add(
+          "model.pipeline_model_parallel_layout: excludes num_layers_in_first/last_pipeline_stage "
+          "and account_for_embedding/loss_in_pipeline_split");
+    }
+  }
+
+  void check_even() {
+    if (layers_ == 0) return;
+    const bool embedding = pipeline_.account_for_embedding_in_pipeline_split,
+               loss = pipeline_.account_for_loss_in_pipeline_split;
+    const int64_t extra = (embedding ? 1 : 0) + (loss ? 1 : 0);
+    const int64_t stages = int64_t{pp_} * chunks_;
+    if ((layers_ + extra) % stages == 0) return;
+    const std::string counted =
+        extra == 0 ? ""
+                   : fmt::format(" + {} ({}{}{})", extra, embedding ? "embedding" : "",
+                                 extra == 2 ? " and " : "", loss ? "loss" : "");
+    problems_.add(
+        "model.num_layers: {}{} is not divisible by pipeline_model_parallel_size · "
+        "virtual_pipeline_model_parallel_size = {} · {}; nearest: {} layers, or set "
+        "num_layers_in_first/last_pipeline_stage or pipeline_model_parallel_layout",
+        layers_, counted, pp_, chunks_,
+        nearest_valid(layers_, [&](int64_t n) { return (n + extra) % stages == 0; }));
+  }
+
+  void check_ends() {
+    const auto& first = pipeline_.num_layers_in_first_pipeline_stage;
+    const auto& last = pipeline_.num_layers_in_last_pipeline_stage;
+    if (accounts()) {
+      problems_.add(
+          "model.account_for_embedding/loss_in_pipeline_split: not together with "
+          "num_layers_in_first/last_pipeline_stage");
+    }
+    const int64_t given = (first ? 1 : 0) + (last ? 1 : 0);
+    if (pp_ < 2) {
+      const char* ends = !last ? "first" : !first ? "last" : "first/last";
+      problems_.add(
+          "model.num_layers_in_{}_pipeline_stage: needs pipeline_model_parallel_size of at least "
+          "2, "
+          "found {}",
+          ends, pp_);
+      return;
+    }
+    check_end("num_layers_in_first_pipeline_stage", first);
+    check_end("num_layers_in_last_pipeline_stage", last);
+    if (layers_ == 0) return;
+    const int64_t at_ends = first.value_or(0) + last.value_or(0);
+    const int64_t rest = layers_ - at_ends, stages = pp_ - given;
+    const int64_t step = stages * chunks_;
+    if (stages == 0 && rest != 0) {
+      problems_.add(
+          "model.num_layers: {}, but first and last stage are all there are and have {} + {} = {}",
+          layers_, *first, *last, at_ends);
+    } else if (stages > 0 && (rest <= 0 || rest % step != 0)) {
+      problems_.add(
+          "model.num_layers: {} - {} layers of the given stages = {} for the other {} stages is "
+          "not a positive multiple of stages · virtual stages = {} · {}; nearest: {} layers",
+          layers_, at_ends, rest, stages, stages, chunks_, nearest_valid(layers_, [&](int64_t n) {
+            return n > at_ends && (n - at_ends) % step == 0;
+          }));
+    }
+  }
+
+  void check_end(const char* name, const std::optional<int>& layers) {
+    if (!layers || *layers % chunks_ == 0) return;
+    problems_.add(
+        "model.{}: {} is not divisible by virtual_pipeline_model_parallel_size = {}; nearest: {}",
+        name, *layers, chunks_, nearest_multiple(*layers, chunks_));
+  }
+
+  void check_schedule() {
+    if (chunks_ > 1 && pipeline_.pipeline_schedule != "1f1b") {
+      problems_.add(
+          "model.pipeline_schedule: {} has one chunk a stage, and "
+          "virtual_pipeline_model_parallel_size is {}; 1f1b has several",
+          pipeline_.pipeline_schedule, chunks_);
+    }
+    const auto& given = pipeline_.microbatch_group_size_per_vp_stage;
+    if (chunks_ == 1) {
+      if (given) {
+        problems_.add(
+            "model.microbatch_group_size_per_vp_stage: {} needs virtual stages; "
+            "virtual_pipeline_model_parallel_size is 1",
+            *given);
+      }
+      return;
+    }
+    const int64_t group = pipeline_.group_size(pp_);
+    if (group < pp_) {
+      problems_.add(
+          "model.microbatch_group_size_per_vp_stage: {} is below pipeline_model_parallel_size = "
+          "{}; nearest: {}",
+          group, pp_, pp_);
+      return;
+    }
+    const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
+    const BatchSchedule batches = batch_schedule(config_);
+    if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
+    for (const BatchSchedule::Size& size : batches.sizes()) {
+      if (size.rows % rows == 0 && !check_group(size.rows / rows, group)) return;
+    }
+  }
+
+  /// False if the micro-batches of a step do not fit the groups.
+  bool check_group(int64_t count, int64_t group) {
+    const int64_t remainder = count % group;
+    if (count < group || (remainder != 0 && remainder < pp_)) {
+      problems_.add(
+          "model.microbatch_group_size_per_vp_stage: groups of {} cut the {} micro-batches of a "
+          "step so that {} are left, fewer than pipeline_model_parallel_size = {}; nearest: {} "
+          "micro-batches",
+          group, count, remainder, pp_, nearest_valid(count, [&](int64_t n) {
+            return n >= group && (n % group == 0 || n % group >= pp_);
+          }));
+      return false;
+    }
+    return true;
+  }
+
+  void check_messages() {
+    const bool overlap = pipeline_.overlap_p2p_comm.value_or(false);
+    if (overlap && pipeline_.batch_p2p_comm.value_or(false)) {
+      problems_.add(
+          "comm_overlap.overlap_p2p_comm: true and model.batch_p2p_comm = true exclude each other: "
+          "grouped messages are waited for together");
+    }
+    const bool overlap_by_itself = pipeline_.overlap_p2p_comm.is_auto() && pp_ > 1 && chunks_ > 1 &&
+                                   !pipeline_.batch_p2p_comm.value_or(false);
+    if (pipeline_.overlap_p2p_comm_warmup_flush && !overlap && !overlap_by_itself) {
+      problems_.add(
+          "model.overlap_p2p_comm_warmup_flush: true needs comm_overlap.overlap_p2p_comm, which is "
+          "off");
+    }
+    if (pp_ > 1 && pipeline_.pipeline_schedule == "zero_bubble" && !overlap &&
+        !pipeline_.batch_p2p_comm.value_or(true)) {
+      problems_.add(
+          "model.batch_p2p_comm: false needs comm_overlap.overlap_p2p_comm where "
+          "pipeline_schedule = zero_bubble: its messages deadlock one after the other");
+    }
+  }
+
+  void check_deferral() {
+    if (!pipeline_.defer_embedding_wgrad_compute) {
+      if (pipeline_.wgrad_deferral_limit > 0) {
+        problems_.add(
+            "comm_overlap.wgrad_deferral_limit: {} needs defer_embedding_wgrad_compute, which is "
+            "off",
+            pipeline_.wgrad_deferral_limit);
+      }
+      return;
+    }
+    if (pipeline_.pipeline_schedule == "zero_bubble") {
+      problems_.add(
+          "comm_overlap.defer_embedding_wgrad_compute: pipeline_schedule = zero_bubble delays all "
+          "weight gradients already; 1f1b and gpipe do not");
+    }
+    if (pp_ < 2) {
+      problems_.add(
+          "comm_overlap.defer_embedding_wgrad_compute: true needs pipeline_model_parallel_size of "
+          "at least 2, found {}",
+          pp_);
+    }
+    if (pipeline_.wgrad_deferral_limit < 0) {
+      problems_.add(
+          "comm_overlap.wgrad_deferral_limit: {}: defer_embedding_wgrad_compute needs a limit from "
+          "0 (all micro-batches)",
+          pipeline_.wgrad_deferral_limit);
+    }
+  }
+
+  const RunConfig& config_;
+  const PipelineConfig& pipeline_;
+  Problems& problems_;
+  const int pp_;
+  const int64_t layers_;  // 0: not known yet
+  int chunks_ = 1;        // of a stage
+};
+
+}  // namespace
+
+void validate_pipeline_parallel(const RunConfig& config, Problems& problems) {
+  PipelineRules(config, problems).check();
+}
+
+}  // namespace viaduct

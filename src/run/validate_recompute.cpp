@@ -1,0 +1,99 @@
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "pipeline/layer_map.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// Layers of the largest chunk; 0 while the layers are not known or do not divide into chunks,
+/// which other rules say.
+int64_t largest_chunk(const RunConfig& config) {
+  const auto& layers = config.model.num_layers;
+  if (layers.is_auto()) return 0;
+  try {
+    int64_t most = 0;
+    for (const ChunkLayers& chunk :
+         layer_map(config.pipeline, layers.value(), config.parallel.pipeline_model_parallel_size))
+      most = std::max(most, chunk.blocks);
+    return most;
+  } catch (const ConfigError&) {
+    return 0;
+  }
+}
+
+void validate_full(const RunConfig& config, Problems& problems) {
+  const RecomputeConfig& recompute = config.recompute;
+  const int64_t most = largest_chunk(config);
+  const std::string range = most > 0 ? fmt::format("1 to {}", most) : "1 to the layers of a chunk";
+  if (!recompute.recompute_method) {
+    problems.add(
+        "model.recompute_granularity: full needs recompute_method, which is null; expected uniform "
+        "or block");
+  }
+  if (!recompute.recompute_num_layers) {
+    problems.add(
+        "model.recompute_granularity: full needs recompute_num_layers, which is null; expected {}",
+        range);
+  } else if (most > 0 && *recompute.recompute_num_layers > most) {
+    problems.add(
+        "model.recompute_num_layers: {} is more than the {} layers of a pipeline stage's chunk; "
+        "expected {}",
+        *recompute.recompute_num_layers, most, range);
+  }
+}
+
+void validate_selective(const RecomputeConfig& recompute, Problems& problems) {
+  if (recompute.recompute_num_layers) {
+    problems.add(
+        "model.recompute_num_layers: {} is for recompute_granularity=full; selective recomputes "
+        "its modules in every layer, expected null",
+        *recompute.recompute_num_layers);
+  }
+  for (const std::string& module : recompute.recompute_modules) {
+    if (module_units(module).empty()) {
+      problems.add("model.recompute_modules: the model has no {}; it has {}", module,
+                   fmt::join(dense_modules(), ", "));
+    }
+  }
+}
+
+void validate_shares(const RunConfig& config, Problems& problems) {
+  if (!config.recompute.full()) {
+    problems.add(
+        "model.distribute_saved_activations: true needs recompute_granularity = full, found {}",
+        config.recompute.recompute_granularity.value_or("null"));
+  }
+  if (config.parallel.tensor_model_parallel_size > 1 &&
+      config.parallel.sequence_parallel.value_or(false)) {
+    problems.add(
+        "model.distribute_saved_activations: true, and sequence_parallel = true leaves each tensor "
+        "rank its share already; expected one of them");
+  }
+}
+
+void validate_partial(const RecomputeConfig& recompute, Problems& problems) {
+  if (recompute.selective() || (recompute.full() && recompute.recompute_method == "block")) return;
+  problems.add(
+      "model.num_microbatches_with_partial_activation_checkpoints: {} needs recompute_granularity "
+      "= "
+      "selective, or full with recompute_method = block, found {} with {}",
+      *recompute.num_microbatches_with_partial_activation_checkpoints,
+      recompute.recompute_granularity.value_or("null"),
+      recompute.recompute_method.value_or("null"));
+}
+
+}  // namespace
+
+void validate_recompute(const RunConfig& config, Problems& problems) {
+  if (config.recompute.distribute_saved_activations) validate_shares(config, problems);
+  if (config.recompute.num_microbatches_with_partial_activation_checkpoints)
+    validate_partial(config.recompute, problems);
+  if (config.recompute.full()) validate_full(config, problems);
+  if (config.recompute.selective()) validate_selective(config.recompute, problems);
+}
+
+}  // namespace viaduct

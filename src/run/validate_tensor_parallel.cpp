@@ -1,0 +1,89 @@
+#include "config/nearest_valid.h"
+#include "run/parallel_settings.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// Heads, key-value heads and features must divide evenly.
+void validate_cuts(const ModelFields& model, int tp, Problems& problems) {
+  const auto& heads = model.num_attention_heads;
+  const auto& groups = model.num_query_groups;
+  const auto& features = model.ffn_hidden_size;
+  const auto add = [&](const char* what, int64_t number) {
+    problems.add("model.tensor_model_parallel_size: {} does not divide {} = {}; nearest: {}", tp,
+                 what, number, nearest_divisor(tp, number));
+  };
+  if (!heads.is_auto() && heads.value() % tp != 0) add("num_attention_heads", heads.value());
+  if (!features.is_auto() && features.value() % tp != 0) add("ffn_hidden_size", features.value());
+  if (!groups.is_auto() && groups.value() % tp != 0 && tp % groups.value() != 0) {
+    const int64_t k = groups.value();
+    problems.add(
+        "model.num_query_groups: {} and tensor_model_parallel_size = {}: one must divide the "
+        "other; nearest tensor_model_parallel_size: {}",
+        k, tp, nearest_valid(tp, [&](int64_t n) { return k % n == 0 || n % k == 0; }));
+  }
+}
+
+void validate_sequence(const RunConfig& config, Problems& problems) {
+  const auto& wanted = config.parallel.sequence_parallel;
+  if (wanted.is_auto() || !wanted.value()) return;
+  const int64_t tp = config.parallel.tensor_model_parallel_size;
+  const int64_t cp = config.parallel.context_parallel_size;
+  if (tp == 1) {
+    problems.add(
+        "model.sequence_parallel: true needs tensor_model_parallel_size of at least 2, found 1; "
+        "`auto` follows it");
+  }
+  const auto& length = config.model.seq_length;
+  if (length.is_auto() || length.value() % cp != 0) return;
+  const int64_t tokens = length.value() / cp * config.train.micro_batch_size;
+  if (tokens % tp != 0) {
+    problems.add(
+        "model.sequence_parallel: the {} tokens of a rank's micro-batch (seq_length / "
+        "context_parallel_size · micro_batch_size = {} / {} · {}) are not divisible by "
+        "tensor_model_parallel_size = {}; nearest: {} tokens",
+        tokens, length.value(), cp, config.train.micro_batch_size, tp,
+        nearest_multiple(tokens, tp));
+  }
+}
+
+void validate_overlap(const RunConfig& config, const ConfigOutcome& outcome, Problems& problems) {
+  const TensorOverlapConfig& overlap = config.tensor_overlap;
+  const int tp = config.parallel.tensor_model_parallel_size;
+  if (overlap.tp_comm_overlap_rs_dgrad) {
+    for (const char* bulk : {"model.tp_comm_bulk_dgrad", "model.tp_comm_bulk_wgrad"}) {
+      const auto given = outcome.given.find(bulk);
+      if (given != outcome.given.end() && same_value(given->second, write_value(true)))
+        problems.add("{}: true and tp_comm_overlap_rs_dgrad=true exclude each other", bulk);
+    }
+  }
+  if (!overlap.tp_comm_overlap.is_auto() && overlap.tp_comm_overlap.value()) {
+    if (tp == 1) {
+      problems.add(
+          "comm_overlap.tp_comm_overlap: true needs tensor_model_parallel_size of at least 2, "
+          "found 1; `auto` follows it");
+    } else if (!config.parallel.sequence_parallel.value_or(true)) {
+      problems.add(
+          "comm_overlap.tp_comm_overlap: true needs model.sequence_parallel, which is false");
+    }
+    if (config.pipeline.variable_seq_lengths) {
+      problems.add(
+          "comm_overlap.tp_comm_overlap: true needs one shape for the whole run, and "
+          "model.variable_seq_lengths is true");
+    }
+  }
+  resolve_gemm_overlap(overlap, overlap_conditions(config, config.model.hidden_size.value_or(0)),
+                       problems);
+}
+
+}  // namespace
+
+void validate_tensor_parallel(const RunConfig& config, const ConfigOutcome& outcome,
+                              Problems& problems) {
+  validate_cuts(config.model, config.parallel.tensor_model_parallel_size, problems);
+  validate_sequence(config, problems);
+  validate_overlap(config, outcome, problems);
+}
+
+}  // namespace viaduct

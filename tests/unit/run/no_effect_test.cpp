@@ -1,0 +1,118 @@
+// What a run says of settings that it has no use for.
+
+#include "run/no_effect.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/file.h"
+#include "run/resolved_run.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+std::vector<std::string> notes(const Overrides& overrides) {
+  return setup_of(tiny_run() + overrides).notes;
+}
+
+const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
+
+TEST(NoEffect, APlainRunSaysNothing) {
+  EXPECT_THAT(notes({"validation.eval_iters=1"}), IsEmpty());
+}
+
+TEST(NoEffect, OneLineAReason) {
+  EXPECT_THAT(notes({"model.tp_comm_overlap_rs_dgrad=true", "model.cp_comm_type=a2a+p2p",
+                     "comm_overlap.tp_comm_overlap_cfg={qkv_fprop: {aggregate: false}}"}),
+              ElementsAre("comm_overlap.tp_comm_overlap_cfg, model.tp_comm_overlap_rs_dgrad have "
+                          "no effect here: model.tensor_model_parallel_size = 1",
+                          "model.cp_comm_type has no effect here: model.context_parallel_size = "
+                          "1"));
+}
+
+TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
+  EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=bulk"}),
+              Contains(AllOf(HasSubstr("comm_overlap.method has no effect here"),
+                             HasSubstr("does the same without it"))));
+  EXPECT_THAT(notes(kTp + Overrides{"comm_overlap.method=ring_exchange"}),
+              Not(Contains(HasSubstr("comm_overlap.method"))));
+}
+
+TEST(NoEffect, RecomputeOfTheOtherGranularity) {
+  EXPECT_THAT(notes({"model.recompute_method=block", "model.recompute_num_layers=1",
+                     "model.recompute_modules=[mlp]"}),
+              ElementsAre("model.recompute_method, model.recompute_num_layers have no effect here: "
+                          "model.recompute_granularity is not full",
+                          "model.recompute_modules has no effect here: "
+                          "model.recompute_granularity is not selective"));
+  EXPECT_THAT(notes({"model.recompute_granularity=selective", "model.recompute_method=block"}),
+              ElementsAre("model.recompute_method has no effect here: model.recompute_granularity "
+                          "is not full"));
+  EXPECT_THAT(notes({"model.recompute_granularity=selective", "model.recompute_modules=[]"}),
+              ElementsAre("model.recompute_granularity has no effect here: model.recompute_modules "
+                          "is empty"));
+}
+
+TEST(NoEffect, OffloadThatIsOff) {
+  EXPECT_THAT(
+      notes({"model.cpu_offloading_num_layers=1", "model.offload_modules=[mlp]",
+             "memory.offload_path=/nowhere"}),
+      ElementsAre("memory.offload_path has no effect here: nothing is offloaded",
+                  "model.cpu_offloading_num_layers has no effect here: model.cpu_offloading "
+                  "is off",
+                  "model.offload_modules has no effect here: "
+                  "model.fine_grained_activation_offloading is off"));
+  EXPECT_THAT(notes({"model.cpu_offloading=true"}),
+              ElementsAre("model.cpu_offloading has no effect here: "
+                          "model.cpu_offloading_num_layers = 0"));
+  EXPECT_THAT(
+      notes({"model.recompute_granularity=selective",
+             "model.num_microbatches_with_partial_activation_checkpoints=1"}),
+      ElementsAre("model.num_microbatches_with_partial_activation_checkpoints has no effect "
+                  "here: one pipeline stage holds one micro-batch at a time"));
+}
+
+TEST(NoEffect, WeightDecayThatTheScheduleSays) {
+  const Overrides schedule{"scheduler.start_weight_decay=0.1", "scheduler.end_weight_decay=0.1",
+                           "optimizer.weight_decay=0"};
+  EXPECT_THAT(notes(schedule), ElementsAre("optimizer.weight_decay has no effect here: "
+                                           "scheduler.start_weight_decay and end_weight_decay "
+                                           "say it"));
+}
+
+// A run goes on with its own config.yaml, where every field stands.
+TEST(NoEffect, WhatTheRunWouldHaveAnywayAsksForNothing) {
+  const RunSetup setup = setup_of(tiny_run() + Overrides{"validation.eval_iters=1"});
+  TemporaryFolder folder;
+  write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
+  EXPECT_THAT(prepare_run(load_run_config(folder / "config.yaml", {})).notes, IsEmpty());
+}
+
+// tp_comm_overlap_rs_dgrad excludes the two bulk switches, which are on by default and stand in the
+// file all the same.
+TEST(NoEffect, WhatReplacesDefaultsCanBeReadAgain) {
+  TemporaryFolder folder;
+  for (const char* setting :
+       {"model.tp_comm_overlap_rs_dgrad=true",
+        "comm_overlap.tp_comm_overlap_cfg=userbuffers_fp8_h100_h8192_tp4_mbs1_seqlen8192"}) {
+    const RunSetup setup = setup_of(tiny_run() + kTp + Overrides{setting});
+    write_file_atomically(folder / "config.yaml", to_yaml(setup.config));
+    const RunSetup again = prepare_run(load_run_config(folder / "config.yaml", {}));
+    EXPECT_EQ(to_yaml(again.config), to_yaml(setup.config));
+    EXPECT_EQ(resolve_run(again.config, again.model).layers.overlap,
+              resolve_run(setup.config, setup.model).layers.overlap);
+  }
+}
+
+}  // namespace
+}  // namespace viaduct

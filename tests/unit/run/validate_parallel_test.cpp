@@ -1,0 +1,540 @@
+// Every rule over parallel settings: what it says, with both numbers and the nearest valid choice.
+
+#include "run/validate_parallel.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "config/load.h"
+#include "run/parallel_settings.h"
+#include "run/validate.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+/// A model of 8 layers and 8 heads on 8 ranks, and settings over it; whether a knob is built does
+/// not count here.
+std::vector<std::string> problems_of(const std::vector<std::string>& settings) {
+  RunConfig config;
+  std::vector<std::string> all{
+      "model.num_layers=8",         "model.hidden_size=64",     "model.num_attention_heads=8",
+      "model.num_query_groups=4",   "model.ffn_hidden_size=96", "model.vocab_size=256",
+      "model.seq_length=64",        "model.window_size=null",   "dist.ranks=8",
+      "train.global_batch_size=32", "train.micro_batch_size=1"};
+  all.insert(all.end(), settings.begin(), settings.end());
+  const Schema schema = run_schema(config);
+  Problems problems;
+  const ConfigOutcome outcome = read_config(schema, {{}, all}, problems);
+  EXPECT_THAT(problems.all(), IsEmpty()) << "the settings themselves";
+  validate(config, outcome, problems);
+  return problems.all();
+}
+
+// Short names for what nearly every line sets.
+std::string tp(int n) {
+  return "model.tensor_model_parallel_size=" + std::to_string(n);
+}
+std::string cp(int n) {
+  return "model.context_parallel_size=" + std::to_string(n);
+}
+std::string pp(int n) {
+  return "model.pipeline_model_parallel_size=" + std::to_string(n);
+}
+std::string vpp(int n) {
+  return "model.virtual_pipeline_model_parallel_size=" + std::to_string(n);
+}
+std::string ranks(int n) {
+  return "dist.ranks=" + std::to_string(n);
+}
+
+#define EXPECT_GOOD(...) EXPECT_THAT(problems_of({__VA_ARGS__}), IsEmpty())
+#define EXPECT_ONE(text, ...) EXPECT_THAT(problems_of({__VA_ARGS__}), ElementsAre(HasSubstr(text)))
+
+TEST(ValidateParallel, GoodLayouts) {
+  EXPECT_GOOD();
+  EXPECT_GOOD(tp(2), cp(2), pp(2));
+  EXPECT_GOOD(tp(8)) << "fewer key-value heads than ranks";
+  EXPECT_GOOD(pp(2), vpp(2), "model.sequence_parallel=auto");
+  EXPECT_GOOD(ranks(6), pp(2), "train.global_batch_size=12") << "odd data ranks";
+}
+
+TEST(ValidateParallel, RanksAreWholeReplicas) {
+  EXPECT_ONE("2 · 2 · 2 = 8; nearest: 8 or 16", tp(2), cp(2), pp(2), ranks(12));
+  EXPECT_ONE("dist.ranks: 3 is not divisible", tp(4), ranks(3));
+  EXPECT_ONE("= 1 · 3 · 1 = 3; nearest: 6 or 9", "model.expert_model_parallel_size=3",
+             "model.expert_tensor_parallel_size=1");
+}
+
+TEST(ValidateParallel, StagesBeforeDataRanksNeedEqualGrids) {
+  EXPECT_GOOD("dist.use_tp_pp_dp_mapping=true", pp(2), tp(2));
+  EXPECT_GOOD("dist.use_tp_pp_dp_mapping=true", cp(2)) << "one stage";
+  EXPECT_ONE("expert data ranks = 4 must equal data ranks = 2", "dist.use_tp_pp_dp_mapping=true",
+             pp(2), cp(2));
+}
+
+TEST(ValidateParallel, TheBatchIsWholeMicroBatches) {
+  EXPECT_ONE(
+      "30 is not divisible by micro_batch_size · data-parallel ranks = 1 · 8; nearest: 24 or 32",
+      "train.global_batch_size=30");
+  EXPECT_GOOD("train.global_batch_size=30", tp(8));
+}
+
+TEST(ValidateParallel, TensorRanksCutEvenly) {
+  EXPECT_THAT(problems_of({tp(3), ranks(3), "train.global_batch_size=3"}),
+              ElementsAre(HasSubstr("3 does not divide num_attention_heads = 8; nearest: 2 or 4"),
+                          AllOf(HasSubstr("num_query_groups: 4 and tensor_model_parallel_size = 3"),
+                                HasSubstr("nearest tensor_model_parallel_size: 2 or 4"))));
+  EXPECT_ONE("8 does not divide ffn_hidden_size = 100; nearest: 5 or 10", tp(8),
+             "model.ffn_hidden_size=100");
+}
+
+TEST(ValidateParallel, SequenceParallel) {
+  EXPECT_GOOD(tp(4), "model.sequence_parallel=true");
+  EXPECT_ONE("needs tensor_model_parallel_size of at least 2", "model.sequence_parallel=true");
+  EXPECT_ONE(
+      "the 66 tokens of a rank's micro-batch (seq_length / context_parallel_size · "
+      "micro_batch_size = 66 / 1 · 1) are not divisible by tensor_model_parallel_size = 4; "
+      "nearest: 64 or 68",
+      tp(4), "model.sequence_parallel=true", "model.seq_length=66");
+  EXPECT_GOOD(tp(4), "model.sequence_parallel=true", "model.seq_length=66",
+              "train.micro_batch_size=2")
+      << "tokens count, not rows";
+}
+
+TEST(ValidateParallel, TensorOverlap) {
+  EXPECT_GOOD(tp(2), "model.sequence_parallel=true", "comm_overlap.tp_comm_overlap=true");
+  EXPECT_ONE("needs tensor_model_parallel_size of at least 2", "comm_overlap.tp_comm_overlap=true");
+  EXPECT_ONE("needs model.sequence_parallel", tp(2), "model.sequence_parallel=false",
+             "comm_overlap.tp_comm_overlap=true");
+  EXPECT_ONE("variable_seq_lengths is true", tp(2), "comm_overlap.tp_comm_overlap=true",
+             "model.variable_seq_lengths=true");
+  EXPECT_ONE("3 does not divide the 64 output features; nearest: 2 or 4", tp(2),
+             "comm_overlap.tp_comm_overlap_cfg.proj_fprop.num_splits=3");
+  EXPECT_ONE("tp_comm_bulk_dgrad: true and tp_comm_overlap_rs_dgrad=true exclude", tp(2),
+             "model.tp_comm_bulk_dgrad=true", "model.tp_comm_overlap_rs_dgrad=true");
+  EXPECT_GOOD(tp(2), "model.tp_comm_overlap_rs_dgrad=true");
+}
+
+TEST(ValidateParallel, ContextCutsZigzag) {
+  EXPECT_ONE("66 is not divisible by 2 · context_parallel_size = 2 · 2; nearest: 64 or 68", cp(2),
+             "model.seq_length=66");
+  EXPECT_GOOD("model.seq_length=66");
+}
+
+TEST(ValidateParallel, ContextExchangesHeads) {
+  EXPECT_GOOD(cp(4), "model.cp_comm_type=a2a");
+  EXPECT_ONE(
+      "num_query_groups / tensor_model_parallel_size = 4 / 2 = 2 is not divisible by 4; "
+      "nearest: 2 ranks",
+      tp(2), cp(4), "model.cp_comm_type=a2a");
+  EXPECT_THAT(problems_of({cp(8), tp(2), ranks(16),
+                           "model.cp_comm_type=[p2p,p2p,p2p,a2a,p2p,p2p,p2p,p2p]"}),
+              ElementsAre(HasSubstr("num_attention_heads / tensor_model_parallel_size = 8 / 2 = 4"),
+                          HasSubstr("num_query_groups")));
+  EXPECT_GOOD(cp(8), tp(1)) << "rings do not exchange heads";
+}
+
+TEST(ValidateParallel, ContextTypesPerLayer) {
+  EXPECT_GOOD(cp(2), "model.cp_comm_type=[p2p,a2a,p2p,a2a,p2p,a2a,p2p,all_gather]");
+  EXPECT_ONE("2 entries for num_layers = 8", cp(2), "model.cp_comm_type=[p2p,a2a]");
+}
+
+TEST(ValidateParallel, ContextLevels) {
+  const std::string both = "model.cp_comm_type=a2a+p2p";
+  const std::string sizes = "model.hierarchical_context_parallel_sizes=";
+  EXPECT_GOOD(cp(4), both, sizes + "[2,2]");
+  EXPECT_ONE(
+      "required by cp_comm_type a2a+p2p: two sizes whose product is context_parallel_size = "
+      "4, for instance [2, 2]",
+      cp(4), both);
+  EXPECT_ONE("2 · 4 = 8 is not context_parallel_size = 4; nearest: [2, 2]", cp(4), both,
+             sizes + "[2,4]");
+  EXPECT_ONE("nearest: an inner size of 2 or 4", cp(4), both, sizes + "[3,1]");
+  EXPECT_ONE("expected two sizes (a2a, p2p), found 3", cp(4), both, sizes + "[2,2,1]");
+  EXPECT_ONE("no layer has it", cp(4), sizes + "[2,2]");
+  EXPECT_ONE("a2a+p2p over 4 ranks: num_query_groups / tensor_model_parallel_size = 4 / 2 = 2",
+             cp(8), tp(2), ranks(16), both, sizes + "[4,2]", "model.num_attention_heads=16");
+}
+
+TEST(ValidateParallel, HybridContext) {
+  const std::string hybrid = "model.hybrid_context_parallel=true",
+                    tokens = "model.max_seqlen_per_dp_cp_rank=";
+  EXPECT_GOOD(cp(2), ranks(4), hybrid, tokens + "16");
+  EXPECT_ONE(
+      "required by hybrid_context_parallel: tokens of a micro-batch that a rank takes at "
+      "most, for instance seq_length / context_parallel_size = 32",
+      cp(2), ranks(4), hybrid);
+  EXPECT_ONE(
+      "15 · 4 data and context ranks = 60 tokens, and a document may have seq_length = 64; "
+      "at least 16",
+      cp(2), ranks(4), hybrid, tokens + "15");
+  EXPECT_ONE("needs a power of two of data and context ranks, found 3; nearest: 2 or 4", ranks(3),
+             hybrid, tokens + "64", "train.global_batch_size=12");
+  EXPECT_ONE("one pipeline stage, found pipeline_model_parallel_size = 2", pp(2), ranks(4), hybrid,
+             tokens + "64");
+  EXPECT_ONE("needs model.calculate_per_token_loss = true", ranks(4), hybrid, tokens + "64",
+             "model.calculate_per_token_loss=false");
+  EXPECT_ONE("takes cp_comm_type p2p or all_gather, found a2a", cp(2), ranks(4), hybrid,
+             tokens + "64", "model.cp_comm_type=a2a");
+  EXPECT_ONE("windows need all_gather or a2a", ranks(4), hybrid, tokens + "64",
+             "model.window_size=16", "model.window_layers=[]");
+}
+
+TEST(ValidateParallel, WindowsHaveNoRing) {
+  const std::string window = "model.window_size=16", all = "model.window_layers=[]";
+  EXPECT_GOOD(window, all);
+  EXPECT_GOOD(cp(2), window, all, "model.cp_comm_type=all_gather");
+  EXPECT_ONE("p2p on layer 0, which has a sliding window of 16; windows need all_gather or a2a",
+             cp(2), window, all);
+  EXPECT_ONE("p2p on layer 5", cp(2), window, "model.window_layers=[1,0,0,0,0,1,0,0]",
+             "model.cp_comm_type=[a2a,p2p,p2p,p2p,p2p,p2p,p2p,p2p]");
+}
+
+TEST(ValidateParallel, StagesHaveEqualLayers) {
+  EXPECT_ONE(
+      "8 is not divisible by pipeline_model_parallel_size · "
+      "virtual_pipeline_model_parallel_size = 3 · 1; nearest: 6 or 9 layers",
+      pp(3), ranks(3), "train.global_batch_size=3");
+  EXPECT_ONE("= 4 · 3; nearest: 12 layers", pp(4), vpp(3));
+  EXPECT_ONE("virtual_pipeline_model_parallel_size: 2 needs pipeline_model_parallel_size", vpp(2));
+}
+
+TEST(ValidateParallel, EmbeddingAndLossCountAsLayers) {
+  const std::string embedding = "model.account_for_embedding_in_pipeline_split=true",
+                    loss = "model.account_for_loss_in_pipeline_split=true";
+  EXPECT_GOOD(pp(2), embedding, loss);
+  EXPECT_GOOD(pp(4), "model.num_layers=7", embedding);
+  EXPECT_ONE("8 + 1 (embedding) is not divisible", pp(2), embedding);
+  EXPECT_ONE(
+      "8 + 2 (embedding and loss) is not divisible by pipeline_model_parallel_size · "
+      "virtual_pipeline_model_parallel_size = 4 · 1; nearest: 6 or 10 layers",
+      pp(4), embedding, loss);
+  EXPECT_ONE("not together with", pp(2), loss, "model.num_layers_in_first_pipeline_stage=4");
+}
+
+TEST(ValidateParallel, ExplicitEnds) {
+  const std::string first = "model.num_layers_in_first_pipeline_stage=",
+                    last = "model.num_layers_in_last_pipeline_stage=";
+  EXPECT_GOOD(pp(4), first + "3", last + "1");
+  EXPECT_GOOD(pp(2), first + "3", last + "5");
+  EXPECT_GOOD(pp(4), first + "2", vpp(2));
+  EXPECT_ONE("8 - 2 layers of the given stages = 6 for the other 4 stages", pp(5), ranks(5),
+             first + "2", "train.global_batch_size=5");
+  EXPECT_ONE("first and last stage are all there are and have 3 + 4 = 7", pp(2), first + "3",
+             last + "4");
+  EXPECT_THAT(problems_of({pp(4), first + "3", last + "1", vpp(2)}),
+              ElementsAre(HasSubstr("first_pipeline_stage: 3 is not divisible by "
+                                    "virtual_pipeline_model_parallel_size = 2; nearest: 2 or 4"),
+                          HasSubstr("last_pipeline_stage: 1 is not divisible")));
+  EXPECT_ONE("needs pipeline_model_parallel_size of at least 2", first + "8");
+}
+
+TEST(ValidateParallel, LayoutText) {
+  const std::string text = "model.pipeline_model_parallel_layout=";
+  EXPECT_GOOD(pp(2), text + "Et*3|t*5,L");
+  EXPECT_GOOD(pp(2), text + "'E(t|t)*2t|(tt)*2L'", "model.num_layers=9") << "two chunks a stage";
+  EXPECT_ONE("7 transformer layers (t), and model.num_layers = 8", pp(2), text + "Et*3|t*4,L");
+  EXPECT_ONE("3 stages are not divisible by pipeline_model_parallel_size = 2; nearest: 2 or 4",
+             pp(2), text + "Et*3|t*4|tL");
+  EXPECT_ONE("expected one E, as the first letter", pp(2), text + "t*4E|t*4L");
+  EXPECT_ONE("expected one L, as the last letter; found 0", pp(2), text + "Et*4|t*4");
+  EXPECT_ONE("m: multi-token layers", pp(2), text + "Et*4|t*4mL");
+  EXPECT_ONE("at character 3 of 'Etx'", pp(2), text + "Etx");
+  EXPECT_ONE(
+      "virtual_pipeline_model_parallel_size: 2, but pipeline_model_parallel_layout has 2 stages "
+      "over 2 ranks = 1",
+      pp(2), vpp(2), text + "Et*3|t*5L");
+  EXPECT_ONE("excludes num_layers_in_first", pp(2), text + "Et*3|t*5L",
+             "model.num_layers_in_first_pipeline_stage=3");
+}
+
+TEST(ValidateParallel, GroupsOfMicroBatches) {
+  const std::string group = "model.microbatch_group_size_per_vp_stage=";
+  EXPECT_GOOD(pp(4), vpp(2), group + "8");
+  EXPECT_GOOD(pp(4), vpp(2), group + "12") << "16 = 12 + 4";
+  EXPECT_ONE("needs virtual stages", pp(4), group + "4");
+  EXPECT_ONE("2 is below pipeline_model_parallel_size = 4; nearest: 4", pp(4), vpp(2), group + "2");
+  EXPECT_ONE(
+      "groups of 7 cut the 16 micro-batches of a step so that 2 are left, fewer than "
+      "pipeline_model_parallel_size = 4; nearest: 14 or 18 micro-batches",
+      pp(4), vpp(2), group + "7");
+  EXPECT_ONE("groups of 4 cut the 2 micro-batches", pp(4), vpp(2), "train.global_batch_size=4");
+  EXPECT_GOOD(pp(4), "train.global_batch_size=4") << "fewer micro-batches than stages";
+}
+
+TEST(ValidateParallel, SchedulesAndMessages) {
+  EXPECT_GOOD(pp(2), "model.pipeline_schedule=zero_bubble");
+  EXPECT_ONE("gpipe has one chunk a stage", pp(2), vpp(2), "model.pipeline_schedule=gpipe");
+  EXPECT_ONE("exclude each other", pp(2), vpp(2), "comm_overlap.overlap_p2p_comm=true",
+             "comm_overlap.batch_p2p_comm=true");
+  EXPECT_ONE("overlap_p2p_comm_warmup_flush: true needs", pp(2),
+             "model.overlap_p2p_comm_warmup_flush=true");
+  EXPECT_GOOD(pp(2), vpp(2), "model.overlap_p2p_comm_warmup_flush=true");
+  EXPECT_ONE("pipeline_schedule = zero_bubble: its messages deadlock", pp(2),
+             "model.pipeline_schedule=zero_bubble", "model.batch_p2p_comm=false");
+  EXPECT_THAT(problems_of({"comm_overlap.defer_embedding_wgrad_compute=true"}),
+              ElementsAre(HasSubstr("needs pipeline_model_parallel_size of at least 2"),
+                          HasSubstr("wgrad_deferral_limit: -1")));
+  const std::string defer = "comm_overlap.defer_embedding_wgrad_compute=true",
+                    all = "comm_overlap.wgrad_deferral_limit=0";
+  EXPECT_GOOD(pp(2), defer, all);
+  EXPECT_GOOD(pp(2), vpp(2), defer, "comm_overlap.wgrad_deferral_limit=3");
+  EXPECT_GOOD(pp(2), defer, all, "model.pipeline_schedule=gpipe");
+  EXPECT_ONE("zero_bubble delays all weight gradients already", pp(2), defer, all,
+             "model.pipeline_schedule=zero_bubble");
+  EXPECT_ONE("wgrad_deferral_limit: 2 needs defer_embedding_wgrad_compute, which is off", pp(2),
+             "comm_overlap.wgrad_deferral_limit=2");
+}
+
+TEST(ValidateParallel, Recompute) {
+  const std::string full = "model.recompute_granularity=full",
+                    selective = "model.recompute_granularity=selective",
+                    uniform = "model.recompute_method=uniform",
+                    block = "model.recompute_method=block";
+  const auto layers = [](int n) { return "model.recompute_num_layers=" + std::to_string(n); };
+  EXPECT_GOOD(selective);
+  EXPECT_GOOD(selective, "model.recompute_modules=[mlp, layernorm, core_attn]", uniform);
+  EXPECT_GOOD(full, uniform, layers(3));
+  EXPECT_GOOD(full, block, layers(8));
+  EXPECT_GOOD(full, block, layers(2), pp(2), vpp(2));
+  EXPECT_THAT(problems_of({full}),
+              ElementsAre(HasSubstr("full needs recompute_method, which is null; expected uniform "
+                                    "or block"),
+                          HasSubstr("full needs recompute_num_layers, which is null; expected 1 to "
+                                    "8")));
+  EXPECT_ONE("recompute_num_layers: 9 is more than the 8 layers", full, uniform, layers(9));
+  EXPECT_ONE(
+      "recompute_num_layers: 3 is more than the 2 layers of a pipeline stage's chunk; "
+      "expected 1 to 2",
+      full, block, layers(3), pp(2), vpp(2));
+  EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
+  EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", selective,
+             "model.recompute_modules=[core_attn, moe]");
+  // Layers that do not divide are said once.
+  EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
+}
+
+TEST(ValidateParallel, SharesOfSavedActivationsAndPartialRecompute) {
+  const std::string share = "model.distribute_saved_activations=true",
+                    full = "model.recompute_granularity=full",
+                    selective = "model.recompute_granularity=selective",
+                    uniform = "model.recompute_method=uniform",
+                    block = "model.recompute_method=block", one = "model.recompute_num_layers=1",
+                    partial = "model.num_microbatches_with_partial_activation_checkpoints=1";
+  EXPECT_GOOD(full, uniform, one, share, tp(2), "model.sequence_parallel=false");
+  EXPECT_ONE(
+      "distribute_saved_activations: true needs recompute_granularity = full, found selective",
+      selective, share);
+  EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform,
+             one, share, tp(2), "model.sequence_parallel=true");
+  EXPECT_GOOD(full, block, one, partial, pp(2));
+  EXPECT_GOOD(selective, partial, pp(2));
+  EXPECT_ONE(
+      "checkpoints: 1 needs recompute_granularity = selective, or full with recompute_method = "
+      "block, found null with null",
+      partial);
+  EXPECT_ONE("found full with uniform", full, uniform, one, partial);
+}
+
+TEST(ValidateParallel, Offload) {
+  const std::string layers = "model.cpu_offloading=true",
+                    modules = "model.fine_grained_activation_offloading=true",
+                    block = "model.recompute_method=block";
+  const auto number = [](int n) { return "model.cpu_offloading_num_layers=" + std::to_string(n); };
+  const auto names = [](const std::string& list) { return "model.offload_modules=[" + list + "]"; };
+  EXPECT_GOOD(layers, number(8), pp(2), tp(2));
+  EXPECT_ONE("cpu_offloading_num_layers: 9 is more than num_layers = 8; expected 0 to 8", layers,
+             number(9));
+  EXPECT_ONE("cpu_offloading_activations: false leaves cpu_offloading nothing to move", layers,
+             number(1), "model.cpu_offloading_activations=false");
+  EXPECT_GOOD(modules, names("attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp"), pp(2),
+              vpp(2));
+  EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty",
+             modules);
+  EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
+  EXPECT_ONE("offload_modules: moe_act is a part of experts, and the model has no experts", modules,
+             names("mlp, moe_act"));
+  EXPECT_ONE("offload_modules: attn_proj needs core_attn", modules, names("attn_proj, mlp"));
+  EXPECT_ONE("offload_modules: mlp_norm is a part of layernorm in recompute_modules", modules,
+             names("mlp_norm, mlp"), "model.recompute_granularity=selective",
+             "model.recompute_modules=[layernorm]");
+  EXPECT_GOOD(layers, number(2), "model.recompute_granularity=selective");
+  EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full", block,
+              "model.recompute_num_layers=1");
+  EXPECT_ONE(
+      "cpu_offloading: true, and recompute_granularity = full with recompute_method = uniform",
+      layers, number(2), "model.recompute_granularity=full", "model.recompute_method=uniform",
+      "model.recompute_num_layers=1");
+}
+
+TEST(ValidateParallel, Fusions) {
+  EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.gradient_accumulation_fusion=false",
+              "model.bias_activation_fusion=false", "model.bias_dropout_fusion=false");
+  EXPECT_GOOD("model.cross_entropy_loss_fusion=false", "model.recompute_logits=false");
+  EXPECT_ONE("recompute_logits: true needs cross_entropy_loss_fusion",
+             "model.cross_entropy_loss_fusion=false", "model.recompute_logits=true");
+  EXPECT_ONE("found activation_func = squared_relu; auto leaves it off",
+             "model.activation_func=squared_relu", "model.bias_activation_fusion=true");
+  EXPECT_GOOD("model.activation_func=squared_relu");
+  EXPECT_GOOD("model.activation_func=quick_gelu", "model.bias_activation_fusion=true");
+  EXPECT_ONE("defer_embedding_wgrad_compute: true needs model.gradient_accumulation_fusion", pp(2),
+             "comm_overlap.defer_embedding_wgrad_compute=true",
+             "comm_overlap.wgrad_deferral_limit=0", "model.gradient_accumulation_fusion=false");
+}
+
+TEST(ValidateParallel, OverlappedGathers) {
+  EXPECT_ONE("needs use_distributed_optimizer and overlap_grad_reduce, found true and false",
+             "ddp.overlap_param_gather=true", "ddp.overlap_grad_reduce=false");
+  EXPECT_GOOD("ddp.overlap_grad_reduce=false") << "auto follows";
+  EXPECT_ONE("align_param_gather: true needs overlap_param_gather", "ddp.align_param_gather=true",
+             "ddp.use_distributed_optimizer=false");
+  EXPECT_ONE("needs virtual_pipeline_model_parallel_size of at least 2, found 1", pp(2),
+             "optimizer.overlap_param_gather_with_optimizer_step=true");
+  EXPECT_GOOD(pp(2), vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true");
+  EXPECT_ONE("with_optimizer_step: true needs ddp.overlap_param_gather, which is off", pp(2),
+             vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true",
+             "ddp.use_distributed_optimizer=false");
+}
+
+TEST(ValidateParallel, Instances) {
+  const std::string copies = "ddp.num_distributed_optimizer_instances=";
+  EXPECT_GOOD(copies + "4");
+  EXPECT_GOOD(cp(4), tp(2), copies + "4") << "context ranks count";
+  EXPECT_ONE(
+      "3 does not divide data-parallel ranks · context_parallel_size = 4 · 2 = 8; nearest: "
+      "2 or 4",
+      cp(2), copies + "3");
+  EXPECT_ONE("needs use_distributed_optimizer", copies + "2",
+             "ddp.use_distributed_optimizer=false");
+}
+
+TEST(ValidateParallel, ShardingStrategies) {
+  const std::string field = "ddp.data_parallel_sharding_strategy=";
+  const std::string gradients = field + "optim_grads", weights = field + "optim_grads_params";
+  const std::string replicated = "ddp.use_distributed_optimizer=false";
+  for (const char* rank : {"optim", "optim_grads", "optim_grads_params"}) {
+    EXPECT_GOOD(field + rank);
+    EXPECT_ONE("excludes use_distributed_optimizer = false", field + rank, replicated);
+  }
+  EXPECT_GOOD(field + "no_shard", replicated);
+  EXPECT_ONE("no_shard excludes use_distributed_optimizer = true", field + "no_shard");
+  // Megatron's limits without a reason here are none.
+  EXPECT_GOOD(weights, pp(2), vpp(2), tp(2), "ddp.overlap_grad_reduce=false",
+              "ddp.overlap_param_gather=false", "dist.use_tp_pp_dp_mapping=true",
+              "model.share_embeddings_and_output_weights=true",
+              "ddp.num_distributed_optimizer_instances=2");
+  EXPECT_ONE("excludes align_param_gather = true", weights, pp(2), vpp(2),
+             "ddp.align_param_gather=true");
+  EXPECT_GOOD(gradients, pp(2), vpp(2), "ddp.align_param_gather=true");
+  EXPECT_ONE("no weights are whole after an update", weights, pp(2), vpp(2),
+             "optimizer.overlap_param_gather_with_optimizer_step=true");
+  for (const std::string& strategy : {gradients, weights}) {
+    EXPECT_ONE("ranks have different numbers of micro-batches", strategy,
+               "model.hybrid_context_parallel=true", "model.max_seqlen_per_dp_cp_rank=16");
+    EXPECT_ONE("reduce_scatter_with_fp32_accumulation = true is not implemented", strategy,
+               "ddp.reduce_scatter_with_fp32_accumulation=true", "ddp.grad_reduce_in_fp32=false");
+    EXPECT_ONE("no rank adds up its own micro-batches", strategy, "ddp.grad_reduce_in_fp32=false",
+               "ddp.param_name_patterns_for_fp32_local_accumulation=all");
+    EXPECT_ONE("excludes check_for_large_grads = true", strategy, "ddp.check_for_large_grads=true");
+  }
+  EXPECT_GOOD("dist.use_torch_fsdp2=true", weights);
+  EXPECT_ONE("use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params",
+             "dist.use_torch_fsdp2=true", gradients);
+  EXPECT_GOOD("dist.use_megatron_fsdp=true", gradients);
+  EXPECT_ONE("one of them says it", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
+             weights);
+}
+
+TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
+  const std::string field = "ddp.data_parallel_sharding_strategy";
+  for (const char* preset : {"dist.use_megatron_fsdp", "dist.use_torch_fsdp2"}) {
+    const LoadedRunConfig loaded = load_run_config({}, {std::string(preset) + "=true"});
+    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
+    EXPECT_THAT(loaded.outcome.notes,
+                ElementsAre(std::string(preset) + "=true sets " + field + "=optim_grads_params"));
+  }
+  const LoadedRunConfig given =
+      load_run_config({}, {"dist.use_megatron_fsdp=true", field + "=optim_grads"});
+  EXPECT_EQ(given.config.ddp.strategy(), "optim_grads");
+  EXPECT_THAT(given.outcome.notes, IsEmpty());
+  EXPECT_FALSE(load_run_config({}, {field + "=no_shard"}).config.ddp.use_distributed_optimizer);
+  EXPECT_EQ(load_run_config({}, {"ddp.use_distributed_optimizer=false"}).config.ddp.strategy(),
+            "no_shard");
+}
+
+TEST(ValidateParallel, GradientsOnTheWire) {
+  EXPECT_ONE("average_in_collective: true excludes", "ddp.average_in_collective=true");
+  EXPECT_GOOD("ddp.average_in_collective=true", "model.calculate_per_token_loss=false");
+  const std::string low = "ddp.reduce_scatter_with_fp32_accumulation=true";
+  EXPECT_GOOD(low, "ddp.grad_reduce_in_fp32=false");
+  EXPECT_THAT(problems_of({low, "ddp.num_distributed_optimizer_instances=2"}),
+              ElementsAre(HasSubstr("grad_reduce_in_fp32 is true"), HasSubstr("found 2")));
+}
+
+TEST(ValidateParallel, Buckets) {
+  EXPECT_ONE("bucket_size: 1000 and num_buckets = 4 are both given", "ddp.bucket_size=1000",
+             "ddp.num_buckets=4");
+  EXPECT_GOOD("ddp.num_buckets=4");
+  EXPECT_ONE("0 means that num_buckets says it", "ddp.bucket_size=0");
+  EXPECT_ONE("without it nothing is padded", "ddp.pad_buckets_for_high_nccl_busbw=true",
+             "ddp.use_distributed_optimizer=false");
+}
+
+TEST(ValidateParallel, Fp32AccumulationIsForNarrowGradients) {
+  const std::string all = "ddp.param_name_patterns_for_fp32_local_accumulation=all";
+  EXPECT_GOOD(all, "ddp.grad_reduce_in_fp32=false");
+  EXPECT_ONE("param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32", all);
+}
+
+TEST(ValidateParallel, SkippingNeedsTheTestOfGradients) {
+  const std::string unchecked = "ddp.check_for_nan_in_grad=false";
+  EXPECT_GOOD(unchecked);
+  EXPECT_GOOD("train.nan_loss_action=skip");
+  EXPECT_GOOD(unchecked, "train.nan_loss_action=skip", "mixed_precision=fp16_mixed");
+  EXPECT_ONE("ddp.check_for_nan_in_grad: false applies", unchecked, "train.nan_loss_action=skip");
+}
+
+TEST(ValidateParallel, AllProblemsAtOnce) {
+  EXPECT_THAT(
+      problems_of({tp(3), ranks(8), "model.cp_comm_type=[p2p]",
+                   "model.num_layers_in_first_pipeline_stage=1", "ddp.average_in_collective=true"})
+          .size(),
+      6u);
+}
+
+// What `auto` becomes obeys the rules too, and says nothing.
+TEST(ResolveParallel, AutoFollowsTheSizes) {
+  RunConfig config;
+  config.dist.ranks = 8;
+  config.parallel.tensor_model_parallel_size = 2;
+  config.parallel.pipeline_model_parallel_size = 2;
+  config.pipeline.virtual_pipeline_model_parallel_size = 2;
+  config.model.seq_length = 64;
+  resolve_parallel(config);
+  EXPECT_TRUE(config.parallel.sequence_parallel.value());
+  EXPECT_TRUE(config.pipeline.overlap_p2p_comm.value());
+  EXPECT_FALSE(config.pipeline.batch_p2p_comm.value());
+  EXPECT_TRUE(config.ddp.align_param_gather.value());
+  EXPECT_EQ(data_parallel_size(config), 2);
+
+  RunConfig odd;
+  odd.dist.ranks = 100;
+  odd.parallel.tensor_model_parallel_size = 2;
+  odd.model.seq_length = 63;
+  odd.train.micro_batch_size = 1;
+  odd.pipeline.pipeline_model_parallel_layout = OneOrList<std::string>("Et|tL");
+  resolve_parallel(odd);
+  EXPECT_FALSE(odd.parallel.sequence_parallel.value()) << "63 tokens over 2 ranks";
+  EXPECT_TRUE(odd.pipeline.batch_p2p_comm.value());
+  EXPECT_EQ(odd.pipeline.virtual_stages(), 2) << "two stages on one rank";
+  EXPECT_EQ(odd.ddp.bucket_size.value(), 50'000'000);
+  EXPECT_FALSE(odd.ddp.align_param_gather.value());
+}
+
+}  // namespace
+}  // namespace viaduct
