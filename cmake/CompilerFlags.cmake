@@ -1,5 +1,5 @@
-# The whole binary starts on any x86-64-v3 machine; only kernel files named *_avx512.cpp, *_avx512_bf16.cpp or *_amx.cpp
-# get more (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
+# The whole binary starts on any x86-64-v3 machine; only kernel files get more
+# (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
 add_compile_options(-march=x86-64-v3 -Wall -Wextra -Werror -Wno-missing-field-initializers)
 # GCC 12 reports false positives of these in its own headers under -O2, sanitizers and precompiled headers.
 add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds

@@ -3,14 +3,47 @@
 set(VIADUCT_PRECOMPILED <fmt/core.h> <algorithm> <cmath> <cstdint> <cstring> <filesystem> <functional> <map> <memory> <optional>
   <span> <stdexcept> <string> <string_view> <vector>)
 
+# What a file gets beside the flags of the whole project (cmake/Compiler.cmake), by instruction set. GCC 12 takes the deliberately
+# undefined registers of its own AVX-512 headers for mistakes.
+set(VIADUCT_FLAGS_avx2 "")
+set(VIADUCT_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512 -Wno-uninitialized)
+set(VIADUCT_FLAGS_avx512_bf16 ${VIADUCT_FLAGS_avx512} -mavx512bf16)
+set(VIADUCT_FLAGS_amx ${VIADUCT_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
+
+# viaduct_kernels(TARGET FILE): a kernel file is compiled once for each instruction set that its first line names.
+function(viaduct_kernels target file)
+  set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
+  file(STRINGS ${file} line LIMIT_COUNT 1)
+  if(NOT line MATCHES "^// instruction sets:( (avx2|avx512|avx512_bf16|amx))+$")
+    message(FATAL_ERROR "${file}: the first line of a kernel file says \"// instruction sets: avx2 avx512 …\", not \"${line}\"")
+  endif()
+  string(REGEX REPLACE "^// instruction sets: " "" sets "${line}")
+  string(REPLACE " " ";" sets "${sets}")
+  foreach(isa ${sets})
+    if(NOT TARGET ${target}_${isa})
+      add_library(${target}_${isa} OBJECT)
+      target_include_directories(${target}_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src)
+      target_link_libraries(${target}_${isa} PRIVATE viaduct::base)
+      target_compile_features(${target}_${isa} PRIVATE cxx_std_20)
+      target_compile_options(${target}_${isa} PRIVATE ${VIADUCT_FLAGS_${isa}})
+      target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${isa}>)
+    endif()
+    target_sources(${target}_${isa} PRIVATE ${file})
+  endforeach()
+endfunction()
+
 # viaduct_library(NAME [PUBLIC libs…] [PRIVATE libs…] [EXCLUDE regex]): the folder src/NAME as the static library viaduct_NAME,
-# from every .cpp below it but those whose path EXCLUDE matches. Files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp get that instruction set.
+# from every .cpp below it but those whose path EXCLUDE matches. Files cpu/…/*_kernels.cpp are compiled as viaduct_kernels says,
+# files named *_avx512.cpp, *_avx512_bf16.cpp and *_amx.cpp once, for that instruction set.
 function(viaduct_library name)
   cmake_parse_arguments(ARG "" "EXCLUDE" "PUBLIC;PRIVATE" ${ARGN})
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
   endif()
+  set(kernels ${sources})
+  list(FILTER kernels INCLUDE REGEX "/cpu/.*_kernels\\.cpp$")
+  list(FILTER sources EXCLUDE REGEX "/cpu/.*_kernels\\.cpp$")
   add_library(viaduct_${name} STATIC ${sources})
   add_library(viaduct::${name} ALIAS viaduct_${name})
   set_property(GLOBAL APPEND PROPERTY VIADUCT_LIBRARIES viaduct::${name})  # what viaduct::all links
@@ -26,20 +59,12 @@ function(viaduct_library name)
   elseif(NOT name STREQUAL "timeline")
     target_precompile_headers(viaduct_${name} REUSE_FROM viaduct_base)
   endif()
-  # GCC 12 takes the deliberately undefined registers of its own AVX-512 headers for mistakes.
   foreach(source ${sources})
     if(source MATCHES "_(avx512|avx512_bf16|amx)\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON)
+      set_source_files_properties(${source} PROPERTIES SKIP_PRECOMPILE_HEADERS ON COMPILE_OPTIONS "${VIADUCT_FLAGS_${CMAKE_MATCH_1}}")
     endif()
-    if(source MATCHES "_avx512\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mprefer-vector-width=512;-Wno-uninitialized")
-    elseif(source MATCHES "_avx512_bf16\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mprefer-vector-width=512;-Wno-uninitialized")
-    elseif(source MATCHES "_amx\\.cpp$")
-      set_source_files_properties(${source} PROPERTIES COMPILE_OPTIONS
-        "-mavx512f;-mavx512bw;-mavx512dq;-mavx512vl;-mavx512bf16;-mamx-tile;-mamx-bf16;-mprefer-vector-width=512;-Wno-uninitialized")
-    endif()
+  endforeach()
+  foreach(file ${kernels})
+    viaduct_kernels(viaduct_${name} ${file})
   endforeach()
 endfunction()

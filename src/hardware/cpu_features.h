@@ -11,12 +11,12 @@ struct CpuFeatures {
   std::string model_name;
   /// AVX2 with FMA (x86-64-v3, the minimum for the binary).
   bool avx2 = false;
-  /// AVX-512 F, BW, DQ and VL: what files named *_avx512.cpp are compiled for.
+  /// AVX-512 F, BW, DQ and VL: what kernels of avx512 are compiled for.
   bool avx512 = false;
   /// Vector BF16 dot products. Intel cores run them at half the rate of FP32 FMA.
   bool avx512_bf16 = false;
-  /// AMX tiles with BF16 products, in a core that also has AVX-512 and AVX512-BF16: what files
-  /// named *_amx.cpp are compiled for. The kernel must still grant the tile registers
+  /// AMX tiles with BF16 products, in a core that also has AVX-512 and AVX512-BF16: what
+  /// kernels of amx are compiled for. The kernel must still grant the tile registers
   /// (hardware/cpu/amx_permission.h).
   bool amx_bf16 = false;
 };

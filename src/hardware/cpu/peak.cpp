@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/philox.h"
+#include "hardware/cpu/amx_permission.h"
 #include "hardware/cpu/peak_loops.h"
 
 namespace viaduct {
@@ -101,8 +102,10 @@ MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, CpuIsa isa, Peak
   VIADUCT_CHECK(DeviceError,
                 compute == DType::f32 || compute == DType::bf16 || compute == DType::f16,
                 "matmul peak: of f32, bf16 or f16, not of {}", dtype_name(compute));
-  VIADUCT_CHECK(DeviceError, cpu_supports(isa), "matmul peak: this machine cannot run {}",
-                cpu_isa_name(isa));
+  VIADUCT_CHECK(
+      DeviceError,
+      executes(detect_cpu_features(), isa) && (isa != CpuIsa::amx || cpu::request_amx_permission()),
+      "matmul peak: this machine cannot run {}", cpu_isa_name(isa));
   MatmulPeak peak{.measured = true, .threads = pool.threads()};
   const int rounds = effort == PeakEffort::thorough ? kRounds : kGlanceRounds;
   double rate = 0;

@@ -5,7 +5,7 @@
 
 #include "base/thread_pool.h"
 #include "hardware/matmul_peak.h"
-#include "ops/cpu/cpu_ops.h"
+#include "hardware/cpu_isa.h"
 #include "tensor/dtype.h"
 
 namespace viaduct {

@@ -6,19 +6,15 @@
 
 namespace viaduct {
 
-std::string_view cpu_isa_name(CpuIsa isa) {
-  switch (isa) {
-    case CpuIsa::avx2:
-      return "avx2";
-    case CpuIsa::avx512:
-      return "avx512";
-    case CpuIsa::avx512_bf16:
-      return "avx512_bf16";
-    case CpuIsa::amx:
-      return "amx";
-  }
-  return "unknown";
+namespace {
+
+/// Detected once per process.
+const CpuFeatures& features() {
+  static const CpuFeatures kFeatures = detect_cpu_features();
+  return kFeatures;
 }
+
+}  // namespace
 
 std::string cpu::amx_problem(bool cpu_has, bool granted, FunctionRef<bool()> computes) {
   if (!cpu_has) return "";
@@ -31,38 +27,15 @@ std::string cpu::amx_problem(bool cpu_has, bool granted, FunctionRef<bool()> com
 
 const std::string& amx_problem() {
   static const std::string kProblem = [] {
-    const bool has = detect_cpu_features().amx_bf16;
+    const bool has = features().amx_bf16;
     return cpu::amx_problem(has, has && cpu::request_amx_permission(),
                             [] { return cpu::tiles_compute(cpu::amx::tile_kernels()); });
   }();
   return kProblem;
 }
 
-namespace {
-
-/// Checked once per process.
-bool amx_works() {
-  static const bool kWorks = detect_cpu_features().amx_bf16 && amx_problem().empty();
-  return kWorks;
-}
-
-}  // namespace
-
 bool cpu_supports(CpuIsa isa) {
-  __builtin_cpu_init();
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  switch (isa) {
-    case CpuIsa::avx2:
-      return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-    case CpuIsa::avx512:
-      return avx512;
-    case CpuIsa::avx512_bf16:
-      return avx512 && __builtin_cpu_supports("avx512bf16");
-    case CpuIsa::amx:
-      return amx_works();
-  }
-  return false;
+  return executes(features(), isa) && (isa != CpuIsa::amx || amx_problem().empty());
 }
 
 CpuIsa best_cpu_isa() {

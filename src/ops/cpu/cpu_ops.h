@@ -2,22 +2,15 @@
 // The table of ops of the cpu device for an instruction set. Families fill their entries (one
 // function each, defined in NAME_choose.cpp); `cpu_ops` (cpu_ops.cpp) puts them together.
 
-#include <string_view>
-
+#include "hardware/cpu_isa.h"
 #include "ops/table.h"
 
 namespace viaduct {
 
-/// In the order of what they can do. avx512_bf16 is AVX-512 with products of BF16 (vdpbf16ps), amx
-/// that with tile registers; families without BF16 products run their AVX-512 kernels on both.
-enum class CpuIsa { avx2, avx512, avx512_bf16, amx };
-inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16,
-                                      CpuIsa::amx};
-
-std::string_view cpu_isa_name(CpuIsa isa);
 /// The best instruction set of this machine that kernels exist for.
 CpuIsa best_cpu_isa();
-/// Whether this machine can run kernels of `isa`.
+/// Whether this machine can run kernels of `isa`: its CPU executes them, and tile registers are
+/// granted and compute right.
 bool cpu_supports(CpuIsa isa);
 
 /// The table for `isa`; DeviceError if this machine cannot run it and `for_simulation` is false.

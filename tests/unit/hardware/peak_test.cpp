@@ -10,6 +10,7 @@
 #include "hardware/cpu/amx_permission.h"
 #include "hardware/cpu/peak_loops.h"
 #include "hardware/cpu_features.h"
+#include "ops/cpu/cpu_ops.h"
 
 namespace viaduct {
 namespace {

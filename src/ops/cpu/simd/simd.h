@@ -1,10 +1,9 @@
 #pragma once
-// Vectors of floats for kernels that are written once and compiled per instruction set. A kernel
-// family has NAME_kernels.h (the code, inside namespace viaduct::cpu::VIADUCT_ISA), and
-// NAME_avx2.cpp and NAME_avx512.cpp (also NAME_avx512_bf16.cpp, NAME_amx.cpp) that include it and
-// are compiled with that instruction set. Everything here is in the namespace of the instruction
-// set, so that the linker cannot merge inline functions compiled for different ones. For the same
-// reason kernels use no templates of the standard library.
+// Vectors of floats for kernels that are written once and compiled per instruction set. The code of
+// a family is NAME_kernels.cpp, inside namespace viaduct::cpu::VIADUCT_ISA; its first line names
+// the instruction sets that it is compiled for. Everything here is in the namespace of the
+// instruction set, so that the linker cannot merge inline functions compiled for different ones.
+// For the same reason kernels use no templates of the standard library.
 
 #include <immintrin.h>
 

@@ -1,0 +1,33 @@
+#include "hardware/cpu_isa.h"
+
+namespace viaduct {
+
+std::string_view cpu_isa_name(CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::avx2:
+      return "avx2";
+    case CpuIsa::avx512:
+      return "avx512";
+    case CpuIsa::avx512_bf16:
+      return "avx512_bf16";
+    case CpuIsa::amx:
+      return "amx";
+  }
+  return "unknown";
+}
+
+bool executes(const CpuFeatures& features, CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::avx2:
+      return features.avx2;
+    case CpuIsa::avx512:
+      return features.avx512;
+    case CpuIsa::avx512_bf16:
+      return features.avx512_bf16;
+    case CpuIsa::amx:
+      return features.amx_bf16;
+  }
+  return false;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,22 @@
+#pragma once
+// The instruction sets that kernels are compiled for.
+
+#include <string_view>
+
+#include "hardware/cpu_features.h"
+
+namespace viaduct {
+
+/// In the order of what they can do. avx512_bf16 is AVX-512 with products of BF16 (vdpbf16ps), amx
+/// that with tile registers; families without BF16 products run their AVX-512 kernels on both.
+enum class CpuIsa { avx2, avx512, avx512_bf16, amx };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16,
+                                      CpuIsa::amx};
+
+std::string_view cpu_isa_name(CpuIsa isa);
+
+/// Whether a CPU with these features executes it. Tile registers must still be granted
+/// (hardware/cpu/amx_permission.h).
+bool executes(const CpuFeatures& features, CpuIsa isa);
+
+}  // namespace viaduct
