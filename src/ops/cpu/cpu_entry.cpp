@@ -10,7 +10,7 @@ Choice choose_by_dtype(std::string_view op, DType dtype, const Traits& traits,
   Choice choice;
   const bool reference = dtype == DType::f64;
   choice.kernel = reference ? std::string_view("reference") : kernel;
-  choice.variant = reference ? kReferenceVariant : kVectorVariant;
+  choice.variant = reference ? kReferenceKernel : kVectorKernel;
   return choice;
 }
 

@@ -7,9 +7,16 @@
 
 namespace viaduct::cpu {
 
-// Values of Choice::variant.
-inline constexpr int kVectorVariant = 0;     // the family's kernel for f32, bf16 and f16
-inline constexpr int kReferenceVariant = 1;  // plain loops in FP64, for f64
+/// Choice::variant of all families.
+enum Variant : int {
+  kReferenceKernel,  // plain loops in FP64, for f64
+  kVectorKernel,     // for f32, bf16 and f16, of the instruction set that the table is for
+  // The same, where the choice depends on more than the table:
+  kAvx2Kernel,
+  kAvx512Kernel,
+  kAvx512Bf16Kernel,
+  kFamilyKernels,  // and from here on what a family has beside these
+};
 
 /// `kernel` for f32, bf16 and f16, "reference" for f64; DeviceError listing these for others.
 Choice choose_by_dtype(std::string_view op, DType dtype, const Traits& traits,

@@ -7,9 +7,6 @@
 
 namespace viaduct::cpu {
 
-/// Choice::variant of families whose kernels are compiled once per instruction set.
-enum Variant : int { kReferenceKernel, kAvx2Kernel, kAvx512Kernel, kAvx512Bf16Kernel };
-
 /// The variant of `isa`; AMX machines run the AVX-512 kernels of families without matrix products.
 inline constexpr Variant variant_of(CpuIsa isa) {
   return isa == CpuIsa::avx2 ? kAvx2Kernel : kAvx512Kernel;

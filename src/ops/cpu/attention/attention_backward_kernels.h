@@ -1,4 +1,4 @@
-// Part of attention_kernels.h: the backward over a run of keys, and delta.
+// Part of attention_kernels.cpp: the backward over a run of keys, and delta.
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {

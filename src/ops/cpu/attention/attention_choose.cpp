@@ -187,7 +187,7 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
 }
 
 /// BF16 uses tiles if the instruction set has products of them.
-constexpr int kTileKernel = kAvx512Bf16Kernel + 1;
+constexpr int kTileKernel = kFamilyKernels;
 
 template <CpuIsa isa>
 Choice on_tiles(Choice choice, int64_t workspace_bytes) {

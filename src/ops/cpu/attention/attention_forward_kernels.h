@@ -1,4 +1,4 @@
-// Part of attention_kernels.h: the forward over one block of rows, and the merge of two outputs.
+// Part of attention_kernels.cpp: the forward over one block of rows, and the merge of two outputs.
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {

@@ -1,6 +1,6 @@
-// Part of attention_kernels.h: the forward of one query of a group of heads. A score is summed over
-// the width, and a value over the keys of a block, in the order of forward_rows; lanes are keys in
-// the first sum and elements of the value in the second.
+// Part of attention_kernels.cpp: the forward of one query of a group of heads. A score is summed
+// over the width, and a value over the keys of a block, in the order of forward_rows; lanes are
+// keys in the first sum and elements of the value in the second.
 
 #include "ops/cpu/tiles/tile_units.h"
 

@@ -25,7 +25,7 @@ constexpr TileBlocking kAmxBlocking{256, 384, 384};
 
 // Choice::variant besides those of cpu_entry.h: tiles of FP32, tiles of BF16; few rows in FP32 and
 // in BF16.
-constexpr int kFloatTiles = 2, kBf16Tiles = 3, kFewFloatRows = 4, kFewBf16Rows = 5;
+enum GemmVariant : int { kFloatTiles = kFamilyKernels, kBf16Tiles, kFewFloatRows, kFewBf16Rows };
 
 template <CpuIsa kIsa>
 constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::amx;
@@ -45,7 +45,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
-  if (choice.variant == kReferenceVariant) {
+  if (choice.variant == kReferenceKernel) {
     add_epilogue_cost(args, choice);
     return choice;
   }
@@ -78,7 +78,7 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
 
 template <CpuIsa kIsa>
 void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
-  if (choice.variant == kReferenceVariant) return reference::gemm(args);
+  if (choice.variant == kReferenceKernel) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
   const int64_t depth = args.a.dim(1);  // of the product with few rows

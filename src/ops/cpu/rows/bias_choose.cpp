@@ -19,7 +19,7 @@ Choice choose_bias_add(const BiasAddArgs& args, const Traits& traits) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_bias_add(OpContext& context, const Choice& choice, const BiasAddArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::bias_add(args);
+  if (choice.variant == kReferenceKernel) return reference::bias_add(args);
   for_row_runs(context.device.pool(), args.out.dim(0), args.out.dim(1),
                [&](int64_t row, int64_t begin, int64_t n) {
                  kKernels().add(row_address(args.x, row, begin), args.x.dtype(),

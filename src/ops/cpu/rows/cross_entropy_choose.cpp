@@ -42,7 +42,7 @@ void for_rows(OpContext& context, const Tensor& logits, const Row& row) {
 template <const CrossEntropyKernels& (*kKernels)()>
 void launch_forward(OpContext& context, const Choice& choice, const CrossEntropyForwardArgs& args,
                     void*) {
-  if (choice.variant == kReferenceVariant) return reference::cross_entropy_forward(args);
+  if (choice.variant == kReferenceKernel) return reference::cross_entropy_forward(args);
   const int32_t* targets = args.targets.data<int32_t>();
   double* lse = args.lse.data<double>();
   double* target_logit = args.target_logit.data<double>();
@@ -62,7 +62,7 @@ void launch_forward(OpContext& context, const Choice& choice, const CrossEntropy
 template <const CrossEntropyKernels& (*kKernels)()>
 void launch_backward(OpContext& context, const Choice& choice, const CrossEntropyBackwardArgs& args,
                      void*) {
-  if (choice.variant == kReferenceVariant) return reference::cross_entropy_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::cross_entropy_backward(args);
   const int32_t* targets = args.targets.data<int32_t>();
   const double* lse = args.lse.data<double>();
   const float* weight = args.weight.data<float>();

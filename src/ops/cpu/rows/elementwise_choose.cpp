@@ -14,8 +14,8 @@
 namespace viaduct::cpu {
 namespace {
 
-// Choice::variant of `copy` besides kVectorVariant: any strides, integers, f64.
-constexpr int kStridedVariant = 2;
+// Choice::variant of `copy` besides kVectorKernel: any strides, integers, f64.
+constexpr int kStridedKernel = kFamilyKernels;
 
 bool has_dense_rows(const Tensor& tensor) {
   return tensor.rank() == 0 || tensor.dim(-1) <= 1 || tensor.stride(-1) == 1;
@@ -36,7 +36,7 @@ Choice choose_add(const AddArgs& args, const Traits& traits) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_add(OpContext& context, const Choice& choice, const AddArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::add(args);
+  if (choice.variant == kReferenceKernel) return reference::add(args);
   for_runs(context.device.pool(), {&args.out, &args.a, &args.b},
            [&](int64_t row, int64_t begin, int64_t n) {
              kKernels().add(row_address(args.a, row, begin), args.a.dtype(),
@@ -52,7 +52,7 @@ Choice choose_multiply(const MultiplyArgs& args, const Traits& traits) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_multiply(OpContext& context, const Choice& choice, const MultiplyArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::multiply(args);
+  if (choice.variant == kReferenceKernel) return reference::multiply(args);
   const int64_t heads = args.out.dim(1);
   for_row_runs(context.device.pool(), args.out.dim(0) * heads, args.out.dim(2),
                [&](int64_t row, int64_t begin, int64_t n) {
@@ -69,7 +69,7 @@ Choice choose_copy(const CopyArgs& args, const Traits&) {
   };
   const bool vector = narrow(args.from) && narrow(args.to);
   choice.kernel = vector ? "vector" : "strided";
-  choice.variant = vector ? kVectorVariant : kStridedVariant;
+  choice.variant = vector ? kVectorKernel : kStridedKernel;
   const bool accumulate = args.mode == WriteMode::accumulate;
   const Tensor nothing;
   return with_cost(choice, args.to.dtype(), accumulate ? 1 : 0,
@@ -78,7 +78,7 @@ Choice choose_copy(const CopyArgs& args, const Traits&) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_copy(OpContext& context, const Choice& choice, const CopyArgs& args, void*) {
-  if (choice.variant == kStridedVariant) return copy_strided(context.device.pool(), args);
+  if (choice.variant == kStridedKernel) return copy_strided(context.device.pool(), args);
   for_runs(context.device.pool(), {&args.to, &args.from},
            [&](int64_t row, int64_t begin, int64_t n) {
              kKernels().copy(row_address(args.from, row, begin), args.from.dtype(),
@@ -102,7 +102,7 @@ void launch_sum_rows(OpContext& context, const Choice& choice, const SumRowsArgs
     void* out = row_address(args.out, 0, begin);
     for (int64_t row = 0; row < rows; ++row) {
       const void* from = row_address(args.x, row, begin);
-      if (choice.variant != kReferenceVariant) {
+      if (choice.variant != kReferenceKernel) {
         kKernels().copy(from, args.x.dtype(), out, args.out.dtype(), row > 0, n);
         continue;
       }
@@ -120,7 +120,7 @@ Choice choose_scale(const ScaleArgs& args, const Traits& traits) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_scale(OpContext& context, const Choice& choice, const ScaleArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::scale(args);
+  if (choice.variant == kReferenceKernel) return reference::scale(args);
   for_runs(context.device.pool(), {&args.out, &args.x}, [&](int64_t row, int64_t begin, int64_t n) {
     kKernels().scale(row_address(args.x, row, begin), args.x.dtype(),
                      static_cast<float>(args.factor), row_address(args.out, row, begin),
@@ -137,7 +137,7 @@ template <const ElementwiseKernels& (*kKernels)()>
 void launch_fill(OpContext& context, const Choice& choice, const FillArgs& args, void*) {
   for_runs(context.device.pool(), {&args.out}, [&](int64_t row, int64_t begin, int64_t n) {
     void* out = row_address(args.out, row, begin);
-    if (choice.variant == kReferenceVariant) {
+    if (choice.variant == kReferenceKernel) {
       std::fill_n(static_cast<double*>(out), n, args.value);
     } else {
       kKernels().fill(static_cast<float>(args.value), out, args.out.dtype(), n);
@@ -153,7 +153,7 @@ Choice choose_dropout(const DropoutArgs& args, const Traits& traits) {
 
 template <const ElementwiseKernels& (*kKernels)()>
 void launch_dropout(OpContext& context, const Choice& choice, const DropoutArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::dropout(args);
+  if (choice.variant == kReferenceKernel) return reference::dropout(args);
   ThreadPool& pool = context.device.pool();
   const ElementwiseKernels& kernels = kKernels();
   if (args.probability == 0) {

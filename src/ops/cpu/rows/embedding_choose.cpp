@@ -25,7 +25,7 @@ const std::byte* row_of(const Tensor& tensor, int64_t row, int64_t column = 0) {
 template <const EmbeddingKernels& (*kKernels)()>
 void launch_forward(OpContext& context, const Choice& choice, const EmbeddingForwardArgs& args,
                     void*) {
-  if (choice.variant == kReferenceVariant) return reference::embedding_forward(args);
+  if (choice.variant == kReferenceKernel) return reference::embedding_forward(args);
   const int32_t* ids = args.ids.data<int32_t>();
   const int64_t tokens = args.ids.dim(0), rows = args.weight.dim(0), width = args.weight.dim(1);
   const int64_t tasks = (tokens + kTokensPerTask - 1) / kTokensPerTask;
@@ -60,7 +60,7 @@ int64_t sort_tokens(const EmbeddingBackwardArgs& args, int32_t* sorted) {
 template <const EmbeddingKernels& (*kKernels)()>
 void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBackwardArgs& args,
                      void* workspace) {
-  if (choice.variant == kReferenceVariant) return reference::embedding_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::embedding_backward(args);
   const int32_t* ids = args.ids.data<int32_t>();
   float* d_weight = args.d_weight.data<float>();
   const int64_t width = args.d_weight.dim(1);
@@ -110,7 +110,7 @@ Choice choose_backward(const EmbeddingBackwardArgs& args, const Traits& traits) 
   choice.cost.bytes_read = args.ids.bytes() + args.d_out.bytes() + touched;
   choice.cost.bytes_written =
       touched + (args.mode == WriteMode::assign ? args.d_weight.bytes() : 0);
-  if (choice.variant != kReferenceVariant) {
+  if (choice.variant != kReferenceKernel) {
     choice.workspace_bytes = args.ids.dim(0) * static_cast<int64_t>(sizeof(int32_t));
   }
   return choice;

@@ -28,7 +28,7 @@ float* row_of(const Tensor& tensor, int64_t t) {
 
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_soft_cap(OpContext& context, const Choice& choice, const SoftCapArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::soft_cap(args);
+  if (choice.variant == kReferenceKernel) return reference::soft_cap(args);
   for_rows(context, args.x, [&](int64_t t) {
     kKernels().soft_cap(row_of(args.x, t), static_cast<float>(args.cap), row_of(args.out, t),
                         args.x.dim(1));
@@ -38,7 +38,7 @@ void launch_soft_cap(OpContext& context, const Choice& choice, const SoftCapArgs
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_soft_cap_backward(OpContext& context, const Choice& choice,
                               const SoftCapBackwardArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::soft_cap_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::soft_cap_backward(args);
   for_rows(context, args.z, [&](int64_t t) {
     kKernels().soft_cap_backward(row_of(args.d_out, t), row_of(args.z, t),
                                  static_cast<float>(args.cap), row_of(args.d_in, t), args.z.dim(1));
@@ -47,7 +47,7 @@ void launch_soft_cap_backward(OpContext& context, const Choice& choice,
 
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_largest(OpContext& context, const Choice& choice, const RowLargestArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::row_largest(args);
+  if (choice.variant == kReferenceKernel) return reference::row_largest(args);
   for_rows(context, args.x, [&](int64_t t) {
     args.out.data<float>()[t] = args.columns > 0
                                     ? kKernels().largest(row_of(args.x, t), args.columns)
@@ -58,7 +58,7 @@ void launch_largest(OpContext& context, const Choice& choice, const RowLargestAr
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_exponential(OpContext& context, const Choice& choice, const RowExponentialArgs& args,
                         void*) {
-  if (choice.variant == kReferenceVariant) return reference::row_exponential(args);
+  if (choice.variant == kReferenceKernel) return reference::row_exponential(args);
   for_rows(context, args.x, [&](int64_t t) {
     float* const out = row_of(args.out, t);
     kKernels().exponential(row_of(args.x, t), args.shift.data<float>()[t], out, args.columns);
@@ -68,7 +68,7 @@ void launch_exponential(OpContext& context, const Choice& choice, const RowExpon
 
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_sum(OpContext& context, const Choice& choice, const RowSumArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::row_sum(args);
+  if (choice.variant == kReferenceKernel) return reference::row_sum(args);
   for_rows(context, args.x, [&](int64_t t) {
     args.out.data<float>()[t] = kKernels().sum(row_of(args.x, t), args.columns);
   });
@@ -76,7 +76,7 @@ void launch_sum(OpContext& context, const Choice& choice, const RowSumArgs& args
 
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_divide(OpContext& context, const Choice& choice, const RowDivideArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::row_divide(args);
+  if (choice.variant == kReferenceKernel) return reference::row_divide(args);
   for_rows(context, args.x, [&](int64_t t) {
     kKernels().divide(row_of(args.x, t), args.divisor.data<float>()[t], row_of(args.out, t),
                       args.x.dim(1));
@@ -90,7 +90,7 @@ int64_t place_of(const Tensor& targets, int64_t t, int64_t first_column, int64_t
 }
 
 void launch_pick(OpContext&, const Choice& choice, const RowPickArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::row_pick(args);
+  if (choice.variant == kReferenceKernel) return reference::row_pick(args);
   for (int64_t t = 0; t < args.x.dim(0); ++t) {
     const int64_t place = place_of(args.targets, t, args.first_column, args.columns);
     args.out.data<float>()[t] = place < 0 ? 0 : row_of(args.x, t)[place];
@@ -100,7 +100,7 @@ void launch_pick(OpContext&, const Choice& choice, const RowPickArgs& args, void
 template <const SoftmaxKernels& (*kKernels)()>
 void launch_loss_backward(OpContext& context, const Choice& choice,
                           const SoftmaxLossBackwardArgs& args, void*) {
-  if (choice.variant == kReferenceVariant) return reference::softmax_loss_backward(args);
+  if (choice.variant == kReferenceKernel) return reference::softmax_loss_backward(args);
   const double factor = args.factor.data<double>()[0];
   for_rows(context, args.out, [&](int64_t t) {
     const float* p = row_of(args.probabilities, t);
