@@ -11,9 +11,9 @@
 namespace viaduct {
 
 const std::vector<ModelFamily>& model_families() {
-  static const std::vector<ModelFamily> families{
-      families::gemma(),   families::gemma2(), families::gpt2(), families::llama(),
-      families::mistral(), families::qwen2(),  families::qwen3()};
+#define VIADUCT_CALL_FAMILY(name) families::name(),
+  static const std::vector<ModelFamily> families{VIADUCT_MODEL_FAMILIES(VIADUCT_CALL_FAMILY)};
+#undef VIADUCT_CALL_FAMILY
   return families;
 }
 
@@ -79,7 +79,7 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
 
 std::string write_hf_config(const ModelConfig& config) {
   const ModelFamily& family = model_family(config.family);
-  auto json = nlohmann::ordered_json::parse(family.write(config));
+  nlohmann::ordered_json json = family.write(config);
   json["architectures"] = {family.architecture};
   json["model_type"] = family.model_type;
   json["initializer_range"] = config.init_std;

@@ -1,7 +1,8 @@
 #pragma once
 // A model family: how its Hugging Face configuration maps to ModelConfig and what its tensors are
-// called. Adding a family is one file in model/families and one line in families.cpp.
+// called. Adding a family is one file in model/families and one line in families/families.h.
 
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -10,16 +11,21 @@
 
 namespace viaduct {
 
+struct ModelFields;
+
 struct ModelFamily {
   std::string model_type;    // "llama"
   std::string architecture;  // "LlamaForCausalLM"
   /// Reads every field it understands; the caller checks the remaining ones. ConfigError for values
   /// not supported.
   ModelConfig (*read)(HfConfig& config) = nullptr;
-  /// The fields of config.json that describe `config`, as the text of a JSON object. ConfigError if
-  /// the family cannot express it.
-  std::string (*write)(const ModelConfig& config) = nullptr;
+  /// The fields of config.json that describe `config`, a JSON object. ConfigError if the family
+  /// cannot express it.
+  nlohmann::ordered_json (*write)(const ModelConfig& config) = nullptr;
   TensorNames names;
+  /// What `auto` means in section `model` where it differs from Llama (source: the configuration
+  /// classes of Hugging Face transformers); null: nowhere.
+  void (*resolve)(ModelFields& fields) = nullptr;
 };
 
 /// All families, in alphabetical order.

@@ -1,8 +1,6 @@
-// The meaning of `auto` in section `model`, by family (source: the configuration classes of Hugging
-// Face transformers).
+// What `auto` means in section `model`: the defaults of the family, then those of Llama.
 
-#include <cmath>
-
+#include "model/family.h"
 #include "model/model_fields.h"
 
 namespace viaduct {
@@ -12,31 +10,7 @@ int64_t gated_width(int64_t hidden) {
   return (hidden * 8 / 3 + 63) / 64 * 64;
 }
 
-void resolve_gpt2(ModelFields& m) {
-  m.normalization.resolve("LayerNorm");
-  m.layernorm_epsilon.resolve(1e-5);
-  m.activation_func.resolve("gelu_tanh");
-  m.gated_linear_unit.resolve(false);
-  m.add_bias_linear.resolve(true);
-  m.position_embedding_type.resolve("learned_absolute");
-  m.share_embeddings_and_output_weights.resolve(true);
-}
-
-void resolve_gemma(ModelFields& m, bool second) {
-  m.layernorm_zero_centered_gamma.resolve(true);
-  m.layernorm_epsilon.resolve(1e-6);
-  m.activation_func.resolve("gelu_tanh");
-  m.share_embeddings_and_output_weights.resolve(true);
-  if (!m.hidden_size.is_auto()) {
-    m.embedding_multiplier.resolve(std::sqrt(static_cast<double>(m.hidden_size.value())));
-  }
-  if (!second) return;
-  m.post_sublayer_norm.resolve(true);
-  m.attn_logit_softcapping.resolve(50.0);
-  m.final_logit_softcapping.resolve(30.0);
-}
-
-// Llama, the default of all families.
+// Llama, and what every family does that says nothing else.
 void resolve_common(ModelFields& m) {
   m.normalization.resolve("RMSNorm");
   m.layernorm_epsilon.resolve(1e-5);
@@ -84,17 +58,9 @@ void resolve_sizes(ModelFields& m) {
 
 void ModelFields::resolve() {
   family.resolve("llama");
-  const std::string& name = family.value();
-  if (name == "gpt2") {
-    resolve_gpt2(*this);
-  } else if (name == "gemma" || name == "gemma2") {
-    resolve_gemma(*this, name == "gemma2");
-  } else if (name == "qwen2") {
-    add_qkv_bias.resolve(true);
-    layernorm_epsilon.resolve(1e-6);
-  } else if (name == "qwen3") {
-    qk_layernorm.resolve(true);
-    layernorm_epsilon.resolve(1e-6);
+  // A name that no family has is reported with all other problems of the configuration.
+  for (const ModelFamily& known : model_families()) {
+    if (known.model_type == family.value() && known.resolve != nullptr) known.resolve(*this);
   }
   resolve_common(*this);
   resolve_sizes(*this);

@@ -1,5 +1,7 @@
 #include "model/model_fields.h"
 
+#include "model/family.h"
+
 namespace viaduct {
 namespace {
 
@@ -7,13 +9,18 @@ namespace {
 constexpr double kMostLayers = 1 << 14, kMostWidth = 1 << 22, kMostHeads = 1 << 16,
                  kMostPositions = 1 << 26, kMostTokens = 1 << 26;
 
+std::vector<std::string> family_names() {
+  std::vector<std::string> names;
+  for (const ModelFamily& family : model_families()) names.push_back(family.model_type);
+  return names;
+}
+
 void add_source_and_sizes(FieldGroup& group, ModelFields& config) {
   group
       .field("family", config.family,
              "Model family, which gives every `auto` below its default; auto: the one of hf_config "
-             "or of the checkpoint, "
-             "else llama.")
-      .one_of({"gpt2", "llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2"});
+             "or of the checkpoint, else llama.")
+      .one_of(family_names());
   group.field("hf_config", config.hf_config,
               "Hugging Face folder or config.json that the architecture is read from (no weights); "
               "null: none.");

@@ -22,13 +22,20 @@ class FamilyChoices {
   Problems problems_;
 };
 
-ModelFamily gemma();
-ModelFamily gemma2();
-ModelFamily gpt2();
-ModelFamily llama();
-ModelFamily mistral();
-ModelFamily qwen2();
-ModelFamily qwen3();
+// A family is a line here and a function in a file of its name, in alphabetical order.
+// clang-format off
+#define VIADUCT_MODEL_FAMILIES(family) \
+  family(gemma)                        \
+  family(gemma2)                       \
+  family(gpt2)                         \
+  family(llama)                        \
+  family(mistral)                      \
+  family(qwen2)                        \
+  family(qwen3)
+// clang-format on
+#define VIADUCT_DECLARE_FAMILY(name) ModelFamily name();
+VIADUCT_MODEL_FAMILIES(VIADUCT_DECLARE_FAMILY)
+#undef VIADUCT_DECLARE_FAMILY
 
 /// Activation functions by Hugging Face's names; ConfigError naming the field.
 ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
@@ -40,13 +47,15 @@ std::string activation_to_hf(ActivationKind kind);
 /// configuration omits the field (a null padding token means none).
 ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim = 0,
                             int64_t default_padding = -1);
-/// The same fields as JSON text.
-std::string write_llama_like(const ModelConfig& config);
+/// The same fields as a JSON object.
+nlohmann::ordered_json write_llama_like(const ModelConfig& config);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
 /// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
 /// The same as JSON text ("null" without scaling).
 std::string write_rope_scaling(const RotarySpec& rotary);
+/// What `auto` means for the Gemma families.
+void resolve_gemma(ModelFields& fields);
 /// ConfigError if the model attends forwards too (`use_bidirectional_attention` of the Gemma
 /// families).
 void refuse_bidirectional(HfConfig& config);
@@ -55,8 +64,8 @@ TensorNames llama_names();
 
 /// Windows by layer in the Qwen families: the layers from max_window_layers on, if enabled.
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
-/// Adds the window fields of the Qwen families to JSON text.
-std::string write_qwen_windows(const ModelConfig& config, const std::string& fields);
+/// Adds the window fields of the Qwen families.
+void write_qwen_windows(const ModelConfig& config, nlohmann::ordered_json& json);
 
 /// Windows by layer from `layer_types` where present ("sliding_attention" / "full_attention"), else
 /// by `slides(layer)`.

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/families/families.h"
+#include "model/model_fields.h"
 
 namespace viaduct::families {
 namespace {
@@ -27,11 +28,11 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
-  return json.dump();
+  return json;
 }
 
 }  // namespace
@@ -41,8 +42,18 @@ void refuse_bidirectional(HfConfig& config) {
                 "{}: use_bidirectional_attention=true is not supported", config.where());
 }
 
+void resolve_gemma(ModelFields& fields) {
+  fields.layernorm_zero_centered_gamma.resolve(true);
+  fields.layernorm_epsilon.resolve(1e-6);
+  fields.activation_func.resolve("gelu_tanh");
+  fields.share_embeddings_and_output_weights.resolve(true);
+  if (!fields.hidden_size.is_auto()) {
+    fields.embedding_multiplier.resolve(std::sqrt(static_cast<double>(fields.hidden_size.value())));
+  }
+}
+
 ModelFamily gemma() {
-  return {"gemma", "GemmaForCausalLM", read, write, llama_names()};
+  return {"gemma", "GemmaForCausalLM", read, write, llama_names(), resolve_gemma};
 }
 
 }  // namespace viaduct::families

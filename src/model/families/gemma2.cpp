@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/families/families.h"
+#include "model/model_fields.h"
 
 namespace viaduct::families {
 namespace {
@@ -40,8 +41,8 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
   json["hidden_activation"] = json["hidden_act"];
   json["attention_bias"] = model.qkv_bias;
   // The scale is 1 / sqrt of an integer: write that integer, not its rounded inverse.
@@ -58,7 +59,14 @@ std::string write(const ModelConfig& model) {
     types.push_back(w > 0 ? "sliding_attention" : "full_attention");
   }
   json["layer_types"] = types;
-  return json.dump();
+  return json;
+}
+
+void resolve(ModelFields& fields) {
+  resolve_gemma(fields);
+  fields.post_sublayer_norm.resolve(true);
+  fields.attn_logit_softcapping.resolve(50.0);
+  fields.final_logit_softcapping.resolve(30.0);
 }
 
 TensorNames names() {
@@ -72,7 +80,7 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily gemma2() {
-  return {"gemma2", "Gemma2ForCausalLM", read, write, names()};
+  return {"gemma2", "Gemma2ForCausalLM", read, write, names(), resolve};
 }
 
 }  // namespace viaduct::families

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "model/families/families.h"
+#include "model/model_fields.h"
 
 namespace viaduct::families {
 namespace {
@@ -45,7 +46,7 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
+nlohmann::ordered_json write(const ModelConfig& model) {
   FamilyChoices choices(model.family);
   choices.expect(model.norm == NormKind::layer_norm, "normalization", "LayerNorm", "RMSNorm");
   choices.expect(!model.gated, "gated_linear_unit", "false", "true");
@@ -70,7 +71,17 @@ std::string write(const ModelConfig& model) {
   json["resid_pdrop"] = model.residual_dropout;
   json["attn_pdrop"] = model.attention_dropout;
   json["scale_attn_weights"] = model.attention_scale != 1 || model.head_dim == 1;
-  return json.dump();
+  return json;
+}
+
+void resolve(ModelFields& fields) {
+  fields.normalization.resolve("LayerNorm");
+  fields.layernorm_epsilon.resolve(1e-5);
+  fields.activation_func.resolve("gelu_tanh");
+  fields.gated_linear_unit.resolve(false);
+  fields.add_bias_linear.resolve(true);
+  fields.position_embedding_type.resolve("learned_absolute");
+  fields.share_embeddings_and_output_weights.resolve(true);
 }
 
 TensorNames names() {
@@ -94,7 +105,7 @@ TensorNames names() {
 }  // namespace
 
 ModelFamily gpt2() {
-  return {"gpt2", "GPT2LMHeadModel", read, write, names()};
+  return {"gpt2", "GPT2LMHeadModel", read, write, names(), resolve};
 }
 
 }  // namespace viaduct::families

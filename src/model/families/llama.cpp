@@ -16,11 +16,11 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
   json["attention_bias"] = model.qkv_bias;
   json["mlp_bias"] = model.up_bias;
-  return json.dump();
+  return json;
 }
 
 }  // namespace

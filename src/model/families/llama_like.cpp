@@ -176,7 +176,7 @@ ModelConfig read_llama_like(HfConfig& config, int64_t default_head_dim, int64_t 
   return model;
 }
 
-std::string write_llama_like(const ModelConfig& model) {
+nlohmann::ordered_json write_llama_like(const ModelConfig& model) {
   FamilyChoices choices(model.family);
   choices.expect(model.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
   choices.expect(model.gated, "gated_linear_unit", "true", "false");
@@ -198,7 +198,7 @@ std::string write_llama_like(const ModelConfig& model) {
   json["hidden_act"] = activation_to_hf(model.activation);
   // Not supported by Hugging Face: its code always rotates halves.
   if (model.rotary.interleaved) json["rotary_interleaved"] = true;
-  return json.dump();
+  return json;
 }
 
 TensorNames llama_names() {

@@ -23,12 +23,12 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  auto json = nlohmann::ordered_json::parse(write_llama_like(model));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
   json["sliding_window"] = nullptr;
   if (!model.windows.empty() && model.windows.front() > 0)
     json["sliding_window"] = model.windows.front();
-  return json.dump();
+  return json;
 }
 
 }  // namespace

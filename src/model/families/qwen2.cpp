@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/families/families.h"
+#include "model/model_fields.h"
 
 namespace viaduct::families {
 namespace {
@@ -16,8 +17,15 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  return write_qwen_windows(model, write_llama_like(model));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
+  write_qwen_windows(model, json);
+  return json;
+}
+
+void resolve(ModelFields& fields) {
+  fields.add_qkv_bias.resolve(true);
+  fields.layernorm_epsilon.resolve(1e-6);
 }
 
 }  // namespace
@@ -33,8 +41,7 @@ std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers) {
       window > 0 ? from : layers);
 }
 
-std::string write_qwen_windows(const ModelConfig& model, const std::string& fields) {
-  auto json = nlohmann::ordered_json::parse(fields);
+void write_qwen_windows(const ModelConfig& model, nlohmann::ordered_json& json) {
   int64_t window = 0, first = model.layers;
   auto types = nlohmann::ordered_json::array();
   for (int64_t i = 0; i < static_cast<int64_t>(model.windows.size()); ++i) {
@@ -47,11 +54,10 @@ std::string write_qwen_windows(const ModelConfig& model, const std::string& fiel
   if (window > 0) json["sliding_window"] = window;
   json["max_window_layers"] = first;
   json["layer_types"] = types;
-  return json.dump();
 }
 
 ModelFamily qwen2() {
-  return {"qwen2", "Qwen2ForCausalLM", read, write, llama_names()};
+  return {"qwen2", "Qwen2ForCausalLM", read, write, llama_names(), resolve};
 }
 
 }  // namespace viaduct::families

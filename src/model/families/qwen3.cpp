@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "model/families/families.h"
+#include "model/model_fields.h"
 
 namespace viaduct::families {
 namespace {
@@ -16,16 +17,22 @@ ModelConfig read(HfConfig& config) {
   return model;
 }
 
-std::string write(const ModelConfig& model) {
-  auto json = nlohmann::ordered_json::parse(write_qwen_windows(model, write_llama_like(model)));
+nlohmann::ordered_json write(const ModelConfig& model) {
+  nlohmann::ordered_json json = write_llama_like(model);
+  write_qwen_windows(model, json);
   json["attention_bias"] = model.qkv_bias;
-  return json.dump();
+  return json;
+}
+
+void resolve(ModelFields& fields) {
+  fields.qk_layernorm.resolve(true);
+  fields.layernorm_epsilon.resolve(1e-6);
 }
 
 }  // namespace
 
 ModelFamily qwen3() {
-  return {"qwen3", "Qwen3ForCausalLM", read, write, llama_names()};
+  return {"qwen3", "Qwen3ForCausalLM", read, write, llama_names(), resolve};
 }
 
 }  // namespace viaduct::families
