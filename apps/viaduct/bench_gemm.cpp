@@ -2,10 +2,10 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "bench.h"
 #include "device/device.h"
 #include "hardware/cpu/peak.h"
@@ -20,10 +20,6 @@ struct Arguments {
   bool json = false;
   int threads = 0, rounds = 9;
 };
-
-double seconds_now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -80,9 +76,10 @@ int run(const Arguments& a) {
   // Rounds long enough for the clock's resolution, each with the peak measured next to it: the
   // machine's speed changes while other processes run.
   gemm(context, args);
-  const double begin = seconds_now();
+  const double begin = steady_seconds();
   gemm(context, args);
-  const int repeats = std::clamp(static_cast<int>(0.02 / (seconds_now() - begin + 1e-9)), 1, 10000);
+  const int repeats =
+      std::clamp(static_cast<int>(0.02 / (steady_seconds() - begin + 1e-9)), 1, 10000);
   std::vector<double> tflops, peaks;
   MatmulPeak peak;
   for (int round = 0; round < a.rounds; ++round) {
@@ -90,9 +87,9 @@ int run(const Arguments& a) {
       peak = measure_matmul_peak(device->pool(), args.a.dtype(), isa);
       peaks.push_back(peak.tflops);
     }
-    const double start = seconds_now();
+    const double start = steady_seconds();
     for (int i = 0; i < repeats; ++i) gemm(context, args);
-    tflops.push_back(flops * repeats / (seconds_now() - start) * 1e-12);
+    tflops.push_back(flops * repeats / (steady_seconds() - start) * 1e-12);
   }
   const double rate = median(tflops);
   peak.tflops = median(peaks);

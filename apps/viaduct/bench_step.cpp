@@ -4,11 +4,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/units.h"
 #include "bench.h"
@@ -61,10 +61,6 @@ struct Measured {
   double median() const { return seconds[seconds.size() / 2]; }
 };
 
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 /// What one rank of `world` measures; all ranks take the same steps.
 Measured measure(const RunSetup& setup, const Options& options,
                  const std::shared_ptr<Communicator>& world) {
@@ -101,7 +97,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     }
     if (counted && options.profile) rank.device->set_record(&record);
     world->barrier();
-    const double begin = now();
+    const double begin = steady_seconds();
     std::optional<RecordScope> scope;
     scope.emplace(rank.device->record(), ScopeKind::step, "step");
     StepInputs inputs;
@@ -118,7 +114,7 @@ Measured measure(const RunSetup& setup, const Options& options,
     });
     engine.finish_step(scored);
     scope.reset();
-    if (counted) m.seconds.push_back(now() - begin);
+    if (counted) m.seconds.push_back(steady_seconds() - begin);
   }
   rank.device->set_record(nullptr);
   if (second != nullptr) m.offload = second->counts() - before;

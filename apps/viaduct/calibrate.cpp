@@ -4,13 +4,13 @@
 
 #include <algorithm>
 #include <array>
-#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <ctime>
 #include <fstream>
 #include <thread>
 
+#include "base/clock.h"
 #include "collective_timing.h"
 #include "comm/world.h"
 #include "device/device.h"
@@ -24,10 +24,6 @@ namespace {
 
 constexpr int kRounds = 3;
 constexpr int64_t kDrawn = 999'983;  // prime: no row starts at a repeat
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 /// Bytes of memory, from /proc/meminfo; 1 if unknown.
 int64_t memory_bytes() {
@@ -94,15 +90,15 @@ class Calibrator {
 template <class Call>
 double Calibrator::seconds(Call&& call) {
   call();
-  double begin = now();
+  double begin = steady_seconds();
   call();
-  const int calls =
-      std::clamp(static_cast<int>(round_seconds_ / (now() - begin + 1e-9)), 1, 1'000'000);
+  const int calls = std::clamp(static_cast<int>(round_seconds_ / (steady_seconds() - begin + 1e-9)),
+                               1, 1'000'000);
   std::vector<double> rounds;
   for (int round = 0; round < kRounds; ++round) {
-    begin = now();
+    begin = steady_seconds();
     for (int i = 0; i < calls; ++i) call();
-    rounds.push_back((now() - begin) / calls);
+    rounds.push_back((steady_seconds() - begin) / calls);
   }
   std::sort(rounds.begin(), rounds.end());
   return std::max(rounds[kRounds / 2], 1e-12);

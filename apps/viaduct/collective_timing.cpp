@@ -1,13 +1,13 @@
 #include "collective_timing.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <functional>
 #include <memory>
 #include <random>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "device/device.h"
 #include "mpi_own_call.h"
@@ -16,10 +16,6 @@ namespace viaduct::cli {
 namespace {
 
 constexpr double kRoundSeconds = 0.02;
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -75,10 +71,10 @@ double bus_factor(const std::string& op, int ranks) {
 /// Seconds of `calls` calls on the slowest rank.
 double timed(Communicator& group, int64_t calls, const std::function<void()>& call) {
   group.barrier();
-  const double begin = now();
+  const double begin = steady_seconds();
   for (int64_t i = 0; i < calls; ++i) call();
   const Tensor seconds = host_tensor(DType::f64, {1});
-  seconds.data<double>()[0] = now() - begin;
+  seconds.data<double>()[0] = steady_seconds() - begin;
   group.all_reduce(seconds, ReduceOp::max).wait_host();
   return seconds.data<double>()[0];
 }

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "standard_streams.h"
 
 namespace viaduct::cli {
@@ -30,7 +31,7 @@ const char* reason_name(StopReason reason) {
 }  // namespace
 
 void GenerateOutput::begin() {
-  began_ = wall_clock_seconds();
+  began_ = steady_seconds();
   if (streams()) print_now(texts_.front().text);
 }
 
@@ -54,7 +55,7 @@ void GenerateOutput::print(const GeneratedText& text) const {
       {"stop_token", nullptr},
       {"stop_string", nullptr},
       {"tokens_per_second",
-       static_cast<double>(tokens_) / std::max(wall_clock_seconds() - began_, 1e-9)}};
+       static_cast<double>(tokens_) / std::max(steady_seconds() - began_, 1e-9)}};
   if (generated.stop_token) document["stop_token"] = *generated.stop_token;
   if (text.stop_string) document["stop_string"] = *text.stop_string;
   print_now(document.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");

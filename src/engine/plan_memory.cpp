@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "engine/saved_frames.h"
 
@@ -50,7 +51,7 @@ int64_t last_position(const DryRun& run) {
 }  // namespace
 
 PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
-  const double begin = wall_clock_seconds();
+  const double begin = steady_seconds();
   StepRecord record;
   const DryRun run = dry_run(setup, rank, &record, setup.config.validation.evaluates());
   const int64_t last = last_position(run);
@@ -94,7 +95,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   }
   memory.plan.arena_bytes = resident_bytes + above;
   memory.lower_bound_bytes = resident_bytes + above_at_least;
-  memory.seconds = wall_clock_seconds() - begin;
+  memory.seconds = steady_seconds() - begin;
   return memory;
 }
 

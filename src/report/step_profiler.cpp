@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 
+#include "base/clock.h"
 #include "base/file.h"
 #include "report/machine_peaks.h"
 #include "run/rank_device.h"
@@ -73,7 +74,7 @@ StepRecord* StepProfiler::begin_step(int64_t number) {
     if (first_step_ == 0) {
       first_step_ = number;
       trace_.from = record_.position();
-      trace_.from_seconds = wall_clock_seconds();
+      trace_.from_seconds = steady_seconds();
       trace_.held_bytes = held_bytes(device_);
     }
     last_step_ = number;

@@ -15,12 +15,8 @@ Cost& Cost::operator+=(const Cost& other) {
   return *this;
 }
 
-double wall_clock_seconds() {
-  return steady_seconds();
-}
-
 double StepRecord::now() const {
-  return timed_ ? wall_clock_seconds() : 0;
+  return timed_ ? steady_seconds() : 0;
 }
 
 void StepRecord::op(OpEntryRecord entry) {

@@ -249,7 +249,4 @@ class RecordScope {
   int64_t index_ = -1;
 };
 
-/// Seconds of the clock that records use.
-double wall_clock_seconds();
-
 }  // namespace viaduct

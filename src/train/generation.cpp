@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "checkpoint/parameter_io.h"
 #include "generate/prompts.h"
@@ -95,7 +96,7 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
       run.parallelism.mesh.leads(Grid::attention, rank, {Axis::tp, Axis::pp});
   const auto replicas = static_cast<size_t>(generator.replicas().size());
   const auto replica = static_cast<size_t>(generator.replicas().rank());
-  const double begin = wall_clock_seconds();
+  const double begin = steady_seconds();
   if (hooks.started) hooks.started();
   for (size_t first = 0; first < work.batches.size(); first += replicas) {
     std::string mine = "[]";
@@ -109,7 +110,7 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
       for (const GeneratedText& text : from_text(theirs)) hooks.finished(text);
     }
   }
-  return wall_clock_seconds() - begin;
+  return steady_seconds() - begin;
 }
 
 std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWork& work) {

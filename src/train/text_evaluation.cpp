@@ -3,6 +3,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
@@ -72,11 +73,11 @@ TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const 
     }
     progress(index, set.micro_batches);
   };
-  const double begin = wall_clock_seconds();
+  const double begin = steady_seconds();
   const EvaluationSums sums = evaluate(engine, set, place, {.read = count}).value();
   bytes = world->host().sum(bytes, leads_data_place(engine.groups()));
   TextScore score;
-  score.seconds = wall_clock_seconds() - begin;
+  score.seconds = steady_seconds() - begin;
   score.tokens = static_cast<int64_t>(sums.scored);
   score.loss = sums.loss / sums.scored;
   score.perplexity = std::exp(score.loss);

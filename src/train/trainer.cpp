@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/physical_memory.h"
@@ -112,7 +113,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (config_.logger.log_throughput) {
     peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
-    peak_seen_at_ = wall_clock_seconds();
+    peak_seen_at_ = steady_seconds();
   }
   log_ = std::make_unique<MetricsLog>(
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
@@ -160,7 +161,7 @@ void Trainer::run() {
 }
 
 void Trainer::run_to_the_end() {
-  run_begin_ = wall_clock_seconds();
+  run_begin_ = steady_seconds();
   const TrainConfig& train = config_.train;
   const CheckpointConfig& checkpoint = config_.checkpoint;
   const bool over = state_.step >= total_steps_;
@@ -210,7 +211,7 @@ void Trainer::run_to_the_end() {
 }
 
 void Trainer::step() {
-  StepWork work{.begin = wall_clock_seconds()};
+  StepWork work{.begin = steady_seconds()};
   work.rows = batches_.rows_at(state_.consumed_samples);
   StepRecord* record = profiler_->begin_step(state_.step + 1);
   std::optional<Recording> recording;
@@ -233,9 +234,9 @@ void Trainer::step() {
   double scored = 0, data_seconds = 0;
   HostBatch batch;  // the last one, for a report on values that are not finite
   const auto timed = [&](auto&& read) {
-    const double begin = wall_clock_seconds();
+    const double begin = steady_seconds();
     HostBatch rows = read();
-    data_seconds += wall_clock_seconds() - begin;
+    data_seconds += steady_seconds() - begin;
     return rows;
   };
   const auto count_rows = [&](HostBatch rows) {
@@ -273,7 +274,7 @@ void Trainer::step() {
 
   scope.reset();
   recording.reset();
-  offload_.step_seconds += wall_clock_seconds() - work.begin;
+  offload_.step_seconds += steady_seconds() - work.begin;
 
   state_.step += 1;
   state_.consumed_samples += work.rows;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/log.h"
@@ -56,7 +57,7 @@ void Trainer::load_weights() {
     folder = c.ckpt_step ? std::filesystem::path(*load) / step_folder_name(*c.ckpt_step)
                          : std::filesystem::path(*load);
   }
-  const double begin = wall_clock_seconds();
+  const double begin = steady_seconds();
   if (const auto checkpoint = open_on_all(*world_, folder, {c.fallback_to_previous})) {
     compare_with(*checkpoint);
     const RestoredRun restored = restore_run(*engine_, *checkpoint,
@@ -77,7 +78,7 @@ void Trainer::load_weights() {
     }
     if (leads())
       log_info("resuming from {} at step {}{}", checkpoint->where(), state_.step,
-               rate_text(bytes, wall_clock_seconds() - begin));
+               rate_text(bytes, steady_seconds() - begin));
     saved_step_ = state_.step;
     return;
   }
@@ -171,7 +172,7 @@ void Trainer::save(bool wait) {
     if (leads()) log_->sync();
     const std::string what = fmt::format("checkpoint of step {}", state_.step);
     const double bytes = world_->host().sum(static_cast<double>(bytes_of(staged)));
-    const double begin = wall_clock_seconds();
+    const double begin = steady_seconds();
     if (c.async_save) {
       saver_->save(std::move(staged));
     } else {
@@ -187,7 +188,7 @@ void Trainer::save(bool wait) {
     saved_step_ = state_.step;
     saved_ = true;
     log_->note(fmt::format("{} {} to {}{}", c.async_save ? "saving" : "saved", what, *c.save,
-                           c.async_save ? "" : rate_text(bytes, wall_clock_seconds() - begin)));
+                           c.async_save ? "" : rate_text(bytes, steady_seconds() - begin)));
   }
   if (wait && c.async_save) saver_->join();
 }

@@ -1,5 +1,6 @@
 // Evaluation in the training loop: validation sets at intervals, test data at its end.
 
+#include "base/clock.h"
 #include "timeline/record.h"
 #include "train/trainer.h"
 
@@ -54,7 +55,7 @@ void Trainer::test() {
 
 std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
                                                    ValidationMetrics metrics) {
-  const double begin = wall_clock_seconds();
+  const double begin = steady_seconds();
   const auto sums =
       viaduct::evaluate(*engine_, set, data_->place(), {.stop = [&] { return stop_requested(); }});
   if (!sums) return std::nullopt;
@@ -62,7 +63,7 @@ std::optional<ValidationMetrics> Trainer::evaluate(const EvaluationSet& set,
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
   metrics.validation_tokens = static_cast<int64_t>(sums->scored);
-  metrics.validation_seconds = wall_clock_seconds() - begin;
+  metrics.validation_seconds = steady_seconds() - begin;
   if (sums->scored == 0) return metrics;
   metrics.validation_loss = sums->loss / sums->scored;
   log_->validation(metrics);

@@ -1,6 +1,7 @@
 // The metrics of a step in the training loop: cheap ones for every step, costly ones for logged
 // steps.
 
+#include "base/clock.h"
 #include "device/memory_tag.h"
 #include "engine/log_statistics.h"
 #include "hardware/cpu/peak.h"
@@ -74,7 +75,7 @@ void Trainer::hear(const std::vector<FigureOfRanks>& told) {
 void Trainer::ask() {
   said_.stop = hooks_.stop_requested && hooks_.stop_requested();
   said_.folder_gone = folder_was_deleted();
-  said_.run_seconds = wall_clock_seconds() - run_begin_;
+  said_.run_seconds = steady_seconds() - run_begin_;
   if (world_->size() > 1) return;
   heard_.stop = said_.stop;
   heard_.folder_gone = said_.folder_gone;
@@ -91,7 +92,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
     metrics.communication_seconds = work.record->counters().wait_seconds();
     metrics.communication_busy_seconds = work.record->counters().busy_seconds();
   }
-  const double seconds = wall_clock_seconds() - work.begin;
+  const double seconds = steady_seconds() - work.begin;
   if (is_logged(state_.step)) add_on_demand(metrics, work);
   state_.consumed_tokens += static_cast<int64_t>(heard_.tokens);
   // A run that lost its folder to another one must not write into its files either.
@@ -116,10 +117,10 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
 void Trainer::look_at_peak(double tflops_per_rank) {
   // Ten milliseconds a measurement: at most a five-hundredth of a run.
   constexpr double kInterval = 5;
-  if (wall_clock_seconds() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
+  if (steady_seconds() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));
-  peak_seen_at_ = wall_clock_seconds();
+  peak_seen_at_ = steady_seconds();
 }
 
 void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
