@@ -2,11 +2,11 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
+#include "base/clock.h"
 #include "bench.h"
 #include "device/device.h"
 #include "hardware/cpu/peak.h"
@@ -88,13 +88,13 @@ template <class F>
 void time_once(OpContext& context, Timed& timed, F&& op) {
   StepRecord record;
   context.device.set_record(&record);
-  const auto begin = std::chrono::steady_clock::now();
+  const double begin = steady_seconds();
   op();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const double seconds = steady_seconds() - begin;
   context.device.set_record(nullptr);
   timed.kernel = record.ops().front().kernel;
   timed.flops = record.total_cost().total_flops();
-  timed.seconds.push_back(seconds.count());
+  timed.seconds.push_back(seconds);
 }
 
 int run(Arguments a) {

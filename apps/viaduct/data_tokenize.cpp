@@ -2,9 +2,9 @@
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
-#include <chrono>
 #include <memory>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread_pool.h"
@@ -43,14 +43,11 @@ class Bar {
   ~Bar() {
     if (shown_) say("\r\033[K");
   }
-  double elapsed() const {
-    return std::max(
-        1e-9, std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count());
-  }
+  double elapsed() const { return std::max(1e-9, steady_seconds() - begin_); }
 
  private:
   const bool on_terminal_ = ::isatty(STDERR_FILENO) == 1;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  const double begin_ = steady_seconds();
   bool shown_ = false;
 };
 

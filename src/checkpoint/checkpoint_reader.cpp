@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
@@ -36,20 +36,19 @@ class VerifyProgress {
       : what_(std::move(what)), total_bytes_(total_bytes), speaks_(speaks) {}
   void add(int64_t bytes) {
     done_bytes_ += bytes;
-    const auto now = Clock::now();
+    const double now = steady_seconds();
     if (!speaks_ || now < next_) return;
-    next_ = now + kPause;
+    next_ = now + kPauseSeconds;
     log_info("{}: comparing checksums: {} of {}", what_, format_bytes(done_bytes_),
              format_bytes(total_bytes_));
   }
 
  private:
-  using Clock = std::chrono::steady_clock;
-  static constexpr std::chrono::seconds kPause{10};
+  static constexpr double kPauseSeconds = 10;
   std::string what_;
   int64_t total_bytes_, done_bytes_ = 0;
   bool speaks_;
-  Clock::time_point next_ = Clock::now() + kPause;
+  double next_ = steady_seconds() + kPauseSeconds;
 };
 
 uint64_t hash_of(const Storage& storage, VerifyProgress& progress) {

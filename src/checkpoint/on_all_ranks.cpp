@@ -4,6 +4,7 @@
 #include <chrono>
 #include <future>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/thread.h"
@@ -26,8 +27,6 @@ std::string outcome_of(const std::exception_ptr& error) {
     return kError + std::string("unknown error");
   }
 }
-
-using Clock = std::chrono::steady_clock;
 
 /// Runs `work` in parallel with exchanges of which ranks are still working.
 std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()> work,
@@ -52,17 +51,17 @@ std::exception_ptr run_beside_exchanges(Communicator& group, FunctionRef<void()>
     done.set_value();
   });
   constexpr std::chrono::milliseconds kShortest{1}, kLongest{200};
-  constexpr std::chrono::seconds kQuiet{30};
-  const auto begin = Clock::now();
-  auto speak = begin + kQuiet;
+  constexpr double kQuietSeconds = 30;
+  const double begin = steady_seconds();
+  double speak = begin + kQuietSeconds;
   for (auto pause = kShortest;; pause = std::min(2 * pause, kLongest)) {
     const bool busy = over.wait_for(pause) != std::future_status::ready;
     const auto ranks = static_cast<int64_t>(group.host().sum(busy ? 1 : 0));
     if (ranks == 0) break;
-    if (group.rank() > 0 || Clock::now() < speak) continue;
-    speak = Clock::now() + kQuiet;
-    log_info("{}: {} of {} ranks are still at it after {} s", what, ranks, group.size(),
-             std::chrono::duration_cast<std::chrono::seconds>(Clock::now() - begin).count());
+    if (group.rank() > 0 || steady_seconds() < speak) continue;
+    speak = steady_seconds() + kQuietSeconds;
+    log_info("{}: {} of {} ranks are still at it after {:.0f} s", what, ranks, group.size(),
+             steady_seconds() - begin);
   }
   thread.join();
   return error;

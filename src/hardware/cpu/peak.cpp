@@ -1,9 +1,9 @@
 #include "hardware/cpu/peak.h"
 
 #include <algorithm>
-#include <chrono>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "hardware/cpu/amx_permission.h"
@@ -19,9 +19,9 @@ constexpr int kRounds = 24, kGlanceRounds = 1, kPiecesPerThread = 8;
 constexpr double kPieceSeconds = 1.2e-3;
 
 double seconds_of(FunctionRef<void()> work) {
-  const auto start = std::chrono::steady_clock::now();
+  const double begin = steady_seconds();
   work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return steady_seconds() - begin;
 }
 
 /// Floats in ±[0.25, 0.75].

@@ -3,10 +3,10 @@
 #include <xmmintrin.h>
 
 #include <algorithm>
-#include <chrono>
 #include <numeric>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/cpu/system_memory.h"
 
 namespace viaduct {
@@ -19,9 +19,9 @@ constexpr int kRounds = 6;
 constexpr int64_t kPiece = int64_t{1} << 18;
 
 double seconds_of(ThreadPool& pool, FunctionRef<void(int64_t begin)> piece) {
-  const auto start = std::chrono::steady_clock::now();
+  const double begin = steady_seconds();
   pool.run(kFloats / kPiece, [&](int64_t i, int) { piece(i * kPiece); });
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return steady_seconds() - begin;
 }
 
 double best_rate(ThreadPool& pool, double bytes, FunctionRef<void(int64_t begin)> piece) {
