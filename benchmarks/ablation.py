@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What each fusion brings: whole training steps with each switch off in turn, beside the default.
+"""The effect of each fusion: whole training steps with each switch off, compared with the default.
 
     benchmarks/ablation.py CONFIG [--viaduct PROGRAM] [--rounds N] [--steps N] [OVERRIDES…]
 

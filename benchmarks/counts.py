@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""Instructions that the hot ops execute, by callgrind, beside those in counts.txt: `./viaduct.sh counts` (docs/benchmarks.md).
+"""Instructions that the hot ops execute, by callgrind, compared with counts.txt: `./viaduct.sh counts` (docs/benchmarks.md).
 
-Counts do not depend on what else the machine does, so a change of a kernel shows where clocks are too noisy. They are those of the AVX2
+Counts do not depend on other work of the machine, so they show a change of a kernel where clocks are too noisy. They are those of the AVX2
 kernels: Valgrind 3.19 has no AVX-512. Exit status 1 if a count left its tolerance, or ops came or went."""
 
 import argparse

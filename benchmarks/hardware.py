@@ -1,7 +1,7 @@
 #!/usr/bin/python3
-"""What only the machine at hand can show: the tests of every op on every instruction set that it has (AMX on silicon where there
+"""Checks and measurements of the machine at hand: the tests of every op on every instruction set that it has (AMX on silicon where there
 is AMX), then peaks, products, attention and training steps as one table, which goes to docs/benchmarks.md under the machine's name
-(`./viaduct.sh hardware`). A table of the same machine that is there already is replaced. Exit status 1 if a test fails, or if the
+(`./viaduct.sh hardware`). An existing table of the same machine is replaced. Exit status 1 if a test fails, or if the
 machine has an instruction set that does not work."""
 
 import argparse

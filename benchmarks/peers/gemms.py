@@ -1,4 +1,4 @@
-"""Matrix products of a linear layer by oneDNN and OpenBLAS and by Viaduct in turn, and their ratio: `./viaduct.sh peers gemms`.
+"""Matrix products of a linear layer by oneDNN, OpenBLAS and Viaduct, alternating, and their ratio: `./viaduct.sh peers gemms`.
 
 oneDNN is PyTorch's: BF16 through torch.mm, FP32 through the operator of its mkldnn back end (torch.mm in FP32 is MKL, shown too). OpenBLAS
 is the system's, sgemm on all threads. K and N are input and output features, M tokens; forms as in `viaduct bench gemm`. The weight

@@ -1,4 +1,4 @@
-"""What a published figure must name: machine, library versions, allocator."""
+"""The description that a published figure needs: machine, library versions, allocator."""
 
 import datetime
 import os

@@ -1,4 +1,4 @@
-"""Training steps of PyTorch and of Viaduct in turn, and their ratio: `./viaduct.sh peers steps` (docs/benchmarks.md).
+"""Training steps of PyTorch and Viaduct, alternating, and their ratio: `./viaduct.sh peers steps` (docs/benchmarks.md).
 
 default: as a user starts it: SDPA, eager, AdamW, the system's allocator.
 best:    the fastest of {SDPA, baddbmm with an additive mask} × {eager, torch.compile} × {AdamW, fused AdamW}, with jemalloc (if it is

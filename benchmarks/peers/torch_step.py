@@ -1,4 +1,4 @@
-"""One PyTorch trainer in one setting, as a process that waits for orders, so that it and Viaduct can take turns.
+"""One PyTorch trainer in one setting, as a process that waits for commands, so that it can alternate with Viaduct.
 
     torch_step.py '{"model": {…}, "rows": 4, "dtype": "bf16", "attention": "sdpa", "compile": false, "fused": false}'
 

@@ -19,7 +19,7 @@ struct StoredType {
   DType dtype;
 };
 
-// BOOL stands after U8, so that u8 is written as U8.
+// BOOL comes after U8, so that u8 is written as U8.
 constexpr StoredType kStoredTypes[] = {
     {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
     {"I64", DType::i64}, {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},

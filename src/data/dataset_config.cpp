@@ -101,8 +101,8 @@ FieldGroup dataset_fields(DatasetConfig& config) {
   group
       .field(
           "dataloader_type", config.dataloader_type,
-          "Order of training rows: `single`, once as the indices have them; `cyclic` and `batch`, "
-          "over and over, each pass shuffled by its number (`batch`: and by random_seed), the "
+          "Order of training rows: `single`, one pass in index order; `cyclic` and `batch`, "
+          "repeated passes, each shuffled by its number (`batch`: and by random_seed), the "
           "part of a pass that fills no global batch (of the last size of train.rampup_batch_size) "
           "left out. `external`, a loader that a Python program hands over, is an error here.")
       .one_of({"single", "cyclic", "batch", "external"});

@@ -50,7 +50,7 @@ struct DatasetConfig {
   /// A token at which segments are cut into fragments, and the share of fragments rearranged.
   std::optional<std::string> fim_split_sample;
   double fim_fragment_rate = 0.5;
-  /// Segments whose text begins with it are left as they are.
+  /// Segments whose text begins with it are not changed.
   std::optional<std::string> fim_no_prefix;
   std::string fim_prefix_token = "<fim_prefix>", fim_middle_token = "<fim_middle>",
               fim_suffix_token = "<fim_suffix>", fim_pad_token = "<fim_pad>",

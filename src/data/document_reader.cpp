@@ -183,7 +183,7 @@ std::optional<DocumentPiece> DocumentReader::next_of_file() {
 /// Appends more of the stream to `text`.
 void DocumentReader::fill(std::string& text) {
   VIADUCT_CHECK(IoError, text.size() < largest_streamed_,
-                "{}: {} of more than {} bytes, from offset {} of what it unpacks to; as a plain "
+                "{}: {} of more than {} bytes, from offset {} of the unpacked data; as a plain "
                 "file it can be read",
                 name_, jsonl_ ? "a line" : "a document", largest_streamed_, at_);
   const size_t before = text.size();

@@ -69,7 +69,7 @@ std::vector<Candidate> all_candidates(std::span<const float> logits,
 /// more. A heap of logits, so that exponentials are taken of few.
 std::vector<Candidate> top_candidates(std::span<const float> logits, int64_t k,
                                       FunctionRef<double(double)> weight_of) {
-  const size_t kept = static_cast<size_t>(k) + 1;  // one more says whether there are more
+  const size_t kept = static_cast<size_t>(k) + 1;  // one more shows whether there are more
   std::vector<Candidate> heap;
   for (size_t i = 0; i < logits.size(); ++i) {
     const Candidate next{logits[i], static_cast<int64_t>(i)};

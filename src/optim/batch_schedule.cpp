@@ -25,7 +25,7 @@ std::vector<std::string> BatchSchedule::problems() const {
     expect(
         s.full >= s.multiple,
         fmt::format("train.global_batch_size: {} is below micro_batch_size · data-parallel ranks "
-                    "= {}: rounded down nothing is left",
+                    "= {}: rounded down it is 0",
                     s.full, s.multiple));
   }
   if (!s.ramp) return found;
@@ -46,7 +46,7 @@ std::vector<std::string> BatchSchedule::problems() const {
     expect(
         ramp.start >= s.multiple,
         fmt::format("{}: {} rows at the start are below micro_batch_size · data-parallel ranks = "
-                    "{}: rounded down nothing is left",
+                    "{}: rounded down they are 0",
                     name, ramp.start, s.multiple));
   } else {
     expect(ramp.start % s.multiple == 0 && (growth <= 0 || ramp.increment % s.multiple == 0),

@@ -43,7 +43,8 @@ struct PipelineConfig {
   bool defer_embedding_wgrad_compute = false;
   int wgrad_deferral_limit = -1;  // micro-batches; 0: all
 
-  /// Micro-batches whose weight gradient of the output layer waits; all: the largest number.
+  /// Number of micro-batches with a deferred weight gradient of the output layer; all: the largest
+  /// number.
   int64_t deferred_micro_batches() const;
   int virtual_stages() const { return virtual_pipeline_model_parallel_size.value_or(1); }
   int group_size(int pp) const { return microbatch_group_size_per_vp_stage.value_or(pp); }

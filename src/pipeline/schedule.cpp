@@ -162,8 +162,8 @@ void check_schedule_settings(const ScheduleSettings& s) {
   }
   if (s.kind == ScheduleKind::zb_h1 && s.deferred_heads > 0) {
     problems.push_back(
-        "schedule zb-h1 delays all weight gradients as it is; that of the head cannot be deferred "
-        "on top");
+        "schedule zb-h1 already delays all weight gradients; that of the head cannot be deferred "
+        "in addition");
   }
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {

@@ -1,6 +1,6 @@
 #pragma once
-// Writes scalars as a TensorBoard event file: `tensorboard --logdir FOLDER` shows them while the
-// run goes on.
+// Writes scalars as a TensorBoard event file: `tensorboard --logdir FOLDER` shows them during the
+// run.
 
 #include <cstdint>
 #include <filesystem>

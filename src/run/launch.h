@@ -21,9 +21,9 @@ DistConfig launch_defaults(const Launch& launch);
 /// it.
 void check_started(const DistConfig& config, const Launch& launch);
 
-/// Runs `rank_main` on the ranks of the run that live in this process: `dist.ranks` threads, or one
-/// MPI rank. Throws the first cause if a rank fails; ConfigError if dist.ranks differs from the
-/// launcher's number.
+/// Runs `rank_main` on the ranks of the run in this process: `dist.ranks` threads, or one MPI rank.
+/// Throws the first cause if a rank fails; ConfigError if dist.ranks differs from the launcher's
+/// number.
 void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main);
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
-// Settings that the user gave and that change nothing in this run, with the reason: what is said at
-// start in place of ignoring them. (What excludes each other is an error, run/validate.h.)
+// Given settings without effect in this run, with the reason: reported at start instead of being
+// ignored. (Conflicting settings are errors, run/validate.h.)
 
 #include <string>
 #include <vector>
@@ -10,8 +10,8 @@
 namespace viaduct {
 
 /// One line a reason: "model.pipeline_dtype has no effect here: pipeline_model_parallel_size = 1".
-/// `config` is resolved; `outcome` says what was given. A value that the run would have without
-/// being told asks for nothing and is in no line.
+/// `config` is resolved; `outcome` has the given fields. A value equal to the resolved default is
+/// not reported.
 std::vector<std::string> settings_without_effect(const RunConfig& config,
                                                  const ConfigOutcome& outcome);
 

@@ -1,5 +1,5 @@
 #pragma once
-// Signals that ask a training run to stop after its step and to save.
+// Signals that make a training run stop after its step and save.
 //
 // SIGINT (Ctrl-C) and SIGTERM always do; a second one of them ends the process at once. Warnings
 // (SIGHUP, SIGUSR1, SIGUSR2: a closed terminal, Slurm's --signal before the time limit) do so too

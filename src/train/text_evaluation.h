@@ -12,7 +12,7 @@ namespace viaduct {
 struct TextEvaluationRequest {
   InferenceRequest inference;
   /// The prefix of an indexed data set, whose documents follow each other as in training, or a text
-  /// file, before which the tokenizer puts what it puts before a text.
+  /// file, to which the tokenizer adds its beginning tokens.
   std::filesystem::path data;
   /// Tokens between the beginnings of rows; none: the sequence length, rows do not overlap.
   std::optional<int64_t> stride;
@@ -30,15 +30,14 @@ TextEvaluation prepare_text_evaluation(const TextEvaluationRequest& request);
 struct TextScore {
   double loss = 0;  // mean over the scored tokens, natural logarithm
   double perplexity = 0;
-  /// By the bytes that the scored tokens stand for, special tokens not counted; none without a
-  /// tokenizer.
+  /// Per byte of the scored tokens' text, without special tokens; none without a tokenizer.
   std::optional<double> bits_per_byte;
   int64_t tokens = 0;  // scored
   double seconds = 0;  // of the evaluation, weights read before
 };
 
-/// Every rank of `world` calls it alike and gets the same. The device's memory is planned first.
-/// `progress` is told how many of how many micro-batches are done.
+/// Every rank of `world` makes the same call and gets the same result. The device's memory is
+/// planned first. `progress` gets the numbers of finished and of all micro-batches.
 TextScore evaluate_text(const TextEvaluation& evaluation, Device& device, const OpTable& ops,
                         std::shared_ptr<Communicator> world,
                         FunctionRef<void(int64_t done, int64_t of)> progress);

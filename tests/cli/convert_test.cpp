@@ -202,7 +202,7 @@ TEST_F(ConvertCommand, SaysWhatOtherProgramsDoNotRead) {
   ASSERT_EQ(trained.status, 0) << trained.err;
   const Result converted = this->run(run, "hf", "");
   ASSERT_EQ(converted.status, 0) << converted.err;
-  EXPECT_THAT(converted.err, testing::HasSubstr("cannot say {softmax_scale: 0.5}"));
+  EXPECT_THAT(converted.err, testing::HasSubstr("cannot express {softmax_scale: 0.5}"));
 }
 
 // A run's checkpoint, joined into one shard and cut again for the run's layout, is the same

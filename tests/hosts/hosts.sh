@@ -64,7 +64,7 @@ EOT
   printf '%s slots=1\n%s slots=1\n' "$address_a" "$address_b" >"$folder/hostfile"
 }
 
-# run ARGUMENTS…: the program on both hosts, one rank each, over TCP. A launcher's daemon that is not heard for ten seconds is gone.
+# run ARGUMENTS…: the program on both hosts, one rank each, over TCP. A launcher's daemon that is silent for ten seconds counts as lost.
 run() {
   "$here/on_host.sh" "$host_a" mpirun --allow-run-as-root --hostfile "$folder/hostfile" -n 2 --map-by ppr:1:node --bind-to none \
     --mca plm rsh --mca plm_rsh_agent "$folder/agent" \
@@ -141,7 +141,7 @@ start() {
   begin=$SECONDS
 }
 
-# ended NAME: the ranks end, the launcher fails, nobody is left on either host, and the last checkpoint is whole.
+# ended NAME: the ranks end, the launcher fails, no process remains on either host, and the last checkpoint is intact.
 ended() {
   local ranks
   until_true 20 "$1: ranks are left after 20 s" no_ranks

@@ -1,4 +1,4 @@
-"""What `viaduct convert` writes, read by the safetensors package, and sampled from by `viaduct generate`."""
+"""The output of `viaduct convert`, read by the safetensors package, and sampled from by `viaduct generate`."""
 
 import json
 import pathlib

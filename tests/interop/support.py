@@ -1,4 +1,4 @@
-"""What the interop tests share: running the binary, the test data, an empty folder to work in."""
+"""Shared code of the interop tests: running the binary, the test data, an empty folder to work in."""
 
 import os
 import pathlib

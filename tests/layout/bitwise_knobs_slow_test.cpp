@@ -1,5 +1,4 @@
-// Settings that only change when and how bytes move change no bit: ten steps with each knob on and
-// off.
+// What changes only when and how bytes move changes no bit: ten steps with a knob on and off.
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
-"""check_pages.py ROOT [PAGE…]: what pages of documentation say about the repository is true. In every *.md file of the
-repository, or in the pages named:
+"""check_pages.py ROOT [PAGE…]: checks the statements of documentation pages about the repository. In every *.md file of the repository, or
+in the pages named:
 
 - a relative link leads to a file or folder of the repository, and its #part to a heading of that page;
 - a file named in backticks as a path from the root (`src/…`, `docs/…`, `tests/…`, …) exists; `NAME`, `SUITE`, `*` and
-  the like in it stand for anything; a line that says "(later)" may name what is not there yet;
-- a block that begins with ```cpp from=PATH is a quotation: its lines are in that file, one after the other, spaces at
-  their ends aside. A line that holds `…` alone leaves something out.
+  the like in it stand for anything; a line with "(later)" may name files that do not exist yet;
+- a block that begins with ```cpp from=PATH is a quotation: its lines are in that file, in sequence, except for spaces at their ends. A line
+  with only `…` stands for omitted lines.
 """
 
 import glob

@@ -1,5 +1,5 @@
 #!/usr/bin/python3
-"""benchmarks/hardware.py on machines that are made up: a program in place of `viaduct` and of the tests says what they would."""
+"""benchmarks/hardware.py on simulated machines: a program in place of `viaduct` and of the tests prints their output."""
 
 import importlib.util
 import json

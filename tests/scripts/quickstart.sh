@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# quickstart.sh: does what README.md tells a newcomer to do, in a copy of the files that git knows: every command of
+# quickstart.sh: runs the quickstart of README.md in a copy of the files tracked by git: every command of
 # its first block is one of ours, and the quickstart builds, trains (a few steps of it) and prints text. A compiler cache that has
 # seen this checkout makes the build short; without one it is a whole build.
 set -euo pipefail

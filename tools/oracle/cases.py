@@ -1,4 +1,4 @@
-"""The cases of families.py: small models that between them have every feature that Viaduct reads from a config.json.
+"""The cases of families.py: small models that together have every feature that Viaduct reads from a config.json.
 
 Each case is a config.json as a person would write it, in the spelling that every version of transformers reads, and the length of the rows.
 Sizes are small and odd on purpose: heads that do not fill the hidden size, windows shorter than the rows, rows longer than the context that

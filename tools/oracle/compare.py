@@ -5,7 +5,7 @@
 1. `viaduct convert` takes MODEL_DIR to a Viaduct checkpoint and back to a Hugging Face folder; transformers loads both folders, and every
    tensor must be the same to the bit.
 2. transformers computes logits, loss and gradients of the batch in FP64, which is taken as the truth, and in FP32; `viaduct probe` computes
-   them too. Printed are the relative L2 distances of both from the truth, so that one sees which side is off. A tensor is wrong if Viaduct
+   them too. Prints the relative L2 distances of both from the reference, which show the side that deviates. A tensor is wrong if Viaduct
    is farther from the truth than --limit and than twice PyTorch's distance. FP64 takes 16 bytes a parameter, beside the logits.
 
 The batch is random tokens unless one is given in the form of `viaduct probe --batch`. Exit status 1 if anything differs.
@@ -56,7 +56,7 @@ def check_round_trip(viaduct, folder, work):
 
 
 def check(viaduct, arguments, work):
-    """The number of things that are wrong."""
+    """The number of errors found."""
     wrong = 0 if arguments.no_convert else check_round_trip(viaduct, arguments.model, work)
     config = transformers.AutoConfig.from_pretrained(arguments.model)
     path = arguments.batch or work / "batch.safetensors"

@@ -1,4 +1,4 @@
-"""Tokens/s of greedy generation in BF16 beside transformers on a model folder, rounds in turn, medians.
+"""Tokens/s of greedy generation in BF16 compared with transformers on a model folder, alternating rounds, medians.
 
     build/oracle-env/bin/python tools/oracle/decode.py MODEL_DIR --viaduct build/release/viaduct [--new 64] [--rounds 3] [--batches 1,8,32]
 

@@ -4,7 +4,8 @@
     ./viaduct.sh oracle families --store DIR    write the small cases that tests/parity reads
 
 A case: transformers makes the model of a config.json, every weight is drawn anew (norms and biases too), and the folder is saved. Then
-logits, loss and every gradient of one batch are compared with transformers' in FP64 (reference.py), PyTorch's own error beside Viaduct's:
+logits, loss and every gradient of one batch are compared with transformers' in FP64 (reference.py), with PyTorch's own error for
+comparison:
 
 - FP32: relative L2 distance of each tensor at most 2e-5;
 - bf16_mixed: logits 3e-2, gradients 6e-2, loss 5e-3; where a model is so sensitive that PyTorch's own BF16 is farther off (ReLU, whose slope
@@ -38,7 +39,7 @@ HEADER = ["case", "row length", "stored as"] + [
 
 
 def randomize(model, generator):
-    """Every weight anew, of a size at which no term of the gradient hides."""
+    """Draws every weight, with a size at which no term of the gradient vanishes."""
     scaled_embedding = "gemma" in model.config.model_type
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)

@@ -1,4 +1,4 @@
-"""Writes tests/data/generation.json: what transformers' greedy generation continues the golden models' first rows with, in FP32, plain
+"""Writes tests/data/generation.json: transformers' greedy continuations of the golden models' first rows, in FP32, plain
 and with a repetition penalty, and what of each row's prompt the tokens follow.
 
     build/oracle-env/bin/python tools/oracle/greedy.py

@@ -1,4 +1,4 @@
-"""Measures Viaduct and PyTorch by the same truth, and judges: the rows of the tables of scale.py and smollm2.py."""
+"""Measures Viaduct and PyTorch against the same reference, and applies the rule: the rows of the tables of scale.py and smollm2.py."""
 
 import dataclasses
 import gc

@@ -1,10 +1,10 @@
-"""What Hugging Face's transformers computes for a folder and a batch: logits, loss and every gradient, under the names of `viaduct probe`.
+"""The results of Hugging Face's transformers for a folder and a batch: logits, loss and every gradient, under the names of `viaduct probe`.
 
 Five ways of computing it:
 
 - `fp64`: the truth. Every operation in FP64, also those where transformers asks for FP32 by name (norms, softmax). One exception: the
-  tables of rotary positions (frequency, its product with the position, cosine and sine) stay those of the FP32 run. They are part of what
-  the model is, as published and as trained: at position 100,000 the FP32 product alone is off by up to 4e-3 radians. With exact tables every
+  tables of rotary positions (frequency, its product with the position, cosine and sine) stay those of the FP32 run. They are part of the
+  model as published and trained: at position 100,000 the FP32 product alone is off by up to 4e-3 radians. With exact tables every
   FP32 implementation would show that difference, and nothing else could be seen beside it.
 - `fp32`; `autocast`: FP32 weights under torch.autocast to BF16; `bf16`, `fp16`: weights and every activation in 16 bits.
 """
@@ -92,7 +92,7 @@ def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):
 def gradient_floors(truth):
     """The norm that a gradient counts as at least, by name: 1e-6 of what it would have if all elements of all gradients were of one size.
 
-    Some gradients are zero in theory (biases of keys: softmax does not see them), and their rounding says nothing.
+    Some gradients are zero in theory (biases of keys do not affect softmax), and their rounding error has no meaning.
     """
     gradients = [tensor for name, tensor in truth.items() if is_gradient(name)]
     squares = sum(tensor.double().square().sum().item() for tensor in gradients)

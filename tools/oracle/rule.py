@@ -1,4 +1,5 @@
-"""How far from the truth Viaduct may be: the rule of `oracle scale` and `oracle smollm2`, in terms of PyTorch's own distance."""
+"""The allowed distance of Viaduct from the reference: the rule of `oracle scale` and `oracle smollm2`, in terms of PyTorch's own
+distance."""
 
 import math
 

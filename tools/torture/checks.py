@@ -1,4 +1,4 @@
-"""What must hold of a save folder, whatever was done to the run that wrote it."""
+"""Conditions of a save folder that must hold after any attack on the run that wrote it."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import subprocess
 
 
 class Finding(Exception):
-    """Something that was promised does not hold."""
+    """A guarantee does not hold."""
 
 
 def check(condition, message):

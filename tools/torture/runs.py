@@ -1,4 +1,4 @@
-"""Runs of `viaduct train` that are tortured: how one is started, in which layout, and how its processes are killed."""
+"""Runs of `viaduct train` under attack: how one is started, in which layout, and how its processes are killed."""
 
 import os
 import resource

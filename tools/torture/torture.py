@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Attacks training runs until the time is over, and checks after each attack that docs/reliability.md told the truth.
+"""Attacks training runs until the time is over, and checks the guarantees of docs/reliability.md after each attack.
 
-Every case has its random numbers from the seed and its own number: `--seed S --case N` makes case N again. (Moments are
+Every case has its random numbers from the seed and its own number: `--seed S --case N` repeats case N. (Moments are
 random waits, so that a race may need some tries.) Prints a table; exit status 1 if anything was found."""
 
 import argparse

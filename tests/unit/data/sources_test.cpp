@@ -123,14 +123,15 @@ TEST(Sampler, ShufflesEachEpochAnewAndLeavesOutWhatFillsNoBatch) {
   expected.insert(expected.end(), second.begin(), second.begin() + 8);
   expected.insert(expected.end(), third.begin(), third.begin() + 4);
   EXPECT_EQ(rows, expected);
-  // From the middle, as a run that goes on reads it.
+  // From the middle, as a resumed run reads it.
   EXPECT_EQ(sampler.rows(9, 3), Sampler(10, EpochShuffle{4, 0}).rows(9, 3));
   EXPECT_EQ(sampler.rows(9, 1)[0], (RowRef{9, second[1]}));
   EXPECT_NE(Sampler(10, EpochShuffle{4, 1234}).rows(0, 8), sampler.rows(0, 8));
   EXPECT_THROW(Sampler(3, EpochShuffle{4, 0}), ConfigError);
 }
 
-// A growing batch takes other parts of a pass at a time, some across its end: the rows are the same.
+// A growing batch takes other parts of a pass at a time, some across its end: the rows are the
+// same.
 TEST(Sampler, APassDoesNotDependOnTheSizesOfBatches) {
   const EpochShuffle shuffle{12, 7};  // the last size of the batch
   const Sampler sampler(50, shuffle);

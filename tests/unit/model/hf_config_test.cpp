@@ -128,7 +128,7 @@ TEST(HfConfig, UnknownFieldsAreNamedOrRefused) {
             "config.json: fields that are not known were ignored: checked, labels, license");
   for (const char* field : {R"("ramp": 3)", R"("ramp": true)", R"("ramp": {"a": ["b", 0.5]})",
                             R"("ramp_norm": "inside")", R"("RopeKind": false)"}) {
-    EXPECT_THAT(refusal("llama", field), HasSubstr("is not supported: it is not known")) << field;
+    EXPECT_THAT(refusal("llama", field), HasSubstr("is not supported: it is unknown")) << field;
   }
   EXPECT_THAT(refusal("llama", R"("rope_scaling": {"type": "linear", "factor": 2.0, "by": "x"})"),
               HasSubstr("field by is not supported"));

@@ -265,7 +265,8 @@ TEST_P(Norm, WorksInPlace) {
   }
 }
 
-// The stream may be wider than activations, never narrower, and no format stands beside another.
+// The stream may be wider than activations, never narrower, and other combinations of formats are
+// refused.
 TEST_P(Norm, RefusesOtherPairsOfFormats) {
   OpMachine machine(GetParam(), 1, {cpu::add_norm});
   OpContext context = machine.context();

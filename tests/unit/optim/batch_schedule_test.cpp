@@ -96,7 +96,7 @@ TEST(BatchSchedule, SaysWhatDoesNotFit) {
   EXPECT_THAT(problem_of(ramp(2, 0, 24, 8)), HasSubstr("at least 1"));
   EXPECT_THAT(problem_of(ramp(2, 3, 24, 8, 2)), HasSubstr("start 2 and increment 3"));
   EXPECT_THAT(problem_of(ramp(3, 1, 24, 8, 4, true)), HasSubstr("3 rows at the start are below"));
-  EXPECT_THAT(problem_of(BatchSchedule({3, {}, 4, true})), HasSubstr("nothing is left"));
+  EXPECT_THAT(problem_of(BatchSchedule({3, {}, 4, true})), HasSubstr("rounded down"));
 }
 
 }  // namespace

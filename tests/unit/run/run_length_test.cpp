@@ -68,7 +68,7 @@ TEST(RunLength, WhatDoesNotFitIsSaid) {
   expect({"train.rampup_batch_size=[6,2,24]"}, HasSubstr("starts with 6 rows"));
   expect({"train.global_batch_size=5"}, HasSubstr("nearest"));
   expect({"train.global_batch_size=1", "train.decrease_batch_size_if_needed=true"},
-         HasSubstr("nothing is left"));
+         HasSubstr("rounded down"));
   expect({"scheduler.lr_decay_samples=10", "scheduler.lr_decay_iters=5"}, HasSubstr("both given"));
   expect({"scheduler.lr_warmup_samples=10", "scheduler.lr_warmup_fraction=0.5"},
          HasSubstr("one of them sets the warm-up"));

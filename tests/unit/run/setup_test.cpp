@@ -36,7 +36,7 @@ TEST(Setup, ATokenizerWithoutFilesGivesVocabularyAndEndOfDocuments) {
   const RunSetup more = prepared({"tokenizer.vocab_size=100", "tokenizer.vocab_extra_ids=7"});
   EXPECT_EQ(more.model.vocabulary, 108);
   EXPECT_EQ(more.config.dataset.eod_id, 100);
-  // What is said about the model and the data stands.
+  // Given settings of the model and the data are kept.
   const RunSetup said =
       prepared({"tokenizer.vocab_size=100", "model.vocab_size=128", "dataset.eod_id=3"});
   EXPECT_EQ(said.model.vocabulary, 128);

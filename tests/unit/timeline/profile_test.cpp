@@ -40,7 +40,7 @@ TEST(Roofline, IsUnknownWhereARateIs) {
   EXPECT_GT(roofline_seconds(cost(0, 0, 1, 0), unknown), 0);
 }
 
-/// An op that ran for `seconds` up to now, as far as the record is concerned.
+/// An op that, in the record, ran for `seconds` up to now.
 void op(StepRecord& record, const std::string& name, double begin, double end, Cost c = {}) {
   OpEntryRecord entry;
   entry.op = name, entry.kernel = "k";

@@ -116,7 +116,7 @@ TEST_F(TrainingRows, ExternalLoadersAreRefused) {
   }
 }
 
-// Padding to sequence_length is said to be there already, and it is.
+// The note that rows are already padded to sequence_length is true.
 TEST_F(TrainingRows, EveryRowHasSequenceLengthTokens) {
   const RunSetup setup = setup_of(run({"dataset.pad_to_max_length=true"}));
   EXPECT_THAT(setup.notes,
