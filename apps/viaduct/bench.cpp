@@ -70,7 +70,7 @@ Subcommand add_bench(CLI::App& root) {
             for (const Subcommand& subcommand : below) {
               if (!subcommand.app->parsed()) continue;
               VIADUCT_CHECK(ConfigError, !options->calibrate,
-                            "bench: --calibrate stands alone, without {}",
+                            "bench: --calibrate cannot be combined with {}",
                             subcommand.app->get_name());
               return subcommand.run();
             }

@@ -72,7 +72,7 @@ int run(Arguments a) {
   } else {
     before_ranks([&] {
       VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::mpi || launch.ranks == 1,
-                    "a launcher started {} ranks: measure them with --backend mpi", launch.ranks);
+                    "{} ranks were started: measure them with --backend mpi", launch.ranks);
     });
     run_thread_ranks(a.ranks == 0 ? 2 : a.ranks, {}, measure);
   }

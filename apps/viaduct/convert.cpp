@@ -78,7 +78,7 @@ Subcommand add_convert(CLI::App& root) {
   app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());
   app->footer(
       "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
-      "its FP32 masters,\nand torch_dtype of an exported config.json says so. The rest of "
+      "its FP32 masters,\nas torch_dtype of an exported config.json states. The rest of "
       "config.json, "
       "tokenizer and generation files are copied as they are.\nOptimizer state stays in a "
       "checkpoint and is left "

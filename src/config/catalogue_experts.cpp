@@ -67,7 +67,7 @@ constexpr KnobRow kExperts[] = {
      "Width of the expert that every token uses; null: none.", ""},
     {"moe_shared_expert_gate", "bool", "false", "", "The shared expert is weighted by a gate.", ""},
     {"moe_shared_expert_overlap", "bool", "false", "",
-     "The shared expert runs beside the exchange.",
+     "The shared expert runs during the exchange.",
      "alltoall or flex; not with overlap_moe_expert_parallel_comm"},
     {"moe_dispatch_fwd_dtype", "string or null", "null", "mxfp8",
      "Format of tokens on the wire, forward.", ""},

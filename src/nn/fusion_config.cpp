@@ -49,7 +49,7 @@ FieldGroup fusion_fields(FusionConfig& config) {
               "GEMMs continue on a tile of their result while it is in cache: the activation, "
               "forward and backward (where bias_activation_fusion is on), and the sum with the "
               "residual stream (where bias_dropout_fusion is on, and no dropout, norm or sum over "
-              "tensor ranks stands between). Off: ops of their own, with the same bits.");
+              "tensor ranks is in between). Off: separate ops, with the same bits.");
   group
       .field("recompute_logits", config.recompute_logits,
              "The backward of the head recomputes the logits; off: the forward keeps them, in the "

@@ -12,7 +12,7 @@ Tensor ResidualDropout::forward(RankContext& context, const Batch& batch, const 
                                 const Tensor& residual, MemoryTag tag) const {
   if (!active(context)) {
     if (!residual) return branch;
-    Tensor out = context.stream(branch.shape(), tag);
+    Tensor out = context.stream(branch.shape(), tag);  // [stream tokens, H], as branch
     add(context.ops, {residual, branch, out});
     return out;
   }

@@ -24,8 +24,8 @@ Tensor RotaryEmbedding::apply(OpContext& context, const Tensor& positions, const
     embedding_forward(context, {positions, values, rows});
     return rows;
   };
-  const Tensor cos = of_tokens(table->cos), sin = of_tokens(table->sin);
-  // x · cos + (−second half | first half) · sin; the opposite sign for the inverse.
+  const Tensor cos = of_tokens(table->cos), sin = of_tokens(table->sin);  // [T, half]
+  // out [T, N, D] = x · cos + (−second half | first half) · sin; the opposite sign for the inverse.
   const Tensor turned =
       context.allocate(x.dtype(), {tokens, heads, rotated}, MemoryTag::activations);
   const double sign = inverse ? -1 : 1;

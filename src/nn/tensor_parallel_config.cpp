@@ -43,10 +43,10 @@ FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
     return group.field(name, member, doc).alias(std::string("comm_overlap.") + name);
   };
   add("tp_comm_bulk_dgrad", config.tp_comm_bulk_dgrad,
-      "The gather of saved inputs runs beside the input-gradient GEMM (qkv, fc1).")
+      "The gather of saved inputs runs during the input-gradient GEMM (qkv, fc1).")
       .constraint("excludes tp_comm_overlap_rs_dgrad");
   add("tp_comm_bulk_wgrad", config.tp_comm_bulk_wgrad,
-      "The reduce-scatter of input gradients runs beside the weight-gradient GEMM (qkv, fc1).")
+      "The reduce-scatter of input gradients runs during the weight-gradient GEMM (qkv, fc1).")
       .constraint(
           "excludes tp_comm_overlap_rs_dgrad; no effect under pipeline_schedule=zero_bubble, where "
           "weight gradients wait");

@@ -16,8 +16,8 @@ void check_epilogue(const GemmArgs& args) {
   };
   const GemmForm form = epilogue.raised ? GemmForm::data_gradient : GemmForm::forward;
   VIADUCT_CHECK(ShapeError, args.form == form && args.mode == WriteMode::assign,
-                "gemm: a residual and an activation go with the forward form, the gradient of an "
-                "activation with data_gradient, and each with assignment only");
+                "gemm: a residual and an activation need the forward form, the gradient of an "
+                "activation needs data_gradient, and all of them need assignment");
   VIADUCT_CHECK(
       ShapeError,
       epilogue.residual.defined() + epilogue.activated.defined() + epilogue.raised.defined() == 1,
@@ -144,7 +144,7 @@ void gemm(OpContext& context, const GemmArgs& args) {
   }
   if (args.bias) {
     VIADUCT_CHECK(ShapeError, args.form == GemmForm::forward && args.mode == WriteMode::assign,
-                  "gemm: a bias goes with the forward form and assignment only");
+                  "gemm: a bias needs the forward form and assignment");
     check_shape(kOp, "bias", args.bias, {b0});
     check_dtype(kOp, "bias", args.bias, {args.a.dtype(), accumulator_dtype(args.a.dtype())});
     check_dense_rows(kOp, "bias", args.bias);

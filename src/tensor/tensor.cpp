@@ -93,7 +93,7 @@ Tensor Tensor::transposed(int dim_a, int dim_b) const {
 
 Tensor Tensor::view(const Shape& shape) const {
   VIADUCT_CHECK(ShapeError, shape.elements() == elements(),
-                "cannot see {} as {}: {} elements against {}", describe(*this), to_string(shape),
+                "cannot view {} as {}: {} elements against {}", describe(*this), to_string(shape),
                 elements(), shape.elements());
   Tensor result = *this;
   result.shape_ = shape;
@@ -115,7 +115,7 @@ Tensor Tensor::view(const Shape& shape) const {
         const bool dense =
             source >= 0 && (source_size == 1 || shape_[source] == 1 ||
                             strides_[static_cast<size_t>(source)] == inner * source_size);
-        VIADUCT_CHECK(ShapeError, dense, "cannot see {} as {}: its rows are not dense",
+        VIADUCT_CHECK(ShapeError, dense, "cannot view {} as {}: its rows are not dense",
                       describe(*this), to_string(shape));
         source_size *= shape_[source--];
       } else {

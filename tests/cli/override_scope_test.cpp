@@ -37,7 +37,7 @@ TEST(OverrideScope, WhatASubcommandDoesNotReadIsRefused) {
       {"data samples optimizer.lr=1 --split train --num-samples 1",
        "viaduct data samples does not read optimizer.lr"},
       {"data samples dataset.mock=true --indices --split train --num-samples 1",
-       "printed with --json alone"},
+       "printed only with --json"},
       {"train", "expected a configuration file, overrides section.field=value, or both"},
   };
   for (const auto& [command, expected] : cases) {

@@ -133,8 +133,7 @@ namespace {
 
 MpiCommunicator& of_mpi(Communicator& communicator) {
   auto* found = dynamic_cast<MpiCommunicator*>(&communicator);
-  VIADUCT_CHECK(CommError, found != nullptr, "{} is no group of ranks under MPI",
-                communicator.name());
+  VIADUCT_CHECK(CommError, found != nullptr, "{} is not a group of MPI ranks", communicator.name());
   return *found;
 }
 

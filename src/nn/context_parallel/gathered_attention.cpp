@@ -42,7 +42,7 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
                                  const AttentionProblem& base, const AttentionHeads& heads,
                                  const SavedStore& saved) {
   const int64_t kv_heads = heads.k.dim(1);
-  const Tensor kv = gather_key_values(context, group, layout, heads);
+  const Tensor kv = gather_key_values(context, group, layout, heads);  // [cp · T, 2K, D]
   AttentionResult whole;
   for (int half = 0; half < 2; ++half) {
     AttentionForwardArgs args;
@@ -79,7 +79,7 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
   args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
   args.dq = zeros(heads.q.shape());
-  args.dk = zeros({group.size() * tokens, kv_heads, width});
+  args.dk = zeros({group.size() * tokens, kv_heads, width});  // [cp · T, K, D], += per half
   args.dv = zeros(args.dk.shape());
   for (int half = 0; half < 2; ++half) {
     args.problem = half_problem(base, layout, half);
@@ -88,7 +88,7 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   AttentionHeads gradients{args.dq, {}, {}};
   const auto scatter = [&](const Tensor& all, Tensor& part, Tensor& mine) {
     part = gather_rows(context.ops, all, layout.heads.parted_order);
-    mine = context.statistic({tokens, kv_heads, width}, MemoryTag::activations);
+    mine = context.statistic({tokens, kv_heads, width}, MemoryTag::activations);  // [T, K, D]
     return group.reduce_scatter(part, mine);
   };
   Tensor dk_parts, dv_parts;

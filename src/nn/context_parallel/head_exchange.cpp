@@ -34,6 +34,7 @@ std::vector<Tensor> HeadExchange::to_heads(const std::vector<Tensor>& tensors,
     VIADUCT_CHECK(ConfigError, x.dim(1) % ranks == 0,
                   "a2a over {}: {} heads held by a tensor rank do not divide over {} ranks",
                   group_.name(), x.dim(1), ranks);
+    // x [T, N, D] → packed [ranks, T, N / ranks, D]
     const Tensor packed = scratch(context_, x.dtype(), {ranks, tokens, heads, width});
     copy(context_, {x.view({tokens, ranks, heads, width}).transposed(0, 1), packed});
     sent.push_back(packed.view({ranks * tokens, heads, width}));
@@ -56,7 +57,7 @@ std::vector<Tensor> HeadExchange::to_tokens(const std::vector<Tensor>& tensors,
   std::vector<Tensor> sent, received;
   std::vector<CommHandle> handles;
   for (const Tensor& x : tensors) {
-    sent.push_back(gather_rows(context_, x, layout_.parted_order));
+    sent.push_back(gather_rows(context_, x, layout_.parted_order));  // [I, N / ranks, D]
     received.push_back(scratch(context_, x.dtype(), x.shape()));
     const int64_t tokens = x.dim(0) / ranks;
     handles.push_back(
@@ -67,7 +68,7 @@ std::vector<Tensor> HeadExchange::to_tokens(const std::vector<Tensor>& tensors,
     handles[i].wait();
     const int64_t tokens = received[i].dim(0) / ranks, heads = received[i].dim(1),
                   width = received[i].dim(2);
-    const Tensor whole =
+    const Tensor whole =  // [T, N, D]
         context_.allocate(received[i].dtype(), {tokens, ranks * heads, width}, tag);
     copy(context_, {received[i].view({ranks, tokens, heads, width}).transposed(0, 1),
                     whole.view({tokens, ranks, heads, width})});

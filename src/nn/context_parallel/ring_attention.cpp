@@ -77,7 +77,7 @@ class KeyValueRing {
 
   RankContext& context_;
   Communicator& ring_;
-  Tensor block_, arriving_, k_, v_;
+  Tensor block_, arriving_, k_, v_;  // [I, 2K, D], [I, 2K, D], [I, K, D], [I, K, D]
   int source_;
   CommHandle moving_;
 };
@@ -96,6 +96,7 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionProblem& base, const AttentionHeads& heads,
                              const SavedStore& saved) {
   check_window(base, ring);
+  // out [I, N, D], lse [N, I]
   const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);
   AttentionResult whole;
@@ -138,7 +139,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   KeyValueRing blocks(context, ring, heads);
   AttentionBackwardArgs args;
   args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
-  args.dq = statistic(heads.q.shape());
+  args.dq = statistic(heads.q.shape());  // [I, N, D], += per block
   fill(context.ops, {args.dq, 0});
   Tensor mine, arriving, leaving;  // dk and dv of a block, [2, I, K, D]
   CommHandle moving;

@@ -124,7 +124,7 @@ float largest_element(DType element) {
     case DType::i8:
       return 127;
     default:
-      fail<DeviceError>("scaled operand: {} is no element format; there are e4m3, e5m2, i8",
+      fail<DeviceError>("scaled operand: {} is not an element format; expected e4m3, e5m2 or i8",
                         dtype_name(element));
   }
 }

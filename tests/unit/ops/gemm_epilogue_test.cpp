@@ -190,7 +190,7 @@ TEST_P(GemmEpilogueTest, RefusesWhatDoesNotFit) {
   refused(args, "residual is c itself");
   args.epilogue.residual = tensor(DType::bf16, {4, 6});
   args.mode = WriteMode::accumulate;
-  refused(args, "with assignment only");
+  refused(args, "need assignment");
   args.mode = WriteMode::assign;
   args.epilogue.activated = tensor(DType::bf16, {4, 6});
   refused(args, "expected one epilogue");
@@ -199,7 +199,7 @@ TEST_P(GemmEpilogueTest, RefusesWhatDoesNotFit) {
   refused(args, "expected activated of shape [4, 3]");
   args.epilogue = {};
   args.epilogue.raised = tensor(DType::bf16, {4, 6});
-  refused(args, "with data_gradient");
+  refused(args, "needs data_gradient");
   GemmArgs back{GemmForm::data_gradient, tensor(DType::bf16, {4, 6}), tensor(DType::bf16, {6, 8}),
                 tensor(DType::bf16, {4, 8})};
   back.epilogue.raised = tensor(DType::bf16, {4, 16});

@@ -187,7 +187,7 @@ TEST(ScaledOperand, RefusesWhatIsNotQuantized) {
       },
       ThrowsMessage<DeviceError>(HasSubstr("expected a quantized form")));
   EXPECT_THAT([] { reference::largest_element(DType::f16); },
-              ThrowsMessage<DeviceError>(HasSubstr("there are e4m3, e5m2, i8")));
+              ThrowsMessage<DeviceError>(HasSubstr("expected e4m3, e5m2 or i8")));
 }
 
 }  // namespace
