@@ -208,7 +208,8 @@ Json stages_json(const std::vector<DryRun>& stages) {
   return list;
 }
 
-/// The same rank of a run that recomputes and offloads nothing; none where this one does not either.
+/// The same rank of a run that recomputes and offloads nothing; none where this one does not
+/// either.
 std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
   if (!setup.config.recompute.recompute_granularity && !setup.config.offload.by_layer() &&
       !setup.config.offload.by_module())

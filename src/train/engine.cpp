@@ -141,10 +141,12 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
 
 SlotMemory* Engine::second_memory() {
   if (second_memory_ != nullptr || !run_.memory.offloads()) return nullptr;
-  VIADUCT_CHECK(DeviceError, !device_.executes() || !device_.has_side_streams(),
-                "second memory: its copies do not wait for a device's streams; the device needs one of "
-                "its own (Engine::offload_to)");
-  if (!slot_memory_) slot_memory_ = make_second_memory(run_.memory.second_memory, device_.executes());
+  VIADUCT_CHECK(
+      DeviceError, !device_.executes() || !device_.has_side_streams(),
+      "second memory: its copies do not wait for a device's streams; the device needs one of "
+      "its own (Engine::offload_to)");
+  if (!slot_memory_)
+    slot_memory_ = make_second_memory(run_.memory.second_memory, device_.executes());
   return slot_memory_.get();
 }
 
@@ -184,8 +186,8 @@ void Engine::run_forwards(int64_t count, const StageSettings& settings,
                           ModelStage::BatchAt batch_at) {
   RankContext rank = context(false, false);
   ModelStage stage(*model_, rank, settings, batch_at);
-  const ScheduleSettings schedule = forward_schedule(
-      run_.parallelism.schedule, groups_.pp->size(), model_->chunks().size(), count);
+  const ScheduleSettings schedule = forward_schedule(run_.parallelism.schedule, groups_.pp->size(),
+                                                     model_->chunks().size(), count);
   run_schedule(stage_schedule(schedule, groups_.pp->rank()), stage, *groups_.pp,
                run_.parallelism.executor);
 }

@@ -118,8 +118,8 @@ class Engine {
   const OpTable& ops_;
   const ResolvedRun& run_;
   ParallelGroups groups_;
-  SecondMemory* second_memory_ = nullptr;      // somebody else's
-  std::unique_ptr<SlotMemory> slot_memory_;    // or its own
+  SecondMemory* second_memory_ = nullptr;    // somebody else's
+  std::unique_ptr<SlotMemory> slot_memory_;  // or its own
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<AdamW> optimizer_;

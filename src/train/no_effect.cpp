@@ -69,9 +69,9 @@ const std::vector<Rule>& rules() {
        }},
       {{"model.cp_comm_type"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.parallel.context_parallel_size == 1 &&
-                         !c.context_parallel.hybrid_context_parallel,
-                     "model.context_parallel_size = 1");
+         return when(
+             c.parallel.context_parallel_size == 1 && !c.context_parallel.hybrid_context_parallel,
+             "model.context_parallel_size = 1");
        }},
       {{"model.hybrid_context_parallel"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -22,21 +22,21 @@ double copy_seconds(const OffloadCounts& counts, const OffloadBandwidth& bandwid
 }  // namespace
 
 std::string traffic_text(const OffloadCounts& step) {
-  return fmt::format("{} out and {} back a step, {} there at most",
-                     format_bytes(step.put_bytes), format_bytes(step.fetched_bytes),
-                     format_bytes(step.most_bytes));
+  return fmt::format("{} out and {} back a step, {} there at most", format_bytes(step.put_bytes),
+                     format_bytes(step.fetched_bytes), format_bytes(step.most_bytes));
 }
 
 std::string planned_text(const OffloadReport& report) {
   if (report.planned.puts == 0) {
     return fmt::format(
-        "second memory ({}): nothing leaves: no tensor has model.min_offloaded_tensor_size elements\n",
+        "second memory ({}): nothing leaves: no tensor has model.min_offloaded_tensor_size "
+        "elements\n",
         report.where);
   }
-  return fmt::format(
-      "second memory ({}): {}; measured {} out, {} back: {} of copies a step\n", report.where,
-      traffic_text(report.planned), rate(report.measured.write), rate(report.measured.read),
-      format_seconds(copy_seconds(report.planned, report.measured)));
+  return fmt::format("second memory ({}): {}; measured {} out, {} back: {} of copies a step\n",
+                     report.where, traffic_text(report.planned), rate(report.measured.write),
+                     rate(report.measured.read),
+                     format_seconds(copy_seconds(report.planned, report.measured)));
 }
 
 std::string outcome_text(const OffloadReport& report) {

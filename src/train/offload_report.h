@@ -9,11 +9,11 @@
 namespace viaduct {
 
 struct OffloadReport {
-  std::string where;             // SlotMemory::describe; "": nothing is offloaded
-  OffloadCounts planned;         // of a step
-  OffloadBandwidth measured;     // at the start of the run
-  OffloadCounts done;            // since then
-  double step_seconds = 0;       // that all steps took
+  std::string where;          // SlotMemory::describe; "": nothing is offloaded
+  OffloadCounts planned;      // of a step
+  OffloadBandwidth measured;  // at the start of the run
+  OffloadCounts done;         // since then
+  double step_seconds = 0;    // that all steps took
 
   bool empty() const { return where.empty(); }
 };

@@ -71,8 +71,7 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
                         .second_memory = second_memory_settings(config.offload),
                         .packed_weights = config.packing.packed_weights.value()};
   add_offload(config.offload, model.layers, memory.saved_policy);
-  if (const auto& number =
-          config.recompute.num_microbatches_with_partial_activation_checkpoints) {
+  if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
     memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map)};
     add_offload(config.offload, model.layers, memory.partial->others);
   }

@@ -106,10 +106,9 @@ constexpr NamedRule kRules[] = {
 };
 
 /// Sections whose fields say how a run is executed, watched or paced, all of them free.
-constexpr std::string_view kFreeSections[] = {"validation",   "scheduler", "ddp",
-                                              "comm_overlap", "dist",      "checkpoint",
-                                              "logger",       "profiling", "env_vars",
-                                              "memory"};
+constexpr std::string_view kFreeSections[] = {"validation", "scheduler",  "ddp",    "comm_overlap",
+                                              "dist",       "checkpoint", "logger", "profiling",
+                                              "env_vars",   "memory"};
 
 /// The others' free fields, one by one: a new field of theirs has to be thought about.
 constexpr std::string_view kFree[] = {

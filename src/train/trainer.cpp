@@ -45,16 +45,18 @@ void check_fits(const PlannedMemory& planned, const RunConfig& config) {
                 config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
                 format_bytes(static_cast<int64_t>(physical_memory_bytes())));
   const auto& most = config.offload.offload_bytes;
-  VIADUCT_CHECK(ConfigError, !most || planned.offload.most_bytes <= *most,
-                "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
-                most.value_or(0), planned.offload.most_bytes);
+  VIADUCT_CHECK(
+      ConfigError, !most || planned.offload.most_bytes <= *most,
+      "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
+      most.value_or(0), planned.offload.most_bytes);
   if (config.offload.offload_path) return;
-  VIADUCT_CHECK(ConfigError,
-                bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
-                "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
-                "and this machine has {} of memory",
-                format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
-                format_bytes(static_cast<int64_t>(physical_memory_bytes())));
+  VIADUCT_CHECK(
+      ConfigError,
+      bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
+      "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
+      "and this machine has {} of memory",
+      format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
+      format_bytes(static_cast<int64_t>(physical_memory_bytes())));
 }
 
 }  // namespace

@@ -67,8 +67,8 @@ class Trainer {
 
  private:
   void run_to_the_end();
-  /// Makes the second memory, where something is offloaded, and measures it. ConfigError, IoError if
-  /// it is not to be had.
+  /// Makes the second memory, where something is offloaded, and measures it. ConfigError, IoError
+  /// if it is not to be had.
   void open_second_memory();
   void load_weights();
   /// ConfigError on rank 0 if the run may not go on with the checkpoint; other changes are said.

@@ -17,8 +17,9 @@ void validate_layers(const RunConfig& config, Problems& problems) {
         "(cpu_offloading_weights is not implemented yet); expected true");
   }
   if (!layers.is_auto() && offload.cpu_offloading_num_layers > layers.value()) {
-    problems.add("model.cpu_offloading_num_layers: {} is more than num_layers = {}; expected 0 to {}",
-                 offload.cpu_offloading_num_layers, layers.value(), layers.value());
+    problems.add(
+        "model.cpu_offloading_num_layers: {} is more than num_layers = {}; expected 0 to {}",
+        offload.cpu_offloading_num_layers, layers.value(), layers.value());
   }
   if (offload.fine_grained_activation_offloading) {
     problems.add(
@@ -40,9 +41,10 @@ void validate_modules(const RunConfig& config, Problems& problems) {
   }
   for (const std::string& module : modules) {
     if (offloaded_unit(module).empty()) {
-      problems.add("model.offload_modules: {} is a part of experts, and the model has no experts; it "
-                   "has {}",
-                   module, fmt::join(dense_offload_modules(), ", "));
+      problems.add(
+          "model.offload_modules: {} is a part of experts, and the model has no experts; it "
+          "has {}",
+          module, fmt::join(dense_offload_modules(), ", "));
     }
   }
   if (moves(unit::attn_proj) && !moves(unit::core_attn)) {
@@ -71,7 +73,8 @@ void validate_offload(const RunConfig& config, Problems& problems) {
   const bool offloads = offload.cpu_offloading || offload.fine_grained_activation_offloading;
   if (offloads && config.recompute.full() && config.recompute.recompute_method == "uniform") {
     problems.add(
-        "model.{}: true, and recompute_granularity = full with recompute_method = uniform runs every "
+        "model.{}: true, and recompute_granularity = full with recompute_method = uniform runs "
+        "every "
         "layer again: nothing is left to offload (recompute_method = block leaves layers)",
         offload.cpu_offloading ? "cpu_offloading" : "fine_grained_activation_offloading");
   }

@@ -78,7 +78,8 @@ void validate_shares(const RunConfig& config, Problems& problems) {
 void validate_partial(const RecomputeConfig& recompute, Problems& problems) {
   if (recompute.selective() || (recompute.full() && recompute.recompute_method == "block")) return;
   problems.add(
-      "model.num_microbatches_with_partial_activation_checkpoints: {} needs recompute_granularity = "
+      "model.num_microbatches_with_partial_activation_checkpoints: {} needs recompute_granularity "
+      "= "
       "selective, or full with recompute_method = block, found {} with {}",
       *recompute.num_microbatches_with_partial_activation_checkpoints,
       recompute.recompute_granularity.value_or("null"),

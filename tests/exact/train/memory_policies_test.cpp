@@ -32,28 +32,27 @@ void PrintTo(const Layout& layout, std::ostream* out) {
 
 std::vector<Layout> layouts() {
   const auto sizes = [](int ranks, int tp, int cp, int pp) {
-    return Overrides{fmt::format("dist.ranks={}", ranks),
-                     fmt::format("model.tensor_model_parallel_size={}", tp),
-                     fmt::format("model.context_parallel_size={}", cp),
-                     fmt::format("model.pipeline_model_parallel_size={}", pp),
-                     "model.sequence_parallel=false"};
+    return Overrides{
+        fmt::format("dist.ranks={}", ranks), fmt::format("model.tensor_model_parallel_size={}", tp),
+        fmt::format("model.context_parallel_size={}", cp),
+        fmt::format("model.pipeline_model_parallel_size={}", pp), "model.sequence_parallel=false"};
   };
   // Chunks of two layers.
   const Overrides chunks{"model.virtual_pipeline_model_parallel_size=2", "model.num_layers=8"},
       sequence{"model.sequence_parallel=true"};
-  return {{"one", sizes(1, 1, 1, 1)},
-          {"data", sizes(2, 1, 1, 1)},
-          {"tensor", sizes(2, 2, 1, 1)},
-          {"sequence", sizes(2, 2, 1, 1) + sequence},
-          {"context", sizes(2, 1, 2, 1)},
-          {"stages", sizes(2, 1, 1, 2)},
-          {"stages_gpipe", sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=gpipe"}},
-          {"stages_zero_bubble",
-           sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=zero_bubble"}},
-          {"chunks", sizes(2, 1, 1, 2) + chunks},
-          {"tensor_stages", sizes(4, 2, 1, 2)},
-          {"data_chunks", sizes(4, 1, 1, 2) + chunks},
-          {"tensor_context", sizes(4, 2, 2, 1)}};
+  return {
+      {"one", sizes(1, 1, 1, 1)},
+      {"data", sizes(2, 1, 1, 1)},
+      {"tensor", sizes(2, 2, 1, 1)},
+      {"sequence", sizes(2, 2, 1, 1) + sequence},
+      {"context", sizes(2, 1, 2, 1)},
+      {"stages", sizes(2, 1, 1, 2)},
+      {"stages_gpipe", sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=gpipe"}},
+      {"stages_zero_bubble", sizes(2, 1, 1, 2) + Overrides{"model.pipeline_schedule=zero_bubble"}},
+      {"chunks", sizes(2, 1, 1, 2) + chunks},
+      {"tensor_stages", sizes(4, 2, 1, 2)},
+      {"data_chunks", sizes(4, 1, 1, 2) + chunks},
+      {"tensor_context", sizes(4, 2, 2, 1)}};
 }
 
 struct Policy {
@@ -64,13 +63,14 @@ struct Policy {
 
 /// `folder`: of files.
 std::vector<Policy> policies(const std::string& folder) {
-  const Overrides all{"model.fine_grained_activation_offloading=true",
-                      "model.offload_modules=[attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, "
-                      "mlp]",
-                      "model.min_offloaded_tensor_size=0"},
-      file{"memory.offload_path=" + folder}, block{"model.recompute_granularity=full",
-                                                   "model.recompute_method=block",
-                                                   "model.recompute_num_layers=1"},
+  const Overrides all{
+      "model.fine_grained_activation_offloading=true",
+      "model.offload_modules=[attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, "
+      "mlp]",
+      "model.min_offloaded_tensor_size=0"},
+      file{"memory.offload_path=" + folder},
+      block{"model.recompute_granularity=full", "model.recompute_method=block",
+            "model.recompute_num_layers=1"},
       share{"model.distribute_saved_activations=true"},
       selective{"model.recompute_granularity=selective"},
       partial{"model.num_microbatches_with_partial_activation_checkpoints=1"};
@@ -85,8 +85,8 @@ std::vector<Policy> policies(const std::string& folder) {
       {"large_tensors", all + Overrides{"model.min_offloaded_tensor_size=1000"}},
       {"attention_and_selective",
        Overrides{"model.fine_grained_activation_offloading=true",
-                 "model.offload_modules=[core_attn, attn_proj]", "model.min_offloaded_tensor_size=1",
-                 "model.recompute_modules=[layernorm, mlp]"} +
+                 "model.offload_modules=[core_attn, attn_proj]",
+                 "model.min_offloaded_tensor_size=1", "model.recompute_modules=[layernorm, mlp]"} +
            selective},
       {"layers_and_selective", layers(3) + selective},
       {"layers_and_block", layers(4) + block},
@@ -104,10 +104,11 @@ std::vector<Policy> policies(const std::string& folder) {
 }
 
 const Overrides kRun =
-    tiny_run() + Overrides{"model.num_layers=4", "train.train_iters=3", "train.global_batch_size=8",
-                           "train.micro_batch_size=1", "mixed_precision=bf16_mixed",
-                           "model.hidden_dropout=0.1", "model.attention_dropout=0.1",
-                           "dist.threads_per_rank=1", "logger.log_throughput=false"};
+    tiny_run() + Overrides{"model.num_layers=4",          "train.train_iters=3",
+                           "train.global_batch_size=8",   "train.micro_batch_size=1",
+                           "mixed_precision=bf16_mixed",  "model.hidden_dropout=0.1",
+                           "model.attention_dropout=0.1", "dist.threads_per_rank=1",
+                           "logger.log_throughput=false"};
 
 struct Outcome {
   std::map<std::string, std::string> tensors;  // by rank and name

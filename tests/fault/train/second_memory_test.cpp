@@ -46,9 +46,9 @@ TEST(SecondMemoryRun, AFullDiskStopsItWithItsLastCheckpointWhole) {
       return false;
     };
     Trainer trainer(setup, *rank.device, rank.ops, hooks);
-    EXPECT_THAT([&] { trainer.run(); },
-                ThrowsMessage<IoError>(AllOf(HasSubstr("second memory in " + folder.path().string()),
-                                             HasSubstr("were written: File too large"))));
+    EXPECT_THAT([&] { trainer.run(); }, ThrowsMessage<IoError>(AllOf(
+                                            HasSubstr("second memory in " + folder.path().string()),
+                                            HasSubstr("were written: File too large"))));
     EXPECT_EQ(trainer.state().step, 3);
   }
   EXPECT_EQ(latest_step(save.path()), 2);
@@ -73,8 +73,9 @@ TEST(SecondMemoryRun, WrongSettingsAreRefused) {
   const TemporaryFolder folder;
   RunProcess missing(viaduct_binary(), Overrides{"train"} + offloaded(folder / "missing"));
   EXPECT_EQ(missing.finish(), 2);
-  EXPECT_THAT(missing.err(), AllOf(HasSubstr("memory.offload_path: " + (folder / "missing").string()),
-                                   HasSubstr("No such file or directory")));
+  EXPECT_THAT(missing.err(),
+              AllOf(HasSubstr("memory.offload_path: " + (folder / "missing").string()),
+                    HasSubstr("No such file or directory")));
   RunProcess small(viaduct_binary(), Overrides{"train"} + offloaded(folder.path()) +
                                          Overrides{"memory.offload_bytes=100000"});
   EXPECT_EQ(small.finish(), 2);

@@ -25,8 +25,7 @@ int64_t saved(const DryRun& run) {
   return run.peak.bytes_by_tag.at(std::string(memory_tag_name(MemoryTag::saved)));
 }
 Overrides layers(int number) {
-  return {"model.cpu_offloading=true",
-          "model.cpu_offloading_num_layers=" + std::to_string(number)};
+  return {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=" + std::to_string(number)};
 }
 Overrides modules(const std::string& names, int least = 0) {
   return {"model.fine_grained_activation_offloading=true", "model.offload_modules=[" + names + "]",
@@ -34,10 +33,10 @@ Overrides modules(const std::string& names, int least = 0) {
 }
 
 TEST(OffloadMemory, ALayerMovesAllThatItKeepsButStatistics) {
-  const int64_t layer = 4 * kStream +                            // streams, and outputs of norms
-                        3 * kTokens * kHeads * kHeadDim * 4 +    // queries, keys, values
-                        kTokens * kHeads * kHeadDim * 4 +        // attended values
-                        3 * kTokens * kFeedForward * 4;          // of the gated feed-forward
+  const int64_t layer = 4 * kStream +                          // streams, and outputs of norms
+                        3 * kTokens * kHeads * kHeadDim * 4 +  // queries, keys, values
+                        kTokens * kHeads * kHeadDim * 4 +      // attended values
+                        3 * kTokens * kFeedForward * 4;        // of the gated feed-forward
   const DryRun kept = run_of({});
   EXPECT_EQ(kept.offload.puts, 0);
   for (const int number : {1, 3, 8}) {
@@ -81,9 +80,12 @@ TEST(OffloadMemory, LayersLeaveWithWhatIsNotRecomputed) {
 // Full recompute keeps inputs of layers: with shares, half of each on two tensor ranks. At the
 // fullest moment the last layer runs again and its input is whole.
 TEST(OffloadMemory, SharesOfLayerInputs) {
-  const Overrides run{"dist.ranks=2", "model.tensor_model_parallel_size=2",
-                      "model.sequence_parallel=false", "model.recompute_granularity=full",
-                      "model.recompute_method=uniform", "model.recompute_num_layers=1"};
+  const Overrides run{"dist.ranks=2",
+                      "model.tensor_model_parallel_size=2",
+                      "model.sequence_parallel=false",
+                      "model.recompute_granularity=full",
+                      "model.recompute_method=uniform",
+                      "model.recompute_num_layers=1"};
   const DryRun whole = run_of(run),
                share = run_of(run + Overrides{"model.distribute_saved_activations=true"});
   EXPECT_EQ(saved(whole) - saved(share), 7 * kStream / 2);

@@ -64,20 +64,22 @@ TEST(NoEffect, RecomputeOfTheOtherGranularity) {
 }
 
 TEST(NoEffect, OffloadThatIsOff) {
-  EXPECT_THAT(notes({"model.cpu_offloading_num_layers=1", "model.offload_modules=[mlp]",
-                     "memory.offload_path=/nowhere"}),
-              ElementsAre("memory.offload_path has no effect here: nothing is offloaded",
-                          "model.cpu_offloading_num_layers has no effect here: model.cpu_offloading "
-                          "is off",
-                          "model.offload_modules has no effect here: "
-                          "model.fine_grained_activation_offloading is off"));
+  EXPECT_THAT(
+      notes({"model.cpu_offloading_num_layers=1", "model.offload_modules=[mlp]",
+             "memory.offload_path=/nowhere"}),
+      ElementsAre("memory.offload_path has no effect here: nothing is offloaded",
+                  "model.cpu_offloading_num_layers has no effect here: model.cpu_offloading "
+                  "is off",
+                  "model.offload_modules has no effect here: "
+                  "model.fine_grained_activation_offloading is off"));
   EXPECT_THAT(notes({"model.cpu_offloading=true"}),
               ElementsAre("model.cpu_offloading has no effect here: "
                           "model.cpu_offloading_num_layers = 0"));
-  EXPECT_THAT(notes({"model.recompute_granularity=selective",
-                     "model.num_microbatches_with_partial_activation_checkpoints=1"}),
-              ElementsAre("model.num_microbatches_with_partial_activation_checkpoints has no effect "
-                          "here: one pipeline stage holds one micro-batch at a time"));
+  EXPECT_THAT(
+      notes({"model.recompute_granularity=selective",
+             "model.num_microbatches_with_partial_activation_checkpoints=1"}),
+      ElementsAre("model.num_microbatches_with_partial_activation_checkpoints has no effect "
+                  "here: one pipeline stage holds one micro-batch at a time"));
 }
 
 TEST(NoEffect, WeightDecayThatTheScheduleSays) {

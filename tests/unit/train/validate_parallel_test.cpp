@@ -324,19 +324,20 @@ TEST(ValidateParallel, SharesOfSavedActivationsAndPartialRecompute) {
                     full = "model.recompute_granularity=full",
                     selective = "model.recompute_granularity=selective",
                     uniform = "model.recompute_method=uniform",
-                    block = "model.recompute_method=block",
-                    one = "model.recompute_num_layers=1",
+                    block = "model.recompute_method=block", one = "model.recompute_num_layers=1",
                     partial = "model.num_microbatches_with_partial_activation_checkpoints=1";
   EXPECT_GOOD(full, uniform, one, share, tp(2), "model.sequence_parallel=false");
-  EXPECT_ONE("distribute_saved_activations: true needs recompute_granularity = full, found selective",
-             selective, share);
-  EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform, one,
-             share, tp(2), "model.sequence_parallel=true");
+  EXPECT_ONE(
+      "distribute_saved_activations: true needs recompute_granularity = full, found selective",
+      selective, share);
+  EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform,
+             one, share, tp(2), "model.sequence_parallel=true");
   EXPECT_GOOD(full, block, one, partial, pp(2));
   EXPECT_GOOD(selective, partial, pp(2));
-  EXPECT_ONE("checkpoints: 1 needs recompute_granularity = selective, or full with recompute_method = "
-             "block, found null with null",
-             partial);
+  EXPECT_ONE(
+      "checkpoints: 1 needs recompute_granularity = selective, or full with recompute_method = "
+      "block, found null with null",
+      partial);
   EXPECT_ONE("found full with uniform", full, uniform, one, partial);
 }
 
@@ -353,7 +354,8 @@ TEST(ValidateParallel, Offload) {
              number(1), "model.cpu_offloading_activations=false");
   EXPECT_GOOD(modules, names("attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp"), pp(2),
               vpp(2));
-  EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty", modules);
+  EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty",
+             modules);
   EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
   EXPECT_ONE("offload_modules: moe_act is a part of experts, and the model has no experts", modules,
              names("mlp, moe_act"));
@@ -364,9 +366,10 @@ TEST(ValidateParallel, Offload) {
   EXPECT_GOOD(layers, number(2), "model.recompute_granularity=selective");
   EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full", block,
               "model.recompute_num_layers=1");
-  EXPECT_ONE("cpu_offloading: true, and recompute_granularity = full with recompute_method = uniform",
-             layers, number(2), "model.recompute_granularity=full", "model.recompute_method=uniform",
-             "model.recompute_num_layers=1");
+  EXPECT_ONE(
+      "cpu_offloading: true, and recompute_granularity = full with recompute_method = uniform",
+      layers, number(2), "model.recompute_granularity=full", "model.recompute_method=uniform",
+      "model.recompute_num_layers=1");
 }
 
 TEST(ValidateParallel, Fusions) {
