@@ -162,8 +162,9 @@ TensorSet ModelStage::backward(int64_t micro_batch, int chunk, SegmentRange rang
   MicroBatch& open = at(micro_batch);
   if (range.end == SegmentRange::kEnd)
     d_out = received(d_out, micro_batch, chunk, Flow::gradients, MemoryTag::activations);
-  const TensorSet d_in = model_.backward(context_, static_cast<size_t>(chunk), range, open.batch,
-                                         std::move(d_out), at(open, chunk, micro_batch).saved, hooks_);
+  const TensorSet d_in =
+      model_.backward(context_, static_cast<size_t>(chunk), range, open.batch, std::move(d_out),
+                      at(open, chunk, micro_batch).saved, hooks_);
   finish(micro_batch, chunk, range);
   return range.begin == 0 ? sent(d_in, micro_batch, chunk, Flow::gradients) : d_in;
 }

@@ -7,9 +7,10 @@ namespace viaduct {
 FieldGroup offload_fields(OffloadConfig& config) {
   FieldGroup group("model", "");
   group
-      .field("cpu_offloading", config.cpu_offloading,
-             "What the first cpu_offloading_num_layers layers save goes to a second memory (section "
-             "memory) until their backward, with the same bits.")
+      .field(
+          "cpu_offloading", config.cpu_offloading,
+          "What the first cpu_offloading_num_layers layers save goes to a second memory (section "
+          "memory) until their backward, with the same bits.")
       .constraint("excludes fine_grained_activation_offloading");
   group
       .field("cpu_offloading_num_layers", config.cpu_offloading_num_layers,
@@ -26,15 +27,17 @@ FieldGroup offload_fields(OffloadConfig& config) {
              "backward, with the same bits.")
       .constraint("needs offload_modules");
   group
-      .field("offload_modules", config.offload_modules,
-             "Modules that fine_grained_activation_offloading moves, each with what it keeps and no "
-             "module that stays does: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
-             "norms' outputs (mlp also the inside of the feed-forward), core_attn queries, keys and "
-             "values, attn_proj with core_attn the attended values.")
+      .field(
+          "offload_modules", config.offload_modules,
+          "Modules that fine_grained_activation_offloading moves, each with what it keeps and no "
+          "module that stays does: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
+          "norms' outputs (mlp also the inside of the feed-forward), core_attn queries, keys and "
+          "values, attn_proj with core_attn the attended values.")
       .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
                "moe_act"})
       .constraint(
-          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need experts, "
+          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need "
+          "experts, "
           "which no model here has yet");
   group
       .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
@@ -69,8 +72,7 @@ std::string_view offloaded_unit(std::string_view module) {
 
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy) {
   const auto offload = [&](int64_t block, std::string_view unit) {
-    if (policy.of(block, unit) == UnitPolicy::keep)
-      policy.set(block, unit, UnitPolicy::offload);
+    if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
   if (config.by_layer()) {
     for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block)

@@ -26,9 +26,7 @@ struct OffloadConfig {
   bool by_layer() const {
     return cpu_offloading && cpu_offloading_activations && cpu_offloading_num_layers > 0;
   }
-  bool by_module() const {
-    return fine_grained_activation_offloading && !offload_modules.empty();
-  }
+  bool by_module() const { return fine_grained_activation_offloading && !offload_modules.empty(); }
 };
 
 FieldGroup offload_fields(OffloadConfig& config);

@@ -73,16 +73,18 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
           "moe_act, moe and shared_experts need experts, mla_up_proj latent attention, which no "
           "model here has yet");
   group
-      .field("distribute_saved_activations", config.distribute_saved_activations,
-             "Of the input that a group of layers keeps, each tensor rank keeps its share alone; the "
-             "backward gathers it.")
+      .field(
+          "distribute_saved_activations", config.distribute_saved_activations,
+          "Of the input that a group of layers keeps, each tensor rank keeps its share alone; the "
+          "backward gathers it.")
       .constraint("needs recompute_granularity=full; not with sequence_parallel, which cuts it");
   group
-      .field("num_microbatches_with_partial_activation_checkpoints",
-             config.num_microbatches_with_partial_activation_checkpoints,
-             "Of as many micro-batches (and chunks) as a stage holds at one time, the first so many "
-             "keep more: with full recompute they run recompute_num_layers layers of a chunk again "
-             "and the others all of them, with selective they keep everything. null: all are alike.")
+      .field(
+          "num_microbatches_with_partial_activation_checkpoints",
+          config.num_microbatches_with_partial_activation_checkpoints,
+          "Of as many micro-batches (and chunks) as a stage holds at one time, the first so many "
+          "keep more: with full recompute they run recompute_num_layers layers of a chunk again "
+          "and the others all of them, with selective they keep everything. null: all are alike.")
       .range(0)
       .in("micro-batches")
       .constraint("needs recompute_granularity=selective, or full with recompute_method=block");

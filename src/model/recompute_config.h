@@ -18,7 +18,7 @@ struct RecomputeConfig {
   std::optional<std::string> recompute_method;              // of full: uniform or block
   std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
   std::vector<std::string> recompute_modules{"core_attn"};  // of selective
-  bool distribute_saved_activations = false;  // of full: over tensor ranks
+  bool distribute_saved_activations = false;                // of full: over tensor ranks
   /// How many of the micro-batches that a stage holds at one time keep more; null: all are alike.
   std::optional<int64_t> num_microbatches_with_partial_activation_checkpoints;
 

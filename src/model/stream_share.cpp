@@ -21,7 +21,8 @@ Tensor own_share(RankContext& context, const Tensor& whole) {
                 count = std::min(most, elements - begin);
   const Tensor share = context.ops.allocate(whole.dtype(), {most}, MemoryTag::saved);
   if (count > 0)
-    copy(context.ops, {whole.view({elements}).slice(0, begin, count), share.slice(0, 0, count), WriteMode::assign});
+    copy(context.ops, {whole.view({elements}).slice(0, begin, count), share.slice(0, 0, count),
+                       WriteMode::assign});
   return share;
 }
 
@@ -31,8 +32,7 @@ Tensor gather_shares(RankContext& context, const Tensor& share, const EdgeTensor
                 "shares of \"{}\": expected {} elements of {}, found {}", whole.name, most,
                 dtype_name(whole.dtype), describe(share));
   Communicator& tp = context.groups.tp();
-  const Tensor all =
-      context.ops.allocate(whole.dtype, {most * tp.size()}, MemoryTag::saved);
+  const Tensor all = context.ops.allocate(whole.dtype, {most * tp.size()}, MemoryTag::saved);
   tp.all_gather(share, all).wait();
   return all.slice(0, 0, elements).view(whole.shape);
 }

@@ -89,8 +89,7 @@ void SavedStore::start_offload(int instance) {
           return unit && unit->holds(of);
         });
     const bool large = held.elements >= std::max<int64_t>(1, policy_->least_offloaded());
-    if (held.goes && held.is_of_instance && !is_input && large)
-      going.push_back(std::move(held));
+    if (held.goes && held.is_of_instance && !is_input && large) going.push_back(std::move(held));
   }
   std::sort(going.begin(), going.end(),
             [](const Held& a, const Held& b) { return a.order < b.order; });

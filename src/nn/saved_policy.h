@@ -43,8 +43,8 @@ class SavedPolicy {
   void set(int64_t block, std::string_view unit, UnitPolicy policy);
   /// ShapeError for an empty group, or one that shares a block with another.
   void recompute_layers(const LayerGroup& group);
-  /// Of the residual stream that a group of layers keeps, each tensor rank keeps its share alone, and
-  /// the backward gathers it. For streams that all tensor ranks have whole.
+  /// Of the residual stream that a group of layers keeps, each tensor rank keeps its share alone,
+  /// and the backward gathers it. For streams that all tensor ranks have whole.
   void share_layer_inputs() { shares_layer_inputs_ = true; }
   /// What is offloaded has at least so many elements; smaller storages stay.
   void offload_from(int64_t elements) { least_offloaded_ = elements; }

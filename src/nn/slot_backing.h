@@ -24,11 +24,12 @@ class SlotBacking {
   virtual std::string describe() const = 0;
 };
 
-/// A file without a name in `folder`, so that nothing stays behind, however the process ends. Direct
-/// I/O where the file system takes it. ConfigError that names the folder if there can be no file.
+/// A file without a name in `folder`, so that nothing stays behind, however the process ends.
+/// Direct I/O where the file system takes it. ConfigError that names the folder if there can be no
+/// file.
 std::unique_ptr<SlotBacking> make_file_backing(const std::filesystem::path& folder);
-/// A region of host memory of up to `most_bytes` of address space, of which the system gives what is
-/// written to. DeviceError if there is no such region.
+/// A region of host memory of up to `most_bytes` of address space, of which the system gives what
+/// is written to. DeviceError if there is no such region.
 std::unique_ptr<SlotBacking> make_host_backing(int64_t most_bytes);
 
 }  // namespace viaduct

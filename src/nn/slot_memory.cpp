@@ -178,8 +178,8 @@ void SlotMemory::reserve(int64_t bytes) {
 OffloadBandwidth SlotMemory::measure(int64_t bytes) {
   OffloadBandwidth bandwidth;
   bytes = MemorySlots::rounded(bytes);
-  if (most_bytes_) bytes = std::min(bytes, *most_bytes_ / MemorySlots::kAlignment *
-                                               MemorySlots::kAlignment);
+  if (most_bytes_)
+    bytes = std::min(bytes, *most_bytes_ / MemorySlots::kAlignment * MemorySlots::kAlignment);
   if (!backing_ || !held_.empty() || bytes == 0) return bandwidth;
   std::vector<char> data(static_cast<size_t>(bytes));
   const auto rate = [&](bool writes) {
@@ -203,8 +203,8 @@ std::unique_ptr<SlotMemory> make_second_memory(const SecondMemorySettings& setti
   if (executes && settings.path) backing = make_file_backing(*settings.path);
   if (executes && !settings.path) {
     const auto all = static_cast<int64_t>(physical_memory_bytes());
-    backing = make_host_backing(
-        MemorySlots::rounded(std::min(settings.most_bytes.value_or(all), all)));
+    backing =
+        make_host_backing(MemorySlots::rounded(std::min(settings.most_bytes.value_or(all), all)));
   }
   // A dry run says how much would be needed.
   return std::make_unique<SlotMemory>(std::move(backing),

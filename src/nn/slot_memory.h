@@ -45,8 +45,7 @@ struct OffloadBandwidth {
 class SlotMemory final : public SecondMemory {
  public:
   /// Without a backing nothing is copied. `most_bytes`: what slots may reach, IoError beyond.
-  explicit SlotMemory(std::unique_ptr<SlotBacking> backing,
-                      std::optional<int64_t> most_bytes = {});
+  explicit SlotMemory(std::unique_ptr<SlotBacking> backing, std::optional<int64_t> most_bytes = {});
   ~SlotMemory() override;
   SlotMemory(const SlotMemory&) = delete;
   SlotMemory& operator=(const SlotMemory&) = delete;

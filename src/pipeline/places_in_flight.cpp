@@ -11,8 +11,7 @@ std::map<std::pair<int64_t, int>, int64_t> places_in_flight(const ActionList& ac
   for (size_t i = 0; i < actions.size(); ++i) {
     const Action& action = actions[i];
     const Of of{action.micro_batch, action.chunk};
-    if (action.kind == ActionKind::forward)
-      order.emplace(of, static_cast<int64_t>(order.size()));
+    if (action.kind == ActionKind::forward) order.emplace(of, static_cast<int64_t>(order.size()));
     const bool part = action.kind == ActionKind::backward_weight && !action.segments.is_whole();
     if (computes(action.kind) && !part) ends[of] = i;
   }

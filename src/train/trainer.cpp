@@ -122,23 +122,6 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (state_.step == 0 || state_.step < total_steps_) write_run_files();
 }
 
-void Trainer::open_second_memory() {
-  SlotMemory* const second =
-      run_.purpose == EnginePurpose::train ? engine_->second_memory() : nullptr;
-  if (second == nullptr) return;
-  constexpr int64_t kMeasuredBytes = int64_t{16} << 20;
-  second->reserve(planned_.offload.most_bytes);
-  offload_.where = second->describe();
-  offload_.planned = planned_.offload;
-  offload_.measured = second->measure(kMeasuredBytes);
-}
-
-OffloadReport Trainer::offload() const {
-  OffloadReport report = offload_;
-  if (!report.empty()) report.done = engine_->second_memory()->counts();
-  return report;
-}
-
 void Trainer::write_run_files() const {
   if (!lock_) return;
   write_file_atomically(lock_->folder() / "config.yaml", to_yaml(config_));

@@ -363,17 +363,16 @@ TEST(TrainCommand, TheDryRunKnowsTheStepsOfARunInRows) {
 }
 
 TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
-  const Overrides run =
-      tiny_run() + Overrides{"train.train_iters=2", "model.cpu_offloading=true",
-                             "model.cpu_offloading_num_layers=2"};
-  const auto document =
-      nlohmann::json::parse(train(run + Overrides{"--dry-run", "--json"}).out);
+  const Overrides run = tiny_run() + Overrides{"train.train_iters=2", "model.cpu_offloading=true",
+                                               "model.cpu_offloading_num_layers=2"};
+  const auto document = nlohmann::json::parse(train(run + Overrides{"--dry-run", "--json"}).out);
   const auto& second = document["stages"][0]["second_memory"];
   // Two micro-batches of two layers: streams and heads of 64 × 32, a feed-forward of 64 × 64.
   EXPECT_EQ(second["bytes_out"], 2 * 2 * 4 * (8 * 64 * 32 + 3 * 64 * 64));
   EXPECT_EQ(second["bytes_back"], second["bytes_out"]);
   EXPECT_GT(second["most_bytes"], second["bytes_out"].get<int64_t>() / 2 - 1);
-  const auto plain = nlohmann::json::parse(train(tiny_run() + Overrides{"--dry-run", "--json"}).out);
+  const auto plain =
+      nlohmann::json::parse(train(tiny_run() + Overrides{"--dry-run", "--json"}).out);
   EXPECT_EQ(document["without_recompute_and_offload"]["peak_memory_bytes"],
             plain["peak_memory_bytes"]);
   EXPECT_FALSE(plain.contains("without_recompute_and_offload"));
@@ -381,9 +380,10 @@ TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
               HasSubstr("second memory, beside it: 448.0 KiB out and 448.0 KiB back a step"));
   const Result outcome = train(run);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
-  EXPECT_THAT(outcome.err + outcome.out,
-              AllOf(HasSubstr("second memory (host memory): 448.0 KiB out"), HasSubstr("; measured "),
-                    HasSubstr("second memory: 896.0 KiB out and 896.0 KiB back; steps of ")));
+  EXPECT_THAT(
+      outcome.err + outcome.out,
+      AllOf(HasSubstr("second memory (host memory): 448.0 KiB out"), HasSubstr("; measured "),
+            HasSubstr("second memory: 896.0 KiB out and 896.0 KiB back; steps of ")));
 }
 
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {

@@ -25,7 +25,8 @@ inline const Overrides kNarrow = kDp + kBf16 + Overrides{"ddp.grad_reduce_in_fp3
 inline const Overrides kData{"dataset.mock=false", "model.vocab_size=1024",
                              "dataset.blend=[$CORPUS_A]", "dataset.split=90,10,0"};
 inline const Overrides kOffloads{"model.fine_grained_activation_offloading=true",
-                                 "model.offload_modules=[mlp]", "model.min_offloaded_tensor_size=0"};
+                                 "model.offload_modules=[mlp]",
+                                 "model.min_offloaded_tensor_size=0"};
 inline const Overrides kResume{"checkpoint.load=$RUN", "train.train_iters=4"};
 inline const Overrides kTrace{"profiling.trace=true", "profiling.profile_step_start=1",
                               "profiling.profile_step_end=2"};

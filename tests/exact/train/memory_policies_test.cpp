@@ -82,7 +82,7 @@ std::vector<Policy> policies(const std::string& folder) {
       {"first_layers", layers(2)},
       {"all_layers_in_a_file", layers(4) + file},
       {"all_modules_in_a_file", all + file},
-      {"large_tensors", all + Overrides{"model.min_offloaded_tensor_size=2000"}},
+      {"large_tensors", all + Overrides{"model.min_offloaded_tensor_size=1000"}},
       {"attention_and_selective",
        Overrides{"model.fine_grained_activation_offloading=true",
                  "model.offload_modules=[core_attn, attn_proj]",

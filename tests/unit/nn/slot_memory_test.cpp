@@ -143,9 +143,9 @@ TEST(SecondMemoryFile, AFullDiskIsSaidWhereSomebodyWaits) {
   memory->finish_put(first);
   const FileSizeLimit limit(150'000);
   const auto second = memory->put(value), third = memory->put(value);
-  const auto full = ThrowsMessage<IoError>(
-      AllOf(HasSubstr(folder.path().string()), HasSubstr("of 100000 bytes"),
-            HasSubstr("were written: "), HasSubstr("memory.offload_path")));
+  const auto full =
+      ThrowsMessage<IoError>(AllOf(HasSubstr(folder.path().string()), HasSubstr("of 100000 bytes"),
+                                   HasSubstr("were written: "), HasSubstr("memory.offload_path")));
   EXPECT_THAT([&] { memory->finish_put(second); }, full);
   EXPECT_THAT([&] { memory->finish_put(third); }, full) << "nothing is copied after it";
   const Tensor back = host_tensor(DType::u8, {100'000});
@@ -160,8 +160,8 @@ TEST(SecondMemoryFile, RoomIsAskedForBeforehand) {
   const FileSizeLimit limit(1 << 20);
   EXPECT_NO_THROW(memory->reserve(100'000));
   EXPECT_THAT([&] { memory->reserve(2 << 20); },
-              ThrowsMessage<IoError>(AllOf(HasSubstr("no room for its 2.00 MiB"),
-                                           HasSubstr(folder.path().string()))));
+              ThrowsMessage<IoError>(
+                  AllOf(HasSubstr("no room for its 2.00 MiB"), HasSubstr(folder.path().string()))));
 }
 
 TEST(SecondMemoryFile, AFolderThatIsNoneIsRefused) {
@@ -184,8 +184,7 @@ TEST(SecondMemoryCounts, NothingIsCopiedInADryRun) {
   memory->take(id);
   EXPECT_EQ(bytes_of(back), before);
   EXPECT_EQ(memory->counts().most_bytes, 2 * kPage);
-  EXPECT_THAT([&] { memory->take(id); },
-              ThrowsMessage<ShapeError>(HasSubstr("nothing was put")));
+  EXPECT_THAT([&] { memory->take(id); }, ThrowsMessage<ShapeError>(HasSubstr("nothing was put")));
 }
 
 }  // namespace
