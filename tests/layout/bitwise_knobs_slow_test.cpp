@@ -71,6 +71,8 @@ std::vector<Knob> knobs() {
   for (auto* list : {&delayed_units, &delayed_layers})
     list->push_back("model.pipeline_schedule=zero_bubble");
   const std::string exchange = "ddp.reduce_scatter_with_fp32_accumulation=true";
+  const std::string gradients = "ddp.data_parallel_sharding_strategy=optim_grads",
+                    weights = "ddp.data_parallel_sharding_strategy=optim_grads_params";
   std::vector<Knob> list{
       {"reduce_scatter_with_fp32_accumulation", narrow, {}, {exchange}},
       {"overlap_grad_reduce_in_bf16", narrow, {exchange}, {"ddp.overlap_grad_reduce=false"}},
@@ -85,6 +87,15 @@ std::vector<Knob> knobs() {
        {},
        {"optimizer.overlap_param_gather_with_optimizer_step=true"}},
       {"use_distributed_optimizer", data, {}, {"ddp.use_distributed_optimizer=false"}},
+      {"sharded_weights", data, {gradients}, {weights}},
+      {"sharded_weights_of_chunks",
+       data_chunks,
+       {gradients},
+       {weights, "ddp.fsdp_double_buffer=true"}},
+      {"sharded_weights_not_ahead",
+       layout(2, 1, 1, 2, {"train.micro_batch_size=1"}),
+       {weights},
+       {weights, "ddp.overlap_grad_reduce=false", "ddp.suggested_communication_unit_size=0"}},
       {"deallocate_pipeline_outputs", stages, {}, {"model.deallocate_pipeline_outputs=false"}},
       {"zero_bubble", stages, {}, {"model.pipeline_schedule=zero_bubble"}},
       {"defer_embedding_wgrad_compute", stages, {}, deferred},

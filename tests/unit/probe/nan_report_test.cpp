@@ -31,7 +31,7 @@ HostBatch row(bool overflows) {
 }
 
 /// The report of a step in which the row of data rank `bad` has an infinite gradient.
-std::string report(int bad) {
+std::string report(int bad, const std::string& strategy = "optim") {
   std::mutex mutex;
   std::string text;
   run_thread_ranks(3, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
@@ -41,6 +41,7 @@ std::string report(int bad) {
     run.layers.precision = precision_recipe("bf16_mixed");
     run.positions = 8;
     run.ddp.bucket_size = 500;
+    run.ddp.data_parallel_sharding_strategy = strategy;
     Engine engine(*device, ops, small_llama(), run, ParallelGroups(Mesh({1, 1, 1, 3, 1}), world));
     engine.initialize();
     const HostBatch batch = row(world->rank() == bad);
@@ -58,6 +59,14 @@ std::string report(int bad) {
 TEST(NanReport, NamesTheRankThatMadeItTheTensorAndItsBucket) {
   for (const int bad : {0, 1, 2})
     EXPECT_EQ(report(bad), "rank " + std::to_string(bad) + ": gradient of head.weight in bucket 0");
+}
+
+// A rank's own gradients are gone when they are reduced: whoever has the shard names the tensor.
+TEST(NanReport, ShardedGradientsAreNamedByTensor) {
+  for (const char* strategy : {"optim_grads", "optim_grads_params"}) {
+    for (const int bad : {0, 2})
+      EXPECT_EQ(report(bad, strategy), "rank 0: gradient of head.weight in bucket 0") << strategy;
+  }
 }
 
 }  // namespace
