@@ -50,6 +50,16 @@ std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
   return when(c.mixed_precision.recipe != "bf16_mixed",
               "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
 }
+std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
+  const StateConfig& s = c.optimizer_state;
+  for (const std::string& format :
+       {s.main_grads_dtype, s.main_params_dtype, s.exp_avg_dtype, s.exp_avg_sq_dtype})
+    if (format != "fp32") return "";
+  if (!s.store_param_remainders)
+    return "every format is fp32, and optimizer.store_param_remainders = false";
+  const std::string reason = no_remainders(c, outcome);
+  return when(!reason.empty(), "every format is fp32, and " + reason);
+}
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
@@ -87,6 +97,7 @@ const std::vector<Rule>& rules() {
                      "optimizer.optimizer = " + c.optimizer.optimizer);
        }},
       {{"optimizer.store_param_remainders"}, no_remainders},
+      {{"optimizer.use_precision_aware_optimizer"}, same_state_formats},
       {{"model.window_layers"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.model.window_size.value(), "model.window_size is null");
