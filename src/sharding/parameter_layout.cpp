@@ -71,7 +71,10 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
           .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
           .master = recipe_.master,
           .with_gradients = settings_.with_gradients,
-          .master_is_weight = weight == recipe_.weight && recipe_.master_is_weight(),
+          // One in a format of its own is its own master where it is wide enough.
+          .master_is_weight = weight == recipe_.weight
+                                  ? recipe_.master_is_weight()
+                                  : weight == DType::f32 || weight == DType::f64,
           .with_masters = settings_.with_masters,
           .shard_weights = settings_.shard_weights,
           .shard_gradients = settings_.shard_gradients};
