@@ -104,7 +104,7 @@ std::vector<FieldCase> fusion_cases() {
        {},
        {},
        {},
-       "unit/train/validate_parallel_test.cpp",
+       "unit/run/validate_parallel_test.cpp",
        "model.cpu_offloading_activations=false"},
       {"model.fine_grained_activation_offloading",
        "true",

@@ -1,6 +1,6 @@
 // Each built field of the configuration: another legal value, the settings beside it under which it
 // matters, and where the effect shows. A new field needs one line (field_walk_slow_test.cpp in
-// tests/unit/train fails without it).
+// tests/unit/run fails without it).
 
 #include "support/field_walk_tables.h"
 
