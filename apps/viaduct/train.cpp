@@ -99,6 +99,7 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     TrainerHooks hooks;
     hooks.display = leads ? stderr : nullptr;
     hooks.display_is_terminal = leads && ::isatty(STDERR_FILENO) == 1;
+    if (launch.launcher == Launcher::mpi) hooks.ranks_here = launch.local_ranks;
     hooks.stop_requested = [&] { return signals.received() != 0; };
     Trainer trainer(setup, *rank.device, rank.ops, hooks, std::move(world));
     if (leads) print_plan(trainer.planned_memory(), trainer.offload());

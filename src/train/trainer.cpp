@@ -17,6 +17,7 @@
 #include "run/rank_device.h"
 #include "run/run_length.h"
 #include "run/same_settings.h"
+#include "train/check_memory.h"
 
 namespace viaduct {
 namespace {
@@ -34,30 +35,6 @@ MetricsLogOptions log_options(const RunConfig& c, const TrainerHooks& hooks, int
   o.total_steps = total_steps;
   o.log_interval = c.logger.log_interval;
   return o;
-}
-
-/// ConfigError if this rank alone needs more memory than the machine has.
-void check_fits(const PlannedMemory& planned, const RunConfig& config) {
-  const double bytes = static_cast<double>(planned.plan.arena_bytes);
-  VIADUCT_CHECK(ConfigError, bytes <= physical_memory_bytes(),
-                "the model, its optimizer state and a step with train.micro_batch_size={} take {} "
-                "on a rank, this machine has {} of memory (viaduct train --dry-run says what takes "
-                "how much)",
-                config.train.micro_batch_size, format_bytes(planned.plan.arena_bytes),
-                format_bytes(static_cast<int64_t>(physical_memory_bytes())));
-  const auto& most = config.offload.offload_bytes;
-  VIADUCT_CHECK(
-      ConfigError, !most || planned.offload.most_bytes <= *most,
-      "memory.offload_bytes: {}, and a step holds {} bytes in the second memory of a rank",
-      most.value_or(0), planned.offload.most_bytes);
-  if (config.offload.offload_path) return;
-  VIADUCT_CHECK(
-      ConfigError,
-      bytes + static_cast<double>(planned.offload.most_bytes) <= physical_memory_bytes(),
-      "a rank takes {} and {} of second memory in the host's (memory.offload_path is null), "
-      "and this machine has {} of memory",
-      format_bytes(planned.plan.arena_bytes), format_bytes(planned.offload.most_bytes),
-      format_bytes(static_cast<int64_t>(physical_memory_bytes())));
 }
 
 }  // namespace
@@ -81,7 +58,8 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   const GlobalRank rank{world_->rank()};
   if (device.memory().system_allocations == 0) {
     planned_ = plan_memory(setup, rank);
-    check_fits(planned_, config_);
+    check_memory(setup, planned_, world_->host(), hooks_.ranks_here.value_or(world_->size()),
+                 physical_memory_bytes());
     device.use_plan(planned_.plan);
   }
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);

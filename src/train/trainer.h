@@ -5,6 +5,7 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 
 #include "checkpoint/async_saver.h"
 #include "checkpoint/old_steps.h"
@@ -35,6 +36,8 @@ struct TrainerHooks {
   /// Asked between steps and between micro-batches of an evaluation; true saves and ends the run
   /// ("stopped": "signal").
   std::function<bool()> stop_requested;
+  /// Ranks on this machine; null: all of the run.
+  std::optional<int> ranks_here;
   /// How long the peak of MFU is measured at the start.
   PeakEffort peak_effort = PeakEffort::thorough;
 };

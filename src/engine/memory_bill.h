@@ -1,0 +1,27 @@
+#pragma once
+// What would make a run fit that does not: changes of settings, tried by dry runs.
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "comm/mesh.h"
+#include "run/setup.h"
+
+namespace viaduct {
+
+/// Settings that together bring a rank below a limit.
+struct FittingChange {
+  std::string settings;  // as overrides of the command line
+  int64_t bytes = 0;     // of the rank then, by its plan
+};
+
+/// At most `most` sets of changes with which the memory of `rank` is at most `limit_bytes`: those
+/// of the fewest changes first, among these the ones that cost the least time. None has all kinds
+/// of changes of another one. Settings that the run already has, or that it does not allow, are not
+/// tried. The search ends after `seconds`.
+std::vector<FittingChange> changes_that_fit(const RunSetup& setup, GlobalRank rank,
+                                            int64_t limit_bytes, size_t most = 3,
+                                            double seconds = 20);
+
+}  // namespace viaduct

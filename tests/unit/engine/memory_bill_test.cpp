@@ -1,0 +1,74 @@
+// What would make a run fit: each answer is tried as a user would, by its text.
+
+#include "engine/memory_bill.h"
+
+#include <gmock/gmock.h>
+
+#include <sstream>
+
+#include "engine/plan_memory.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::HasSubstr;
+using testing::IsEmpty;
+using testing::Not;
+
+Overrides run_of() {
+  return tiny_run() + Overrides{"dist.ranks=2", "train.global_batch_size=8",
+                                "train.micro_batch_size=4", "mixed_precision=bf16_mixed"};
+}
+
+Overrides words(const std::string& text) {
+  std::istringstream in(text);
+  Overrides list;
+  for (std::string word; in >> word;)
+    if (word != "memory.offload_path=FOLDER") list.push_back(word);
+  return list;
+}
+
+int64_t bytes_of(const Overrides& overrides) {
+  return plan_memory(setup_of(overrides)).plan.arena_bytes;
+}
+
+TEST(MemoryBill, EachAnswerFitsWhenItIsGiven) {
+  const RunSetup setup = setup_of(run_of());
+  const int64_t now = bytes_of(run_of());
+  for (const int64_t limit : {now * 9 / 10, now * 6 / 10}) {
+    const auto changes = changes_that_fit(setup, {0}, limit, 3, 1e9);
+    ASSERT_FALSE(changes.empty()) << limit;
+    for (const FittingChange& change : changes) {
+      EXPECT_LE(change.bytes, limit) << change.settings;
+      EXPECT_EQ(bytes_of(run_of() + words(change.settings)), change.bytes) << change.settings;
+    }
+  }
+}
+
+TEST(MemoryBill, FewestChangesComeFirstAndNoneContainsAnother) {
+  const RunSetup setup = setup_of(run_of());
+  const auto changes = changes_that_fit(setup, {0}, bytes_of(run_of()) - 1, 4, 1e9);
+  ASSERT_EQ(changes.size(), 4u);
+  for (const FittingChange& change : changes) {
+    for (const FittingChange& other : changes) {
+      if (&change == &other) continue;
+      EXPECT_THAT(change.settings, Not(HasSubstr(other.settings + " ")));
+    }
+  }
+  EXPECT_THAT(changes_that_fit(setup, {0}, 1, 3, 1e9), IsEmpty());
+}
+
+TEST(MemoryBill, WhatTheRunHasIsNotTried) {
+  const Overrides full{"model.recompute_granularity=full", "model.recompute_method=uniform",
+                       "model.recompute_num_layers=1"};
+  const auto changes =
+      changes_that_fit(setup_of(run_of() + full), {0}, bytes_of(run_of() + full) - 1, 9, 1e9);
+  ASSERT_FALSE(changes.empty());
+  for (const FittingChange& change : changes)
+    EXPECT_THAT(change.settings, Not(HasSubstr("recompute")));
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,39 @@
+// A run that does not fit is refused on all ranks before anything is allocated, with what would.
+
+#include "train/check_memory.h"
+
+#include <gmock/gmock.h>
+
+#include "base/error.h"
+#include "comm/world.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+TEST(CheckMemory, RanksOfAMachineShareIt) {
+  const RunSetup setup =
+      setup_of(tiny_run() +
+               Overrides{"dist.ranks=2", "train.global_batch_size=8", "train.micro_batch_size=4"});
+  const PlannedMemory planned = plan_memory(setup);
+  const auto bytes = static_cast<double>(planned.plan.arena_bytes);
+  run_thread_ranks(2, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+    check_memory(setup, planned, world->host(), 2, 2 * bytes);
+    check_memory(setup, planned, world->host(), 1, bytes);  // a machine each
+    EXPECT_THAT(
+        [&] { check_memory(setup, planned, world->host(), 2, 1.9 * bytes); },
+        ThrowsMessage<ConfigError>(AllOf(HasSubstr("on the 2 ranks of this machine"),
+                                         HasSubstr("what would fit, the fewest changes first:\n"),
+                                         HasSubstr(" a rank"))));
+    EXPECT_THAT([&] { check_memory(setup, planned, world->host(), 2, 1); },
+                ThrowsMessage<ConfigError>(HasSubstr("no setting that was tried makes it fit")));
+  });
+}
+
+}  // namespace
+}  // namespace viaduct
