@@ -1,6 +1,7 @@
 #include <cmath>
 
 #include "ops/reference/reference.h"
+#include "ops/reference/write_weight.h"
 
 namespace viaduct::reference {
 
@@ -21,16 +22,7 @@ void adamw(const AdamWArgs& args) {
     v = args.beta2 * v + (1 - args.beta2) * g * g;
     p -= lr * args.learning_rate_multiplier * (m / scalar(StepScalar::bias_correction1)) /
          (std::sqrt(v / scalar(StepScalar::bias_correction2)) + args.epsilon);
-    if (args.weight) {
-      dispatch_floating(args.weight.dtype(), [&](auto zero) {
-        using T = decltype(zero);
-        if constexpr (std::is_same_v<T, double>) {
-          args.weight.data<T>()[i] = p;
-        } else {
-          args.weight.data<T>()[i] = static_cast<T>(static_cast<float>(p));
-        }
-      });
-    }
+    write_weight(args.weight, i, p);
   }
 }
 

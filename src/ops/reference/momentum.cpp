@@ -1,4 +1,5 @@
 #include "ops/reference/reference.h"
+#include "ops/reference/write_weight.h"
 
 namespace viaduct::reference {
 
@@ -21,16 +22,7 @@ void momentum(const MomentumArgs& args) {
       p = p * (1 - lr * decay) - lr * ((u > 0) - (u < 0));
       m = args.beta2 * m + (1 - args.beta2) * g;
     }
-    if (args.weight) {
-      dispatch_floating(args.weight.dtype(), [&](auto zero) {
-        using T = decltype(zero);
-        if constexpr (std::is_same_v<T, double>) {
-          args.weight.data<T>()[i] = p;
-        } else {
-          args.weight.data<T>()[i] = static_cast<T>(static_cast<float>(p));
-        }
-      });
-    }
+    write_weight(args.weight, i, p);
   }
 }
 
