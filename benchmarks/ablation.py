@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
-"""The effect of each fusion: whole training steps with each switch off, compared with the default.
+"""The effect of switches: whole training steps with each of them, compared with the default.
 
-    benchmarks/ablation.py CONFIG [--viaduct PROGRAM] [--rounds N] [--steps N] [OVERRIDES…]
+    benchmarks/ablation.py CONFIG [--table fusions|memory] [--viaduct PROGRAM] [--rounds N] [--steps N]
+                           [--offload-path FOLDER] [OVERRIDES…]
 
-Runs `viaduct bench step --profile --json` for every row below, all rows in turn in each round, and prints a
+Runs `viaduct bench step --profile --json` for every row of the table, all rows in turn in each round, and prints a
 Markdown table: seconds of a step (median over rounds of a run's median), bytes that the ops move in a step (from
-their costs) and peak memory, each against the default of the same round. Needs nothing but Python's library.
+their costs; of the first rank) and peak memory (of the fullest rank), each against the row's base in the same round: the
+default, or the nearest row above it that is a base itself. Needs nothing but Python's library.
 """
 
 import argparse
@@ -14,7 +16,14 @@ import statistics
 import subprocess
 import sys
 
-ROWS = [
+FULL = ["model.recompute_granularity=full", "model.recompute_method=uniform", "model.recompute_num_layers=1"]
+SELECTIVE = "model.recompute_granularity=selective"
+LAYERS = ["model.cpu_offloading=true", "model.cpu_offloading_num_layers=LAYERS", "memory.offload_path=FOLDER"]
+STATES = ["optimizer.optimizer_cpu_offload=true", "optimizer.optimizer_offload_fraction=1"]
+STATES += ["optimizer.overlap_cpu_optimizer_d2h_h2d=true", "memory.offload_path=FOLDER"]
+SHARDED = "ddp.data_parallel_sharding_strategy=optim_grads_params"
+
+FUSIONS = [
     ("all fused (default)", []),
     ("`cross_entropy_loss_fusion=false`", ["model.cross_entropy_loss_fusion=false"]),
     ("`recompute_logits` the other way", ["model.recompute_logits=OTHER"]),
@@ -29,6 +38,20 @@ ROWS = [
         ["model.attention_backend=unfused", "model.masked_softmax_fusion=false"],
     ),
 ]
+MEMORY = [
+    ("everything kept (default)", []),
+    ("full recompute, each layer", FULL),
+    ("the same with `recompute_segments_apart`", FULL + ["model.recompute_segments_apart=true"]),
+    ("selective, `[layernorm]`", [SELECTIVE, "model.recompute_modules=[layernorm]"]),
+    ("selective, `[core_attn]`", [SELECTIVE, "model.recompute_modules=[core_attn]"]),
+    ("selective, `[core_attn, layernorm, mlp]`", [SELECTIVE, "model.recompute_modules=[core_attn, layernorm, mlp]"]),
+    ("all layers to a file", LAYERS),
+    ("states to a file", STATES),
+    ("`adafactor`", ["optimizer.optimizer=adafactor"]),
+    ("2 ranks, distributed optimizer (base)", ["dist.ranks=2", "dist.threads_per_rank=1"]),
+    ("2 ranks, full sharding", ["dist.ranks=2", "dist.threads_per_rank=1", SHARDED]),
+]
+TABLES = {"fusions": FUSIONS, "memory": MEMORY}
 
 
 def bench(arguments, overrides):
@@ -48,6 +71,13 @@ def figures(document):
     }
 
 
+def base_of(rows, row):
+    """The number of the row that a row is compared with."""
+    if rows[row][0].endswith("(base)"):
+        return row
+    return max((i for i in range(row) if rows[i][0].endswith("(base)")), default=0)
+
+
 def against(values, default):
     """The median over rounds, and how much more than the default it is, round by round."""
     more = statistics.median(v / d - 1 for v, d in zip(values, default))
@@ -58,33 +88,40 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("config")
     parser.add_argument("overrides", nargs="*")
+    parser.add_argument("--table", choices=sorted(TABLES), default="fusions")
+    parser.add_argument("--offload-path", default="/var/tmp", help="folder of the rows that offload to a file")
     parser.add_argument("--viaduct", default="build/release/viaduct")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--warmup", type=int, default=1)
     arguments = parser.parse_args()
 
-    measured = [[] for _ in ROWS]
-    other = None
+    rows = TABLES[arguments.table]
+    measured = [[] for _ in rows]
+    known = {"OTHER": "", "LAYERS": "1", "FOLDER": arguments.offload_path}
     for _ in range(arguments.rounds):
-        for row, (_, overrides) in enumerate(ROWS):
-            overrides = [text.replace("OTHER", str(other)) for text in overrides]
+        for row, (_, overrides) in enumerate(rows):
+            for word, value in known.items():
+                overrides = [text.replace(word, value) for text in overrides]
             document = bench(arguments, overrides)
             if row == 0:
-                other = str(not document["config"]["model"]["recompute_logits"]).lower()
+                model = document["config"]["model"]
+                known["OTHER"] = str(not model["recompute_logits"]).lower()
+                known["LAYERS"] = str(model["num_layers"])
             measured[row].append(figures(document))
 
     def column(row, key):
         return [one[key] for one in measured[row]]
 
-    print("| switch | seconds | | GB moved | | peak MiB | |")
+    print("| settings | seconds | | GB moved | | peak MiB | |")
     print("|---|---|---|---|---|---|---|")
-    for row, (name, _) in enumerate(ROWS):
-        name = name.replace("`recompute_logits` the other way", f"`recompute_logits={other}`")
+    for row, (name, _) in enumerate(rows):
+        name = name.replace("`recompute_logits` the other way", f"`recompute_logits={known['OTHER']}`")
         cells = [name]
+        base = base_of(rows, row)
         for key, unit, digits in (("seconds", 1, 3), ("bytes", 1e9, 2), ("memory", 2**20, 1)):
-            value, more = against(column(row, key), column(0, key))
-            cells += [f"{value / unit:.{digits}f}", more if row else ""]
+            value, more = against(column(row, key), column(base, key))
+            cells += [f"{value / unit:.{digits}f}", more if row != base else ""]
         print("| " + " | ".join(cells) + " |")
 
 

@@ -28,7 +28,8 @@ class Machine:
         found = re.search(r"^cpu: .*usable here: ([a-z0-9_, ]+) \((.*?)(?:: .*)?\)$", version, re.M)
         if not found:
             raise SystemExit("hardware: viaduct --version names no instruction set")
-        self.isas = [isa for isa in ISAS if isa in found.group(1).split(", ")]
+        # Every machine has portable; it is measured where there is nothing else.
+        self.isas = [isa for isa in ISAS if isa in found.group(1).split(", ")] or ["portable"]
         self.warnings = re.findall(r"^cpu: WARNING: (.*)$", version, re.M)
         cpu = re.sub(r"[^\w .@()/+]", "", found.group(2)).strip()
         self.name = f"{cpu}, {cores} core{'s' if cores != 1 else ''}: {', '.join(self.isas)}"
@@ -78,7 +79,7 @@ class Bench:
 
 def dtypes_of(isa):
     """The formats whose products are another program on `isa` than on those before it."""
-    return {"avx2": ["fp32"], "avx512": ["fp32"], "avx512_bf16": ["bf16"], "amx": ["bf16"]}[isa]
+    return {"portable": ["fp32"], "avx2": ["fp32"], "avx512": ["fp32"], "avx512_bf16": ["bf16"], "amx": ["bf16"]}[isa]
 
 
 def measure(bench, isas, quick):

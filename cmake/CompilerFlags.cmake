@@ -1,6 +1,12 @@
-# The whole binary starts on any x86-64-v3 machine; only kernel files get more
+# The whole binary starts on any x86-64-v3 machine (or any aarch64); only kernel files get more
 # (cmake/ViaductLibrary.cmake), and they run only after a check at run time.
-add_compile_options(-march=x86-64-v3 -Wall -Wextra -Werror -Wno-missing-field-initializers)
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  add_compile_options(-march=x86-64-v3)
+elseif(CMAKE_SYSTEM_PROCESSOR STREQUAL "aarch64" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+  # GCC 12 has no _Float16 in C++ on aarch64, but the same format as __fp16.
+  add_compile_definitions(_Float16=__fp16)
+endif()
+add_compile_options(-Wall -Wextra -Werror -Wno-missing-field-initializers)
 # GCC 12 reports false positives of these in its own headers under -O2, sanitizers and precompiled headers.
 add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restrict -Wno-array-bounds
   -Wno-stringop-overread)
@@ -26,7 +32,9 @@ if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
 endif()
 find_program(LLD ld.lld)
 find_program(GOLD ld.gold)
-if(LLD)
+if(CMAKE_CROSSCOMPILING)
+  # The linker of the cross compiler.
+elseif(LLD)
   add_link_options(-fuse-ld=lld)
 elseif(GOLD)
   add_link_options(-fuse-ld=gold)

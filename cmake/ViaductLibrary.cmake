@@ -5,21 +5,33 @@ set(VIADUCT_PRECOMPILED <fmt/core.h> <algorithm> <cmath> <cstdint> <cstring> <fi
 
 # What a file gets beside the flags of the whole project (cmake/Compiler.cmake), by instruction set. GCC 12 takes the deliberately
 # undefined registers of its own AVX-512 headers for mistakes.
+set(VIADUCT_FLAGS_portable -DVIADUCT_PORTABLE -fno-math-errno)
 set(VIADUCT_FLAGS_avx2 "")
 set(VIADUCT_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512 -Wno-uninitialized)
 set(VIADUCT_FLAGS_avx512_bf16 ${VIADUCT_FLAGS_avx512} -mavx512bf16)
 set(VIADUCT_FLAGS_amx ${VIADUCT_FLAGS_avx512_bf16} -mamx-tile -mamx-bf16)
 
-# viaduct_kernels(TARGET FILE): a kernel file is compiled once for each instruction set that its first line names.
+# The instruction sets that this processor may have. Others are left out: files of theirs, and their part of kernel files.
+if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+  set(VIADUCT_ISAS portable avx2 avx512 avx512_bf16 amx)
+else()
+  set(VIADUCT_ISAS portable)
+endif()
+
+# viaduct_kernels(TARGET FILE): a kernel file is compiled once for each instruction set that its first line names
+# and this processor may have.
 function(viaduct_kernels target file)
   set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${file})
   file(STRINGS ${file} line LIMIT_COUNT 1)
-  if(NOT line MATCHES "^// instruction sets:( (avx2|avx512|avx512_bf16|amx))+$")
-    message(FATAL_ERROR "${file}: the first line of a kernel file says \"// instruction sets: avx2 avx512 …\", not \"${line}\"")
+  if(NOT line MATCHES "^// instruction sets:( (portable|avx2|avx512|avx512_bf16|amx))+$")
+    message(FATAL_ERROR "${file}: the first line of a kernel file says \"// instruction sets: portable avx2 avx512 …\", not \"${line}\"")
   endif()
   string(REGEX REPLACE "^// instruction sets: " "" sets "${line}")
   string(REPLACE " " ";" sets "${sets}")
   foreach(isa ${sets})
+    if(NOT isa IN_LIST VIADUCT_ISAS)
+      continue()
+    endif()
     if(NOT TARGET ${target}_${isa})
       add_library(${target}_${isa} OBJECT)
       target_include_directories(${target}_${isa} PRIVATE ${PROJECT_SOURCE_DIR}/src)
@@ -40,6 +52,9 @@ function(viaduct_library name)
   file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   if(ARG_EXCLUDE)
     list(FILTER sources EXCLUDE REGEX "${ARG_EXCLUDE}")
+  endif()
+  if(NOT "avx2" IN_LIST VIADUCT_ISAS)
+    list(FILTER sources EXCLUDE REGEX "_(avx2|avx512|avx512_bf16|amx)\\.cpp$")
   endif()
   set(kernels ${sources})
   list(FILTER kernels INCLUDE REGEX "/cpu/.*_kernels\\.cpp$")

@@ -3,7 +3,7 @@
 # runs by default. Exit status 77 (skipped) if ISA is the machine's best.
 set -euo pipefail
 isa=$1 viaduct=$2
-order=(avx2 avx512 avx512_bf16 amx)
+order=(portable avx2 avx512 avx512_bf16 amx)
 place() { for i in "${!order[@]}"; do [[ ${order[i]} != "$1" ]] || echo "$i"; done; }
 best=$("$viaduct" --version | sed -nE 's/^cpu: .*usable here: (.*, )?([a-z0-9_]+) \(.*/\2/p')
 [[ -n $best ]] || { echo "below_best_isa.sh: viaduct --version names no instruction set" >&2; exit 1; }

@@ -138,7 +138,7 @@ Subcommand add_bench_gemm(CLI::App& bench) {
       ->check(CLI::IsMember({"bf16", "fp16", "fp32"}));
   app->add_option("--cpu-isa", a->cpu_isa, "Instruction set (auto: the best of this machine)")
       ->capture_default_str()
-      ->check(CLI::IsMember({"auto", "avx2", "avx512", "avx512_bf16", "amx"}));
+      ->check(CLI::IsMember({"auto", "portable", "avx2", "avx512", "avx512_bf16", "amx"}));
   app->add_option("--threads", a->threads, "Threads (0: all cores)")->check(CLI::Range(0, 4096));
   app->add_option("--rounds", a->rounds, "Measured rounds; the median counts")
       ->capture_default_str()

@@ -12,6 +12,7 @@
 #include "base/error.h"
 #include "base/units.h"
 #include "bench.h"
+#include "config/value_json.h"
 #include "engine/plan_memory.h"
 #include "hardware/cpu/peak.h"
 #include "hardware/cpu_features.h"
@@ -23,8 +24,8 @@
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
+#include "run/same_settings.h"
 #include "train/training_data.h"
-#include "value_json.h"
 
 namespace viaduct::cli {
 namespace {
@@ -65,6 +66,7 @@ struct Measured {
 Measured measure(const RunSetup& setup, const Options& options,
                  const std::shared_ptr<Communicator>& world) {
   const RunConfig& config = setup.config;
+  check_same_settings(world->host(), config);
   VIADUCT_CHECK(
       ConfigError, !config.context_parallel.hybrid_context_parallel,
       "model.hybrid_context_parallel: true, and bench step runs whole rows, not documents");

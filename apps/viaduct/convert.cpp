@@ -1,14 +1,16 @@
-// viaduct convert: Hugging Face folder to Viaduct checkpoint and back.
+// viaduct convert: a model between Hugging Face folder, Viaduct checkpoint and GGUF file.
 
 #include <fmt/core.h>
 
 #include <CLI/CLI.hpp>
+#include <map>
 #include <memory>
 
 #include "base/error.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/convert.h"
+#include "checkpoint/gguf_file.h"
 #include "override_scope.h"
 #include "subcommands.h"
 #include "train/checkpoint_shards.h"
@@ -18,21 +20,26 @@ namespace {
 
 struct Arguments {
   ConvertSettings settings;
-  std::string format;
+  std::string format, dtype;
   std::vector<std::string> overrides;
 };
 
+const std::map<std::string, ModelFormat> kFormats{{"hf", ModelFormat::hugging_face},
+                                                  {"viaduct", ModelFormat::checkpoint},
+                                                  {"gguf", ModelFormat::gguf}};
+
 /// Fields that decide which pieces of the weights a rank saves.
 OverrideScope scope() {
-  return {
-      "viaduct convert",
-      {"ddp", "dist.ranks", "dist.use_tp_pp_dp_mapping", "model.tensor_model_parallel_size",
-       "model.context_parallel_size", "model.pipeline_model_parallel_size",
-       "model.virtual_pipeline_model_parallel_size",
-       "model.account_for_embedding_in_pipeline_split", "model.account_for_loss_in_pipeline_split",
-       "model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage",
-       "model.pipeline_model_parallel_layout", "model.sequence_parallel", "model.cp_comm_type",
-       "train.global_batch_size", "train.micro_batch_size"}};
+  return {"viaduct convert",
+          {"ddp", "dist.ranks", "dist.use_tp_pp_dp_mapping", "model.tensor_model_parallel_size",
+           "model.context_parallel_size", "model.expert_model_parallel_size",
+           "model.expert_tensor_parallel_size", "model.pipeline_model_parallel_size",
+           "model.virtual_pipeline_model_parallel_size",
+           "model.account_for_embedding_in_pipeline_split",
+           "model.account_for_loss_in_pipeline_split", "model.num_layers_in_first_pipeline_stage",
+           "model.num_layers_in_last_pipeline_stage", "model.pipeline_model_parallel_layout",
+           "model.sequence_parallel", "model.tensor_parallel_num_weight_shards",
+           "model.cp_comm_type", "train.global_batch_size", "train.micro_batch_size"}};
 }
 
 int run(Arguments& arguments) {
@@ -41,17 +48,21 @@ int run(Arguments& arguments) {
   VIADUCT_CHECK(ConfigError, arguments.overrides.empty() || loaded.config.dist.ranks > 1,
                 "viaduct convert: the overrides say how a checkpoint is cut into shards, which "
                 "needs dist.ranks above 1; without them it has one shard");
-  if (!arguments.format.empty())
-    arguments.settings.format =
-        arguments.format == "hf" ? ModelFolderKind::hugging_face : ModelFolderKind::checkpoint;
+  if (!arguments.format.empty()) arguments.settings.format = kFormats.at(arguments.format);
+  if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
   if (loaded.config.dist.ranks > 1) {
+    VIADUCT_CHECK(ConfigError, !is_gguf(arguments.settings.from),
+                  "viaduct convert: {} is a GGUF file, and a layout is given: convert it to a "
+                  "folder first, and the folder to a checkpoint of that layout",
+                  arguments.settings.from.string());
     arguments.settings.plan =
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));
   }
   const Converted result = convert_model(arguments.settings);
   for (const std::string& note : result.notes) log_warning("{}", note);
+  if (result.rounding) fmt::print("{}: {}\n", arguments.dtype, result.rounding->text());
   fmt::print("{} tensors ({}) in {}\n", result.tensors, format_bytes(result.bytes),
-             result.folder.path.string());
+             result.path.string());
   return 0;
 }
 
@@ -59,26 +70,34 @@ int run(Arguments& arguments) {
 
 Subcommand add_convert(CLI::App& root) {
   auto arguments = std::make_shared<Arguments>();
-  CLI::App* app =
-      root.add_subcommand("convert", "Hugging Face folder to Viaduct checkpoint and back");
+  CLI::App* app = root.add_subcommand(
+      "convert", "A model between Hugging Face folder, Viaduct checkpoint and GGUF file");
   app->add_option("--from", arguments->settings.from,
-                  "Hugging Face folder, checkpoint or save folder")
+                  "Hugging Face folder, checkpoint, save folder or FILE.gguf")
       ->required();
   app->add_option("--to", arguments->settings.to,
-                  "Folder to write, new or empty: a Hugging Face folder, or a save folder that "
-                  "gets a step and latest")
+                  "What to write: a new or empty folder (a Hugging Face folder, or a save folder "
+                  "that gets a step and latest), or FILE.gguf")
       ->required();
   app->add_option("--to-format", arguments->format,
-                  "hf or viaduct; by default the other one than --from")
-      ->check(CLI::IsMember({"hf", "viaduct"}));
+                  "hf, viaduct or gguf; by default gguf for FILE.gguf, viaduct for a Hugging Face "
+                  "folder, hf for all others")
+      ->check(CLI::IsMember({"hf", "viaduct", "gguf"}));
+  app->add_option(
+      "--dtype", arguments->dtype,
+      "Number format of an export: fp32, bf16, fp16, fp8 (Hugging Face: 128 × 128 blocks "
+      "with scales) or q8_0 (GGUF); by default each tensor keeps its own");
   app->add_option("--max-shard-bytes", arguments->settings.max_shard_bytes,
                   "Maximum size of a weight file in a Hugging Face folder")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app->add_option("OVERRIDES", arguments->overrides, "section.field=value: " + scope().help());
   app->footer(
-      "Every tensor keeps its name and its stored type, bit by bit: weights of a training run are "
-      "its FP32 masters,\nas torch_dtype of an exported config.json states. The rest of "
+      "Without --dtype every tensor keeps its stored type, bit by bit: weights of a training run "
+      "are "
+      "its FP32 masters,\nas torch_dtype of an exported config.json states. With it, elements are "
+      "rounded to nearest even, and a finite one\nthat the format cannot hold is an error. FP8 and "
+      "MX weights of Hugging Face folders are read as BF16. The rest of "
       "config.json, "
       "tokenizer and generation files are copied as they are.\nOptimizer state stays in a "
       "checkpoint and is left "
@@ -87,7 +106,8 @@ Subcommand add_convert(CLI::App& root) {
       "a checkpoint is cut into the shards that the\nranks of such a run save; any layout loads "
       "any checkpoint.\n\n"
       "Example:\n  viaduct convert --from models/llama --to runs/llama\n  viaduct convert --from "
-      "runs/llama --to models/llama-tuned");
+      "runs/llama --to models/llama-tuned --dtype bf16\n  viaduct convert --from runs/llama --to "
+      "llama.gguf --dtype q8_0");
   return {app, [arguments] { return run(*arguments); }};
 }
 

@@ -14,6 +14,7 @@
 #include "model/flops.h"
 #include "pipeline/layer_map.h"
 #include "report/offload_report.h"
+#include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
 
@@ -178,6 +179,21 @@ Json batches_json(const RunConfig& config) {
   return list;
 }
 
+Json kernels_json(const DryRun& run) {
+  Json list = Json::array();
+  for (const KernelUse& use : run.kernels) {
+    list.push_back({{"op", use.op},
+                    {"kernel", use.kernel},
+                    {"calls", use.calls},
+                    {"launches", use.launches},
+                    {"workspace_bytes", use.workspace_bytes},
+                    {"flops", use.cost.total_flops()},
+                    {"bytes_read", use.cost.bytes_read},
+                    {"bytes_written", use.cost.bytes_written}});
+  }
+  return list;
+}
+
 Json stages_json(const std::vector<DryRun>& stages) {
   Json list = Json::array();
   for (const DryRun& run : stages) {
@@ -195,6 +211,7 @@ Json stages_json(const std::vector<DryRun>& stages) {
                     {"peak_memory_bytes", run.peak.bytes},
                     {"memory_by_owner", run.peak.bytes_by_tag},
                     {"launches_per_step", run.launches},
+                    {"kernels", kernels_json(run)},
                     {"flops_per_step", run.cost.total_flops()},
                     {"host_reads_per_step", run.host_reads},
                     {"traffic", std::move(traffic)}});
@@ -208,15 +225,29 @@ Json stages_json(const std::vector<DryRun>& stages) {
   return list;
 }
 
+void print_kernels(const DryRun& run, std::string_view target) {
+  fmt::print("kernels of a step on {}, rank {}:\n", target, run.rank.value);
+  fmt::print("  {:<24} {:<20} {:>8} {:>9} {:>12} {:>10} {:>10}\n", "op", "kernel", "calls",
+             "launches", "workspace", "FLOPs", "bytes");
+  for (const KernelUse& use : run.kernels) {
+    fmt::print("  {:<24} {:<20} {:>8} {:>9} {:>12} {:>10} {:>10}\n", use.op, use.kernel, use.calls,
+               use.launches, format_bytes(use.workspace_bytes),
+               format_count(use.cost.total_flops()),
+               format_bytes(use.cost.bytes_read + use.cost.bytes_written));
+  }
+}
+
 /// The same rank of a run that recomputes and offloads nothing; none where this one does not
 /// either.
 std::optional<DryRun> without_policies(const RunSetup& setup, GlobalRank rank) {
   if (!setup.config.recompute.recompute_granularity && !setup.config.offload.by_layer() &&
-      !setup.config.offload.by_module())
+      !setup.config.offload.by_module() && setup.config.state_offload.fraction() == 0 &&
+      !setup.config.offload.moves_weights())
     return std::nullopt;
   RunSetup plain{.config = setup.config, .model = setup.model};
   plain.config.recompute = {};
   plain.config.offload = {};
+  plain.config.state_offload = {};
   return dry_run(plain, rank);
 }
 
@@ -271,9 +302,11 @@ void print_dry_run(const RunSetup& setup, bool json) {
       [](const DryRun& a, const DryRun& b) { return a.peak.bytes < b.peak.bytes; });
   const int64_t parameters = model_parameters(stages);
   const std::optional<DryRun> plain = without_policies(setup, fullest.rank);
+  const std::string target = make_dry_run_device(setup.config).ops.traits.name;
   if (json) {
     Json document{
         {"config", to_yaml(setup.config)},
+        {"target", target},
         {"parameters", parameters},
         {"steps", setup.config.train.train_iters},
         {"samples", batch_schedule(setup.config).samples_after(setup.config.train.train_iters)},
@@ -318,6 +351,7 @@ void print_dry_run(const RunSetup& setup, bool json) {
   if (parallelism.mesh.ranks() > 1) {
     for (const DryRun& run : stages) print_traffic(run);
   }
+  if (setup.config.cuda_target) print_kernels(fullest, target);
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
   fmt::print("nothing was started\n");
 }

@@ -8,9 +8,9 @@
 
 #include "base/error.h"
 #include "config/describe.h"
+#include "config/value_json.h"
 #include "run/run_config.h"
 #include "subcommands.h"
-#include "value_json.h"
 
 namespace viaduct::cli {
 namespace {

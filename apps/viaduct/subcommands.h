@@ -26,6 +26,7 @@ Subcommand add_data(CLI::App& root);
 Subcommand add_eval(CLI::App& root);
 Subcommand add_generate(CLI::App& root);
 Subcommand add_knobs(CLI::App& root);
+Subcommand add_plan(CLI::App& root);
 Subcommand add_probe(CLI::App& root);
 Subcommand add_schedule(CLI::App& root);
 Subcommand add_tokenizer(CLI::App& root);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "data/tokenizer/tokenizer.h"
 #include "data/tokenizer/train_bpe.h"
@@ -42,11 +43,7 @@ void finish_output() {
 }
 
 json parse_line(const std::string& line, size_t number) {
-  try {
-    return json::parse(line);
-  } catch (const json::exception& error) {
-    fail<IoError>("standard input, line {}: not JSON: {}", number, error.what());
-  }
+  return parse_json<json>(line, fmt::format("standard input, line {}", number));
 }
 
 std::string parse_string(const std::string& line, size_t number) {

@@ -1,6 +1,7 @@
 // viaduct train: pretrain, or fine-tune with checkpoint.pretrained_checkpoint.
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +12,7 @@
 #include "base/units.h"
 #include "before_ranks.h"
 #include "dry_run_report.h"
+#include "dry_run_target.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
@@ -22,7 +24,7 @@ namespace viaduct::cli {
 namespace {
 
 struct Options {
-  std::string config;
+  std::string config, target;
   std::vector<std::string> overrides;
   bool dry_run = false, json = false;
 };
@@ -52,7 +54,7 @@ void print_problems(std::string text, const std::vector<std::string>& lost) {
     log_warning("standard output cannot be written: {}; it would have said:\n{}", reason, text);
 }
 
-/// What is left to say when a rank is done; rank 0 says it.
+/// Rank 0's last report when the run is done.
 void print_outcome(const RunSetup& setup, const Device& device, const Trainer& trainer) {
   std::map<std::string, int64_t> owners;  // those that hold something
   const MemoryStatistics& memory = device.memory();
@@ -60,7 +62,7 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
     const int64_t bytes = memory.peak_bytes_by_tag[static_cast<size_t>(tag)];
     if (bytes > 0) owners[std::string(memory_tag_name(static_cast<MemoryTag>(tag)))] = bytes;
   }
-  // The plan was said at the start; it is said again only where it was not kept.
+  // The plan was printed at the start; it is printed again only if it was not kept.
   std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
   std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
   if (owners != planned) {
@@ -121,6 +123,11 @@ Subcommand add_train(CLI::App& root) {
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print configuration, layer map and memory; start nothing");
   app->add_flag("--json", options->json, "With --dry-run: one JSON document")->needs(dry_run);
+  app->add_option("--target", options->target,
+                  fmt::format("With --dry-run: whose kernels, memory and launches to show; one of "
+                              "{} (default: this machine's cpu)",
+                              fmt::join(target_names(), ", ")))
+      ->needs(dry_run);
   app->footer(
       "Example:\n  viaduct train configs/quickstart.yaml dataset.mock=true model.vocab_size=256 "
       "checkpoint.save=runs/try train.train_iters=20");
@@ -142,6 +149,7 @@ Subcommand add_train(CLI::App& root) {
               if (!options->dry_run) launch = launch_on_cpu();
               RunConfig defaults;
               defaults.dist = launch_defaults(launch);
+              use_target(options->target, overrides, defaults);
               LoadedRunConfig loaded = load_run_config(file, overrides, defaults);
               check_started(loaded.config.dist, launch);
               return prepare_run(std::move(loaded));

@@ -31,7 +31,7 @@ class MappedFaults {
   struct sigaction previous_;
 };
 
-/// A mapping that the handler knows. At most 65,536 at a time; further mappings are unprotected.
+/// A mapping protected by the handler. At most 65,536 at a time; further mappings are unprotected.
 class MappingSlot {
  public:
   MappingSlot() = default;

@@ -19,9 +19,10 @@ class ThreadPool {
 
   int threads() const;
 
-  /// Calls `task(index, thread)` for index in [0, tasks), in any order, on all threads, and returns when all are done.
-  /// `thread` in [0, threads()) identifies the worker (for scratch memory). The first exception is rethrown here.
-  /// Not reentrant: called from inside a task it runs the tasks on the calling worker alone.
+  /// Calls `task(index, thread)` for index in [0, tasks), in any order, on all threads, and returns
+  /// when all are done. `thread` in [0, threads()) identifies the worker (for scratch memory). The
+  /// first exception is rethrown here. Not reentrant: called from inside a task it runs the tasks
+  /// only on the calling worker.
   void run(int64_t tasks, FunctionRef<void(int64_t index, int thread)> task);
 
  private:

@@ -5,8 +5,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
 #include "checkpoint/index_json.h"
-#include "checkpoint/strict_json.h"
+#include "checkpoint/json_shape.h"
 
 namespace viaduct {
 namespace {
@@ -69,7 +70,7 @@ DirectoryTexts format_directory(const CheckpointIndex& index) {
            {"pieces", Json{{"bytes", pieces.bytes}, {"checksum", hex(pieces.checksum)}}},
            {"shard_lines", std::move(shards)},
            {"shards", index.shards.size()},
-           {"state", parse_strict_json<Json>(index.state, {.depth = 64}, "checkpoint state")},
+           {"state", parse_json<Json>(index.state, "checkpoint state")},
            {"step", index.step},
            {"tensors", std::move(tensors)},
            {"version", kDirectoryVersion}});
@@ -138,14 +139,14 @@ std::string_view checked_line(std::string_view pieces, const IndexLine& line,
 }
 
 std::vector<StoredFile> parse_shards_line(std::string_view line, const std::string& where) {
-  return files_of(parse_strict_json<Json>(line, {.depth = 4}, where), "shards", where);
+  return files_of(parse_json<Json>(line, where, {.depth = 4}), "shards", where);
 }
 
 StoredTensor parse_tensor_line(std::string_view line, const DirectoryTensor& tensor, int64_t shards,
                                const std::string& where) {
-  StoredTensor stored{tensor.dtype, tensor.shape,
-                      parse_pieces(parse_strict_json<Json>(line, {.depth = 8}, where), tensor.shape,
-                                   shards, where)};
+  StoredTensor stored{
+      tensor.dtype, tensor.shape,
+      parse_pieces(parse_json<Json>(line, where, {.depth = 8}), tensor.shape, shards, where)};
   check_tensor_complete(stored, where);
   return stored;
 }

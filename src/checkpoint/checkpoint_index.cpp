@@ -5,8 +5,8 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "checkpoint/index_json.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 namespace {
@@ -49,7 +49,7 @@ std::string format_checkpoint_index(const CheckpointIndex& index) {
   Json json{{"files", files_to_json(index.files)},
             {"format", kCheckpointFormat},
             {"shards", files_to_json(index.shards)},
-            {"state", parse_strict_json<Json>(index.state, {.depth = 64}, "checkpoint state")},
+            {"state", parse_json<Json>(index.state, "checkpoint state")},
             {"step", index.step},
             {"tensors", Json::object()},
             {"version", kCheckpointVersion}};

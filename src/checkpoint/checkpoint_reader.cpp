@@ -7,10 +7,10 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "checkpoint/index_json.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 namespace {

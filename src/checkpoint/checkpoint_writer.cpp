@@ -4,6 +4,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_directory.h"
 #include "checkpoint/old_steps.h"
@@ -11,7 +12,6 @@
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
 #include "checkpoint/save_folder.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 namespace {
@@ -119,7 +119,7 @@ CheckpointWriter::~CheckpointWriter() {
 }
 
 void CheckpointWriter::set_state(std::string json) {
-  parse_strict_json<nlohmann::json>(json, {.depth = 64}, "checkpoint state");
+  parse_json<nlohmann::json>(json, "checkpoint state");
   index_.state = std::move(json);
 }
 

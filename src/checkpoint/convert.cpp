@@ -8,8 +8,14 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/log.h"
+#include "checkpoint/fp8_blocks.h"
+#include "checkpoint/fused_experts.h"
+#include "checkpoint/gguf_file.h"
+#include "checkpoint/gguf_model.h"
 #include "checkpoint/parameter_io.h"
+#include "checkpoint/quantization_config.h"
 #include "checkpoint/run_lock.h"
 #include "checkpoint/save_folder.h"
 #include "checkpoint/write_shards.h"
@@ -52,14 +58,41 @@ class UnfinishedFolder {
   bool finished_ = false;
 };
 
-/// Hugging Face's name of the format of most weights.
-std::optional<std::string> stored_format(const TensorSource& weights) {
-  std::map<DType, int64_t> bytes;
-  for (const TensorInfo& info : weights.tensors()) bytes[info.dtype] += info.bytes();
-  const auto most = std::max_element(
-      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (most == bytes.end()) return std::nullopt;
-  switch (most->first) {
+/// The model to convert, from any kind of source.
+struct Input {
+  std::optional<ModelFolder> folder;  // absent: a GGUF file
+  std::unique_ptr<TensorSource> weights;
+  ModelConfig model;
+  std::string config;  // the text of a config.json of plain weights
+  std::vector<std::filesystem::path> side_files;
+  std::map<std::string, std::string> side_texts;  // further side files, by name
+  std::vector<std::string> notes;
+};
+
+Input read_folder(const std::filesystem::path& path) {
+  Input input;
+  input.folder = resolve_model_folder(path);
+  input.model = read_model_config(*input.folder);
+  input.weights = open_weights(*input.folder);
+  input.config = without_quantization_config(read_config_text(*input.folder));
+  input.side_files = model_side_files(input.folder->path);
+  return input;
+}
+
+Input read_gguf_file(const std::filesystem::path& path) {
+  GgufModel read = read_gguf(path);
+  Input input;
+  input.model = read_hf_config(read.config, path.string());
+  input.weights = std::move(read.weights);
+  input.config = std::move(read.config);
+  input.side_texts = std::move(read.files);
+  input.notes = std::move(read.notes);
+  return input;
+}
+
+/// Hugging Face's name of a format; nothing for those that config.json cannot name.
+std::optional<std::string> torch_name(DType dtype) {
+  switch (dtype) {
     case DType::f64:
       return "float64";
     case DType::f32:
@@ -73,12 +106,21 @@ std::optional<std::string> stored_format(const TensorSource& weights) {
   }
 }
 
+/// The format of most weights.
+std::optional<DType> stored_format(const std::vector<TensorInfo>& tensors) {
+  std::map<DType, int64_t> bytes;
+  for (const TensorInfo& info : tensors) bytes[info.dtype] += info.bytes();
+  const auto most = std::max_element(
+      bytes.begin(), bytes.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == bytes.end() ? std::nullopt : std::optional(most->first);
+}
+
 /// The text of a config.json with torch_dtype (dtype in newer files) set to the weights' format;
 /// unchanged if it already is.
-std::string with_stored_format(const std::string& config, const TensorSource& weights) {
-  const auto format = stored_format(weights);
+std::string with_format(const std::string& config, std::optional<DType> dtype) {
+  const auto format = dtype ? torch_name(*dtype) : std::nullopt;
   if (!format) return config;
-  auto json = nlohmann::ordered_json::parse(config);
+  auto json = parse_json<nlohmann::ordered_json>(config, "config.json");
   const char* name =
       json.contains("dtype") && !json.contains("torch_dtype") ? "dtype" : "torch_dtype";
   // A file without it means float32.
@@ -90,21 +132,34 @@ std::string with_stored_format(const std::string& config, const TensorSource& we
   return json.dump(2) + "\n";
 }
 
-void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
-                        const std::filesystem::path& to, int64_t max_shard_bytes) {
+std::string with_fp8_blocks(const std::string& config, const std::vector<std::string>& unchanged) {
+  auto json = parse_json<nlohmann::ordered_json>(config, "config.json");
+  json["quantization_config"] = fp8_block_config(unchanged);
+  return json.dump(2) + "\n";
+}
+
+void write_hugging_face(const Input& from, const std::filesystem::path& to,
+                        const ConvertSettings& settings, Converted& result) {
   VIADUCT_CHECK(IoError, is_absent_or_empty(to),
                 "{}: is there already and not empty; name a new folder", to.string());
+  const JoinedExperts joined(*from.weights,
+                             fused_expert_names(model_family(from.model.family).names));
+  ExportTensors tensors(joined, from.model, settings.dtype);
   UnfinishedFolder unfinished(to);
   try {
     write_safetensors_folder(
-        unfinished.path(), weights.tensors(),
-        [&](const std::string& name) { return weights.tensor(name); }, max_shard_bytes);
+        unfinished.path(), tensors.tensors(),
+        [&](const std::string& name) { return tensors.tensor(name); }, settings.max_shard_bytes);
   } catch (const IoError&) {
-    weights.check_read();  // a write also fails if its source is gone
+    from.weights->check_read();  // a write also fails if its source is gone
     throw;
   }
-  weights.check_read();
-  const std::string config = with_stored_format(read_config_text(from), weights);
+  from.weights->check_read();
+  std::string config =
+      with_format(from.config, settings.dtype ? plain_dtype(*settings.dtype)
+                                              : stored_format(from.weights->tensors()));
+  if (settings.dtype == ExportFormat::fp8)
+    config = with_fp8_blocks(config, tensors.unquantized_modules());
   write_file_atomically(unfinished.path() / "config.json", config);
   const std::string further = HfConfig(config, "config.json").text(kFurtherFields, "");
   if (!further.empty()) {
@@ -113,8 +168,15 @@ void write_hugging_face(const ModelFolder& from, const TensorSource& weights,
         "different model",
         to.string(), further);
   }
-  copy_model_side_files(from.path, unfinished.path());
+  if (from.folder) copy_model_side_files(from.folder->path, unfinished.path());
+  for (const auto& [name, text] : from.side_texts)
+    write_file_atomically(unfinished.path() / name, text);
   unfinished.finish();
+  for (const TensorInfo& info : tensors.tensors()) {
+    ++result.tensors;
+    result.bytes += info.bytes();
+  }
+  if (settings.dtype) result.rounding = tensors.rounding();
 }
 
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
@@ -127,7 +189,7 @@ void check_save_folder(const std::filesystem::path& save, int64_t step) {
                 save.string(), latest_step(save), step);
 }
 
-void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int64_t step,
+void write_checkpoint(const Input& from, const TensorSource& tensors, int64_t step,
                       const std::string& state, const std::filesystem::path& save,
                       const std::optional<ShardPlan>& plan) {
   check_save_folder(save, step);
@@ -136,8 +198,7 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
   if (fresh) lock.remove_when_released();  // the result is not a run's folder
   CheckpointWriter writer(save, step, plan ? plan->shards : 1);
   if (plan) {
-    write_shards(*plan, tensors, model_family(read_model_config(from).family).names,
-                 writer.folder());
+    write_shards(*plan, tensors, model_family(from.model.family).names, writer.folder());
   } else {
     ShardWriter shard(writer.folder(), 0);
     for (const TensorInfo& info : tensors.tensors())
@@ -146,25 +207,48 @@ void write_checkpoint(const ModelFolder& from, const TensorSource& tensors, int6
     tensors.check_read();
   }
   writer.set_state(state);
-  writer.add_file("config.json", read_config_text(from));
-  for (const auto& file : model_side_files(from.path)) writer.copy_file(file);
-  const std::filesystem::path run = from.path / "config.yaml";
-  if (from.kind == ModelFolderKind::checkpoint && std::filesystem::exists(run))
-    writer.copy_file(run);
+  writer.add_file("config.json", from.config);
+  for (const auto& file : from.side_files) writer.copy_file(file);
+  for (const auto& [name, text] : from.side_texts) writer.add_file(name, text);
+  if (from.folder && from.folder->kind == ModelFolderKind::checkpoint) {
+    const std::filesystem::path run = from.folder->path / "config.yaml";
+    if (std::filesystem::exists(run)) writer.copy_file(run);
+  }
   writer.commit(0, &lock);
+}
+
+ModelFormat output_format(const ConvertSettings& settings, const Input& from) {
+  const bool folder_to_checkpoint =
+      from.folder && from.folder->kind == ModelFolderKind::hugging_face;
+  const ModelFormat format =
+      settings.format.value_or(is_gguf(settings.to)   ? ModelFormat::gguf
+                               : folder_to_checkpoint ? ModelFormat::checkpoint
+                                                      : ModelFormat::hugging_face);
+  const bool checkpoint = format == ModelFormat::checkpoint;
+  VIADUCT_CHECK(ConfigError, (format == ModelFormat::gguf) == is_gguf(settings.to),
+                "convert: {} is written as {}; names of GGUF files, and no others, end in .gguf",
+                settings.to.string(),
+                format == ModelFormat::gguf ? "a GGUF file"
+                : checkpoint                ? "a checkpoint"
+                                            : "a Hugging Face folder");
+  VIADUCT_CHECK(ConfigError, checkpoint || !settings.plan,
+                "convert: a {} has no layout of ranks, and {} shards are asked for",
+                format == ModelFormat::gguf ? "GGUF file" : "Hugging Face folder",
+                settings.plan->shards);
+  VIADUCT_CHECK(ConfigError, !checkpoint || !settings.dtype,
+                "convert: --dtype {} is for exports (a Hugging Face folder or a GGUF file); a "
+                "checkpoint keeps the stored format",
+                export_format_name(*settings.dtype));
+  return format;
 }
 
 }  // namespace
 
 Converted convert_model(const ConvertSettings& settings) {
-  const ModelFolder from = resolve_model_folder(settings.from);
-  const auto weights = open_weights(from);
-  const ModelConfig model = read_model_config(from);
-  check_tensors_fit(model, *weights);
-  const bool to_checkpoint =
-      settings.format.value_or(from.kind == ModelFolderKind::checkpoint
-                                   ? ModelFolderKind::hugging_face
-                                   : ModelFolderKind::checkpoint) == ModelFolderKind::checkpoint;
+  const Input from =
+      is_gguf(settings.from) ? read_gguf_file(settings.from) : read_folder(settings.from);
+  check_tensors_fit(from.model, *from.weights);
+  const ModelFormat format = output_format(settings, from);
   // "models/x/" is models/x.
   std::filesystem::path to = std::filesystem::absolute(settings.to).lexically_normal();
   if (!to.has_filename()) to = to.parent_path();
@@ -173,30 +257,39 @@ Converted convert_model(const ConvertSettings& settings) {
     to = std::filesystem::canonical(to);
 
   Converted result;
-  result.notes = model.notes;
-  if (!to_checkpoint && model.rotary.interleaved) {
+  result.notes = from.model.notes;
+  result.notes.insert(result.notes.end(), from.notes.begin(), from.notes.end());
+  if (format == ModelFormat::hugging_face && from.model.rotary.interleaved) {
     result.notes.push_back(fmt::format(
         "{}: rotary_interleaved is true: Viaduct reads it, Hugging Face's code does not and would "
         "compute pairs of halves",
         settings.to.string()));
   }
-  for (const TensorInfo& info : weights->tensors()) {
-    ++result.tensors;
-    result.bytes += info.bytes();
+  if (format == ModelFormat::gguf) {
+    const GgufWritten written =
+        write_gguf(to, from.model, *from.weights, from.side_files, settings.dtype);
+    result.notes.insert(result.notes.end(), written.notes.begin(), written.notes.end());
+    result.tensors = written.tensors;
+    result.bytes = written.bytes;
+    if (settings.dtype) result.rounding = written.rounding;
+    result.path = to;
+    return result;
   }
-  VIADUCT_CHECK(
-      ConfigError, to_checkpoint || !settings.plan,
-      "convert: a Hugging Face folder has no layout of ranks, and {} shards are asked for",
-      settings.plan->shards);
-  if (!to_checkpoint) {
-    write_hugging_face(from, *weights, to, settings.max_shard_bytes);
-  } else if (from.kind == ModelFolderKind::checkpoint) {
-    const CheckpointReader checkpoint(from.path);  // optimizer state too
-    write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to, settings.plan);
+  if (format == ModelFormat::hugging_face) {
+    write_hugging_face(from, to, settings, result);
   } else {
-    write_checkpoint(from, *weights, 0, "{}", to, settings.plan);
+    for (const TensorInfo& info : from.weights->tensors()) {
+      ++result.tensors;
+      result.bytes += info.bytes();
+    }
+    if (from.folder && from.folder->kind == ModelFolderKind::checkpoint) {
+      const CheckpointReader checkpoint(from.folder->path);  // optimizer state too
+      write_checkpoint(from, checkpoint, checkpoint.step(), checkpoint.state(), to, settings.plan);
+    } else {
+      write_checkpoint(from, *from.weights, 0, "{}", to, settings.plan);
+    }
   }
-  result.folder = resolve_model_folder(to);
+  result.path = resolve_model_folder(to).path;
   return result;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
-// Converts a Hugging Face folder to a checkpoint and back. Tensors are converted one at a time,
-// each in its stored format and under its stored name. The files of model_side_file_names and
-// config.json are copied unchanged, except that torch_dtype of a Hugging Face folder is set to the
-// format of its tensors.
+// Converts a model between a Hugging Face folder, a checkpoint and a GGUF file. Tensors are
+// converted one at a time. Between folders each keeps its name and, unless another format is
+// requested, its stored format; the files of model_side_file_names and config.json are copied
+// unchanged, except that torch_dtype of a Hugging Face folder is set to the format of its tensors,
+// and quantization_config describes them.
 
 #include <filesystem>
 #include <functional>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint_writer.h"
+#include "checkpoint/export_tensors.h"
 #include "checkpoint/model_folder.h"
 #include "checkpoint/safetensors_writer.h"
 
@@ -23,26 +25,33 @@ struct ShardPlan {
   std::function<std::vector<CheckpointEntry>(int shard)> pieces;
 };
 
+enum class ModelFormat { hugging_face, checkpoint, gguf };
+
 struct ConvertSettings {
-  std::filesystem::path from, to;
-  /// Absent: the opposite of the format of `from`.
-  std::optional<ModelFolderKind> format;
+  std::filesystem::path from, to;  // GGUF files end in .gguf
+  /// Absent: gguf if `to` ends in .gguf; else a checkpoint for a Hugging Face folder, and a Hugging
+  /// Face folder for others.
+  std::optional<ModelFormat> format;
+  /// Of the tensors of an export (a Hugging Face folder or a GGUF file); absent: as stored.
+  std::optional<ExportFormat> dtype;
   /// Of the written checkpoint; absent: one shard with everything.
   std::optional<ShardPlan> plan;
   int64_t max_shard_bytes = kDefaultShardBytes;  // of a Hugging Face folder's files
 };
 
 struct Converted {
-  ModelFolder folder;  // what was written
+  std::filesystem::path path;  // what was written: a folder, a step folder, a file
   int64_t tensors = 0, bytes = 0;
-  std::vector<std::string> notes;  // messages: ModelConfig::notes of the input, and more
+  std::optional<Rounding> rounding;  // where a format was requested
+  std::vector<std::string> notes;    // messages: ModelConfig::notes of the input, and more
 };
 
-/// Writes `to`: a Hugging Face folder (weights only), or a save folder with one step (that of the
-/// checkpoint it comes from, with all its state; 0 for a Hugging Face folder). ConfigError for
-/// architectures that are not supported, and for a plan with a Hugging Face folder; IoError if the
-/// tensors do not match config.json, or if `to` holds something other than an older step of a save
-/// folder. The final name does not exist before the result is complete.
+/// Writes `to`: a Hugging Face folder or a GGUF file (weights only), or a save folder with one step
+/// (that of the checkpoint it comes from, with all its state; 0 for others). ConfigError for
+/// architectures and formats that are not supported, for a plan or a format where the output has
+/// none; IoError if the tensors do not match the configuration or exceed the format, or if `to`
+/// holds something other than an older step of a save folder (a GGUF file is replaced). The final
+/// name does not exist before the result is complete.
 Converted convert_model(const ConvertSettings& settings);
 
 }  // namespace viaduct

@@ -6,8 +6,9 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
+#include "checkpoint/json_shape.h"
 #include "checkpoint/safetensors_reader.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct::index_json {
 
@@ -79,7 +80,7 @@ std::string sealed_lines(Json json) {
 }
 
 Json open_sealed(std::string_view text, const char* format, const std::string& where) {
-  Json json = parse_strict_json<Json>(text, {.depth = 80}, where);
+  Json json = parse_json<Json>(text, where, {.bytes = size_t{1} << 32, .depth = 80});
   VIADUCT_CHECK(IoError, text_field(json, "format", where) == format,
                 "{}: \"format\" is not \"{}\"", where, format);
   count_field(json, "version", where);

@@ -72,7 +72,7 @@ void convert(ThreadPool& pool, const Tensor& from, const Tensor& to, int64_t row
 }
 
 StateValues flat(const StoredRun& stored) {
-  StateValues state = stored.state;
+  StateValues state = stored.here();
   const Tensor& values = state.values;
   VIADUCT_CHECK(
       ShapeError,

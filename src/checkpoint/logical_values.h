@@ -1,6 +1,7 @@
 #pragma once
 // Values of parameters, as runs of their storage on a device, to and from logical tensors.
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,6 +19,11 @@ struct StoredRun {
   ParameterRun run;
   StateValues state;
   bool lifts_zeros = false;  // when it is filled: tensor/state_rounding.h
+  /// Of values that live in a second memory: brings them to the device, until it is called for
+  /// others. Null: they are there.
+  std::function<StateValues(const StateValues&)> bring = nullptr;
+
+  StateValues here() const { return bring ? bring(state) : state; }
 };
 
 /// The whole storage of each parameter, with the values `of(parameter)`.

@@ -4,6 +4,8 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "checkpoint/fused_experts.h"
+#include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
 #include "model/family.h"
@@ -69,7 +71,16 @@ std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
                     "{}: weights as {} are not supported, only safetensors", folder.path.string(),
                     other);
   }
-  return std::make_unique<SafetensorsFolder>(folder.path);
+  std::unique_ptr<TensorSource> weights = std::make_unique<SafetensorsFolder>(folder.path);
+  if (!has(folder.path, "config.json")) return weights;
+  const std::string text = read_config_text(folder), where = (folder.path / "config.json").string();
+  if (const auto quantization = read_quantization_config(text, where))
+    weights = std::make_unique<QuantizedWeights>(std::move(weights), *quantization);
+  HfConfig config(text, where);
+  if (!config.has("model_type")) return weights;
+  const auto fused = fused_expert_names(model_family(config.text("model_type")).names);
+  if (fused.empty()) return weights;
+  return std::make_unique<SplitExperts>(std::move(weights), fused);
 }
 
 std::string read_config_text(const ModelFolder& folder) {
@@ -78,7 +89,10 @@ std::string read_config_text(const ModelFolder& folder) {
 }
 
 ModelConfig read_model_config(const ModelFolder& folder) {
-  return read_hf_config(read_config_text(folder), (folder.path / "config.json").string());
+  const std::string text = read_config_text(folder), where = (folder.path / "config.json").string();
+  if (folder.kind == ModelFolderKind::hugging_face)
+    (void)read_quantization_config(text, where);  // refused before anything is built
+  return read_hf_config(text, where);
 }
 
 const std::vector<std::string>& model_side_file_names() {

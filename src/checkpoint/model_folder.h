@@ -27,12 +27,13 @@ struct ModelFolder {
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
-/// tensors, of a checkpoint those that are weights (is_weight_name).
+/// tensors, quantized matrices as BF16 (checkpoint/quantized_weights.h), of a checkpoint those that
+/// are weights (is_weight_name).
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder);
 
 /// The text of the folder's config.json; IoError if it is missing or absurdly large.
 std::string read_config_text(const ModelFolder& folder);
-/// The architecture it describes.
+/// The architecture it describes; ConfigError also for quantized weights that are not supported.
 ModelConfig read_model_config(const ModelFolder& folder);
 
 /// Names that tokenizer and generation settings have in Hugging Face folders.

@@ -46,24 +46,26 @@ Strictness strictness_of(std::string_view name) {
 TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
                      const std::vector<TensorKind>& kinds) {
   const TensorNames& names = model_family(config.family).names;
-  const auto device = make_sim_device();  // structure alone: no memory
+  const auto device = make_sim_device();  // only structure, no memory
   const auto model = build_model(*device, config, {.precision = precision_recipe("fp32")}, 1);
   TensorFit fit;
   std::set<std::string> used;
   for (const Parameter* parameter : model->parameters()) {
     for (const Part& part : parameter->parts) {
-      for (const auto& [kind, has] : kinds) {
+      for (const auto& [kind, has, shape] : kinds) {
         if (has != nullptr && !has(*parameter)) continue;
+        if (!kind.empty() && parameter->load_bias_rate) continue;  // no optimizer moves it
         const std::string name =
             kind.empty() ? stored_name(source, part.name, names) : kind + part.name;
         const TensorInfo* info = source.find(name);
+        const Shape wanted = shape == nullptr ? part.logical_shape : shape(part.logical_shape);
         used.insert(name);
         if (info == nullptr) {
           fit.lacking.push_back(kind + part.name + " is missing");
-        } else if (!is_floating(info->dtype) || !(info->shape == part.logical_shape)) {
+        } else if (!is_floating(info->dtype) || !(info->shape == wanted)) {
           fit.wrong.push_back(fmt::format("{} is {} {}, expected a floating tensor {}",
                                           kind + part.name, dtype_name(info->dtype),
-                                          to_string(info->shape), to_string(part.logical_shape)));
+                                          to_string(info->shape), to_string(wanted)));
         }
       }
     }
@@ -108,11 +110,20 @@ void check_tensors_fit(const ModelConfig& config, const TensorSource& source) {
 }
 
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values) {
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values,
+                                   std::shared_ptr<RunCursor> cursor) {
   std::vector<StoredRun> runs;
+  std::function<StateValues(const StateValues&)> bring;
+  if (store.offloaded() != nullptr) {
+    if (!cursor) cursor = std::make_shared<RunCursor>(store.offloaded(), BlockCursor::Access::read);
+    bring = [cursor](const StateValues& state) { return cursor->at(state); };
+  }
   for (size_t i = 0; i < store.shard_runs().size(); ++i) {
     const ShardRun& run = store.shard_runs()[i];
-    runs.push_back({{run.parameter, run.range.begin, run.range.end}, values(run, i)});
+    StoredRun& stored = runs.emplace_back();
+    stored.run = {run.parameter, run.range.begin, run.range.end};
+    stored.state = values(run, i);
+    stored.bring = bring;
   }
   return runs;
 }
@@ -121,9 +132,12 @@ void load_parameters(OpContext& context, ParameterStore& store, const TensorSour
                      const ModelConfig& config) {
   check_tensors_fit(config, source);
   const TensorNames& names = model_family(config.family).names;
+  const auto cursor = std::make_shared<RunCursor>(store.offloaded(), BlockCursor::Access::change);
   fill_runs(context.device,
-            stored_runs(store, [](const ShardRun& run, size_t) { return run.master_state(); }),
+            stored_runs(
+                store, [](const ShardRun& run, size_t) { return run.master_state(); }, cursor),
             source, [&](const std::string& name) { return stored_name(source, name, names); });
+  cursor->finish();
   store.publish_masters(context);
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 // The weights of a model from a folder: what must be there, and reading what a rank holds of it.
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,6 +9,7 @@
 #include "checkpoint/tensor_source.h"
 #include "model/model_config.h"
 #include "sharding/parameter_store.h"
+#include "sharding/run_cursor.h"
 
 namespace viaduct {
 
@@ -32,7 +34,8 @@ struct TensorFit {
 /// What is wanted of parameters beside or instead of their weights.
 struct TensorKind {
   std::string prefix;                       // of the names; "" are the weights
-  bool (*has)(const Parameter&) = nullptr;  // null: every parameter
+  bool (*has)(const Parameter&) = nullptr;  // null: every parameter (states: but load biases)
+  Shape (*shape)(const Shape& logical) = nullptr;  // of the wanted tensor; null: the logical one's
 };
 
 /// Compares `source` with the logical tensors of the whole model, however it is laid out. For each
@@ -56,9 +59,11 @@ std::string stored_name(const TensorSource& source, const std::string& name,
                         const TensorNames& names);
 
 /// The runs of the store that this rank updates, with the values that `values` names for each
-/// (master, gradient, a moment).
+/// (master, gradient, a moment). What lives in the second memory comes by `cursor`; null: by one
+/// that reads.
 std::vector<StoredRun> stored_runs(const ParameterStore& store,
-                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values);
+                                   FunctionRef<StateValues(const ShardRun&, size_t index)> values,
+                                   std::shared_ptr<RunCursor> cursor = nullptr);
 
 /// Reads what the store holds of the model into the masters, converted to their format, and
 /// publishes the weights, after check_tensors_fit.

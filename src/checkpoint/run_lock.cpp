@@ -17,6 +17,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/save_folder.h"
 
@@ -75,8 +76,9 @@ std::string read_all(int descriptor) {
 
 /// Nothing for a malformed text (truncated by a crash, for example).
 std::optional<Holder> parse_holder(const std::string& text) {
-  const auto json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!json.is_object()) return std::nullopt;
+  const auto read = try_parse_json<nlohmann::json>(text);
+  if (!read || !read->is_object()) return std::nullopt;
+  const nlohmann::json& json = *read;
   Holder holder;
   try {
     holder.host = json.at("host").get<std::string>();

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 #include <unordered_set>
 
-#include "checkpoint/strict_json.h"
+#include "base/json_reader.h"
+#include "checkpoint/json_shape.h"
 
 namespace viaduct {
 namespace {
@@ -21,9 +22,11 @@ struct StoredType {
 
 // BOOL comes after U8, so that u8 is written as U8.
 constexpr StoredType kStoredTypes[] = {
-    {"F64", DType::f64}, {"F32", DType::f32}, {"F16", DType::f16}, {"BF16", DType::bf16},
-    {"I64", DType::i64}, {"I32", DType::i32}, {"I16", DType::i16}, {"I8", DType::i8},
-    {"U8", DType::u8},   {"U16", DType::u16}, {"BOOL", DType::u8}};
+    {"F64", DType::f64},      {"F32", DType::f32},     {"F16", DType::f16},
+    {"BF16", DType::bf16},    {"I64", DType::i64},     {"I32", DType::i32},
+    {"I16", DType::i16},      {"I8", DType::i8},       {"U8", DType::u8},
+    {"U16", DType::u16},      {"BOOL", DType::u8},     {"F8_E4M3", DType::e4m3},
+    {"F8_E5M2", DType::e5m2}, {"F8_E8M0", DType::e8m0}};
 
 DType parse_dtype(const Json& value, const std::string& where) {
   VIADUCT_CHECK(IoError, value.is_string(), "{}: \"dtype\" is not a string", where);
@@ -124,9 +127,8 @@ SafetensorsHeader parse_safetensors_header(std::string_view file, const std::str
       header.entries.push_back(parse_entry(name, value, header.data_bytes, where));
     }
   };
-  const Json json =
-      parse_strict_json<Json>(file.substr(sizeof(length), length),
-                              {.depth = 4, .array_elements = 64}, where + ": header", take);
+  const Json json = parse_json<Json>(file.substr(sizeof(length), length), where + ": header",
+                                     {.depth = 4, .array_elements = 64}, take);
   VIADUCT_CHECK(IoError, json.is_object(), "{}: the header is not a JSON object", where);
   check_tiling(header, where);
   return header;

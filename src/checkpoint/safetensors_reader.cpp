@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "checkpoint/strict_json.h"
+#include "base/json_reader.h"
 
 namespace viaduct {
 namespace {
@@ -24,7 +24,7 @@ bool is_there(const std::filesystem::path& path) {
 std::map<std::string, std::string> read_weight_map(const std::filesystem::path& path) {
   const std::string where = path.string();
   const std::string text = read_file(path, kIndexLimitBytes);
-  const auto json = parse_strict_json<nlohmann::json>(text, {.depth = 8}, where);
+  const auto json = parse_json<nlohmann::json>(text, where, {.depth = 8});
   VIADUCT_CHECK(IoError,
                 json.is_object() && json.contains("weight_map") && json["weight_map"].is_object(),
                 "{}: no \"weight_map\" object", where);

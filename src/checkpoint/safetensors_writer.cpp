@@ -7,9 +7,9 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "checkpoint/safetensors_header.h"
 #include "checkpoint/save_folder.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 namespace {

@@ -12,10 +12,10 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_reader.h"
 #include "checkpoint/old_steps.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 namespace {

@@ -1,8 +1,8 @@
 #include "checkpoint/tensor_source.h"
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/nearest.h"
-#include "checkpoint/strict_json.h"
 
 namespace viaduct {
 

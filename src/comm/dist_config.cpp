@@ -23,8 +23,10 @@ FieldGroup dist_fields(DistConfig& config) {
       .planned_values({"cuda", "sim"}, "the cuda backend and the simulator's clock");
   group
       .field("cpu_isa", config.cpu_isa,
-             "Instruction set of the CPU kernels; auto: the best of this machine.")
-      .one_of({"avx2", "avx512", "avx512_bf16", "amx"})
+             "Instruction set of the CPU kernels; auto: the best of this machine. portable runs on "
+             "any "
+             "processor (aarch64), with the bits of avx2.")
+      .one_of({"portable", "avx2", "avx512", "avx512_bf16", "amx"})
       .constraint("supported by this machine");
   group
       .field("threads_per_rank", config.threads_per_rank,
@@ -70,13 +72,12 @@ FieldGroup parallel_fields(ParallelConfig& config) {
       .field("expert_model_parallel_size", config.expert_model_parallel_size,
              "ep: ranks that share the experts of a layer, each owning a contiguous run of them.")
       .range(1, kMostRanks)
-      .constraint("divides num_moe_experts")
-      .planned("experts");
+      .constraint("divides num_moe_experts; more than 1 needs num_moe_experts");
   group
       .field("expert_tensor_parallel_size", config.expert_tensor_parallel_size,
              "etp: tensor parallelism inside an expert; null: tp.")
       .range(1, kMostRanks)
-      .planned("experts");
+      .constraint("divides the width of an expert; needs num_moe_experts");
   group
       .field("sequence_parallel", config.sequence_parallel,
              "Norms, dropout and residual work on 1/tp of the tokens; auto: if tp > 1 and the "

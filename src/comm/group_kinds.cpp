@@ -21,7 +21,7 @@ struct KindRow {
   Grid grid;
   std::vector<Axis> axes;
   Use use;
-  bool ends = false;  // of the axis pp, first and last alone
+  bool ends = false;  // of the axis pp, only the first and last
 };
 
 const KindRow& row_of(GroupKind kind) {

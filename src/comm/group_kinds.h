@@ -24,7 +24,7 @@ enum class GroupKind {
   tp_dp_cp,            // hold one stage; maxima of scaling factors
   pp,                  // stages
   model,               // tp · pp: hold one replica
-  embedding,           // first and last stage; alone on stages between
+  embedding,           // first and last stage; a group of one on stages between
   position_embedding,  // the first stage
   ep,
   expert_tp,

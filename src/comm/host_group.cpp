@@ -64,7 +64,7 @@ class SaidCall final : public HostCall {
   std::string text_;
 };
 
-/// A call that says to the record when the host waited for it.
+/// A call that records when the host waited for it.
 class RecordedCall final : public HostCall {
  public:
   RecordedCall(std::unique_ptr<HostCall> call, Device& device, int64_t number)

@@ -45,7 +45,7 @@ struct TextOfRank {
   std::string text;
 };
 
-/// A call that is under way; used by the rank's host thread alone. Whoever drops it before it is
+/// A call in progress; only the rank's host thread uses it. Whoever drops it before it is
 /// over fails: others may still need this rank to pass on what they say.
 class HostCall {
  public:
@@ -56,7 +56,7 @@ class HostCall {
   virtual std::string wait() = 0;
 };
 
-/// Figures that are under way. Default constructed: none.
+/// An exchange of figures in progress. Default constructed: none.
 class PendingFigures {
  public:
   PendingFigures() = default;

@@ -2,7 +2,7 @@
 // The communicators of one rank: one for each group that a run needs, all created before the first
 // step, in one order on all ranks. Groups come from the mesh, by grid and axes
 // (comm/group_kinds.h); layers, sharding, pipeline and train take theirs from here. A group of one
-// rank is the self communicator, so nobody asks for sizes.
+// rank is the self communicator, so no caller checks sizes.
 
 #include <array>
 #include <initializer_list>

@@ -59,13 +59,25 @@ Halves narrow(Vector sum, bfloat16) {
 
 using SignedHalves = int16_t __attribute__((vector_size(16)));
 
-// F16C instructions, which the baseline machine has.
+#if defined(__F16C__)
 Vector widen(const float16* from) {
   return __builtin_ia32_vcvtph2ps256(read<SignedHalves>(from));
 }
 SignedHalves narrow(Vector sum, float16) {
   return __builtin_ia32_vcvtps2ph256(sum, 0);
 }
+#else
+Vector widen(const float16* from) {
+  Vector values;
+  for (int i = 0; i < kLanes; ++i) values[i] = static_cast<float>(from[i]);
+  return values;
+}
+SignedHalves narrow(Vector sum, float16) {
+  float16 halves[kLanes];
+  for (int i = 0; i < kLanes; ++i) halves[i] = static_cast<float16>(sum[i]);
+  return read<SignedHalves>(halves);
+}
+#endif
 
 /// Types that are summed in FP32, in one pass that keeps the sums in registers and reads whole
 /// cache lines of one rank at a time: the ranks' buffers often have the same low address bits, and

@@ -8,10 +8,6 @@ namespace {
 
 constexpr KnobReach kCuda = KnobReach::cuda_only;
 
-constexpr KnobRow kFusions[] = {
-    {"multi_latent_attention", "bool", "false", "", "Multi-head latent attention.", ""},
-};
-
 constexpr KnobRow kGpu[] = {
     {"persist_layer_norm", "bool", "true", "", "Persistent norm kernels.", "", "", kCuda},
     {"memory_efficient_layer_norm", "bool", "false", "",
@@ -30,8 +26,7 @@ constexpr KnobRow kGpu[] = {
 }  // namespace
 
 std::vector<KnobTable> kernels() {
-  return {{"model", "", "its other setting", kFusions},
-          {"model", "", "a setting of the cuda backend", kGpu}};
+  return {{"model", "", "a setting of the cuda backend", kGpu}};
 }
 
 }  // namespace viaduct::catalogue_tables

@@ -62,9 +62,6 @@ constexpr KnobRow kStraggler[] = {
 constexpr KnobRow kNvrx[] = {
     {"enabled", "bool", "false", "", "Slow ranks are scored and reported.", ""},
 };
-constexpr KnobRow kInspect[] = {
-    {"enabled", "bool", "false", "", "Statistics of chosen tensors are recorded.", ""},
-};
 constexpr KnobRow kRestart[] = {
     {"enabled", "bool", "false", "", "A failed rank is restarted inside its process.", ""},
 };
@@ -81,7 +78,6 @@ std::vector<KnobTable> operations() {
       {"ft", "Fault tolerance.", "operations at scale", kFaults},
       {"straggler", "Slow ranks.", "operations at scale", kStraggler},
       {"nvrx_straggler", "Slow ranks, scored.", "operations at scale", kNvrx},
-      {"tensor_inspect", "Statistics of tensors.", "operations at scale", kInspect},
       {"inprocess_restart", "Restart inside the process.", "operations at scale", kRestart},
   };
 }

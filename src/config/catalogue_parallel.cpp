@@ -24,17 +24,7 @@ constexpr KnobRow kTensor[] = {
      "How buffer handles are exchanged at start.", "", "", kCuda},
 };
 
-constexpr KnobRow kWeightShards[] = {
-    {"tensor_parallel_num_weight_shards", "int or null", "null", "",
-     "Weights are kept in so many shards, the tp of tensor ranks each cut over data ranks, and "
-     "gathered before use.",
-     "a multiple of tp"},
-};
-
 constexpr KnobRow kOverlap[] = {
-    {"fp8_buf", "bool", "false", "",
-     "Reduce-scatter chunks travel in FP8 and are summed in higher precision.",
-     "pipeline method under an FP8 recipe"},
     {"overlap_moe_expert_parallel_comm", "bool", "false", "",
      "Expert exchange of one micro-batch runs under the compute of another.",
      "ep > 1, alltoall or flex, 16-bit, virtual stages if pp > 1, no full recompute, no "
@@ -68,15 +58,6 @@ constexpr KnobRow kDataOnGpu[] = {
 };
 
 constexpr KnobRow kFullySharded[] = {
-    {"outer_dp_sharding_strategy", "string", "no_shard", "no_shard optim",
-     "With several optimizer instances: what these share of the optimizer state.",
-     "num_distributed_optimizer_instances > 1"},
-    {"megatron_fsdp_main_params_dtype", "string or null", "fp32", "fp32 bf16 fp16",
-     "Format of sharded masters.", ""},
-    {"megatron_fsdp_main_grads_dtype", "string or null", "null", "fp32 bf16 fp16",
-     "Format of sharded main gradients.", ""},
-    {"megatron_fsdp_grad_comm_dtype", "string or null", "null", "fp32 bf16 fp16",
-     "Format of gradients on the wire.", ""},
     {"megatron_fsdp_version", "int", "1", "",
      "Version of Megatron's implementation; there is one here.", ""},
 };
@@ -111,8 +92,6 @@ std::vector<KnobTable> parallel() {
   return {
       {"model", "", "pipeline parallelism", kPipeline},
       {"model", "", "tensor parallelism", kTensor},
-      {"model", "", "weights that data ranks gather before use: fully sharded data parallel",
-       kWeightShards},
       {"comm_overlap", "Communication hidden under computation.", "overlapped communication",
        kOverlap},
       {"comm_overlap", "", gpu, kOverlapOnGpu},

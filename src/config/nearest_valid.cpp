@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <limits>
 
 namespace viaduct {
 namespace {
@@ -15,20 +16,30 @@ std::string either(int64_t below, int64_t above) {
   return "none";
 }
 
+/// The first valid number on the way from `from` to `last` in steps of 1 or −1; 0: none.
+int64_t first_valid(int64_t from, int64_t last, int64_t step, FunctionRef<bool(int64_t)> valid) {
+  if ((last - from) * step < 0) return 0;
+  for (int64_t n = from;; n += step) {
+    if (valid(n)) return n;
+    if (n == last) return 0;
+  }
+}
+
 }  // namespace
 
 std::string nearest_valid(int64_t value, FunctionRef<bool(int64_t)> valid, int64_t most) {
-  int64_t below = std::min(value, most), above = std::max<int64_t>(value, 1);
-  const int64_t lowest = std::max<int64_t>(1, below - kFarthest);
-  const int64_t highest = std::min(most, above + kFarthest);
-  while (below >= lowest && !valid(below)) --below;
-  while (above <= highest && !valid(above)) ++above;
-  return either(below >= lowest ? below : 0, above <= highest ? above : 0);
+  const int64_t below = std::min(std::max<int64_t>(value, 0), most),
+                above = std::max<int64_t>(value, 1);
+  // No sum of `value` and kFarthest: it may be any number.
+  const int64_t lowest = below > kFarthest ? below - kFarthest : 1;
+  const int64_t highest = above < most - kFarthest ? above + kFarthest : most;
+  return either(first_valid(below, lowest, -1, valid), first_valid(above, highest, 1, valid));
 }
 
 std::string nearest_multiple(int64_t value, int64_t step) {
   const int64_t below = value / step * step;
-  return either(below, below == value ? below : below + step);
+  const bool has_next = below <= std::numeric_limits<int64_t>::max() - step;
+  return either(below, below == value ? below : has_next ? below + step : 0);
 }
 
 std::string nearest_divisor(int64_t value, int64_t number) {

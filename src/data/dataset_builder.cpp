@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/thread_pool.h"
 #include "data/blend.h"
 #include "data/blended_dataset.h"
@@ -218,7 +219,8 @@ std::optional<IndexCacheEntry> DatasetBuilder::blend_files(const BlendedDataset:
   auto datasets = ordered_json::array();
   auto sizes = ordered_json::array();
   for (const auto& source : sources) {
-    datasets.push_back(ordered_json::parse(dynamic_cast<const GptDataset&>(*source).description()));
+    datasets.push_back(parse_json<ordered_json>(
+        dynamic_cast<const GptDataset&>(*source).description(), "a data set's description"));
     sizes.push_back(source->size());
   }
   const bool all = shares.empty();

@@ -89,7 +89,7 @@ struct Blend {
 /// lists and weights that are not >= 0 with a positive sum are ConfigErrors.
 Blend parse_blend(const std::vector<std::string>& entries);
 
-/// All errors in the settings alone (no file is opened), one message each.
+/// All errors in the settings (no file is opened), one message each.
 std::vector<std::string> dataset_config_problems(const DatasetConfig& config);
 
 }  // namespace viaduct

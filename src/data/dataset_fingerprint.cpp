@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
 #include "data/blend.h"
 
 namespace viaduct {
@@ -87,7 +88,7 @@ std::vector<DatasetFingerprint> fingerprints_from_json(const std::string& text,
                                                        const std::string& where) {
   std::vector<DatasetFingerprint> files;
   try {
-    const auto document = nlohmann::json::parse(text);
+    const auto document = parse_json<nlohmann::json>(text, where);
     for (const auto& entry : document.at("files")) {
       files.push_back({entry.at("prefix").get<std::string>(), entry.at("documents").get<int64_t>(),
                        entry.at("sequences").get<int64_t>(), entry.at("tokens").get<int64_t>(),

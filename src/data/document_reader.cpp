@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "data/text_check.h"
 
 namespace viaduct {
@@ -82,7 +83,8 @@ std::string document_of_line(std::string_view line, const std::string& key,
                              const DocumentPiece& piece, int64_t number) {
   std::string text;
   MemberReader reader(key, text);
-  const bool good = json::sax_parse(line.begin(), line.end(), &reader);
+  size_t taken = 0;
+  const bool good = scan_json<json>(line, reader, taken);
   if (good && !reader.is_object) reader.problem = "not a JSON object";
   if (good && reader.is_object && !reader.found)
     reader.problem = fmt::format("the object has no '{}'", key);

@@ -84,7 +84,7 @@ class DocumentReader {
 };
 
 /// Calls `use` with each document of a piece: the text itself, or the string under `key` of each
-/// line's object. Lines of white space alone are skipped. A line that is not a JSON object, or has
+/// line's object. Lines of only white space are skipped. A line that is not a JSON object, or has
 /// no such string, is an IoError with file and line; content that is not text (data/text_check.h)
 /// is one with its offset.
 void for_each_document(

@@ -12,6 +12,7 @@
 #include "base/file.h"
 #include "base/file_lock.h"
 #include "base/hash.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "base/md5.h"
 
@@ -112,7 +113,8 @@ ordered_json checksums_of(const IndexCacheEntry& entry) {
                                       path.string())
                         : std::string()};
   }
-  const auto checksums = ordered_json::parse(read_file(path, 1 << 20), nullptr, false);
+  auto read = try_parse_json<ordered_json>(read_file(path, 1 << 20));
+  const ordered_json checksums = read ? std::move(*read) : ordered_json();
   const bool whole = checksums.is_object() && checksums.contains("source") &&
                      checksums.contains("arrays") && checksums["arrays"].is_array() &&
                      checksums["arrays"].size() == entry.names.size();
@@ -198,7 +200,7 @@ auto load_or_build_by(const IndexCacheEntry& entry, IndexBuild build, Load&& loa
   VIADUCT_CHECK(IoError, is_writable_folder(entry.folder), "cannot write into the folder {}",
                 entry.folder.string());
   const FileLock lock(entry.file("lock"));
-  if (auto loaded = attempt(load, why)) return std::move(*loaded);  // somebody else made it
+  if (auto loaded = attempt(load, why)) return std::move(*loaded);  // another process made it
   if (!why.empty()) log_warning("{}; rebuilding it", why);
   build_files(entry, build);
   auto loaded = attempt(load, why);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "data/tokenizer/unicode.h"
 
 namespace viaduct {
@@ -22,8 +23,7 @@ constexpr size_t kJsonLimitBytes = size_t{1} << 20;
 
 bool is_json_object(std::string_view text) {
   const size_t first = text.find_first_not_of(" \t\r\n");
-  return first != std::string_view::npos && text[first] == '{' &&
-         nlohmann::json::accept(text.begin(), text.end());
+  return first != std::string_view::npos && text[first] == '{' && is_json<nlohmann::json>(text);
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "data/dataset_fingerprint.h"
 
 namespace viaduct {
@@ -37,7 +38,9 @@ std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset) {
   const std::string path = record_path(dataset.prefix());
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
-  const auto record = ordered_json::parse(read_file(path, 1 << 20), nullptr, false);
+  const auto read = try_parse_json<ordered_json>(read_file(path, 1 << 20));
+  if (!read) return std::nullopt;
+  const ordered_json& record = *read;
   if (!record.is_object() || !record.contains("largest_token_id") || !record.contains("data"))
     return std::nullopt;
   const auto& largest = record["largest_token_id"];

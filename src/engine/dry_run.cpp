@@ -2,8 +2,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <set>
 
 #include "base/function_ref.h"
+#include "device/recording.h"
 #include "engine/document_batches.h"
 #include "engine/engine.h"
 #include "engine/evaluation.h"
@@ -12,6 +14,8 @@
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
+#include "timeline/record_expansion.h"
+#include "timeline/repeats.h"
 
 namespace viaduct {
 namespace {
@@ -32,22 +36,54 @@ HostBatch blank_batch(int64_t rows, int64_t length) {
   return batch;
 }
 
-std::vector<GroupTraffic> traffic_since(const StepRecord& record, size_t first) {
+/// The sums over one step.
+void sum_up(const RecordExpansion& all, DryRun& result) {
+  const StepRecord& record = all.record();
+  const SequenceWindow& step = result.windows[static_cast<size_t>(MemorySequence::step)];
+  std::vector<int64_t> launched(record.collectives().size());
+  std::map<std::pair<std::string_view, std::string_view>, KernelUse> kernels;
+  all.for_each([&](const ExpandedEvent& e) {
+    if (e.at < step.begin || e.at >= step.end) return;
+    const auto index = static_cast<size_t>(e.event.index);
+    if (e.event.kind == RecordEventKind::op) {
+      const OpEntryRecord& one = record.ops()[index];
+      KernelUse& use = kernels[{one.op, one.kernel}];
+      ++use.calls;
+      use.launches += one.launches;
+      use.workspace_bytes = std::max(use.workspace_bytes, one.workspace_bytes);
+      use.cost += one.cost;
+    } else if (e.event.kind == RecordEventKind::host_read) {
+      ++result.host_reads;
+    } else if (e.event.kind == RecordEventKind::launch) {
+      ++launched[index];
+    }
+  });
+  for (auto& [names, use] : kernels) {
+    use.op = names.first, use.kernel = names.second;
+    result.cost += use.cost;
+    result.launches += use.launches;
+    result.kernels.push_back(std::move(use));
+  }
   std::map<std::pair<std::string, std::string>, GroupTraffic> sums;
-  for (size_t i = first; i < record.collectives().size(); ++i) {
+  for (size_t i = 0; i < launched.size(); ++i) {
     const CollectiveRecord& one = record.collectives()[i];
-    if (one.ranks == 1) continue;  // nothing moves
+    if (launched[i] == 0 || one.ranks == 1) continue;  // not of the step, or nothing moves
     GroupTraffic& sum = sums[{one.group, one.operation}];
     sum.group = one.group;
     sum.operation = one.operation;
     sum.ranks = one.ranks;
-    ++sum.count;
-    sum.bytes += one.bytes;
-    sum.wire_bytes += one.wire_bytes;
+    sum.count += launched[i];
+    sum.bytes += launched[i] * one.bytes;
+    sum.wire_bytes += launched[i] * one.wire_bytes;
   }
-  std::vector<GroupTraffic> traffic;
-  for (auto& [names, sum] : sums) traffic.push_back(std::move(sum));
-  return traffic;
+  for (auto& [names, sum] : sums) result.traffic.push_back(std::move(sum));
+}
+
+int64_t instances_of(const StepActions& step) {
+  std::set<int64_t> left_out;
+  for (const ActionRecord& action : step.actions)
+    if (!action.ran()) left_out.insert(action.micro_batch);
+  return static_cast<int64_t>(left_out.size());
 }
 
 /// Micro-batches of an evaluation that go through the stages at once.
@@ -55,6 +91,68 @@ int64_t evaluated_together(const RunConfig& config) {
   const int64_t most = evaluated_at_once(config.parallel.pipeline_model_parallel_size);
   const bool all = config.validation.full_validation || config.validation.eval_iters == 0;
   return all ? most : std::min(most, config.validation.eval_iters * micro_batches(config));
+}
+
+/// What a rank's dry run recorded.
+struct Recorded {
+  StepRecord record;
+  ActionLog log;
+  DryRun run;  // without sums
+};
+
+/// `repeats`: micro-batches that do what others do are left out. The record ends with the engine.
+void record_rank(const RunSetup& setup, GlobalRank place, bool with_evaluation, bool repeats,
+                 Recorded& recorded) {
+  const RunConfig& config = setup.config;
+  const RankDevice rank = make_dry_run_device(config);
+  recorded = {};
+  StepRecord& record = recorded.record;
+  DryRun& result = recorded.run;
+  result.rank = place;
+  const Recording recording(*rank.device, record);
+  const auto in_window = [&](MemorySequence sequence, FunctionRef<void()> work) {
+    SequenceWindow& window = result.windows[static_cast<size_t>(sequence)];
+    window.begin = record.position();
+    work();
+    window.end = record.position();
+  };
+  const ResolvedRun run = resolve_run(config, setup.model);
+  const auto world = make_sim_communicator(place.value, run.parallelism.mesh.ranks(), "world");
+  world->record_on(rank.device.get());
+  std::optional<Engine> built;
+  in_window(MemorySequence::setup, [&] {
+    built.emplace(*rank.device, rank.ops, setup.model, run,
+                  ParallelGroups(run.parallelism.mesh, world));
+  });
+  Engine& engine = *built;
+  if (repeats) engine.leave_out_repeats(recorded.log);
+  in_window(MemorySequence::initialize, [&] { engine.initialize(); });
+  for (const Parameter* parameter : engine.store().parameters()) {
+    for (const Part& part : parameter->parts)
+      result.tensors[part.name] = part.logical_shape.elements();
+  }
+  for (const auto& [name, elements] : result.tensors) result.parameters += elements;
+  const int64_t length = config.model.seq_length.value();
+  const auto step = [&] {
+    engine.begin_step({});
+    run_blank_batches(setup, engine);
+    engine.finish_step(1);
+  };
+  // The first step does not yet gather what an update before it left to be gathered.
+  if (!config.train.skip_train) step();
+  const SlotMemory* second = config.train.skip_train ? nullptr : engine.second_memory();
+  const OffloadCounts before = second == nullptr ? OffloadCounts() : second->counts();
+  if (!config.train.skip_train) in_window(MemorySequence::step, step);
+  if (second != nullptr) result.offload = second->counts() - before;
+  if (with_evaluation || config.train.skip_train) {
+    const int64_t count = evaluated_together(config);
+    in_window(MemorySequence::evaluate, [&] {
+      engine.evaluate(count,
+                      [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
+    });
+  }
+  result.model_flops =
+      training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
 }
 
 }  // namespace
@@ -76,67 +174,29 @@ void run_blank_batches(const RunSetup& setup, Engine& engine) {
                            [&](int64_t i) { return documents.batch(i, blank_row); });
 }
 
-DryRun dry_run(const RunSetup& setup, GlobalRank place, StepRecord* kept, bool with_evaluation) {
-  const RunConfig& config = setup.config;
-  const RankDevice rank = make_dry_run_device(config.dist);
-  StepRecord own;
-  StepRecord& record = kept != nullptr ? *kept : own;
-  rank.device->set_record(&record);
-  DryRun result{.rank = place};
-  const auto in_window = [&](MemorySequence sequence, FunctionRef<void()> work) {
-    SequenceWindow& window = result.windows[static_cast<size_t>(sequence)];
-    window.begin = record.position();
-    work();
-    window.end = record.position();
-  };
-  {
-    const ResolvedRun run = resolve_run(config, setup.model);
-    const auto world = make_sim_communicator(place.value, run.parallelism.mesh.ranks(), "world");
-    world->record_on(rank.device.get());
-    std::optional<Engine> built;
-    in_window(MemorySequence::setup, [&] {
-      built.emplace(*rank.device, rank.ops, setup.model, run,
-                    ParallelGroups(run.parallelism.mesh, world));
-    });
-    Engine& engine = *built;
-    in_window(MemorySequence::initialize, [&] { engine.initialize(); });
-    for (const Parameter* parameter : engine.store().parameters()) {
-      for (const Part& part : parameter->parts)
-        result.tensors[part.name] = part.logical_shape.elements();
-    }
-    for (const auto& [name, elements] : result.tensors) result.parameters += elements;
-    const int64_t length = config.model.seq_length.value();
-    const auto step = [&] {
-      engine.begin_step({});
-      run_blank_batches(setup, engine);
-      engine.finish_step(1);
-    };
-    // The first step does not yet gather what an update before it left to be gathered.
-    if (!config.train.skip_train) step();
-    const size_t first_op = record.ops().size(), first_collective = record.collectives().size(),
-                 first_read = record.host_reads().size();
-    const SlotMemory* second = config.train.skip_train ? nullptr : engine.second_memory();
-    const OffloadCounts before = second == nullptr ? OffloadCounts() : second->counts();
-    if (!config.train.skip_train) in_window(MemorySequence::step, step);
-    if (second != nullptr) result.offload = second->counts() - before;
-    for (size_t i = first_op; i < record.ops().size(); ++i) {
-      result.cost += record.ops()[i].cost;
-      result.launches += record.ops()[i].launches;
-    }
-    result.traffic = traffic_since(record, first_collective);
-    result.host_reads = static_cast<int64_t>(record.host_reads().size() - first_read);
-    if (with_evaluation || config.train.skip_train) {
-      const int64_t count = evaluated_together(config);
-      in_window(MemorySequence::evaluate, [&] {
-        engine.evaluate(
-            count, [&](int64_t) { return blank_batch(config.train.micro_batch_size, length); });
-      });
-    }
-    result.peak = record.peak();
-    result.model_flops =
-        training_flops(flop_sizes(setup.model), batch_schedule(config).full(), length).model();
+DryRun dry_run(const RunSetup& setup, GlobalRank rank, StepRecord* kept, bool with_evaluation,
+               bool in_full) {
+  // Shared documents give each micro-batch a shape of its own.
+  const bool repeats = !in_full && !setup.config.context_parallel.hybrid_context_parallel;
+  Recorded recorded;
+  record_rank(setup, rank, with_evaluation, repeats, recorded);
+  if (against_repeats(recorded.record, recorded.log))
+    record_rank(setup, rank, with_evaluation, false, recorded);
+  DryRun result = std::move(recorded.run);
+  const RecordExpansion all(recorded.record, recorded.log);
+  sum_up(all, result);
+  if (!recorded.log.empty()) result.instances = instances_of(recorded.log.back());
+  if (kept == nullptr || result.instances == 0) {
+    result.peak = all.peak();
+    if (kept != nullptr) *kept = std::move(recorded.record);
+    return result;
   }
-  rank.device->set_record(nullptr);
+  ExpandedRecord whole = expanded(all);
+  for (SequenceWindow& window : result.windows)
+    window = {whole.positions[static_cast<size_t>(window.begin)],
+              whole.positions[static_cast<size_t>(window.end)]};
+  *kept = std::move(whole.record);
+  result.peak = kept->peak();
   return result;
 }
 

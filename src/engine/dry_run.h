@@ -27,6 +27,14 @@ struct GroupTraffic {
   int64_t wire_bytes = 0;  // that the rank hands to a network
 };
 
+/// What one kernel does in a step.
+struct KernelUse {
+  std::string op, kernel;
+  int64_t calls = 0, launches = 0;
+  int64_t workspace_bytes = 0;  // of the call that needs most
+  Cost cost;
+};
+
 /// Positions of a record, the second one not included.
 struct SequenceWindow {
   int64_t begin = 0, end = 0;
@@ -40,19 +48,24 @@ struct DryRun {
   StepRecord::Peak peak;   // bytes by owner at the fullest moment of a step
   Cost cost;               // of all ops of one step
   int64_t launches = 0;
+  std::vector<KernelUse> kernels;  // of one step, by op and kernel
   int64_t host_reads = 0;
   std::vector<GroupTraffic> traffic;  // of one step, by group and operation
   OffloadCounts offload;              // of one step, to and from the second memory
   double model_flops = 0;             // by the project's convention, of one step of all ranks
   /// Where in the record each sequence is, by MemorySequence; of the steps, the second.
   std::array<SequenceWindow, kMemorySequences> windows;
+  /// Micro-batches of the step that were not run, because others do the same; sums and the record
+  /// have them all the same.
+  int64_t instances = 0;
 };
 
 /// The second step (global batch) of `rank` in the run that `setup` describes, which is like all
-/// later ones; both go into `record` if given. Any number of ranks: the others are simulated.
-/// `with_evaluation`: and one evaluated micro-batch after them.
+/// later ones; all that is recorded replaces `record`, if given. Any number of ranks: the others
+/// are simulated. `with_evaluation`: and one evaluated micro-batch after them. `in_full`: all
+/// micro-batches are run, which changes nothing but `DryRun::instances` and the time that it takes.
 DryRun dry_run(const RunSetup& setup, GlobalRank rank = {0}, StepRecord* record = nullptr,
-               bool with_evaluation = false);
+               bool with_evaluation = false, bool in_full = false);
 
 /// Runs the micro-batches of a step on rows that are one document each; what they hold does not
 /// matter. Between the engine's `begin_step` and `finish_step`.

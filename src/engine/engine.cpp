@@ -4,8 +4,10 @@
 
 #include "base/error.h"
 #include "engine/cut_batch.h"
+#include "engine/micro_batch_instances.h"
 #include "model/initialize.h"
 #include "model/model_place.h"
+#include "nn/moe/router_log.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
 #include "pipeline/forward_schedule.h"
@@ -13,9 +15,14 @@
 #include "sharding/reproducible_all_reduce.h"
 
 namespace viaduct {
+
 Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
-               const ResolvedRun& run, ParallelGroups groups)
-    : device_(device), ops_(ops), run_(run), groups_(std::move(groups)) {
+               const ResolvedRun& run, ParallelGroups groups, std::unique_ptr<SlotMemory> opened)
+    : device_(device),
+      ops_(ops),
+      run_(run),
+      groups_(std::move(groups)),
+      slot_memory_(std::move(opened)) {
   const SequenceScope sequence(device_, MemorySequence::setup);
   const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
   OpContext context{device_, ops_};
@@ -27,16 +34,43 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   StoreSettings store = store_settings(ddp);
   store.with_gradients = run_.purpose != EnginePurpose::evaluate;
   store.with_masters = run_.purpose == EnginePurpose::train;
-  store_ = std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_);
-  store_->derive_weights(context, run_.memory.packed_weights);
-  if (store_->shards_weights()) gathers_ = std::make_unique<GatherSegments>(*store_);
+  SecondMemory* second = nullptr;
+  if (store.with_masters && run_.memory.offloads_parameters()) {
+    second = this->second_memory();
+    store.offload_fraction = run_.memory.offloaded_state;
+    store.overlap_offload = run_.memory.overlaps_state_copies;
+    store.offload_shards = run_.memory.offloads_weights;
+  }
+  store_ =
+      std::make_unique<ParameterStore>(device_, precision, model_->uses(), store, groups_, second);
+  if (store.with_gradients && precision.products.scaling == Scaling::tensor &&
+      precision.amax.source == AmaxSource::history)
+    delayed_scales_ =
+        std::make_unique<DelayedScales>(context, store_->parameters(), precision, groups_);
+  store_->derive_weights(context, run_.memory.packed_weights, delayed_scales_.get());
+  if (store_->shards_weights()) {
+    // Under GPipe the forwards of all micro-batches come before the first backward.
+    const bool turns =
+        groups_.pp().size() == 1 || run_.parallelism.schedule.kind != ScheduleKind::gpipe;
+    gathers_ = std::make_unique<GatherSegments>(*store_, turns ? model_->head() : nullptr);
+  }
   if (run_.purpose == EnginePurpose::train)
     optimizer_ = make_optimizer(context, precision, *store_, run_.optimizer, groups_);
   if (store.with_gradients) {
     // FP16 gradients overflow in normal runs: loss scaling needs the check.
     gradient_norm_ = std::make_unique<GradientNorm>(
-        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling,
-        groups_.of(GroupKind::statistics));
+        context, *store_, run_.ddp.check_for_nan_in_grad || precision.loss_scaling);
+  }
+  if (store.with_gradients && config.moe.any()) {
+    std::vector<int64_t> blocks;
+    for (const ModelChunk& chunk : model_->chunks()) {
+      for (int64_t i = 0; i < chunk.holds.blocks; ++i) {
+        const int64_t block = chunk.holds.first_block + i;
+        if (config.moe.routes(block)) blocks.push_back(block);
+      }
+    }
+    router_log_ =
+        std::make_shared<RouterLog>(context, blocks, config.moe.experts, config.moe.load_bias);
   }
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
@@ -52,7 +86,9 @@ RankContext Engine::context(bool training, bool gradients) {
                      .settings = run_.layers,
                      .training = training,
                      .scalars = scalars_,
-                     .loss_state = loss_state_};
+                     .loss_state = loss_state_,
+                     .delayed = delayed_scales_.get(),
+                     .router_log = gradients ? router_log_.get() : nullptr};
 }
 
 void Engine::initialize() {
@@ -79,6 +115,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   update_ = inputs.update;
   micro_batches_ = 0;
   const auto t = static_cast<double>(inputs.update);
+  write_scalar(StepScalar::update, t);
   write_scalar(StepScalar::learning_rate, inputs.learning_rate);
   write_scalar(StepScalar::decoupled_learning_rate, inputs.decoupled_learning_rate);
   write_scalar(StepScalar::weight_decay_factor, inputs.weight_decay_factor);
@@ -90,6 +127,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
   store_->begin_step(context);
+  if (router_log_) router_log_->begin_step(context);
 }
 
 ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
@@ -102,8 +140,8 @@ ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
 
 void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                                bool dropout) {
-  store_->expect_backwards(count);
   RankContext rank = context(dropout, true);
+  rank.quantization_log = quantization_log_;
   const auto upload_at = [&](int64_t i) {
     const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
     HostBatch rows = batch_at(i);
@@ -117,7 +155,15 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const auto policy_at = [&](int64_t micro_batch, int chunk) {
     return later.contains({micro_batch, chunk}) ? &memory.partial->others : &memory.saved_policy;
   };
-  SecondMemory* const second = second_memory_ != nullptr ? second_memory_ : second_memory();
+  SecondMemory* second = second_memory_;
+  if (second == nullptr && run_.memory.offloads_saved()) second = second_memory();
+  std::optional<MicroBatchInstances> instances;
+  if (repeats_ != nullptr && second == nullptr && store_->offloaded() == nullptr &&
+      !run_.parallelism.executor.shapes_first && !device_.executes() &&
+      !device_.has_side_streams() && device_.record() != nullptr)
+    instances.emplace(device_, actions, later, repeats_->emplace_back());
+  const auto leaves_out = [&](int64_t i) { return instances && !instances->runs(i); };
+  store_->expect_backwards(instances ? instances->count() : count);
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
   ModelStage stage(*model_, rank,
@@ -126,10 +172,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                     .reduce_chunk = reduce_chunk,
                     .policy_at = policy_at,
                     .second_memory = second,
+                    .leaves_out = leaves_out,
                     .hooks = hooks(),
                     .phases = &phases_},
                    upload_at);
-  run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor);
+  run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,
+               instances ? &*instances : nullptr);
 }
 
 std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {
@@ -139,6 +187,12 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
     if (place >= run_.memory.partial->micro_batches) later.insert(of);
   }
   return later;
+}
+
+void Engine::offload_to(SecondMemory& memory) {
+  VIADUCT_CHECK(ShapeError, store_->offloaded() == nullptr,
+                "second memory: optimizer states are in another one already");
+  second_memory_ = &memory;
 }
 
 SlotMemory* Engine::second_memory() {
@@ -209,15 +263,17 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   const RecordScope scope(device_.record(), ScopeKind::phase, "optimizer");
   OpContext context{device_, ops_};
   store_->finish_gradients(context);
-  told_ = scored_.wait();
-  const double scored = told_.front().sum;
-  told_.erase(told_.begin());
+  merged_figures_ = scored_.wait();
+  const double scored = merged_figures_.front().sum;
+  merged_figures_.erase(merged_figures_.begin());
   VIADUCT_CHECK(ShapeError, scored > 0,
                 "step: no token of the global batch is scored (all labels are masked)");
   gradient_factor_ = store_->gradient_divisor() / (scored * loss_scale_);
   write_scalar(StepScalar::gradient_factor, gradient_factor_);
   if (run_.ddp.check_for_large_grads) check_large_gradients();
   gradient_norm_->compute(context, scalars_);
+  // Before new weights are quantized, with the scales of the next step.
+  if (delayed_scales_) delayed_scales_->finish_step(context);
   if (update) optimizer_->step(context, scalars_);
   StepResult result;
   result.loss = total_loss("loss") / scored;

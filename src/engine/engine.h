@@ -15,12 +15,16 @@
 #include "engine/step_inputs.h"
 #include "model/gather_segments.h"
 #include "model/model_stage.h"
+#include "nn/delayed_scales.h"
 #include "ops/table.h"
 #include "optim/gradient_norm.h"
 #include "optim/large_gradients.h"
 #include "run/resolved_run.h"
+#include "timeline/action_log.h"
 
 namespace viaduct {
+
+class RouterLog;
 
 struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
@@ -30,11 +34,13 @@ struct StepResult {
 
 class Engine {
  public:
-  /// Builds the model on `device` with the ops of `ops`; these and the run outlive the engine.
-  /// Weights are uninitialised. `groups`: this rank's communicators; all ranks of a run build their
-  /// engines alike.
+  /// Builds the model on `device` with the ops of `ops`; `device`, `ops` and `run` must outlive the
+  /// engine. Weights are uninitialised.
+  /// `groups`: this rank's communicators. All ranks of a run build their engines with the same
+  /// arguments.
+  /// `opened`: the second memory that offloaded tensors go to; if null, it is opened at first use.
   Engine(Device& device, const OpTable& ops, const ModelConfig& config, const ResolvedRun& run,
-         ParallelGroups groups = self_groups());
+         ParallelGroups groups = self_groups(), std::unique_ptr<SlotMemory> opened = nullptr);
   Engine(Device&, const OpTable&, const ModelConfig&, ResolvedRun&&, ParallelGroups = {}) = delete;
 
   const Model& model() const { return *model_; }
@@ -42,21 +48,36 @@ class Engine {
   const ParameterStore& store() const { return *store_; }
   /// Null unless the purpose is to train.
   Optimizer* optimizer() { return optimizer_.get(); }
+  /// Null unless scales come from earlier steps, and there are gradients: an engine that evaluates
+  /// has no steps.
+  DelayedScales* delayed_scales() { return delayed_scales_.get(); }
+  /// What the routers of this rank's layers did in the step; null without experts or training.
+  RouterLog* router_log() { return router_log_.get(); }
   Device& device() { return device_; }
   const ResolvedRun& run() const { return run_; }
   const ParallelGroups& groups() const { return groups_; }
-  /// Who has to be told of each segment that a walk of this engine's model runs.
+  /// The hooks that a walk over this engine's model must call for each segment.
   std::vector<SegmentHooks*> hooks() const {
     return gathers_ ? std::vector<SegmentHooks*>{gathers_.get()} : std::vector<SegmentHooks*>();
   }
-  /// A context for this rank; `training` turns dropout on, `gradients` the backward.
+  /// A context for this rank. `training` turns dropout on, `gradients` keeps what a backward needs.
   RankContext context(bool training, bool gradients);
 
-  /// Where what the saved policy offloads goes, instead of `second_memory`; outlives the engine.
-  void offload_to(SecondMemory& memory) { second_memory_ = &memory; }
-  /// The run's second memory, made at the first call (on sim it is counted alone); null where
-  /// nothing is offloaded, or goes elsewhere. ConfigError if it cannot be made.
+  /// Sends what the saved policy offloads to `memory`, which must outlive the engine, instead of
+  /// `second_memory`. ShapeError if the run also offloads weights or optimizer states: those are in
+  /// `second_memory` already.
+  void offload_to(SecondMemory& memory);
+  /// The run's second memory, opened at the first call (on sim only its bytes are counted). Null if
+  /// nothing is offloaded or `offload_to` was called. ConfigError if it cannot be opened.
   SlotMemory* second_memory();
+  /// On a device that executes nothing: from now on, micro-batches that repeat others are left out.
+  /// `log`, which must outlive the engine, lists them with their place in the device's record
+  /// (engine/micro_batch_instances.h). Nothing is left out if tensors are offloaded, if message
+  /// shapes are sent ahead (variable_seq_lengths), or if side streams run in parallel.
+  void leave_out_repeats(ActionLog& log) { repeats_ = &log; }
+  /// Quantized operands of the following steps are measured in `log`, which outlives them; null:
+  /// they are not.
+  void inspect(QuantizationLog* log) { quantization_log_ = log; }
   /// Random initial weights from the seed.
   void initialize();
 
@@ -66,38 +87,38 @@ class Engine {
   /// schedule; `batch_at(i)` is called once for each, in ascending order.
   void run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                          bool dropout = true);
-  /// Tells the other ranks' hosts `scored_weight` as soon as it is known (as `finish_step` has it),
-  /// and `figures` with it, so that nobody waits for them at the end: the one call of the hosts in
-  /// a step. Where the loss is a mean of means, after `run_micro_batches` began, which counts
-  /// them. Where it is not called, `finish_step` does it.
+  /// Starts the one host call of a step: sends `scored_weight` (as in `finish_step`) and `figures`
+  /// to the hosts of the other ranks early, so that `finish_step` does not wait for them. If the
+  /// loss is a mean of means, call it after `run_micro_batches` has begun, which counts the
+  /// micro-batches. If it is not called, `finish_step` makes the call.
   void post_scored(double scored_weight, std::span<const HostFigure> figures = {});
-  /// What all ranks said by the `figures` of the last step that was finished.
-  const std::vector<FigureOfRanks>& told() const { return told_; }
-  /// `scored_weight`: sum over the rows of this data-parallel rank, as given to it; the loss is a
-  /// mean over the sum of all. Updates unless `update` is false (an engine that is not for training
-  /// cannot). The result is the same on all
-  /// ranks.
+  /// The `figures` of the last finished step, merged over all ranks.
+  const std::vector<FigureOfRanks>& merged_figures() const { return merged_figures_; }
+  /// Sums gradients over ranks and updates the weights, unless `update` is false (required if the
+  /// engine was not built for training). `scored_weight`: the sum of the loss weights over this
+  /// data-parallel rank's rows; the loss is a mean over their sum over all ranks. The result is the
+  /// same on all ranks.
   StepResult finish_step(double scored_weight, bool update = true);
 
   const PhaseSeconds& phases() const { return phases_; }
   void reset_phases() { phases_ = {}; }
 
   /// Sum of the weighted token losses of all ranks' micro-batches 0 … count − 1, without gradients.
-  /// They go through the stages of the pipeline one behind the other; `batch_at` as above.
+  /// They follow each other through the pipeline stages; `batch_at` as in `run_micro_batches`.
   double evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at);
 
-  /// Which of a micro-batch's tokens this rank has.
+  /// Which of a micro-batch's tokens this rank holds.
   BatchPlace batch_place() const {
     return viaduct::batch_place(groups_, run_.layers.sequence_parallel);
   }
-  /// The part of this data-parallel rank's rows that this rank computes on, on the device.
+  /// Copies to the device the part of this data-parallel rank's rows that this rank computes on.
   Batch upload_part(const HostBatch& rows);
-  /// The forward of a batch alone through all pipeline stages, without dropout, keeping nothing:
-  /// `instead_of_head` as ModelStage; `watch` as WatchLayers, where there is one.
+  /// A forward of one batch through all pipeline stages, without dropout, that keeps nothing for a
+  /// backward. `instead_of_head`: see ModelStage; `watch`: see WatchLayers.
   void forward(const Batch& batch, StageSettings::HeadCall instead_of_head = {},
                WatchLayers::Function watch = {});
 
-  /// The main gradient times this is the gradient of the mean (after finish_step).
+  /// After `finish_step`: the main gradient times this factor is the gradient of the mean loss.
   double gradient_factor() const { return gradient_factor_; }
 
  private:
@@ -114,7 +135,7 @@ class Engine {
   /// Error on all ranks if a bucket of one has an unusually large gradient
   /// (ddp.check_for_large_grads).
   void check_large_gradients();
-  /// The merged loss sum of all ranks; resets nothing.
+  /// The loss sum over all ranks; does not reset it.
   double total_loss(std::string_view reason);
   void write_scalar(StepScalar slot, double value);
   double read_scalar(StepScalar slot, std::string_view reason);
@@ -123,22 +144,26 @@ class Engine {
   const OpTable& ops_;
   const ResolvedRun& run_;
   ParallelGroups groups_;
-  SecondMemory* second_memory_ = nullptr;    // somebody else's
-  std::unique_ptr<SlotMemory> slot_memory_;  // or its own
+  SecondMemory* second_memory_ = nullptr;    // of `offload_to`, not owned
+  std::unique_ptr<SlotMemory> slot_memory_;  // of `second_memory`
   std::unique_ptr<Model> model_;
+  std::unique_ptr<DelayedScales> delayed_scales_;
   std::unique_ptr<ParameterStore> store_;
-  std::unique_ptr<GatherSegments> gathers_;  // where weights are shards
+  std::unique_ptr<GatherSegments> gathers_;  // if weights are sharded
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
   LargeGradients large_gradients_;
+  std::shared_ptr<RouterLog> router_log_;
   Tensor scalars_, loss_state_;
-  Tensor host_scalars_;  // staging of the block
+  Tensor host_scalars_;  // host copy of scalars_
   double loss_scale_ = 1, gradient_factor_ = 1;
-  PendingFigures scored_;  // of this step, once posted
-  std::vector<FigureOfRanks> told_;
+  ActionLog* repeats_ = nullptr;  // not owned
+  PendingFigures scored_;         // of this step, once posted
+  std::vector<FigureOfRanks> merged_figures_;
   int64_t update_ = 0;         // of this step
   int64_t micro_batches_ = 0;  // of this rank's step so far
   PhaseSeconds phases_;
+  QuantizationLog* quantization_log_ = nullptr;  // somebody else's
 };
 
 }  // namespace viaduct

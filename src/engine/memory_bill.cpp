@@ -17,7 +17,16 @@ namespace viaduct {
 namespace {
 
 /// Changes of one kind exclude each other.
-enum class Kind { recompute, state, shards, gradients, batch, offload };
+enum class Kind {
+  recompute,
+  state,
+  shards,
+  gradients,
+  batch,
+  offload,
+  state_offload,
+  weight_offload
+};
 
 struct Change {
   Kind kind;
@@ -70,7 +79,8 @@ std::vector<Change> changes_of(const RunConfig& c) {
   std::vector<Change> list;
   add_state(c, list);
   add_recompute(c, list);
-  if (!c.ddp.shards_weights() && document_ranks(c) > 1) {
+  if (!c.ddp.shards_weights() && !c.ddp.tensor_parallel_num_weight_shards &&
+      document_ranks(c) > 1) {
     list.push_back({Kind::shards, "ddp.data_parallel_sharding_strategy=optim_grads_params",
                     [](RunConfig& config) {
                       config.ddp.use_distributed_optimizer = true;
@@ -79,7 +89,7 @@ std::vector<Change> changes_of(const RunConfig& c) {
                       config.ddp.align_param_gather = false;
                     }});
   }
-  if (c.ddp.grad_reduce_in_fp32 && c.mixed_precision.recipe == "bf16_mixed") {
+  if (c.ddp.grad_reduce_in_fp32 && has_bf16_weights(c.mixed_precision)) {
     list.push_back({Kind::gradients, "ddp.grad_reduce_in_fp32=false",
                     [](RunConfig& config) { config.ddp.grad_reduce_in_fp32 = false; }});
   }
@@ -99,6 +109,23 @@ std::vector<Change> changes_of(const RunConfig& c) {
                     [all](RunConfig& config) {
                       config.offload.cpu_offloading = true;
                       config.offload.cpu_offloading_num_layers = all;
+                    }});
+  }
+  if (c.state_offload.fraction() == 0) {
+    list.push_back({Kind::state_offload,
+                    "optimizer.optimizer_cpu_offload=true optimizer.optimizer_offload_fraction=1 "
+                    "memory.offload_path=FOLDER",
+                    [](RunConfig& config) {
+                      config.state_offload.optimizer_cpu_offload = true;
+                      config.state_offload.optimizer_offload_fraction = 1;
+                    }});
+  }
+  if (!c.offload.moves_weights() && c.ddp.shards_weights()) {
+    list.push_back({Kind::weight_offload,
+                    "model.cpu_offloading=true model.cpu_offloading_weights=true "
+                    "memory.offload_path=FOLDER",
+                    [](RunConfig& config) {
+                      config.offload.cpu_offloading = config.offload.cpu_offloading_weights = true;
                     }});
   }
   return list;

@@ -59,7 +59,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   memory.peak = run.peak;
   memory.offload = run.offload;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
-  std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps alone
+  std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps only
   const SavedFrames saved(record);
   int64_t resident_bytes = 0;
   for (const AllocationRecord& a : record.allocations()) {

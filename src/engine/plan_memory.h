@@ -18,7 +18,7 @@ struct FramedAllocation {
 struct PlannedMemory {
   MemoryPlan plan;
   /// Of steps: what a chunk keeps of a micro-batch for its backward lies in a frame (kinds are
-  /// chunks, instances micro-batches). None where a micro-batch is alone, where micro-batches
+  /// chunks, instances micro-batches). None if there is only one micro-batch, where micro-batches
   /// differ, and where frames would take too much (timeline/frames.h).
   std::vector<Frame> frames;
   std::vector<FramedAllocation> framed;

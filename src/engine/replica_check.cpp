@@ -7,7 +7,8 @@ namespace {
 
 struct Copy {
   std::string name;
-  Tensor tensor;
+  Tensor tensor;  // perhaps in the second memory
+  Grid grid;
 };
 
 uint64_t hash_of(Device& device, const Tensor& tensor) {
@@ -17,11 +18,12 @@ uint64_t hash_of(Device& device, const Tensor& tensor) {
 }
 
 /// The first of this rank's copies that is not what rank 0 of the group has; "" if all are.
-std::string first_difference(Device& device, Communicator& group, const std::vector<Copy>& copies) {
-  if (group.size() == 1) return "";
+std::string difference_among(Engine& engine, Communicator& group, const std::vector<Copy>& copies) {
+  if (group.size() == 1 || copies.empty()) return "";
+  BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
   std::string mine;
   for (const Copy& copy : copies) {
-    const uint64_t hash = hash_of(device, copy.tensor);
+    const uint64_t hash = hash_of(engine.device(), cursor.at(copy.tensor));
     mine.append(reinterpret_cast<const char*>(&hash), sizeof hash);
   }
   const std::string first = group.host().text_of_rank_0(mine);
@@ -33,6 +35,21 @@ std::string first_difference(Device& device, Communicator& group, const std::vec
   return "";
 }
 
+/// The same of dense copies over the data-parallel ranks, and of experts' over theirs.
+std::string first_difference(Engine& engine, const std::vector<Copy>& copies,
+                             std::initializer_list<Axis> dense,
+                             std::initializer_list<Axis> experts) {
+  std::vector<Copy> of_grid[2];
+  for (const Copy& copy : copies) of_grid[copy.grid == Grid::expert ? 1 : 0].push_back(copy);
+  const ParallelGroups& groups = engine.groups();
+  const std::string found =
+      difference_among(engine, *groups.of(Grid::attention, dense), of_grid[0]);
+  if (of_grid[1].empty()) return found;
+  const std::string found_of_experts =
+      difference_among(engine, *groups.of(Grid::expert, experts), of_grid[1]);
+  return found.empty() ? found_of_experts : found;
+}
+
 }  // namespace
 
 std::string differing_replica(Engine& engine) {
@@ -40,19 +57,35 @@ std::string differing_replica(Engine& engine) {
   std::vector<Copy> weights, masters;
   if (!store.shards_weights()) {
     store.finish_gathers();
-    for (const Parameter* parameter : store.parameters())
-      weights.push_back({"weight " + parameter->path, store.weight(*parameter)});
+    for (const Parameter* parameter : store.parameters()) {
+      if (!store.passes_gradients(*parameter)) {
+        weights.push_back({"weight " + parameter->path, store.weight(*parameter), parameter->grid});
+        continue;
+      }
+      const Operand form = store.acquire(*parameter, WeightUse::forward, 0);
+      store.release(*parameter, WeightUse::forward);
+      for (const Tensor& part : {form.values(), form.scales()})
+        weights.push_back({"weight " + parameter->path, part, parameter->grid});
+    }
+  }
+  // Only the instances have copies of shards, and of masters unless they share them.
+  std::vector<Copy> shards;
+  for (const ParameterBuffer& buffer : store.buffers()) {
+    for (size_t i = 0; store.shards_weights() && i < buffer.parameters().size(); ++i) {
+      const Parameter& parameter = *buffer.parameters()[i];
+      if (const Tensor weight = buffer.weight_in_shard(i))
+        shards.push_back({"weight of " + parameter.path, weight, parameter.grid});
+    }
   }
   for (const ShardRun& run : store.shard_runs()) {
-    // Of shards the instances alone have copies.
-    if (store.shards_weights()) masters.push_back({"weight of " + run.parameter->path, run.weight});
-    masters.push_back({"master of " + run.parameter->path, run.master});
+    if (store.copies_of_runs().size() > 1)
+      masters.push_back({"master of " + run.parameter->path, run.master, run.parameter->grid});
   }
-  const ParallelGroups& groups = engine.groups();
-  std::string mine = first_difference(engine.device(), groups.dp_cp(), weights);
-  const std::string master = first_difference(engine.device(), groups.dp_cp_outer(), masters);
-  if (mine.empty()) mine = master;
-  const auto found = groups.world().host().first_text(mine);
+  std::string mine = first_difference(engine, weights, {Axis::dp, Axis::cp}, {Axis::dp});
+  const std::string shard = first_difference(engine, shards, {Axis::dp_outer}, {Axis::dp_outer});
+  const std::string master = first_difference(engine, masters, {Axis::dp_outer}, {Axis::dp_outer});
+  if (mine.empty()) mine = shard.empty() ? master : shard;
+  const auto found = engine.groups().world().host().first_text(mine);
   if (!found) return "";
   return fmt::format(
       "rank {}: {} is not what the first data-parallel rank has, of which it is a copy "

@@ -79,14 +79,18 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
 
 void Generator::start(int64_t sequences) {
   const ModelConfig& config = model_->config();
+  const LatentSizes& latent = config.latent;
   cache_.reset();  // its memory first
   cache_ = std::make_unique<KeyValueCache>(
-      device_, CacheShape{.layers = blocks_of(*model_),
-                          .kv_heads = std::max<int64_t>(1, config.kv_heads / groups_.tp().size()),
-                          .head_dim = config.head_dim,
-                          .dtype = settings_.layers.precision.activation,
-                          .sequences = sequences,
-                          .positions = settings_.positions});
+      device_,
+      CacheShape{.layers = blocks_of(*model_),
+                 .kv_heads =
+                     latent.any() ? 1 : std::max<int64_t>(1, config.kv_heads / groups_.tp().size()),
+                 .head_dim = latent.any() ? latent.kv_rank : config.head_dim,
+                 .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
+                 .dtype = settings_.layers.precision.activation,
+                 .sequences = sequences,
+                 .positions = settings_.positions});
 }
 
 Batch Generator::batch_of(Feed ids) {

@@ -1,7 +1,7 @@
 #pragma once
 // A model with a key-value cache: several sequences, each fed its next tokens, on any number of
-// tensor and pipeline ranks. Weights alone, no gradients and no optimizer. What is done with the
-// logits is generate.h.
+// tensor and pipeline ranks. It holds weights, but no gradients and no optimizer. What is done with
+// the logits is generate.h.
 
 #include <cstdint>
 #include <memory>

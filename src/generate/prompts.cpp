@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "config/problems.h"
 #include "data/tokenizer/text_ids.h"
 
@@ -14,7 +15,7 @@ namespace {
 constexpr int64_t kDefaultNewTokens = 128;
 
 std::string prompt_of_json(const std::string& line, const std::string& where) {
-  const auto document = nlohmann::json::parse(line, nullptr, false);
+  const auto document = parse_json<nlohmann::json>(line, where);
   VIADUCT_CHECK(IoError, document.is_object(), "{}: expected a JSON object, found '{}'", where,
                 line.substr(0, 80));
   const auto prompt = document.find("prompt");

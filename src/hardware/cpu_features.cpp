@@ -2,6 +2,11 @@
 
 #include <fstream>
 
+#if defined(__aarch64__)
+#include <asm/hwcap.h>
+#include <sys/auxv.h>
+#endif
+
 namespace viaduct {
 namespace {
 
@@ -29,6 +34,10 @@ CpuFeatures detect_cpu_features() {
   features.avx512_bf16 = features.avx512 && __builtin_cpu_supports("avx512bf16");
   features.amx_bf16 = features.avx512_bf16 && __builtin_cpu_supports("amx-tile") &&
                       __builtin_cpu_supports("amx-bf16");
+#elif defined(__aarch64__)
+  features.neon = (getauxval(AT_HWCAP) & HWCAP_ASIMD) != 0;
+  features.sve = (getauxval(AT_HWCAP) & HWCAP_SVE) != 0;
+  features.arm_bf16 = (getauxval(AT_HWCAP2) & HWCAP2_BF16) != 0;
 #endif
   return features;
 }
@@ -46,6 +55,9 @@ std::string describe(const CpuFeatures& features) {
   add(features.avx512, "AVX-512");
   add(features.avx512_bf16, "AVX512-BF16");
   add(features.amx_bf16, "AMX BF16");
+  add(features.neon, "NEON");
+  add(features.sve, "SVE");
+  add(features.arm_bf16, "BF16");
   return text;
 }
 

@@ -19,9 +19,15 @@ struct CpuFeatures {
   /// kernels of amx are compiled for. The kernel must still grant the tile registers
   /// (hardware/cpu/amx_permission.h).
   bool amx_bf16 = false;
+  // Of aarch64. Kernels of `portable` are compiled for the first, which each such processor has;
+  // the others are told alone.
+  bool neon = false;
+  bool sve = false;
+  bool arm_bf16 = false;
 };
 
-/// Queries the CPU (cpuid) and whether the operating system saves the registers (XCR0).
+/// Queries the CPU and whether the operating system saves its registers: cpuid and XCR0 on x86, the
+/// kernel's HWCAP bits on aarch64.
 CpuFeatures detect_cpu_features();
 
 /// "AMD EPYC 9R14: AVX2, AVX-512, AVX512-BF16".

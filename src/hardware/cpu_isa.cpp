@@ -4,6 +4,8 @@ namespace viaduct {
 
 std::string_view cpu_isa_name(CpuIsa isa) {
   switch (isa) {
+    case CpuIsa::portable:
+      return "portable";
     case CpuIsa::avx2:
       return "avx2";
     case CpuIsa::avx512:
@@ -18,6 +20,8 @@ std::string_view cpu_isa_name(CpuIsa isa) {
 
 bool executes(const CpuFeatures& features, CpuIsa isa) {
   switch (isa) {
+    case CpuIsa::portable:
+      return true;
     case CpuIsa::avx2:
       return features.avx2;
     case CpuIsa::avx512:

@@ -7,11 +7,13 @@
 
 namespace viaduct {
 
-/// In the order of what they can do. avx512_bf16 is AVX-512 with products of BF16 (vdpbf16ps), amx
-/// that with tile registers; families without BF16 products run their AVX-512 kernels on both.
-enum class CpuIsa { avx2, avx512, avx512_bf16, amx };
-inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::avx2, CpuIsa::avx512, CpuIsa::avx512_bf16,
-                                      CpuIsa::amx};
+/// In the order of what they can do. portable is the compiler's vectors of 8 floats for any
+/// processor, aarch64 among them, with the bits of avx2. avx512_bf16 is AVX-512 with products of
+/// BF16 (vdpbf16ps), amx that with tile registers; families without BF16 products run their AVX-512
+/// kernels on both.
+enum class CpuIsa { portable, avx2, avx512, avx512_bf16, amx };
+inline constexpr CpuIsa kCpuIsas[] = {CpuIsa::portable, CpuIsa::avx2, CpuIsa::avx512,
+                                      CpuIsa::avx512_bf16, CpuIsa::amx};
 
 std::string_view cpu_isa_name(CpuIsa isa);
 

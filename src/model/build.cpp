@@ -3,10 +3,12 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "model/build_moe.h"
 #include "model/model.h"
 #include "model/parameter_maker.h"
 #include "nn/attention.h"
 #include "nn/embedding.h"
+#include "nn/latent_attention.h"
 #include "nn/mlp.h"
 
 namespace viaduct {
@@ -44,6 +46,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.heads = c.heads / m.place.tp;
   spec.kv_heads = std::max<int64_t>(1, c.kv_heads / m.place.tp);
   spec.head_dim = c.head_dim;
+  spec.value_dim = c.value_dim();
   spec.first_head = spec.heads * m.place.tp_rank;
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
@@ -65,15 +68,26 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
   AttentionParts parts{
       norm(".input_norm", m.names.input_norm),
       m.make.column_linear(LinearRole::qkv, path + ".qkv", qkv_pieces(m, layer), c.hidden,
-                           c.qkv_bias),
+                           c.qkv_bias, layer),
+      std::nullopt,
+      std::nullopt,
       std::nullopt,
       std::nullopt,
       {rotary, c.rope_fusion, c.rotary.interleaved},
       m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
-                        c.heads * c.head_dim, c.projection_bias),
+                        c.heads * c.head_dim, c.projection_bias, layer),
       std::nullopt,
-      ResidualDropout(c.residual_dropout, path + ".dropout")};
-  if (c.qk_norm) {  // each tensor rank has only the gradient of its own heads
+      ResidualDropout(c.residual_dropout, path + ".dropout"),
+      nullptr};
+  if (c.attention_sinks) parts.sinks = m.make.head_logits(path + ".sinks", at(m.names.sinks));
+  if (c.qk_norm && !c.qk_norm_per_head) {
+    const auto wide = [&](const char* role, const std::string& name, int64_t heads) {
+      return WideNorm(m.make.norm(path + role, at(name), heads * c.head_dim, NormKind::rms_norm,
+                                  ReplicaGradient::equal));
+    };
+    parts.q_wide_norm = wide(".q_norm", m.names.q_norm, c.heads);
+    parts.k_wide_norm = wide(".k_norm", m.names.k_norm, c.kv_heads);
+  } else if (c.qk_norm) {  // each tensor rank has only the gradient of its own heads
     parts.q_norm = m.make.norm(path + ".q_norm", at(m.names.q_norm), c.head_dim, NormKind::rms_norm,
                                ReplicaGradient::partial);
     parts.k_norm = m.make.norm(path + ".k_norm", at(m.names.k_norm), c.head_dim, NormKind::rms_norm,
@@ -83,6 +97,42 @@ std::unique_ptr<Segment> build_attention(const Maker& m, int64_t layer, const Ro
   return std::make_unique<AttentionSegment>(attention_spec(m, layer), std::move(parts), path);
 }
 
+std::unique_ptr<Segment> build_latent_attention(const Maker& m, int64_t layer,
+                                                const RotaryTable* rotary) {
+  const ModelConfig& c = m.config;
+  const LatentSizes& sizes = c.latent;
+  VIADUCT_CHECK(ConfigError, !m.names.kv_down.empty(),
+                "model family {} has no names for latent attention (model.multi_latent_attention)",
+                c.family);
+  const std::string path = "blocks." + std::to_string(layer) + ".attention";
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  const auto norm = [&](const char* role, const std::string& name, int64_t size) {
+    return m.make.norm(path + role, at(name), size, c.norm, stream_gradient(m.settings));
+  };
+  const auto columns = [&](const char* role, const std::string& name, int64_t of_head, int64_t in) {
+    return m.make.column_linear(LinearRole::qkv, path + role, {{at(name), c.heads, of_head}}, in,
+                                false, layer);
+  };
+  const bool compressed = sizes.q_rank > 0;
+  std::vector<ParameterMaker::Rows> down{{at(m.names.kv_down), sizes.kv_rank + sizes.rotary_dim}};
+  if (compressed) down.insert(down.begin(), {at(m.names.q_down), sizes.q_rank});
+  std::optional<Norm> query_norm;
+  if (compressed) query_norm = norm(".query_norm", m.names.q_down_norm, sizes.q_rank);
+  LatentAttentionParts parts{
+      norm(".input_norm", m.names.input_norm, c.hidden),
+      ReplicatedLinear(m.make.replicated_matrix(path + ".down", down, c.hidden)),
+      std::move(query_norm),
+      compressed ? columns(".query", m.names.q_up, c.head_dim, sizes.q_rank)
+                 : columns(".query", m.names.q, c.head_dim, c.hidden),
+      norm(".key_value_norm", m.names.kv_down_norm, sizes.kv_rank),
+      columns(".key_value", m.names.kv_up, sizes.plain_dim + sizes.value_dim, sizes.kv_rank),
+      {rotary, c.rope_fusion, c.rotary.interleaved},
+      m.make.row_linear(LinearRole::proj, path + ".projection", at(m.names.projection), c.hidden,
+                        c.heads * sizes.value_dim, c.projection_bias, layer),
+      ResidualDropout(c.residual_dropout, path + ".dropout")};
+  return std::make_unique<LatentAttentionSegment>(attention_spec(m, layer), std::move(parts), path);
+}
+
 std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   const ModelConfig& c = m.config;
   const std::string path = "blocks." + std::to_string(layer) + ".mlp";
@@ -90,16 +140,21 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   const auto norm = [&](const char* role, const std::string& name) {
     return m.make.norm(path + role, at(name), c.hidden, c.norm, stream_gradient(m.settings));
   };
+  VIADUCT_CHECK(
+      ConfigError, !m.names.up.empty(),
+      "layer {} has no experts, and model family {} has no names for a dense feed-forward", layer,
+      c.family);
   std::vector<ParameterMaker::Piece> up{{at(m.names.up), c.feed_forward, 1}};
   if (c.gated) up.insert(up.begin(), {at(m.names.gate), c.feed_forward, 1});
-  MlpParts parts{norm(".input_norm", m.names.mlp_norm),
-                 m.make.column_linear(LinearRole::fc1, path + ".up", up, c.hidden, c.up_bias),
-                 c.activation,
-                 c.gated,
-                 m.make.row_linear(LinearRole::fc2, path + ".down", at(m.names.down), c.hidden,
-                                   c.feed_forward, c.down_bias),
-                 std::nullopt,
-                 ResidualDropout(c.residual_dropout, path + ".dropout")};
+  MlpParts parts{
+      norm(".input_norm", m.names.mlp_norm),
+      m.make.column_linear(LinearRole::fc1, path + ".up", up, c.hidden, c.up_bias, layer),
+      c.activation,
+      c.gated,
+      m.make.row_linear(LinearRole::fc2, path + ".down", at(m.names.down), c.hidden, c.feed_forward,
+                        c.down_bias, layer),
+      std::nullopt,
+      ResidualDropout(c.residual_dropout, path + ".dropout")};
   if (c.output_norms) parts.output_norm = norm(".output_norm", m.names.mlp_output_norm);
   return std::make_unique<MlpSegment>(std::move(parts));
 }
@@ -165,8 +220,14 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});
-      layer.segments.push_back(build_attention(maker, i, rotary.get()));
-      layer.segments.push_back(build_mlp(maker, i));
+      layer.segments.push_back(config.latent.any() ? build_latent_attention(maker, i, rotary.get())
+                                                   : build_attention(maker, i, rotary.get()));
+      if (!config.moe.routes(i)) {
+        layer.segments.push_back(build_mlp(maker, i));
+        continue;
+      }
+      for (auto& segment : build_moe({config, names, settings, place, make}, i))
+        layer.segments.push_back(std::move(segment));
     }
     if (layers.head) {
       auto head = std::make_unique<HeadSegment>(

@@ -42,10 +42,8 @@ std::string body_architecture(const ModelFamily& family) {
   return name + "Model";
 }
 
-}  // namespace
-
-ModelConfig read_hf_config(std::string_view text, const std::string& where) {
-  HfConfig reader(text, where);
+ModelConfig read_hf_config(HfConfig reader) {
+  const std::string& where = reader.where();
   const ModelFamily& family = [&]() -> const ModelFamily& {
     try {
       return model_family(reader.text("model_type"));
@@ -77,6 +75,12 @@ ModelConfig read_hf_config(std::string_view text, const std::string& where) {
   return further.empty() ? config : with_further_fields(config, further, where);
 }
 
+}  // namespace
+
+ModelConfig read_hf_config(std::string_view text, const std::string& where) {
+  return read_hf_config(HfConfig(text, where));
+}
+
 std::string write_hf_config(const ModelConfig& config) {
   const ModelFamily& family = model_family(config.family);
   nlohmann::ordered_json json = family.write(config);
@@ -90,7 +94,8 @@ std::string write_hf_config(const ModelConfig& config) {
   if (config.begin_token >= 0) json["bos_token_id"] = config.begin_token;
   json["pad_token_id"] = nullptr;  // explicit: families differ in the default
   if (config.padding_token >= 0) json["pad_token_id"] = config.padding_token;
-  const std::string further = further_fields(config, read_hf_config(json.dump(), "config.json"));
+  const std::string further =
+      further_fields(config, read_hf_config(HfConfig::of_json(json, "config.json")));
   if (!further.empty()) json[kFurtherFields] = further;
   return json.dump(2) + "\n";
 }

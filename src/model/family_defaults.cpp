@@ -10,24 +10,31 @@ int64_t gated_width(int64_t hidden) {
   return (hidden * 8 / 3 + 63) / 64 * 64;
 }
 
-// Llama, and what every family does that says nothing else.
+// Llama, and the default for every family.
 void resolve_common(ModelFields& m) {
   m.normalization.resolve("RMSNorm");
   m.layernorm_epsilon.resolve(1e-5);
   m.layernorm_zero_centered_gamma.resolve(false);
   m.post_sublayer_norm.resolve(false);
   m.activation_func.resolve("silu");
+  m.activation_func_clamp_value.resolve(std::nullopt);
+  m.glu_linear_offset.resolve(0.0);
   m.gated_linear_unit.resolve(true);
   m.add_bias_linear.resolve(false);
   m.add_qkv_bias.resolve(m.add_bias_linear.value());
   m.add_attention_output_bias.resolve(m.add_bias_linear.value());
   m.add_mlp_bias.resolve(m.add_bias_linear.value());
-  m.qk_layernorm.resolve(false);
+  m.moe.resolve();
+  m.moe_router_linear_bias.resolve(false);
+  m.latent.resolve();
+  m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());
+  m.qk_layernorm_per_head.resolve(true);
   m.window_size.resolve(std::nullopt);
   m.window_layers.resolve({});
   m.attn_logit_softcapping.resolve(std::nullopt);
   m.final_logit_softcapping.resolve(std::nullopt);
   m.softmax_scale.resolve(std::nullopt);
+  m.softmax_type.resolve("vanilla");
   m.attention_backend.resolve("flash");
   m.position_embedding_type.resolve("rope");
   m.rotary_base.resolve(10000.0);
@@ -43,6 +50,7 @@ void resolve_common(ModelFields& m) {
 }
 
 void resolve_sizes(ModelFields& m) {
+  if (m.latent.multi_latent_attention.value()) m.kv_channels.resolve(m.latent.head_dim());
   if (!m.hidden_size.is_auto()) {
     const int64_t hidden = m.hidden_size.value();
     m.ffn_hidden_size.resolve(m.gated_linear_unit.value() ? gated_width(hidden) : 4 * hidden);

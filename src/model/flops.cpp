@@ -17,6 +17,13 @@ void check(const FlopSizes& s) {
   positive("key_value_heads", s.key_value_heads);
   positive("head_dim", s.head_dim);
   positive("vocabulary", s.vocabulary);
+  VIADUCT_CHECK(ShapeError, s.expert_layers >= 0 && s.expert_layers <= s.layers,
+                "flops: {} layers with experts of {}", s.expert_layers, s.layers);
+  if (s.expert_layers > 0) {
+    positive("experts", s.experts);
+    positive("experts_of_token", s.experts_of_token);
+    positive("expert_feed_forward", s.expert_feed_forward);
+  }
   VIADUCT_CHECK(ShapeError, s.heads % s.key_value_heads == 0,
                 "flops: {} heads do not divide by {} key-value heads", s.heads, s.key_value_heads);
   VIADUCT_CHECK(
@@ -37,40 +44,79 @@ double attended_pairs(double length, int64_t window, bool causal) {
 /// Adds `count` documents of one length.
 void add_documents(const FlopSizes& s, double parameters, double count, double length,
                    FlopCount& flops) {
-  const double q = static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
+  const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
+  const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
   const double layers = static_cast<double>(s.layers);
   flops.token_part += 6 * parameters * count * length;
-  flops.attention_part_full += 12 * q * layers * count * length * length;
+  flops.attention_part_full += 6 * widths * layers * count * length * length;
   if (s.sliding_windows.empty()) {
-    flops.attention_part += 12 * q * layers * count * attended_pairs(length, 0, s.causal);
+    flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);
     return;
   }
   for (int64_t window : s.sliding_windows)
-    flops.attention_part += 12 * q * count * attended_pairs(length, window, s.causal);
+    flops.attention_part += 6 * widths * count * attended_pairs(length, window, s.causal);
 }
 
 }  // namespace
 
 FlopSizes flop_sizes(const ModelConfig& config) {
+  int64_t expert_layers = 0;
+  for (int64_t layer = 0; layer < config.layers; ++layer)
+    expert_layers += config.moe.routes(layer) ? 1 : 0;
   return {.layers = config.layers,
           .hidden = config.hidden,
           .feed_forward = config.feed_forward,
           .heads = config.heads,
           .key_value_heads = config.kv_heads,
           .head_dim = config.head_dim,
+          .q_rank = config.latent.q_rank,
+          .kv_rank = config.latent.kv_rank,
+          .plain_dim = config.latent.plain_dim,
+          .rotary_dim = config.latent.rotary_dim,
+          .value_dim = config.latent.value_dim,
           .vocabulary = config.vocabulary,
           .gated_mlp = config.gated,
+          .expert_layers = expert_layers,
+          .experts = config.moe.experts,
+          .experts_of_token = config.moe.routing.topk,
+          .expert_feed_forward = config.moe.feed_forward,
+          .shared_feed_forward = config.moe.shared_feed_forward,
           .sliding_windows = config.windows};
 }
+
+namespace {
+
+/// Of the attention of a layer: projections of queries, keys, values and of the result.
+double attention_parameters(const FlopSizes& s) {
+  const double h = static_cast<double>(s.hidden), n = static_cast<double>(s.heads);
+  const double q = n * static_cast<double>(s.head_dim);
+  if (s.kv_rank == 0) {
+    const double kv = static_cast<double>(s.key_value_heads) * static_cast<double>(s.head_dim);
+    return h * (q + 2 * kv) + q * h;
+  }
+  const double compressed = static_cast<double>(s.kv_rank),
+               of_query = static_cast<double>(s.q_rank);
+  const double queries = s.q_rank > 0 ? of_query * (h + q) : h * q;
+  const double keys_and_values =
+      compressed * (h + n * static_cast<double>(s.plain_dim + s.value_dim));
+  return queries + keys_and_values + h * static_cast<double>(s.rotary_dim) +
+         n * static_cast<double>(s.value_dim) * h;
+}
+
+}  // namespace
 
 double matmul_parameters(const FlopSizes& s) {
   check(s);
   const double h = static_cast<double>(s.hidden), f = static_cast<double>(s.feed_forward);
-  const double q = static_cast<double>(s.heads) * static_cast<double>(s.head_dim);
-  const double kv = static_cast<double>(s.key_value_heads) * static_cast<double>(s.head_dim);
-  const double attention = h * (q + 2 * kv) + q * h;
-  const double mlp = (s.gated_mlp ? 3 : 2) * h * f;
-  return static_cast<double>(s.layers) * (attention + mlp) + h * static_cast<double>(s.vocabulary);
+  const double attention = attention_parameters(s);
+  const double projections = s.gated_mlp ? 3 : 2;
+  const double used =
+      static_cast<double>(s.experts_of_token * s.expert_feed_forward + s.shared_feed_forward);
+  const double experts = projections * h * used + h * static_cast<double>(s.experts);
+  const double routed = static_cast<double>(s.expert_layers);
+  const double dense = static_cast<double>(s.layers) - routed;
+  return static_cast<double>(s.layers) * attention + dense * projections * h * f +
+         routed * experts + h * static_cast<double>(s.vocabulary);
 }
 
 FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths) {

@@ -6,10 +6,12 @@
 // twice the forward (×3).
 //
 // Token part: 6 · (matmul parameters) per token, from projections, MLP and the LM head with the
-// true (unpadded) vocabulary. Not counted: embedding lookup, norms, biases, activations, softmax,
+// true (unpadded) vocabulary; of experts the k that a token is routed to, the shared one, and the
+// router. Not counted: embedding lookup, norms, biases, activations, softmax,
 // the loss, recomputation, the optimizer.
 //
-// Attention part: QKᵀ and PV are 12 · q · (attended pairs) per layer, q = heads · head size.
+// Attention part: QKᵀ and PV are 6 · (q + v) · (attended pairs) per layer, q = heads · head size, v
+// the same of values: 12 · q but for latent attention.
 // - Causal attention attends half of the square: a document of length S has S²/2 pairs, 6 · q · S².
 // - Documents packed in a row attend only within themselves: pairs add up over documents.
 // - A sliding window W < S removes the far triangle: S²/2 − (S − W)²/2 = W·S − W²/2 pairs, which is
@@ -34,9 +36,18 @@ struct FlopSizes {
   int64_t heads = 0;            // N
   int64_t key_value_heads = 0;  // K
   int64_t head_dim = 0;         // D
-  int64_t vocabulary = 0;       // V, true size
-  bool gated_mlp = false;       // three projections (SwiGLU, GeGLU) instead of two
-  bool causal = true;           // false: encoders, which attend the whole square
+  /// Latent attention (kv_rank > 0): ranks and parts of heads as in LatentSizes (model_config.h).
+  int64_t q_rank = 0, kv_rank = 0, plain_dim = 0, rotary_dim = 0, value_dim = 0;
+  int64_t vocabulary = 0;  // V, true size
+  bool gated_mlp = false;  // three projections (SwiGLU, GeGLU) instead of two
+  /// Experts, in the layers that have them instead of the feed-forward above (0: none): what a
+  /// token passes through.
+  int64_t expert_layers = 0;
+  int64_t experts = 0;              // E, for the router's product
+  int64_t experts_of_token = 0;     // k
+  int64_t expert_feed_forward = 0;  // F of an expert
+  int64_t shared_feed_forward = 0;  // of the shared expert, 0: none
+  bool causal = true;               // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
 };
@@ -48,8 +59,8 @@ FlopSizes flop_sizes(const ModelConfig& config);
 struct FlopCount {
   double token_part = 0;
   double attention_part = 0;
-  /// The attention part of sources that neither halve for causality nor cut windows: 12 · q · S²
-  /// per layer.
+  /// The attention part of sources that neither halve for causality nor cut windows:
+  /// 6 · (q + v) · S² per layer.
   double attention_part_full = 0;
 
   /// The project's convention ("model", causal half).

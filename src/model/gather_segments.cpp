@@ -7,7 +7,11 @@ void GatherSegments::before(const SegmentEvent& event) {
 }
 
 void GatherSegments::after(const SegmentEvent& event, const TensorSet&) {
-  if (event.coming.empty()) return store_.keep_gathered({});
+  if (event.coming.empty()) {
+    const bool turns = &event.segment == turn_ && event.work == SegmentWork::forward;
+    if (!turns || !event.saved.keeps()) return store_.keep_gathered({});
+    return store_.keep_gathered(plan({turn_, SegmentWork::backward}, {}));
+  }
   store_.keep_gathered(plan(event.coming.front(), event.coming.subspan(1)));
 }
 

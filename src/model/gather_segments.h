@@ -13,8 +13,11 @@ namespace viaduct {
 
 class GatherSegments final : public SegmentHooks {
  public:
-  /// The store, which outlives this, has shards of weights.
-  explicit GatherSegments(ParameterStore& store) : store_(store) {}
+  /// The store, which outlives this, has shards of weights. `turn`: a segment whose forward, the
+  /// last of a walk, is followed by its backward, the first of the next walk; null: there is none.
+  /// Its units stay between the two.
+  explicit GatherSegments(ParameterStore& store, const Segment* turn = nullptr)
+      : store_(store), turn_(turn) {}
 
   void before(const SegmentEvent& event) override;
   void after(const SegmentEvent& event, const TensorSet& out) override;
@@ -25,6 +28,7 @@ class GatherSegments final : public SegmentHooks {
   const std::vector<size_t>& units(const ComingSegment& segment);
 
   ParameterStore& store_;
+  const Segment* turn_;
   struct Units {
     std::vector<size_t> forward, backward;
   };

@@ -5,6 +5,7 @@
 #include <set>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "model/hf_fields.h"
 
 namespace viaduct {
@@ -12,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kMaxDepth = 32;
+constexpr JsonLimits kLimits{.bytes = size_t{16} << 20, .depth = 32};
 
 }  // namespace
 
@@ -27,26 +28,20 @@ struct HfConfig::State {
   }
 };
 
-HfConfig::HfConfig(std::string_view text, std::string where)
-    : state_(std::make_unique<State>()), where_(std::move(where)) {
-  const auto callback = [this](int depth, Json::parse_event_t, Json&) {
-    VIADUCT_CHECK(ConfigError, depth <= kMaxDepth, "{}: nested deeper than {} levels", where_,
-                  kMaxDepth);
-    return true;
-  };
-  try {
-    state_->json = Json::parse(text, callback);
-  } catch (const Json::exception& error) {
-    fail<ConfigError>("{}: not JSON: {}", where_, error.what());
-  }
-  VIADUCT_CHECK(ConfigError, state_->json.is_object(), "{}: expected a JSON object, found {}",
-                where_, state_->json.type_name());
-}
-
 HfConfig::HfConfig(std::unique_ptr<State> state, std::string where)
     : state_(std::move(state)), where_(std::move(where)) {}
+HfConfig::HfConfig(std::string_view text, std::string where)
+    : HfConfig(of_json(parse_json<Json>(text, where, kLimits), where)) {}
 HfConfig::~HfConfig() = default;
 HfConfig::HfConfig(HfConfig&&) noexcept = default;
+
+HfConfig HfConfig::of_json(Json json, std::string where) {
+  VIADUCT_CHECK(ConfigError, json.is_object(), "{}: expected a JSON object, found {}", where,
+                json.type_name());
+  auto state = std::make_unique<State>();
+  state->json = std::move(json);
+  return HfConfig(std::move(state), std::move(where));
+}
 
 void HfConfig::wrong_type(std::string_view name, std::string_view expected) const {
   const auto found = state_->json.find(name);
@@ -124,9 +119,7 @@ std::vector<std::string> HfConfig::texts(std::string_view name) {
 HfConfig HfConfig::object(std::string_view name) {
   const Json* value = state_->find(name);
   if (value == nullptr || !value->is_object()) wrong_type(name, "an object");
-  auto state = std::make_unique<State>();
-  state->json = *value;
-  return HfConfig(std::move(state), fmt::format("{}: {}", where_, name));
+  return of_json(*value, fmt::format("{}: {}", where_, name));
 }
 
 void HfConfig::ignore(std::initializer_list<std::string_view> names) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -15,9 +16,11 @@ enum class UnknownFields { named, refused };
 
 class HfConfig {
  public:
-  /// Parses the text of a config.json; ConfigError (with `where`) if it is not a JSON object or
-  /// nests absurdly.
+  /// Reads the text of a config.json. IoError (with `where` and offset) if it is not JSON
+  /// (base/json_reader.h) or nested deeper than 32 levels, ConfigError if it is not an object.
   HfConfig(std::string_view text, std::string where);
+  /// The same of JSON that was read before, or just made.
+  static HfConfig of_json(nlohmann::json json, std::string where);
   ~HfConfig();
   HfConfig(HfConfig&&) noexcept;
 

@@ -24,6 +24,9 @@ const std::vector<Ignored>& ignored_fields() {
         "transformers.js_config", "transformers_version", "unsloth_fixed", "unsloth_version"}},
       {"the format of stored or loaded weights: the tensors have it themselves",
        {"dtype", "torch_dtype", "use_bfloat16"}},
+      {"how matrices are stored: whoever reads them decodes them, or refuses "
+       "(checkpoint/quantization_config.h)",
+       {"quantization_config"}},
       {"the kernel, the number of chunks, and what is kept: the same numbers within rounding",
        {"_attn_implementation", "_attn_implementation_autoset", "_attn_implementation_internal",
         "_flash_attn_2_enabled", "attn_implementation", "chunk_size_feed_forward", "fused_dense",
@@ -98,7 +101,6 @@ const std::vector<Neutral>& neutral_fields() {
       {"num_nextn_predict_layers", {0}},
       {"parallel_residual", {false}},
       {"use_parallel_residual", {false}},
-      {"quantization_config", {}},
       {"compression_config", {}},
       // Positions.
       {"rope_interleaved", {false}},

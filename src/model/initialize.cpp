@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "ops/elementwise.h"
 #include "sharding/master_values.h"
+#include "sharding/run_cursor.h"
 
 namespace viaduct {
 namespace {
@@ -28,7 +29,9 @@ void initialize_part(OpContext& context, const Initialization& init, const Part&
 }  // namespace
 
 void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t seed) {
-  for (const ShardRun& run : store.shard_runs()) {
+  RunCursor cursor(store.offloaded(), BlockCursor::Access::change);
+  for (const ShardRun& place : store.shard_runs()) {
+    const ShardRun run = cursor.at(place);
     const Parameter& parameter = *run.parameter;
     const bool constant = parameter.init.kind == InitKind::constant;
     const Tensor master = master_place(context, run);
@@ -44,6 +47,7 @@ void initialize_parameters(OpContext& context, ParameterStore& store, uint64_t s
     }
     store_master(context, run, master);
   }
+  cursor.finish();
   store.publish_masters(context);
 }
 

@@ -36,7 +36,7 @@ class Model {
   Edge edge_into(size_t chunk, const RankContext& context, const Batch& batch) const;
   Edge edge_from(size_t chunk, const RankContext& context, const Batch& batch) const;
 
-  // Walks through segments of a chunk (model/segment_walk.h), of which `hooks` are told. CommError
+  // Walks through segments of a chunk (model/segment_walk.h), that call `hooks`. CommError
   // for a range that it does not have.
 
   /// The forward of a micro-batch. `in` is empty where it begins with the embedding; the result is
@@ -62,7 +62,7 @@ class Model {
 
 /// Builds the part of the model that `place` names, for sequences of up to `positions` tokens
 /// (ConfigError if the model does not allow them). Weights live elsewhere (sharding); this makes
-/// structure alone.
+/// only structure.
 std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
                                    const LayerSettings& settings, int64_t positions,
                                    const ModelPlace& place = {});

@@ -1,8 +1,63 @@
 #include "model/model_config.h"
 
+#include <algorithm>
+
 #include "base/error.h"
+#include "model/moe_fields.h"
 
 namespace viaduct {
+
+namespace {
+
+void check_latent_attention(const ModelConfig& c, std::vector<std::string>& problems) {
+  const LatentSizes& sizes = c.latent;
+  if (!sizes.any()) return;
+  const auto expect = [&](bool holds, const char* field, auto&& expected, auto&& found) {
+    if (!holds)
+      problems.push_back(fmt::format("model.{}: {} with multi_latent_attention, expected {}", field,
+                                     found, expected));
+  };
+  expect(sizes.q_rank >= 0, "q_lora_rank", "at least 1, or null", sizes.q_rank);
+  expect(sizes.plain_dim >= 1, "qk_head_dim", "at least 1", sizes.plain_dim);
+  expect(sizes.rotary_dim >= 2 && sizes.rotary_dim % 2 == 0, "qk_pos_emb_head_dim",
+         "an even number", sizes.rotary_dim);
+  expect(sizes.value_dim >= 1, "v_head_dim", "at least 1", sizes.value_dim);
+  expect(c.head_dim == sizes.plain_dim + sizes.rotary_dim, "kv_channels",
+         fmt::format("qk_head_dim + qk_pos_emb_head_dim = {}", sizes.plain_dim + sizes.rotary_dim),
+         c.head_dim);
+  expect(c.kv_heads == c.heads, "num_query_groups",
+         fmt::format("num_attention_heads = {}", c.heads), c.kv_heads);
+  expect(c.qk_norm, "qk_layernorm", "true (norms on the compressed vectors)", "false");
+  expect(c.norm == NormKind::rms_norm, "normalization", "RMSNorm", "LayerNorm");
+  expect(c.positions == PositionKind::rotary && c.rotary.width == sizes.rotary_dim,
+         "position_embedding_type", "rope over qk_pos_emb_head_dim", "another one");
+  expect(!c.qkv_bias, "add_qkv_bias", "false", "true");
+  expect(!c.output_norms, "post_sublayer_norm", "false", "true");
+  expect(!c.attention_sinks, "softmax_type", "vanilla", "learnable");
+}
+
+/// What experts alone can have beside a plain gated activation.
+void check_experts_extras(const ModelConfig& c, std::vector<std::string>& problems) {
+  const auto& layers = c.moe.layers;
+  const bool only_experts = c.moe.any() && c.moe.shared_feed_forward == 0 &&
+                            std::find(layers.begin(), layers.end(), 0) == layers.end();
+  const bool shaped = c.activation_clamp != 0 || c.activation_offset != 0;
+  if (shaped && !(only_experts && c.gated)) {
+    problems.push_back(fmt::format(
+        "model.activation_func_clamp_value: {}, glu_linear_offset: {}: implemented for gated "
+        "experts in every layer, none of them shared",
+        c.activation_clamp, c.activation_offset));
+  }
+  if (c.moe.any() && (c.up_bias || c.down_bias) && !(only_experts && c.up_bias && c.down_bias)) {
+    problems.push_back(
+        "model.add_mlp_bias: true with num_moe_experts is implemented for experts in every layer, "
+        "none of them shared");
+  }
+  if (c.router_bias && !c.moe.any())
+    problems.push_back("model.moe_router_linear_bias: true needs num_moe_experts, which is null");
+}
+
+}  // namespace
 
 void check_model_config(const ModelConfig& c) {
   std::vector<std::string> problems;
@@ -32,6 +87,13 @@ void check_model_config(const ModelConfig& c) {
     problems.push_back(
         fmt::format("model: {} sliding windows for {} layers", c.windows.size(), c.layers));
   }
+  check_latent_attention(c, problems);
+  Problems experts;
+  check_moe_config(c.moe, c.layers, experts);
+  problems.insert(problems.end(), experts.all().begin(), experts.all().end());
+  check_experts_extras(c, problems);
+  if (c.moe.any() && c.output_norms)
+    problems.push_back("model.post_sublayer_norm: true is not implemented with num_moe_experts");
   if (!problems.empty()) throw ConfigError(std::move(problems));
 }
 

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "nn/moe/moe_config.h"
 #include "nn/rotary_table.h"
 #include "ops/activation.h"
 #include "ops/norm.h"
@@ -14,6 +15,19 @@
 namespace viaduct {
 
 enum class PositionKind { learned, rotary };
+
+/// Sizes of multi-head latent attention (DeepSeek-AI 2024, arXiv 2405.04434, section 2.1): keys and
+/// values of all heads come from one compressed vector of a token, queries may.
+struct LatentSizes {
+  int64_t q_rank = 0;     // of compressed queries; 0: queries come from the stream directly
+  int64_t kv_rank = 0;    // of compressed keys and values; 0: attention is not latent
+  int64_t plain_dim = 0;  // of a head of queries and keys, the part without positions
+  int64_t rotary_dim = 0;  // …, the part with rotary positions; that of keys is shared by all heads
+  int64_t value_dim = 0;  // of a head of values
+
+  bool any() const { return kv_rank > 0; }
+  bool operator==(const LatentSizes&) const = default;
+};
 
 struct ModelConfig {
   std::string family;  // Hugging Face's model_type: "llama", "gpt2", …
@@ -23,7 +37,7 @@ struct ModelConfig {
   int64_t feed_forward = 0;   // F
   int64_t heads = 0;          // N
   int64_t kv_heads = 0;       // K
-  int64_t head_dim = 0;       // D
+  int64_t head_dim = 0;       // D; of latent attention plain_dim + rotary_dim
   int64_t vocabulary = 0;     // V, true size
   int64_t max_positions = 0;  // longest sequence
 
@@ -31,10 +45,21 @@ struct ModelConfig {
   double norm_eps = 1e-5;
   double norm_weight_offset = 0;  // 1: stored weights are w − 1 (Gemma)
   bool output_norms = false;      // norms on the branches before the residual (Gemma 2)
-  bool qk_norm = false;           // RMS norm per head on q and k before rotary (Qwen 3)
+  /// RMS norms on q and k before rotary, of each head (Qwen 3) or over all heads (OLMoE). Latent
+  /// attention: on the compressed vectors.
+  bool qk_norm = false;
+  bool qk_norm_per_head = true;
+  LatentSizes latent;
+  /// A logit of each head takes part in the softmax without a value (GPT-OSS;
+  /// ops/attention_sink.h).
+  bool attention_sinks = false;
 
   ActivationKind activation = ActivationKind::silu;
   bool gated = true;
+  double activation_clamp = 0;   // ops/activation.h; 0: none
+  double activation_offset = 0;  // added to `up`
+  MoeConfig moe;                 // experts in place of the feed-forward of some layers
+  bool router_bias = false;      // of the router's product
 
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;  // rotary positions only
@@ -50,6 +75,9 @@ struct ModelConfig {
 
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   double init_std = 0.02;
+
+  /// Dv: size of a head of values.
+  int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
 
   std::vector<int64_t> end_tokens;  // eos ids of the configuration, may be empty
   int64_t begin_token = -1;         // −1: none
@@ -73,8 +101,15 @@ void check_model_config(const ModelConfig& config);
 /// "{}" is the layer number. Empty: the family has none.
 struct TensorNames {
   std::string token_embedding, position_embedding, final_norm, head;
-  std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm;
+  std::string input_norm, qkv, q, k, v, q_norm, k_norm, projection, attention_output_norm, sinks;
+  // Latent attention: matrices to and from the compressed vectors, and the norms on them.
+  std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
+  std::string
+      load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"
+  // Of the expert that all tokens use; the router is the gate of its result.
+  std::string shared_gate, shared_up, shared_down, shared_router;
   bool transposed = false;      // projections are stored [in, out]
   std::string optional_prefix;  // some checkpoints omit this prefix of every name ("transformer.")
   std::vector<std::string>

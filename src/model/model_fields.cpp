@@ -77,18 +77,38 @@ void add_block(FieldGroup& group, ModelFields& config) {
       .one_of({"gelu", "gelu_tanh", "quick_gelu", "silu", "relu", "squared_relu"});
   group.field("gated_linear_unit", config.gated_linear_unit,
               "The activation gates a second projection (SwiGLU with silu, GeGLU with gelu).");
+  group
+      .field("activation_func_clamp_value", config.activation_func_clamp_value,
+             "Experts' gated activation: the gate is at most this, its factor at most this in "
+             "magnitude (GPT-OSS: 7); null: not clamped.")
+      .positive()
+      .constraint("needs experts in every layer, none shared, and gated_linear_unit");
+  group
+      .field("glu_linear_offset", config.glu_linear_offset,
+             "Experts' gated activation: added to the gate's factor (GPT-OSS: 1).")
+      .constraint("as activation_func_clamp_value");
   group.field("add_bias_linear", config.add_bias_linear,
               "Biases of all projections that are not given separately.");
   group.field("add_qkv_bias", config.add_qkv_bias,
               "Biases of query, key and value; auto: add_bias_linear.");
   group.field("add_attention_output_bias", config.add_attention_output_bias,
               "Bias of the attention's output projection; auto: add_bias_linear.");
-  group.field("add_mlp_bias", config.add_mlp_bias,
-              "Biases of the feed-forward; auto: add_bias_linear.");
+  group
+      .field("add_mlp_bias", config.add_mlp_bias,
+             "Biases of the feed-forward, or of each expert; auto: add_bias_linear.")
+      .constraint("with experts: in every layer, none shared, expert_tensor_parallel_size=1");
 }
 
 void add_attention(FieldGroup& group, ModelFields& config) {
-  group.field("qk_layernorm", config.qk_layernorm, "Norm on each head of query and key (Qwen 3).");
+  group.field("qk_layernorm", config.qk_layernorm,
+              "Norms on query and key before rotary positions (Qwen 3); with "
+              "multi_latent_attention on the compressed vectors.");
+  group
+      .field("qk_layernorm_per_head", config.qk_layernorm_per_head,
+             "qk_layernorm: on each head; false: over all heads of query, and over all of key "
+             "(OLMoE).")
+      .constraint("false needs num_query_groups divisible by tp");
+  add_latent_fields(group, config.latent);
   group
       .field("window_size", config.window_size,
              "Sliding window: keys that a query attends, itself included; null: all.")
@@ -110,9 +130,17 @@ void add_attention(FieldGroup& group, ModelFields& config) {
              "c · tanh(x / c) on the logits; null: off.")
       .positive();
   group
-      .field("softmax_scale", config.softmax_scale,
-             "Factor on query · key; null: 1 / sqrt(kv_channels).")
+      .field(
+          "softmax_scale", config.softmax_scale,
+          "Factor on query · key; null: 1 / sqrt(kv_channels), with multi_latent_attention times "
+          "the square of YaRN's mscale_all_dim factor (rope_scaling).")
       .positive();
+  group
+      .field("softmax_type", config.softmax_type,
+             "Attention's softmax. learnable: each head has one more logit in it, a parameter "
+             "without a value (GPT-OSS's sinks).")
+      .one_of({"vanilla", "learnable"})
+      .planned_values({"off-by-one"}, "a logit of 0 in its place; nearest: learnable");
   group
       .field("attention_backend", config.attention_backend,
              "How attention is computed; auto: flash, which holds no score matrix. unfused: a "
@@ -191,6 +219,11 @@ FieldGroup model_fields(ModelFields& config) {
   FieldGroup group("model", "Architecture and its parallel layout.");
   add_source_and_sizes(group, config);
   add_block(group, config);
+  add_moe_fields(group, config.moe);
+  group
+      .field("moe_router_linear_bias", config.moe_router_linear_bias,
+             "A trained bias on the router's logits (GPT-OSS).")
+      .constraint("needs num_moe_experts");
   add_attention(group, config);
   add_rest(group, config);
   return group;

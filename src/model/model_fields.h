@@ -8,6 +8,8 @@
 #include <vector>
 
 #include "config/field.h"
+#include "model/latent_fields.h"
+#include "model/moe_fields.h"
 
 namespace viaduct {
 
@@ -30,20 +32,27 @@ struct ModelFields {
   Auto<bool> post_sublayer_norm;
   Auto<std::string> activation_func;
   Auto<bool> gated_linear_unit;
+  Auto<std::optional<double>> activation_func_clamp_value;
+  Auto<double> glu_linear_offset;
 
   // Biases.
   Auto<bool> add_bias_linear;
   Auto<bool> add_qkv_bias, add_attention_output_bias, add_mlp_bias;
 
   // Attention.
-  Auto<bool> qk_layernorm;
+  Auto<bool> qk_layernorm, qk_layernorm_per_head;
+  LatentFields latent;
   Auto<std::optional<int64_t>> window_size;
   Auto<std::vector<int64_t>> window_layers;
   Auto<std::optional<double>> attn_logit_softcapping, final_logit_softcapping;
   Auto<std::optional<double>> softmax_scale;
+  Auto<std::string> softmax_type;
   Auto<std::string> attention_backend;
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
+
+  MoeFields moe;
+  Auto<bool> moe_router_linear_bias;
 
   // Positions.
   Auto<std::string> position_embedding_type;

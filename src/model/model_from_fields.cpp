@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
+#include "config/value_json.h"
 #include "model/families/families.h"
 
 namespace viaduct {
@@ -35,33 +36,18 @@ ActivationKind activation_kind(const std::string& name) {
   fail<ConfigError>("model.activation_func: '{}' is not known", name);
 }
 
-nlohmann::json to_json(const Value& value) {
-  bool flag = false;
-  int64_t whole = 0;
-  double number = 0;
-  if (value.is_null()) return nullptr;
-  if (value.kind == Value::Kind::scalar) {
-    if (read_value(value, flag)) return flag;
-    if (read_value(value, whole)) return whole;
-    if (read_value(value, number)) return number;
-    return value.scalar;
-  }
-  nlohmann::json out = value.is_map() ? nlohmann::json::object() : nlohmann::json::array();
-  for (const Value& item : value.items) out.push_back(to_json(item));
-  for (const auto& [key, entry] : value.entries) out[key] = to_json(entry);
-  return out;
-}
-
 RotarySpec rotary_of(const ModelFields& fields) {
   RotarySpec rotary;
   // A whole number of pairs.
-  rotary.width = std::llround(fields.rotary_percent.value() *
-                              static_cast<double>(fields.kv_channels.value()) / 2) *
-                 2;
+  const LatentSizes latent = to_latent_sizes(fields.latent);
+  rotary.width = latent.any() ? latent.rotary_dim
+                              : std::llround(fields.rotary_percent.value() *
+                                             static_cast<double>(fields.kv_channels.value()) / 2) *
+                                    2;
   rotary.base = fields.rotary_base.value();
   rotary.interleaved = fields.rotary_interleaved.value();
   if (fields.rope_scaling.value().is_map()) {
-    HfConfig scaling(to_json(fields.rope_scaling.value()).dump(), "model.rope_scaling");
+    auto scaling = HfConfig::of_json(to_json(fields.rope_scaling.value()), "model.rope_scaling");
     families::read_rope_scaling(scaling, fields.max_position_embeddings.value(), rotary);
   }
   return rotary;
@@ -113,17 +99,25 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.layernorm_zero_centered_gamma.resolve(model.norm_weight_offset != 0);
   fields.post_sublayer_norm.resolve(model.output_norms);
   fields.qk_layernorm.resolve(model.qk_norm);
+  fields.qk_layernorm_per_head.resolve(model.qk_norm_per_head);
+  take_latent(fields.latent, model.latent);
+  fields.softmax_type.resolve(model.attention_sinks ? "learnable" : "vanilla");
+  fields.activation_func_clamp_value.resolve(positive_or_none(model.activation_clamp));
+  fields.glu_linear_offset.resolve(model.activation_offset);
+  fields.moe_router_linear_bias.resolve(model.router_bias);
   fields.activation_func.resolve(activation_name(model.activation));
   fields.gated_linear_unit.resolve(model.gated);
+  take_moe(fields.moe, model.moe);
   const bool learned = model.positions == PositionKind::learned;
   fields.position_embedding_type.resolve(learned ? "learned_absolute" : "rope");
   if (!learned) {
     fields.rotary_base.resolve(model.rotary.base);
-    fields.rotary_percent.resolve(static_cast<double>(model.rotary.width) /
-                                  static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
+    fields.rotary_percent.resolve(
+        model.latent.any() ? 1.0
+                           : static_cast<double>(model.rotary.width) /
+                                 static_cast<double>(std::max<int64_t>(model.head_dim, 1)));
     fields.rotary_interleaved.resolve(model.rotary.interleaved);
-    fields.rope_scaling.resolve(
-        parse_yaml(families::write_rope_scaling(model.rotary), "rope_scaling"));
+    fields.rope_scaling.resolve(value_of_json(families::write_rope_scaling(model.rotary)));
   }
   // A user's `add_bias_linear` applies to the biases that were not given separately.
   if (fields.add_bias_linear.is_auto()) {
@@ -168,8 +162,15 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.norm_weight_offset = fields.layernorm_zero_centered_gamma.value() ? 1 : 0;
   model.output_norms = fields.post_sublayer_norm.value();
   model.qk_norm = fields.qk_layernorm.value();
+  model.qk_norm_per_head = fields.qk_layernorm_per_head.value();
+  model.latent = to_latent_sizes(fields.latent);
+  model.attention_sinks = fields.softmax_type.value() == "learnable";
+  model.activation_clamp = fields.activation_func_clamp_value.value().value_or(0);
+  model.activation_offset = fields.glu_linear_offset.value();
+  model.router_bias = fields.moe_router_linear_bias.value();
   model.activation = activation_kind(fields.activation_func.value());
   model.gated = fields.gated_linear_unit.value();
+  model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
   const bool learned = fields.position_embedding_type.value() == "learned_absolute";
   model.positions = learned ? PositionKind::learned : PositionKind::rotary;
   model.rotary = learned ? RotarySpec{} : rotary_of(fields);
@@ -178,8 +179,9 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.up_bias = model.down_bias = fields.add_mlp_bias.value();
   model.tied_embeddings = fields.share_embeddings_and_output_weights.value();
   model.windows = windows_of(fields);
-  const double head_dim = static_cast<double>(model.head_dim);
-  model.attention_scale = fields.softmax_scale.value().value_or(1 / std::sqrt(head_dim));
+  model.attention_scale = fields.softmax_scale.value().value_or(
+      model.latent.any() ? families::latent_attention_scale(model)
+                         : 1 / std::sqrt(static_cast<double>(model.head_dim)));
   model.attention_softcap = fields.attn_logit_softcapping.value().value_or(0);
   model.logit_softcap = fields.final_logit_softcapping.value().value_or(0);
   model.embedding_scale = fields.embedding_multiplier.value();

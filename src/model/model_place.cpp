@@ -9,6 +9,15 @@ namespace viaduct {
 ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& groups) {
   ModelPlace place;
   place.tp = groups.tp().size(), place.tp_rank = groups.tp().rank();
+  const Mesh& mesh = parallelism.mesh;
+  place.expert_grid = mesh.size(Grid::expert, Axis::ep) > 1 ||
+                      mesh.size(Grid::expert, Axis::tp) != mesh.size(Grid::attention, Axis::tp);
+  place.etp = place.tp, place.etp_rank = place.tp_rank;
+  if (place.expert_grid) {
+    const Communicator &ep = *groups.of(GroupKind::ep), &etp = *groups.of(GroupKind::expert_tp);
+    place.ep = ep.size(), place.ep_rank = ep.rank();
+    place.etp = etp.size(), place.etp_rank = etp.rank();
+  }
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
   place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();
   if (!parallelism.layer_map.empty())
@@ -33,6 +42,22 @@ void check_model_place(const ModelConfig& config, const ModelPlace& place) {
                     "other",
                     config.kv_heads, place.tp));
   }
+  if (config.qk_norm && !config.qk_norm_per_head && config.kv_heads % place.tp != 0) {
+    problems.push_back(
+        fmt::format("model.qk_layernorm_per_head: false with {} key-value heads and {} "
+                    "tensor-parallel ranks: expected ranks that divide the heads",
+                    config.kv_heads, place.tp));
+  }
+  const auto divides_experts = [&](const char* what, int64_t size, int ranks, const char* kind) {
+    if (config.moe.any() && size % ranks != 0)
+      problems.push_back(
+          fmt::format("model: {} {} do not divide by {} {} ranks", size, what, ranks, kind));
+  };
+  divides_experts("experts", config.moe.experts, place.ep, "expert-parallel");
+  divides_experts("features of an expert", config.moe.feed_forward, place.etp,
+                  "expert-tensor-parallel");
+  divides_experts("features of the shared expert", config.moe.shared_feed_forward, place.tp,
+                  "tensor-parallel");
   if (place.vocabulary_multiple < 1) {
     problems.push_back(
         fmt::format("model: the vocabulary is padded to a multiple of {}, expected "

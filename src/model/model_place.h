@@ -12,6 +12,10 @@ struct ModelConfig;
 
 struct ModelPlace {
   int tp = 1, tp_rank = 0;
+  /// Ranks that share the experts of a layer, and those that share each expert.
+  int ep = 1, ep_rank = 0, etp = 1, etp_rank = 0;
+  /// Experts have groups of their own; else they are cut and shared as dense weights are.
+  bool expert_grid = false;
   /// Rows of the vocabulary tables are padded to a multiple of this times tp.
   int64_t vocabulary_multiple = 1;
   int pp = 1, pp_rank = 0;

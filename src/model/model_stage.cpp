@@ -38,8 +38,12 @@ void ModelStage::reduce_chunk(int chunk) {
 void ModelStage::upload_until(int64_t micro_batch) {
   while (static_cast<int64_t>(edges_.size()) <= micro_batch) {
     const auto next = static_cast<int64_t>(edges_.size());
+    if (settings_.leaves_out && settings_.leaves_out(next)) {
+      edges_.emplace_back();
+      continue;
+    }
     const Batch batch = batch_at_(next);
-    // Now, for the gradient goes on when the micro-batch may be finished here.
+    // Now, because the micro-batch may be finished here when the gradient leaves.
     std::vector<Edges>& edges = edges_.emplace_back();
     for (size_t chunk = 0; chunk < model_.chunks().size(); ++chunk) {
       edges.push_back(

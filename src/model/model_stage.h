@@ -26,7 +26,7 @@ struct StageSettings {
   DType message_format = DType::f32;
   /// Forwards keep what backwards read; false: there will be none.
   bool has_backward = true;
-  /// As StageProgram::begin_chunk; none: nobody is told.
+  /// As StageProgram::begin_chunk; may be empty.
   std::function<void(int chunk)> begin_chunk = {};
   /// As StageProgram::reduce_chunk.
   std::function<void(int chunk)> reduce_chunk = {};
@@ -36,8 +36,10 @@ struct StageSettings {
   std::function<const SavedPolicy*(int64_t micro_batch, int chunk)> policy_at = {};
   /// Where they offload to; outlives the stage.
   SecondMemory* second_memory = nullptr;
+  /// Micro-batches that the schedule leaves out (pipeline/action_follower.h); none: it runs all.
+  std::function<bool(int64_t micro_batch)> leaves_out = {};
   HeadCall instead_of_head = {};
-  /// Who else is told of each segment; they outlive the stage.
+  /// Further hooks, called for each segment; they must outlive the stage.
   std::vector<SegmentHooks*> hooks = {};
   PhaseSeconds* phases = nullptr;  // where forwards and backwards add their time
 };
@@ -45,7 +47,7 @@ struct StageSettings {
 class ModelStage final : public StageProgram {
  public:
   /// Micro-batch `i`, on the device; asked for once each, in ascending order, when it is first
-  /// needed.
+  /// needed, but for those that are left out.
   using BatchAt = FunctionRef<Batch(int64_t i)>;
 
   /// All references outlive the stage, which lives for a step. Who keeps gradients counts
@@ -91,7 +93,7 @@ class ModelStage final : public StageProgram {
   const Edge& edge_at(int64_t micro_batch, int chunk, bool at_end) const;
   /// The same as a message has it.
   Edge in_message(const Edge& edge, Flow flow) const;
-  /// What leaves a chunk, in the formats of messages. ShapeError for what nobody reads.
+  /// What leaves a chunk, in the formats of messages. ShapeError for a tensor that nothing reads.
   TensorSet sent(const TensorSet& made, int64_t micro_batch, int chunk, Flow flow);
   /// What has come, as it is declared.
   TensorSet received(const TensorSet& set, int64_t micro_batch, int chunk, Flow flow,
@@ -103,12 +105,13 @@ class ModelStage final : public StageProgram {
   RankContext& context_;
   StageSettings settings_;
   BatchAt batch_at_;
-  PhaseSeconds own_phases_;  // where nobody asks
+  PhaseSeconds own_phases_;  // if the caller wants none
   RecordSegments record_;
   OffloadSegments offload_;
-  std::vector<SegmentHooks*> hooks_;       // of this class, then of the settings
-  std::vector<std::vector<Edges>> edges_;  // of each uploaded micro-batch, by chunk
-  std::map<int64_t, MicroBatch> open_;     // from first need to the end of the last work
+  std::vector<SegmentHooks*> hooks_;  // of this class, then of the settings
+  /// Of each micro-batch so far, by chunk; of those that are left out nothing.
+  std::vector<std::vector<Edges>> edges_;
+  std::map<int64_t, MicroBatch> open_;  // from first need to the end of the last work
 };
 
 }  // namespace viaduct

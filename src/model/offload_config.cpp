@@ -20,7 +20,15 @@ FieldGroup offload_fields(OffloadConfig& config) {
   group
       .field("cpu_offloading_activations", config.cpu_offloading_activations,
              "cpu_offloading moves activations.")
-      .constraint("cpu_offloading needs it, as weights do not move yet");
+      .constraint("cpu_offloading needs it or cpu_offloading_weights");
+  group
+      .field("cpu_offloading_weights", config.cpu_offloading_weights,
+             "With cpu_offloading, a rank's shards of all weights and main gradients live in the "
+             "second memory; those of a unit come to the device before its gather, and before its "
+             "update, with the same bits.")
+      .constraint(
+          "needs ddp.data_parallel_sharding_strategy=optim_grads_params; with "
+          "ddp.grad_reduce_in_fp32=false also optimizer.main_grads_dtype=bf16");
   group
       .field("fine_grained_activation_offloading", config.fine_grained_activation_offloading,
              "What offload_modules save in every layer goes to the second memory until the "
@@ -36,9 +44,8 @@ FieldGroup offload_fields(OffloadConfig& config) {
       .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
                "moe_act"})
       .constraint(
-          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need "
-          "experts, "
-          "which no model here has yet");
+          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act are not "
+          "implemented yet");
   group
       .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
              "Of offload_modules, tensors with fewer elements stay.")
@@ -75,8 +82,14 @@ void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& polic
     if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
   if (config.by_layer()) {
-    for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block)
+    for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block) {
+      if (policy.group_of(block) != nullptr) {
+        offload(block, unit::layer);
+        continue;
+      }
       for (const std::string_view unit : kUnits) offload(block, unit);
+      for (const std::string_view unit : kLatentUnits) offload(block, unit);
+    }
   }
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);

@@ -17,6 +17,7 @@ struct OffloadConfig {
   bool cpu_offloading = false;                      // all units of the first layers
   int64_t cpu_offloading_num_layers = 0;            // how many
   bool cpu_offloading_activations = true;           // what moves
+  bool cpu_offloading_weights = false;              // shards of them, and of main gradients
   bool fine_grained_activation_offloading = false;  // the units of offload_modules, in every layer
   std::vector<std::string> offload_modules;
   int64_t min_offloaded_tensor_size = int64_t{1} << 20;  // elements, of offload_modules
@@ -26,6 +27,7 @@ struct OffloadConfig {
   bool by_layer() const {
     return cpu_offloading && cpu_offloading_activations && cpu_offloading_num_layers > 0;
   }
+  bool moves_weights() const { return cpu_offloading && cpu_offloading_weights; }
   bool by_module() const { return fine_grained_activation_offloading && !offload_modules.empty(); }
 };
 

@@ -109,12 +109,13 @@ std::vector<Part> ParameterMaker::column_parts(const std::vector<Piece>& pieces,
 }
 
 Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
-                                     const std::vector<Piece>& pieces, int64_t in,
-                                     bool bias) const {
+                                     const std::vector<Piece>& pieces, int64_t in, bool bias,
+                                     std::optional<int64_t> block) const {
   std::vector<Part> parts = column_parts(pieces, ".weight", in);
   Parameter weight = matrix(path + ".weight", rows_of(parts), in);
   weight.parts = std::move(parts);
   weight.multiplied = true;
+  weight.quantized = quantizes(block, path);
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", weight.shape[0], 0);
@@ -125,11 +126,11 @@ Linear ParameterMaker::column_linear(LinearRole role, const std::string& path,
 }
 
 Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, const std::string& name,
-                                  int64_t out, int64_t in, bool bias) const {
+                                  int64_t out, int64_t in, bool bias,
+                                  std::optional<int64_t> block) const {
   const int64_t here = in / place_.tp;
   Parameter weight = matrix(path + ".weight", out, here);
-  weight.init.standard_deviation =
-      config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
+  weight.init.standard_deviation = into_stream_deviation();
   Part part = whole_part(name + ".weight", names_.transposed ? Shape{in, out} : Shape{out, in},
                          names_.transposed);
   const int dim = 1 - dim_of_rows(part);
@@ -137,6 +138,7 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
   part.box.size[dim] = here;
   weight.parts = {std::move(part)};
   weight.multiplied = true;
+  weight.quantized = quantizes(block, path);
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", out, 0);
@@ -144,6 +146,123 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
     shared_bias = share(std::move(b));
   }
   return Linear(role, share(std::move(weight)), shared_bias);
+}
+
+ParameterPointer ParameterMaker::router(const std::string& path, const std::string& name,
+                                        int64_t experts) const {
+  Parameter weight = matrix(path + ".weight", experts, config_.hidden);
+  weight.parts = {
+      replicated(name + ".weight", {experts, config_.hidden}, stream_gradient(settings_))};
+  return share(std::move(weight));
+}
+
+ParameterPointer ParameterMaker::load_bias(std::string path, const std::string& name,
+                                           int64_t experts, double rate) const {
+  Parameter bias = vector(std::move(path), experts, 0);
+  bias.parts = {replicated(name, {experts}, stream_gradient(settings_))};
+  bias.format = settings_.precision.statistic;
+  bias.load_bias_rate = rate;
+  return share(std::move(bias));
+}
+
+ParameterPointer ParameterMaker::router_bias(const std::string& path,
+                                             const std::string& name) const {
+  Parameter bias = vector(path + ".bias", config_.moe.experts, 0);
+  bias.parts = {replicated(name + ".bias", {config_.moe.experts}, stream_gradient(settings_))};
+  return share(std::move(bias));
+}
+
+ParameterPointer ParameterMaker::replicated_matrix(const std::string& path,
+                                                   const std::vector<Rows>& pieces,
+                                                   int64_t in) const {
+  int64_t rows = 0;
+  for (const Rows& piece : pieces) rows += piece.rows;
+  Parameter weight = matrix(path + ".weight", rows, in);
+  for (const Rows& piece : pieces) {
+    Part part = replicated(piece.name + ".weight", {piece.rows, in}, stream_gradient(settings_));
+    part.storage_row = rows_of(weight.parts);
+    weight.parts.push_back(std::move(part));
+  }
+  return share(std::move(weight));
+}
+
+ParameterPointer ParameterMaker::head_logits(const std::string& path,
+                                             const std::string& name) const {
+  const int64_t here = config_.heads / place_.tp;
+  Parameter logits = vector(path, here, 0);
+  Part part = whole_part(name, {config_.heads});
+  part.box.begin[0] = here * place_.tp_rank;
+  part.box.size[0] = here;
+  logits.parts = {std::move(part)};
+  return share(std::move(logits));
+}
+
+ParameterPointer ParameterMaker::experts_up(const std::string& path,
+                                            const std::vector<std::string>& names) const {
+  const int64_t experts = config_.moe.experts / place_.ep, all = config_.moe.feed_forward;
+  // Of one name: both projections of a gated expert where they are fused.
+  const int64_t of_name = fuses_experts(names_) && config_.gated ? 2 : 1;
+  const int64_t features = of_name * all / place_.etp;
+  Parameter weight = experts_matrix(path + ".weight", features * static_cast<int64_t>(names.size()),
+                                    config_.hidden);
+  for (int64_t e = 0; e < experts; ++e) {
+    for (const std::string& name : names) {
+      Part part = expert_part(at(name, place_.ep_rank * experts + e), of_name * all, config_.hidden,
+                              weight);
+      const int dim = dim_of_rows(part);
+      part.box.begin[dim] = features * place_.etp_rank;
+      part.box.size[dim] = features;
+      weight.parts.push_back(std::move(part));
+    }
+  }
+  return share(std::move(weight));
+}
+
+Part ParameterMaker::expert_part(const std::string& name, int64_t out, int64_t in,
+                                 const Parameter& weight) const {
+  Part part = fuses_experts(names_) ? whole_part(name, {in, out}, true)
+                                    : whole_part(name + ".weight", {out, in});
+  part.storage_row = rows_of(weight.parts);
+  return part;
+}
+
+ParameterPointer ParameterMaker::experts_bias(const std::string& path, const std::string& name,
+                                              int64_t features) const {
+  const int64_t experts = config_.moe.experts / place_.ep;
+  Parameter bias = vector(path + ".bias", experts * features, 0);
+  for (int64_t e = 0; e < experts; ++e) {
+    Part part = whole_part(at(name, place_.ep_rank * experts + e) + kExpertBiasSuffix, {features});
+    part.storage_row = e * features;
+    bias.parts.push_back(std::move(part));
+  }
+  if (place_.expert_grid) bias.grid = Grid::expert;
+  return share(std::move(bias));
+}
+
+ParameterPointer ParameterMaker::experts_down(const std::string& path,
+                                              const std::string& name) const {
+  const int64_t experts = config_.moe.experts / place_.ep, all = config_.moe.feed_forward;
+  const int64_t features = all / place_.etp;
+  Parameter weight = experts_matrix(path + ".weight", config_.hidden, features);
+  weight.init.standard_deviation = into_stream_deviation();
+  for (int64_t e = 0; e < experts; ++e) {
+    Part part = expert_part(at(name, place_.ep_rank * experts + e), config_.hidden, all, weight);
+    const int dim = 1 - dim_of_rows(part);
+    part.box.begin[dim] = features * place_.etp_rank;
+    part.box.size[dim] = features;
+    weight.parts.push_back(std::move(part));
+  }
+  return share(std::move(weight));
+}
+
+Parameter ParameterMaker::experts_matrix(std::string path, int64_t rows, int64_t columns) const {
+  Parameter weight = matrix(std::move(path), config_.moe.experts / place_.ep * rows, columns);
+  if (place_.expert_grid) weight.grid = Grid::expert;
+  return weight;
+}
+
+double ParameterMaker::into_stream_deviation() const {
+  return config_.init_std / std::sqrt(2.0 * static_cast<double>(config_.layers));
 }
 
 Norm ParameterMaker::norm(const std::string& path, const std::string& name, int64_t size,

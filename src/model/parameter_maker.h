@@ -4,6 +4,7 @@
 // tensor ranks.
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,15 @@
 #include "nn/parameter.h"
 
 namespace viaduct {
+
+/// Whether the family has gate and up of an expert in one tensor, names.expert_up, as neighbouring
+/// columns (gate, up, gate, up, …), and its experts' matrices as [in, out] without ".weight"
+/// (GPT-OSS). On disk such a tensor has all experts (checkpoint/fused_experts.h).
+inline bool fuses_experts(const TensorNames& names) {
+  return names.expert_gate.empty() && !names.expert_up.empty();
+}
+/// The end of the name of such a tensor's bias.
+inline constexpr const char* kExpertBiasSuffix = "_bias";
 
 using ParameterPointer = std::shared_ptr<const Parameter>;
 
@@ -44,17 +54,46 @@ class ParameterMaker {
     int64_t units;             // never divided between ranks (heads, or single features) …
     int64_t unit_rows;         // … and the features of each
     int64_t first_row = 0;     // where they begin in the logical tensor (a fused one holds more)
-    int64_t logical_rows = 0;  // of the logical tensor; 0: these alone
+    int64_t logical_rows = 0;  // of the logical tensor; 0: only these
   };
   /// A layer whose output features are the pieces in order, each cut over the tensor ranks
   /// separately. If a piece has fewer units than there are ranks, neighbouring ranks hold the same
-  /// units.
+  /// units. `block`: the block that it is in, whose products the recipe may quantize; absent: they
+  /// are not quantized.
   Linear column_linear(LinearRole role, const std::string& path, const std::vector<Piece>& pieces,
-                       int64_t in, bool bias) const;
+                       int64_t in, bool bias, std::optional<int64_t> block = {}) const;
   /// A layer whose input features are cut over the tensor ranks. It writes to the residual stream,
-  /// so its initial weights are divided by sqrt(2 L) (GPT-2).
+  /// so its initial weights are divided by sqrt(2 L) (GPT-2). `block`: as above.
   Linear row_linear(LinearRole role, const std::string& path, const std::string& name, int64_t out,
-                    int64_t in, bool bias) const;
+                    int64_t in, bool bias, std::optional<int64_t> block = {}) const;
+
+  /// A matrix with these rows one after the other, `in` columns, which each tensor rank holds whole
+  /// and reads with its rows of the stream.
+  struct Rows {
+    std::string name;  // without suffix
+    int64_t rows = 0;
+  };
+  ParameterPointer replicated_matrix(const std::string& path, const std::vector<Rows>& pieces,
+                                     int64_t in) const;
+  /// A logit for each head of this rank, 0 at start, under exactly this name.
+  ParameterPointer head_logits(const std::string& path, const std::string& name) const;
+
+  /// The weight [E, H] of a router, which each tensor rank holds whole.
+  ParameterPointer router(const std::string& path, const std::string& name, int64_t experts) const;
+  /// The bias [E] of a router's product.
+  ParameterPointer router_bias(const std::string& path, const std::string& name) const;
+  /// The bias [E] that balances a router's experts, under the whole name `name`.
+  ParameterPointer load_bias(std::string path, const std::string& name, int64_t experts,
+                             double rate) const;
+  /// The matrices of this rank's experts, one after the other: [E' · Σ F, H] from the names of the
+  /// projections into F features each, and [E' · H, F] from the name of the one back. "{}" of a
+  /// name is the expert. Of a family that fuses experts: rows gate, up, gate, up, … from one name.
+  ParameterPointer experts_up(const std::string& path, const std::vector<std::string>& names) const;
+  ParameterPointer experts_down(const std::string& path, const std::string& name) const;
+  /// The biases of this rank's experts, one after the other, `features` each; of a family that
+  /// fuses experts.
+  ParameterPointer experts_bias(const std::string& path, const std::string& name,
+                                int64_t features) const;
 
   /// A norm over `size` features under the family's name for it.
   Norm norm(const std::string& path, const std::string& name, int64_t size, NormKind kind,
@@ -62,7 +101,19 @@ class ParameterMaker {
 
  private:
   Parameter matrix(std::string path, int64_t rows, int64_t columns) const;
+  /// The logical matrix [out, in] of an expert under `name`, or [in, out] where experts are fused,
+  /// at the end of the parts of `weight`.
+  Part expert_part(const std::string& name, int64_t out, int64_t in, const Parameter& weight) const;
+  /// A matrix of all experts here, `rows` × `columns` of each.
+  Parameter experts_matrix(std::string path, int64_t rows, int64_t columns) const;
   Parameter vector(std::string path, int64_t size, double value) const;
+  /// Whether products of a linear layer of `block` are quantized.
+  bool quantizes(std::optional<int64_t> block, std::string_view path) const {
+    return block && settings_.precision.quantizes(*block, config_.layers) &&
+           !settings_.precision.is_plain_layer(path);
+  }
+  /// Of initial weights that write to the residual stream.
+  double into_stream_deviation() const;
   /// A logical tensor that each tensor rank holds whole.
   Part replicated(std::string name, const Shape& shape, ReplicaGradient gradient) const;
   /// The parts of the pieces here, `in` columns each (0: a vector), one after the other.

@@ -13,7 +13,8 @@ struct Module {
 const std::vector<Module>& modules() {
   static const std::vector<Module> kModules{{"core_attn", {unit::core_attn}},
                                             {"layernorm", {unit::attn_norm, unit::mlp_norm}},
-                                            {"mlp", {unit::mlp}}};
+                                            {"mlp", {unit::mlp}},
+                                            {"mla_up_proj", {unit::mla_up_proj}}};
   return kModules;
 }
 
@@ -30,14 +31,15 @@ void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
 /// `all`: block means every layer.
 void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, bool all,
                       SavedPolicy& policy) {
+  const bool apart = config.recompute_segments_apart;
   const int64_t number = all ? chunk.blocks : config.recompute_num_layers.value();
   if (config.recompute_method == "uniform") {
     for (int64_t i = 0; i < chunk.blocks; i += number)
-      policy.recompute_layers({chunk.first_block + i, std::min(number, chunk.blocks - i)});
+      policy.recompute_layers({chunk.first_block + i, std::min(number, chunk.blocks - i), apart});
     return;
   }
   for (int64_t i = 0; i < std::min(number, chunk.blocks); ++i)
-    policy.recompute_layers({chunk.first_block + i, 1});
+    policy.recompute_layers({chunk.first_block + i, 1, apart});
 }
 
 }  // namespace
@@ -64,20 +66,28 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
       .range(1)
       .constraint("at most the layers of a chunk; null with recompute_granularity=selective");
   group
-      .field("recompute_modules", config.recompute_modules,
-             "What selective recompute makes again. core_attn: attended values; layernorm: the "
-             "outputs of the norms before QKV and feed-forward; mlp: what lies between the two "
-             "matrices of the feed-forward.")
+      .field(
+          "recompute_modules", config.recompute_modules,
+          "What selective recompute makes again. core_attn: attended values; layernorm: the "
+          "outputs of the norms before QKV and feed-forward; mlp: what lies between the two "
+          "matrices of the feed-forward, or of each expert; mla_up_proj: queries, keys and values "
+          "of latent attention, from its compressed vectors.")
       .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
       .constraint(
-          "moe_act, moe and shared_experts need experts, mla_up_proj latent attention, which no "
-          "model here has yet");
+          "mla_up_proj needs multi_latent_attention; moe_act, moe and shared_experts are not "
+          "implemented yet");
   group
       .field(
           "distribute_saved_activations", config.distribute_saved_activations,
           "Of the input that a group of layers keeps, each tensor rank keeps its share alone; the "
           "backward gathers it.")
       .constraint("needs recompute_granularity=full; not with sequence_parallel, which cuts it");
+  group
+      .field("recompute_segments_apart", config.recompute_segments_apart,
+             "With full recompute, attention and feed-forward of a layer keep their inputs and run "
+             "again one after the other, so that the inside of one of them is there at a time; the "
+             "layer keeps two streams instead of one.")
+      .constraint("needs recompute_granularity=full; with uniform also recompute_num_layers=1");
   group
       .field(
           "num_microbatches_with_partial_activation_checkpoints",
@@ -91,9 +101,11 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> dense_modules() {
+std::vector<std::string_view> recomputable_modules(bool latent_attention) {
   std::vector<std::string_view> names;
-  for (const Module& module : modules()) names.push_back(module.name);
+  for (const Module& module : modules()) {
+    if (latent_attention || module.name != unit::mla_up_proj) names.push_back(module.name);
+  }
   return names;
 }
 

@@ -19,6 +19,7 @@ struct RecomputeConfig {
   std::optional<int64_t> recompute_num_layers;              // the number in recompute_method
   std::vector<std::string> recompute_modules{"core_attn"};  // of selective
   bool distribute_saved_activations = false;                // of full: over tensor ranks
+  bool recompute_segments_apart = false;                    // of full: attention and feed-forward
   /// How many of the micro-batches that a stage holds at one time keep more; null: all are alike.
   std::optional<int64_t> num_microbatches_with_partial_activation_checkpoints;
 
@@ -28,9 +29,9 @@ struct RecomputeConfig {
 
 FieldGroup recompute_fields(RecomputeConfig& config);
 
-/// The names of recompute_modules that a dense model has.
-std::vector<std::string_view> dense_modules();
-/// The units that a module's name stands for; none if a dense model has no such module.
+/// The names of recompute_modules that a model has.
+std::vector<std::string_view> recomputable_modules(bool latent_attention);
+/// The units that a module's name stands for; none if no model has such a module.
 std::vector<std::string_view> module_units(std::string_view module);
 
 /// What a configuration without problems asks for, for chunks as `layer_map` has them: one policy

@@ -17,13 +17,21 @@ bool names(const std::vector<std::string_view>& list, std::string_view name) {
   return std::find(list.begin(), list.end(), name) != list.end();
 }
 
+/// Whether a tensor has the shape that is declared, whose sizes may depend on the data.
+bool fits(const Shape& shape, const Shape& declared) {
+  if (shape.rank() != declared.rank()) return false;
+  for (int dim = 0; dim < shape.rank(); ++dim)
+    if (declared[dim] != kAnyRows && shape[dim] != declared[dim]) return false;
+  return true;
+}
+
 /// Fails unless `set` has the tensor as declared.
 void check_declared(const Layer& layer, const Segment& segment, const TensorSet& set,
                     const EdgeTensor& declared, const char* what) {
   VIADUCT_CHECK(ShapeError, set.has(declared.name), "segment {}: no {} \"{}\" among {} tensors",
                 name_of(layer, segment), what, declared.name, set.operands().size());
   const Operand& found = set.operand(declared.name);
-  VIADUCT_CHECK(ShapeError, found.dtype() == declared.dtype && found.shape() == declared.shape,
+  VIADUCT_CHECK(ShapeError, found.dtype() == declared.dtype && fits(found.shape(), declared.shape),
                 "segment {}: {} \"{}\" is declared as {} {} and is {}", name_of(layer, segment),
                 what, declared.name, dtype_name(declared.dtype), to_string(declared.shape),
                 describe(found));

@@ -52,7 +52,7 @@ class SegmentHooks {
   virtual void failed(const SegmentEvent& event) noexcept { static_cast<void>(event); }
 };
 
-/// Those who are told: before a segment in this order, after it in the other one.
+/// The hooks: called in this order before a segment, in the opposite order after it.
 using SegmentHookList = std::span<SegmentHooks* const>;
 
 }  // namespace viaduct

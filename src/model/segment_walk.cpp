@@ -74,14 +74,16 @@ std::vector<SegmentWalk::Place> SegmentWalk::places(const SegmentRange& range) c
   return {all.begin() + begin, all.begin() + end};
 }
 
-/// Where the group is in the chunk: all its segments.
-std::vector<SegmentWalk::Place> SegmentWalk::places_of(const LayerGroup& group) const {
+/// All segments that run again with the one of `place`.
+std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) const {
+  const LayerGroup& group = *group_of(place);
+  if (group.apart) return {place};
   std::vector<Place> list;
   std::set<int64_t> blocks;
-  for (const Place& place : places()) {
-    const int64_t block = place.layer->block;
+  for (const Place& other : places()) {
+    const int64_t block = other.layer->block;
     if (block < group.first_block || block >= group.first_block + group.blocks) continue;
-    list.push_back(place);
+    list.push_back(other);
     blocks.insert(block);
   }
   VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
@@ -95,33 +97,34 @@ const LayerGroup* SegmentWalk::group_of(const Place& place) const {
   return saved_.policy() == nullptr ? nullptr : saved_.policy()->group_of(place.layer->block);
 }
 
-/// How the store knows the place.
+/// The segment's place, as the store names it.
 SegmentRun SegmentWalk::segment_run(const Place& place) const {
   SegmentRun run{.instance = place.number, .block = place.layer->block};
   if (const LayerGroup* group = group_of(place)) {
     const bool ends = place.layer->block + 1 == group->first_block + group->blocks &&
                       place.segment == place.layer->segments.back().get();
-    run.drops = true, run.drops_output = !ends;
+    run.drops = true, run.drops_output = !ends && !group->apart;
   }
   return run;
 }
 
-/// Whether a group of layers that runs again begins with the place.
+/// Whether a group that runs again begins with the place.
 bool SegmentWalk::begins_group(const Place& place) const {
   const LayerGroup* group = group_of(place);
-  return group != nullptr && place.layer->block == group->first_block &&
+  if (group == nullptr || group->apart) return group != nullptr;
+  return place.layer->block == group->first_block &&
          place.segment == place.layer->segments.front().get();
 }
 
-/// What the segments of a group read that none of them makes.
-Edge SegmentWalk::group_inputs(const LayerGroup& group) const {
+/// What the segments that run again with `place` read and none of them makes.
+Edge SegmentWalk::group_inputs(const Place& place) const {
   Edge edge;
-  for (const Place& place : std::views::reverse(places_of(group)))
-    edge = edge_before(*place.layer, *place.segment, context_, batch_, edge);
+  for (const Place& of : std::views::reverse(places_with(place)))
+    edge = edge_before(*of.layer, *of.segment, context_, batch_, edge);
   return edge;
 }
 
-/// Whether each tensor rank keeps its share alone of what a group reads: of the stream, that is.
+/// Whether each tensor rank keeps only its share of the residual stream that a group reads.
 bool SegmentWalk::is_shared(const EdgeTensor& tensor) const {
   return saved_.policy()->shares_layer_inputs() && tensor.name == kHidden &&
          context_.groups.tp().size() > 1 && !context_.settings.sequence_parallel;
@@ -130,19 +133,35 @@ bool SegmentWalk::is_shared(const EdgeTensor& tensor) const {
 /// Under the first layer of a group: its inputs, which are all that the group keeps.
 void SegmentWalk::keep_group_inputs(const Place& first, const TensorSet& in) const {
   const SegmentScope scope(saved_, {.instance = first.number, .block = first.layer->block});
-  const UnitScope unit(saved_, "layer");
-  for (const EdgeTensor& tensor : group_inputs(*group_of(first))) {
+  const UnitScope unit(saved_, unit::layer);
+  for (const EdgeTensor& tensor : group_inputs(first)) {
     const Tensor& whole = in.get(tensor.name);
     const Tensor kept = is_shared(tensor) ? own_share(context_, whole) : whole;
     saved_.keep(first.layer, tensor.name, kept);
   }
 }
 
-/// Runs f between what the hooks are told.
+/// The context has the token indices of a micro-batch while its segment runs, and holds on to no
+/// batch between segments.
+class TokenIndexScope {
+ public:
+  TokenIndexScope(RankContext& context, const Tensor& token_index) : context_(context) {
+    context_.token_index = token_index;
+  }
+  ~TokenIndexScope() { context_.token_index = {}; }
+  TokenIndexScope(const TokenIndexScope&) = delete;
+  TokenIndexScope& operator=(const TokenIndexScope&) = delete;
+
+ private:
+  RankContext& context_;
+};
+
+/// Runs f between the hooks' `before` and `after`.
 template <class F>
 TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Program& program,
                            F&& f) const {
   ++program.begun;
+  const TokenIndexScope tokens(context_, batch_.token_index);
   if (hooks_.empty()) return f();
   const SegmentEvent event{work, *place.layer,     *place.segment, place.number,
                            next, program.coming(), context_,       saved_};
@@ -152,11 +171,11 @@ TensorSet SegmentWalk::run(const Place& place, SegmentWork work, int next, Progr
   return out;
 }
 
-/// Whether the group has not run again yet: its inputs are kept.
-bool SegmentWalk::waits(const LayerGroup& group) const {
-  const Place first = places_of(group).front();
+/// Whether the group of `place` has not run again yet: its inputs are kept.
+bool SegmentWalk::waits(const Place& place) const {
+  const Place first = places_with(place).front();
   const LayerReplayScope scope(saved_, segment_run(first));
-  const Edge inputs = group_inputs(group);
+  const Edge inputs = group_inputs(first);
   return std::ranges::all_of(
       inputs, [&](const EdgeTensor& tensor) { return saved_.has(first.layer, tensor.name); });
 }
@@ -169,8 +188,8 @@ SegmentWalk::Program SegmentWalk::program_backwards(const std::vector<Place>& li
   const LayerGroup* last = nullptr;
   for (const Place& place : std::views::reverse(list)) {
     const LayerGroup* group = group_of(place);
-    if (group != nullptr && group != last && waits(*group)) {
-      for (const Place& again : places_of(*group))
+    if (group != nullptr && (group != last || group->apart) && waits(place)) {
+      for (const Place& again : places_with(place))
         program.segments.push_back({again.segment, SegmentWork::replay});
     }
     last = group;
@@ -182,14 +201,14 @@ SegmentWalk::Program SegmentWalk::program_backwards(const std::vector<Place>& li
 /// Runs the group of layers of `place` again, if it has not been: its segments then have kept what
 /// their backwards read.
 void SegmentWalk::run_group_again(const Place& place, Program& program) const {
-  const LayerGroup* group = group_of(place);
-  if (group == nullptr) return;
-  const std::vector<Place> list = places_of(*group);
+  if (group_of(place) == nullptr) return;
+  const std::vector<Place> list = places_with(place);
   const Place& first = list.front();
   TensorSet set;
   {
-    const LayerReplayScope scope(saved_, segment_run(first));
-    for (const EdgeTensor& tensor : group_inputs(*group)) {
+    // Inputs that left the device come back here.
+    const BackwardScope scope(saved_, segment_run(first), context_, batch_);
+    for (const EdgeTensor& tensor : group_inputs(first)) {
       if (!saved_.has(first.layer, tensor.name)) return;
       const Tensor kept = saved_.take(first.layer, tensor.name);
       set.set(tensor.name, is_shared(tensor) ? gather_shares(context_, kept, tensor) : kept);

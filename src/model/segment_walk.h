@@ -29,14 +29,14 @@ class SegmentWalk {
   struct Program;
   std::vector<Place> places() const;
   std::vector<Place> places(const SegmentRange& range) const;
-  std::vector<Place> places_of(const LayerGroup& group) const;
+  std::vector<Place> places_with(const Place& place) const;
   const LayerGroup* group_of(const Place& place) const;
   SegmentRun segment_run(const Place& place) const;
   bool begins_group(const Place& place) const;
-  Edge group_inputs(const LayerGroup& group) const;
+  Edge group_inputs(const Place& place) const;
   bool is_shared(const EdgeTensor& tensor) const;
   void keep_group_inputs(const Place& first, const TensorSet& in) const;
-  bool waits(const LayerGroup& group) const;
+  bool waits(const Place& place) const;
   Program program_backwards(const std::vector<Place>& list, SegmentWork work) const;
   void run_group_again(const Place& place, Program& program) const;
   template <class F>

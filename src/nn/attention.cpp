@@ -6,7 +6,16 @@
 namespace viaduct {
 
 AttentionSegment::AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path)
-    : core_(spec, path), parts_(std::move(parts)) {}
+    : core_(spec, path, parts.sinks), parts_(std::move(parts)) {}
+
+Tensor AttentionSegment::as_rows(const Tensor& heads) const {
+  return heads.view({heads.dim(0), heads.dim(1) * heads.dim(2)});
+}
+
+Tensor AttentionSegment::as_heads(const Tensor& rows) const {
+  const int64_t head_dim = core_.spec().head_dim;
+  return rows.view({rows.dim(0), rows.dim(1) / head_dim, head_dim});
+}
 
 AttentionHeads AttentionSegment::split(const Tensor& qkv) const {
   const AttentionSpec& spec = core_.spec();
@@ -23,6 +32,10 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
   AttentionHeads heads = split(parts_.qkv.forward(context, normed, saved, tag));
   if (parts_.q_norm) heads.q = parts_.q_norm->forward(context, heads.q, saved);
   if (parts_.k_norm) heads.k = parts_.k_norm->forward(context, heads.k, saved);
+  if (parts_.q_wide_norm)
+    heads.q = as_heads(parts_.q_wide_norm->forward(context, as_rows(heads.q), saved));
+  if (parts_.k_wide_norm)
+    heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
   heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
   return heads;
@@ -59,6 +72,18 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
 
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,
                                            const TensorSet& d_out, SavedStore& saved) {
+  return backward_through(context, batch, d_out, saved, false);
+}
+
+TensorSet AttentionSegment::backward(RankContext& context, const Batch& batch,
+                                     const TensorSet& d_out, SavedStore& saved) {
+  TensorSet d_in = backward_through(context, batch, d_out, saved, true);
+  parts_.qkv.backward_weight(context, saved);
+  return d_in;
+}
+
+TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& batch,
+                                             const TensorSet& d_out, SavedStore& saved, bool both) {
   const Tensor d_stream = d_out.get(kHidden);  // [stream tokens, H], as d_branch
   const int64_t tokens = batch.tokens();
   Tensor d_branch =
@@ -71,21 +96,24 @@ TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& ba
   // d_attended [T, N, D] = d_branch · W_proj
   const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
                                 .view({tokens, core_.spec().heads, core_.spec().head_dim});
+  const Tensor delta = core_.delta(context, d_attended, saved);  // [N, T]
+  if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
-  AttentionHeads d = core_.backward(context, batch, d_attended, saved);
-  core_.take_output(saved);  // the projection keeps it too
+  AttentionHeads d = core_.backward(context, batch, d_attended, delta, saved);
   d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
   d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]
       {tokens, (core_.spec().heads + 2 * core_.spec().kv_heads) * core_.spec().head_dim});
   const AttentionHeads out = split(d_qkv);
-  const auto into = [&](const std::optional<Norm>& norm, const Tensor& from, const Tensor& to) {
+  const auto into = [&](const std::optional<Norm>& norm, const std::optional<WideNorm>& wide,
+                        const Tensor& from, const Tensor& to) {
     copy(context.ops, {from, to});  // to the activation format
     if (norm) norm->backward(context, to, Tensor(), to, saved);
+    if (wide) wide->backward(context, as_rows(to), as_rows(to), saved);
   };
-  into(parts_.q_norm, d.q, out.q);
-  into(parts_.k_norm, d.k, out.k);
-  into(std::nullopt, d.v, out.v);
+  into(parts_.q_norm, parts_.q_wide_norm, d.q, out.q);
+  into(parts_.k_norm, parts_.k_wide_norm, d.k, out.k);
+  into(std::nullopt, std::nullopt, d.v, out.v);
 
   // d_normed [stream tokens, H] = d_qkv · W_qkv
   const Tensor d_normed = parts_.qkv.backward_input(context, d_qkv, saved);
@@ -105,6 +133,9 @@ std::vector<const Parameter*> AttentionSegment::parameters() const {
   parts_.qkv.append_parameters(list);
   if (parts_.q_norm) parts_.q_norm->append_parameters(list);
   if (parts_.k_norm) parts_.k_norm->append_parameters(list);
+  if (parts_.q_wide_norm) parts_.q_wide_norm->append_parameters(list);
+  if (parts_.k_wide_norm) parts_.k_wide_norm->append_parameters(list);
+  if (core_.sinks() != nullptr) list.push_back(core_.sinks());
   parts_.projection.append_parameters(list);
   if (parts_.output_norm) parts_.output_norm->append_parameters(list);
   return list;

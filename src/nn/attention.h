@@ -10,6 +10,7 @@
 #include "nn/residual.h"
 #include "nn/rotary_embedding.h"
 #include "nn/segment.h"
+#include "nn/wide_norm.h"
 
 namespace viaduct {
 
@@ -18,11 +19,13 @@ namespace viaduct {
 struct AttentionParts {
   Norm input_norm;
   Linear qkv;
-  std::optional<Norm> q_norm, k_norm;  // per head, before rotary
+  std::optional<Norm> q_norm, k_norm;                // per head, before rotary
+  std::optional<WideNorm> q_wide_norm, k_wide_norm;  // over all heads, before rotary
   RotaryEmbedding rotary;
   Linear projection;
   std::optional<Norm> output_norm;  // on the branch, before the residual (Gemma 2)
   ResidualDropout residual;
+  std::shared_ptr<const Parameter> sinks;  // [heads]; null: none
 };
 
 class AttentionSegment final : public Segment {
@@ -37,11 +40,18 @@ class AttentionSegment final : public Segment {
                     SavedStore& saved) override;
   TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
                            SavedStore& saved) override;
+  /// The projection's weight gradient is made before the gradients of the heads: nothing else
+  /// reads the attended values then.
+  TensorSet backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                     SavedStore& saved) override;
   void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "attention"; }
 
  private:
+  /// Both halves, or the first: then the projection's weight gradient is left.
+  TensorSet backward_through(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                             SavedStore& saved, bool both);
   /// The unit qkv_linear: from the normed stream [T, H] to q [T, N, D], k and v [T, K, D].
   AttentionHeads project(RankContext& context, const Batch& batch, const Tensor& normed,
                          SavedStore& saved) const;
@@ -49,6 +59,9 @@ class AttentionSegment final : public Segment {
                           SavedStore& saved) const;
   /// Views of the three column ranges of [T, (N + 2K) D] as [T, heads, D].
   AttentionHeads split(const Tensor& qkv) const;
+  /// Heads [T, heads, D] of a column range as rows [T, heads · D], and back.
+  Tensor as_rows(const Tensor& heads) const;
+  Tensor as_heads(const Tensor& rows) const;
 
   CoreAttention core_;
   AttentionParts parts_;

@@ -13,7 +13,10 @@
 
 namespace viaduct {
 
+class DelayedScales;
 class KeyValueCache;
+class QuantizationLog;
+class RouterLog;
 
 struct RankContext {
   OpContext ops;
@@ -25,6 +28,14 @@ struct RankContext {
   Tensor scalars;                  // the StepScalars block, f64 [kStepScalars]
   Tensor loss_state;               // reproducible sum of the weighted token losses of the step
   KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens
+  /// Scales from earlier steps; null: from the operands themselves.
+  DelayedScales* delayed = nullptr;
+  /// i64 [T]: global indices of the tokens of the current micro-batch while a segment of it runs:
+  /// counters of stochastic rounding.
+  Tensor token_index = {};
+  QuantizationLog* quantization_log = nullptr;  // null: quantized operands are not measured
+  RouterLog* router_log =
+      nullptr;  // figures of routers (nn/moe/router_log.h); null: none are taken
 
   /// An uninitialised tensor in the activation format.
   Tensor activation(const Shape& shape, MemoryTag tag = MemoryTag::saved) {

@@ -5,12 +5,14 @@
 #include "nn/context_parallel/gathered_attention.h"
 #include "nn/context_parallel/head_exchange.h"
 #include "nn/context_parallel/layout.h"
-#include "nn/kv_cache.h"
+#include "ops/attention_sink.h"
 
 namespace viaduct {
 
-CoreAttention::CoreAttention(AttentionSpec spec, std::string_view path)
+CoreAttention::CoreAttention(AttentionSpec spec, std::string_view path,
+                             std::shared_ptr<const Parameter> sinks)
     : spec_(spec),
+      sinks_(std::move(sinks)),
       dropout_hash_(hash64(std::string(path) + ".core_attn")),
       alone_(make_self_communicator("cp.none")) {}
 
@@ -70,27 +72,48 @@ AttentionProblem CoreAttention::problem(const RankContext& context, const Batch&
   return p;
 }
 
-Tensor CoreAttention::forward_cached(RankContext& context, const Batch& batch,
-                                     const AttentionHeads& heads) const {
+void CoreAttention::add_sinks(RankContext& context, const Tensor& out, const Tensor& lse,
+                              int64_t first_head) const {
+  if (!sinks_) return;
+  const AcquiredWeight sinks(context.weights, *sinks_, WeightUse::elementwise);
+  attention_sink(context.ops, {out, lse, sinks.tensor().slice(0, first_head, out.dim(1))});
+}
+
+void CoreAttention::add_sink_gradients(RankContext& context, const Tensor& lse, const Tensor& delta,
+                                       int64_t first_head) const {
+  if (!sinks_) return;
+  const AcquiredWeight sinks(context.weights, *sinks_, WeightUse::elementwise);
+  const Tensor gradient = context.gradients->gradient(*sinks_).tensor;  // [N], +=
+  const int64_t heads = lse.dim(0);
+  attention_sink_backward(context.ops, {lse, delta, sinks.tensor().slice(0, first_head, heads),
+                                        gradient.slice(0, first_head, heads)});
+  context.gradients->done(*sinks_);
+}
+
+Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
+                                    const KeyValueCache::View& cached) const {
   VIADUCT_CHECK(ConfigError, context.groups.cp().size() == 1,
                 "generation with a context parallel size of {}: expected 1",
                 context.groups.cp().size());
-  const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
   AttentionForwardArgs args;
   args.problem = problem(context, batch);
   args.problem.kv_offsets = cached.offsets;
   args.problem.diagonal = cached.diagonal;
   args.problem.max_keys = cached.max_keys;
-  args.q = heads.q, args.k = cached.k, args.v = cached.v;
-  args.out = context.activation(args.q.shape());
-  args.lse = context.statistic({spec_.heads, args.q.dim(0)});
+  args.q = q, args.k = cached.k, args.v = cached.v;
+  args.out = context.activation({q.dim(0), q.dim(1), cached.v.dim(2)});
+  args.lse = context.statistic({spec_.heads, q.dim(0)});
   attend(context.ops, spec_.method, args);
+  add_sinks(context, args.out, args.lse, 0);
   return args.out;
 }
 
 Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                               SavedStore& saved) const {
-  if (context.cache != nullptr) return forward_cached(context, batch, heads);
+  if (context.cache != nullptr) {
+    const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
+    return attend_cached(context, batch, heads.q, cached);
+  }
   const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
                         const std::vector<Tensor>& in) {
     const auto* self = static_cast<const CoreAttention*>(layer);
@@ -112,11 +135,13 @@ Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
   if (way.gather != nullptr) {
     result =
         gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine, saved);
+    add_sinks(context, result.out, result.lse, 0);
   } else {
     const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v}, saved.tag());
     mine = {exchanged[0], exchanged[1], exchanged[2]};
     base.first_head += way.heads->rank() * mine.q.dim(1);
     result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine, saved);
+    add_sinks(context, result.out, result.lse, way.heads->rank() * mine.q.dim(1));
     result.out = exchange.to_tokens({result.out}, saved.tag()).front();
   }
   saved.keep(this, "q", mine.q);
@@ -127,23 +152,31 @@ Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
   return result.out;
 }
 
+Tensor CoreAttention::delta(RankContext& context, const Tensor& d_out, SavedStore& saved) const {
+  const Tensor delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
+  attention_delta(context.ops, {saved.take(this, "out"), d_out, delta});
+  return delta;
+}
+
 AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
-                                       const Tensor& d_out, SavedStore& saved) const {
+                                       const Tensor& d_out, const Tensor& delta,
+                                       SavedStore& saved) const {
   const Route way = route(context, batch);
   AttentionProblem base = problem(context, batch);
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
-  const Tensor delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
-  attention_delta(context.ops, {saved.get(this, "out"), d_out, delta});
   if (way.gather != nullptr) {
+    add_sink_gradients(context, lse, delta, 0);
     return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},
                              d_out, lse, delta);
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);
-  const AttentionHeads d =
-      ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v},
-                    exchange.to_heads({d_out}).front(), lse, exchange.per_query_to_heads(delta));
+  const Tensor d_heads = exchange.to_heads({d_out}).front();
+  const Tensor delta_of_heads = exchange.per_query_to_heads(delta);
+  add_sink_gradients(context, lse, delta_of_heads, way.heads->rank() * q.dim(1));
+  const AttentionHeads d = ring_backward(context, *way.ring, way.layout, spec_.method, base,
+                                         {q, k, v}, d_heads, lse, delta_of_heads);
   const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
   return {mine[0], mine[1], mine[2]};
 }

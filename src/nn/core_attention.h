@@ -9,6 +9,7 @@
 #include "nn/context.h"
 #include "nn/context_parallel/exchange.h"
 #include "nn/context_parallel/ring_attention.h"
+#include "nn/kv_cache.h"
 #include "nn/saved.h"
 #include "ops/attention.h"
 
@@ -17,6 +18,7 @@ namespace viaduct {
 struct AttentionSpec {
   int64_t layer = 0;                              // global number
   int64_t heads = 0, kv_heads = 0, head_dim = 0;  // held by this tensor rank
+  int64_t value_dim = 0;                          // Dv, of a head of values
   int64_t first_head = 0;                         // global number of its head 0
   double scale = 1;
   double softcap = 0;
@@ -28,19 +30,30 @@ struct AttentionSpec {
 
 class CoreAttention {
  public:
-  CoreAttention(AttentionSpec spec, std::string_view path);
+  /// `sinks` [N]: a logit of each head of this rank that takes part in its softmax without a value
+  /// (ops/attention_sink.h); null: none.
+  CoreAttention(AttentionSpec spec, std::string_view path,
+                std::shared_ptr<const Parameter> sinks = nullptr);
 
-  /// Attended values [T, N, D] of q [T, N, D], k and v [T, K, D]; keeps q, k, v, the output and its
-  /// log-sum-exp. The tokens of other context ranks are attended to over the groups of `context`.
+  /// Attended values [T, N, Dv] of q [T, N, D], k [T, K, D] and v [T, K, Dv]; keeps q, k, v, the
+  /// output and its log-sum-exp. The tokens of other context ranks are attended to over the groups
+  /// of `context`.
   Tensor forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                  SavedStore& saved) const;
-  /// dq, dk, dv in the statistic format from the gradient of the output.
+  /// Generation: attended values of this step's queries over cached keys and values. ConfigError
+  /// under context parallelism.
+  Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
+                       const KeyValueCache::View& cached) const;
+  /// Row sums [N, T] of d_out · output, in the statistic format: the last use of the kept output.
+  Tensor delta(RankContext& context, const Tensor& d_out, SavedStore& saved) const;
+  /// dq, dk, dv in the statistic format from the gradient of the output and its `delta`; the
+  /// gradient of the sinks accumulates (+=).
   AttentionHeads backward(RankContext& context, const Batch& batch, const Tensor& d_out,
-                          SavedStore& saved) const;
-  /// The kept output, for its last reader.
-  Tensor take_output(SavedStore& saved) const { return saved.take(this, "out"); }
+                          const Tensor& delta, SavedStore& saved) const;
 
   const AttentionSpec& spec() const { return spec_; }
+  /// Null without sinks.
+  const Parameter* sinks() const { return sinks_.get(); }
 
  private:
   struct Route;
@@ -48,10 +61,14 @@ class CoreAttention {
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
   Tensor attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                     SavedStore& saved) const;
-  Tensor forward_cached(RankContext& context, const Batch& batch,
-                        const AttentionHeads& heads) const;
+  /// Corrects attended values of heads from `first_head` on (of this tensor rank) for their sinks.
+  void add_sinks(RankContext& context, const Tensor& out, const Tensor& lse,
+                 int64_t first_head) const;
+  void add_sink_gradients(RankContext& context, const Tensor& lse, const Tensor& delta,
+                          int64_t first_head) const;
 
   AttentionSpec spec_;
+  std::shared_ptr<const Parameter> sinks_;
   uint64_t dropout_hash_;
   std::shared_ptr<Communicator> alone_;
 };

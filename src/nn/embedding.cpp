@@ -23,12 +23,14 @@ TensorSet EmbeddingSegment::forward(RankContext& context, const Batch& batch, co
   Tensor out = context.stream({batch.tokens(), tokens_->shape[1]});
   {
     const AcquiredWeight table(context.weights, *tokens_, WeightUse::lookup);
+    // out [T, H] = scale · tokens [V, H] at the ids; 0 where another rank has the row
     embedding_forward(context.ops, {batch.ids, table.tensor(), out, first_row(context), scale_,
                                     WriteMode::assign});
   }
   out = reduce_to_stream(context, out, MemoryTag::saved);
   if (positions_) {
     const AcquiredWeight table(context.weights, *positions_, WeightUse::lookup);
+    // out [T, H] += positions [P, H] at each token's position
     embedding_forward(context.ops, {batch.stream_rows(batch.positions), table.tensor(), out, 0, 1,
                                     WriteMode::accumulate});
   }
@@ -47,11 +49,13 @@ void EmbeddingSegment::backward_weight(RankContext& context, const Batch& batch,
                                        SavedStore& saved) {
   const Tensor d_out = saved.take(this, "d_out");
   const auto tokens = context.gradients->gradient(*tokens_);
+  // dW [V, H] (= or +=) the sum of scale · d_out over the tokens of an id
   embedding_backward(context.ops, {batch.ids, gather_stream(context, d_out), tokens.tensor,
                                    first_row(context), scale_, tokens.mode, padding_});
   context.gradients->done(*tokens_);
   if (!positions_) return;
   const auto positions = context.gradients->gradient(*positions_);
+  // dW [P, H] (= or +=) the sum of d_out over the tokens of a position
   embedding_backward(context.ops, {batch.stream_rows(batch.positions), d_out, positions.tensor, 0,
                                    1, positions.mode});
   context.gradients->done(*positions_);

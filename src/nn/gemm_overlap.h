@@ -33,6 +33,7 @@ struct GemmOverlap {
   OverlapMethod method = OverlapMethod::none;
   int num_splits = 1;      // chunks: of pipeline over output features, of ring_exchange over ranks
   bool aggregate = false;  // ring steps move chunks in pairs
+  bool fp8_buf = false;    // quantized layers: parts of sums travel as FP8 (nn/fp8_exchange.h)
   bool operator==(const GemmOverlap&) const = default;
 };
 

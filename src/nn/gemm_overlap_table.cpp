@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "nn/gemm_overlap_presets.h"
 #include "nn/tensor_parallel_config.h"
+#include "tensor/state_formats.h"
 
 namespace viaduct {
 namespace {
@@ -98,6 +99,9 @@ class TableMaker {
 
   GemmOverlapTable make() {
     check_names();
+    if (config_.fp8_buf && conditions_.tp > 1 && !conditions_.fp8_products) {
+      problems_.add("comm_overlap.fp8_buf: true needs a mixed_precision recipe with FP8 products");
+    }
     GemmOverlapTable table;
     for (int i = 0; i < kOverlapGemms; ++i) {
       const auto gemm = static_cast<OverlapGemm>(i);
@@ -163,6 +167,7 @@ class TableMaker {
     GemmOverlap row;
     row.method = method_without_table(gemm, rule);
     row.aggregate = config_.aggregate;
+    row.fp8_buf = config_.fp8_buf;
     std::optional<int> splits = config_.num_splits;
     const char* off = switched_off(gemm);
     if (own != nullptr) {
@@ -181,11 +186,21 @@ class TableMaker {
                 conditions_.tp, *splits);
       }
       row.num_splits = conditions_.tp;
+      check_fp8_buf(gemm, row, conditions_.features);
       return row;
     }
     row.aggregate = false;
     row.num_splits = pipeline_splits(gemm, splits);
+    check_fp8_buf(gemm, row, conditions_.features / row.num_splits);
     return row;
+  }
+
+  /// Only where an output is reduce-scattered; `columns` of it at a time.
+  void check_fp8_buf(OverlapGemm gemm, GemmOverlap& row, int64_t columns) {
+    row.fp8_buf &= is_rs_of_output(gemm) || is_bulk_dgrad(gemm);
+    if (!row.fp8_buf || !conditions_.fp8_products || columns % kStateGroup == 0) return;
+    problem(gemm, ".fp8_buf: chunks have {} columns, no multiple of the {} that share a scale",
+            columns, kStateGroup);
   }
 
   OverlapMethod method_without_table(OverlapGemm gemm, const GemmRule& rule) const {
@@ -221,9 +236,10 @@ class TableMaker {
         if (!read_value(value, row.aggregate))
           problem(gemm, ".aggregate: expected bool, found {}", to_flow_yaml(value));
       } else if (key == "fp8_buf") {
-        bool on = false;
-        if (!read_value(value, on) || on)
-          problem(gemm, ".fp8_buf: not implemented yet: FP8 recipes");
+        if (!read_value(value, row.fp8_buf))
+          problem(gemm, ".fp8_buf: expected bool, found {}", to_flow_yaml(value));
+        if (row.fp8_buf && !conditions_.fp8_products)
+          problem(gemm, ".fp8_buf: true needs a mixed_precision recipe with FP8 products");
       } else if (is_one_of(kGpuNumbers, key) || is_one_of(kGpuSwitches, key)) {
         int number = 0;
         bool on = false;
@@ -247,17 +263,23 @@ class TableMaker {
     }
   }
 
-  /// Number of chunks of the output features; all pipelined GEMMs have H of them.
+  /// Number of chunks that the output features of every pipelined GEMM divide by.
   int pipeline_splits(OverlapGemm gemm, std::optional<int> given) {
-    const int64_t features = conditions_.hidden;
+    const int64_t features = conditions_.features, group = conditions_.group;
     const int splits = given.value_or(kSplits);
-    if (features == 0 || features % splits == 0) return splits;
+    const auto fits = [&](int chunks) {
+      return chunks == 1 || (features % chunks == 0 && features / chunks % group == 0);
+    };
+    if (features == 0 || fits(splits)) return splits;
     int below = splits, above = splits;
-    while (features % below != 0) --below;
-    while (above < features && features % above != 0) ++above;
+    while (!fits(below)) --below;
+    while (above < features && !fits(above)) ++above;
     if (given) {
-      problem(gemm, ".num_splits: {} does not divide the {} output features; nearest: {} or {}",
-              splits, features, below, above);
+      const std::string into =
+          group == 1 ? "" : fmt::format(" into multiples of {}, which share a scale", group);
+      problem(gemm, ".num_splits: {} does not divide the {} output features{}; nearest: {}", splits,
+              features, into,
+              fits(above) ? fmt::format("{} or {}", below, above) : fmt::format("{}", below));
     }
     return below;
   }

@@ -78,6 +78,7 @@ Tensor HeadSegment::logits_here(RankContext& context, const Tensor& normed, Memo
 void HeadSegment::make_logits(RankContext& context, const Tensor& normed,
                               const Tensor& logits) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward);
+  // logits [T, V] = normed [T, H] · Wᵀ, W [V, H]
   run_product(context.ops, {GemmForm::forward, normed, weight.operand(), logits});
 }
 
@@ -164,6 +165,7 @@ void HeadSegment::logits_gradient(RankContext& context, const Batch& batch, int6
 void HeadSegment::normed_gradient(RankContext& context, const Tensor& d_logits,
                                   const Tensor& d_normed) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
+  // d_normed [T, H] = d_logits [T, V] · W [V, H]
   run_product(context.ops, {GemmForm::data_gradient, d_logits, weight.operand(), d_normed});
 }
 
@@ -190,6 +192,7 @@ TensorSet HeadSegment::backward(RankContext& context, const Batch& batch, const 
                                 : context.activation(logits.shape(), MemoryTag::workspace);
     logits_gradient(context, batch, begin, logits, lse, d_logits);
     normed_gradient(context, d_logits, d_normed.slice(0, begin, count));
+    // dW [V, H] (= the first time, then +=) d_logitsᵀ · rows, both of `count` tokens
     make_weight_gradient(context, d_logits, rows, destination);
     destination.mode = WriteMode::accumulate;
   });
@@ -240,6 +243,7 @@ void HeadSegment::backward_weight(RankContext& context, const Batch& batch, Save
   // In the chunks of `backward`, for the same sums.
   const int64_t step = way(context) == Way::recompute ? chunk_tokens() : batch.tokens();
   for_each_chunk(batch.tokens(), step, [&](int64_t begin, int64_t count) {
+    // dW [V, H] (= the first time, then +=) d_logitsᵀ · normed, both of `count` tokens
     make_weight_gradient(context, d_logits.slice(0, begin, count), normed.slice(0, begin, count),
                          destination);
     destination.mode = WriteMode::accumulate;

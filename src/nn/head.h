@@ -46,7 +46,7 @@ class HeadSegment final : public Segment {
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "head"; }
 
-  /// The final norm alone (no saved store): the stream's rows of this rank → normed rows [T, H] of
+  /// Only the final norm (no saved store): the stream's rows of this rank → normed rows [T, H] of
   /// all tokens, the input of `logits`.
   Tensor final_norm(RankContext& context, const Tensor& hidden) const;
   /// logits [t, V] of the true vocabulary from normed rows [t, H], on every tensor rank, in the
@@ -54,7 +54,7 @@ class HeadSegment final : public Segment {
   Tensor logits(RankContext& context, const Tensor& normed) const;
   const HeadSpec& spec() const { return spec_; }
 
-  /// Tokens of a chunk: depends on the vocabulary alone, so that sums do not depend on batch size
+  /// Tokens of a chunk: depends only on the vocabulary, so that sums do not depend on batch size
   /// or threads.
   int64_t chunk_tokens() const;
 

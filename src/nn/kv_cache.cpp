@@ -19,8 +19,8 @@ KeyValueCache::KeyValueCache(Device& device, CacheShape shape)
 }
 
 void KeyValueCache::grow(OpContext& context, int64_t rows) {
-  const int64_t width = shape_.kv_heads * shape_.head_dim;
   for (std::vector<Tensor>* tensors : {&keys_, &values_}) {
+    const int64_t width = shape_.kv_heads * (tensors == &keys_ ? shape_.head_dim : value_dim());
     for (Tensor& tensor : *tensors) {
       const Tensor larger =
           device_.allocate(shape_.dtype, {shape_.sequences, rows, width}, MemoryTag::kv_cache);
@@ -80,7 +80,7 @@ void KeyValueCache::write(OpContext& context, const Tensor& from, const Tensor& 
     if (count == 0) continue;
     const Tensor to = rows.select(i).slice(0, lengths_[static_cast<size_t>(i)], count);
     copy(context,
-         {from.slice(0, begin, count), to.view({count, shape_.kv_heads, shape_.head_dim})});
+         {from.slice(0, begin, count), to.view({count, shape_.kv_heads, width / shape_.kv_heads})});
     begin += count;
   }
 }
@@ -93,8 +93,10 @@ KeyValueCache::View KeyValueCache::append(OpContext& context, int64_t layer, con
   const auto place = static_cast<size_t>(found - shape_.layers.begin());
   write(context, k, keys_[place]);
   write(context, v, values_[place]);
-  const Shape all{shape_.sequences * rows_, shape_.kv_heads, shape_.head_dim};
-  return {keys_[place].view(all), values_[place].view(all), offsets_, diagonal_, max_keys_};
+  const int64_t rows = shape_.sequences * rows_;
+  return {keys_[place].view({rows, shape_.kv_heads, shape_.head_dim}),
+          values_[place].view({rows, shape_.kv_heads, value_dim()}), offsets_, diagonal_,
+          max_keys_};
 }
 
 void KeyValueCache::end_step() {

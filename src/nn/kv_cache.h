@@ -1,6 +1,7 @@
 #pragma once
 // Keys and values of earlier tokens, for generation: several sequences, the layers and the
-// key-value heads that this rank holds. All sequences have the same number of rows, which grows by
+// key-value heads that this rank holds; of latent attention what they are made from, as one head
+// (nn/latent_attention.h). All sequences have the same number of rows, which grows by
 // whole blocks when the longest one needs it; unused rows are finite and hidden from attention by
 // causality.
 
@@ -15,6 +16,7 @@ namespace viaduct {
 struct CacheShape {
   std::vector<int64_t> layers;         // global numbers of the blocks held by this rank
   int64_t kv_heads = 0, head_dim = 0;  // held by this rank
+  int64_t value_dim = 0;               // Dv of values; 0: head_dim
   DType dtype = DType::f32;
   int64_t sequences = 1;
   int64_t positions = 0;  // maximum length of a sequence
@@ -32,13 +34,13 @@ class KeyValueCache {
   /// layer. ShapeError beyond `positions`.
   void begin_step(OpContext& context, std::span<const int64_t> counts);
   struct View {
-    Tensor k, v;               // [sequences · rows, K, D]
+    Tensor k, v;               // [sequences · rows, K, D] and [., K, Dv]
     Tensor offsets, diagonal;  // i32 [sequences + 1] and [sequences], as attention reads them
     int64_t max_keys = 0;      // longest sequence, new tokens included
   };
-  /// Appends the keys and values of the step's tokens ([T, K, D], sequence after sequence) of a
-  /// layer to those of earlier steps and returns all of them. ShapeError if this rank does not hold
-  /// the layer.
+  /// Appends the keys and values of the step's tokens ([T, K, D] and [T, K, Dv], sequence after
+  /// sequence) of a layer to those of earlier steps and returns all of them. ShapeError if this
+  /// rank does not hold the layer.
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
   /// The tokens of the step are complete in every layer: the next step appends after them.
   void end_step();
@@ -52,6 +54,7 @@ class KeyValueCache {
   void reserve(OpContext& context, int64_t tokens);
 
  private:
+  int64_t value_dim() const { return shape_.value_dim > 0 ? shape_.value_dim : shape_.head_dim; }
   void grow(OpContext& context, int64_t rows);
   void write(OpContext& context, const Tensor& from, const Tensor& rows) const;
 
@@ -59,8 +62,9 @@ class KeyValueCache {
   CacheShape shape_;
   int64_t rows_ = 0;
   std::vector<int64_t> lengths_, counts_;
-  std::vector<Tensor> keys_, values_;  // [sequences, rows, K · D], by place in shape_.layers
-  Tensor offsets_, diagonal_;          // i32 [sequences + 1], i32 [sequences]
+  // [sequences, rows, K · D] and [., ., K · Dv], by place in shape_.layers
+  std::vector<Tensor> keys_, values_;
+  Tensor offsets_, diagonal_;  // i32 [sequences + 1], i32 [sequences]
   int64_t max_keys_ = 0;
 };
 

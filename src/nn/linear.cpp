@@ -1,7 +1,10 @@
 #include "nn/linear.h"
 
+#include "base/error.h"
+#include "base/hash.h"
 #include "nn/overlapped_gemm.h"
 #include "nn/product.h"
+#include "nn/quantization_log.h"
 #include "nn/tensor_exchange.h"
 #include "nn/weight_gradient.h"
 #include "ops/bias.h"
@@ -49,18 +52,26 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
 
 Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
-  keep_operand(context, saved, this, "x", x, kept_forms(context).b);
+  const Tensor amax = amax_of(context, LayerOperand::input, x, saved);
+  log_operand(context, GemmForm::forward, x, amax);
+  const Operand kept = keep_operand(context, saved, this, "x", x, kept_forms(context).b, amax);
+  if (keeps_amax(context)) saved.keep(this, "x amax", amax);
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
                               weight_run(context, row, epilogue, weight_->shape[0]));
-  StreamProduct product{GemmForm::forward, weight.operand(), Tensor(), epilogue, format};
+  log_weight(context, weight.operand());
+  StreamProduct product{
+      GemmForm::forward, weight.operand(), Tensor(), epilogue, format, quantization(context), amax};
   std::optional<AcquiredWeight> bias;
   if (bias_) bias.emplace(context.weights, *bias_, WeightUse::elementwise);
   const bool in_gemm = bias_ && adds_bias_in_gemm(context);
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
   if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
-  const Tensor y = columns() ? gather_and_multiply(context, row, product, x, tag)
-                             : multiply_and_reduce(context, row, product, x, tag);
+  // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
+  const Operand in = kept_or_matrix(context, GemmForm::forward, product.quantization, kept, x);
+  const Tensor y = !columns()               ? multiply_and_reduce(context, row, product, in, tag)
+                   : stream_is_cut(context) ? gather_and_multiply(context, row, product, x, tag)
+                                            : multiply(context, product, in, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
   return y;
 }
@@ -97,11 +108,29 @@ Tensor Linear::backward_input(RankContext& context, const Tensor& dy, SavedStore
 Tensor Linear::input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                               const GemmEpilogue& epilogue) const {
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient);
-  const StreamProduct product{GemmForm::data_gradient, weight.operand(), Tensor(), epilogue};
+  const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
+  const StreamProduct product{GemmForm::data_gradient,
+                              weight.operand(),
+                              Tensor(),
+                              epilogue,
+                              {},
+                              quantization(context),
+                              amax,
+                              rounding(context)};
+  if (!stream_is_cut(context)) {
+    log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
+    const Operand kept =
+        keep_operand(context, saved, this, "dy", dy, kept_forms(context).a, amax, product.rounding);
+    return multiply(
+        context, product,
+        kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy),
+        MemoryTag::activations);
+  }
   Tensor all;
   const Tensor dx = gather_and_multiply(context, context.settings.overlap[rows_of(role_).dgrad],
                                         product, dy, MemoryTag::activations, &all);
-  keep_operand(context, saved, this, "dy", all, kept_forms(context).a);
+  log_operand(context, GemmForm::data_gradient, all, amax, product.rounding);
+  keep_operand(context, saved, this, "dy", all, kept_forms(context).a, amax, product.rounding);
   return dx;
 }
 
@@ -110,26 +139,34 @@ Tensor Linear::column_input_gradient(RankContext& context, const Tensor& dy,
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).dgrad];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::data_gradient,
                               weight_run(context, row, {}, weight_->shape[1]));
-  const StreamProduct product{GemmForm::data_gradient, weight.operand()};
+  const Tensor amax = amax_of(context, LayerOperand::output_gradient, dy, saved);
+  const StreamProduct product{
+      GemmForm::data_gradient, weight.operand(), Tensor(), {}, {}, quantization(context), amax,
+      rounding(context)};
   const OperandForm dy_form = kept_forms(context).a;
-  keep_operand(context, saved, this, "dy", dy, dy_form);
+  log_operand(context, GemmForm::data_gradient, dy, amax, product.rounding);
+  const Operand kept =
+      keep_operand(context, saved, this, "dy", dy, dy_form, amax, product.rounding);
+  const Operand in =
+      kept_or_matrix(context, GemmForm::data_gradient, product.quantization, kept, dy);
   if (!gathers_beside_input_gradient(context, role_) &&
       !makes_weight_gradient_early(context, role_)) {
-    return multiply_and_reduce(context, row, product, dy, MemoryTag::activations);
+    return multiply_and_reduce(context, row, product, in, MemoryTag::activations);
   }
   PendingTensor x = start_gather_stream(context, saved.take(this, "x"));
   if (!gathers_beside_input_gradient(context, role_)) x = PendingTensor(x.wait());
-  const Tensor partial = multiply(context, product, dy, MemoryTag::activations);
+  const Tensor partial = multiply(context, product, in, MemoryTag::activations);
   saved.keep(this, "x", x.wait());
   PendingTensor dx = start_reduce_to_stream(context, partial, MemoryTag::activations);
   if (makes_weight_gradient_early(context, role_))
     weight_gradient(context, saved.take(this, "x"),
-                    take_operand(context, saved, this, "dy", dy_form));
+                    take_operand(context, saved, this, "dy", dy_form), take_amax(context, saved));
   return dx.wait();
 }
 
 GemmForms Linear::kept_forms(const RankContext& context) const {
-  GemmForms forms = waiting_forms(context, weight_->shape[0], weight_->shape[1]);
+  GemmForms forms =
+      waiting_forms(context, weight_->shape[0], weight_->shape[1], quantization(context));
   // What is gathered first is kept as the rows that ranks exchange.
   if (columns() && (stream_is_cut(context) || gathers_beside_input_gradient(context, role_) ||
                     makes_weight_gradient_early(context, role_)))
@@ -143,11 +180,86 @@ void Linear::backward_weight(RankContext& context, SavedStore& saved) const {
   Operand x = take_operand(context, saved, this, "x", forms.b);
   const bool gathered = !columns() || gathers_beside_input_gradient(context, role_);
   if (!gathered && stream_is_cut(context)) x = gather_stream(context, x.tensor());
-  weight_gradient(context, x, take_operand(context, saved, this, "dy", forms.a));
+  weight_gradient(context, x, take_operand(context, saved, this, "dy", forms.a),
+                  take_amax(context, saved));
 }
 
-void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy) const {
-  make_weight_gradient(context, dy, x, context.gradients->gradient(*weight_));
+Quantization Linear::quantization(const RankContext& context) const {
+  return weight_->quantized ? context.settings.precision.products : Quantization();
+}
+
+Tensor Linear::amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
+                       const SavedStore& saved) const {
+  const Quantization how = quantization(context);
+  if (!how.scales_matrices()) return {};
+  if (context.delayed == nullptr) {
+    const bool is_stream = columns() == (operand == LayerOperand::input);
+    return amax_over_ranks(context, how, matrix, is_stream && stream_is_cut(context));
+  }
+  // Evaluation does not count, nor what runs again.
+  if (context.gradients == nullptr)
+    return context.delayed->chosen_for(context.ops, *weight_, operand, matrix);
+  Tensor amax = context.delayed->chosen(*weight_, operand);
+  saved.once([&] { amax = context.delayed->note(context.ops, *weight_, operand, matrix); });
+  return amax;
+}
+
+bool Linear::keeps_amax(const RankContext& context) const {
+  const Quantization how = quantization(context);
+  return context.delayed == nullptr && how.scales_matrices() && how.weight_gradient &&
+         kept_forms(context).b.plain();
+}
+
+StochasticRounding Linear::rounding(const RankContext& context) const {
+  if (quantization(context).scaling != Scaling::nvfp4) return {};
+  VIADUCT_CHECK(ShapeError, context.token_index.defined(),
+                "gradient of {}: stochastic rounding needs the tokens' indices, which are not set",
+                weight_->path);
+  StochasticRounding rounding{{context.settings.seed, hash64(weight_->path)}, context.token_index};
+  for (const Part& part : weight_->parts) {
+    // Parts are told apart by their names: ranks have different ones.
+    const auto first = static_cast<uint64_t>(part.box.begin[part.transposed ? 1 : 0]);
+    rounding.features.push_back({part.storage_row, (hash64(part.name) << 32) + first});
+  }
+  return rounding;
+}
+
+Tensor Linear::take_amax(const RankContext& context, SavedStore& saved) const {
+  if (keeps_amax(context)) return saved.take(this, "x amax");
+  const bool delayed =
+      context.delayed != nullptr && quantization(context).scaling == Scaling::tensor;
+  return delayed ? context.delayed->chosen(*weight_, LayerOperand::input) : Tensor();
+}
+
+void Linear::log_operand(RankContext& context, GemmForm form, const Tensor& matrix,
+                         const Tensor& amax, const StochasticRounding& rounding) const {
+  if (context.quantization_log == nullptr) return;
+  GemmRequest request{form, matrix.dtype()};
+  request.m = matrix.dim(0), request.n = weight_->shape[0], request.k = weight_->shape[1];
+  request.quantization = quantization(context);
+  const OperandForm read = gemm_operand_forms(context.ops.ops, request).a;
+  context.quantization_log->add(context.ops,
+                                layer_path() + (form == GemmForm::forward ? " x" : " dy"), matrix,
+                                read, amax, rounding);
+}
+
+void Linear::log_weight(RankContext& context, const Operand& operand) const {
+  // Codes are all that is stored of such a weight: there is no matrix to compare with.
+  if (context.settings.precision.stores_codes) return;
+  const std::string name = layer_path() + " w";
+  if (context.quantization_log == nullptr || context.quantization_log->has(name)) return;
+  const AcquiredWeight weight(context.weights, *weight_, WeightUse::elementwise);
+  context.quantization_log->add(name, weight.tensor(), operand);
+}
+
+std::string Linear::layer_path() const {
+  return weight_->path.substr(0, weight_->path.rfind(".weight"));
+}
+
+void Linear::weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
+                             const Tensor& x_amax) const {
+  make_weight_gradient(context, dy, x, context.gradients->gradient(*weight_), quantization(context),
+                       {{}, x_amax});
   context.gradients->done(*weight_);
 }
 

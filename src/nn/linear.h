@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "nn/context.h"
+#include "nn/delayed_scales.h"
 #include "nn/saved.h"
 #include "ops/gemm.h"
 
@@ -56,8 +57,27 @@ class Linear {
   Tensor input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved,
                         const GemmEpilogue& epilogue) const;
   Tensor column_input_gradient(RankContext& context, const Tensor& dy, SavedStore& saved) const;
-  /// dW (= or +=) dyᵀ · x from x and dy of all tokens.
-  void weight_gradient(RankContext& context, const Operand& x, const Operand& dy) const;
+  /// dW (= or +=) dyᵀ · x from x and dy of all tokens; `x_amax` where x is a tensor.
+  void weight_gradient(RankContext& context, const Operand& x, const Operand& dy,
+                       const Tensor& x_amax) const;
+  /// How the operands of its products are quantized.
+  Quantization quantization(const RankContext& context) const;
+  /// The largest magnitude that the scale of x or dy is made for; undefined without such a scale.
+  Tensor amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
+                 const SavedStore& saved) const;
+  /// Whether x waits for the weight gradient as a tensor whose scale was made in the forward.
+  bool keeps_amax(const RankContext& context) const;
+  /// That scale's largest magnitude, or undefined.
+  Tensor take_amax(const RankContext& context, SavedStore& saved) const;
+  /// How dy of all tokens is rounded; undefined where the recipe rounds to nearest.
+  StochasticRounding rounding(const RankContext& context) const;
+  /// Adds x (forward) or dy (data gradient) to the context's log, if there is one.
+  void log_operand(RankContext& context, GemmForm form, const Tensor& matrix, const Tensor& amax,
+                   const StochasticRounding& rounding = {}) const;
+  /// Adds the weight, as products read it, once a step.
+  void log_weight(RankContext& context, const Operand& operand) const;
+  /// The weight's path without its last name.
+  std::string layer_path() const;
   /// The forms in which "dy" (a) and "x" (b) are kept.
   GemmForms kept_forms(const RankContext& context) const;
 

@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "comm/comm_group.h"
+#include "nn/fp8_exchange.h"
 #include "nn/product.h"
 #include "nn/tensor_exchange.h"
 #include "ops/checks.h"
@@ -27,11 +28,12 @@ GemmEpilogue rows_of(const GemmEpilogue& epilogue, int64_t begin, int64_t rows) 
 }
 
 /// Rows of the whole product's `out` from those of x, `begin` of all.
-void multiply_rows(RankContext& context, const StreamProduct& product, const Tensor& x,
+void multiply_rows(RankContext& context, const StreamProduct& product, const Operand& x,
                    int64_t begin, const Tensor& out) {
   GemmArgs args{product.form, x, product.weight, out.slice(0, begin, x.dim(0)), product.bias};
   args.epilogue = rows_of(product.epilogue, begin, x.dim(0));
-  run_product(context.ops, args);
+  args.quantization = product.quantization;
+  run_product(context.ops, args, {product.amax, {}}, product.rounding.rows(begin, x.dim(0)));
 }
 
 /// Where a product of `rows` rows goes.
@@ -94,7 +96,7 @@ Tensor ring_gather(RankContext& context, const GemmOverlap& row, const StreamPro
 
 /// Each rank multiplies the rows of the next rank's stream first and its own last, sending each to
 /// its owner while the next is multiplied; the owner sums the pieces in rank order.
-Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Tensor& x,
+Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Operand& x,
                    MemoryTag tag) {
   Communicator& tp = context.groups.tp();
   const int ranks = tp.size(), rank = tp.rank();
@@ -105,8 +107,10 @@ Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Ten
   std::vector<Tensor> sent;
   for (int step = 0; step < ranks; ++step) {
     const int owner = (rank + step + 1) % ranks, from = (rank - step - 1 + ranks) % ranks;
-    const Tensor piece = multiply(context, product, x.slice(0, owner * chunk_rows, chunk_rows),
-                                  MemoryTag::activations);
+    StreamProduct part = product;
+    part.rounding = product.rounding.rows(owner * chunk_rows, chunk_rows);
+    const Tensor piece =
+        multiply(context, part, x.slice(0, owner * chunk_rows, chunk_rows), MemoryTag::activations);
     if (owner == rank) {
       pieces[static_cast<size_t>(rank)] = piece;
       break;
@@ -132,9 +136,9 @@ Tensor ring_reduce(RankContext& context, const StreamProduct& product, const Ten
   return out;
 }
 
-/// Runs of output columns: the reduce-scatter of one goes on under the product of the next.
+/// Runs of output columns: the reduce-scatter of one overlaps the product of the next.
 Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& product,
-                       const Tensor& x, MemoryTag tag) {
+                       const Operand& x, MemoryTag tag) {
   VIADUCT_CHECK(ShapeError, splits >= 1 && product.columns() % splits == 0,
                 "pipelined GEMM: {} chunks do not divide {} output features", splits,
                 product.columns());
@@ -152,6 +156,99 @@ Tensor pipeline_reduce(RankContext& context, int splits, const StreamProduct& pr
   return out;
 }
 
+/// Whether the ranks' parts of the product travel as FP8.
+bool sends_fp8(const GemmOverlap& row, const StreamProduct& product) {
+  return row.fp8_buf && product.quantization.any();
+}
+
+/// A rank's rows of the parts of all ranks, on their way.
+class ArrivingFp8 {
+ public:
+  /// Every rank of the tensor ranks has a part [rows of all, columns] of the sum, in FP32.
+  ArrivingFp8(RankContext& context, const Tensor& part)
+      : context_(context),
+        shape_{part.dim(0) / context.groups.tp().size(), part.dim(1)},
+        sent_(to_fp8_rows(context, part)),
+        arrived_(allocate_fp8_rows(context, part.elements())) {
+    Communicator& tp = context.groups.tp();
+    const auto exchange = [&](const Tensor& from, const Tensor& to) {
+      const std::vector<int64_t> each(static_cast<size_t>(tp.size()), from.dim(0) / tp.size());
+      return tp.all_to_all(from, to, each, each);
+    };
+    codes_ = exchange(sent_.codes, arrived_.codes);
+    scales_ = exchange(sent_.scales, arrived_.scales);
+  }
+  /// This rank's rows of the sum, in FP32.
+  Tensor wait() {
+    codes_.wait();
+    scales_.wait();
+    sent_ = {};
+    std::vector<Fp8Rows> parts;
+    for (int rank = 0; rank < context_.groups.tp().size(); ++rank)
+      parts.push_back(part_of(arrived_, rank * shape_.elements(), shape_.elements()));
+    return sum_of_fp8_rows(context_, parts, shape_);
+  }
+
+ private:
+  RankContext& context_;
+  Shape shape_;
+  Fp8Rows sent_, arrived_;
+  CommHandle codes_, scales_;
+};
+
+/// As `ring_reduce`, with pieces in FP8.
+Tensor ring_reduce_in_fp8(RankContext& context, const StreamProduct& product, const Operand& x,
+                          MemoryTag tag) {
+  Communicator& tp = context.groups.tp();
+  const int ranks = tp.size(), rank = tp.rank();
+  const Shape shape{x.dim(0) / ranks, product.columns()};
+  const Flow flow = flow_of(product);
+  StreamProduct wide = product;
+  wide.format = DType::f32;
+  std::vector<Fp8Rows> pieces(static_cast<size_t>(ranks)), sent;
+  std::vector<CommHandle> handles;
+  for (int step = 0; step < ranks; ++step) {
+    const int owner = (rank + step + 1) % ranks, from = (rank - step - 1 + ranks) % ranks;
+    const Fp8Rows piece = to_fp8_rows(
+        context,
+        multiply(context, wide, x.slice(0, owner * shape[0], shape[0]), MemoryTag::activations));
+    if (owner == rank) {
+      pieces[static_cast<size_t>(rank)] = piece;
+      break;
+    }
+    Fp8Rows& arriving = pieces[static_cast<size_t>(from)];
+    arriving = allocate_fp8_rows(context, shape.elements());
+    sent.push_back(piece);
+    CommGroup messages(tp);
+    messages.send(piece.codes, owner, flow);
+    messages.receive(arriving.codes, from, flow);
+    messages.send(piece.scales, owner, flow);
+    messages.receive(arriving.scales, from, flow);
+    handles.push_back(messages.start());
+  }
+  for (CommHandle& handle : handles) handle.wait();
+  const Tensor out = context.activation(shape, tag);
+  copy(context.ops, {sum_of_fp8_rows(context, pieces, shape), out});
+  return out;
+}
+
+/// As `pipeline_reduce`, with the ranks' parts in FP8.
+Tensor pipeline_reduce_in_fp8(RankContext& context, int chunks, const StreamProduct& product,
+                              const Operand& x, MemoryTag tag) {
+  const int64_t width = product.columns() / chunks;
+  std::vector<ArrivingFp8> arriving;
+  for (int i = 0; i < chunks; ++i) {
+    StreamProduct wide = columns_of(product, i * width, width);
+    wide.format = DType::f32;
+    arriving.emplace_back(context, multiply(context, wide, x, MemoryTag::activations));
+  }
+  const Tensor out =
+      context.activation({x.dim(0) / context.groups.tp().size(), product.columns()}, tag);
+  for (int i = 0; i < chunks; ++i)
+    copy(context.ops, {arriving[static_cast<size_t>(i)].wait(), out.slice(1, i * width, width)});
+  return out;
+}
+
 /// Whether output columns are multiplied and reduced in chunks.
 bool pipelines(const RankContext& context, const GemmOverlap& row) {
   return stream_is_cut(context) && row.method == OverlapMethod::pipeline;
@@ -165,7 +262,7 @@ int64_t weight_run(const RankContext& context, const GemmOverlap& row, const Gem
   return epilogue.activated && epilogue.gated ? columns / 2 : 0;
 }
 
-Tensor multiply(RankContext& context, const StreamProduct& product, const Tensor& x,
+Tensor multiply(RankContext& context, const StreamProduct& product, const Operand& x,
                 MemoryTag tag) {
   const Tensor out = result_of(context, product, x.dim(0), tag);
   multiply_rows(context, product, x, 0, out);
@@ -183,7 +280,7 @@ Tensor gather_and_multiply(RankContext& context, const GemmOverlap& row,
 }
 
 Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
-                           const StreamProduct& product, const Tensor& x, MemoryTag tag) {
+                           const StreamProduct& product, const Operand& x, MemoryTag tag) {
   VIADUCT_CHECK(ShapeError, !product.epilogue.any() || !sums_products(context),
                 "epilogue of a product that is summed over {} tensor ranks",
                 context.groups.tp().size());
@@ -193,7 +290,10 @@ Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
       "product in {} that is summed over {} tensor ranks, which exchange {}", dtype_name(format),
       context.groups.tp().size(), dtype_name(context.settings.precision.activation));
   if (stream_is_cut(context) && row.method == OverlapMethod::ring_exchange)
-    return ring_reduce(context, product, x, tag);
+    return sends_fp8(row, product) ? ring_reduce_in_fp8(context, product, x, tag)
+                                   : ring_reduce(context, product, x, tag);
+  if (pipelines(context, row) && sends_fp8(row, product))
+    return pipeline_reduce_in_fp8(context, row.num_splits, product, x, tag);
   if (pipelines(context, row)) return pipeline_reduce(context, row.num_splits, product, x, tag);
   return reduce_to_stream(context, multiply(context, product, x, tag), tag);
 }

@@ -23,6 +23,11 @@ struct StreamProduct {
   GemmEpilogue epilogue;              // a residual only if the product is not summed over ranks
   /// Format of the product; absent: the activation format, which sums over ranks always have.
   std::optional<DType> format = {};
+  Quantization quantization = {};
+  /// Of all ranks' rows or columns of x or dy (`amax_over_ranks`).
+  Tensor amax = {};
+  /// Of dy, all tokens' rows; undefined: to nearest even.
+  StochasticRounding rounding = {};
   int64_t columns() const { return weight.dim(form == GemmForm::forward ? 0 : 1); }
 };
 
@@ -40,9 +45,10 @@ Tensor gather_and_multiply(RankContext& context, const GemmOverlap& row,
 /// This rank's stream rows of the sum over the tensor ranks of the product with x [T, …]; `row` is
 /// none, pipeline or ring_exchange.
 Tensor multiply_and_reduce(RankContext& context, const GemmOverlap& row,
-                           const StreamProduct& product, const Tensor& x, MemoryTag tag);
+                           const StreamProduct& product, const Operand& x, MemoryTag tag);
 
 /// The product without communication.
-Tensor multiply(RankContext& context, const StreamProduct& product, const Tensor& x, MemoryTag tag);
+Tensor multiply(RankContext& context, const StreamProduct& product, const Operand& x,
+                MemoryTag tag);
 
 }  // namespace viaduct

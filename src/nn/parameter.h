@@ -71,9 +71,14 @@ struct Parameter {
       true;  // its gradient comes from backward_weight (GEMM and embedding weights)
   /// An operand of matrix products; tables that are only looked up are none.
   bool multiplied = false;
+  /// Its products read quantized operands, as the recipe says.
+  bool quantized = false;
   /// Whose groups share it: experts' weights are on the expert grid, all others are dense.
   Grid grid = Grid::attention;
   std::optional<DType> format = {};  // of the weight, where it is not the recipe's
+  /// Set: a bias that balances experts (ops/load_bias.h). Each update moves it by this much; in
+  /// place of a gradient it has load errors, and optimizers, norms and clipping leave it alone.
+  std::optional<double> load_bias_rate = {};
 };
 
 }  // namespace viaduct

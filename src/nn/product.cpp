@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.h"
+#include "ops/largest_magnitude.h"
 
 namespace viaduct {
 namespace {
@@ -11,34 +12,71 @@ std::string scales_name(std::string_view name) {
   return std::string(name) + " scales";
 }
 
+std::string matrix_scale_name(std::string_view name) {
+  return std::string(name) + " matrix scale";
+}
+
 }  // namespace
 
-void run_product(OpContext& context, GemmArgs args) {
+void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax,
+                 const StochasticRounding& rounding) {
   const GemmForms wanted = gemm_operand_forms(context.ops, gemm_request(args));
-  args.a = operand_in(context, args.a, wanted.a, MemoryTag::activations);
-  args.b = operand_in(context, args.b, wanted.b, MemoryTag::activations);
+  args.a = operand_in(context, args.a, wanted.a, MemoryTag::activations, amax.a, rounding);
+  args.b = operand_in(context, args.b, wanted.b, MemoryTag::activations, amax.b);
   gemm(context, args);
 }
 
-GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k) {
+Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
+                       bool gathered) {
+  if (!quantization.scales_matrices()) return {};
+  const bool rotates = quantization.scaling == Scaling::nvfp4 && quantization.weight_gradient;
+  const Tensor amax = context.ops.allocate(DType::f32, {rotates ? 2 : 1}, MemoryTag::activations);
+  largest_magnitude(context.ops, {matrix, amax.slice(0, 0, 1)});
+  if (rotates) largest_magnitude(context.ops, {matrix, amax.slice(0, 1, 1), true});
+  if (context.settings.precision.amax.source == AmaxSource::own) {
+    if (gathered) context.groups.tp().all_reduce(amax, ReduceOp::max).wait();
+    return amax;
+  }
+  for (Communicator* ranks : {&context.groups.tp(), &context.groups.cp()})
+    ranks->all_reduce(amax, ReduceOp::max).wait();
+  return amax;
+}
+
+GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
+                        const Quantization& quantization) {
   GemmRequest request{GemmForm::weight_gradient, context.settings.precision.activation};
   request.n = n, request.k = k;
+  request.quantization = quantization;
   GemmForms forms = gemm_operand_forms(context.ops.ops, request);
   for (OperandForm* form : {&forms.a, &forms.b})
     if (!form->shows_shape()) *form = {};
   return forms;
 }
 
-void keep_operand(RankContext& context, SavedStore& saved, const void* owner, std::string_view name,
-                  const Tensor& matrix, const OperandForm& form) {
-  if (form.plain() || !saved.keeps()) return saved.keep(owner, name, matrix);
+Operand keep_operand(RankContext& context, SavedStore& saved, const void* owner,
+                     std::string_view name, const Tensor& matrix, const OperandForm& form,
+                     const Tensor& amax, const StochasticRounding& rounding) {
+  if (form.plain() || !saved.keeps()) {
+    saved.keep(owner, name, matrix);
+    return matrix;
+  }
   VIADUCT_CHECK(ShapeError, matrix.dtype() == context.settings.precision.activation,
                 "\"{}\" is kept as {}: expected the activation format {}, got {}", name,
                 describe(form), dtype_name(context.settings.precision.activation),
                 describe(matrix));
-  const Operand operand = operand_in(context.ops, matrix, form, saved.tag());
+  const Operand operand = operand_in(context.ops, matrix, form, saved.tag(), amax, rounding);
   saved.keep(owner, name, operand.values());
   if (operand.scales()) saved.keep(owner, scales_name(name), operand.scales());
+  if (operand.matrix_scale()) saved.keep(owner, matrix_scale_name(name), operand.matrix_scale());
+  return operand;
+}
+
+Operand kept_or_matrix(const RankContext& context, GemmForm form, const Quantization& quantization,
+                       const Operand& kept, const Tensor& matrix) {
+  GemmRequest request{form, matrix.dtype()};
+  request.m = matrix.dim(0);
+  request.quantization = quantization;
+  return kept.form() == gemm_operand_forms(context.ops.ops, request).a ? kept : matrix;
 }
 
 Operand take_operand(const RankContext& context, SavedStore& saved, const void* owner,
@@ -46,10 +84,15 @@ Operand take_operand(const RankContext& context, SavedStore& saved, const void* 
   const Tensor values = saved.take(owner, name);
   if (form.plain()) return values;
   const Tensor scales = form.scales ? saved.take(owner, scales_name(name)) : Tensor();
-  const bool transposed =
-      form.layout == kContractedLast && form.orientation == Orientation::column_wise;
-  const Shape shape = transposed ? Shape{values.dim(1), values.dim(0)} : values.shape();
-  return {form, context.settings.precision.activation, shape, values, scales};
+  const Tensor matrix_scale = has_matrix_scale(form) && !has_one_scale(form)
+                                  ? saved.take(owner, matrix_scale_name(name))
+                                  : Tensor();
+  return {form,
+          context.settings.precision.activation,
+          matrix_shape(form, values.shape()),
+          values,
+          scales,
+          matrix_scale};
 }
 
 }  // namespace viaduct

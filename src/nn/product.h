@@ -8,16 +8,39 @@
 
 namespace viaduct {
 
-/// `gemm`; converts operands that are still tensors.
-void run_product(OpContext& context, GemmArgs args);
+/// What quantized operands need beside their matrix: the largest magnitude from which they get the
+/// scale of the whole matrix, f32 [1], or [2] with that of the rotated matrix. Undefined where
+/// there is no such scale.
+struct ProductAmax {
+  Tensor a, b;
+};
+
+/// `gemm`; converts operands that are still tensors. `rounding`: of a.
+void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax = {},
+                 const StochasticRounding& rounding = {});
+
+/// The largest magnitude of an operand of which this rank has a part and the tensor and context
+/// ranks of its micro-batch the rest (or the same): all of them call this. With AmaxSource::own, of
+/// the rank's own part; `gathered`: of the tensor ranks' rows, which are multiplied together. f32
+/// [1]; [2] with that of the rotated matrix if `quantization` rotates; undefined unless it has
+/// scales of whole matrices.
+Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
+                       bool gathered);
 
 /// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
 /// its product reads, if they show their matrix's shape; else tensors, which the product converts.
-GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k);
+GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
+                        const Quantization& quantization = {});
 
-/// Keeps a matrix in the activation format for its weight gradient, in `form`.
-void keep_operand(RankContext& context, SavedStore& saved, const void* owner, std::string_view name,
-                  const Tensor& matrix, const OperandForm& form);
+/// Keeps a matrix in the activation format for its weight gradient, in `form`. `amax`,
+/// `rounding`: as in operand_in. Returns what is kept; the matrix if nothing is.
+Operand keep_operand(RankContext& context, SavedStore& saved, const void* owner,
+                     std::string_view name, const Tensor& matrix, const OperandForm& form,
+                     const Tensor& amax = {}, const StochasticRounding& rounding = {});
+/// `kept`, if it has the form in which a product reads a matrix as its a; else the matrix. Operands
+/// with one scale for the whole matrix are read by several products.
+Operand kept_or_matrix(const RankContext& context, GemmForm form, const Quantization& quantization,
+                       const Operand& kept, const Tensor& matrix);
 /// Takes it back for its last reader, which gives the same form.
 Operand take_operand(const RankContext& context, SavedStore& saved, const void* owner,
                      std::string_view name, const OperandForm& form);

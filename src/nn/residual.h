@@ -16,7 +16,7 @@ class ResidualDropout {
   ResidualDropout(double probability, std::string_view path);
 
   /// residual + dropout(branch) in the stream format; inputs may have any format; `residual` may be
-  /// undefined (dropout alone).
+  /// undefined (only dropout).
   Tensor forward(RankContext& context, const Batch& batch, const Tensor& branch,
                  const Tensor& residual, MemoryTag tag = MemoryTag::saved) const;
   /// Gradient of the branch, in the branch's `format`, from the gradient of the sum.

@@ -1,28 +1,30 @@
 #pragma once
-// The saved store: what a micro-batch keeps between forward and backward. An entry is a value with
-// its unit, under (run of a segment, who made it, name). A unit that the policy recomputes is
-// dropped: the store keeps what the unit is made of instead, and makes it run again before the
-// first reader. None of this is code inside a layer: layers name their units and say how to run
-// them again; who walks through the segments says where it is.
+// The saved store: what a micro-batch keeps between forward and backward. An entry is a value and
+// its unit, under the key (run of a segment, owner, name). A unit that the policy recomputes is
+// dropped: the store keeps the unit's inputs instead of its values, and runs the unit again before
+// the first reader. Layers only name their units and give a function that runs them again; the walk
+// over the segments tells the store which segment runs.
 //
 // Rules:
-// - An output that shares an input's storage is that input, and is not dropped.
-// - `keep` of a dropped output, whoever keeps it, stores which output it is and how it is seen.
+// - An output that shares an input's storage counts as that input and is not dropped.
+// - `keep` of a dropped output, by any owner, stores which output it is and its view (shape,
+// offset).
 // - Inputs of a dropped unit are held, unless they are dropped outputs of another unit.
-// - Statistics of rows are kept whatever the policy of their unit.
+// - Row statistics are kept whatever the policy of their unit.
 // - While a unit or a layer runs again, the units inside it are kept.
 // - `keep` in a backward stores the value.
-// - Before a storage is taken that a dropped unit reads, that unit runs: the taker may overwrite
-// it.
-// - What a unit makes again lives until its taker.
-// - A unit's outputs are known as such in their own segment; a later one keeps them as values.
-// - Nobody but its last taker writes to what is kept (`check_writes`).
-// - A storage goes to the second memory once, where units that are offloaded keep it and nobody
-//   else: no unit that is kept, and no dropped unit as an input. All views of it come back
+// - Before a storage is taken that a dropped unit reads, that unit runs, since the taker may
+//   overwrite the storage.
+// - A value that a unit made again lives until it is taken.
+// - A unit's outputs are recognized in their own segment; a later segment keeps them as values.
+// - Only the last taker may write to a kept value (`check_writes`).
+// - A storage is copied to the second memory once, and only if all that keep it are offloaded
+// units:
+//   no unit that is kept, and no dropped unit that holds it as an input. All views of it come back
 //   together.
-// - Storages of fewer elements than the policy says (of the widest of their views) stay.
-// - `finish_offload` gives up its memory, `fetch` asks for it again: fixed points of the program,
-//   whenever copies are complete.
+// - Storages with fewer elements (of their widest view) than the policy's minimum stay.
+// - `finish_offload` frees device memory and `fetch` allocates it again at fixed points of the
+//   program, whether or not copies are complete earlier.
 
 #include <cstdint>
 #include <map>
@@ -44,8 +46,8 @@ struct RankContext;
 class SavedStore;
 class SecondMemory;
 
-/// How a unit is run again: a function of the layer that made it, without captures. It keeps what
-/// the forward kept, and returns the outputs in the order of `ReplayableUnit::made`.
+/// How a unit is run again: a function of its layer, without captures. It keeps what the forward
+/// kept, and returns the outputs in the order of `ReplayableUnit::made`.
 struct Replay {
   using Function = std::vector<Tensor> (*)(const void* layer, RankContext& context,
                                            const Batch& batch, SavedStore& saved,
@@ -54,70 +56,72 @@ struct Replay {
   Function run = nullptr;
 };
 
-/// A run of a segment, as the walker names it.
+/// One run of a segment.
 struct SegmentRun {
-  int instance = 0;           ///< which one of the micro-batch in its chunk: a part of every key
+  int instance = 0;           ///< its index in the micro-batch's chunk; part of every key
   int64_t block = -1;         ///< global number of its transformer block; −1: it has none
-  bool drops = false;         ///< its layer runs again: nothing is kept, statistics neither
-  bool drops_output = false;  ///< what it returns is dropped, too
+  bool drops = false;         ///< its layer runs again: nothing is kept, not even statistics
+  bool drops_output = false;  ///< its outputs are dropped as well
 };
 
 class SavedStore {
  public:
-  /// `keeps` false: nothing is stored (evaluation, generation). `policy` outlives the store; null:
-  /// everything is kept. `second`, which outlives the store, too, gets what the policy offloads;
-  /// ShapeError if it does and there is none.
+  /// `keeps` false: nothing is stored (evaluation, generation). `policy` null: everything is kept.
+  /// `second` receives what the policy offloads; ShapeError if it is null and the policy offloads.
+  /// `policy` and `second` must outlive the store.
   explicit SavedStore(bool keeps = true, const SavedPolicy* policy = nullptr,
                       SecondMemory* second = nullptr);
   SavedStore(SavedStore&&) = default;
 
-  /// From now on reads fail with a ShapeError if somebody wrote to the value since it was kept, by
-  /// checksums of host memory (debug builds do so on the cpu).
+  /// From now on a read throws a ShapeError if the value was overwritten since it was kept, found
+  /// by checksums of host memory (debug builds do this on the cpu).
   void check_writes() { checks_writes_ = true; }
 
-  /// False where nothing is stored now: of the whole store, or of a segment that drops.
+  /// False if nothing is stored: by the whole store, or by the current segment, which drops.
   bool keeps() const { return keeps_ && !now_.segment.drops; }
   const SavedPolicy* policy() const { return policy_; }
 
-  /// What a tensor is counted as that the unit in scope makes and keeps: what will be dropped is
-  /// `activations`.
+  /// The memory tag for a tensor that the unit in scope makes and keeps; `activations` if the unit
+  /// is dropped.
   MemoryTag tag() const;
-  /// The same of statistics of rows, and of what the segment returns.
+  /// The same for row statistics, and for the segment's outputs.
   MemoryTag statistic_tag() const;
   MemoryTag output_tag() const;
 
-  /// Stores `value` under (owner, name), in the unit that is in scope. ShapeError if there is one.
+  /// Stores `value` under (owner, name), in the unit in scope. ShapeError if the key exists.
   void keep(const void* owner, std::string_view name, const Tensor& value);
-  /// The same for one number a row (or a head's row), which a unit keeps though it is dropped.
+  /// The same for statistics: one number for each row (or row of a head). They are kept even if the
+  /// unit is dropped.
   void keep_statistic(const void* owner, std::string_view name, const Tensor& value);
-  /// The value; ShapeError if it is not there (a layer read what its forward did not keep).
+  /// The value; ShapeError if there is none (a layer reads what its forward did not keep).
   const Tensor& get(const void* owner, std::string_view name);
-  /// The value for its last reader: the store forgets it.
+  /// The value, for its last reader: the entry is removed.
   Tensor take(const void* owner, std::string_view name);
   bool has(const void* owner, std::string_view name) const;
 
-  /// Calls f for its effects beside the layer's outputs (sums of losses, counts), which what runs
-  /// again must not have twice.
+  /// Calls f unless this is a second run: for side effects (loss sums, counts) that must happen
+  /// once.
   template <class F>
   void once(F&& f) const {
     if (now_.phase != Phase::replay) f();
   }
 
-  // For who walks through segments, at fixed points of the program (nn/saved_offload.cpp). Nothing
-  // happens where nothing is offloaded.
+  // Called by the walk over segments at fixed points of the program (nn/saved_offload.cpp). They do
+  // nothing if nothing is offloaded.
 
-  /// Starts to copy what the segment has kept in offloaded units to the second memory. Its forward
-  /// is over.
+  /// After the segment's forward: starts to copy what its offloaded units kept to the second
+  /// memory.
   void start_offload(int instance);
-  /// Gives up the memory of all that leaves, once it is copied.
+  /// Waits for these copies and frees the device memory.
   void finish_offload();
-  /// Asks for memory for what the segment has in the second memory, and starts to copy it back.
+  /// Allocates device memory for what the segment has in the second memory, and starts to copy it
+  /// back.
   void fetch(int instance, OpContext& ops);
 
-  /// Bytes of distinct storages held on the device, by unit; equal storages are counted once, where
-  /// they were kept first. Inputs that are held for a dropped unit alone are that unit's.
+  /// Bytes of distinct storages held on the device, by unit. A storage is counted once, for the
+  /// unit that kept it first; inputs held only for a dropped unit count as that unit's.
   std::map<std::string, int64_t> bytes_by_unit() const;
-  /// Values to be read, dropped ones included.
+  /// The number of entries, dropped ones included.
   size_t entries() const { return entries_.size(); }
 
  private:
@@ -133,11 +137,11 @@ class SavedStore {
 
   struct UnitRun;     // a unit that drops what it keeps (nn/saved_unit_run.h)
   struct SecondCopy;  // a storage in the second memory (nn/saved_second_copy.h)
-  /// A dropped output as someone sees it.
+  /// A view of a dropped output.
   struct OutputView {
     std::shared_ptr<UnitRun> unit;
     size_t output = 0;
-    bool whole = true;  // as the unit returned it; else contiguous, as follows
+    bool whole = true;  // the output itself; else a contiguous view with the following fields
     DType dtype = DType::f32;
     Shape shape;
     int64_t offset_bytes = 0;
@@ -146,13 +150,13 @@ class SavedStore {
   };
   struct Entry {
     Tensor value;            // undefined while it is dropped
-    OutputView output = {};  // of a dropped one: its unit, and
-    bool is_output = false;  // which output it is; else the unit keeps it again under its key
+    OutputView output = {};  // while it is dropped: its unit and, if is_output, which output it is
+    bool is_output = false;  // if false, the unit's second run keeps it again under its key
     std::string unit = {};
-    int64_t order = 0;                      // of keeping
-    uint64_t checksum = 0;                  // of the value, where writes are checked
+    int64_t order = 0;                      // entries are numbered as they are kept
+    uint64_t checksum = 0;                  // of the value, with check_writes
     bool offloads = false;                  // its unit is offloaded
-    std::shared_ptr<SecondCopy> copy = {};  // where it is in the second memory, or under way
+    std::shared_ptr<SecondCopy> copy = {};  // its copy in the second memory, complete or not
     bool dropped() const { return output.unit != nullptr; }
   };
   using Entries = std::map<Key, Entry>;
@@ -162,7 +166,7 @@ class SavedStore {
     std::string_view unit = {};
     std::shared_ptr<UnitRun> dropping = {};  // the unit in scope, if it drops what it keeps
     UnitRun* replayed = nullptr;             // the unit that runs again
-    RankContext* context = nullptr;          // of a walk backwards
+    RankContext* context = nullptr;          // in a backward
     const Batch* batch = nullptr;
   };
 
@@ -171,35 +175,35 @@ class SavedStore {
   }
   void add(const void* owner, std::string_view name, Entry entry);
   void hold(Entry& entry, const Tensor& value) const;
-  /// The dropped output that `value` is a view of; no unit if it is of none, or a view that cannot
-  /// be described.
+  /// The dropped output that `value` is a view of; its unit is null if there is none, or if the
+  /// view is not contiguous.
   OutputView find_output(const Tensor& value) const;
-  /// Of what runs again: puts the value where it is waited for.
+  /// In a second run: stores the value in the entry that waits for it.
   void restore(const void* owner, std::string_view name, const Tensor& value);
   Entries::iterator find(const void* owner, std::string_view name);
   /// The entry with its value, made again if it was dropped.
   Entries::iterator find_value(const void* owner, std::string_view name);
-  /// Waits for what comes from the second memory, and fetches it if nobody did ahead.
+  /// Waits for a copy from the second memory; starts it first if it was not fetched ahead.
   void bring_back(const std::shared_ptr<SecondCopy>& copy);
-  /// Runs the unit again and restores all that waits for it.
+  /// Runs the unit again and restores all entries that wait for it.
   void replay(const std::shared_ptr<UnitRun>& unit);
-  /// Runs the dropped units that read the storage and are needed.
+  /// Runs the dropped units that read the storage and whose values are still needed.
   void replay_readers(const Storage* storage);
   std::shared_ptr<UnitRun> drop_unit(std::string_view unit, const std::vector<Tensor>& inputs,
                                      Replay replay);
 
   Entries entries_;
-  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped and not run again yet
-  std::vector<std::shared_ptr<UnitRun>> producers_;  // of the segment that runs
-  std::vector<std::weak_ptr<SecondCopy>> copies_;    // in the order of leaving
+  std::vector<std::weak_ptr<UnitRun>> units_;        // dropped, and not yet run again
+  std::vector<std::shared_ptr<UnitRun>> producers_;  // dropped units of the current segment
+  std::vector<std::weak_ptr<SecondCopy>> copies_;    // in the order in which they were started
   State now_;
-  int64_t kept_ = 0;  // so far: the order of entries
+  int64_t kept_ = 0;  // entries kept so far
   const SavedPolicy* policy_;
-  SecondMemory* second_;  // null where nothing is offloaded
+  SecondMemory* second_;  // null if nothing is offloaded
   bool keeps_, checks_writes_ = false;
 };
 
-/// What scopes have in common: what they set ends with them.
+/// Base of the scopes: restores the outer state at its end.
 class SavedScope {
  public:
   SavedScope(const SavedScope&) = delete;
@@ -214,7 +218,8 @@ class SavedScope {
   SavedStore::State outer_;
 };
 
-/// Names the unit of everything kept while it lives (nn/saved_policy.h). The name outlives it.
+/// Names the unit of everything kept during its lifetime (nn/saved_policy.h). The name must outlive
+/// it.
 class UnitScope : public SavedScope {
  public:
   UnitScope(SavedStore& store, std::string_view unit) : SavedScope(store) {
@@ -222,22 +227,22 @@ class UnitScope : public SavedScope {
   }
 };
 
-/// The same for a unit that can run again. Where the policy recomputes it, what is kept meanwhile
-/// is dropped, but for statistics and inputs. Nobody but the unit writes to its outputs before they
-/// are taken.
+/// The same for a unit that can run again. If the policy recomputes it, everything kept during its
+/// lifetime is dropped, except statistics and inputs. Until its outputs are taken, only the unit
+/// writes to them.
 class ReplayableUnit : public UnitScope {
  public:
-  /// `inputs`: all tensors that the unit is made of, beside weights and the batch.
+  /// `inputs`: all tensors that the unit reads, except weights and the batch.
   ReplayableUnit(SavedStore& store, std::string_view unit, const std::vector<Tensor>& inputs,
                  Replay replay);
-  /// The outputs, which are dropped with the unit wherever they are kept.
+  /// Declares the outputs: they are dropped with the unit, by whichever owner they are kept.
   void made(const std::vector<Tensor>& outputs);
 
  private:
   std::shared_ptr<SavedStore::UnitRun> dropped_;  // null: the unit is kept
 };
 
-// For those who walk through segments.
+// For the walk over segments.
 
 /// A segment's forward.
 class SegmentScope : public SavedScope {
@@ -246,8 +251,8 @@ class SegmentScope : public SavedScope {
   ~SegmentScope() { store_.producers_.clear(); }
 };
 
-/// A half of a segment's backward, or both; units that run again meanwhile get `context` and
-/// `batch`.
+/// A segment's backward, or one half of it (inputs, weights). Units that run again during it get
+/// `context` and `batch`.
 class BackwardScope : public SavedScope {
  public:
   BackwardScope(SavedStore& store, const SegmentRun& segment, RankContext& context,

@@ -61,7 +61,7 @@ void SavedStore::SecondCopy::fetch(OpContext& ops) {
 
 void SavedStore::start_offload(int instance) {
   if (second_ == nullptr) return;
-  struct Held {  // a storage, and who sees it
+  struct Held {  // a storage, and the entries that view it
     int64_t order = 0;
     int64_t elements = 0;
     bool goes = true, is_of_instance = false;
@@ -120,7 +120,10 @@ void SavedStore::fetch(int instance, OpContext& ops) {
   std::erase_if(copies_, [](const auto& weak) { return weak.expired(); });
   for (const auto& weak : copies_) {
     const auto copy = weak.lock();
-    if (copy->instance == instance && copy->state == SecondCopy::State::away) copy->fetch(ops);
+    if (copy->instance != instance || copy->state != SecondCopy::State::away) continue;
+    // Inputs of a group come back when it runs again: ahead of it they would be beside the inside
+    // of another group.
+    if (entries_.at(copy->entries.front()).unit != unit::layer) copy->fetch(ops);
   }
 }
 

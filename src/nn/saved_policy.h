@@ -15,35 +15,47 @@ namespace viaduct {
 namespace unit {
 inline constexpr std::string_view attn_norm = "attn_norm";    // norm before QKV
 inline constexpr std::string_view qkv_linear = "qkv_linear";  // QKV, QK norms, rotary positions
-inline constexpr std::string_view core_attn = "core_attn";    // attention of heads
-inline constexpr std::string_view attn_proj = "attn_proj";    // projection to the end of the branch
-inline constexpr std::string_view mlp_norm = "mlp_norm";      // norm before the feed-forward
-inline constexpr std::string_view mlp = "mlp";                // up and activation
+/// Latent attention: heads from compressed vectors, rotary positions; qkv_linear ends before it.
+inline constexpr std::string_view mla_up_proj = "mla_up_proj";
+inline constexpr std::string_view core_attn = "core_attn";  // attention of heads
+inline constexpr std::string_view attn_proj = "attn_proj";  // projection to the end of the branch
+inline constexpr std::string_view mlp_norm = "mlp_norm";    // norm before the feed-forward
+inline constexpr std::string_view mlp = "mlp";              // up and activation
 }  // namespace unit
 
 inline constexpr std::array kUnits{unit::attn_norm, unit::qkv_linear, unit::core_attn,
                                    unit::attn_proj, unit::mlp_norm,   unit::mlp};
+
+namespace unit {
+/// Beside them, where layers run again: what their groups keep, the inputs.
+inline constexpr std::string_view layer = "layer";
+}  // namespace unit
+/// The unit that latent attention has beside them.
+inline constexpr std::array kLatentUnits{unit::mla_up_proj};
 
 /// What a unit keeps stays until its last reader; or is dropped, and the unit runs again before its
 /// first reader in the backward; or is copied to a second memory, and back ahead of its reader
 /// (statistics of rows stay in both).
 enum class UnitPolicy { keep, recompute, offload };
 
-/// Consecutive blocks that run again together: only the input of the first one is kept.
+/// Consecutive blocks that run again together: only the input of the first one is kept. `apart`:
+/// each segment of the block runs again by itself, and its inputs are kept.
 struct LayerGroup {
   int64_t first_block = 0, blocks = 1;
+  bool apart = false;
 };
 
 class SavedPolicy {
  public:
-  /// Everything is kept. The setters are for whoever makes the policy.
+  /// Everything is kept. The setters are for the code that makes the policy.
   SavedPolicy() = default;
 
   /// ShapeError for a unit that blocks do not have, naming those that they have.
   void set(int64_t block, std::string_view unit, UnitPolicy policy);
-  /// ShapeError for an empty group, or one that shares a block with another.
+  /// ShapeError for an empty group, one that shares a block with another, or several blocks whose
+  /// segments run again apart.
   void recompute_layers(const LayerGroup& group);
-  /// Of the residual stream that a group of layers keeps, each tensor rank keeps its share alone,
+  /// Of the residual stream that a group of layers keeps, each tensor rank keeps only its share,
   /// and the backward gathers it. For streams that all tensor ranks have whole.
   void share_layer_inputs() { shares_layer_inputs_ = true; }
   /// What is offloaded has at least so many elements; smaller storages stay.

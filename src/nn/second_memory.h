@@ -23,6 +23,11 @@ class SecondMemory {
   virtual void fetch(Id id, const Tensor& value) = 0;
   /// Waits for that copy, and deletes the stored value.
   virtual void take(Id id) = 0;
+  /// Waits for that copy. The stored value stays, and may be fetched again.
+  virtual void finish_fetch(Id id) = 0;
+  /// Starts to copy a value of the same size over the stored one; otherwise as `put`. No copy of
+  /// the stored value is in flight.
+  virtual void put_again(Id id, const Tensor& value) = 0;
   /// Deletes the stored value, at any time: no copy of it is in flight afterwards.
   virtual void drop(Id id) noexcept = 0;
 };

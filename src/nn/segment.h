@@ -39,6 +39,10 @@ class TensorSet {
   std::vector<Named> operands_;
 };
 
+/// As the size of dim 0 or 1 of an edge's tensor: it follows from the data, and no message between
+/// stages carries it.
+inline constexpr int64_t kAnyRows = -1;
+
 /// A tensor of an edge (what goes from segment to segment, or between pipeline stages), as the
 /// segment declares it that reads it.
 struct EdgeTensor {

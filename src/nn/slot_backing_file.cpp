@@ -67,7 +67,7 @@ class FileBacking final : public SlotBacking {
         const ssize_t n = ::pwrite(descriptor_, source + part, static_cast<size_t>(written - part),
                                    offset + done + part);
         if (n < 0 && errno == EINTR) continue;
-        // Whole pages alone: after a piece of one direct I/O cannot go on.
+        // Whole pages only: direct I/O cannot continue after a part of one.
         if (n <= 0 || (direct_ && n % MemorySlots::kAlignment != 0))
           refuse("written", offset, bytes, done + part + std::max<ssize_t>(n, 0), n < 0);
         part += n;
@@ -97,7 +97,7 @@ class FileBacking final : public SlotBacking {
   void reserve(int64_t bytes) override {
     if (bytes == 0 || ::fallocate(descriptor_, 0, 0, bytes) == 0) return;
     const int reason = errno;
-    // What cannot say so beforehand says it when it is written.
+    // A file system that cannot reserve space fails at the write instead.
     if (reason == EOPNOTSUPP || reason == ENOSYS || reason == EINTR) return;
     fail<IoError>("second memory in {}: no room for its {}: {} (memory.offload_path)",
                   folder_.string(), format_bytes(bytes), std::strerror(reason));
@@ -117,7 +117,7 @@ class FileBacking final : public SlotBacking {
   bool takes_direct_writes() {
     const ssize_t n =
         ::pwrite(descriptor_, buffer_.get(), static_cast<size_t>(MemorySlots::kAlignment), 0);
-    // A full disk is no question of direct I/O, and says so when it matters.
+    // A full disk has nothing to do with direct I/O; later writes report it.
     return n == MemorySlots::kAlignment || (n < 0 && errno != EINVAL && errno != EOPNOTSUPP);
   }
 

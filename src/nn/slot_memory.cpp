@@ -1,7 +1,6 @@
 #include "nn/slot_memory.h"
 
 #include <algorithm>
-#include <chrono>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -9,20 +8,13 @@
 #include <mutex>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/physical_memory.h"
 #include "base/thread.h"
 #include "base/units.h"
 
 namespace viaduct {
-namespace {
-
-double seconds_now() {
-  using Clock = std::chrono::steady_clock;
-  return std::chrono::duration<double>(Clock::now().time_since_epoch()).count();
-}
-
-}  // namespace
 
 /// A thread that makes copies one after the other, in the order in which they were asked for.
 class SlotMemory::Copier {
@@ -51,7 +43,7 @@ class SlotMemory::Copier {
     return ticket;
   }
 
-  /// Until no copy up to this one is under way.
+  /// Waits until all copies up to this one are complete.
   void wait_for_end(int64_t ticket) noexcept {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return finished_ > ticket; });
@@ -120,9 +112,9 @@ SlotMemory::Held& SlotMemory::held(Id id) {
 
 void SlotMemory::wait(const Held& held) {
   if (!copier_) return;
-  const double begin = seconds_now();
+  const double begin = steady_seconds();
   copier_->wait(held.ticket);
-  counts_.wait_seconds += seconds_now() - begin;
+  counts_.wait_seconds += steady_seconds() - begin;
 }
 
 SecondMemory::Id SlotMemory::put(const Tensor& value) {
@@ -156,6 +148,20 @@ void SlotMemory::fetch(Id id, const Tensor& value) {
   counts_.fetched_bytes += held.bytes;
 }
 
+void SlotMemory::finish_fetch(Id id) {
+  wait(held(id));
+}
+
+void SlotMemory::put_again(Id id, const Tensor& value) {
+  Held& held = this->held(id);
+  VIADUCT_CHECK(ShapeError, value.is_contiguous() && value.bytes() == held.bytes,
+                "second memory: {} bytes were put, and {} are to replace them", held.bytes,
+                value.bytes());
+  if (copier_) held.ticket = copier_->ask(true, held.offset, value.raw(), held.bytes);
+  ++counts_.puts;
+  counts_.put_bytes += held.bytes;
+}
+
 void SlotMemory::take(Id id) {
   const Held& held = this->held(id);
   wait(held);
@@ -183,9 +189,9 @@ OffloadBandwidth SlotMemory::measure(int64_t bytes) {
   if (!backing_ || !held_.empty() || bytes == 0) return bandwidth;
   std::vector<char> data(static_cast<size_t>(bytes));
   const auto rate = [&](bool writes) {
-    const double begin = seconds_now();
+    const double begin = steady_seconds();
     copier_->wait(copier_->ask(writes, 0, data.data(), bytes));
-    return static_cast<double>(bytes) / std::max(seconds_now() - begin, 1e-9);
+    return static_cast<double>(bytes) / std::max(steady_seconds() - begin, 1e-9);
   };
   rate(true);  // a new file's first bytes cost more
   bandwidth.write = rate(true);
@@ -206,7 +212,7 @@ std::unique_ptr<SlotMemory> make_second_memory(const SecondMemorySettings& setti
     backing =
         make_host_backing(MemorySlots::rounded(std::min(settings.most_bytes.value_or(all), all)));
   }
-  // A dry run says how much would be needed.
+  // A dry run reports how much would be needed.
   return std::make_unique<SlotMemory>(std::move(backing),
                                       executes ? settings.most_bytes : std::nullopt);
 }

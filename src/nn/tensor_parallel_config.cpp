@@ -12,13 +12,15 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
   group
       .field("tp_comm_overlap_cfg", config.tp_comm_overlap_cfg,
              "Per GEMM (qkv_fprop, qkv_dgrad, qkv_wgrad, proj_fprop, proj_dgrad, fc1_fprop, "
-             "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits and "
-             "aggregate, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, which have "
+             "fc1_dgrad, fc1_wgrad, fc2_fprop, fc2_dgrad): a map with method, num_splits, "
+             "aggregate and fp8_buf, and num_sm, cga_size, set_sm_margin, atomic_gemm and use_ce, "
+             "which have "
              "an effect only on a GPU; or the name of one of Megatron-Bridge's tables "
              "(userbuffers_bf16_h100_h8192_tp4_mbs1_seqlen8192); null: built-in choices.")
       .constraint(
           "bulk only for qkv/fc1 dgrad and wgrad; pipeline only where an output is "
-          "reduce-scattered; tables by name that set fp8_buf wait for FP8 recipes");
+          "reduce-scattered; fp8_buf, which some tables by name set, needs a recipe with FP8 "
+          "products");
   group
       .field("method", config.method,
              "Overlap method of the GEMMs that allow it and have none in tp_comm_overlap_cfg; "
@@ -34,6 +36,13 @@ FieldGroup tensor_overlap_fields(TensorOverlapConfig& config) {
       .alias("num_split");
   group.field("aggregate", config.aggregate, "Ring steps move chunks in pairs.")
       .constraint("tp is even");
+  group
+      .field("fp8_buf", config.fp8_buf,
+             "Where the output of a layer with FP8 products is reduce-scattered in chunks "
+             "(pipeline, ring_exchange), the ranks' parts travel as E4M3, with an FP32 scale for "
+             "64 elements, and are summed in FP32: 1.0625 bytes an element in place of 2. "
+             "Megatron-Bridge has it on.")
+      .constraint("a recipe with FP8 products; chunks of columns divisible by 64");
   return group;
 }
 

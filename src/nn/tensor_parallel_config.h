@@ -17,13 +17,14 @@ struct TensorOverlapConfig {
   // Section `comm_overlap`.
   /// `auto`: tp > 1, sequence parallel and static shapes.
   Auto<bool> tp_comm_overlap;
-  /// GEMM name → {method, num_splits, aggregate, and settings with an effect only on a GPU}; or the
-  /// name of such a table (nn/gemm_overlap_presets.h).
+  /// GEMM name → {method, num_splits, aggregate, fp8_buf, and settings with an effect only on a
+  /// GPU}; or the name of such a table (nn/gemm_overlap_presets.h).
   NameOrMap tp_comm_overlap_cfg;
   // For every GEMM without an entry in the table.
   std::optional<std::string> method;  // for GEMMs that allow it
   std::optional<int> num_splits;      // of pipelined GEMMs
   bool aggregate = false;             // of rings
+  bool fp8_buf = false;               // where an output is reduce-scattered in chunks
 
   // Section `model`.
   bool tp_comm_bulk_dgrad = true;
@@ -43,11 +44,14 @@ FieldGroup tensor_switch_fields(TensorOverlapConfig& config);
 /// What the rows depend on besides the settings.
 struct OverlapConditions {
   int tp = 1;
-  int64_t hidden = 0;  // output features of the pipelined GEMMs; 0: not known yet
+  /// Greatest common divisor of the output features of all pipelined GEMMs; 0: not known yet.
+  int64_t features = 0;
   /// The schedule runs weight gradients later than input gradients (zero bubble): a weight gradient
   /// computed during the exchange of an input gradient would no longer fill the bubble, and would
   /// delay the previous stage.
   bool weight_gradients_wait = false;
+  bool fp8_products = false;  // the recipe has layers with FP8 products
+  int64_t group = 1;          // features of a weight that share a scale: chunks are multiples
 };
 
 /// The ten rows; without overlap all are `none`. Adds every problem of the table (unknown GEMM,

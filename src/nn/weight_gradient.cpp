@@ -1,25 +1,26 @@
 #include "nn/weight_gradient.h"
 
-#include "nn/product.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
 
 void make_weight_gradient(RankContext& context, const Operand& dy, const Operand& x,
-                          const GradientAccess::Destination& destination) {
+                          const GradientAccess::Destination& destination,
+                          const Quantization& quantization, const ProductAmax& amax) {
   GemmArgs args;
   args.form = GemmForm::weight_gradient;  // c [N, K] (= or +=) dyᵀ · x
   args.a = dy;
   args.b = x;
+  args.quantization = quantization;
   if (context.settings.fusions.gradient_accumulation) {
     args.c = destination.tensor;
     args.mode = destination.mode;
-    return run_product(context.ops, args);
+    return run_product(context.ops, args, amax);
   }
   // temporary [N, K] = dyᵀ · x, then destination (= or +=) temporary
   args.c = context.ops.allocate(destination.tensor.dtype(), destination.tensor.shape(),
                                 MemoryTag::workspace);
-  run_product(context.ops, args);
+  run_product(context.ops, args, amax);
   copy(context.ops, {args.c, destination.tensor, destination.mode});
 }
 

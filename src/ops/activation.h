@@ -2,7 +2,7 @@
 // Activation functions of the feed-forward layer, gated or not, computed in FP32 (FP64 for f64).
 //   plain   out [T, F] = f(in [T, F])
 //   gated   out [T, F] = f(gate) · up, in [T, 2F] = gate | up        (GLU variants, Shazeer 2020)
-// Rows may be strided, dense inside; one floating dtype.
+// Rows may be strided, dense inside; one floating dtype. Gated ones may have a shape (GPT-OSS).
 
 #include "ops/dispatch.h"
 
@@ -17,10 +17,24 @@ enum class ActivationKind {
   squared_relu,
 };
 
+/// What a gated activation does beside f(gate) · up:
+///   out = f(min(gate, clamp)) · (min(max(up, −clamp), clamp) + offset)
+/// A clamped value has no gradient.
+struct GateShape {
+  double clamp = 0;  // 0: none
+  double offset = 0;
+  /// in [T, 2F] has neighbours gate, up, gate, up …, as GPT-OSS stores them.
+  bool interleaved = false;
+
+  bool any() const { return clamp != 0 || offset != 0 || interleaved; }
+  bool operator==(const GateShape&) const = default;
+};
+
 struct ActivationForwardArgs {
   ActivationKind kind = ActivationKind::silu;
   bool gated = true;
   Tensor in, out;
+  GateShape shape = {};
 };
 
 void activation_forward(OpContext& context, const ActivationForwardArgs& args);
@@ -30,6 +44,7 @@ struct ActivationBackwardArgs {
   ActivationKind kind = ActivationKind::silu;
   bool gated = true;
   Tensor d_out, in, d_in;
+  GateShape shape = {};
 };
 
 void activation_backward(OpContext& context, const ActivationBackwardArgs& args);

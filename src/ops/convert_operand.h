@@ -3,6 +3,7 @@
 // quantized values with scales. The backend defines the forms (`gemm_operand_forms`).
 
 #include "ops/dispatch.h"
+#include "ops/stochastic_rounding.h"
 #include "tensor/operand.h"
 
 namespace viaduct {
@@ -13,6 +14,12 @@ namespace viaduct {
 struct ConvertOperandArgs {
   Tensor matrix;
   Operand out;
+  /// f32 [1], if out has a scale for the whole matrix, and only then: the largest magnitude that
+  /// the scale is made for (`largest_magnitude`, of the rotated matrix if out is rotated). What is
+  /// larger is saturated.
+  Tensor amax = {};
+  /// Of elements of e2m1. Column-wise forms draw other numbers than row-wise ones.
+  StochasticRounding rounding = {};
 };
 
 void convert_operand(OpContext& context, const ConvertOperandArgs& args);
@@ -22,8 +29,10 @@ Operand allocate_operand(const OpContext& context, const OperandForm& form, DTyp
                          const Shape& matrix, MemoryTag tag);
 
 /// A matrix in `form`: the operand itself if it has the form or is not a tensor, else converted
-/// now.
+/// now. `amax`, `rounding`: as ConvertOperandArgs; not read if the form has no scale of the whole
+/// matrix or other elements. `amax` f32 [2] is for both kinds of forms: its second value is of the
+/// rotated matrix.
 Operand operand_in(OpContext& context, const Operand& operand, const OperandForm& form,
-                   MemoryTag tag);
+                   MemoryTag tag, const Tensor& amax = {}, const StochasticRounding& rounding = {});
 
 }  // namespace viaduct

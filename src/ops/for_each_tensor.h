@@ -18,8 +18,8 @@ inline constexpr bool kIsVector<std::vector<T>> = true;
 }  // namespace detail
 
 /// Calls f(tensor) for every tensor in `value`, undefined ones included: a tensor itself, an
-/// operand's values and scales, the tensors of a plain struct's fields, and those of a list's
-/// entries.
+/// operand's values and scales (three tensors), the tensors of a plain struct's fields, and those
+/// of a list's entries.
 template <class T, class F>
 void for_each_tensor(const T& value, F&& f) {
   if constexpr (std::is_same_v<T, Tensor>) {
@@ -27,6 +27,7 @@ void for_each_tensor(const T& value, F&& f) {
   } else if constexpr (std::is_same_v<T, Operand>) {
     f(value.values());
     f(value.scales());
+    f(value.matrix_scale());
   } else if constexpr (detail::kIsVector<T>) {
     for (const auto& entry : value) for_each_tensor(entry, f);
   } else if constexpr (std::is_class_v<T> && std::is_aggregate_v<T>) {

@@ -102,6 +102,7 @@ GemmRequest gemm_request(const GemmArgs& args) {
   request.n = forward ? args.b.dim(0) : args.a.dim(1);
   request.k = args.b.dim(1);
   if (args.epilogue.activated && args.epilogue.gated) request.run = request.n / 2;
+  request.quantization = args.quantization;
   return request;
 }
 

@@ -16,6 +16,7 @@
 #include "ops/activation.h"
 #include "ops/convert_operand.h"
 #include "ops/dispatch.h"
+#include "tensor/quantization.h"
 
 namespace viaduct {
 
@@ -45,6 +46,8 @@ struct GemmArgs {
   Tensor bias;  // optional, forward only; dtype of a or f32
   WriteMode mode = WriteMode::assign;
   GemmEpilogue epilogue;
+  /// How the operands are quantized: it says which forms the backend reads.
+  Quantization quantization = {};
 };
 
 /// For an operand in another form than the backend reads: ShapeError with the form that it reads.
@@ -61,6 +64,7 @@ struct GemmRequest {
   int64_t run = 0;
   /// b is packed once and read by many products; else each product converts it.
   bool packed = false;
+  Quantization quantization = {};
 };
 
 /// The forms in which products read their operands; plain if they read tensors.

@@ -13,6 +13,7 @@ enum class StepScalar : int {
   weight_decay_factor,      // multiplies the decay of groups with decay
   bias_correction1,         // 1 − β1^t
   bias_correction2,         // 1 − β2^t
+  update,                   // t, the number of this update, from 1; skipped ones do not count
   loss_scale,               // multiplies the loss gradient before the backward
   gradient_factor,  // 1 / (scored tokens · loss scale): turns accumulated main gradients into the
                     // gradient of the mean
@@ -25,7 +26,7 @@ enum class StepScalar : int {
   skip,  // 1: the update is skipped (a gradient is not finite); ops leave weights and moments as
          // they are
 };
-inline constexpr int kStepScalars = 12;
+inline constexpr int kStepScalars = 13;
 
 /// View of one slot of the block (f64 [kStepScalars]) as f64 [1].
 inline Tensor step_scalar(const Tensor& block, StepScalar slot) {

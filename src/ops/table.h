@@ -3,20 +3,32 @@
 // builds it; nothing registers itself.
 
 #include "ops/activation.h"
+#include "ops/adafactor.h"
+#include "ops/amax_history.h"
 #include "ops/attention.h"
+#include "ops/attention_sink.h"
 #include "ops/bias.h"
 #include "ops/convert_operand.h"
 #include "ops/cross_entropy.h"
 #include "ops/dispatch.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
+#include "ops/expert_bias.h"
+#include "ops/expert_capacity.h"
+#include "ops/expert_rows.h"
 #include "ops/gemm.h"
+#include "ops/grouped_gemm.h"
+#include "ops/heads.h"
+#include "ops/largest_magnitude.h"
+#include "ops/load_bias.h"
 #include "ops/momentum.h"
 #include "ops/muon.h"
 #include "ops/norm.h"
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
+#include "ops/random_rows.h"
 #include "ops/rotary.h"
+#include "ops/routing.h"
 #include "ops/score_matrix.h"
 #include "ops/softmax.h"
 
@@ -26,9 +38,12 @@ struct OpTable {
   Traits traits;
 
   OpEntry<GemmArgs> gemm;
-  /// Forms that the products' operands have; null: tensors alone.
+  /// Forms that the products' operands have; null: plain tensors.
   GemmForms (*gemm_forms)(const GemmRequest&, const Traits&) = nullptr;
   OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
+  OpEntry<LargestMagnitudeArgs> largest_magnitude;
+  OpEntry<NoteAmaxArgs> note_amax;
+  OpEntry<ChooseAmaxArgs> choose_amax;
   OpEntry<ColumnSumArgs> column_sum;
   OpEntry<BiasAddArgs> bias_add;
   OpEntry<NormForwardArgs> norm_forward;
@@ -40,6 +55,10 @@ struct OpTable {
   OpEntry<AttentionDeltaArgs> attention_delta;
   OpEntry<AttentionBackwardArgs> attention_backward;
   OpEntry<AttentionMergeArgs> attention_merge;
+  OpEntry<AttentionSinkArgs> attention_sink;
+  OpEntry<AttentionSinkBackwardArgs> attention_sink_backward;
+  OpEntry<RepeatHeadsArgs> repeat_heads;
+  OpEntry<SumHeadsArgs> sum_heads;
   OpEntry<ScoreProductArgs> score_product;
   OpEntry<ScoreSoftmaxArgs> score_softmax;
   OpEntry<ScoreSoftmaxBackwardArgs> score_softmax_backward;
@@ -74,11 +93,32 @@ struct OpTable {
   OpEntry<GradientNormArgs> gradient_norm;
   OpEntry<AdamWListArgs> adamw;
   OpEntry<MomentumListArgs> momentum;
+  OpEntry<AdafactorLimitsArgs> adafactor_limits;
+  OpEntry<AdafactorSumsArgs> adafactor_sums;
+  OpEntry<AdafactorMomentsArgs> adafactor_moments;
+  OpEntry<AdafactorDirectionArgs> adafactor_direction;
+  OpEntry<AdafactorUpdateArgs> adafactor_update;
   OpEntry<MuonMomentumArgs> muon_momentum;
   OpEntry<NormalizeArgs> normalize;
   OpEntry<MuonUpdateArgs> muon_update;
   OpEntry<ExpandStateArgs> expand_state;
   OpEntry<StoreStateArgs> store_state;
+  OpEntry<RouteArgs> route;
+  OpEntry<RouteBackwardArgs> route_backward;
+  OpEntry<RouterLossArgs> router_loss;
+  OpEntry<CountChoicesArgs> count_choices;
+  OpEntry<LoadErrorArgs> load_error;
+  OpEntry<MoveLoadBiasArgs> move_load_bias;
+  OpEntry<LimitExpertsArgs> limit_experts;
+  OpEntry<JitterArgs> jitter;
+  OpEntry<RandomRowsArgs> random_rows;
+  OpEntry<SortByExpertArgs> sort_by_expert;
+  OpEntry<ArrivalOrderArgs> arrival_order;
+  OpEntry<CombineRowsArgs> combine_rows;
+  OpEntry<CombineRowsBackwardArgs> combine_rows_backward;
+  OpEntry<GroupedGemmArgs> grouped_gemm;
+  OpEntry<ExpertBiasArgs> expert_bias;
+  OpEntry<ExpertBiasBackwardArgs> expert_bias_backward;
 };
 
 }  // namespace viaduct

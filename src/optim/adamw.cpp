@@ -12,11 +12,11 @@ AdamW::AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& 
 AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
   const StateValues &first = states()[first_].runs[i], &second = states()[second_].runs[i];
   AdamWArgs args;
-  args.master = run(i).master;
-  args.master_scales = run(i).master_scales;
-  args.gradient = run(i).gradient;
-  args.first = first.values, args.first_scales = first.scales;
-  args.second = second.values, args.second_scales = second.scales;
+  args.master = here(run(i).master);
+  args.master_scales = here(run(i).master_scales);
+  args.gradient = here(run(i).gradient);
+  args.first = here(first.values), args.first_scales = here(first.scales);
+  args.second = here(second.values), args.second_scales = here(second.scales);
   args.weight = written_weight(i);
   args.scalars = scalars;
   args.beta1 = settings_.beta1, args.beta2 = settings_.beta2, args.epsilon = settings_.epsilon;
@@ -26,12 +26,12 @@ AdamWArgs AdamW::update_of_run(const Tensor& scalars, size_t i) const {
 }
 
 void AdamW::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
-  AdamWListArgs updates;
+  AdamWListArgs updates[2];  // of one format each: with weights to write, and without
   for (size_t i = runs.begin; i < runs.end; ++i) {
     if (!states()[first_].runs[i].values) continue;  // another rule's
-    updates.runs.push_back(update_of_run(scalars, i));
+    updates[run(i).store_writes_weight ? 1 : 0].runs.push_back(update_of_run(scalars, i));
   }
-  adamw_list(context, updates);
+  for (const AdamWListArgs& list : updates) adamw_list(context, list);
 }
 
 }  // namespace viaduct

@@ -16,7 +16,7 @@ struct AdamWSettings {
 class AdamW : public Optimizer {
  public:
   /// Moments of zero for every run of the store, in the recipe's formats. With `mine` it updates
-  /// these parameters alone.
+  /// only these parameters.
   AdamW(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
         AdamWSettings settings, HasState mine = nullptr);
 

@@ -15,7 +15,9 @@ std::unique_ptr<Optimizer> make_optimizer(OpContext& context, const PrecisionRec
   }
   if (settings.name == "muon")
     return std::make_unique<Muon>(context, recipe, store, settings.adamw, settings.muon, groups);
-  fail<ConfigError>("optimizer.optimizer={}: unknown; built are adam, sgd, lion, muon",
+  if (settings.name == "adafactor")
+    return std::make_unique<Adafactor>(context, recipe, store, settings.adafactor, groups);
+  fail<ConfigError>("optimizer.optimizer={}: unknown; built are adam, sgd, lion, muon, adafactor",
                     settings.name);
 }
 

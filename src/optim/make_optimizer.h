@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "optim/adafactor.h"
 #include "optim/adamw.h"
 #include "optim/momentum.h"
 #include "optim/muon.h"
@@ -16,6 +17,7 @@ struct OptimizerSettings {
   std::string name = "adam";  // optimizer.optimizer
   MomentumSettings momentum;  // of sgd and lion
   MuonSettings muon;          // beside adamw
+  AdafactorSettings adafactor;
 };
 
 /// `groups`: those of the store. ConfigError for a name that is none.

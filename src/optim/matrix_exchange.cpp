@@ -1,87 +1,102 @@
 #include "optim/matrix_exchange.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
 #include "ops/elementwise.h"
 
 namespace viaduct {
 
-MatrixExchange::MatrixExchange(const ParameterBuffer& buffer, bool (*wanted)(const Parameter&),
-                               std::shared_ptr<Communicator> shards)
-    : shards_(std::move(shards)) {
-  const auto ranks = static_cast<size_t>(shards_->size());
-  std::vector<int64_t> load(ranks, 0);  // of owners
+MatrixExchange::MatrixExchange(const ParameterBuffer& buffer, bool (*wanted)(const Parameter&))
+    : chunk_(buffer.chunk()),
+      ranks_(buffer.parts() > 1 ? buffer.groups().ranks : buffer.groups().shards) {
+  std::vector<int64_t> load(static_cast<size_t>(ranks_->size()), 0);  // of owners
   for (size_t i = 0; i < buffer.parameters().size(); ++i) {
     const Parameter* parameter = buffer.parameters()[i];
     if (!wanted(*parameter)) continue;
     const auto least = std::min_element(load.begin(), load.end());
     *least += parameter->shape.elements();
-    Matrix matrix{parameter, static_cast<int>(least - load.begin()), {}};
-    for (int rank = 0; rank < shards_->size(); ++rank) {
-      const auto ranges = shard_ranges(buffer.layout(), i, rank);
-      matrix.runs.push_back(ranges ? ranges->in_parameter : Range{});
-    }
-    matrices_.push_back(std::move(matrix));
+    const auto owner = static_cast<int>(least - load.begin());
+    const auto own = shard_ranges(buffer.layout(), i, buffer.shard());
+    held_.push_back({parameter, owner, own ? own->in_parameter : Range{}});
+    if (owner != ranks_->rank()) continue;
+    for (const Piece& piece : runs_of(buffer, i, owned_.size())) pieces_.push_back(piece);
+    owned_.push_back(parameter);
+    owned_elements_ += parameter->shape.elements();
   }
-  std::stable_sort(matrices_.begin(), matrices_.end(),
-                   [](const Matrix& a, const Matrix& b) { return a.owner < b.owner; });
-  held_rows_.assign(ranks, 0), owned_rows_.assign(ranks, 0);
-  const auto me = static_cast<size_t>(shards_->rank());
-  for (const Matrix& matrix : matrices_) {
-    held_rows_[static_cast<size_t>(matrix.owner)] += matrix.runs[me].size();
-    for (size_t rank = 0; rank < ranks && matrix.owner == shards_->rank(); ++rank)
-      owned_rows_[rank] += matrix.runs[rank].size();
+  std::ranges::stable_sort(held_, {}, &Held::owner);
+  std::ranges::stable_sort(pieces_, {}, &Piece::rank);
+  for (Held& held : held_) {
+    held.place = {held_elements_, held_elements_ + held.place.size()};
+    held_elements_ = held.place.end;
   }
 }
 
-int64_t MatrixExchange::sum(const std::vector<int64_t>& rows) {
-  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+std::vector<MatrixExchange::Piece> MatrixExchange::runs_of(const ParameterBuffer& buffer,
+                                                           size_t parameter, size_t matrix) {
+  const BufferLayout& layout = buffer.layout();
+  const BufferLayout::Place& place = layout.parameters[parameter];
+  const Range& bucket = layout.buckets[place.bucket];
+  const int64_t length = bucket.size() / layout.shards;
+  const int parts = buffer.parts(), in_instance = buffer.groups().shards->size();
+  std::vector<Piece> pieces;
+  for (int64_t shard = (place.range.begin - bucket.begin) / length;
+       bucket.begin + shard * length < place.range.end; ++shard) {
+    const auto number = static_cast<int>(shard);
+    // Ranks are counted instance by instance, shards the other way round.
+    const int rank = number / parts + number % parts * in_instance;
+    pieces.push_back({rank, matrix, shard_ranges(layout, parameter, number)->in_parameter});
+  }
+  return pieces;
+}
+
+std::vector<int64_t> MatrixExchange::held_rows() const {
+  std::vector<int64_t> rows(static_cast<size_t>(ranks_->size()), 0);
+  for (const Held& held : held_) rows[static_cast<size_t>(held.owner)] += held.place.size();
+  return rows;
+}
+
+std::vector<int64_t> MatrixExchange::owned_rows() const {
+  std::vector<int64_t> rows(static_cast<size_t>(ranks_->size()), 0);
+  for (const Piece& piece : pieces_) rows[static_cast<size_t>(piece.rank)] += piece.run.size();
+  return rows;
+}
+
+bool MatrixExchange::has(const Parameter& parameter) const {
+  return std::ranges::find(held_, &parameter, &Held::parameter) != held_.end();
 }
 
 Range MatrixExchange::held_place(const Parameter& parameter) const {
-  const auto me = static_cast<size_t>(shards_->rank());
-  int64_t begin = 0;
-  for (const Matrix& matrix : matrices_) {
-    const int64_t size = matrix.runs[me].size();
-    if (matrix.parameter == &parameter) return {begin, begin + size};
-    begin += size;
-  }
-  fail<ShapeError>("matrix exchange: {} takes no part", parameter.path);
+  const auto found = std::ranges::find(held_, &parameter, &Held::parameter);
+  VIADUCT_CHECK(ShapeError, found != held_.end(), "matrix exchange: {} takes no part",
+                parameter.path);
+  return found->place;
 }
 
 void MatrixExchange::copy_pieces(OpContext& context, const std::vector<Whole>& whole,
                                  const Tensor& pieces, bool to_whole) const {
   int64_t begin = 0;
-  for (size_t rank = 0; rank < owned_rows_.size(); ++rank) {
-    size_t next = 0;
-    for (const Matrix& matrix : matrices_) {
-      if (matrix.owner != shards_->rank()) continue;
-      const Tensor& values = whole[next++].values;
-      const Range& run = matrix.runs[rank];
-      if (run.size() == 0) continue;
-      const Tensor place = values.view({values.elements()}).slice(0, run.begin, run.size());
-      const Tensor piece = pieces.slice(0, begin, run.size());
-      if (to_whole) {
-        copy(context, {piece, place});
-      } else {
-        copy(context, {place, piece});
-      }
-      begin += run.size();
+  for (const Piece& of : pieces_) {
+    const Tensor& values = whole[of.matrix].values;
+    const Tensor place = values.view({values.elements()}).slice(0, of.run.begin, of.run.size());
+    const Tensor piece = pieces.slice(0, begin, of.run.size());
+    if (to_whole) {
+      copy(context, {piece, place});
+    } else {
+      copy(context, {place, piece});
     }
+    begin += of.run.size();
   }
 }
 
 std::vector<MatrixExchange::Whole> MatrixExchange::gather(OpContext& context,
                                                           const Tensor& held) const {
-  const Tensor pieces = context.allocate(DType::f32, {sum(owned_rows_)}, MemoryTag::workspace);
-  shards_->all_to_all(held, pieces, held_rows_, owned_rows_).wait();
+  const Tensor pieces = context.allocate(DType::f32, {owned_elements_}, MemoryTag::workspace);
+  ranks_->all_to_all(held, pieces, held_rows(), owned_rows()).wait();
   std::vector<Whole> whole;
-  for (const Matrix& matrix : matrices_) {
-    if (matrix.owner != shards_->rank()) continue;
-    whole.push_back({matrix.parameter,
-                     context.allocate(DType::f32, matrix.parameter->shape, MemoryTag::workspace)});
+  for (const Parameter* parameter : owned_) {
+    whole.push_back(
+        {parameter, context.allocate(DType::f32, parameter->shape, MemoryTag::workspace)});
   }
   copy_pieces(context, whole, pieces, true);
   return whole;
@@ -89,9 +104,9 @@ std::vector<MatrixExchange::Whole> MatrixExchange::gather(OpContext& context,
 
 void MatrixExchange::scatter(OpContext& context, const std::vector<Whole>& whole,
                              const Tensor& held) const {
-  const Tensor pieces = context.allocate(DType::f32, {sum(owned_rows_)}, MemoryTag::workspace);
+  const Tensor pieces = context.allocate(DType::f32, {owned_elements_}, MemoryTag::workspace);
   copy_pieces(context, whole, pieces, false);
-  shards_->all_to_all(pieces, held, owned_rows_, held_rows_).wait();
+  ranks_->all_to_all(pieces, held, owned_rows(), held_rows()).wait();
 }
 
 }  // namespace viaduct

@@ -1,6 +1,7 @@
 #pragma once
-// Whole matrices from the shards of the distributed optimizer, and back: each matrix of a chunk
-// goes to one of the data-parallel ranks, in one exchange for all of them.
+// Whole matrices from the shards of the distributed optimizer, and back: each matrix of a buffer
+// goes to one of the ranks that share its update, its owner, in one exchange for all of them. A
+// rank knows what it moves: its runs of all matrices, and all runs of those that it owns.
 
 #include <vector>
 
@@ -12,13 +13,17 @@ namespace viaduct {
 
 class MatrixExchange {
  public:
-  /// `wanted(parameter)` says which parameters of the chunk's buffer take part; `shards` are the
-  /// ranks that share its buckets. The same on all of them.
-  MatrixExchange(const ParameterBuffer& buffer, bool (*wanted)(const Parameter&),
-                 std::shared_ptr<Communicator> shards);
+  /// `wanted(parameter)` says which parameters of the buffer take part. The same on all ranks that
+  /// share its buckets.
+  MatrixExchange(const ParameterBuffer& buffer, bool (*wanted)(const Parameter&));
+
+  /// The buffer's chunk of the model.
+  size_t chunk() const { return chunk_; }
+  /// Whether the parameter is one of these.
+  bool has(const Parameter& parameter) const;
 
   /// Elements that this rank's shards hold of the matrices.
-  int64_t held_elements() const { return sum(held_rows_); }
+  int64_t held_elements() const { return held_elements_; }
   /// Where in a flat tensor of so many elements a parameter's run has its place.
   Range held_place(const Parameter& parameter) const;
 
@@ -33,19 +38,32 @@ class MatrixExchange {
   void scatter(OpContext& context, const std::vector<Whole>& whole, const Tensor& held) const;
 
  private:
-  struct Matrix {
+  struct Held {
     const Parameter* parameter = nullptr;
     int owner = 0;
-    std::vector<Range> runs;  // of the parameter's elements, by rank; empty ones too
+    Range place;  // of this rank's run, among the elements that it holds
   };
-  static int64_t sum(const std::vector<int64_t>& rows);
+  /// A run of a matrix that this rank owns.
+  struct Piece {
+    int rank = 0;       // that holds it
+    size_t matrix = 0;  // in owned_
+    Range run;          // of the parameter's elements
+  };
+  /// The runs of a matrix on all ranks that hold any of it.
+  static std::vector<Piece> runs_of(const ParameterBuffer& buffer, size_t parameter, size_t matrix);
+  /// How many elements go to, and come from, each rank.
+  std::vector<int64_t> held_rows() const;
+  std::vector<int64_t> owned_rows() const;
   /// Copies between what came from the ranks, one after the other, and whole matrices.
   void copy_pieces(OpContext& context, const std::vector<Whole>& whole, const Tensor& pieces,
                    bool to_whole) const;
 
-  std::shared_ptr<Communicator> shards_;
-  std::vector<Matrix> matrices_;  // by owner
-  std::vector<int64_t> held_rows_, owned_rows_;
+  size_t chunk_;
+  std::shared_ptr<Communicator> ranks_;  // that share the update
+  std::vector<Held> held_;               // by owner
+  std::vector<const Parameter*> owned_;
+  std::vector<Piece> pieces_;  // of owned_, by rank and matrix
+  int64_t held_elements_ = 0, owned_elements_ = 0;
 };
 
 }  // namespace viaduct

@@ -14,12 +14,13 @@ MomentumOptimizer::MomentumOptimizer(OpContext& context, const PrecisionRecipe& 
 
 void MomentumOptimizer::update_runs(OpContext& context, const Tensor& scalars,
                                     const ChunkRuns& runs) {
-  MomentumListArgs updates;
+  MomentumListArgs updates[2];  // of one format each: with weights to write, and without
   for (size_t i = runs.begin; i < runs.end; ++i) {
+    if (!states().front().runs[i].values) continue;  // another rule's
     MomentumArgs args;
-    args.master = run(i).master;
-    args.gradient = run(i).gradient;
-    args.state = states().front().runs[i].values;
+    args.master = here(run(i).master);
+    args.gradient = here(run(i).gradient);
+    args.state = here(states().front().runs[i].values);
     args.weight = written_weight(i);
     args.scalars = scalars;
     args.rule = rule_;
@@ -27,9 +28,9 @@ void MomentumOptimizer::update_runs(OpContext& context, const Tensor& scalars,
     args.beta1 = settings_.beta1, args.beta2 = settings_.beta2;
     args.weight_decay = run(i).parameter->decay ? settings_.weight_decay : 0;
     args.learning_rate = learning_rate(i, settings_.decoupled_rate);
-    updates.runs.push_back(std::move(args));
+    updates[run(i).store_writes_weight ? 1 : 0].runs.push_back(std::move(args));
   }
-  momentum_list(context, updates);
+  for (const MomentumListArgs& list : updates) momentum_list(context, list);
 }
 
 }  // namespace viaduct

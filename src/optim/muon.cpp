@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "ops/elementwise.h"
 #include "ops/muon.h"
+#include "ops/optimizer_state.h"
 #include "optim/newton_schulz.h"
+#include "sharding/master_values.h"
 
 namespace viaduct {
 namespace {
@@ -18,6 +20,23 @@ bool stays(const Parameter& parameter) {
 /// Rows and columns of a logical matrix as storages have them: [out, in].
 std::pair<int64_t, int64_t> stored_sizes(const Part& part, const Shape& shape) {
   return part.transposed ? std::pair(shape[1], shape[0]) : std::pair(shape[0], shape[1]);
+}
+
+/// FP32 values of a run's state or gradient: itself, or a temporary copy.
+Tensor expanded(OpContext& context, const StateValues& state) {
+  if (state.values.dtype() == DType::f32) return state.values;
+  const Tensor wide = context.allocate(DType::f32, {state.values.elements()}, MemoryTag::workspace);
+  expand_state(context, {state.values, state.scales, state.weights, wide});
+  return wide;
+}
+
+/// Back to the format of the state.
+void put_back(OpContext& context, const Tensor& wide, const StateValues& state) {
+  if (state.coded()) {
+    store_state(context, {wide, state.values, state.scales, state.weights});
+  } else if (wide.storage() != state.values.storage()) {
+    copy(context, {wide, state.values});
+  }
 }
 
 }  // namespace
@@ -47,34 +66,59 @@ Muon::Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& st
       muon_(std::move(settings)),
       weight_decay_(adamw.weight_decay),
       tensor_ranks_(groups.of(GroupKind::tp)),
-      momentum_(add_state(context, "optimizer.momentum_buffer/", DType::f32, Muon::moves)) {
+      momentum_(
+          add_state(context, "optimizer.momentum_buffer/", recipe.first_moment, Muon::moves)) {
   for (const ParameterBuffer& buffer : store.buffers())
-    exchanges_.emplace_back(buffer, Muon::moves, groups.of(GroupKind::dp_cp_inner));
+    exchanges_.emplace_back(buffer, Muon::moves);
 }
 
-void Muon::update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) {
-  AdamW::update_runs(context, scalars, runs);
-  const MatrixExchange& exchange = exchanges_[runs.chunk];
+void Muon::update_chunk(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk) {
+  const auto of_adamw = [&](size_t i) {
+    return stays(*run(i).parameter) ? RunUse{true, true, true} : RunUse();
+  };
+  walk(chunk, of_adamw, [&](const ChunkRuns& runs) { update_runs(context, scalars, runs); });
+  for (const MatrixExchange& exchange : exchanges_)
+    if (exchange.chunk() == chunk.chunk) update_matrices(context, scalars, chunk, exchange);
+}
+
+void Muon::update_matrices(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
+                           const MatrixExchange& exchange) {
   const Tensor held =
       context.allocate(DType::f32, {exchange.held_elements()}, MemoryTag::workspace);
-  const auto for_matrices = [&](auto&& f) {
-    for (size_t i = runs.begin; i < runs.end; ++i) {
-      if (!moves(*run(i).parameter)) continue;
-      const Range place = exchange.held_place(*run(i).parameter);
-      f(i, held.slice(0, place.begin, place.size()));
-    }
+  const auto for_matrices = [&](const RunUse& uses, auto&& f) {
+    const auto use = [&](size_t i) { return exchange.has(*run(i).parameter) ? uses : RunUse(); };
+    walk(chunk, use, [&](const ChunkRuns& runs) {
+      for (size_t i = runs.begin; i < runs.end; ++i) {
+        if (!exchange.has(*run(i).parameter)) continue;
+        const Range place = exchange.held_place(*run(i).parameter);
+        f(i, held.slice(0, place.begin, place.size()));
+      }
+    });
   };
-  for_matrices([&](size_t i, const Tensor& update) {
-    muon_momentum(context, {run(i).gradient, states()[momentum_].runs[i].values, update, scalars,
+  for_matrices({.states = true, .gradient = true}, [&](size_t i, const Tensor& update) {
+    const StateValues& state = states()[momentum_].runs[i];
+    const StateValues stored{here(state.values), state.scales ? here(state.scales) : Tensor(), {}};
+    const Tensor momentum = expanded(context, stored);
+    muon_momentum(context, {expanded(context, here(run(i).gradient)), momentum, update, scalars,
                             muon_.momentum, muon_.nesterov});
+    put_back(context, momentum, stored);
   });
   const auto whole = exchange.gather(context, held);
   for (const MatrixExchange::Whole& matrix : whole)
     orthogonalize(context, *matrix.parameter, matrix.values);
   exchange.scatter(context, whole, held);
-  for_matrices([&](size_t i, const Tensor& update) {
-    muon_update(context, {run(i).master, update, written_weight(i), scalars,
-                          run(i).parameter->decay ? weight_decay_ : 0});
+  for_matrices({.master = true}, [&](size_t i, const Tensor& update) {
+    ShardRun run = this->run(i);
+    run.master = here(run.master), run.weight = here(run.weight);
+    if (run.master_scales) run.master_scales = here(run.master_scales);
+    const bool coded = run.master_state().coded();
+    const Tensor master = master_values(context, run);
+    muon_update(context, {master, update, coded ? Tensor() : written_weight(i), scalars,
+                          run.parameter->decay ? weight_decay_ : 0});
+    store_master(context, run, master);
+    // The weight beside a scaled master is rounded from it as it is stored.
+    if (run.master_scales && !run.store_writes_weight)
+      copy(context, {master_values(context, run), run.weight});
   });
 }
 

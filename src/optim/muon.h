@@ -23,7 +23,8 @@ double muon_scale(const MuonSettings& settings, int64_t out, int64_t in);
 
 class Muon final : public AdamW {
  public:
-  /// Momenta of zero for the hidden matrices, moments for the others, FP32.
+  /// Momenta of zero for the hidden matrices, in the recipe's format of first moments, and moments
+  /// for the others.
   Muon(OpContext& context, const PrecisionRecipe& recipe, ParameterStore& store,
        AdamWSettings adamw, MuonSettings settings, const ParallelGroups& groups);
 
@@ -31,7 +32,11 @@ class Muon final : public AdamW {
   static bool moves(const Parameter& parameter);
 
  private:
-  void update_runs(OpContext& context, const Tensor& scalars, const ChunkRuns& runs) override;
+  /// AdamW bucket by bucket, then matrices: their momenta bucket by bucket, the orthogonal factors
+  /// of a buffer together, and their masters bucket by bucket.
+  void update_chunk(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk) override;
+  void update_matrices(OpContext& context, const Tensor& scalars, const ChunkRuns& chunk,
+                       const MatrixExchange& exchange);
   /// Each logical matrix of a parameter's storage becomes its update.
   void orthogonalize(OpContext& context, const Parameter& parameter, const Tensor& storage) const;
   /// What this rank has of a logical matrix.
@@ -46,7 +51,7 @@ class Muon final : public AdamW {
   MuonSettings muon_;
   double weight_decay_;
   std::shared_ptr<Communicator> tensor_ranks_;
-  std::vector<MatrixExchange> exchanges_;  // by chunk
+  std::vector<MatrixExchange> exchanges_;  // one a buffer
   size_t momentum_;                        // of states()
 };
 

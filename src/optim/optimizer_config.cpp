@@ -38,9 +38,11 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
              "The update rule: `adam` is AdamW, with decoupled decay; `sgd` has momentum, and "
              "decay as "
              "a part of the gradient; `lion` steps by signs, with decoupled decay; `muon` moves "
-             "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW.")
-      .one_of({"adam", "sgd", "lion", "muon"})
-      .planned_values({"adafactor", "soap"}, "roadmap: other optimizers");
+             "hidden matrices by the orthogonal factor of their momentum, the rest by AdamW; "
+             "`adafactor` keeps of a matrix's squared gradients the means of rows and columns, and "
+             "no momentum.")
+      .one_of({"adam", "sgd", "lion", "muon", "adafactor"})
+      .planned_values({"soap"}, "roadmap: other optimizers");
   group.field("lr", config.lr, "Highest learning rate.").range(0);
   group
       .field("min_lr", config.min_lr, "Learning rate at the end of the decay; auto: a tenth of lr.")
@@ -75,6 +77,26 @@ FieldGroup optimizer_fields(OptimizerConfig& config) {
       .field("muon_extra_scale_factor", config.muon_extra_scale_factor,
              "And by this: 0.2 with spectral makes updates as large as AdamW's.")
       .positive();
+  group
+      .field("adafactor_decay_rate", config.adafactor_decay_rate,
+             "Exponent d of adafactor's decay of squared gradients, 1 - t^d in update t.")
+      .range(-1, 0);
+  group
+      .field("adafactor_clip_threshold", config.adafactor_clip_threshold,
+             "Largest root mean square of adafactor's update of a tensor, before the learning "
+             "rate: larger updates are scaled down to it.")
+      .positive();
+  group.field("adafactor_eps1", config.adafactor_eps1, "Added to adafactor's squared gradients.")
+      .positive();
+  group
+      .field("adafactor_eps2", config.adafactor_eps2,
+             "Least root mean square of a tensor by which adafactor scales its step.")
+      .positive();
+  group.field("adafactor_scale_parameter", config.adafactor_scale_parameter,
+              "Adafactor's step of a tensor is the learning rate times the root mean square of "
+              "its values: the rate is relative, 1e-2 in the paper. false: the learning rate.");
+  group.field("adafactor_relative_step", config.adafactor_relative_step,
+              "Adafactor's learning rate in update t is at most 1 / sqrt(t).");
   group
       .field("clip_grad", config.clip_grad,
              "Largest global gradient norm: larger gradients are scaled down to it; 0: off.")

@@ -26,6 +26,12 @@ struct OptimizerConfig {
   int64_t muon_num_ns_steps = 5;
   std::string muon_scale_mode = "spectral";
   double muon_extra_scale_factor = 1.0;
+  double adafactor_decay_rate = -0.8;
+  double adafactor_clip_threshold = 1.0;
+  double adafactor_eps1 = 1e-30;
+  double adafactor_eps2 = 1e-3;
+  bool adafactor_scale_parameter = true;
+  bool adafactor_relative_step = false;
   double clip_grad = 1.0;
   /// Learning rate of embedding and output layer; null: lr.
   std::optional<double> decoupled_lr;

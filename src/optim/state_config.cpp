@@ -4,6 +4,8 @@
 
 #include <utility>
 
+#include "precision/recipe.h"
+
 namespace viaduct {
 namespace {
 
@@ -21,7 +23,7 @@ FieldGroup state_fields(StateConfig& config) {
       .field("use_precision_aware_optimizer", config.use_precision_aware_optimizer,
              "The formats of the optimizer's state can be chosen one by one; masters of BF16 "
              "weights are kept as remainders (store_param_remainders).")
-      .constraint("needs optimizer=adam");
+      .constraint("needs optimizer=adam or muon");
   group
       .field("main_grads_dtype", config.main_grads_dtype,
              "Format in which the optimizer reads main gradients. bf16: as they lie in a BF16 "
@@ -37,8 +39,8 @@ FieldGroup state_fields(StateConfig& config) {
       .constraint("fp16 needs use_precision_aware_optimizer and weights narrower than FP32");
   group
       .field("exp_avg_dtype", config.exp_avg_dtype,
-             "Format of Adam's mean of gradients. fp16, fp8 (E4M3): with a scale for each 64 "
-             "elements.")
+             "Format of Adam's mean of gradients, and of muon's momentum. fp16, fp8 (E4M3): with a "
+             "scale for each 64 elements.")
       .one_of({"fp32", "fp16", "bf16", "fp8"})
       .constraint("other than fp32 needs use_precision_aware_optimizer");
   group
@@ -83,8 +85,9 @@ std::vector<std::string> state_problems(const StateConfig& config, const std::st
     }
     return problems;
   }
-  if (optimizer != "adam") {
-    add("optimizer.use_precision_aware_optimizer: true needs optimizer=adam, found {}", optimizer);
+  if (optimizer != "adam" && optimizer != "muon") {
+    add("optimizer.use_precision_aware_optimizer: true needs optimizer=adam or muon, found {}",
+        optimizer);
   }
   if (recipe == "fp64") {
     add("optimizer.use_precision_aware_optimizer: true, but all state of "
@@ -94,9 +97,11 @@ std::vector<std::string> state_problems(const StateConfig& config, const std::st
     add("optimizer.main_params_dtype: fp16, but the weights of mixed_precision.recipe=fp32 are "
         "their own masters, in FP32");
   }
-  if (config.main_grads_dtype == "bf16" && (recipe != "bf16_mixed" || fp32_gradients)) {
+  if (config.main_grads_dtype == "bf16" &&
+      (precision_recipe(recipe).weight != DType::bf16 || fp32_gradients)) {
     add("optimizer.main_grads_dtype: bf16 needs BF16 main gradients: "
-        "mixed_precision.recipe=bf16_mixed and ddp.grad_reduce_in_fp32=false, found {} and {}",
+        "a mixed_precision.recipe with BF16 weights and ddp.grad_reduce_in_fp32=false, found {} "
+        "and {}",
         recipe, fp32_gradients);
   }
   return problems;

@@ -11,18 +11,24 @@ namespace {
 
 class Executor {
  public:
-  Executor(StageProgram& program, Communicator& pp, const ExecutorSettings& settings)
-      : program_(program), pp_(pp), settings_(settings) {}
+  Executor(StageProgram& program, Communicator& pp, const ExecutorSettings& settings,
+           ActionFollower* follower)
+      : program_(program), pp_(pp), settings_(settings), follower_(follower) {}
 
   void run(const Action& action) {
-    work(action);
+    if (action.begins >= 0) program_.begin_chunk(action.begins);
+    if (action.last_gradient) program_.last_gradient(action.chunk);
+    if (follower_ == nullptr) {
+      work(action);
+    } else if (follower_->before(action)) {
+      work(action);
+      follower_->after(action);
+    }
     if (action.reduces >= 0) program_.reduce_chunk(action.reduces);
   }
 
  private:
   void work(const Action& action) {
-    if (action.begins >= 0) program_.begin_chunk(action.begins);
-    if (action.last_gradient) program_.last_gradient(action.chunk);
     const int64_t i = action.micro_batch;
     const SegmentRange range = action.segments;
     switch (action.kind) {
@@ -143,6 +149,7 @@ class Executor {
   StageProgram& program_;
   Communicator& pp_;
   const ExecutorSettings& settings_;
+  ActionFollower* follower_;
   Sets received_;  // arrived, not used yet
   Sets made_;      // computed, not posted yet
   Sets inside_;    // between two ranges of a chunk
@@ -153,9 +160,9 @@ class Executor {
 }  // namespace
 
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
-                  const ExecutorSettings& settings) {
+                  const ExecutorSettings& settings, ActionFollower* follower) {
   if (settings.shapes_first) exchange_shapes(actions, program, pp);
-  Executor executor(program, pp, settings);
+  Executor executor(program, pp, settings, follower);
   for (const Action& action : actions) executor.run(action);
 }
 

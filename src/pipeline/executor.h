@@ -1,7 +1,7 @@
 #pragma once
 // Runs a stage's part of a schedule, on any device and communicator.
 
-#include "pipeline/action.h"
+#include "pipeline/action_follower.h"
 #include "pipeline/stage_program.h"
 
 namespace viaduct {
@@ -16,8 +16,8 @@ struct ExecutorSettings {
 
 /// Does `actions` in order. `pp` is the group of the stages, its ranks their numbers. Messages of
 /// an edge with several tensors are that many sends. CommError if an action lacks its input
-/// (validate_schedule rejects such a schedule), or from the communicators.
+/// (validate_schedule rejects such a schedule), or from the communicators. `follower`: may be null.
 void run_schedule(const ActionList& actions, StageProgram& program, Communicator& pp,
-                  const ExecutorSettings& settings = {});
+                  const ExecutorSettings& settings = {}, ActionFollower* follower = nullptr);
 
 }  // namespace viaduct

@@ -4,6 +4,7 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "config/field.h"
 #include "precision/recipe.h"
@@ -19,12 +20,30 @@ struct PrecisionConfig {
   int64_t loss_scale_window = 1000;
   int64_t hysteresis = 2;
   bool fp32_residual_connection = false;
+  // FP8 products; null: as the recipe.
+  std::optional<std::string> fp8, fp8_recipe;
+  std::optional<std::string> fp4;  // null: what the recipe says
+  std::string fp4_recipe = "nvfp4";
+  std::vector<std::string> layers_in_bf16;
+  bool fp8_wgrad = true;
+  // Scales of whole tensors.
+  bool fp8_local_amax = false, tp_only_amax_red = false;
+  int64_t fp8_margin = 0;
+  std::optional<int64_t> fp8_amax_history_len;
+  std::optional<std::string> fp8_amax_compute_algo;
+  bool fp8_param_gather = false;
+  bool reuse_grad_buf_for_mxfp8_param_ag = false;
+  std::optional<bool> first_last_layers_bf16;
+  std::optional<int64_t> num_layers_at_start_in_bf16, num_layers_at_end_in_bf16;
 };
 
 FieldGroup precision_fields(PrecisionConfig& config);
 FieldGroup residual_stream_fields(PrecisionConfig& config);
 
 PrecisionRecipe precision_recipe(const PrecisionConfig& config);
+/// Whether weights are BF16, and whether there is a loss scale.
+bool has_bf16_weights(const PrecisionConfig& config);
+bool has_loss_scale(const PrecisionConfig& config);
 /// Message at start if fp32_residual_connection has no effect; empty otherwise.
 std::string residual_stream_note(const PrecisionConfig& config);
 

@@ -6,9 +6,26 @@
 #include <string_view>
 #include <vector>
 
+#include "tensor/quantization.h"
 #include "tensor/state_formats.h"
 
 namespace viaduct {
+
+/// Which magnitudes the scale of a whole matrix (Scaling::tensor) is made for.
+enum class AmaxSource {
+  ranks,    // the operand's, over the tensor and context ranks of its micro-batch
+  own,      // those of this rank's part of it, and of the rows that tensor ranks gather
+  history,  // those of earlier steps (ops/amax_history.h)
+};
+
+struct AmaxSettings {
+  AmaxSource source = AmaxSource::ranks;
+  // Of a history:
+  int64_t steps = 1;                // that it holds
+  bool most_recent = true;          // the last step's magnitude counts; false: the largest one
+  int64_t margin = 0;               // powers of two above it that the scale leaves room for
+  bool within_micro_batch = false;  // over tensor and context ranks; false: data ranks as well
+};
 
 struct PrecisionRecipe {
   std::string name;
@@ -24,11 +41,28 @@ struct PrecisionRecipe {
   DType second_moment = DType::f32;
   DType statistic = DType::f32;  // row statistics: norm, softmax, loss
   bool loss_scaling = false;     // dynamic loss scale (the activation format has a narrow exponent)
+  // Products of the linear layers inside blocks read operands that are quantized like this; tensors
+  // stay in their formats. The first and the last blocks of the model may be left out.
+  Quantization products;
+  AmaxSettings amax;
+  /// Weights with quantized products are stored in FP8 alone, beside masters (parameter_store.h).
+  bool stores_codes = false;
+  int64_t plain_blocks_at_start = 0, plain_blocks_at_end = 0;
+  // Paths of layers with plain products wherever they are: runs of whole names of a parameter's
+  // path, as "blocks.3", "mlp.down".
+  std::vector<std::string> plain_layers = {};
 
   /// True where the stored weights are themselves what the optimizer updates.
   bool master_is_weight() const {
     return weight == master && (master == DType::f32 || master == DType::f64);
   }
+  /// Whether the linear layers of block `block` of `blocks` have quantized products, but for those
+  /// of `plain_layers`.
+  bool quantizes(int64_t block, int64_t blocks) const {
+    return products.any() && block >= plain_blocks_at_start && block < blocks - plain_blocks_at_end;
+  }
+  /// Whether `plain_layers` names the layer of the parameter with this path.
+  bool is_plain_layer(std::string_view path) const;
   /// True where groups of elements of the optimizer's state share a scale.
   bool scaled_state() const {
     return has_state_scales(master) || has_state_scales(first_moment) ||
@@ -36,10 +70,17 @@ struct PrecisionRecipe {
   }
 };
 
-/// "fp32", "bf16_mixed", "fp16_mixed", and "fp64" (for gradient checks). ConfigError with the
-/// nearest name otherwise. The residual stream has the format of activations; with `fp32_residual`
-/// at least FP32.
+/// A recipe of `precision_recipe_names`: "fp32", "bf16_mixed", "fp16_mixed", "fp64" (for gradient
+/// checks), and bf16_mixed or fp16_mixed with FP8 or FP4 products under Megatron-Bridge's names.
+/// ConfigError with the nearest name otherwise. The residual stream has the format of activations;
+/// with `fp32_residual` at least FP32.
 PrecisionRecipe precision_recipe(std::string_view name, bool fp32_residual = false);
 std::vector<std::string> precision_recipe_names();
+/// fp8_recipe: "tensorwise", "delayed", "blockwise", "mxfp8". ConfigError otherwise.
+Scaling scaling_named(std::string_view fp8_recipe);
+/// How NVFP4 quantizes products.
+Quantization nvfp4_products();
+/// fp8: "e4m3" for all elements, "hybrid" with e5m2 for gradients.
+DType gradient_element(std::string_view fp8);
 
 }  // namespace viaduct

@@ -2,6 +2,8 @@
 
 #include <cmath>
 
+#include "nn/moe/router_log.h"
+
 namespace viaduct {
 namespace {
 
@@ -25,10 +27,23 @@ std::string first_found(Communicator& world, const std::string& mine) {
 }
 
 std::string bad_weight(Engine& engine) {
+  BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
   for (const ShardRun& run : engine.store().shard_runs()) {
     // Of what is kept as remainders the weight shows it.
     const Tensor& values = run.master.dtype() == DType::i16 ? run.weight : run.master;
-    if (!finite(engine.device(), values)) return "weight " + run.parameter->path;
+    if (!finite(engine.device(), cursor.at(values))) return "weight " + run.parameter->path;
+  }
+  return "";
+}
+
+/// The first layer whose router made logits that are not finite in the step, as far as this rank
+/// knows: its loss of logits is a sum over its tokens.
+std::string bad_router(Engine& engine) {
+  if (engine.router_log() == nullptr) return "";
+  for (const RouterLog::Layer& layer : engine.router_log()->layers()) {
+    const Tensor loss = layer.sums.slice(0, RouterLog::z_loss, 1);
+    if (layer.any && !finite(engine.device(), loss))
+      return fmt::format("router of layer{} (its logits)", layer.block);
   }
   return "";
 }
@@ -63,9 +78,10 @@ std::vector<Tensor> elements_of(const ParameterStore& store, const Parameter& pa
 std::string bad_gradient(Engine& engine, bool reduced) {
   const ParameterStore& store = engine.store();
   const auto& parameters = store.parameters();
+  BlockCursor cursor(store.offloaded(), BlockCursor::Access::read);
   for (auto parameter = parameters.rbegin(); parameter != parameters.rend(); ++parameter) {
     for (const Tensor& elements : elements_of(store, **parameter, reduced)) {
-      if (finite(engine.device(), elements)) continue;
+      if (finite(engine.device(), cursor.at(elements))) continue;
       const std::string text = "gradient of " + (*parameter)->path;
       return engine.groups().dp_cp().size() == 1
                  ? text
@@ -80,12 +96,18 @@ std::string bad_gradient(Engine& engine, bool reduced) {
 std::string first_nonfinite(Engine& engine, const HostBatch& rows) {
   Communicator& world = engine.groups().world();
   std::string found = first_found(world, bad_weight(engine));
-  if (found.empty()) found = first_found(world, bad_output(engine, rows));
+  // Gradients first: weights of the forward may take their memory (ParameterStore::acquire).
   // A reduced gradient is not finite on every rank if one contribution is not. Before reduction the
   // culprit is visible; check that first.
-  if (found.empty()) found = first_found(world, bad_gradient(engine, false));
-  if (found.empty()) found = first_found(world, bad_gradient(engine, true));
-  return found;
+  std::string gradient;
+  if (found.empty()) gradient = first_found(world, bad_gradient(engine, false));
+  if (found.empty() && gradient.empty()) gradient = first_found(world, bad_gradient(engine, true));
+  if (found.empty()) found = first_found(world, bad_output(engine, rows));
+  // A router reads what its layer's attention wrote, so that one that is not finite may be
+  // another's fault: the output of the layer stays the answer, and the router is said beside it.
+  const std::string router = first_found(world, bad_router(engine));
+  if (!router.empty()) found += (found.empty() ? "" : "; ") + router;
+  return found.empty() ? gradient : found;
 }
 
 }  // namespace viaduct

@@ -68,15 +68,20 @@ double initial_scale(const ProbeSettings& settings) {
 /// factor · the values that all ranks' runs hold, under logical names, on rank 0.
 void dump_runs(Engine& engine, const std::string& prefix, double factor,
                FunctionRef<StateValues(const ShardRun&, size_t)> values, Dump& dump) {
-  const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
+  const Communicator& copies = engine.store().copies_of_runs();
+  std::vector<StoredRun> runs = stored_runs(engine.store(), values);
+  std::erase_if(runs, [](const StoredRun& run) { return !run.state.values; });
   gather_logical(
       engine.groups().world(), engine.device(),
-      share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), factor,
+      share_of_copies(std::move(runs), copies.rank(), copies.size()), factor,
       [&](const std::string& name, const Tensor& tensor) { dump[prefix + name] = tensor; });
 }
 
 constexpr auto master_of = [](const ShardRun& run, size_t) { return run.master_state(); };
-constexpr auto gradient_of = [](const ShardRun& run, size_t) { return run.gradient; };
+/// A load bias has none.
+constexpr auto gradient_of = [](const ShardRun& run, size_t) -> StateValues {
+  return run.parameter->load_bias_rate ? Tensor() : run.gradient;
+};
 
 Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& settings) {
   const ProbeBatch batch = read_probe_batch(file, "", -1);

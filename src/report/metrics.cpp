@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "report/quantization_metrics.h"
 
 namespace viaduct {
 namespace {
@@ -19,6 +20,25 @@ Json of_ranks(const FigureOfRanks& f) {
           {"mean", f.mean()},
           {"max", f.most},
           {"max_rank", f.most_rank}};
+}
+
+/// JSON has no NaN and no infinity: they become null.
+Json of_quantized(const reference::QuantizationError& e) {
+  return {{"amax", e.amax},
+          {"underflow_share", underflow_share(e)},
+          {"overflow_count", static_cast<int64_t>(e.overflows)},
+          {"not_finite_count", static_cast<int64_t>(e.not_finite)},
+          {"relative_error", e.relative_error()},
+          {"least_scale", e.least_scale},
+          {"most_scale", e.most_scale}};
+}
+
+Json of_layers(const RouterFigure& f) {
+  Json object{{"min", f.least}, {"min_layer", f.least_layer}};
+  if (f.least_expert >= 0) object["min_expert"] = f.least_expert;
+  object.update({{"mean", f.mean}, {"max", f.most}, {"max_layer", f.most_layer}});
+  if (f.most_expert >= 0) object["max_expert"] = f.most_expert;
+  return object;
 }
 
 std::string line(const Json& object) {
@@ -90,7 +110,9 @@ std::string json_line(const StepMetrics& m) {
                        {"communication_seconds", of_ranks(m.ranks->communication_seconds)},
                        {"peak_memory_bytes", of_ranks(m.ranks->peak_memory_bytes)}};
   }
+  for (const auto& [name, figure] : m.routers) object["routers"][name] = of_layers(figure);
   for (const auto& [name, timer] : m.timers) object["timers"][name] = of_ranks(timer);
+  for (const auto& [name, e] : m.quantization) object["quantization"][name] = of_quantized(e);
   if (m.simulated) object["simulated"] = true;
   return line(object);
 }

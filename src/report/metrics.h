@@ -10,6 +10,8 @@
 #include "comm/host_group.h"
 #include "hardware/matmul_peak.h"
 #include "model/flops.h"
+#include "nn/quantization_log.h"
+#include "report/router_figures.h"
 #include "report/step_timers.h"
 
 namespace viaduct {
@@ -80,6 +82,12 @@ struct StepMetrics {
   /// The same with the uncausal count (`logger.flops=full`); no value if not enabled.
   std::optional<double> tflops_per_rank_full;
   std::optional<double> mfu_full;
+  /// What the routers of a model with experts did; empty without experts.
+  RouterFigures routers;
+
+  /// What quantization does to the operands of linear layers, by tensor, over the ranks
+  /// (report/quantization_metrics.h), in steps that `tensor_inspect` asks for.
+  QuantizationLog::Tensors quantization;
 
   /// Sets step_seconds, step_samples and all rates. `flops`: of the whole global batch; `seconds` >
   /// 0.

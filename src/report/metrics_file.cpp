@@ -8,6 +8,7 @@
 #include <string>
 
 #include "base/file.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "report/append_file.h"
 
@@ -25,8 +26,9 @@ std::string validation_kind(std::optional<int64_t> set) {
 
 /// Step and kind of a line; nothing if it is none.
 std::optional<std::pair<int64_t, std::string>> key_of(std::string_view line) {
-  const auto object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
-  if (!object.is_object()) return std::nullopt;
+  const auto read = try_parse_json<nlohmann::json>(line);
+  if (!read || !read->is_object()) return std::nullopt;
+  const nlohmann::json& object = *read;
   const auto step = object.find("step");
   if (step == object.end() || !step->is_number_integer()) return std::nullopt;
   std::string kind = kStepLine;

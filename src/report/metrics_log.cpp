@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "base/log.h"
 #include "report/metrics_file.h"
 #include "report/progress.h"
@@ -42,6 +43,11 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
   add("memory/peak_bytes", static_cast<double>(m.peak_memory_bytes));
   for (const auto& [name, value] : m.memory) add("memory/" + name, value);
   for (const auto& [name, range] : m.timers) add("timers/" + name, range.most);
+  for (const auto& [name, figure] : m.routers) {
+    add("routers/" + name + "_min", figure.least);
+    add("routers/" + name + "_mean", figure.mean);
+    add("routers/" + name + "_max", figure.most);
+  }
   return scalars;
 }
 
@@ -100,7 +106,7 @@ TensorBoardWriter* MetricsLog::tensorboard() {
 std::optional<double> MetricsLog::validation_before(std::optional<int64_t> set) const {
   const std::string text = file_ ? file_->validation_before(set) : "";
   if (text.empty()) return std::nullopt;
-  const auto line = nlohmann::json::parse(text);
+  const auto line = parse_json<nlohmann::json>(text, "metrics.jsonl");
   const auto& loss = line.at("validation_loss");
   return loss.is_number() ? loss.get<double>() : std::nan("");
 }

@@ -1,5 +1,5 @@
 #pragma once
-// What a run says of its second memory: what a step moves by the dry run, what the memory can do,
+// The report on a run's second memory: what a step moves by the dry run, the measured bandwidth,
 // and what was moved and waited for.
 
 #include <string>
@@ -12,7 +12,7 @@ struct OffloadReport {
   std::string where;          // SlotMemory::describe; "": nothing is offloaded
   OffloadCounts planned;      // of a step
   OffloadBandwidth measured;  // at the start of the run
-  OffloadCounts done;         // since then
+  OffloadCounts done;         // by the steps since then
   double step_seconds = 0;    // that all steps took
 
   bool empty() const { return where.empty(); }

@@ -69,7 +69,7 @@ void StepProfiler::detach() {
 StepRecord* StepProfiler::begin_step(int64_t number) {
   const bool inside = settings_.profile_step_start < number && number <= settings_.profile_step_end;
   if (first_step_ == 0 && number > settings_.profile_step_end) detach();  // resumed past them
-  if (first_step_ == 0 && remembers_) record_.forget_the_past();
+  if (first_step_ == 0 && remembers_) record_.drop_finished();
   if (inside && !written_) {
     if (first_step_ == 0) {
       first_step_ = number;

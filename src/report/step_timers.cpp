@@ -2,6 +2,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "base/json_reader.h"
+
 namespace viaduct {
 namespace {
 
@@ -17,7 +19,7 @@ std::string to_text(const RankTimers& timers) {
 RankTimers from_text(const std::string& text) {
   RankTimers timers;
   if (text.empty()) return timers;
-  const Json object = Json::parse(text);
+  const Json object = parse_json<Json>(text, "timers of the ranks");
   for (const auto& [name, t] : object.items()) timers[name] = {t[0], t[1], t[2], t[3], t[4], t[5]};
   return timers;
 }

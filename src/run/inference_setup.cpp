@@ -71,6 +71,10 @@ RunSetup prepare_inference(const InferenceRequest& request) {
                   "model.context_parallel_size: {}, and generation runs on 1 context rank: single "
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
+    VIADUCT_CHECK(ConfigError, given.parallel.expert_model_parallel_size == 1,
+                  "model.expert_model_parallel_size: {} is not implemented in generation, whose "
+                  "replicas generate different numbers of tokens; expected 1",
+                  given.parallel.expert_model_parallel_size);
     VIADUCT_CHECK(ConfigError, !given.parallel.sequence_parallel.value_or(false),
                   "model.sequence_parallel: true, and generation cannot cut single tokens over "
                   "tensor ranks");

@@ -3,6 +3,7 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "run/rank_device.h"
 
 namespace viaduct {
 
@@ -41,6 +42,10 @@ void check_started(const DistConfig& config, const Launch& launch) {
 void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_main) {
   const bool by_mpi = launch.launcher == Launcher::mpi;
   check_started(config, launch);
+  // A dry run may be for another machine.
+  VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
+                "dist.cpu_isa: this machine cannot run {}; its best is {}",
+                cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
   if (config.ranks == 1) return rank_main(make_self_communicator("world"));
   WorldOptions options;
   options.timeout_seconds = 60 * config.distributed_timeout_minutes;

@@ -34,8 +34,7 @@ std::string no_blend(const RunConfig& c, const ConfigOutcome&) {
 }
 std::string no_loss_scale(const RunConfig& c, const ConfigOutcome&) {
   const PrecisionConfig& p = c.mixed_precision;
-  return when(p.recipe != "fp16_mixed",
-              "mixed_precision.recipe = " + p.recipe + " has no loss scale");
+  return when(!has_loss_scale(p), "mixed_precision.recipe = " + p.recipe + " has no loss scale");
 }
 std::string no_dynamic_loss_scale(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_loss_scale(c, outcome);
@@ -47,7 +46,7 @@ std::string no_remainders(const RunConfig& c, const ConfigOutcome&) {
   const StateConfig& s = c.optimizer_state;
   if (!s.use_precision_aware_optimizer) return "optimizer.use_precision_aware_optimizer = false";
   if (s.main_params_dtype != "fp32") return "optimizer.main_params_dtype = " + s.main_params_dtype;
-  return when(c.mixed_precision.recipe != "bf16_mixed",
+  return when(!has_bf16_weights(c.mixed_precision),
               "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no BF16 weights");
 }
 std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome) {
@@ -59,6 +58,82 @@ std::string same_state_formats(const RunConfig& c, const ConfigOutcome& outcome)
     return "every format is fp32, and optimizer.store_param_remainders = false";
   const std::string reason = no_remainders(c, outcome);
   return when(!reason.empty(), "every format is fp32, and " + reason);
+}
+std::string no_quantization(const RunConfig& c, const ConfigOutcome&) {
+  return when(
+      !precision_recipe(c.mixed_precision).products.any(),
+      "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP8 or FP4 products");
+}
+std::string no_fp8(const RunConfig& c, const ConfigOutcome&) {
+  const Scaling scaling = precision_recipe(c.mixed_precision).products.scaling;
+  return when(scaling == Scaling::none || scaling == Scaling::nvfp4,
+              "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP8 products");
+}
+std::string not_gathered_for_mx(const RunConfig& c, const ConfigOutcome&) {
+  const Scaling scaling = precision_recipe(c.mixed_precision).products.scaling;
+  if (scaling != Scaling::mx) return "the products are not those of MXFP8";
+  return when(!c.mixed_precision.fp8_param_gather, "mixed_precision.fp8_param_gather is not true");
+}
+std::string no_own_amax(const RunConfig& c, const ConfigOutcome&) {
+  const PrecisionRecipe recipe = precision_recipe(c.mixed_precision);
+  return when(
+      recipe.products.scaling != Scaling::tensor || recipe.amax.source == AmaxSource::history,
+      "no scale is made from the tensor itself: fp8_recipe is not tensorwise");
+}
+std::string no_history(const RunConfig& c, const ConfigOutcome&) {
+  const PrecisionRecipe recipe = precision_recipe(c.mixed_precision);
+  return when(
+      recipe.products.scaling != Scaling::tensor || recipe.amax.source != AmaxSource::history,
+      "scales have no history: fp8_recipe is not delayed");
+}
+std::string no_fp4(const RunConfig& c, const ConfigOutcome&) {
+  return when(precision_recipe(c.mixed_precision).products.scaling != Scaling::nvfp4,
+              "mixed_precision.recipe = " + c.mixed_precision.recipe + " has no FP4 products");
+}
+std::string not_inspected(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_quantization(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(!c.tensor_inspect.enabled, "tensor_inspect.enabled is not true");
+}
+std::string no_plain_ends(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_quantization(c, outcome);
+  if (!reason.empty()) return reason;
+  const PrecisionRecipe recipe = precision_recipe(c.mixed_precision);
+  return when(recipe.plain_blocks_at_start == 0 && recipe.plain_blocks_at_end == 0 &&
+                  !c.mixed_precision.first_last_layers_bf16.value_or(false),
+              "mixed_precision.first_last_layers_bf16 is not true");
+}
+std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
+  return when(c.model.moe.experts() == 0, "model.num_moe_experts = null");
+}
+std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
+}
+std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(c.model.moe.moe_router_load_balancing_type == "none",
+              "model.moe_router_load_balancing_type = none");
+}
+std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(!c.model.moe.moe_expert_capacity_factor, "model.moe_expert_capacity_factor is null");
+}
+std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(!c.model.moe.moe_router_enable_expert_bias.value(),
+              "model.moe_router_enable_expert_bias = false");
+}
+std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return when(c.parallel.expert_model_parallel_size * c.parallel.expert_tensor() == 1,
+              "model.expert_model_parallel_size · expert_tensor_parallel_size = 1: no tokens are "
+              "sent");
 }
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
@@ -75,6 +150,31 @@ const std::vector<Rule>& rules() {
          return when(c.model.position_embedding_type.value() != "rope",
                      "model.position_embedding_type = learned_absolute");
        }},
+      {{"model.moe_ffn_hidden_size",
+        "model.moe_layer_freq",
+        "model.moe_shared_expert_intermediate_size",
+        "model.moe_shared_expert_gate",
+        "model.moe_router_topk",
+        "model.moe_router_score_function",
+        "model.moe_router_pre_softmax",
+        "model.moe_router_topk_scaling_factor",
+        "model.moe_router_num_groups",
+        "model.moe_router_group_topk",
+        "model.moe_router_group_score_topk",
+        "model.moe_router_norm_topk_prob",
+        "model.moe_router_enable_expert_bias",
+        "model.moe_router_dtype",
+        "model.moe_z_loss_coeff",
+        "model.moe_input_jitter_eps",
+        "model.moe_router_force_load_balancing",
+        "model.moe_expert_capacity_factor",
+        "model.moe_pad_expert_input_to_capacity"},
+       no_experts},
+      {{"model.moe_token_dispatcher_type", "model.moe_shared_expert_overlap"}, one_expert_rank},
+      {{"model.moe_token_drop_policy"}, no_capacity},
+      {{"model.moe_router_bias_update_rate"}, no_load_bias},
+      {{"model.moe_router_load_balancing_type"}, no_balancing},
+      {{"model.moe_aux_loss_coeff"}, no_balancing_loss},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(c.optimizer.optimizer != "adam" && c.optimizer.optimizer != "muon",
@@ -96,6 +196,33 @@ const std::vector<Rule>& rules() {
          return when(c.optimizer.optimizer != "muon",
                      "optimizer.optimizer = " + c.optimizer.optimizer);
        }},
+      {{"optimizer.adafactor_decay_rate", "optimizer.adafactor_clip_threshold",
+        "optimizer.adafactor_eps1", "optimizer.adafactor_scale_parameter",
+        "optimizer.adafactor_relative_step"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "adafactor",
+                     "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.adafactor_eps2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.optimizer.optimizer != "adafactor" || !c.optimizer.adafactor_scale_parameter,
+                     c.optimizer.optimizer != "adafactor"
+                         ? "optimizer.optimizer = " + c.optimizer.optimizer
+                         : "optimizer.adafactor_scale_parameter = false");
+       }},
+      {{"mixed_precision.fp8_recipe", "mixed_precision.fp8_param_gather"}, no_fp8},
+      {{"mixed_precision.reuse_grad_buf_for_mxfp8_param_ag"}, not_gathered_for_mx},
+      {{"mixed_precision.fp4_recipe"}, no_fp4},
+      {{"mixed_precision.fp8_wgrad", "mixed_precision.first_last_layers_bf16",
+        "mixed_precision.layers_in_bf16", "tensor_inspect.enabled"},
+       no_quantization},
+      {{"tensor_inspect.interval"}, not_inspected},
+      {{"mixed_precision.fp8_local_amax"}, no_own_amax},
+      {{"mixed_precision.tp_only_amax_red", "mixed_precision.fp8_margin",
+        "mixed_precision.fp8_amax_history_len", "mixed_precision.fp8_amax_compute_algo"},
+       no_history},
+      {{"mixed_precision.num_layers_at_start_in_bf16", "mixed_precision.num_layers_at_end_in_bf16"},
+       no_plain_ends},
       {{"optimizer.store_param_remainders"}, no_remainders},
       {{"optimizer.use_precision_aware_optimizer"}, same_state_formats},
       {{"model.window_layers"},
@@ -154,10 +281,12 @@ const std::vector<Rule>& rules() {
        }},
       {{"model.cpu_offloading"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(c.offload.cpu_offloading && c.offload.cpu_offloading_num_layers == 0,
+         return when(c.offload.cpu_offloading && c.offload.cpu_offloading_num_layers == 0 &&
+                         !c.offload.cpu_offloading_weights,
                      "model.cpu_offloading_num_layers = 0");
        }},
-      {{"model.cpu_offloading_num_layers", "model.cpu_offloading_activations"},
+      {{"model.cpu_offloading_num_layers", "model.cpu_offloading_activations",
+        "model.cpu_offloading_weights"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.offload.cpu_offloading, "model.cpu_offloading is off");
        }},
@@ -168,7 +297,23 @@ const std::vector<Rule>& rules() {
        }},
       {{"memory.offload_path", "memory.offload_bytes"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return when(!c.offload.by_layer() && !c.offload.by_module(), "nothing is offloaded");
+         return when(!c.offload.by_layer() && !c.offload.by_module() &&
+                         c.state_offload.fraction() == 0 && !c.offload.moves_weights(),
+                     "nothing is offloaded");
+       }},
+      {{"optimizer.optimizer_cpu_offload"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.state_offload.optimizer_cpu_offload && c.state_offload.fraction() == 0,
+                     "optimizer.optimizer_offload_fraction = 0");
+       }},
+      {{"optimizer.optimizer_offload_fraction"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(!c.state_offload.optimizer_cpu_offload,
+                     "optimizer.optimizer_cpu_offload is off");
+       }},
+      {{"optimizer.overlap_cpu_optimizer_d2h_h2d"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.state_offload.fraction() == 0, "no optimizer state is offloaded");
        }},
       {{"dist.use_tp_pp_dp_mapping"},
        [](const RunConfig& c, const ConfigOutcome&) {
@@ -191,12 +336,25 @@ const std::vector<Rule>& rules() {
          return when(document_ranks(c) == 1,
                      "data-parallel ranks · context_parallel_size = 1: one shard is all");
        }},
+      {{"model.tensor_parallel_num_weight_shards"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(
+             c.ddp.tensor_parallel_num_weight_shards == c.parallel.tensor_model_parallel_size,
+             "it is model.tensor_model_parallel_size");
+       }},
+      {{"ddp.megatron_fsdp_grad_comm_dtype"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         if (document_ranks(c) == c.ddp.num_distributed_optimizer_instances)
+           return std::string("an optimizer instance has one rank: nothing is reduce-scattered");
+         const bool fp32 = c.ddp.megatron_fsdp_grad_comm_dtype == "fp32";
+         return when(fp32 == c.ddp.grad_reduce_in_fp32, "main gradients have this format");
+       }},
       {{"ddp.suggested_communication_unit_size", "ddp.fsdp_double_buffer"},
        [](const RunConfig& c, const ConfigOutcome&) {
          const std::string strategy = c.ddp.strategy();
-         return when(!c.ddp.shards_weights() || document_ranks(c) == 1,
-                     document_ranks(c) == 1
-                         ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
+         const bool one = document_ranks(c) == 1 && !c.offload.moves_weights();
+         return when(!c.ddp.shards_weights() || one,
+                     one ? "data-parallel ranks · context_parallel_size = 1: one shard is all"
                          : "ddp.data_parallel_sharding_strategy = " + strategy +
                                ": no layers are gathered for their use");
        }},
@@ -308,7 +466,7 @@ const std::vector<Rule>& rules() {
   return kRules;
 }
 
-/// The configuration with one field as if nobody had given it. Nothing where that is none.
+/// The configuration as if one field had not been given. Nothing if that is not valid.
 std::optional<RunConfig> without(const RunConfig& config, const std::string& name) {
   RunConfig fresh, other = config;
   // The value that a member has when its group is made is the field's default.
@@ -343,7 +501,8 @@ constexpr std::string_view kOverlapFields[] = {"model.tp_comm_bulk_dgrad",
                                                "comm_overlap.tp_comm_overlap_cfg",
                                                "comm_overlap.method",
                                                "comm_overlap.num_splits",
-                                               "comm_overlap.aggregate"};
+                                               "comm_overlap.aggregate",
+                                               "comm_overlap.fp8_buf"};
 
 /// Whether the table of GEMMs is the same without this one of its fields, and why.
 std::string same_overlap(const RunConfig& config, const std::string& name) {

@@ -15,6 +15,7 @@ constexpr int64_t kMostTokens = 1024;
 }  // namespace
 
 bool reads_tiles(const RunConfig& config) {
+  if (config.cuda_target) return false;
   return reads_packed_weights(cpu_ops(cpu_isa_of(config.dist), true),
                               precision_recipe(config.mixed_precision.recipe).weight);
 }

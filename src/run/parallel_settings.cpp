@@ -1,5 +1,7 @@
 #include "run/parallel_settings.h"
 
+#include <numeric>
+
 #include "precision/recipe.h"
 #include "run/run_length.h"
 
@@ -7,7 +9,7 @@ namespace viaduct {
 
 int64_t data_parallel_size(const RunConfig& config) {
   const int64_t replica = config.parallel.model_ranks();
-  return config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
+  return replica > 0 && config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
 }
 
 int64_t document_ranks(const RunConfig& config) {
@@ -30,11 +32,15 @@ int64_t kept_logits_bytes(const RunConfig& config) {
   return tokens * columns * dtype_bytes(precision_recipe(config.mixed_precision.recipe).activation);
 }
 
-OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden) {
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
+                                     const LatentSizes& latent) {
   // A single stage runs both halves of a backward in sequence.
   const bool waits = config.parallel.pipeline_model_parallel_size > 1 &&
                      config.pipeline.pipeline_schedule == "zero_bubble";
-  return {config.parallel.tensor_model_parallel_size, hidden, waits};
+  const Quantization products = precision_recipe(config.mixed_precision).products;
+  const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));
+  return {config.parallel.tensor_model_parallel_size, features, waits, products.any(),
+          products.rows_of_weight()};
 }
 
 void resolve_parallel(RunConfig& config) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "model/model_config.h"
 #include "run/run_config.h"
 
 namespace viaduct {
@@ -20,8 +21,10 @@ int64_t micro_batches(const RunConfig& config);
 /// micro-batch, or of all of a step under GPipe. 0 where the model is not known yet.
 int64_t kept_logits_bytes(const RunConfig& config);
 
-/// What the table of overlapped GEMMs depends on; `hidden` 0: not known yet.
-OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden);
+/// What the table of overlapped GEMMs depends on. Pipelined GEMMs put out the hidden size (0: not
+/// known yet) and, as gradients, the compressed queries, keys and values of latent attention.
+OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
+                                     const LatentSizes& latent);
 
 /// Replaces every `auto` of parallelism. model.seq_length may still be `auto`.
 void resolve_parallel(RunConfig& config);

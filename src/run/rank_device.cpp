@@ -1,6 +1,7 @@
 #include "run/rank_device.h"
 
 #include "base/error.h"
+#include "ops/cuda/cuda_ops.h"
 
 namespace viaduct {
 
@@ -9,7 +10,7 @@ CpuIsa cpu_isa_of(const DistConfig& config) {
   for (const CpuIsa isa : kCpuIsas) {
     if (cpu_isa_name(isa) == config.cpu_isa.value()) return isa;
   }
-  fail<ConfigError>("dist.cpu_isa: expected avx2, avx512, avx512_bf16 or amx, found {}",
+  fail<ConfigError>("dist.cpu_isa: expected portable, avx2, avx512, avx512_bf16 or amx, found {}",
                     config.cpu_isa.value());
 }
 
@@ -21,8 +22,9 @@ RankDevice make_rank_device(const DistConfig& config) {
           cpu_ops(cpu_isa_of(config))};
 }
 
-RankDevice make_dry_run_device(const DistConfig& config) {
-  return {make_sim_device(), cpu_ops(cpu_isa_of(config), true)};
+RankDevice make_dry_run_device(const RunConfig& config) {
+  if (config.cuda_target) return {make_sim_device(true), cuda_ops(*config.cuda_target)};
+  return {make_sim_device(), cpu_ops(cpu_isa_of(config.dist), true)};
 }
 
 }  // namespace viaduct

@@ -1,12 +1,12 @@
 #pragma once
-// The device of a rank and the table of ops on it, from section `dist`.
+// The device of a rank and the table of ops on it.
 
 #include <memory>
 
-#include "comm/dist_config.h"
 #include "device/device.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/table.h"
+#include "run/run_config.h"
 
 namespace viaduct {
 
@@ -21,7 +21,8 @@ CpuIsa cpu_isa_of(const DistConfig& config);
 /// The cpu device with `threads_per_rank` threads and the ops of `cpu_isa` (`auto` values are
 /// resolved here). ConfigError for devices that are not implemented yet.
 RankDevice make_rank_device(const DistConfig& config);
-/// The sim device with the ops that `make_rank_device` would use, for dry runs.
-RankDevice make_dry_run_device(const DistConfig& config);
+/// The sim device for dry runs: with the ops that `make_rank_device` would use, or those of
+/// `cuda_target` and side streams as a GPU has them.
+RankDevice make_dry_run_device(const RunConfig& config);
 
 }  // namespace viaduct

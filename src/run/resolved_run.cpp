@@ -55,8 +55,8 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
       parallel.tensor_model_parallel_size > 1 && parallel.sequence_parallel.value_or(false);
   if (s.sequence_parallel) {
     Problems problems;
-    s.overlap = resolve_gemm_overlap(config.tensor_overlap,
-                                     overlap_conditions(config, model.hidden), problems);
+    s.overlap = resolve_gemm_overlap(
+        config.tensor_overlap, overlap_conditions(config, model.hidden, model.latent), problems);
     problems.throw_if_any();
   }
   for (int64_t block = 0; block < model.layers; ++block)
@@ -70,7 +70,10 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
                                const std::vector<ChunkLayers>& layer_map) {
   MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map),
                         .second_memory = second_memory_settings(config.offload),
-                        .packed_weights = config.packing.packed_weights.value()};
+                        .packed_weights = config.packing.packed_weights.value(),
+                        .offloaded_state = config.state_offload.fraction(),
+                        .overlaps_state_copies = config.state_offload.overlap_cpu_optimizer_d2h_h2d,
+                        .offloads_weights = config.offload.moves_weights()};
   add_offload(config.offload, model.layers, memory.saved_policy);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
     memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map)};
@@ -89,7 +92,10 @@ OptimizerSettings optimizer_settings(const OptimizerConfig& c) {
           .name = c.optimizer,
           .momentum = {c.sgd_momentum, c.lion_beta1, c.lion_beta2, 1, decoupled},
           .muon = {c.muon_momentum, c.muon_use_nesterov, static_cast<int>(c.muon_num_ns_steps),
-                   c.muon_scale_mode, c.muon_extra_scale_factor}};
+                   c.muon_scale_mode, c.muon_extra_scale_factor},
+          .adafactor = {c.adafactor_clip_threshold, c.adafactor_decay_rate, c.adafactor_eps1,
+                        c.adafactor_eps2, c.adafactor_scale_parameter, c.adafactor_relative_step, 1,
+                        decoupled}};
 }
 
 ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {

@@ -1,7 +1,7 @@
 #pragma once
 // What a run's configuration amounts to: the settings of each room side by side, read once, the
-// same on all ranks, and not changed afterwards. Who needs one holds a reference to it; nobody
-// keeps a copy.
+// same on all ranks, and not changed afterwards. Code that needs one holds a reference to it;
+// nothing keeps a copy.
 
 #include "nn/layer_settings.h"
 #include "optim/make_optimizer.h"

@@ -8,6 +8,8 @@ namespace {
 
 constexpr std::string_view kArchitecture = "the weights were trained as the former";
 constexpr std::string_view kDropout = "dropout has this rate from here on";
+constexpr std::string_view kDropped = "other tokens are dropped from here on";
+constexpr std::string_view kBalance = "routers are balanced by it from here on";
 constexpr std::string_view kRows =
     "the place in the data is a number of rows, and they are other rows now";
 constexpr std::string_view kOrder =
@@ -17,6 +19,7 @@ constexpr std::string_view kEpochs =
     "documents and samples are shuffled over all epochs that the run needs, and it needs others "
     "now: "
     "rows come in another order from here on, some a second time, some not at all";
+constexpr std::string_view kOtherRounding = "steps round otherwise";
 constexpr std::string_view kStateFormat =
     "the optimizer's state is converted to its formats here, and steps round otherwise";
 constexpr std::string_view kBatch =
@@ -51,7 +54,32 @@ constexpr NamedRule kRules[] = {
     {"model.layernorm_zero_centered_gamma", refused(kArchitecture)},
     {"model.post_sublayer_norm", refused(kArchitecture)},
     {"model.activation_func", refused(kArchitecture)},
+    {"model.activation_func_clamp_value", refused(kArchitecture)},
+    {"model.glu_linear_offset", refused(kArchitecture)},
+    {"model.qk_layernorm_per_head", refused(kArchitecture)},
+    {"model.multi_latent_attention", refused(kArchitecture)},
+    {"model.q_lora_rank", refused(kArchitecture)},
+    {"model.kv_lora_rank", refused(kArchitecture)},
+    {"model.qk_head_dim", refused(kArchitecture)},
+    {"model.qk_pos_emb_head_dim", refused(kArchitecture)},
+    {"model.v_head_dim", refused(kArchitecture)},
+    {"model.softmax_type", refused(kArchitecture)},
     {"model.gated_linear_unit", refused(kArchitecture)},
+    {"model.num_moe_experts", refused(kArchitecture)},
+    {"model.moe_router_linear_bias", refused(kArchitecture)},
+    {"model.moe_ffn_hidden_size", refused(kArchitecture)},
+    {"model.moe_layer_freq", refused(kArchitecture)},
+    {"model.moe_shared_expert_intermediate_size", refused(kArchitecture)},
+    {"model.moe_shared_expert_gate", refused(kArchitecture)},
+    {"model.moe_router_topk", refused(kArchitecture)},
+    {"model.moe_router_score_function", refused(kArchitecture)},
+    {"model.moe_router_pre_softmax", refused(kArchitecture)},
+    {"model.moe_router_topk_scaling_factor", refused(kArchitecture)},
+    {"model.moe_router_num_groups", refused(kArchitecture)},
+    {"model.moe_router_group_topk", refused(kArchitecture)},
+    {"model.moe_router_group_score_topk", refused(kArchitecture)},
+    {"model.moe_router_norm_topk_prob", refused(kArchitecture)},
+    {"model.moe_router_enable_expert_bias", refused(kArchitecture)},
     {"model.add_bias_linear", refused(kArchitecture)},
     {"model.add_qkv_bias", refused(kArchitecture)},
     {"model.add_attention_output_bias", refused(kArchitecture)},
@@ -86,8 +114,31 @@ constexpr NamedRule kRules[] = {
     {"train.rampup_batch_size", said(kBatch)},
     {"train.decrease_batch_size_if_needed", said(kBatch)},
     {"model.fp32_residual_connection", said("steps round otherwise from here on")},
+    {"model.moe_router_dtype", said("steps round otherwise from here on")},
+    {"model.moe_router_load_balancing_type", said(kBalance)},
+    {"model.moe_aux_loss_coeff", said(kBalance)},
+    {"model.moe_router_bias_update_rate", said(kBalance)},
+    {"model.moe_input_jitter_eps", said(kBalance)},
+    {"model.moe_router_force_load_balancing", said("experts are chosen otherwise from here on")},
+    {"model.moe_expert_capacity_factor", said(kDropped)},
+    {"model.moe_token_drop_policy", said(kDropped)},
+    {"model.moe_z_loss_coeff", said(kBalance)},
     {"model.attention_softmax_in_fp32", said("steps round otherwise from here on")},
     {"mixed_precision.recipe", said("masters and moments are kept; steps round otherwise")},
+    {"mixed_precision.fp8", said(kOtherRounding)},
+    {"mixed_precision.fp8_recipe", said(kOtherRounding)},
+    {"mixed_precision.fp4", said(kOtherRounding)},
+    {"mixed_precision.fp4_recipe", said(kOtherRounding)},
+    {"mixed_precision.layers_in_bf16", said(kOtherRounding)},
+    {"mixed_precision.fp8_wgrad", said(kOtherRounding)},
+    {"mixed_precision.fp8_local_amax", said(kOtherRounding)},
+    {"mixed_precision.tp_only_amax_red", said(kOtherRounding)},
+    {"mixed_precision.fp8_margin", said(kOtherRounding)},
+    {"mixed_precision.fp8_amax_history_len", said(kOtherRounding)},
+    {"mixed_precision.fp8_amax_compute_algo", said(kOtherRounding)},
+    {"mixed_precision.first_last_layers_bf16", said(kOtherRounding)},
+    {"mixed_precision.num_layers_at_start_in_bf16", said(kOtherRounding)},
+    {"mixed_precision.num_layers_at_end_in_bf16", said(kOtherRounding)},
     {"dataset.blend", said(kRows)},
     {"dataset.blend_per_split", said(kRows)},
     {"dataset.split", said("rows move between training, validation and test")},
@@ -120,15 +171,21 @@ constexpr std::string_view kFreeSections[] = {"validation", "scheduler",  "ddp",
 
 /// The others' free fields, one by one: a new field of theirs has to be thought about.
 constexpr std::string_view kFree[] = {
-    "model.hf_config",  // what it says is in the fields
+    "model.hf_config",  // its content is in the fields
     "model.make_vocab_size_divisible_by",
     "model.attention_backend",
     "model.masked_softmax_fusion",
     "model.apply_rope_fusion",
     "model.init_method_std",
     "model.tensor_model_parallel_size",
+    "model.tensor_parallel_num_weight_shards",
     "model.pipeline_model_parallel_size",
     "model.context_parallel_size",
+    "model.expert_model_parallel_size",
+    "model.expert_tensor_parallel_size",
+    "model.moe_token_dispatcher_type",
+    "model.moe_shared_expert_overlap",
+    "model.moe_pad_expert_input_to_capacity",
     "model.sequence_parallel",
     "model.cp_comm_type",
     "model.hierarchical_context_parallel_sizes",
@@ -166,13 +223,18 @@ constexpr std::string_view kFree[] = {
     "model.recompute_num_layers",
     "model.recompute_modules",
     "model.distribute_saved_activations",
+    "model.recompute_segments_apart",
     "model.num_microbatches_with_partial_activation_checkpoints",
     "model.cpu_offloading",
     "model.cpu_offloading_num_layers",
     "model.cpu_offloading_activations",
+    "model.cpu_offloading_weights",
     "model.fine_grained_activation_offloading",
     "model.offload_modules",
     "model.min_offloaded_tensor_size",
+    "optimizer.optimizer_cpu_offload",
+    "optimizer.optimizer_offload_fraction",
+    "optimizer.overlap_cpu_optimizer_d2h_h2d",
     "model.packed_weights",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",
@@ -200,13 +262,23 @@ constexpr std::string_view kFree[] = {
     "optimizer.muon_num_ns_steps",
     "optimizer.muon_scale_mode",
     "optimizer.muon_extra_scale_factor",
+    "optimizer.adafactor_decay_rate",
+    "optimizer.adafactor_clip_threshold",
+    "optimizer.adafactor_eps1",
+    "optimizer.adafactor_eps2",
+    "optimizer.adafactor_scale_parameter",
+    "optimizer.adafactor_relative_step",
     "optimizer.clip_grad",
     "optimizer.overlap_param_gather_with_optimizer_step",
+    "tensor_inspect.enabled",
+    "tensor_inspect.interval",
     "mixed_precision.loss_scale",
     "mixed_precision.initial_loss_scale",
     "mixed_precision.min_loss_scale",
     "mixed_precision.loss_scale_window",
     "mixed_precision.hysteresis",
+    "mixed_precision.fp8_param_gather",
+    "mixed_precision.reuse_grad_buf_for_mxfp8_param_ag",
     "dataset.sequence_length",    // model.seq_length
     "tokenizer.tokenizer_model",  // its files are compared
     "tokenizer.vocab_size",       // model.vocab_size, dataset.eod_id

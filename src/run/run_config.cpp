@@ -8,6 +8,7 @@
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 #include "run/run_length.h"
+#include "run/sharding_presets.h"
 #include "run/validate.h"
 
 namespace viaduct {
@@ -30,6 +31,7 @@ Schema run_schema(RunConfig& config) {
   std::vector<FieldGroup> groups{
       model_fields(config.model),
       parallel_fields(config.parallel),
+      ddp_model_fields(config.ddp),
       context_parallel_fields(config.context_parallel),
       tensor_switch_fields(config.tensor_overlap),
       pipeline_fields(config.pipeline),
@@ -42,6 +44,7 @@ Schema run_schema(RunConfig& config) {
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
       state_fields(config.optimizer_state),
+      state_offload_fields(config.state_offload),
       scheduler_fields(config.scheduler),
       ddp_optimizer_fields(config.ddp),
       ddp_fields(config.ddp),
@@ -58,6 +61,7 @@ Schema run_schema(RunConfig& config) {
       logger_fields(config.logger),
       profiling_fields(config.profiling),
       rng_fields(config.rng),
+      tensor_inspect_fields(config.tensor_inspect),
   };
   for (FieldGroup& group : catalogue()) groups.push_back(std::move(group));
   return Schema(std::move(groups));
@@ -70,11 +74,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   Problems problems;
   loaded.outcome = read_config(schema, {file, overrides}, problems);
   check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
-  DdpConfig& ddp = loaded.config.ddp;
-  if (ddp.grad_reduce_in_bf16 && !loaded.outcome.is_given("ddp.grad_reduce_in_fp32"))
-    ddp.grad_reduce_in_fp32 = false;
-  std::string preset = ddp.apply_preset(loaded.outcome.is_given("ddp.use_distributed_optimizer"));
-  if (!preset.empty()) loaded.outcome.notes.push_back(std::move(preset));
+  apply_sharding_presets(loaded.config, loaded.outcome);
   // Rules over several fields would only repeat what is wrong with one.
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);

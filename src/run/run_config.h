@@ -4,6 +4,7 @@
 // composes the groups; nothing registers itself.
 
 #include <filesystem>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,7 @@
 #include "comm/dist_config.h"
 #include "config/load.h"
 #include "data/dataset_config.h"
+#include "hardware/cuda_target.h"
 #include "model/model_fields.h"
 #include "model/offload_config.h"
 #include "model/recompute_config.h"
@@ -19,8 +21,10 @@
 #include "nn/tensor_parallel_config.h"
 #include "optim/optimizer_config.h"
 #include "optim/state_config.h"
+#include "optim/state_offload_config.h"
 #include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
+#include "run/tensor_inspect_config.h"
 #include "run/train_config.h"
 #include "sharding/ddp_config.h"
 #include "sharding/packed_weights_config.h"
@@ -41,7 +45,8 @@ struct RunConfig {
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;
-  StateConfig optimizer_state;  // in section `optimizer`
+  StateConfig optimizer_state;       // in section `optimizer`
+  StateOffloadConfig state_offload;  // in section `optimizer`
   SchedulerConfig scheduler;
   DdpConfig ddp;
   DistConfig dist;
@@ -52,13 +57,16 @@ struct RunConfig {
   LoggerConfig logger;
   ProfilingConfig profiling;
   RngConfig rng;
+  TensorInspectConfig tensor_inspect;
+  /// Of a dry run for a GPU (`train --dry-run --target cuda:…`); no field of the configuration.
+  std::optional<CudaTarget> cuda_target;
 };
 
 /// Every known name: the groups bound to `config` (which must outlive the result) and the catalogue
 /// of what is planned.
 Schema run_schema(RunConfig& config);
 
-/// A configuration with what the user said about it.
+/// A configuration, and which of its fields the user gave.
 struct LoadedRunConfig {
   RunConfig config;
   ConfigOutcome outcome;  // which fields were given; notes to show at start
@@ -72,7 +80,7 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
 
 /// Replaces every `auto` by its value on this machine. Call it when model folder and tokenizer have
 /// filled in `model` (vocab_size and the rest of an existing architecture). Throws ConfigError
-/// naming what nobody gave.
+/// naming fields that the user did not give.
 void resolve(RunConfig& config);
 
 /// The configuration as YAML that `load_run_config` reads back to the same values; after `resolve`

@@ -14,6 +14,7 @@
 #include "run/no_effect.h"
 #include "run/parallel_settings.h"
 #include "run/resolved_run.h"
+#include "run/validate_precision.h"
 
 namespace viaduct {
 namespace {
@@ -97,7 +98,8 @@ void take_opened(RunSetup& setup, const std::optional<ModelConfig>& base) {
 }
 
 void note_waiting_gradients(RunSetup& setup) {
-  const OverlapConditions conditions = overlap_conditions(setup.config, setup.model.hidden);
+  const OverlapConditions conditions =
+      overlap_conditions(setup.config, setup.model.hidden, setup.model.latent);
   Problems said;  // reported by validation
   std::string note = waiting_gradients_note(
       resolve_gemm_overlap(setup.config.tensor_overlap, conditions, said), conditions);
@@ -125,6 +127,7 @@ void check_fit(const RunSetup& setup) {
     problems.add("dataset.fim_rate: {} needs a tokenizer (tokenizer.tokenizer_model)",
                  data.fim_rate);
   check_name_patterns(config, setup.model, problems);
+  validate_product_sizes(config, problems);
   problems.throw_if_any();
 }
 
@@ -148,6 +151,11 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   check_fit(setup);
   if (!amx_problem().empty() && !loaded.outcome.is_given("dist.cpu_isa"))
     log_warning("{}; dist.cpu_isa = {}", amx_problem(), config.dist.cpu_isa.value());
+  if (setup.model.moe.any() && setup.model.moe.random_logits) {
+    log_warning(
+        "model.moe_router_force_load_balancing = true: experts are chosen at random, and the model "
+        "does not learn to route. This is for benchmarks alone");
+  }
   for (std::string& line : settings_without_effect(config, loaded.outcome))
     setup.notes.push_back(std::move(line));
   if (const auto& domain = config.dist.nvlink_domain_size) {

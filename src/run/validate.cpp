@@ -7,6 +7,7 @@
 #include "run/resume_rules.h"
 #include "run/run_length.h"
 #include "run/validate_parallel.h"
+#include "run/validate_precision.h"
 
 namespace viaduct {
 namespace {
@@ -175,9 +176,11 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
        state_problems(config.optimizer_state, optimizer.optimizer, config.mixed_precision.recipe,
                       config.ddp.grad_reduce_in_fp32))
     problems.add("{}", problem);
-  if (optimizer.optimizer == "muon" && config.mixed_precision.recipe == "fp64")
-    problems.add(
-        "optimizer.optimizer: muon has FP32 arithmetic, and mixed_precision.recipe = fp64");
+  if ((optimizer.optimizer == "muon" || optimizer.optimizer == "adafactor") &&
+      config.mixed_precision.recipe == "fp64") {
+    problems.add("optimizer.optimizer: {} has FP32 arithmetic, and mixed_precision.recipe = fp64",
+                 optimizer.optimizer);
+  }
   validate_schedule_in_rows(config, problems);
   validate_decoupled_rate(optimizer, scheduler, problems);
   if (scheduler.lr_decay_style == "WSD" && !scheduler.lr_wsd_decay_iters) {
@@ -227,7 +230,7 @@ void validate_evaluation(const RunConfig& config, Problems& problems) {
     try {
       return entries && parse_blend(*entries).weights.has_value();
     } catch (const ConfigError&) {
-      return false;  // said where blends are checked
+      return false;  // reported where blends are checked
     }
   };
   const auto of_split = [&](Split split) -> std::optional<std::vector<std::string>> {
@@ -276,21 +279,16 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_profiling(config, problems);
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
+  validate_precision(config, problems);
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);
   }
   if (!config.ddp.check_for_nan_in_grad && config.train.nan_loss_action == "skip" &&
-      config.mixed_precision.recipe != "fp16_mixed") {
+      !has_loss_scale(config.mixed_precision)) {
     problems.add(
         "ddp.check_for_nan_in_grad: false applies gradients that are not finite, and "
         "train.nan_loss_action = skip would leave them out");
-  }
-  for (const CpuIsa isa : kCpuIsas) {
-    if (config.dist.cpu_isa.value_or("") == cpu_isa_name(isa) && !cpu_supports(isa)) {
-      problems.add("dist.cpu_isa: this machine cannot run {}; its best is {}", cpu_isa_name(isa),
-                   cpu_isa_name(best_cpu_isa()));
-    }
   }
 }
 

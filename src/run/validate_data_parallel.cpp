@@ -38,7 +38,7 @@ void validate_instances(const RunConfig& config, Problems& problems) {
   }
   const ParallelConfig& sizes = config.parallel;
   const int64_t data_ranks = data_parallel_size(config) * sizes.context_parallel_size;
-  if (data_ranks == 0) return;  // said elsewhere
+  if (data_ranks == 0) return;  // reported elsewhere
   if (data_ranks % copies != 0) {
     problems.add(
         "ddp.num_distributed_optimizer_instances: {} does not divide data-parallel ranks · "
@@ -50,8 +50,9 @@ void validate_instances(const RunConfig& config, Problems& problems) {
                                sizes.expert_model_parallel_size *
                                sizes.pipeline_model_parallel_size;
   const int64_t expert_data = config.dist.ranks / expert_ranks;
-  if (sizes.expert_model_parallel_size > 1 && config.dist.ranks % expert_ranks == 0 &&
-      expert_data % copies != 0) {
+  const bool own_grid = sizes.expert_model_parallel_size > 1 ||
+                        sizes.expert_tensor() != sizes.tensor_model_parallel_size;
+  if (own_grid && config.dist.ranks % expert_ranks == 0 && expert_data % copies != 0) {
     problems.add(
         "ddp.num_distributed_optimizer_instances: {} does not divide the expert data-parallel "
         "ranks = {}; nearest: {}",
@@ -62,9 +63,11 @@ void validate_instances(const RunConfig& config, Problems& problems) {
 void validate_wire(const RunConfig& config, Problems& problems) {
   const DdpConfig& ddp = config.ddp;
   if (ddp.grad_reduce_in_bf16) {
-    if (config.mixed_precision.recipe != "bf16_mixed") {
-      problems.add("ddp.grad_reduce_in_bf16: true needs mixed_precision = bf16_mixed, found {}",
-                   config.mixed_precision.recipe);
+    if (!has_bf16_weights(config.mixed_precision)) {
+      problems.add(
+          "ddp.grad_reduce_in_bf16: true needs a mixed_precision recipe with BF16 weights, found "
+          "{}",
+          config.mixed_precision.recipe);
     }
     if (ddp.grad_reduce_in_fp32) {
       problems.add(
@@ -95,59 +98,6 @@ void validate_wire(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_sharding(const RunConfig& config, Problems& problems) {
-  const DdpConfig& ddp = config.ddp;
-  const std::string strategy = ddp.strategy();
-  const std::string name = "ddp.data_parallel_sharding_strategy: " + strategy;
-  if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
-    problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
-  }
-  if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
-    problems.add(
-        "dist.use_megatron_fsdp: true, and use_torch_fsdp2 = true is given too: one of them says "
-        "it");
-  }
-  if (ddp.use_torch_fsdp2 && !ddp.shards_weights()) {
-    problems.add(
-        "dist.use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params, "
-        "found {}",
-        strategy);
-  }
-  if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
-    problems.add(
-        "{} excludes align_param_gather = true: weights are gathered for each micro-batch, not "
-        "once a step",
-        name);
-  }
-  if (ddp.shards_weights() && ddp.overlap_param_gather_with_optimizer_step) {
-    problems.add(
-        "{} excludes optimizer.overlap_param_gather_with_optimizer_step = true: no weights are "
-        "whole after an update",
-        name);
-  }
-  if (!ddp.shards_gradients()) return;
-  if (config.context_parallel.hybrid_context_parallel) {
-    problems.add(
-        "{} excludes model.hybrid_context_parallel = true: ranks have different numbers of "
-        "micro-batches, and all reduce the gradients of each together",
-        name);
-  }
-  if (ddp.reduce_scatter_with_fp32_accumulation)
-    problems.add("{} with reduce_scatter_with_fp32_accumulation = true is not implemented", name);
-  if (!ddp.fp32_accumulation_patterns.values().empty()) {
-    problems.add(
-        "{} excludes param_name_patterns_for_fp32_local_accumulation: no rank adds up its own "
-        "micro-batches",
-        name);
-  }
-  if (ddp.check_for_large_grads) {
-    problems.add(
-        "{} excludes check_for_large_grads = true: no rank has the gradients of its own "
-        "micro-batches of a step",
-        name);
-  }
-}
-
 }  // namespace
 
 void validate_data_parallel(const RunConfig& config, Problems& problems) {
@@ -167,7 +117,7 @@ void validate_data_parallel(const RunConfig& config, Problems& problems) {
   validate_gather(config, problems);
   validate_instances(config, problems);
   validate_wire(config, problems);
-  validate_sharding(config, problems);
+  validate_full_sharding(config, problems);
 }
 
 }  // namespace viaduct

@@ -11,10 +11,10 @@ namespace {
 void validate_layers(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
   const auto& layers = config.model.num_layers;
-  if (!offload.cpu_offloading_activations) {
+  if (!offload.cpu_offloading_activations && !offload.cpu_offloading_weights) {
     problems.add(
-        "model.cpu_offloading_activations: false leaves cpu_offloading nothing to move "
-        "(cpu_offloading_weights is not implemented yet); expected true");
+        "model.cpu_offloading_activations: false and cpu_offloading_weights = false leave "
+        "cpu_offloading nothing to move; expected true for one of them");
   }
   if (!layers.is_auto() && offload.cpu_offloading_num_layers > layers.value()) {
     problems.add(
@@ -25,6 +25,30 @@ void validate_layers(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.cpu_offloading and fine_grained_activation_offloading are both true: one of them "
         "says what leaves, whole layers or modules");
+  }
+}
+
+/// What is moved of weights are a rank's shards.
+void validate_weights(const RunConfig& config, Problems& problems) {
+  if (config.ddp.shares_state()) {
+    problems.add(
+        "model.cpu_offloading_weights: true with ddp.outer_dp_sharding_strategy = optim is not "
+        "implemented yet: expected no_shard");
+  }
+  if (!config.ddp.shards_weights()) {
+    problems.add(
+        "model.cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
+        "optim_grads_params, found {}: otherwise each rank has all weights at all times",
+        config.ddp.strategy());
+  }
+  const bool narrow =
+      config.mixed_precision.recipe == "bf16_mixed" && !config.ddp.grad_reduce_in_fp32;
+  if (narrow && config.optimizer_state.main_grads_dtype != "bf16") {
+    problems.add(
+        "model.cpu_offloading_weights: true with ddp.grad_reduce_in_fp32 = false needs "
+        "optimizer.main_grads_dtype = bf16, found {}: an FP32 copy of all gradients would stay on "
+        "the device",
+        config.optimizer_state.main_grads_dtype);
   }
 }
 
@@ -42,8 +66,8 @@ void validate_modules(const RunConfig& config, Problems& problems) {
   for (const std::string& module : modules) {
     if (offloaded_unit(module).empty()) {
       problems.add(
-          "model.offload_modules: {} is a part of experts, and the model has no experts; it "
-          "has {}",
+          "model.offload_modules: {} is a part of experts, and is not implemented yet; implemented "
+          "are {}",
           module, fmt::join(dense_offload_modules(), ", "));
     }
   }
@@ -69,14 +93,14 @@ void validate_modules(const RunConfig& config, Problems& problems) {
 void validate_offload(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
   if (offload.cpu_offloading) validate_layers(config, problems);
+  if (offload.moves_weights()) validate_weights(config, problems);
   if (offload.fine_grained_activation_offloading) validate_modules(config, problems);
-  const bool offloads = offload.cpu_offloading || offload.fine_grained_activation_offloading;
-  if (offloads && config.recompute.full() && config.recompute.recompute_method == "uniform") {
+  if (offload.fine_grained_activation_offloading && config.recompute.full() &&
+      config.recompute.recompute_method == "uniform") {
     problems.add(
-        "model.{}: true, and recompute_granularity = full with recompute_method = uniform runs "
-        "every "
-        "layer again: nothing is left to offload (recompute_method = block leaves layers)",
-        offload.cpu_offloading ? "cpu_offloading" : "fine_grained_activation_offloading");
+        "model.fine_grained_activation_offloading: true, and recompute_granularity = full with "
+        "recompute_method = uniform runs every layer again: no module is left to offload "
+        "(cpu_offloading moves the inputs of layers; recompute_method = block leaves layers)");
   }
 }
 

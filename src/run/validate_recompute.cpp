@@ -46,17 +46,19 @@ void validate_full(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_selective(const RecomputeConfig& recompute, Problems& problems) {
+void validate_selective(const RecomputeConfig& recompute, bool latent_attention,
+                        Problems& problems) {
   if (recompute.recompute_num_layers) {
     problems.add(
         "model.recompute_num_layers: {} is for recompute_granularity=full; selective recomputes "
         "its modules in every layer, expected null",
         *recompute.recompute_num_layers);
   }
+  const auto known = recomputable_modules(latent_attention);
   for (const std::string& module : recompute.recompute_modules) {
-    if (module_units(module).empty()) {
+    if (std::find(known.begin(), known.end(), module) == known.end()) {
       problems.add("model.recompute_modules: the model has no {}; it has {}", module,
-                   fmt::join(dense_modules(), ", "));
+                   fmt::join(known, ", "));
     }
   }
 }
@@ -72,6 +74,20 @@ void validate_shares(const RunConfig& config, Problems& problems) {
     problems.add(
         "model.distribute_saved_activations: true, and sequence_parallel = true leaves each tensor "
         "rank its share already; expected one of them");
+  }
+}
+
+void validate_apart(const RecomputeConfig& recompute, Problems& problems) {
+  if (!recompute.full()) {
+    problems.add(
+        "model.recompute_segments_apart: true needs recompute_granularity = full, found {}",
+        recompute.recompute_granularity.value_or("null"));
+  } else if (recompute.recompute_method == "uniform" &&
+             recompute.recompute_num_layers.value_or(1) != 1) {
+    problems.add(
+        "model.recompute_segments_apart: true with recompute_method = uniform needs "
+        "recompute_num_layers = 1, found {}: a group of layers runs again as one",
+        *recompute.recompute_num_layers);
   }
 }
 
@@ -92,8 +108,12 @@ void validate_recompute(const RunConfig& config, Problems& problems) {
   if (config.recompute.distribute_saved_activations) validate_shares(config, problems);
   if (config.recompute.num_microbatches_with_partial_activation_checkpoints)
     validate_partial(config.recompute, problems);
+  if (config.recompute.recompute_segments_apart) validate_apart(config.recompute, problems);
   if (config.recompute.full()) validate_full(config, problems);
-  if (config.recompute.selective()) validate_selective(config.recompute, problems);
+  // Still auto: a folder says what the model is, and is read later.
+  const auto& latent = config.model.latent.multi_latent_attention;
+  if (config.recompute.selective())
+    validate_selective(config.recompute, latent.is_auto() || latent.value(), problems);
 }
 
 }  // namespace viaduct

@@ -23,7 +23,7 @@ std::optional<Range> overlap(const Range& a, const Range& b);
 struct LayoutParameter {
   int64_t elements = 0;
   bool own_bucket = false;  // other stages hold it too: their buckets must look alike
-  /// A bucket holds parameters of one unit alone. Those of a unit follow each other.
+  /// A bucket holds parameters of one unit only. The buckets of a unit follow each other.
   int unit = 0;
 };
 

@@ -1,7 +1,5 @@
 #include "sharding/ddp_config.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 
 namespace viaduct {
@@ -18,18 +16,6 @@ std::string DdpConfig::strategy() const {
 
 bool DdpConfig::shards_gradients() const {
   return strategy() == "optim_grads" || shards_weights();
-}
-
-std::string DdpConfig::apply_preset(bool optimizer_is_given) {
-  std::string note;
-  const bool preset = use_megatron_fsdp || use_torch_fsdp2;
-  if (preset && data_parallel_sharding_strategy.is_auto()) {
-    data_parallel_sharding_strategy = std::string("optim_grads_params");
-    note = fmt::format("dist.{}=true sets ddp.data_parallel_sharding_strategy=optim_grads_params",
-                       use_megatron_fsdp ? "use_megatron_fsdp" : "use_torch_fsdp2");
-  }
-  if (!optimizer_is_given) use_distributed_optimizer = strategy() != "no_shard";
-  return note;
 }
 
 void DdpConfig::resolve(int64_t data_ranks, bool several_chunks_of_several_stages) {
@@ -78,6 +64,37 @@ FieldGroup ddp_fields(DdpConfig& config) {
       "fsdp_double_buffer", config.fsdp_double_buffer,
       "With shards of weights: layers of equal size are gathered into two fixed buffers, so "
       "one of them ahead at most.");
+  group
+      .field("outer_dp_sharding_strategy", config.outer_dp_sharding_strategy,
+             "With several optimizer instances. no_shard: each has all of the optimizer state. "
+             "optim: they share it; gradients of a shard are reduce-scattered over the ranks that "
+             "have it in all instances, and its updated weights gathered from them.")
+      .one_of({"no_shard", "optim"})
+      .constraint("optim needs num_distributed_optimizer_instances > 1");
+  group
+      .field("megatron_fsdp_main_params_dtype", config.megatron_fsdp_main_params_dtype,
+             "Preset for shards of gradients: optimizer.main_params_dtype, and for fp16 "
+             "optimizer.use_precision_aware_optimizer=true; null: these fields say it.")
+      .one_of({"fp32", "fp16"})
+      .planned_values({"bf16"}, "roadmap: masters in BF16")
+      .constraint("needs data_parallel_sharding_strategy=optim_grads or optim_grads_params");
+  group
+      .field("megatron_fsdp_main_grads_dtype", config.megatron_fsdp_main_grads_dtype,
+             "Preset for shards of gradients, the format of main gradients. fp32: "
+             "grad_reduce_in_fp32=true; that of the weights: grad_reduce_in_fp32=false; null: "
+             "grad_reduce_in_fp32 says it.")
+      .one_of({"fp32", "bf16", "fp16"})
+      .constraint(
+          "fp32, or the format of the weights; needs "
+          "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
+  group
+      .field("megatron_fsdp_grad_comm_dtype", config.megatron_fsdp_grad_comm_dtype,
+             "With shards of gradients: format in which a layer's gradients add up in a backward "
+             "and are reduce-scattered; null: that of main gradients.")
+      .one_of({"fp32", "bf16", "fp16"})
+      .constraint(
+          "fp32, or the format of the weights; needs "
+          "data_parallel_sharding_strategy=optim_grads or optim_grads_params");
   group.field(
       "overlap_grad_reduce", config.overlap_grad_reduce,
       "A bucket's reduction starts when its last gradient of the last micro-batch is there, "
@@ -155,6 +172,20 @@ FieldGroup ddp_fields(DdpConfig& config) {
       .field("grad_reduce_in_bf16", config.grad_reduce_in_bf16,
              "Another word for grad_reduce_in_fp32=false where weights are BF16.")
       .constraint("mixed_precision=bf16_mixed; excludes grad_reduce_in_fp32=true");
+  return group;
+}
+
+FieldGroup ddp_model_fields(DdpConfig& config) {
+  FieldGroup group("model", "");
+  group
+      .field("tensor_parallel_num_weight_shards", config.tensor_parallel_num_weight_shards,
+             "Preset: weights are kept in so many shards, those of the tensor-parallel ranks cut "
+             "further over data ranks, and gathered before use: "
+             "ddp.data_parallel_sharding_strategy=optim_grads_params, and as many optimizer "
+             "instances as copies of the shards are left. null: each tensor-parallel rank keeps "
+             "its weights as the section ddp says.")
+      .range(1)
+      .constraint("a multiple of tensor_model_parallel_size; over it, a divisor of dp · cp");
   return group;
 }
 

@@ -18,6 +18,16 @@ struct DdpConfig {
   bool fsdp_double_buffer = false;
   /// Presets of the strategy (section `dist`).
   bool use_megatron_fsdp = false, use_torch_fsdp2 = false;
+  /// Preset of strategy and instances: weights are kept in so many shards, over tensor and data
+  /// ranks; null: nothing is set (section `model`).
+  std::optional<int64_t> tensor_parallel_num_weight_shards;
+  /// optim: instances share the optimizer state, each has a part of each other's shards.
+  std::string outer_dp_sharding_strategy = "no_shard";
+  /// With shards of gradients: formats of masters and main gradients (presets of
+  /// optimizer.main_params_dtype and grad_reduce_in_fp32; null: these say it), and of gradients on
+  /// the wire (null: that of main gradients).
+  std::optional<std::string> megatron_fsdp_main_params_dtype, megatron_fsdp_main_grads_dtype,
+      megatron_fsdp_grad_comm_dtype;
   bool overlap_grad_reduce = true;
   /// `auto`: where the distributed optimizer and overlap_grad_reduce are on.
   Auto<bool> overlap_param_gather;
@@ -47,15 +57,15 @@ struct DdpConfig {
   std::string strategy() const;
   bool shards_gradients() const;
   bool shards_weights() const { return strategy() == "optim_grads_params"; }
-  /// Sets what a preset stands for and nobody gave; what it did, or "".
-  std::string apply_preset(bool optimizer_is_given);
+  bool shares_state() const { return outer_dp_sharding_strategy == "optim"; }
 
   /// Replaces each `auto`. `data_ranks`: dp · cp, over which gradients are reduced.
   void resolve(int64_t data_ranks, bool several_chunks_of_several_stages);
 };
 
 FieldGroup ddp_fields(DdpConfig& config);
-/// The fields that Megatron keeps in `dist` and in `optimizer`.
+/// The fields that Megatron keeps in `model`, in `dist` and in `optimizer`.
+FieldGroup ddp_model_fields(DdpConfig& config);
 FieldGroup ddp_dist_fields(DdpConfig& config);
 FieldGroup ddp_optimizer_fields(DdpConfig& config);
 

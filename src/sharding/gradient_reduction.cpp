@@ -3,6 +3,14 @@
 #include "ops/elementwise.h"
 
 namespace viaduct {
+namespace {
+
+/// Whether the instances update parts of the shard that they have in common.
+bool shares_update(const GradientReduction::Bucket& bucket) {
+  return bucket.own.elements() != bucket.shard.elements();
+}
+
+}  // namespace
 
 GradientReduction::GradientReduction(std::vector<Bucket> buckets, ReduceOp op, Way way)
     : buckets_(std::move(buckets)), states_(buckets_.size()), op_(op), way_(way) {}
@@ -27,8 +35,10 @@ void GradientReduction::finish() {
 }
 
 void GradientReduction::gather() {
-  for (const Bucket& bucket : buckets_)
-    bucket.groups.shards->all_gather(bucket.own, bucket.whole).wait();
+  for (const Bucket& bucket : buckets_) {
+    if (shares_update(bucket)) bucket.groups.copies->all_gather(bucket.own, bucket.shard).wait();
+    bucket.groups.shards->all_gather(bucket.shard, bucket.whole).wait();
+  }
 }
 
 void GradientReduction::send_next() {
@@ -40,12 +50,12 @@ void GradientReduction::send_next() {
   State& state = states_[sent_];
   Communicator& shards = *bucket.groups.shards;
   if (way_ == Way::exchange) {
-    const std::vector<int64_t> rows(static_cast<size_t>(shards.size()), bucket.own.elements());
+    const std::vector<int64_t> rows(static_cast<size_t>(shards.size()), bucket.shard.elements());
     state.exchanged =
         context_->allocate(bucket.whole.dtype(), bucket.whole.shape(), MemoryTag::workspace);
     state.inner = shards.all_to_all(bucket.whole, state.exchanged, rows, rows);
   } else {
-    state.inner = shards.reduce_scatter(bucket.whole, bucket.own, op_);
+    state.inner = shards.reduce_scatter(bucket.whole, bucket.shard, op_);
   }
   ++sent_;
 }
@@ -53,23 +63,28 @@ void GradientReduction::send_next() {
 void GradientReduction::send_outer() {
   const Bucket& bucket = buckets_[sent_outer_];
   State& state = states_[sent_outer_];
-  state.inner.wait(context_->stream);
-  if (way_ == Way::exchange) sum_exchanged(sent_outer_);
-  state.outer = bucket.groups.copies->all_reduce(bucket.own, op_, context_->stream);
+  if (shares_update(bucket)) {
+    state.inner.wait();
+    state.outer = bucket.groups.copies->reduce_scatter(bucket.shard, bucket.own, op_);
+  } else {
+    state.inner.wait(context_->stream);
+    if (way_ == Way::exchange) sum_exchanged(sent_outer_);
+    state.outer = bucket.groups.copies->all_reduce(bucket.shard, op_, context_->stream);
+  }
   ++sent_outer_;
 }
 
 void GradientReduction::sum_exchanged(size_t bucket) {
   // What the sums before this one used may go: the shards of two buckets are there at most.
   context_->device.wait(kComputeStream, summed_);
-  const Tensor& own = buckets_[bucket].own;
+  const Tensor& shard = buckets_[bucket].shard;
   Tensor& exchanged = states_[bucket].exchanged;
-  const DType format = own.dtype() == DType::f64 ? DType::f64 : DType::f32;
-  const Tensor sum = context_->allocate(format, own.shape(), MemoryTag::workspace);
+  const DType format = shard.dtype() == DType::f64 ? DType::f64 : DType::f32;
+  const Tensor sum = context_->allocate(format, shard.shape(), MemoryTag::workspace);
   const int ranks = buckets_[bucket].groups.shards->size();
-  sum_rows(*context_, {exchanged.view({ranks, own.elements()}), sum});
+  sum_rows(*context_, {exchanged.view({ranks, shard.elements()}), sum});
   if (op_ == ReduceOp::average) scale(*context_, {sum, sum, 1.0 / ranks});
-  copy(*context_, {sum, own});
+  copy(*context_, {sum, shard});
   exchanged = Tensor();
   summed_ = context_->device.record_event(context_->stream);
 }

@@ -1,9 +1,9 @@
 #pragma once
 // Sums the main gradients of buckets over data-parallel ranks. Each bucket is reduce-scattered
-// inside an instance of the distributed optimizer, then the own shard is all-reduced over the
-// instances. All ranks send the buckets in one order, whatever order they are filled in, so
-// messages always match. In the other way shards are exchanged as they are and summed here, in the
-// order and precision of a reduce-scatter: sums have the same bits.
+// inside an instance of the distributed optimizer, then the shard is all-reduced over instances, or
+// reduce-scattered where they share its update. All ranks send the buckets in one order, whatever
+// order they are filled in, so messages match. In the other way shards are exchanged as they are
+// and summed here, in the order and precision of a reduce-scatter: sums have the same bits.
 
 #include <functional>
 #include <optional>
@@ -17,7 +17,9 @@ namespace viaduct {
 class GradientReduction {
  public:
   struct Bucket {
-    Tensor whole, own;  // flat gradients; `own` is this rank's part of `whole`
+    // Flat gradients: `shard` is this rank's part of `whole`, `own` what of it this rank updates:
+    // all, or its part over the instances.
+    Tensor whole, shard, own;
     ShardingGroups groups;
   };
   enum class Way { reduce_scatter, exchange };
@@ -35,7 +37,7 @@ class GradientReduction {
   /// All gradients of the bucket are here: it is sent as soon as all before it were.
   void complete(size_t bucket);
   bool sent(size_t bucket) const { return bucket < sent_; }
-  /// Sends what is left, and returns when all own shards hold their sums.
+  /// Sends what is left, and returns when what this rank updates holds its sums.
   void finish();
 
   /// For tests and dumps, after `finish`: every rank gets all sums in `whole`.
@@ -48,7 +50,7 @@ class GradientReduction {
 
   struct State {
     bool complete = false;
-    Tensor exchanged;  // the ranks' gradients for the own shard, one after the other
+    Tensor exchanged;  // the ranks' gradients for this rank's shard, one after the other
     CommHandle inner, outer;
   };
   std::vector<Bucket> buckets_;

@@ -1,17 +1,18 @@
 #pragma once
 // Main gradients that are shards: the gradients of a unit (a bucket of consecutive segments) are
 // whole from the first contribution of a micro-batch to the end of their reduce-scatter, and this
-// rank keeps its shard of the sums alone.
+// rank keeps only its shard of the sums.
 //
-// Order of sums: those of one backward over the ranks, in rank order, then these sums one after the
-// other, in the format of main gradients. With one backward a step that is the order of
-// GradientReduction, bit for bit.
+// Order of sums: those of one backward over the ranks, in rank order and in the format of messages,
+// then these sums one after the other, in the format of main gradients. With one backward a step
+// and one format for both that is the order of GradientReduction, bit for bit.
 
 #include <optional>
 #include <vector>
 
 #include "ops/dispatch.h"
 #include "sharding/buffer_layout.h"
+#include "sharding/offloaded_blocks.h"
 #include "sharding/sharding_groups.h"
 
 namespace viaduct {
@@ -19,24 +20,29 @@ namespace viaduct {
 class GradientUnits {
  public:
   struct Unit {
-    Tensor own;                   // this rank's shard, flat
+    Tensor shard;                 // this rank's, flat; perhaps in a second memory
+    Tensor own;                   // what of it this rank updates: all, or its part over instances
+    DType message = DType::f32;   // format of the whole gradients
     int64_t elements = 0;         // of the whole unit, padding included
     std::vector<Range> added_to;  // elements that are zero before the first contribution
     ShardingGroups groups;
   };
   /// `op` is sum or average. `overlap`: a reduce-scatter runs until the next one is sent, beside
-  /// the backward between them; otherwise it is waited for at once.
-  GradientUnits(std::vector<Unit> units, ReduceOp op, bool overlap);
+  /// the backward between them; otherwise it is waited for at once. `blocks`: of shards in a second
+  /// memory; each is on the device from its reduce-scatter until it is stored, which is waited for
+  /// when the next one is.
+  GradientUnits(std::vector<Unit> units, ReduceOp op, bool overlap,
+                OffloadedBlocks* blocks = nullptr);
 
   void begin_step(OpContext& context);
   /// Whether the unit's whole gradients are here for contributions.
   bool open(size_t unit) const { return states_[unit].whole.defined(); }
   /// The flat gradients of the whole unit, for contributions; where it was not open, made now.
   const Tensor& gradients(size_t unit);
-  /// All contributions of a backward are here: they are summed over ranks into the own shard.
+  /// All contributions of a backward are here: they are summed over ranks into the shard.
   void send(size_t unit);
-  /// Returns when all own shards hold the sums of the step, over instances too; zero where nothing
-  /// was sent. No unit is open.
+  /// Returns when what this rank updates holds the sums of the step, over instances too; zero where
+  /// nothing was sent. No unit is open.
   void finish();
   /// For tests and dumps, after `finish`, until the next step: all sums of the unit.
   const Tensor& gather(size_t unit);
@@ -44,20 +50,28 @@ class GradientUnits {
  private:
   struct State {
     Tensor whole;
-    bool summed = false;  // the own shard holds sums of this step
+    bool summed = false;  // the shard holds sums of this step
   };
   struct Sending {
-    Tensor whole, sum;  // what is reduced, and where to
+    Tensor whole, sum;  // what is reduced, and where to: the shard or a temporary
     size_t unit = 0;
-    bool first = true;  // `sum` is the own shard
+    bool first = true;  // of the step
     CommHandle handle;
   };
   void settle();
+  std::optional<size_t> block_of(size_t unit) const;
+  /// The shard on the device; `overwrites`: whatever it held.
+  Tensor shard(size_t unit, bool overwrites);
+  /// It goes where it lives; until it is stored it has memory, and the one before has none.
+  void shard_changed(size_t unit);
+  void stored();
 
   std::vector<Unit> units_;
   std::vector<State> states_;
   ReduceOp op_;
   bool overlap_;
+  OffloadedBlocks* blocks_;
+  std::optional<size_t> leaving_;     // block of the last shard that was changed
   std::optional<OpContext> context_;  // of the step
   std::optional<Sending> sending_;
 };

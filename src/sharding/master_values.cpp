@@ -1,5 +1,6 @@
 #include "sharding/master_values.h"
 
+#include "ops/elementwise.h"
 #include "ops/optimizer_state.h"
 
 namespace viaduct {
@@ -19,6 +20,13 @@ Tensor master_values(OpContext& context, const ShardRun& run) {
 void store_master(OpContext& context, const ShardRun& run, const Tensor& values) {
   const StateValues state = run.master_state();
   if (state.coded()) store_state(context, {values, state.values, state.scales, state.weights});
+}
+
+void round_master(OpContext& context, const ShardRun& run, DType master, const Tensor& weights) {
+  const Tensor values = master_values(context, run);
+  if (master != DType::i16) return copy(context, {values, weights});
+  const Tensor remainders = context.allocate(DType::i16, {run.range.size()}, MemoryTag::workspace);
+  store_state(context, {values, remainders, Tensor(), weights});
 }
 
 }  // namespace viaduct

@@ -15,4 +15,8 @@ Tensor master_place(OpContext& context, const ShardRun& run);
 /// … and the master made of them. Of remainders this writes the weight, too.
 void store_master(OpContext& context, const ShardRun& run, const Tensor& values);
 
+/// The run's weights, flat in the 16 bits of `weights`, rounded as a recipe whose masters are in
+/// the format `master` stores them: beside remainders (i16) ties are rounded away from zero.
+void round_master(OpContext& context, const ShardRun& run, DType master, const Tensor& weights);
+
 }  // namespace viaduct

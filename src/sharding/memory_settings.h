@@ -21,9 +21,16 @@ struct MemorySettings {
   SecondMemorySettings second_memory;       // where what leaves goes
   bool packed_weights = false;  // products read their weights as tiles that a step makes once
 
-  bool offloads() const {
+  double offloaded_state = 0;          // masters and optimizer states of so much of the elements
+  bool overlaps_state_copies = false;  // with the update of others
+  bool offloads_weights = false;       // this rank's shards of weights and main gradients
+
+  bool offloads_saved() const {
     return saved_policy.offloads() || (partial && partial->others.offloads());
   }
+  /// Anything that lives in the second memory for longer than a step.
+  bool offloads_parameters() const { return offloaded_state > 0 || offloads_weights; }
+  bool offloads() const { return offloads_saved() || offloads_parameters(); }
 };
 
 }  // namespace viaduct

@@ -5,68 +5,121 @@
 namespace viaduct {
 namespace {
 
-/// Zero where no parameter lies: padding takes part in reductions.
-void clear_padding(Device& device, std::vector<Range> used, const Tensor& buffer) {
+/// The parts of a flat buffer between the ranges that are used.
+std::vector<Tensor> gaps(std::vector<Range> used, const Tensor& buffer) {
   used.push_back({buffer.elements(), buffer.elements()});
   std::sort(used.begin(), used.end(),
             [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::vector<Tensor> found;
   int64_t at = 0;
   for (const Range& range : used) {
-    if (const int64_t gap = range.begin - at; gap > 0)
-      device.copy_from_host(host_tensor(buffer.dtype(), {gap}), buffer.slice(0, at, gap));
+    if (const int64_t gap = range.begin - at; gap > 0) found.push_back(buffer.slice(0, at, gap));
     at = range.end;
   }
+  return found;
+}
+
+/// Zero where no parameter lies: padding takes part in reductions.
+void clear_padding(Device& device, std::vector<Range> used, const Tensor& buffer) {
+  for (const Tensor& gap : gaps(std::move(used), buffer))
+    device.copy_from_host(host_tensor(gap.dtype(), gap.shape()), gap);
 }
 
 }  // namespace
 
 ParameterBuffer::ParameterBuffer(Device& device, size_t chunk,
                                  std::vector<const Parameter*> parameters, BufferLayout layout,
-                                 const BufferFormats& formats, ShardingGroups groups)
+                                 const BufferFormats& formats, ShardingGroups groups,
+                                 OffloadedBlocks* blocks)
     : chunk_(chunk),
       parameters_(std::move(parameters)),
       layout_(std::move(layout)),
       formats_(formats),
       groups_(std::move(groups)) {
-  int64_t begin = 0;
-  for (const Range& bucket : layout_.buckets) {
-    shard_begins_.push_back(begin);
-    begin += bucket.size() / layout_.shards;
+  if (formats.offload_shards) {
+    make_blocks(device, *blocks);
+  } else {
+    if (!formats.weights_in_gradients)
+      weights_ = allocate(device, formats.weight, weight_cuts(), MemoryTag::weights);
+    if (formats.with_gradients)
+      gradients_ = allocate(device, formats.gradient, gradient_cuts(), MemoryTag::main_gradients);
+    if (formats.weights_in_gradients)
+      weights_ = {gradients_.storage(), formats.weight, gradients_.shape(),
+                  gradients_.offset_bytes()};
   }
-  weights_ = allocate(device, formats.weight, formats.shard_weights, MemoryTag::weights);
-  if (formats.with_gradients) {
-    gradients_ =
-        allocate(device, formats.gradient, formats.shard_gradients, MemoryTag::main_gradients);
-  }
-  if (!formats.with_masters || formats.master_is_weight) return;
+  if (!formats.has_masters() || formats.masters_by_run) return;
   masters_ = device.allocate(formats.master, {layout_.elements() / layout_.shards},
                              MemoryTag::master_weights);
 }
 
-Tensor ParameterBuffer::allocate(Device& device, DType dtype, bool shards, MemoryTag tag) const {
-  const Tensor buffer =
-      device.allocate(dtype, {layout_.elements() / (shards ? layout_.shards : 1)}, tag);
+int ParameterBuffer::place_among(int cuts) const {
+  if (cuts == 1) return 0;
+  return cuts == layout_.shards ? shard() : groups_.shards->rank();
+}
+
+Range ParameterBuffer::cut(size_t bucket, int cuts) const {
+  const Range& whole = layout_.buckets[bucket];
+  const int64_t length = whole.size() / cuts, begin = whole.begin + place_among(cuts) * length;
+  return {begin, begin + length};
+}
+
+Tensor ParameterBuffer::allocate(Device& device, DType dtype, int cuts, MemoryTag tag) const {
+  const Tensor buffer = device.allocate(dtype, {layout_.elements() / cuts}, tag);
   std::vector<Range> used;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (!shards) {
-      used.push_back(layout_.parameters[i].range);
-    } else if (const auto ranges = shard_ranges(layout_, i, shard())) {
-      const int64_t begin = shard_begins_[layout_.parameters[i].bucket];
-      used.push_back({begin + ranges->in_shard.begin, begin + ranges->in_shard.end});
-    }
+  for (const BufferLayout::Place& place : layout_.parameters) {
+    const Range held = cut(place.bucket, cuts);
+    const auto here = overlap(place.range, held);
+    if (!here) continue;
+    const int64_t moved = layout_.buckets[place.bucket].begin / cuts - held.begin;
+    used.push_back({here->begin + moved, here->end + moved});
   }
   clear_padding(device, std::move(used), buffer);
   return buffer;
 }
 
-Tensor ParameterBuffer::own(const Tensor& buffer, bool shards, size_t bucket) const {
-  const Range range = layout_.shard(bucket, shard());
-  if (!shards) return flat(buffer, range);
-  return flat(buffer, {shard_begins_[bucket], shard_begins_[bucket] + range.size()});
+Tensor ParameterBuffer::view(const Tensor& buffer, int held, size_t bucket, int wanted) const {
+  const Range range = cut(bucket, wanted);
+  const int64_t moved = layout_.buckets[bucket].begin / held - cut(bucket, held).begin;
+  return flat(buffer, {range.begin + moved, range.end + moved});
+}
+
+void ParameterBuffer::make_blocks(Device& device, OffloadedBlocks& blocks) {
+  std::vector<std::vector<Range>> used(layout_.buckets.size());
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    if (const auto ranges = shard_ranges(layout_, i, shard()))
+      used[layout_.parameters[i].bucket].push_back(ranges->in_shard);
+  }
+  for (size_t i = 0; i < layout_.buckets.size(); ++i) {
+    const int64_t elements = layout_.buckets[i].size() / layout_.shards;
+    const Tensor weights = blocks.add(MemoryTag::weights, {{formats_.weight, elements}}).front();
+    const size_t block = *blocks.block_of(weights);
+    blocks.begin(block);
+    clear_padding(device, used[i], blocks.present(weights));
+    blocks.leave(block, true);
+    blocks.settle(block);
+    weight_blocks_.push_back(weights);
+    if (!formats_.with_gradients) continue;
+    gradient_blocks_.push_back(
+        blocks.add(MemoryTag::main_gradients, {{formats_.gradient, elements}}).front());
+  }
 }
 
 Tensor ParameterBuffer::own_masters(size_t bucket) const {
-  return masters_ ? own(masters_, true, bucket) : own_weights(bucket);
+  return masters_ ? view(masters_, layout_.shards, bucket, layout_.shards) : own_weights(bucket);
+}
+
+Tensor ParameterBuffer::weight_in_shard(size_t parameter) const {
+  const BufferLayout::Place& place = layout_.parameters[parameter];
+  const Range held = cut(place.bucket, groups_.shards->size());
+  const auto here = overlap(place.range, held);
+  return here ? shard_weights(place.bucket).slice(0, here->begin - held.begin, here->size())
+              : Tensor();
+}
+
+std::vector<Tensor> ParameterBuffer::gradient_padding() const {
+  std::vector<Range> used;
+  for (const BufferLayout::Place& place : layout_.parameters) used.push_back(place.range);
+  return gaps(std::move(used), gradients_);
 }
 
 Tensor ParameterBuffer::bucket_weights(size_t bucket) const {

@@ -1,13 +1,16 @@
 #pragma once
 // The memory behind those parameters of a model chunk that agree in grid and format: weights and
 // main gradients as flat buffers of one layout, and this rank's shard of the masters. Weights and
-// gradients may be shards, too; who gathers and reduces them then has the whole ones.
+// gradients may be shards, too; who gathers and reduces them then has the whole ones. Where the
+// instances of the distributed optimizer share its state, a rank updates a part of its shard, and
+// has masters only for this part.
 
 #include <vector>
 
 #include "device/device.h"
 #include "nn/parameter.h"
 #include "sharding/buffer_layout.h"
+#include "sharding/offloaded_blocks.h"
 #include "sharding/sharding_groups.h"
 
 namespace viaduct {
@@ -16,46 +19,94 @@ struct BufferFormats {
   DType weight = DType::f32;
   DType gradient = DType::f32;
   DType master = DType::f32;
+  DType message = DType::f32;  // of gradients on the wire, where they are shards
   bool with_gradients = true;
   bool master_is_weight = true;
-  bool with_masters = true;  // where they are not the weights
-  // This rank's shards alone; otherwise whole.
+  bool with_masters = true;     // where they are not the weights
+  bool masters_by_run = false;  // and these are no part of the buffer
+  // Only this rank's shards; otherwise whole.
   bool shard_weights = false, shard_gradients = false;
+  bool offload_shards = false;  // both, and each bucket's are blocks of a second memory
+  /// Weights lie in the memory of the gradients, at its begin, and are there while these are not.
+  bool weights_in_gradients = false;
+
+  /// Masters besides the weights.
+  bool has_masters() const { return with_masters && !master_is_weight; }
 };
 
 class ParameterBuffer {
  public:
   /// `parameters` in the order that `layout` was made from; this rank's shard is its place in
-  /// `groups.shards`. Padding is zero, nothing else is initialized.
+  /// `groups.shards`. `layout` has as many shards as this group has ranks, or where instances share
+  /// their state, as all of `groups.ranks`. Padding is zero, nothing else is initialized.
+  /// `blocks`: with offload_shards, which outlive this.
   ParameterBuffer(Device& device, size_t chunk, std::vector<const Parameter*> parameters,
-                  BufferLayout layout, const BufferFormats& formats, ShardingGroups groups);
+                  BufferLayout layout, const BufferFormats& formats, ShardingGroups groups,
+                  OffloadedBlocks* blocks = nullptr);
 
   size_t chunk() const { return chunk_; }
   const std::vector<const Parameter*>& parameters() const { return parameters_; }
   const BufferLayout& layout() const { return layout_; }
   const BufferFormats& formats() const { return formats_; }
   const ShardingGroups& groups() const { return groups_; }
-  int shard() const { return groups_.shards->rank(); }
+  /// The layout's shard that this rank updates.
+  int shard() const { return shard_of(groups_.shards->rank(), groups_.copies->rank()); }
+  /// That of a rank by its places in its instance and among the instances.
+  int shard_of(int in_instance, int instance) const {
+    return in_instance * parts() + (parts() > 1 ? instance : 0);
+  }
+  /// Ranks that share the update of an instance's shard: 1, or one of each instance.
+  int parts() const { return layout_.shards / groups_.shards->size(); }
 
-  /// A parameter in its shape; undefined where this rank has a shard alone.
+  /// A parameter in its shape; undefined if this rank has only a shard.
   Tensor weight(size_t parameter) const;
   Tensor gradient(size_t parameter) const;
   /// A parameter in its shape, in the flat weights or gradients of its whole bucket.
   Tensor in_bucket(const Tensor& bucket, size_t parameter) const;
 
-  // Flat views: a whole bucket (undefined where this rank has a shard alone), and this rank's shard
-  // of it.
+  // Flat views: a whole bucket (undefined if this rank has only a shard), this rank's shard of
+  // it, and what of the shard this rank updates.
   Tensor bucket_weights(size_t bucket) const;
   Tensor bucket_gradients(size_t bucket) const;
-  Tensor own_weights(size_t bucket) const { return own(weights_, formats_.shard_weights, bucket); }
+  Tensor shard_weights(size_t bucket) const {
+    return formats_.offload_shards ? weight_blocks_[bucket]
+                                   : view(weights_, weight_cuts(), bucket, groups_.shards->size());
+  }
+  Tensor shard_gradients(size_t bucket) const {
+    if (formats_.offload_shards)
+      return formats_.with_gradients ? gradient_blocks_[bucket] : Tensor();
+    return view(gradients_, gradient_cuts(), bucket, groups_.shards->size());
+  }
+  // Instances do not share the update of shards in a second memory.
+  Tensor own_weights(size_t bucket) const {
+    return formats_.offload_shards ? weight_blocks_[bucket]
+                                   : view(weights_, weight_cuts(), bucket, layout_.shards);
+  }
   Tensor own_gradients(size_t bucket) const {
-    return own(gradients_, formats_.shard_gradients, bucket);
+    return formats_.offload_shards ? shard_gradients(bucket)
+                                   : view(gradients_, gradient_cuts(), bucket, layout_.shards);
   }
   Tensor own_masters(size_t bucket) const;
+  /// The elements of a parameter in the shard of the weights; undefined if it has none of them.
+  Tensor weight_in_shard(size_t parameter) const;
+  /// The elements of whole gradients in which no parameter lies.
+  std::vector<Tensor> gradient_padding() const;
 
  private:
-  Tensor allocate(Device& device, DType dtype, bool shards, MemoryTag tag) const;
-  Tensor own(const Tensor& buffer, bool shards, size_t bucket) const;
+  // A buffer holds of each bucket one of so many equal cuts: 1, those of an instance, or the
+  // layout's shards.
+  int weight_cuts() const { return formats_.shard_weights ? groups_.shards->size() : 1; }
+  int gradient_cuts() const { return formats_.shard_gradients ? groups_.shards->size() : 1; }
+  /// This rank's place among the cuts.
+  int place_among(int cuts) const;
+  /// This rank's cut of a bucket, in the buffer of whole buckets.
+  Range cut(size_t bucket, int cuts) const;
+  /// Shards of all buckets in the second memory; the padding of weights is zero there.
+  void make_blocks(Device& device, OffloadedBlocks& blocks);
+  Tensor allocate(Device& device, DType dtype, int cuts, MemoryTag tag) const;
+  /// Of a buffer that holds one of `held` cuts of each bucket: the one of `wanted` cuts, which lies
+  /// in it.
+  Tensor view(const Tensor& buffer, int held, size_t bucket, int wanted) const;
   static Tensor flat(const Tensor& buffer, const Range& range);
 
   size_t chunk_;
@@ -63,9 +114,9 @@ class ParameterBuffer {
   BufferLayout layout_;
   BufferFormats formats_;
   ShardingGroups groups_;
-  std::vector<int64_t> shard_begins_;  // of each bucket's shard, in buffers of shards
   Tensor weights_, gradients_;
-  Tensor masters_;  // this rank's shards of all buckets one after the other; or undefined
+  std::vector<Tensor> weight_blocks_, gradient_blocks_;  // by bucket, with offload_shards
+  Tensor masters_;  // what this rank updates of all buckets, one after the other; or undefined
 };
 
 }  // namespace viaduct

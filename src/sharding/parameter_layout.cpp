@@ -24,20 +24,29 @@ int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutP
 
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
                                const std::vector<std::vector<ParameterUse>>& chunks,
-                               const StoreSettings& settings, const ParallelGroups& groups)
+                               const StoreSettings& settings, const ParallelGroups& groups,
+                               SecondMemory* second_memory)
     : settings_(settings),
       groups_(groups),
       recipe_(recipe),
       kernel_gradient_(recipe.main_gradient),
       device_(device) {
   check_settings();
-  // One rank has all there is.
-  if (groups.dp_cp_inner().size() == 1) settings_.shard_gradients = settings_.shard_weights = false;
+  if (second_memory != nullptr)
+    offloaded_ = std::make_unique<OffloadedBlocks>(device, *second_memory);
+  if (!offloaded_) settings_.offload_fraction = 0, settings_.offload_shards = false;
+  // One rank has all there is; its shards are whole, wherever they live.
+  if (groups.dp_cp_inner().size() == 1 && !settings_.offload_shards)
+    settings_.shard_gradients = settings_.shard_weights = false;
+  settings_.share_state &= groups.dp_cp_outer().size() > 1;
+  if (settings_.share_state) no_copies_ = make_self_communicator("copies of runs");
   // Without virtual stages the one reduction of a stage starts with its last backward anyway.
   settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
   for (const auto& uses : chunks) add_chunk(uses);
   list_buckets();
   list_runs();
+  list_run_buckets();
+  make_masters_of_runs();
   add_accumulations(device);
   make_reduction();
   make_gathers();
@@ -55,29 +64,55 @@ void ParameterStore::check_settings() const {
                 "parameter store: an exchange of shards needs the distributed optimizer and one "
                 "instance of it, found {}",
                 groups.dp_cp_outer().size());
+  VIADUCT_CHECK(
+      ShapeError,
+      !settings_.share_state || (settings_.distributed_optimizer && !settings_.reduce_by_exchange),
+      "parameter store: instances that share their state need the distributed optimizer, "
+      "without exchange of shards");
+  VIADUCT_CHECK(ShapeError, !settings_.fp32_messages || settings_.shard_gradients,
+                "parameter store: a format of messages needs shards of gradients");
   VIADUCT_CHECK(ShapeError, !settings_.shard_weights || settings_.shard_gradients,
                 "parameter store: shards of weights need shards of gradients");
+  VIADUCT_CHECK(ShapeError, !settings_.offload_shards || !settings_.share_state,
+                "parameter store: instances do not share the state of shards in a second memory");
+  VIADUCT_CHECK(ShapeError, !settings_.offload_shards || settings_.shard_weights,
+                "parameter store: shards of weights in a second memory need shards of weights");
   VIADUCT_CHECK(
       ShapeError,
       !settings_.shard_gradients || (!settings_.reduce_by_exchange && !settings_.bucket_norms &&
                                      settings_.fp32_accumulation.empty()),
       "parameter store: a rank with shards of gradients has no buckets to exchange, to "
       "measure, or to add up in another format");
+  VIADUCT_CHECK(ShapeError,
+                !recipe_.stores_codes || recipe_.products.scaling != Scaling::mx ||
+                    !settings_.with_masters ||
+                    (settings_.distributed_optimizer && !settings_.shard_gradients &&
+                     !settings_.gather_with_optimizer_step),
+                "parameter store: weights that pass through the memory of gradients need the "
+                "distributed optimizer, whole gradients, and gathers after all updates");
 }
 
 BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
   const DType weight = parameter.format.value_or(recipe_.weight);
-  return {.weight = weight,
-          .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
-          .master = recipe_.master,
-          .with_gradients = settings_.with_gradients,
-          // One in a format of its own is its own master where it is wide enough.
-          .master_is_weight = weight == recipe_.weight
-                                  ? recipe_.master_is_weight()
-                                  : weight == DType::f32 || weight == DType::f64,
-          .with_masters = settings_.with_masters,
-          .shard_weights = settings_.shard_weights,
-          .shard_gradients = settings_.shard_gradients};
+  const bool codes = stores_codes(parameter), staged = passes_gradients(parameter);
+  return {
+      .weight = codes ? recipe_.products.forward : weight,
+      .gradient = settings_.fp32_gradients ? recipe_.main_gradient : weight,
+      // Remainders are the low halves of 16-bit weights, which codes are not, and which are not
+      // there for long in the memory of gradients.
+      .master = (codes || staged) && recipe_.master == DType::i16 ? DType::f32 : recipe_.master,
+      .message = settings_.fp32_messages.value_or(settings_.fp32_gradients) ? recipe_.main_gradient
+                                                                            : weight,
+      .with_gradients = settings_.with_gradients,
+      // One in a format of its own is its own master where it is wide enough.
+      .master_is_weight = weight == recipe_.weight ? recipe_.master_is_weight()
+                                                   : weight == DType::f32 || weight == DType::f64,
+      .with_masters = settings_.with_masters,
+      .masters_by_run = settings_.offload_fraction > 0,
+      .shard_weights = settings_.shard_weights,
+      .shard_gradients = settings_.shard_gradients,
+      .offload_shards = settings_.offload_shards,
+      .weights_in_gradients = staged};
 }
 
 void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
@@ -106,7 +141,8 @@ void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
     std::vector<int> layers_alike, layers_of_others;
     for (size_t i = 0; i < parameters.size(); ++i) {
       const Parameter& p = *parameters[i];
-      const bool fits = p.grid == first.grid && formats_of(p).weight == formats_of(first).weight;
+      const bool fits = p.grid == first.grid && formats_of(p).weight == formats_of(first).weight &&
+                        passes_gradients(p) == passes_gradients(first);
       (fits ? alike : others).push_back(&p);
       (fits ? layers_alike : layers_of_others).push_back(layers[i]);
     }
@@ -127,7 +163,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
     sizes.push_back({p.shape.elements(), alone, settings_.shard_gradients ? layers[i] : 0});
   }
   LayoutSettings layout;
-  layout.shards = groups.shards->size();
+  layout.shards = settings_.share_state ? groups.ranks->size() : groups.shards->size();
   layout.padded = settings_.distributed_optimizer;
   layout.shard_multiple = recipe_.scaled_state() ? kStateGroup : 1;
   layout.pad_for_bus_bandwidth = settings_.pad_for_bus_bandwidth;
@@ -138,7 +174,7 @@ void ParameterStore::add_buffer(size_t chunk, std::vector<const Parameter*> para
     layout.bucket_elements = bucket_elements(settings_, sizes);
   const BufferFormats formats = formats_of(*parameters.front());
   buffers_.emplace_back(device_, chunk, std::move(parameters), make_buffer_layout(sizes, layout),
-                        formats, groups);
+                        formats, groups, offloaded());
 }
 
 void ParameterStore::list_buckets() {
@@ -176,8 +212,8 @@ void ParameterStore::make_reduction() {
   std::vector<GradientReduction::Bucket> buckets;
   for (const BucketPlace& place : buckets_) {
     const ParameterBuffer& buffer = buffers_[place.buffer];
-    buckets.push_back({buffer.bucket_gradients(place.bucket), buffer.own_gradients(place.bucket),
-                       buffer.groups()});
+    buckets.push_back({buffer.bucket_gradients(place.bucket), buffer.shard_gradients(place.bucket),
+                       buffer.own_gradients(place.bucket), buffer.groups()});
   }
   reduction_ = std::make_unique<GradientReduction>(std::move(buckets), op,
                                                    settings_.reduce_by_exchange
@@ -196,7 +232,7 @@ void ParameterStore::make_gathers() {
   std::vector<WeightGather::Bucket> weights;
   for (const BucketPlace& place : buckets_) {
     const ParameterBuffer& buffer = buffers_[place.buffer];
-    weights.push_back({buffer.bucket_weights(place.bucket), buffer.own_weights(place.bucket),
+    weights.push_back({buffer.bucket_weights(place.bucket), buffer.shard_weights(place.bucket),
                        buffer.groups().shards});
   }
   std::reverse(weights.begin(), weights.end());
@@ -224,14 +260,10 @@ void ParameterStore::list_runs() {
         return own ? own.slice(0, ranges->in_shard.begin, ranges->in_shard.size()) : own;
       };
       entry(*buffer.parameters()[i]).run = static_cast<int>(runs_.size());
-      runs_.push_back({buffer.parameters()[i], ranges->in_parameter,
-                       run_of(buffer.own_weights(bucket)), run_of(buffer.own_masters(bucket)),
-                       run_of(buffer.own_gradients(bucket)), Tensor()});
-      ShardRun& run = runs_.back();
-      if (run.master.storage() != run.weight.storage() && has_state_scales(run.master.dtype())) {
-        run.master_scales = device_.allocate(DType::f32, {state_groups(run.range.size())},
-                                             MemoryTag::master_weights);
-      }
+      runs_.push_back(
+          {buffer.parameters()[i], ranges->in_parameter, run_of(buffer.own_weights(bucket)),
+           run_of(buffer.own_masters(bucket)), run_of(buffer.own_gradients(bucket)), Tensor(),
+           stores_codes(*buffer.parameters()[i]) || passes_gradients(*buffer.parameters()[i])});
       run_gradients_.push_back(runs_.back().gradient);
     }
     runs_end_[buffer.chunk()] = runs_.size();

@@ -6,26 +6,11 @@
 #include "base/error.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
-#include "ops/table.h"
 #include "sharding/master_values.h"
 #include "sharding/replica_gradients.h"
+#include "sharding/run_cursor.h"
 
 namespace viaduct {
-
-void ParameterStore::derive_weights(const OpContext& context, bool packed) {
-  VIADUCT_CHECK(ConfigError,
-                !packed || parameters_.empty() || reads_packed_weights(context.ops, recipe_.weight),
-                "packed weights: products of {} read {} as it is", context.ops.traits.name,
-                dtype_name(recipe_.weight));
-  forms_.emplace(context, parameters_, recipe_.weight, packed, settings_.with_gradients,
-                 !shards_weights());
-}
-
-void ParameterStore::make_derived_weights() {
-  if (!forms_) return;
-  for (const Parameter* parameter : parameters_)
-    forms_->make(*parameter, weight(*parameter), generation_);
-}
 
 const ParameterStore::Entry& ParameterStore::entry(const Parameter& parameter) const {
   const auto found = entries_.find(&parameter);
@@ -46,6 +31,12 @@ const ShardRun* ParameterStore::run_of(const Parameter& parameter) const {
 Tensor ParameterStore::weight(const Parameter& parameter) const {
   const Entry& e = entry(parameter);
   if (shards_weights()) return weight_of_unit(parameter);
+  VIADUCT_CHECK(ShapeError,
+                !passes_gradients(parameter) ||
+                    (staged_generation_ == generation_ && !formed(buckets_[e.bucket].chunk)),
+                "parameter store: the 16-bit weight {} of generation {} is not in the memory of "
+                "gradients",
+                parameter.path, generation_);
   VIADUCT_CHECK(ShapeError, gather_->whole(gather_place(e.bucket)),
                 "parameter store: {} of generation {} is {}", parameter.path, generation_,
                 gather_->stale() ? "not written yet" : "not gathered");
@@ -62,15 +53,20 @@ Tensor ParameterStore::master(const Parameter& parameter) const {
   VIADUCT_CHECK(ShapeError, held.size() == parameter.shape.elements(),
                 "parameter store: this rank has elements {} to {} of the master of {} {}",
                 held.begin, held.end, parameter.path, to_string(parameter.shape));
-  return run->master.view(parameter.shape);
+  return (offloaded_ ? offloaded_->present(run->master) : run->master).view(parameter.shape);
 }
 
 void ParameterStore::publish_masters(OpContext& context) {
   advance_generation();
+  RunCursor cursor(offloaded(), RunCursor::Access::read, RunCursor::Access::change);
   for (const ShardRun& run : runs_) {
-    if (run.master.storage() == run.weight.storage() || run.master.dtype() == DType::i16) continue;
-    copy(context, {master_values(context, run), run.weight});
+    if (run.master.storage() == run.weight.storage() || run.master.dtype() == DType::i16 ||
+        run.store_writes_weight)
+      continue;
+    const ShardRun here = cursor.at(run);
+    copy(context, {master_values(context, here), here.weight});
   }
+  cursor.finish();
   weights_written();
   if (!shards_weights()) finish_gathers();
 }
@@ -86,6 +82,8 @@ void ParameterStore::advance_generation() {
   } else {
     gather_->invalidate();
   }
+  for (BucketPlace& place : buckets_) place.shard_gathered = false;
+  written_chunks_ = 0;
   ++generation_;
 }
 
@@ -95,30 +93,39 @@ size_t ParameterStore::buckets_of_first(size_t chunks) const {
 }
 
 void ParameterStore::chunk_written(size_t chunk) {
-  if (settings_.gather_with_optimizer_step && gather_)
-    gather_->own_written(buckets_of_first(chunk + 1));
+  if (!settings_.gather_with_optimizer_step || !gather_) return;
+  write_codes(chunk + 1);
+  gather_shards(chunk + 1);
+  gather_->own_written(buckets_of_first(chunk + 1));
 }
 
 void ParameterStore::weights_written() {
+  write_codes(chunks());
+  // Gradients stay until the weights that take their memory are used.
+  if (!staging_) gather_shards(chunks());
   if (shards_weights()) return weight_units_->own_written();
   gather_->own_written();
-  if (!settings_.overlap_param_gather) gather_->finish();
+  if (!staging_ && !settings_.overlap_param_gather) gather_->finish();
 }
 
 void ParameterStore::finish_gathers() {
   if (shards_weights()) return gather_all_units();
   VIADUCT_CHECK(ShapeError, !gather_->stale(),
                 "parameter store: weights of generation {} are not written yet", generation_);
+  stage_weights();
   gather_->finish();
+  for (size_t chunk = 0; chunk < chunks(); ++chunk) end_staging(chunk);
 }
 
 void ParameterStore::begin_chunk(size_t chunk) {
   if (!settings_.align_param_gather || shards_weights() || gather_->stale()) return;
+  stage_weights();
   gather_->start(buckets_of_first(chunk + 2));
 }
 
 void ParameterStore::begin_step(OpContext& context) {
   context_.emplace(context);
+  if (!shards_weights() && !gather_->stale()) stage_weights();
   if (shards_gradients()) {
     begin_unit_gradients(context);
   } else {
@@ -178,6 +185,7 @@ std::vector<double> ParameterStore::bucket_norms() {
 }
 
 void ParameterStore::finish_gradients(OpContext& context) {
+  for (size_t chunk = 0; chunk < chunks(); ++chunk) end_staging(chunk);
   for (const Parameter* parameter : parameters_) {
     Entry& e = entry(*parameter);
     VIADUCT_CHECK(ShapeError, !e.open, "parameter store: a gradient of {} is not done",
@@ -191,7 +199,8 @@ void ParameterStore::finish_gradients(OpContext& context) {
   } else {
     reduction_->finish();
   }
-  sum_replica_gradients(context, runs_, groups_);
+  scale_means_of_other_grids(context);
+  sum_replica_gradients(context, runs_, groups_, offloaded());
   widen_run_gradients(context);
 }
 
@@ -213,6 +222,9 @@ void ParameterStore::widen_run_gradients(OpContext& context) {
   int64_t elements = 0;
   for (const ShardRun& run : runs_) elements += narrow(run) ? run.range.size() : 0;
   if (elements == 0) return;
+  VIADUCT_CHECK(ShapeError, !settings_.offload_shards,
+                "parameter store: gradients in a second memory are read as they are, in {}",
+                dtype_name(recipe_.optimizer_gradient));
   const Tensor wide = context.allocate(kernel_gradient_, {elements}, MemoryTag::workspace);
   int64_t begin = 0;
   for (ShardRun& run : runs_) {
@@ -225,9 +237,16 @@ void ParameterStore::widen_run_gradients(OpContext& context) {
 }
 
 double ParameterStore::gradient_divisor() const {
-  return settings_.average_in_collective
-             ? groups_.dp_cp_inner().size() * groups_.dp_cp_outer().size()
-             : 1;
+  return settings_.average_in_collective ? groups_.dp_cp().size() : 1;
+}
+
+void ParameterStore::scale_means_of_other_grids(OpContext& context) {
+  if (!settings_.average_in_collective) return;
+  for (const ShardRun& run : runs_) {
+    const int ranks = buffers_[entry(*run.parameter).buffer].groups().ranks->size();
+    if (ranks == groups_.dp_cp().size()) continue;
+    scale(context, {run.gradient, run.gradient, ranks / gradient_divisor()});
+  }
 }
 
 Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64_t run) {
@@ -235,11 +254,16 @@ Operand ParameterStore::acquire(const Parameter& parameter, WeightUse use, int64
   if (shards_weights()) {
     weight_units_->require(e.bucket);
   } else if (!gather_->stale()) {
+    stage_weights();
     gather_->require(gather_place(e.bucket));
   }
-  const Tensor canonical = weight(parameter);
-  Operand found =
-      forms_ ? forms_->form(parameter, use, run, canonical, generation_) : Operand(canonical);
+  const bool passes = passes_gradients(parameter);
+  if (passes && !formed(buckets_[e.bucket].chunk))
+    forms_->make(parameter, weight(parameter), generation_);
+  const Tensor canonical = passes ? Tensor() : weight(parameter);
+  Operand found = stores_codes(parameter) && codes_ ? codes_->operand(parameter, canonical)
+                  : forms_ ? forms_->form(parameter, use, run, canonical, generation_)
+                           : Operand(canonical);
   ++e.acquired;
   return found;
 }
@@ -253,6 +277,7 @@ void ParameterStore::release(const Parameter& parameter, WeightUse) {
 
 GradientAccess::Destination ParameterStore::gradient(const Parameter& parameter) {
   Entry& e = entry(parameter);
+  end_staging(buckets_[e.bucket].chunk);
   if (shards_gradients() && !gradient_units_->open(e.bucket)) open_gradients(e.bucket);
   VIADUCT_CHECK(ShapeError, e.gradient.defined(), "parameter store: {} has no gradient here",
                 parameter.path);

@@ -1,4 +1,5 @@
-// The parameter store where gradients, or weights as well, are shards.
+// The parameter store where gradients, or weights as well, are shards, and where instances share
+// the update of a shard.
 
 #include <algorithm>
 
@@ -37,22 +38,23 @@ void ParameterStore::make_gradient_units(ReduceOp op) {
   std::vector<GradientUnits::Unit> units;
   for (const BucketPlace& place : buckets_) {
     const ParameterBuffer& buffer = buffers_[place.buffer];
-    units.push_back({buffer.own_gradients(place.bucket),
-                     buffer.layout().buckets[place.bucket].size(), added_to(buffer, place.bucket),
-                     buffer.groups()});
+    units.push_back({buffer.shard_gradients(place.bucket), buffer.own_gradients(place.bucket),
+                     buffer.formats().message, buffer.layout().buckets[place.bucket].size(),
+                     added_to(buffer, place.bucket), buffer.groups()});
   }
-  gradient_units_ =
-      std::make_unique<GradientUnits>(std::move(units), op, settings_.overlap_grad_reduce);
+  gradient_units_ = std::make_unique<GradientUnits>(std::move(units), op,
+                                                    settings_.overlap_grad_reduce, offloaded());
 }
 
 void ParameterStore::make_weight_units() {
   std::vector<WeightUnits::Unit> units;
   for (const BucketPlace& place : buckets_) {
     const ParameterBuffer& buffer = buffers_[place.buffer];
-    units.push_back({buffer.own_weights(place.bucket), buffer.layout().buckets[place.bucket].size(),
-                     buffer.groups().shards});
+    units.push_back({buffer.shard_weights(place.bucket),
+                     buffer.layout().buckets[place.bucket].size(), buffer.groups().shards});
   }
-  weight_units_ = std::make_unique<WeightUnits>(device_, std::move(units), settings_.double_buffer);
+  weight_units_ = std::make_unique<WeightUnits>(device_, std::move(units), settings_.double_buffer,
+                                                offloaded());
 }
 
 void ParameterStore::begin_unit_gradients(OpContext& context) {
@@ -113,8 +115,11 @@ bool ParameterStore::plan_ahead(GatherPlan& plan, size_t unit) const {
 }
 
 void ParameterStore::gather(const GatherPlan& plan) {
-  for (const size_t unit : plan.units) {
+  for (size_t i = 0; i < plan.units.size(); ++i) {
+    const size_t unit = plan.units[i];
     buckets_[unit].planned = true;
+    // What comes from the second memory is gathered by the next plan, beside one segment more.
+    if (i >= plan.now && weight_units_->fetch_ahead(unit)) continue;
     weight_units_->start(unit);
   }
   for (size_t i = 0; i < plan.now; ++i) weight_units_->require(plan.units[i]);
@@ -152,6 +157,20 @@ void ParameterStore::gather_all_units() {
                 "parameter store: weights of generation {} are not written yet", generation_);
   for (size_t i = buckets_.size(); i-- > 0;) weight_units_->start(i);
   for (size_t i = 0; i < buckets_.size(); ++i) weight_units_->require(i);
+}
+
+void ParameterStore::gather_shards(size_t chunks) {
+  if (!settings_.share_state) return;
+  std::vector<CommHandle> handles;
+  for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of use
+    BucketPlace& place = buckets_[i];
+    if (place.chunk >= chunks || place.shard_gathered) continue;
+    const ParameterBuffer& buffer = buffers_[place.buffer];
+    handles.push_back(buffer.groups().copies->all_gather(buffer.own_weights(place.bucket),
+                                                         buffer.shard_weights(place.bucket)));
+    place.shard_gathered = true;
+  }
+  for (CommHandle& handle : handles) handle.wait();
 }
 
 }  // namespace viaduct

@@ -6,25 +6,29 @@ namespace viaduct {
 namespace {
 
 /// Sums flat tensors over a group in one message.
-void sum_coalesced(OpContext& context, const std::vector<Tensor>& tensors, Communicator& group) {
+void sum_coalesced(OpContext& context, const std::vector<Tensor>& tensors, Communicator& group,
+                   OffloadedBlocks* blocks) {
   if (tensors.empty()) return;
-  if (tensors.size() == 1) return group.all_reduce(tensors.front(), ReduceOp::sum).wait();
+  if (tensors.size() == 1 && blocks == nullptr)
+    return group.all_reduce(tensors.front(), ReduceOp::sum).wait();
   int64_t elements = 0;
   for (const Tensor& tensor : tensors) elements += tensor.elements();
   const Tensor message =
       context.allocate(tensors.front().dtype(), {elements}, MemoryTag::main_gradients);
-  const auto for_each_place = [&](auto&& f) {
+  const auto for_each_place = [&](BlockCursor::Access access, auto&& f) {
+    BlockCursor cursor(blocks, access);
     int64_t begin = 0;
     for (const Tensor& tensor : tensors) {
-      f(tensor, message.slice(0, begin, tensor.elements()));
+      f(cursor.at(tensor), message.slice(0, begin, tensor.elements()));
       begin += tensor.elements();
     }
+    cursor.finish();
   };
-  for_each_place([&](const Tensor& tensor, const Tensor& place) {
+  for_each_place(BlockCursor::Access::read, [&](const Tensor& tensor, const Tensor& place) {
     copy(context, {tensor, place});
   });
   group.all_reduce(message, ReduceOp::sum).wait();
-  for_each_place([&](const Tensor& tensor, const Tensor& place) {
+  for_each_place(BlockCursor::Access::change, [&](const Tensor& tensor, const Tensor& place) {
     copy(context, {place, tensor});
   });
 }
@@ -44,17 +48,17 @@ std::vector<Tensor> partial_gradients(const std::vector<ShardRun>& runs, Replica
 }  // namespace
 
 void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
-                           const ParallelGroups& groups) {
+                           const ParallelGroups& groups, OffloadedBlocks* blocks) {
   // A group of one has nothing to pack.
   if (groups.tp().size() > 1)
-    sum_coalesced(context, partial_gradients(runs, Replicas::tp), groups.tp());
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp), groups.tp(), blocks);
   if (groups.tp_kv().size() > 1)
-    sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), groups.tp_kv());
+    sum_coalesced(context, partial_gradients(runs, Replicas::tp_kv), groups.tp_kv(), blocks);
   std::vector<Tensor> tied;
   for (const ShardRun& run : runs) {
     if (!run.parameter->holders.empty()) tied.push_back(run.gradient);
   }
-  if (groups.embedding().size() > 1) sum_coalesced(context, tied, groups.embedding());
+  if (groups.embedding().size() > 1) sum_coalesced(context, tied, groups.embedding(), blocks);
 }
 
 }  // namespace viaduct

@@ -6,6 +6,7 @@
 
 #include "comm/parallel_groups.h"
 #include "ops/dispatch.h"
+#include "sharding/offloaded_blocks.h"
 #include "sharding/shard_run.h"
 
 namespace viaduct {
@@ -14,6 +15,6 @@ namespace viaduct {
 /// (groups tp and tp.kv), one message a group, and then parameters of several stages over
 /// the group of embeddings. Replicas have runs of equal ranges.
 void sum_replica_gradients(OpContext& context, const std::vector<ShardRun>& runs,
-                           const ParallelGroups& groups);
+                           const ParallelGroups& groups, OffloadedBlocks* blocks = nullptr);
 
 }  // namespace viaduct

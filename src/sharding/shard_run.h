@@ -20,6 +20,8 @@ struct ShardRun {
   /// the next step, unless the optimizer reads narrow ones, and the main gradient at other times.
   Tensor weight, master, gradient;
   Tensor master_scales;  // f32 [state_groups], of masters in a scaled format
+  /// Optimizers update the master alone: the store writes the weight, after the update.
+  bool store_writes_weight = false;
 
   /// The master as it is stored: FP32 or FP64, or in a format of tensor/state_formats.h.
   StateValues master_state() const {

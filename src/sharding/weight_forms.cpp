@@ -1,10 +1,13 @@
 #include "sharding/weight_forms.h"
 
+#include "ops/largest_magnitude.h"
+
 namespace viaduct {
 
 WeightForms::WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-                         DType weight, bool packed, bool with_gradients, bool held)
-    : context_(context), weight_(weight), packed_(packed), held_(held) {
+                         const PrecisionRecipe& recipe, Communicator& tp, bool packed,
+                         bool with_gradients, bool held, DelayedScales* delayed)
+    : context_(context), recipe_(recipe), tp_(tp), packed_(packed), held_(held), delayed_(delayed) {
   for (const Parameter* parameter : parameters) {
     for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
       if (use == WeightUse::data_gradient && !with_gradients) continue;
@@ -30,8 +33,19 @@ void WeightForms::make(const Parameter& parameter, const Tensor& canonical, int6
 void WeightForms::update(Derived& held, const Tensor& canonical, int64_t generation) {
   if (held.generation == generation) return;
   if (!held.operand) held.operand = allocate(held);
-  convert_operand(context_, {canonical, held.operand});
+  const bool whole = has_matrix_scale(held.form);
+  convert_operand(context_,
+                  {canonical, held.operand, whole ? amax(*held.parameter, canonical) : Tensor()});
   held.generation = generation;
+}
+
+Tensor WeightForms::amax(const Parameter& parameter, const Tensor& canonical) {
+  if (delayed_ != nullptr)
+    return delayed_->note(context_, parameter, LayerOperand::weight, canonical);
+  const Tensor largest = context_.allocate(DType::f32, {1}, MemoryTag::derived_weights);
+  largest_magnitude(context_, {canonical, largest});
+  if (recipe_.amax.source != AmaxSource::own) tp_.all_reduce(largest, ReduceOp::max).wait();
+  return largest;
 }
 
 void WeightForms::forget(const Parameter& parameter) {
@@ -55,6 +69,7 @@ OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64
   request.n = parameter.shape[0], request.k = parameter.shape[1];
   request.run = run;
   request.packed = packed_;
+  if (parameter.quantized) request.quantization = recipe_.products;
   return gemm_operand_forms(context_.ops, request).b;
 }
 

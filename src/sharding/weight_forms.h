@@ -6,8 +6,11 @@
 #include <map>
 #include <vector>
 
+#include "comm/communicator.h"
 #include "nn/access.h"
+#include "nn/delayed_scales.h"
 #include "ops/gemm.h"
+#include "precision/recipe.h"
 
 namespace viaduct {
 
@@ -16,9 +19,12 @@ class WeightForms {
   /// Memory on the context's device for the forms of those of `parameters` that are multiplied:
   /// for the forward and, where there are gradients, for the data gradient. `packed`: also those
   /// that products only read faster. `held`: the memory is there from now on; otherwise from the
-  /// making of a form until `forget`.
+  /// making of a form until `forget`. `tp` are the ranks that have the other parts of the weights:
+  /// all of them make a form with one scale for the whole weight at the same time. `delayed`: such
+  /// scales come from earlier steps; null: from the weights.
   WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-              DType weight, bool packed, bool with_gradients, bool held = true);
+              const PrecisionRecipe& recipe, Communicator& tp, bool packed, bool with_gradients,
+              bool held = true, DelayedScales* delayed = nullptr);
 
   /// The weight as products of `use` read it in runs of `run` columns. `canonical`: that of
   /// `generation`, and the answer for every other use.
@@ -36,15 +42,23 @@ class WeightForms {
     Operand operand;          // undefined while there is no memory for it
     int64_t generation = -1;  // whose weight it holds; -1: of none
   };
-  DType format(const Parameter& parameter) const { return parameter.format.value_or(weight_); }
+  DType format(const Parameter& parameter) const {
+    return parameter.format.value_or(recipe_.weight);
+  }
   Operand allocate(const Derived& held) const;
   OperandForm wanted(const Parameter& parameter, WeightUse use, int64_t run) const;
   Derived& derived(const Parameter& parameter, const OperandForm& form);
   void update(Derived& held, const Tensor& canonical, int64_t generation);
 
+  /// The largest magnitude that the scale of the whole weight is made for, of which `canonical` is
+  /// this rank's part.
+  Tensor amax(const Parameter& parameter, const Tensor& canonical);
+
   OpContext context_;
-  DType weight_;
+  PrecisionRecipe recipe_;
+  Communicator& tp_;
   bool packed_, held_;
+  DelayedScales* delayed_;
   std::vector<Derived> forms_;                                    // in the order of their making
   std::map<const Parameter*, std::vector<size_t>> by_parameter_;  // places in forms_
 };

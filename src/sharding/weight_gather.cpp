@@ -10,7 +10,7 @@ WeightGather::WeightGather(std::vector<Bucket> buckets)
 WeightGather::~WeightGather() {
   try {
     for (State& state : states_) state.handle.wait();
-  } catch (...) {  // a rank failed: it is said where the run ends
+  } catch (...) {  // a rank failed: the error is reported where the run ends
   }
 }
 

@@ -1,6 +1,6 @@
 #pragma once
-// After an update each rank has written its own shard of the weights; gathers make the buckets
-// whole again: all at once, or one by one while the next forward runs.
+// After an update the shard of each rank is written (where instances share the update, by several);
+// gathers make the buckets whole again: all at once, or one by one while the next forward runs.
 
 #include <vector>
 
@@ -17,7 +17,7 @@ class WeightGather {
   /// `buckets` in the order of first use in the forward, the order in which they are gathered on
   /// all ranks. Their weights count as stale until `own_written`.
   explicit WeightGather(std::vector<Bucket> buckets);
-  /// Waits for what is under way: other ranks write into the weights.
+  /// Waits for gathers in progress: other ranks write into the weights.
   ~WeightGather();
   WeightGather(const WeightGather&) = delete;
   WeightGather& operator=(const WeightGather&) = delete;

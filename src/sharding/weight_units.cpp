@@ -30,8 +30,10 @@ bool GatherPlan::has(size_t unit) const {
   return std::find(units.begin(), units.end(), unit) != units.end();
 }
 
-WeightUnits::WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer)
+WeightUnits::WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer,
+                         OffloadedBlocks* blocks)
     : device_(device),
+      blocks_(blocks),
       units_(std::move(units)),
       states_(units_.size()),
       buffered_(units_.size(), false) {
@@ -50,7 +52,7 @@ WeightUnits::WeightUnits(Device& device, std::vector<Unit> units, bool double_bu
 WeightUnits::~WeightUnits() {
   try {
     for (State& state : states_) state.handle.wait();
-  } catch (...) {  // a rank failed: it is said where the run ends
+  } catch (...) {  // a rank failed: the error is reported where the run ends
   }
 }
 
@@ -90,31 +92,60 @@ Tensor WeightUnits::memory(size_t unit) {
   return device_.allocate(units_[unit].own.dtype(), {units_[unit].elements}, MemoryTag::weights);
 }
 
+bool WeightUnits::fetch_ahead(size_t unit) {
+  State& state = states_[unit];
+  if (held(unit) || state.fetched || blocks_ == nullptr) return false;
+  const auto block = blocks_->block_of(units_[unit].own);
+  if (!block) return false;
+  VIADUCT_CHECK(ShapeError, !stale_, "weights: the shard of unit {} is not written yet", unit);
+  blocks_->fetch(*block);
+  state.fetched = true;
+  return true;
+}
+
+void WeightUnits::give_up_own(size_t unit) {
+  State& state = states_[unit];
+  if (!state.fetched) return;
+  const size_t block = *blocks_->block_of(units_[unit].own);
+  blocks_->require(block);
+  blocks_->leave(block, false);
+  state.fetched = false;
+}
+
 void WeightUnits::start(size_t unit) {
   if (held(unit)) return;
   VIADUCT_CHECK(ShapeError, !stale_, "weights: the shard of unit {} is not written yet", unit);
   State& state = states_[unit];
-  const Unit& own = units_[unit];
-  if (own.group->size() == 1) {
-    state.whole = own.own;  // all there is
+  const Unit& of = units_[unit];
+  Tensor own = of.own;
+  fetch_ahead(unit);
+  if (state.fetched) {
+    blocks_->require(*blocks_->block_of(own));
+    own = blocks_->present(own);
+  }
+  if (of.group->size() == 1) {
+    state.whole = own;  // all there is
     return;
   }
   state.whole = memory(unit);
-  state.handle = own.group->all_gather(own.own, state.whole);
+  state.handle = of.group->all_gather(own, state.whole);
 }
 
 const Tensor& WeightUnits::require(size_t unit) {
   start(unit);
   State& state = states_[unit];
   state.handle.wait();
+  if (units_[unit].group->size() > 1) give_up_own(unit);
   state.complete = true;
   return state.whole;
 }
 
 void WeightUnits::drop(size_t unit) {
-  if (!held(unit)) return;
+  if (!held(unit)) return give_up_own(unit);
   State& state = states_[unit];
   state.handle.wait();
+  state.whole = Tensor();
+  give_up_own(unit);
   if (state.buffer >= 0) buffers_[static_cast<size_t>(state.buffer)].taken = false;
   state = {};
 }

@@ -1,11 +1,12 @@
 #pragma once
 // Weights that are shards: the weights of a unit (a bucket of consecutive segments) are whole from
-// their gather to the end of their use, and nowhere else. Who uses them says which units come next
+// their gather to the end of their use, and nowhere else. Their users say which units come next
 // (`GatherPlan`), so that a gather runs beside the compute before it.
 
 #include <vector>
 
 #include "comm/communicator.h"
+#include "sharding/offloaded_blocks.h"
 
 namespace viaduct {
 
@@ -22,15 +23,17 @@ struct GatherPlan {
 class WeightUnits {
  public:
   struct Unit {
-    Tensor own;            // this rank's shard, flat
+    Tensor own;            // this rank's shard, flat; perhaps in a second memory
     int64_t elements = 0;  // of the whole unit, padding included
     std::shared_ptr<Communicator> group;
   };
   /// `double_buffer`: units of the most frequent size take their memory from two buffers that are
   /// made here, so that at most two of them are planned at a time; others, and all without it, from
-  /// the device. Shards count as stale until `own_written`.
-  WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer);
-  /// Waits for what is under way: other ranks write into the weights.
+  /// the device. Shards count as stale until `own_written`. `blocks`: of shards in a second memory,
+  /// each of which is on the device from its `fetch_ahead` or `start` to the end of the gather.
+  WeightUnits(Device& device, std::vector<Unit> units, bool double_buffer,
+              OffloadedBlocks* blocks = nullptr);
+  /// Waits for gathers in progress: other ranks write into the weights.
   ~WeightUnits();
   WeightUnits(const WeightUnits&) = delete;
   WeightUnits& operator=(const WeightUnits&) = delete;
@@ -46,13 +49,16 @@ class WeightUnits {
   /// Adds a unit that is needed at once.
   void plan_now(GatherPlan& plan, size_t unit) const;
 
-  /// Starts the unit's gather, unless it is under way or complete. ShapeError if shards are stale.
+  /// Starts to fetch the unit's shard from the second memory. False if it is on the device, on its
+  /// way, or not needed as the unit is held.
+  bool fetch_ahead(size_t unit);
+  /// Starts the unit's gather, unless it was started. ShapeError if shards are stale.
   void start(size_t unit);
   /// The flat weights of the unit, from here to `drop`.
   const Tensor& require(size_t unit);
   /// Gives the memory back. Nothing happens to a unit that is not held.
   void drop(size_t unit);
-  /// Whether there is memory for the whole unit: its gather is under way or complete.
+  /// Whether the whole unit has memory: its gather was started.
   bool held(size_t unit) const { return states_[unit].whole.defined(); }
   bool complete(size_t unit) const { return states_[unit].complete; }
   /// The flat weights of a unit that is complete.
@@ -64,11 +70,15 @@ class WeightUnits {
     Tensor whole;
     CommHandle handle;
     bool complete = false;
+    bool fetched = false;  // the own shard is here, or on its way, from the second memory
     int buffer = -1;
   };
   Tensor memory(size_t unit);
+  /// The own shard goes where it lives.
+  void give_up_own(size_t unit);
 
   Device& device_;
+  OffloadedBlocks* blocks_;
   std::vector<Unit> units_;
   std::vector<State> states_;
   std::vector<bool> buffered_;  // by unit

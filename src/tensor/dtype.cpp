@@ -20,6 +20,7 @@ int64_t dtype_bytes(DType dtype) {
     case DType::e4m3:
     case DType::e5m2:
     case DType::e8m0:
+    case DType::e2m1x2:
       return 1;
   }
   return 0;
@@ -53,6 +54,8 @@ std::string_view dtype_name(DType dtype) {
       return "e5m2";
     case DType::e8m0:
       return "e8m0";
+    case DType::e2m1x2:
+      return "e2m1x2";
   }
   return "?";
 }

@@ -7,9 +7,25 @@
 
 namespace viaduct {
 
-/// The last three are formats of quantized operands (number_formats.h): FP8 elements and the
-/// exponents that scale groups of them. No op computes in them.
-enum class DType : uint8_t { f64, f32, bf16, f16, i64, i32, i16, i8, u8, u16, e4m3, e5m2, e8m0 };
+/// The last four are formats of quantized operands (number_formats.h): FP8 elements, the exponents
+/// that scale groups of them, and FP4 elements, two in a byte: tensors of e2m1x2 count bytes. No op
+/// computes in them.
+enum class DType : uint8_t {
+  f64,
+  f32,
+  bf16,
+  f16,
+  i64,
+  i32,
+  i16,
+  i8,
+  u8,
+  u16,
+  e4m3,
+  e5m2,
+  e8m0,
+  e2m1x2
+};
 
 /// Bytes of one element.
 int64_t dtype_bytes(DType dtype);

@@ -4,12 +4,16 @@
 //   e4m3   sign, 4 exponent bits, 3 mantissa bits; ±448 at most, no infinity, one NaN
 //   e5m2   sign, 5 exponent bits, 2 mantissa bits; ±57344 at most, infinity and NaN as IEEE 754
 //   e8m0   2^(bits − 127); 255 is NaN
+//   e2m1   sign, 2 exponent bits, 1 mantissa bit; ±6 at most, no infinity, no NaN. Two in a byte:
+//          the element with the even index is the lower half (dtype e2m1x2)
 //
 // (e4m3 and e5m2: Micikevicius et al. 2022, "FP8 formats for deep learning", table 1; e8m0: OCP
-// Microscaling Formats 1.0, section 5.4.1.) Conversions from float round to nearest even and
-// saturate: values beyond the largest number, infinity included, become the largest number.
+// Microscaling Formats 1.0, section 5.4.1; e2m1: section 5.3.3.) Conversions from float round to
+// nearest even and saturate: values beyond the largest number, infinity included, become the
+// largest number.
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 #include <limits>
@@ -78,17 +82,53 @@ struct float8_e8m0 {
     float8_e8m0 result;
     result.bits = 255;
     if (!std::isfinite(value)) return result;
-    int exponent = -127;
-    if (value > 0) {
-      const double fraction = std::frexp(static_cast<double>(value), &exponent);  // in [1/2, 1)
-      if (fraction == 0.5) --exponent;
-    }
-    result.bits = static_cast<uint8_t>(std::clamp(exponent, -127, 127) + 127);
+    const auto u = std::bit_cast<uint32_t>(value);
+    const uint32_t exponent = u >> 23, mantissa = u & 0x7fffffu;
+    // A subnormal is below or above 2^-127, which is mantissa 0x400000.
+    const uint32_t above = mantissa > (exponent == 0 ? 0x400000u : 0u) ? 1 : 0;
+    result.bits = value > 0 ? static_cast<uint8_t>(std::min(exponent + above, 254u)) : 0;
     return result;
   }
   explicit operator float() const {
-    return bits == 255 ? std::numeric_limits<float>::quiet_NaN()
-                       : std::ldexp(1.0f, static_cast<int>(bits) - 127);
+    if (bits == 255) return std::numeric_limits<float>::quiet_NaN();
+    return bits == 0 ? 0x1p-127f : std::bit_cast<float>(uint32_t{bits} << 23);
+  }
+};
+
+/// In the lower four bits. 0, 0.5, 1, 1.5, 2, 3, 4, 6; the fourth bit is the sign.
+struct float4_e2m1 {
+  uint8_t bits;
+  float4_e2m1() = default;
+  /// NaN becomes −0: the format has none, so a scale has to show it.
+  explicit float4_e2m1(float value)
+      : bits(encode(value, [](float steps) {
+          return std::nearbyint(steps);  // to nearest even
+        })) {}
+  /// Rounded up with the probability that `value` is above its lower neighbour, in steps of 2^-16:
+  /// `random` are 16 random bits. Saturates, too.
+  static float4_e2m1 stochastic(float value, uint16_t random) {
+    float4_e2m1 result;
+    result.bits = encode(value, [&](float steps) {
+      return std::floor(steps + (static_cast<float>(random) + 0.5f) * 0x1p-16f);
+    });
+    return result;
+  }
+  explicit operator float() const {
+    constexpr float kMagnitudes[] = {0, 0.5f, 1, 1.5f, 2, 3, 4, 6};
+    const float magnitude = kMagnitudes[bits & 7];
+    return (bits & 8) != 0 ? -magnitude : magnitude;
+  }
+
+ private:
+  /// Codes are multiples of 0.5 up to 2, of 1 up to 4, of 2 up to 6: `round` gets how many.
+  template <class Round>
+  static uint8_t encode(float value, const Round& round) {
+    if (std::isnan(value)) return 8;
+    const float magnitude = std::min(std::fabs(value), 6.0f);
+    const float per_step = magnitude < 2 ? 2.0f : magnitude < 4 ? 1.0f : 0.5f;
+    const int first = magnitude < 2 ? 0 : magnitude < 4 ? 2 : 4;
+    const int code = first + static_cast<int>(round(magnitude * per_step));
+    return static_cast<uint8_t>(code | (std::signbit(value) ? 8 : 0));
   }
 };
 

@@ -23,6 +23,11 @@ std::string by(const OperandExtent& extent) {
   return fmt::format("{}x{}", extent.kept, extent.contracted);
 }
 
+/// Elements in one value of the form along the last dim of its values.
+int64_t packing(const OperandForm& form) {
+  return form.element == DType::e2m1x2 ? 2 : 1;
+}
+
 /// The elements [begin, begin + count) of dim `dim`, for a tensor whose dim counts pieces of
 /// `piece` elements (0: one piece in all).
 Tensor slice_pieces(const Tensor& tensor, int dim, int64_t piece, int64_t begin, int64_t count) {
@@ -39,6 +44,7 @@ std::string describe(const OperandForm& form) {
   text += form.layout;
   if (!form.shows_shape()) text += " of " + by(form.tile);
   text += form.orientation == Orientation::row_wise ? " row-wise" : " column-wise";
+  if (form.rotated) text += " rotated";
   if (!form.scales) return text;
   const bool whole = form.scales->group == kWholeMatrix;
   return text + fmt::format(", {} scale{}", dtype_name(form.scales->dtype),
@@ -47,8 +53,14 @@ std::string describe(const OperandForm& form) {
 
 Shape values_shape(const OperandForm& form, const Shape& matrix) {
   const OperandExtent sizes = sizes_of(form, matrix);
-  if (form.layout == kRowMajor) return matrix;
-  if (form.layout == kContractedLast) return {sizes.kept, sizes.contracted};
+  if (form.shows_shape()) {
+    Shape shape = form.layout == kRowMajor ? matrix : Shape{sizes.kept, sizes.contracted};
+    VIADUCT_CHECK(ShapeError, shape[1] % packing(form) == 0,
+                  "operand as {}: two elements share a byte, got {} of them in a row",
+                  describe(form), shape[1]);
+    shape[1] /= packing(form);
+    return shape;
+  }
   return {pieces(sizes.kept, form.tile.kept), pieces(sizes.contracted, form.tile.contracted),
           form.tile.kept * form.tile.contracted};
 }
@@ -61,10 +73,21 @@ Shape scales_shape(const OperandForm& form, const Shape& matrix) {
   return {pieces(sizes.kept, group.kept), pieces(sizes.contracted, group.contracted)};
 }
 
+Shape matrix_shape(const OperandForm& form, const Shape& values) {
+  VIADUCT_CHECK(ShapeError, form.shows_shape() && values.rank() == 2,
+                "operand as {}: values {} do not show the shape of a matrix", describe(form),
+                to_string(values));
+  const Shape stored{values[0], values[1] * packing(form)};
+  const bool transposed =
+      form.layout == kContractedLast && form.orientation == Orientation::column_wise;
+  return transposed ? Shape{stored[1], stored[0]} : stored;
+}
+
 Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values,
-                 Tensor scales)
+                 Tensor scales, Tensor matrix_scale)
     : values_(std::move(values)),
       scales_(std::move(scales)),
+      matrix_scale_(std::move(matrix_scale)),
       form_(form),
       dtype_(dtype),
       shape_(shape) {
@@ -74,6 +97,14 @@ Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tenso
       ShapeError, values_.defined() && values_.shape() == stored && values_.dtype() == element,
       "operand {} {} as {}: expected values {} {}, got {}", dtype_name(dtype), to_string(shape),
       describe(form), dtype_name(element), to_string(stored), describe(values_));
+  const bool beside = has_matrix_scale(form) && !has_one_scale(form);
+  VIADUCT_CHECK(
+      ShapeError,
+      beside == matrix_scale_.defined() &&
+          (!beside || (matrix_scale_.dtype() == DType::f32 && matrix_scale_.shape() == Shape{1})),
+      "operand {} {} as {}: expected {}, got {}", dtype_name(dtype), to_string(shape),
+      describe(form), beside ? "a matrix scale f32 [1]" : "no matrix scale",
+      describe(matrix_scale_));
   if (!form.scales) {
     VIADUCT_CHECK(ShapeError, !scales_.defined(), "operand {} {} as {}: expected no scales, got {}",
                   dtype_name(dtype), to_string(shape), describe(form), describe(scales_));
@@ -98,20 +129,24 @@ Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
   const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);
   const OperandExtent group = form_.scales ? form_.scales->group : kWholeMatrix;
   const auto side = [&](const OperandExtent& of) { return kept ? of.kept : of.contracted; };
+  // The dim along which elements share a byte.
+  const bool last = form_.layout == kContractedLast ? !kept : dim == 1;
+  const int64_t packed = last ? packing(form_) : 1;
   const auto whole_pieces = [&](int64_t piece) {
     return piece == 0 ||
            (begin % piece == 0 && (kept || count % piece == 0 || begin + count == size));
   };
   VIADUCT_CHECK(ShapeError,
                 begin >= 0 && count >= 0 && begin + count <= size &&
-                    whole_pieces(side(form_.tile)) && whole_pieces(side(group)),
+                    whole_pieces(side(form_.tile)) && whole_pieces(side(group)) &&
+                    begin % packed == 0 && count % packed == 0,
                 "slice [{}, {}) of dim {} of {}: out of range, or not of whole tiles and groups",
                 begin, begin + count, dim, describe(*this));
   Operand part = *this;
   part.shape_[dim] = count;
   const int place = kept ? 0 : 1;
-  part.values_ = slice_pieces(values_, form_.layout == kRowMajor ? dim : place, side(form_.tile),
-                              begin, count);
+  part.values_ = slice_pieces(values_, form_.layout == kRowMajor ? dim : place,
+                              form_.shows_shape() ? packed : side(form_.tile), begin, count);
   if (scales_) part.scales_ = slice_pieces(scales_, place, side(group), begin, count);
   return part;
 }

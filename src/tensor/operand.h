@@ -27,7 +27,8 @@ struct OperandExtent {
 /// One scale for the whole matrix.
 inline constexpr OperandExtent kWholeMatrix{0, 0};
 
-/// An element of the matrix is its value times the scale of its group.
+/// An element of the matrix is its value times the scale of its group, and with scales of e4m3
+/// times the f32 scale of the whole matrix, which keeps them in E4M3's range (tensor/nvfp4.h).
 struct ScaleForm {
   DType dtype = DType::f32;
   OperandExtent group = kWholeMatrix;
@@ -49,6 +50,9 @@ struct OperandForm {
   /// Format of the values; none: the matrix's own.
   std::optional<DType> element = {};
   std::optional<ScaleForm> scales = {};
+  /// Each 16 elements along the contracted dim are multiplied by an orthogonal matrix, the same for
+  /// both operands of a product, which stays what it is (tensor/hadamard.h).
+  bool rotated = false;
 
   bool operator==(const OperandForm&) const = default;
   /// The tensor itself.
@@ -57,13 +61,27 @@ struct OperandForm {
   bool shows_shape() const { return layout == kRowMajor || layout == kContractedLast; }
 };
 
+/// Whether one scale holds for the whole matrix.
+inline bool has_one_scale(const OperandForm& form) {
+  return form.scales && form.scales->group == kWholeMatrix;
+}
+
+/// Whether there is a scale of the whole matrix, alone or beside the scales of groups: it is made
+/// from the matrix's largest magnitude.
+inline bool has_matrix_scale(const OperandForm& form) {
+  return has_one_scale(form) || (form.scales && form.scales->dtype == DType::e4m3);
+}
+
 /// "row-major", "bf16_tiles of 16x32 row-wise", "e4m3 row-major column-wise, e8m0 scales of 1x32".
 std::string describe(const OperandForm& form);
 
-/// Shapes of the values and the scales of a matrix [R, C] in a form. Scales are [groups along kept,
+/// Shapes of the values and the scales of a matrix [R, C] in a form. Values of e2m1x2 are half as
+/// many along the last dim, which must be even. Scales are [groups along kept,
 /// groups along contracted]; a group at the edge may be cut off.
 Shape values_shape(const OperandForm& form, const Shape& matrix);
 Shape scales_shape(const OperandForm& form, const Shape& matrix);
+/// The matrix whose values in a form that shows its shape have this shape.
+Shape matrix_shape(const OperandForm& form, const Shape& values);
 
 /// A value; views of values and scales. Undefined: "not there", as a Tensor.
 class Operand {
@@ -72,21 +90,28 @@ class Operand {
   /// The matrix itself, of any rank; the op's contract checks it.
   Operand(const Tensor& matrix)  // NOLINT: implicit, for most operands are tensors
       : values_(matrix), dtype_(matrix.dtype()), shape_(matrix.shape()) {}
-  /// A matrix [R, C] of `dtype` in a form. ShapeError unless values and scales (undefined if the
-  /// form has none) have its formats and shapes.
-  Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values, Tensor scales);
+  /// A matrix [R, C] of `dtype` in a form. ShapeError unless values, scales (undefined if the form
+  /// has none) and matrix scale (f32 [1]; only beside scales of groups that need one) have its
+  /// formats and shapes.
+  Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values, Tensor scales,
+          Tensor matrix_scale = {});
 
   bool defined() const { return values_.defined(); }
   explicit operator bool() const { return defined(); }
   const OperandForm& form() const { return form_; }
   const Tensor& values() const { return values_; }
   const Tensor& scales() const { return scales_; }
+  /// The scale of the whole matrix beside scales of groups, f32 [1]; else undefined.
+  const Tensor& matrix_scale() const { return matrix_scale_; }
   /// The matrix's dtype before it was converted to the form, and its sizes.
   DType dtype() const { return dtype_; }
   const Shape& shape() const { return shape_; }
   int64_t dim(int dim) const { return shape_.dim(dim); }
   /// Bytes of values and scales.
-  int64_t bytes() const { return values_.bytes() + (scales_ ? scales_.bytes() : 0); }
+  int64_t bytes() const {
+    return values_.bytes() + (scales_ ? scales_.bytes() : 0) +
+           (matrix_scale_ ? matrix_scale_.bytes() : 0);
+  }
   /// The matrix itself; ShapeError if the form is not plain.
   const Tensor& tensor() const;
 
@@ -96,7 +121,7 @@ class Operand {
   Operand slice(int dim, int64_t begin, int64_t count) const;
 
  private:
-  Tensor values_, scales_;
+  Tensor values_, scales_, matrix_scale_;
   OperandForm form_;
   DType dtype_ = DType::f32;
   Shape shape_;

@@ -32,7 +32,7 @@ int64_t most_held(const std::vector<Lifetime>& lifetimes) {
   return most;
 }
 
-/// What is placed so far, found by time: each piece of time knows who lives in it.
+/// What is placed so far, found by time: each interval of time lists what lives in it.
 class Placed {
  public:
   Placed(const std::vector<Lifetime>& lifetimes, std::vector<int64_t>& offsets)
@@ -81,13 +81,20 @@ class Placed {
   std::vector<std::pair<int64_t, int64_t>> neighbours_;
 };
 
+using Order = std::vector<size_t>;
+
+/// Those with the largest key first.
 template <class Key>
-Placement place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& given,
-                         Key key) {
-  std::vector<size_t> order(lifetimes.size());
+Order order_by(const std::vector<Lifetime>& lifetimes, Key key) {
+  Order order(lifetimes.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(),
                    [&](size_t a, size_t b) { return key(lifetimes[a]) > key(lifetimes[b]); });
+  return order;
+}
+
+Placement place_in_order(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& given,
+                         Order order) {
   Placement placement;
   placement.offsets.resize(lifetimes.size());
   Placed placed(lifetimes, placement.offsets);
@@ -99,6 +106,27 @@ Placement place_in_order(const std::vector<Lifetime>& lifetimes, const std::vect
     placement.bytes = std::max(placement.bytes, offset + lifetimes[item].bytes);
   }
   return placement;
+}
+
+/// Rounds of one order: the arena hardly shrinks after so many, and a long list stays affordable.
+int64_t rounds_of(size_t lifetimes) {
+  constexpr int64_t kMost = 32, kMostPlaced = 1 << 15;
+  return std::min(kMost, kMostPlaced / std::max<int64_t>(1, static_cast<int64_t>(lifetimes)));
+}
+
+/// Places in `order`; then, in each round, again with those first that ended above `goal`.
+Placement place_in_rounds(const std::vector<Lifetime>& lifetimes, const std::vector<int64_t>& given,
+                          Order order, int64_t goal) {
+  Placement last = place_in_order(lifetimes, given, order), best = last;
+  const int64_t rounds = rounds_of(lifetimes.size());
+  for (int64_t round = 0; round < rounds && best.bytes > goal; ++round) {
+    std::stable_partition(order.begin(), order.end(), [&](size_t item) {
+      return last.offsets[item] + lifetimes[item].bytes > goal;
+    });
+    last = place_in_order(lifetimes, given, order);
+    if (last.bytes < best.bytes) best = last;
+  }
+  return best;
 }
 
 int64_t oldest_first(const Lifetime& l) {
@@ -116,7 +144,7 @@ std::vector<Lifetime> rounded(const std::vector<Lifetime>& all, int64_t alignmen
 
 Placement place_oldest_first(const std::vector<Lifetime>& all, int64_t alignment) {
   const std::vector<Lifetime> lifetimes = rounded(all, alignment);
-  Placement placement = place_in_order(lifetimes, {}, oldest_first);
+  Placement placement = place_in_order(lifetimes, {}, order_by(lifetimes, oldest_first));
   placement.lower_bound = most_held(lifetimes);
   return placement;
 }
@@ -128,10 +156,12 @@ Placement place(const std::vector<Lifetime>& all, int64_t alignment,
   const auto area = [](const Lifetime& l) {
     return static_cast<double>(l.bytes) * static_cast<double>(l.end - l.begin);
   };
-  Placement best = place_in_order(lifetimes, given, [](const Lifetime& l) { return l.bytes; });
+  const auto bytes = [](const Lifetime& l) { return l.bytes; };
+  Placement best = place_in_rounds(lifetimes, given, order_by(lifetimes, bytes), lower_bound);
   for (int order = 0; order < 2 && best.bytes > lower_bound; ++order) {
-    Placement other = order == 0 ? place_in_order(lifetimes, given, area)
-                                 : place_in_order(lifetimes, given, oldest_first);
+    Placement other = place_in_rounds(
+        lifetimes, given,
+        order == 0 ? order_by(lifetimes, area) : order_by(lifetimes, oldest_first), lower_bound);
     if (other.bytes < best.bytes) best = std::move(other);
   }
   best.lower_bound = lower_bound;

@@ -27,13 +27,14 @@ inline constexpr int64_t kToBePlaced = -1;
 
 /// Places one allocation after the other, each into the tightest gap that those placed before and
 /// alive at the same time leave, in three orders (largest first; largest area in time and memory
-/// first; oldest first); the smallest arena of the three. `alignment` is a power of two. `given`:
-/// the offsets of those that have a place already, which do not overlap, and kToBePlaced for the
-/// others; empty: all are to be placed.
+/// first; oldest first), each repeated with those first that ended above the lower bound (squeaky
+/// wheel optimization: Joslin and Clements 1999); the smallest arena of all. `alignment` is a power
+/// of two. `given`: the offsets of those that have a place already, which do not overlap, and
+/// kToBePlaced for the others; empty: all are to be placed.
 Placement place(const std::vector<Lifetime>& lifetimes, int64_t alignment,
                 const std::vector<int64_t>& given = {});
 
-/// Oldest first alone: what is released in the opposite order leaves its room at the end.
+/// Only oldest first: what is released in the opposite order leaves its room at the end.
 Placement place_oldest_first(const std::vector<Lifetime>& lifetimes, int64_t alignment);
 
 /// The same with times as ranks of their order, from 0.

@@ -12,7 +12,7 @@ namespace viaduct {
 /// What a row of the table counts.
 enum class ProfileKind {
   op,             // an op's time, less that of ops inside it
-  communication,  // the host waited for collectives or messages under way
+  communication,  // the host waited for collectives or messages
   host,           // the rest of the phase: allocation, dispatch, copies, cutting of batches
 };
 

@@ -78,11 +78,11 @@ int64_t StepRecord::host_call(HostCallRecord entry) {
   entry.post_seconds = now();
   entry.scope = scope_;
   host_calls_.push_back(std::move(entry));
-  return forgotten_calls_ + static_cast<int64_t>(host_calls_.size()) - 1;
+  return dropped_calls_ + static_cast<int64_t>(host_calls_.size()) - 1;
 }
 
 void StepRecord::host_call_done(int64_t number, double wait_begin_seconds) {
-  const int64_t index = number - forgotten_calls_;
+  const int64_t index = number - dropped_calls_;
   if (index < 0 || index >= static_cast<int64_t>(host_calls_.size())) return;  // forgotten
   HostCallRecord& entry = host_calls_[static_cast<size_t>(index)];
   entry.wait_at = position_++;
@@ -115,7 +115,7 @@ int64_t StepRecord::launch(CollectiveRecord entry) {
   entry.launched_at = position_++;
   entry.scope = scope_;
   collectives_.push_back(std::move(entry));
-  return forgotten_collectives_ + static_cast<int64_t>(collectives_.size()) - 1;
+  return dropped_collectives_ + static_cast<int64_t>(collectives_.size()) - 1;
 }
 
 void StepRecord::complete(int64_t number, double wait_begin_seconds, double complete_seconds,
@@ -127,7 +127,7 @@ void StepRecord::complete(int64_t number, double wait_begin_seconds, double comp
     counter.busy_seconds += busy_seconds;
   };
   if (counters_alone_) return count(number);
-  const int64_t index = number - forgotten_collectives_;
+  const int64_t index = number - dropped_collectives_;
   // Launched before this record, or forgotten since.
   if (index < 0 || index >= static_cast<int64_t>(collectives_.size())) return;
   CollectiveRecord& entry = collectives_[static_cast<size_t>(index)];
@@ -139,9 +139,9 @@ void StepRecord::complete(int64_t number, double wait_begin_seconds, double comp
   count(entry.counter);
 }
 
-void StepRecord::forget_the_past() {
-  forgotten_calls_ += static_cast<int64_t>(host_calls_.size());
-  forgotten_collectives_ += static_cast<int64_t>(collectives_.size());
+void StepRecord::drop_finished() {
+  dropped_calls_ += static_cast<int64_t>(host_calls_.size());
+  dropped_collectives_ += static_cast<int64_t>(collectives_.size());
   ops_.clear(), host_reads_.clear(), host_calls_.clear(), collectives_.clear(), edges_.clear();
   older_releases_.clear();
   std::vector<AllocationRecord> held;

@@ -1,7 +1,7 @@
 #pragma once
-// The record of a step: what ran on which stream after what, what was allocated and by whom. Plain
-// types only. Devices, ops and communicators append; on `cpu` and `cuda` the record is the trace,
-// on `sim` it is all that happens.
+// The record of a step: what ran on which stream in which order, and what was allocated by whom.
+// Plain types only. Devices, ops and communicators append to it. On `cpu` and `cuda` it is a trace
+// of the execution; on `sim` nothing but the record is made.
 
 #include <array>
 #include <cstdint>
@@ -20,7 +20,7 @@ namespace viaduct {
 enum class FlopFormat : uint8_t { f64, f32, f16, bf16 };
 inline constexpr int kFlopFormats = 4;
 
-/// What an op costs, known from shapes alone.
+/// What an op costs, computed from its shapes.
 struct Cost {
   std::array<double, kFlopFormats> flops{};  // by FlopFormat
   int64_t bytes_read = 0;
@@ -43,14 +43,14 @@ struct OpEntryRecord {
   Cost cost;
   int64_t workspace_bytes = 0;
   double begin_seconds = 0, end_seconds = 0;  // wall clock of this process; equal on sim
-  std::string shapes = {};                    // of the operands, where the record wants them
+  std::string shapes = {};                    // of the operands, if `with_shapes`
   int64_t at = 0;               // position in the sequence of all events of the record
-  int64_t scope = -1;           // the innermost one it ran in; −1: none
-  int64_t stream_position = 0;  // its place among what the stream was given
+  int64_t scope = -1;           // the innermost scope around it; −1: none
+  int64_t stream_position = 0;  // its place among the stream's work
 };
 
-/// What a stream is given from `to_position` on begins after all that another was given up to and
-/// with `from_position`.
+/// A dependency between streams: work of `to_stream` from `to_position` on begins after the work of
+/// `from_stream` up to and including `from_position`.
 struct StreamEdgeRecord {
   int from_stream = 0;
   int64_t from_position = 0;
@@ -65,12 +65,12 @@ struct AllocationRecord {
   std::string tag;
   int64_t allocated_at = 0;
   int64_t released_at = -1;      // −1: still held when the record ended
-  int64_t scope = -1;            // the innermost one that it was made in: its owner
+  int64_t scope = -1;            // the innermost scope around it: its owner
   double allocated_seconds = 0;  // wall clock; 0 on sim
   double released_seconds = 0;
 };
 
-/// A release of what was allocated before the record was attached.
+/// The release of an allocation made before the record was attached.
 struct OlderReleaseRecord {
   int64_t bytes = 0;
   std::string tag;
@@ -78,11 +78,11 @@ struct OlderReleaseRecord {
   double seconds = 0;
 };
 
-/// What a stretch of the host's program is: a whole step, one of its phases (forward of a
-/// micro-batch, optimizer …), a segment of a layer within a phase.
+/// The kinds of scopes: a whole step, one of its phases (the forward of a micro-batch, the
+/// optimizer …), or a segment of a layer within a phase.
 enum class ScopeKind : uint8_t { step, phase, segment };
 
-/// A stretch of the host's program. Scopes nest.
+/// A named interval of the host's program. Scopes nest.
 struct ScopeRecord {
   ScopeKind kind = ScopeKind::step;
   std::string name;          // "forward", "blocks.3.mlp"
@@ -93,79 +93,79 @@ struct ScopeRecord {
   double begin_seconds = 0, end_seconds = 0;
 };
 
-/// A collective or message of this rank; positions are in the sequence of all events of the record,
-/// so that what ran between launch and completion can be read off. All members' records of one run
-/// have the same collective of a group at the same `sequence`; a send of rank a to b is the receive
-/// of b from a in the same group, of the same flow, at the same `sequence`.
+/// A collective or message of this rank. Positions are in the sequence of all events of the record,
+/// so they show what ran between launch and completion. The records of all members have a group's
+/// collective at the same `sequence`; a send from rank a to b matches b's receive from a with the
+/// same group, flow and `sequence`.
 struct CollectiveRecord {
   std::string operation;   // "all_reduce", "send", …
   std::string group;       // "tp", "dp.inner", …
   int ranks = 1;           // of the group
   int64_t bytes = 0;       // of the larger operand
-  int64_t wire_bytes = 0;  // that this rank hands to a network
-  int peer = -1;           // of messages the other end, of broadcasts the root: rank of the run
+  int64_t wire_bytes = 0;  // bytes that this rank hands to a network
+  int peer = -1;           // a message's other end, a broadcast's root: rank of the run
   std::string flow = {};   // of messages: "activations" or "gradients"
   std::shared_ptr<const RankRule> members;  // ranks of the run that are the group
   int place = 0;                            // of this rank among them
-  /// How many came before it since the group was made, recorded or not: of collectives, the group's
-  /// collectives; of messages, those with the same other end, direction and flow.
+  /// The number of earlier ones since the group was made, recorded or not: for a collective, of the
+  /// group's collectives; for a message, of messages with the same other end, direction and flow.
   int64_t sequence = 0;
-  int64_t message_group = -1;  // messages of one number (of this group) begin together; −1: alone
+  int64_t message_group = -1;  // messages with the same number begin together; −1: alone
   int64_t launched_at = 0;
   int64_t completed_at = -1;      // when the host waited for it; −1: not in this record
   double launch_seconds = 0;      // wall clock of this process
   double wait_begin_seconds = 0;  // when the host began to wait for it
-  double complete_seconds = 0;    // when it had waited: the difference is exposed
-  bool blocks_host = false;       // the host itself waited, on devices with side streams too
-  double busy_seconds = 0;        // in which data moved, where the backend knows
-  int64_t scope = -1;             // the innermost one it was launched in
+  double complete_seconds = 0;    // when that wait ended; the difference is exposed time
+  bool blocks_host = false;       // the host waited, not only a stream
+  double busy_seconds = 0;        // in which data moved, if the backend knows
+  int64_t scope = -1;             // the innermost scope around its launch
   std::string queue = {};         // operations of one queue begin one after the other
-  int stream = 0;                 // of the device, where it has side streams
-  int64_t stream_position = 0;    // place among what that stream was given
-  int64_t counter = -1;           // its place in StepCounters::collectives; −1: not counted
+  int stream = 0;                 // of the device, if it has side streams
+  int64_t stream_position = 0;    // its place among that stream's work
+  int64_t counter = -1;           // its index in StepCounters::collectives; −1: not counted
 };
 
-/// A value that went from device to host, with the reason that the code gave. The host is blocked
-/// until compute has done all that it was given before.
+/// A value that the host read from the device, with the reason given in the code. The host is
+/// blocked until the compute stream has finished all earlier work.
 struct HostReadRecord {
   std::string reason;
   int64_t at = 0;
-  int64_t scope = -1;           // the innermost one it happened in
-  int64_t stream_position = 0;  // how much compute was given before
+  int64_t scope = -1;           // the innermost scope around it
+  int64_t stream_position = 0;  // of the compute stream
 };
 
-/// A call in which the hosts of a group's ranks tell each other something. The host is blocked from
-/// `wait_at` until all members have posted theirs; the call with the same `sequence` is the same
-/// call on all members.
+/// An exchange of values between the hosts of a group's ranks. The host is blocked from `wait_at`
+/// until all members have posted theirs. All members' records have the same call at the same
+/// `sequence`.
 struct HostCallRecord {
   std::string what;   // "figures", "first text", …
   std::string group;  // "world", …
   std::shared_ptr<const RankRule> members;
   int place = 0;         // of this rank among them
-  int64_t sequence = 0;  // how many calls of the group came before it, recorded or not
-  int64_t bytes = 0;     // of what this rank says
+  int64_t sequence = 0;  // the number of earlier calls of the group, recorded or not
+  int64_t bytes = 0;     // that this rank contributes
   int64_t posted_at = 0;
-  int64_t wait_at = -1;           // when the host came to wait for it; −1: not in this record
+  int64_t wait_at = -1;           // when the host began to wait for it; −1: not in this record
   double post_seconds = 0;        // wall clock of this process; 0 on sim
   double wait_begin_seconds = 0;  // when the host began to wait for it
   double complete_seconds = 0;    // when it had the answer
-  int64_t scope = -1;             // the innermost one it was posted in
+  int64_t scope = -1;             // the innermost scope around the post
 };
 
-/// Appended to while it is attached to a device; one writer, the rank's host thread.
+/// The record that is attached to a device. Only the rank's host thread writes to it.
 class StepRecord {
  public:
   void op(OpEntryRecord entry);
   void allocate(int64_t id, int64_t bytes, std::string tag);
   void release(int64_t id, int64_t bytes, std::string_view tag);
   void host_read(std::string reason, int64_t stream_position = 0);
-  /// A collective begins; returns its number. `complete` says that the host has waited for it, or
-  /// has made a stream wait.
+  /// A collective begins; returns its number. `complete`: the host has waited for it, or has made a
+  /// stream wait for it.
   int64_t launch(CollectiveRecord entry);
   void complete(int64_t number, double wait_begin_seconds, double complete_seconds,
                 double busy_seconds, bool blocks_host = false);
-  /// A call among hosts is posted; returns its number, −1 without entries. `host_call_done` says
-  /// that its answer is here.
+  /// A host call is posted; returns its number, or −1 if only counters are kept. `host_call_done`:
+  /// its answer has arrived.
   int64_t host_call(HostCallRecord entry);
   void host_call_done(int64_t number, double wait_begin_seconds);
   void edge(const StreamEdgeRecord& entry) { edges_.push_back(entry); }
@@ -173,27 +173,26 @@ class StepRecord {
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
 
-  /// Keeps sums alone, no entries: what a step costs a record then does not grow with the step.
+  /// Keeps only sums, no entries, so that the record's size does not grow with the step.
   void keep_counters_alone() { counters_alone_ = true; }
-  /// Sums since `reset_counters`, of records with times. Communication counts where it is waited
-  /// for.
+  /// Sums since `reset_counters`, of timed records. Communication is counted when it is waited for.
   const StepCounters& counters() const { return counters_; }
   void reset_counters();
 
-  /// Whether ops describe their operands, which takes time.
+  /// Whether ops describe the shapes of their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
   bool with_shapes() const { return with_shapes_; }
-  /// Said by the device: false where nothing executes and times mean nothing.
+  /// Set by the device: false if it executes nothing, so that times mean nothing.
   void set_timed(bool timed) { timed_ = timed; }
-  /// Forgets all but the allocations still held, with the scopes that they were made in.
-  void forget_the_past();
+  /// Drops all entries but the live allocations and the scopes that they were made in.
+  void drop_finished();
 
   const std::vector<OpEntryRecord>& ops() const { return ops_; }
   const std::vector<AllocationRecord>& allocations() const { return allocations_; }
   const std::vector<HostReadRecord>& host_reads() const { return host_reads_; }
   const std::vector<HostCallRecord>& host_calls() const { return host_calls_; }
   const std::vector<CollectiveRecord>& collectives() const { return collectives_; }
-  /// Empty where the device has no side streams: then all runs in the order of the record.
+  /// Empty if the device has no side streams: then everything runs in the order of the record.
   const std::vector<StreamEdgeRecord>& edges() const { return edges_; }
   const std::vector<ScopeRecord>& scopes() const { return scopes_; }
   const std::vector<OlderReleaseRecord>& older_releases() const { return older_releases_; }
@@ -203,10 +202,10 @@ class StepRecord {
   int64_t position() const { return position_; }
   Cost total_cost() const;
 
-  /// The largest number of bytes held at once, and what each tag held at that moment.
+  /// The largest number of bytes held at once, and the bytes of each tag at that moment.
   struct Peak {
     int64_t bytes = 0;
-    int64_t at = -1;  // position of the allocation that made it so
+    int64_t at = -1;  // position of the allocation that reached it
     std::map<std::string, int64_t> bytes_by_tag;
   };
   Peak peak() const;
@@ -226,13 +225,13 @@ class StepRecord {
   std::vector<HostReadRecord> host_reads_;
   std::vector<HostCallRecord> host_calls_;
   std::vector<CollectiveRecord> collectives_;
-  int64_t forgotten_calls_ = 0, forgotten_collectives_ = 0;  // numbers before the first entries
+  int64_t dropped_calls_ = 0, dropped_collectives_ = 0;  // numbers before the first entries
   std::vector<StreamEdgeRecord> edges_;
   std::vector<ScopeRecord> scopes_;
   std::vector<OlderReleaseRecord> older_releases_;
 };
 
-/// Says what the program does while it lives. Costs nothing without a record.
+/// Opens a scope in the record for its own lifetime. Costs nothing without a record.
 class RecordScope {
  public:
   /// The name is `name`, or "name.part". `record` may be null and outlives the scope.

@@ -34,11 +34,11 @@ std::shared_ptr<const RunSetup> run_of(const ModelFolder& from, LoadedRunConfig 
 }
 
 std::vector<CheckpointEntry> pieces_of(const RunSetup& setup, const ResolvedRun& run, int number) {
-  const RankDevice rank = make_dry_run_device(setup.config.dist);
+  const RankDevice rank = make_dry_run_device(setup.config);
   const auto world = make_sim_communicator(number, run.parallelism.mesh.ranks(), "world");
   const Engine engine(*rank.device, rank.ops, setup.model, run,
                       ParallelGroups(run.parallelism.mesh, world));
-  const Communicator& copies = engine.groups().dp_cp_outer();
+  const Communicator& copies = engine.store().copies_of_runs();
   const auto runs =
       saved_share(stored_runs(engine.store(), [](const ShardRun&, size_t) { return Tensor(); }),
                   copies.rank(), copies.size(), setup.config.checkpoint.fully_parallel_save);

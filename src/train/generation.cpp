@@ -5,6 +5,7 @@
 
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/json_reader.h"
 #include "checkpoint/parameter_io.h"
 #include "generate/prompts.h"
 #include "generate/stop_text.h"
@@ -65,7 +66,7 @@ std::string to_text(const std::vector<GeneratedText>& texts) {
 
 std::vector<GeneratedText> from_text(const std::string& text) {
   std::vector<GeneratedText> texts;
-  for (const Json& entry : Json::parse(text)) {
+  for (const Json& entry : parse_json<Json>(text, "texts of the ranks")) {
     GeneratedText& t = texts.emplace_back();
     t.number = entry[0];
     t.generated.tokens = entry[1].get<std::vector<int32_t>>();
@@ -117,7 +118,7 @@ std::vector<DryRun> dry_run_generation(const RunSetup& setup, const GenerationWo
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   std::vector<DryRun> stages;
   for (const GlobalRank first : run.parallelism.mesh.group({0}, {Axis::pp})) {
-    const RankDevice rank = make_dry_run_device(setup.config.dist);
+    const RankDevice rank = make_dry_run_device(setup.config);
     Device& device = *rank.device;
     const auto world = make_sim_communicator(first.value, run.parallelism.mesh.ranks(), "world");
     world->record_on(&device);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace viaduct {
 namespace {
@@ -81,7 +82,7 @@ bool makes_sense(const Schedules& s) {
 }  // namespace
 
 std::string with_schedules(const std::string& state, const Schedules& schedules) {
-  Json json = Json::parse(state);
+  Json json = parse_json<Json>(state, "training state");
   Json& stored = json[kKey];
   for_each_number([&](const char* key, const char*, auto of) { stored[key] = of(schedules); });
   if (schedules.decoupled_rate) {
@@ -96,7 +97,7 @@ std::string with_schedules(const std::string& state, const Schedules& schedules)
 
 std::optional<Schedules> stored_schedules(const std::string& state, const std::string& where) {
   try {
-    const Json json = Json::parse(state);
+    const Json json = parse_json<Json>(state, where);
     if (!json.contains(kKey)) return std::nullopt;
     const Json& stored = json.at(kKey);
     Schedules schedules;

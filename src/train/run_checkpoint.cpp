@@ -7,16 +7,33 @@
 #include "checkpoint/logical_values.h"
 #include "checkpoint/parameter_io.h"
 #include "model/family.h"
+#include "train/amax_checkpoint.h"
 
 namespace viaduct {
 namespace {
 
-std::vector<StoredRun> masters(Engine& engine) {
-  return stored_runs(engine.store(),
-                     [](const ShardRun& run, size_t) { return run.master_state(); });
+using Cursor = std::shared_ptr<RunCursor>;
+
+Cursor changes(Engine& engine) {
+  return std::make_shared<RunCursor>(engine.store().offloaded(), BlockCursor::Access::change);
 }
-std::vector<StoredRun> runs_of(Engine& engine, const OptimizerState& state) {
-  auto runs = stored_runs(engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; });
+
+std::vector<StoredRun> masters(Engine& engine, const Cursor& cursor = nullptr) {
+  return stored_runs(
+      engine.store(), [](const ShardRun& run, size_t) { return run.master_state(); }, cursor);
+}
+/// Of a state with tensors of their own: those that this rank saves, or all.
+std::vector<StoredRun> shared_runs(const OptimizerState& state, bool saved_alone = false) {
+  std::vector<StoredRun> runs;
+  for (const SharedState& of : state.shared)
+    if (of.saved || !saved_alone) runs.push_back({whole_run(*of.description), of.values});
+  return runs;
+}
+std::vector<StoredRun> runs_of(Engine& engine, const OptimizerState& state,
+                               const Cursor& cursor = nullptr) {
+  if (state.shape != nullptr) return shared_runs(state);
+  auto runs = stored_runs(
+      engine.store(), [&](const ShardRun&, size_t i) { return state.runs[i]; }, cursor);
   for (StoredRun& stored : runs) stored.lifts_zeros = state.lifts_zeros;
   std::erase_if(runs, [](const StoredRun& stored) { return !stored.state.values; });
   return runs;
@@ -28,12 +45,12 @@ int64_t elements_of(const std::vector<StoredRun>& runs) {
   return elements;
 }
 
-/// Fills runs of which every rank of an instance group holds copies. Returns the bytes that this
+/// Fills runs of which every rank of `copies_of_runs` holds copies. Returns the bytes that this
 /// rank read.
 int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const TensorSource& source,
                   bool spread_copies, Lacking lacking,
                   FunctionRef<std::string(const std::string& name)> name_of) {
-  Communicator& copies = engine.groups().dp_cp_outer();
+  Communicator& copies = engine.store().copies_of_runs();
   const bool spread = spread_copies && copies.size() > 1;
   const std::vector<StoredRun> share =
       spread ? share_of_copies(runs, copies.rank(), copies.size()) : runs;
@@ -42,7 +59,7 @@ int64_t load_runs(Engine& engine, const std::vector<StoredRun>& runs, const Tens
       spread ? owners_of_copies(runs, copies.size()) : std::vector<int>();
   for (size_t i = 0; i < owners.size(); ++i) {
     if (runs[i].run.elements() == 0) continue;
-    const StateValues& state = runs[i].state;
+    const StateValues state = runs[i].here();
     for (const Tensor& tensor : {state.values, state.scales, state.weights})
       if (tensor) copies.broadcast(tensor, owners[i]).wait();
   }
@@ -61,7 +78,7 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageO
   StagedCheckpoint staged;
   staged.step = state.step;
   staged.state = to_json(state);
-  const Communicator& copies = engine.groups().dp_cp_outer();  // instances hold the same
+  const Communicator& copies = engine.store().copies_of_runs();
   const auto stage = [&](const std::string& prefix, const std::vector<StoredRun>& runs) {
     stage_runs(engine.device(),
                saved_share(runs, copies.rank(), copies.size(), options.spread_copies), prefix,
@@ -70,8 +87,10 @@ StagedCheckpoint stage_run(Engine& engine, const TrainState& state, const StageO
   stage("", masters(engine));
   if (options.optimizer && engine.optimizer() != nullptr) {
     for (const OptimizerState& state : engine.optimizer()->states())
-      stage(state.prefix, runs_of(engine, state));
+      stage(state.prefix,
+            state.shape != nullptr ? shared_runs(state, true) : runs_of(engine, state));
   }
+  stage_amax(engine, staged);
   return staged;
 }
 
@@ -99,7 +118,8 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
   std::vector<OptimizerState> states;
   if (options.optimizer && engine.optimizer() != nullptr) states = engine.optimizer()->states();
   std::vector<TensorKind> kinds{{""}};
-  for (const OptimizerState& state : states) kinds.push_back({state.prefix, state.has});
+  for (const OptimizerState& state : states)
+    kinds.push_back({state.prefix, state.has, state.shape});
   const ModelConfig& model = engine.model().config();
   const TensorFit fit = tensor_fit(model, checkpoint, kinds);
   restored.warnings = check_fit(fit, checkpoint.where(), options.strictness);
@@ -109,15 +129,20 @@ RestoredRun restore_run(Engine& engine, const CheckpointReader& checkpoint,
   if (log && !fit.lacking.empty()) engine.initialize();  // moments are zero already
   const Lacking lacking = log ? Lacking::kept : Lacking::error;
   const TensorNames& names = model_family(model.family).names;
+  // The weights that are loaded are quantized with these scales.
+  restore_amax(engine, checkpoint);
+  const Cursor cursor = changes(engine);
   restored.bytes +=
-      load_runs(engine, masters(engine), checkpoint, options.spread_copies, lacking,
+      load_runs(engine, masters(engine, cursor), checkpoint, options.spread_copies, lacking,
                 [&](const std::string& name) { return stored_name(checkpoint, name, names); });
+  cursor->finish();
   OpContext context = engine.context(false, false).ops;
   engine.store().publish_masters(context);
   for (const OptimizerState& state : states) {
     restored.bytes +=
-        load_runs(engine, runs_of(engine, state), checkpoint, options.spread_copies, lacking,
-                  [&](const std::string& name) { return state.prefix + name; });
+        load_runs(engine, runs_of(engine, state, cursor), checkpoint, options.spread_copies,
+                  lacking, [&](const std::string& name) { return state.prefix + name; });
+    cursor->finish();
   }
   return restored;
 }

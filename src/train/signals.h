@@ -29,7 +29,7 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The first signal that came since construction, 0 while none has. A second SIGINT or SIGTERM,
+  /// The first signal since construction, 0 if there was none. A second SIGINT or SIGTERM,
   /// of either kind, ends the process with status 128 + signal (130, 143) without any clean-up, as
   /// the clean-up may hang.
   int received() const;

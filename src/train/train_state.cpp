@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
+#include "base/json_reader.h"
 
 namespace viaduct {
 
@@ -23,7 +24,7 @@ std::string to_json(const TrainState& s) {
 
 TrainState train_state_from_json(const std::string& text, const std::string& where) {
   try {
-    const auto json = nlohmann::json::parse(text);
+    const auto json = parse_json<nlohmann::json>(text, where);
     TrainState s;
     s.step = json.at("step").get<int64_t>();
     s.updates = json.at("updates").get<int64_t>();

@@ -65,9 +65,9 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   profiler_ = std::make_unique<StepProfiler>(config_, device, rank);
   data_ = std::make_unique<TrainingData>(setup, device.pool(), run_.parallelism.size(Axis::dp),
                                          run_.parallelism.mesh.coordinate(rank, Axis::dp).value);
-  engine_ = std::make_unique<Engine>(device, ops, setup.model, run_,
-                                     ParallelGroups(run_.parallelism.mesh, world_));
-  open_second_memory();
+  engine_ =
+      std::make_unique<Engine>(device, ops, setup.model, run_,
+                               ParallelGroups(run_.parallelism.mesh, world_), open_second_memory());
   if (config_.context_parallel.hybrid_context_parallel)
     documents_ = std::make_unique<DocumentBatches>(setup, engine_->groups());
   state_.seed = run_.layers.seed;
@@ -91,7 +91,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   if (config_.logger.log_throughput) {
     peak_ = measure_matmul_peak(device.pool(), run_.layers.precision.activation,
                                 cpu_isa_of(config_.dist), hooks_.peak_effort);
-    peak_seen_at_ = steady_seconds();
+    peak_measured_at_ = steady_seconds();
   }
   log_ = std::make_unique<MetricsLog>(
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
@@ -114,8 +114,7 @@ void Trainer::run() {
   try {
     run_to_the_end();
   } catch (const std::exception& error) {
-    // A save in the background holds this rank back while the exception leaves: the others hear of
-    // it first.
+    // The exception waits for a save in the background, so the other ranks are notified first.
     world_->fail_all(error.what());
     throw;
   }
@@ -132,8 +131,9 @@ void Trainer::run_to_the_end() {
         train.train_samples ? fmt::format("train.train_samples={}", *train.train_samples)
                             : fmt::format("train.train_iters={}", train.train_iters)));
   }
-  // Where a run goes on, evaluations come when they would have come without the stop.
-  if (train.skip_train || over || state_.step % config_.validation.eval_interval == 0) evaluate();
+  // A resumed run evaluates at the same steps as one that was not stopped.
+  const auto evaluation_due = [&] { return state_.step % config_.validation.eval_interval == 0; };
+  if (train.skip_train || over || evaluation_due()) evaluate();
   std::string reason = stop_requested() ? "signal" : "";
   while (reason.empty() && !train.skip_train && state_.step < total_steps_) {
     const auto& skipped = train.iterations_to_skip;
@@ -144,29 +144,29 @@ void Trainer::run_to_the_end() {
     }
     const auto& interval = train.check_weight_hash_across_dp_replicas_interval;
     if (interval && state_.step % *interval == 0) check_replicas();
-    ask();
-    saver_->advance(heard_.any_writes);
+    update_requests();
+    saver_->advance(merged_.any_writes);
     const bool done = state_.step >= total_steps_;
-    if (!done && state_.step % config_.validation.eval_interval == 0) evaluate();
-    if (heard_.stop) {
+    // The step of an evaluation that a signal ended is the last one: the next session evaluates it.
+    const bool evaluated = done || !evaluation_due() || evaluate();
+    if (merged_.stop || !evaluated) {
       reason = "signal";
     } else if (!done && should_exit()) {
       reason = "exit condition";
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
-    if (heard_.folder_gone) take_folder_again();
-    const bool wanted = due || heard_.folder_gone;
+    if (merged_.folder_deleted) recreate_folder();
+    const bool wanted = due || merged_.folder_deleted;
     if (checkpoint.save && wanted && !done && reason.empty()) save(false);
   }
   if (reason.empty()) {
-    evaluate();
-    if (!stop_requested()) test();
+    if (evaluate() && !stop_requested()) test();
     if (stop_requested()) reason = "signal";
   }
   note_profiles(profiler_->finish());
   if (checkpoint.save && !train.skip_train) {
     save(true);
-    make_sure_of_last_save();
+    finish_last_save();
   }
   if (!reason.empty()) log_->stopped(state_.step, reason);
 }
@@ -190,6 +190,9 @@ void Trainer::step() {
   inputs.update = state_.updates + 1;
   inputs.loss_scale = state_.scaler.scale;
   engine_->reset_phases();
+  quantization_.clear();
+  engine_->inspect(inspects(state_.step + 1) ? &quantization_ : nullptr);
+  const OffloadCounts moved_before = moved();
   engine_->begin_step(inputs);
 
   double scored = 0, data_seconds = 0;
@@ -208,8 +211,7 @@ void Trainer::step() {
       work.document_lengths.push_back(batch.document_offsets[d] - batch.document_offsets[d - 1]);
     }
   };
-  // What the others are to hear of this step is said as soon as it is known, before its last
-  // micro-batch runs.
+  // The figures of this step are sent as soon as they are known, before its last micro-batch runs.
   const auto post = [&] { engine_->post_scored(scored, figures(work)); };
   if (documents_) {
     const auto row = [&](int64_t number) {
@@ -228,7 +230,8 @@ void Trainer::step() {
     });
   }
   const StepResult result = engine_->finish_step(scored);
-  hear(engine_->told());
+  offload_.done += moved() - moved_before;
+  take_merged(engine_->merged_figures());
   // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
@@ -278,10 +281,10 @@ void Trainer::skip_step() {
   metrics.skipped = 1;
   metrics.with_rates = config_.logger.log_throughput;
   metrics.flop_convention = kFlopConvention;
-  hear(world_->host().post(figures({})).wait());
-  metrics.ranks = heard_.ranks;
+  take_merged(world_->host().post(figures({})).wait());
+  metrics.ranks = merged_.ranks;
   metrics.peak_memory_bytes = peak_memory_bytes_;
-  said_ = {};
+  local_ = {};
   log_->step(metrics);
 }
 
@@ -332,7 +335,7 @@ void Trainer::count_skipped() {
 bool Trainer::should_exit() const {
   const TrainConfig& t = config_.train;
   if (t.exit_interval && state_.step % *t.exit_interval == 0) return true;
-  return t.exit_duration_in_mins && heard_.run_seconds > *t.exit_duration_in_mins * 60;
+  return t.exit_duration_in_mins && merged_.run_seconds > *t.exit_duration_in_mins * 60;
 }
 
 }  // namespace viaduct

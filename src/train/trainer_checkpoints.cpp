@@ -42,7 +42,7 @@ std::string rate_text(double bytes, double seconds) {
 void Trainer::load_weights() {
   const CheckpointConfig& c = config_.checkpoint;
   const auto& load = c.load.value();
-  // One rank alone reads whole indices and builds orders of the data, however long that takes.
+  // Only one rank reads whole indices and builds orders of the data, however long that takes.
   run_on_all(
       *world_,
       [&] {
@@ -211,18 +211,18 @@ std::string Trainer::last_checkpoint() const {
 }
 
 bool Trainer::folder_was_deleted() const {
-  return lock_ && (lock_->is_gone() || lock_->times_made_again() != folders_made_again_);
+  return lock_ && (lock_->is_gone() || lock_->times_made_again() != handled_recreations_);
 }
 
-void Trainer::take_folder_again() {
+void Trainer::recreate_folder() {
   saved_step_ = -1;  // wherever it was saved, it is not there any more
   if (!lock_) return;
   lock_->check();
-  folders_made_again_ = lock_->times_made_again();
+  handled_recreations_ = lock_->times_made_again();
   write_run_files();
 }
 
-void Trainer::make_sure_of_last_save() {
+void Trainer::finish_last_save() {
   bool lost = folder_was_deleted();
   if (lock_ && saved_) {
     try {
@@ -235,7 +235,7 @@ void Trainer::make_sure_of_last_save() {
   if (leads())
     log_warning("{}: the checkpoint of step {} was deleted, and is saved again",
                 *config_.checkpoint.save, state_.step);
-  take_folder_again();
+  recreate_folder();
   save(true);
 }
 

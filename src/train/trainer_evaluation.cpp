@@ -24,9 +24,9 @@ void Trainer::take_evaluations_before() {
   }
 }
 
-void Trainer::evaluate() {
+bool Trainer::evaluate() {
   const auto& sets = data_->validation_sets();
-  if (sets.empty() || evaluated_step_ == state_.step) return;
+  if (sets.empty() || evaluated_step_ == state_.step) return true;
   double loss = 0, scored = 0;
   for (size_t i = 0; i < sets.size(); ++i) {
     ValidationMetrics metrics;
@@ -35,12 +35,13 @@ void Trainer::evaluate() {
       metrics.set_name = sets[i].name;
     }
     const auto result = evaluate(sets[i], std::move(metrics));
-    if (!result) return;
+    if (!result) return false;
     loss += result->validation_loss * static_cast<double>(result->validation_tokens);
     scored += static_cast<double>(result->validation_tokens);
   }
   evaluated_step_ = state_.step;
   if (scored > 0) validations_.emplace_back(state_.step, loss / scored);
+  return true;
 }
 
 void Trainer::test() {

@@ -2,11 +2,14 @@
 // steps.
 
 #include "base/clock.h"
+#include "base/output_file.h"
 #include "device/memory_tag.h"
 #include "engine/log_statistics.h"
 #include "hardware/cpu/peak.h"
+#include "report/quantization_metrics.h"
 #include "report/step_timers.h"
 #include "run/rank_device.h"
+#include "train/router_report.h"
 #include "train/trainer.h"
 
 namespace viaduct {
@@ -35,32 +38,32 @@ std::vector<HostFigure> Trainer::figures(const StepWork& work) const {
   // Ranks that share a data-parallel place have read the same rows.
   const bool counted = leads_data_place(engine_->groups());
   const FlopCount flops = training_flops(flop_sizes(setup_.model), work.document_lengths);
-  return {{said_.stop ? 1.0 : 0.0},
-          {said_.folder_gone ? 1.0 : 0.0},
+  return {{local_.stop ? 1.0 : 0.0},
+          {local_.folder_deleted ? 1.0 : 0.0},
           {saver_->writes() ? 1.0 : 0.0},
-          {said_.run_seconds},
+          {local_.run_seconds},
           {static_cast<double>(work.tokens), counted},
           {flops.token_part, counted},
           {flops.attention_part, counted},
           {flops.attention_part_full, counted},
-          {said_.step_seconds},
-          {said_.data_seconds},
-          {said_.communication_seconds},
+          {local_.step_seconds},
+          {local_.data_seconds},
+          {local_.communication_seconds},
           {static_cast<double>(device_.memory().peak_bytes)}};
 }
 
-void Trainer::hear(const std::vector<FigureOfRanks>& told) {
+void Trainer::take_merged(const std::vector<FigureOfRanks>& figures) {
   size_t next = 0;
-  const auto figure = [&]() -> const FigureOfRanks& { return told.at(next++); };
-  heard_.stop = figure().most > 0;
-  heard_.folder_gone = figure().most > 0;
-  heard_.any_writes = figure().most > 0;
-  heard_.run_seconds = figure().most;
-  heard_.tokens = figure().sum;
-  heard_.flops.token_part = figure().sum;
-  heard_.flops.attention_part = figure().sum;
-  heard_.flops.attention_part_full = figure().sum;
-  FiguresOfRanks ranks{.step = said_.step};
+  const auto figure = [&]() -> const FigureOfRanks& { return figures.at(next++); };
+  merged_.stop = figure().most > 0;
+  merged_.folder_deleted = figure().most > 0;
+  merged_.any_writes = figure().most > 0;
+  merged_.run_seconds = figure().most;
+  merged_.tokens = figure().sum;
+  merged_.flops.token_part = figure().sum;
+  merged_.flops.attention_part = figure().sum;
+  merged_.flops.attention_part_full = figure().sum;
+  FiguresOfRanks ranks{.step = local_.step};
   ranks.step_seconds = figure();
   ranks.data_seconds = figure();
   ranks.communication_seconds = figure();
@@ -68,19 +71,19 @@ void Trainer::hear(const std::vector<FigureOfRanks>& told) {
   peak_memory_bytes_ =
       std::max({peak_memory_bytes_, static_cast<int64_t>(ranks.peak_memory_bytes.most),
                 device_.memory().peak_bytes});
-  heard_.ranks.reset();
-  if (world_->size() > 1 && said_.step > 0) heard_.ranks = ranks;
+  merged_.ranks.reset();
+  if (world_->size() > 1 && local_.step > 0) merged_.ranks = ranks;
 }
 
-void Trainer::ask() {
-  said_.stop = hooks_.stop_requested && hooks_.stop_requested();
-  said_.folder_gone = folder_was_deleted();
-  said_.run_seconds = steady_seconds() - run_begin_;
+void Trainer::update_requests() {
+  local_.stop = hooks_.stop_requested && hooks_.stop_requested();
+  local_.folder_deleted = folder_was_deleted();
+  local_.run_seconds = steady_seconds() - run_begin_;
   if (world_->size() > 1) return;
-  heard_.stop = said_.stop;
-  heard_.folder_gone = said_.folder_gone;
-  heard_.run_seconds = said_.run_seconds;
-  heard_.any_writes = saver_->writes();
+  merged_.stop = local_.stop;
+  merged_.folder_deleted = local_.folder_deleted;
+  merged_.run_seconds = local_.run_seconds;
+  merged_.any_writes = saver_->writes();
 }
 
 void Trainer::note_profiles(const std::vector<std::filesystem::path>& files) {
@@ -94,33 +97,44 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
   }
   const double seconds = steady_seconds() - work.begin;
   if (is_logged(state_.step)) add_on_demand(metrics, work);
-  state_.consumed_tokens += static_cast<int64_t>(heard_.tokens);
+  state_.consumed_tokens += static_cast<int64_t>(merged_.tokens);
   // A run that lost its folder to another one must not write into its files either.
   if (lock_ && state_.step % config_.logger.log_interval == 0) lock_->check();
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
   metrics.tokens = state_.consumed_tokens;
   metrics.with_rates = config_.logger.log_throughput;
-  metrics.ranks = heard_.ranks;
+  metrics.ranks = merged_.ranks;
   metrics.peak_memory_bytes = peak_memory_bytes_;
   if (leads() && metrics.with_rates)
-    look_at_peak(tflops_per_rank(heard_.flops.model(), seconds, world_->size()));
-  metrics.set_rates(seconds, work.rows, static_cast<int64_t>(heard_.tokens), heard_.flops,
+    update_peak(tflops_per_rank(merged_.flops.model(), seconds, world_->size()));
+  metrics.set_rates(seconds, work.rows, static_cast<int64_t>(merged_.tokens), merged_.flops,
                     world_->size(), peak_, config_.logger.flops == "full");
-  said_.step = state_.step;
-  said_.step_seconds = seconds;
-  said_.data_seconds = metrics.data_seconds;
-  said_.communication_seconds = metrics.communication_seconds;
+  local_.step = state_.step;
+  local_.step_seconds = seconds;
+  local_.data_seconds = metrics.data_seconds;
+  local_.communication_seconds = metrics.communication_seconds;
   log_->step(metrics);
 }
 
-void Trainer::look_at_peak(double tflops_per_rank) {
+void Trainer::update_peak(double tflops_per_rank) {
   // Ten milliseconds a measurement: at most a five-hundredth of a run.
   constexpr double kInterval = 5;
-  if (steady_seconds() - peak_seen_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
+  if (steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,
                                       cpu_isa_of(config_.dist), PeakEffort::glance));
-  peak_seen_at_ = steady_seconds();
+  peak_measured_at_ = steady_seconds();
+}
+
+void Trainer::draw_load(const std::vector<LayerRouting>& routing) {
+  if (routing.empty() || !leads() || !config_.checkpoint.save) return;
+  try {
+    OutputFile picture(std::filesystem::path(*config_.checkpoint.save) / "router_load.svg");
+    picture.write(load_picture(routing, state_.step));
+    picture.commit();
+  } catch (const IoError& error) {
+    log_->note(std::string("warning: no picture of the experts' load: ") + error.what());
+  }
 }
 
 void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
@@ -135,8 +149,17 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
       add_counted_timers(work.record->counters(), mine);
     metrics.timers = timers_of_ranks(world_->host(), mine);
   }
+  if (inspects(state_.step)) {
+    metrics.quantization = quantization_of_ranks(world_->host(), quantization_.tensors());
+    if (leads() && state_.step == total_steps_ && !metrics.quantization.empty())
+      log_->note("what quantization changes most:\n" +
+                 quantization_table(metrics.quantization, 10));
+  }
   if (logger.log_params_norm) metrics.params_norm = weight_norm(*engine_);
   if (logger.log_num_zeros_in_grad) metrics.num_zeros_in_grad = zero_gradients(*engine_);
+  const std::vector<LayerRouting> routing = collect_routing(*engine_);
+  metrics.routers = router_figures(routing);
+  draw_load(routing);
   if (logger.log_memory_to_tensorboard) metrics.memory = memory_figures(device_.memory());
 }
 

@@ -1,4 +1,4 @@
-// The trainer's second memory: opened and measured before the first step.
+// The trainer's second memory: opened and measured before anything goes there.
 
 #include <algorithm>
 
@@ -6,22 +6,21 @@
 
 namespace viaduct {
 
-void Trainer::open_second_memory() {
-  SlotMemory* const second =
-      run_.purpose == EnginePurpose::train ? engine_->second_memory() : nullptr;
-  if (second == nullptr) return;
+std::unique_ptr<SlotMemory> Trainer::open_second_memory() {
+  if (run_.purpose != EnginePurpose::train || !run_.memory.offloads()) return nullptr;
   constexpr int64_t kMostMeasured = int64_t{16} << 20;
   const int64_t needed = planned_.offload.most_bytes;
+  auto second = make_second_memory(run_.memory.second_memory, device_.executes());
   second->reserve(needed);
   offload_.where = second->describe();
   offload_.planned = planned_.offload;
   offload_.measured = second->measure(std::min(kMostMeasured, needed));
+  return second;
 }
 
-OffloadReport Trainer::offload() const {
-  OffloadReport report = offload_;
-  if (!report.empty()) report.done = engine_->second_memory()->counts();
-  return report;
+OffloadCounts Trainer::moved() const {
+  const SlotMemory* const second = offload_.empty() ? nullptr : engine_->second_memory();
+  return second == nullptr ? OffloadCounts() : second->counts();
 }
 
 }  // namespace viaduct

@@ -176,6 +176,96 @@ TEST_F(ConvertCommand, RefusesAndLeavesNothingBehind) {
     EXPECT_EQ(entry.path().filename().string().find("new"), std::string::npos);
 }
 
+TEST_F(ConvertCommand, ExportsInTheRequestedFormatAndSaysWhatItRounded) {
+  const std::filesystem::path from = golden("llama/model");
+  const SafetensorsFolder source(from);
+  const Result narrow = run(from, "bf16", "--to-format hf --dtype bf16");
+  ASSERT_EQ(narrow.status, 0) << narrow.err;
+  EXPECT_THAT(narrow.out,
+              testing::ContainsRegex("^bf16: [0-9]+ of [0-9]+ elements were rounded, by "
+                                     "0\\.[0-9]+ % over all \\(L2\\) and at most "
+                                     "0\\.[0-9]+ % of one \\("));
+  EXPECT_EQ(nlohmann::json::parse(read_file(folder_ / "bf16/config.json")).at("torch_dtype"),
+            "bfloat16");
+  const SafetensorsFolder rounded(folder_ / "bf16");
+  for (const TensorInfo& info : source.tensors()) {
+    const Tensor wide = source.tensor(info.name), tensor = rounded.tensor(info.name);
+    ASSERT_EQ(tensor.dtype(), DType::bf16) << info.name;
+    for (int64_t i = 0; i < wide.elements(); ++i)
+      ASSERT_EQ(tensor.data<bfloat16>()[i].bits, static_cast<bfloat16>(wide.data<float>()[i]).bits);
+  }
+  const Result wide = run(folder_ / "bf16", "fp32", "--to-format hf --dtype fp32");
+  EXPECT_THAT(wide.out, testing::ContainsRegex("^fp32: all [0-9]+ elements are exact"));
+  ASSERT_EQ(run(folder_ / "fp32", "back", "--to-format hf --dtype bf16").status, 0);
+  expect_same(rounded, SafetensorsFolder(folder_ / "back"));
+}
+
+TEST_F(ConvertCommand, ReadsItsFp8AsTheProductsInBf16) {
+  ASSERT_EQ(run(golden("llama/model"), "fp8", "--to-format hf --dtype fp8").status, 0);
+  const auto config = nlohmann::json::parse(read_file(folder_ / "fp8/config.json"));
+  EXPECT_EQ(config.at("quantization_config").at("quant_method"), "fp8");
+  ASSERT_EQ(run(folder_ / "fp8", "save").status, 0);
+  const auto checkpoint = open_checkpoint(folder_ / "save");
+  EXPECT_EQ(checkpoint->find("model.layers.0.mlp.up_proj.weight")->dtype, DType::bf16);
+  EXPECT_FALSE(checkpoint->contains("model.layers.0.mlp.up_proj.weight_scale_inv"));
+  EXPECT_THAT(read_file(folder_ / "save/step_00000000/config.json"),
+              testing::Not(testing::HasSubstr("quantization_config")));
+}
+
+TEST_F(ConvertCommand, GgufAndBack) {
+  for (const char* name : {"llama/model", "gpt2/model", "llama_tied/model_sharded_bf16"}) {
+    SCOPED_TRACE(name);
+    ASSERT_EQ(run(golden(name), "save").status, 0);
+    const Result out = run(folder_ / "save", "m.gguf");
+    ASSERT_EQ(out.status, 0) << out.err;
+    EXPECT_THAT(out.out, testing::HasSubstr("m.gguf"));
+    const Result in = run(folder_ / "m.gguf", "hf");
+    ASSERT_EQ(in.status, 0) << in.err;
+    expect_same(SafetensorsFolder(folder_ / "hf"), SafetensorsFolder(golden(name)));
+    ASSERT_EQ(run(folder_ / "m.gguf", "again", "--to-format viaduct").status, 0);
+    expect_same(*open_checkpoint(folder_ / "save"), *open_checkpoint(folder_ / "again"));
+    for (const char* made : {"save", "hf", "again"}) std::filesystem::remove_all(folder_ / made);
+  }
+}
+
+TEST_F(ConvertCommand, RefusesFormatsWhereTheyDoNotExist) {
+  const auto good = golden("llama/model");
+  expect_refused(run(good, "new", "--dtype bf16"), 2, "a checkpoint keeps the stored format");
+  expect_refused(run(good, "new", "--to-format hf --dtype bf61"), 2, "did you mean bf16?");
+  expect_refused(run(good, "new", "--to-format hf --dtype q8_0"), 2, "a format of GGUF files");
+  expect_refused(run(good, "new", "--to-format gguf"), 2, "end in .gguf");
+  expect_refused(run(good, "new.gguf", "--to-format hf"), 2, "end in .gguf");
+  expect_refused(run(good, "new.gguf", "--dtype fp8"), 2, "its 8-bit format is q8_0");
+  expect_refused(run(golden("gpt2/model"), "new", "--to-format hf --dtype fp8"), 2,
+                 "stored transposed");
+  write_file_atomically(folder_ / "bad.gguf", "GGUF");
+  expect_refused(run(folder_ / "bad.gguf", "new"), 1, "the version");
+  ASSERT_EQ(run(good, "good.gguf").status, 0);
+  expect_refused(run(folder_ / "good.gguf", "new", "--to-format viaduct dist.ranks=2"), 2,
+                 "is a GGUF file, and a layout is given");
+  expect_refused(run(good, "new.gguf", "dist.ranks=2"), 2, "a GGUF file has no layout of ranks");
+
+  // An element that fp16 cannot hold.
+  const SafetensorsFolder source(good);
+  std::map<std::string, Tensor> tensors;
+  for (const TensorInfo& info : source.tensors()) tensors[info.name] = source.tensor(info.name);
+  Tensor norm = host_tensor(DType::f32, {64});
+  norm.data<float>()[5] = 1e5f;
+  tensors["model.norm.weight"] = norm;
+  std::filesystem::create_directory(folder_ / "model");
+  write_safetensors(folder_ / "model/model.safetensors", tensors);
+  write_file_atomically(folder_ / "model/config.json", read_file(good / "config.json"));
+  expect_refused(run(folder_ / "model", "new", "--to-format hf --dtype fp16"), 1,
+                 "tensor \"model.norm.weight\": 1 of its 64 elements are beyond the largest number "
+                 "of f16");
+  auto config = nlohmann::json::parse(read_file(good / "config.json"));
+  config["quantization_config"] = {{"quant_method", "gptq"}, {"bits", 4}};
+  write_file_atomically(folder_ / "model/config.json", config.dump());
+  expect_refused(run(folder_ / "model", "new"), 2, "quant_method \"gptq\" is not supported");
+  for (const auto& entry : std::filesystem::directory_iterator(folder_.path()))
+    EXPECT_EQ(entry.path().filename().string().find("new"), std::string::npos);
+}
+
 /// The tensors of a checkpoint in its index, by shard.
 std::string pieces_of(const CheckpointReader& reader) {
   std::string text;
@@ -252,6 +342,18 @@ TEST_F(ConvertCommand, CutsAHuggingFaceFolder) {
     expect_same(SafetensorsFolder(golden(name)), *checkpoint);
     std::filesystem::remove_all(folder_ / "save");
   }
+}
+
+TEST_F(ConvertCommand, CutsExpertsOverTheirRanks) {
+  const auto source = golden("mixtral/model");
+  const Result cut = run(source, "save",
+                         "dist.ranks=4 model.tensor_model_parallel_size=2 "
+                         "model.expert_model_parallel_size=2 model.expert_tensor_parallel_size=2 "
+                         "train.global_batch_size=4 train.micro_batch_size=1");
+  ASSERT_EQ(cut.status, 0) << cut.err;
+  const auto checkpoint = open_checkpoint(folder_ / "save");
+  EXPECT_EQ(checkpoint->index().shards.size(), 4u);
+  expect_same(SafetensorsFolder(source), *checkpoint);
 }
 
 TEST_F(ConvertCommand, ALayoutMustFit) {

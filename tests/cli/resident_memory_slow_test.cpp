@@ -31,12 +31,15 @@ TEST_P(ResidentMemory, GrowsByThePlannedPeak) {
 }
 
 std::string name_of(const testing::TestParamInfo<const char*>& info) {
-  return std::vector{"dp2", "tp2", "pp2"}.at(info.index);
+  return std::vector{"dp2", "tp2", "pp2", "states_in_a_file"}.at(info.index);
 }
 
 INSTANTIATE_TEST_SUITE_P(Layouts, ResidentMemory,
                          testing::Values("", "model.tensor_model_parallel_size=2",
-                                         "model.pipeline_model_parallel_size=2"),
+                                         "model.pipeline_model_parallel_size=2",
+                                         "optimizer.optimizer_cpu_offload=true "
+                                         "optimizer.optimizer_offload_fraction=1 "
+                                         "memory.offload_path=/tmp"),
                          name_of);
 
 }  // namespace

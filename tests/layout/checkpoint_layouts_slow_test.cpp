@@ -12,9 +12,8 @@
 #include "checkpoint/parameter_io.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/safetensors_writer.h"
-#include "run/launch.h"
-#include "run/rank_device.h"
 #include "support/layout_run.h"
+#include "support/rank_trainers.h"
 #include "support/temporary_folder.h"
 #include "support/tensor_bytes.h"
 #include "support/training.h"
@@ -33,19 +32,8 @@ using test::Overrides;
 using test::setup_of;
 using test::TemporaryFolder;
 using test::tiny_run;
+using test::with_trainers;
 using test::operator+;
-
-/// Trainers of all ranks of a layout.
-void with_trainers(const Overrides& overrides,
-                   FunctionRef<void(Trainer& trainer, Communicator& world)> body) {
-  const RunSetup setup = setup_of(
-      overrides + Overrides{"dist.threads_per_rank=1", "dist.distributed_timeout_minutes=1"});
-  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
-    const RankDevice rank = make_rank_device(setup.config.dist);
-    Trainer trainer(setup, *rank.device, rank.ops, {}, world);
-    body(trainer, *world);
-  });
-}
 
 /// What of a run decides about its shards beside the layout: rows that shards cut anywhere.
 Overrides run_sizes() {
@@ -83,7 +71,7 @@ std::map<std::string, std::string> held_tensors(Engine& engine, Communicator& wo
   std::map<std::string, std::string> tensors;
   const auto gather = [&](const std::string& prefix,
                           FunctionRef<StateValues(const ShardRun&, size_t)> values) {
-    const Communicator& copies = engine.groups().dp_cp_outer();
+    const Communicator& copies = engine.store().copies_of_runs();
     gather_logical(
         world, engine.device(),
         share_of_copies(stored_runs(engine.store(), values), copies.rank(), copies.size()), 1,
@@ -150,6 +138,10 @@ std::vector<Pair> pairs() {
                    stages = layout(1, 1, 2, 1), both = layout(2, 1, 2, 1),
                    context = layout(1, 2, 1, 1), wide = layout(1, 1, 1, 4),
                    instances = layout(1, 1, 1, 4, {"ddp.num_distributed_optimizer_instances=2"}),
+                   shared = layout(1, 1, 1, 4,
+                                   {"ddp.num_distributed_optimizer_instances=2",
+                                    "ddp.outer_dp_sharding_strategy=optim"},
+                                   "shared_state"),
                    plain = layout(2, 1, 1, 2, {"ddp.use_distributed_optimizer=false"});
   const auto sharded = [](const char* strategy, int pp) {
     return layout(1, 1, pp, 2, {std::string("ddp.data_parallel_sharding_strategy=") + strategy},
@@ -178,12 +170,54 @@ std::vector<Pair> pairs() {
       {"sharded_weights_to_sharded_gradients", "llama", sharded("optim_grads_params", 1),
        sharded("optim_grads", 1)},
       {"instances2_to_tp2_dp2_plain", "qwen2", instances, plain},
+      {"instances2_to_shared_state", "llama", instances, shared},
+      {"shared_state_to_tp2_dp2_plain", "llama", shared, plain},
       {"transposed_tp2_to_dp2", "gpt2", tensor, data},
       {"transposed_dp4_to_tp2_pp2", "gpt2", wide, both}};
 }
 
 INSTANTIATE_TEST_SUITE_P(Pairs, CheckpointLayouts, testing::ValuesIn(pairs()),
                          [](const auto& info) { return info.param.name; });
+
+// Means of rows and columns are whole on every rank that updates a part of a matrix, and saved
+// once.
+TEST(AdafactorLayouts, MeansMoveBetweenLayouts) {
+  const Overrides adafactor{"optimizer.optimizer=adafactor"};
+  const LayoutCase tensor = layout(2, 1, 1, 2), stages = layout(1, 1, 2, 2),
+                   copies = layout(1, 1, 1, 4, {"ddp.num_distributed_optimizer_instances=2"}),
+                   shared = layout(1, 1, 1, 4,
+                                   {"ddp.num_distributed_optimizer_instances=2",
+                                    "ddp.outer_dp_sharding_strategy=optim"}),
+                   weights = layout(1, 1, 1, 2,
+                                    {"ddp.data_parallel_sharding_strategy=optim_grads_params"}),
+                   plain = layout(2, 1, 1, 2, {"ddp.use_distributed_optimizer=false"});
+  for (const auto& [family, one, other] : {std::tuple{"llama", tensor, stages},
+                                           {"gpt2", stages, tensor},
+                                           {"llama", copies, plain},
+                                           {"gpt2", plain, copies},
+                                           {"llama", shared, weights},
+                                           {"gpt2", weights, shared}}) {
+    SCOPED_TRACE(one.name + " to " + other.name);
+    const TemporaryFolder saved, changed;
+    save_two_steps(run_of(family, one) + adafactor, saved);
+    const auto stored = saved_tensors(saved.path());
+    with_trainers(run_of(family, other) + adafactor + from(saved.path(), changed),
+                  [&](Trainer& trainer, Communicator&) {
+                    size_t means = 0;
+                    for (const OptimizerState& state : trainer.engine().optimizer()->states()) {
+                      for (const SharedState& mean : state.shared) {
+                        const std::string& name = mean.description->parts.front().name;
+                        EXPECT_TRUE(bytes_of(mean.values) == stored.at(state.prefix + name))
+                            << name;
+                        ++means;
+                      }
+                    }
+                    EXPECT_GT(means, 8u);
+                    trainer.run();
+                  });
+    EXPECT_EQ(metric(changed / "metrics.jsonl", "loss").size(), 1u);
+  }
+}
 
 /// Bytes by name.
 std::map<std::string, std::string> bytes_of_all(const std::map<std::string, Tensor>& tensors) {
@@ -214,8 +248,7 @@ TEST_P(ConvertedShards, GoOnInTheLayoutThatTheyWereCutFor) {
   const auto cut = folder / "cut";
   const ShardPlan plan = checkpoint_shards(resolve_model_folder(saved.path()),
                                            load_run_config({}, other.overrides + run_sizes()));
-  convert_model(
-      {.from = saved.path(), .to = cut, .format = ModelFolderKind::checkpoint, .plan = plan});
+  convert_model({.from = saved.path(), .to = cut, .format = ModelFormat::checkpoint, .plan = plan});
   const auto stored = saved_tensors(saved.path());
   expect_equal(saved_tensors(cut), stored);
   EXPECT_EQ(open_checkpoint(cut)->index().shards.size(), static_cast<size_t>(plan.shards));

@@ -37,19 +37,7 @@ void expect_gradients(const std::string& name, const LayoutCase& c) {
   SCOPED_TRACE(name + " in " + c.name);
   const auto batch = test_data("golden") / name / "golden.safetensors";
   const auto got = probe_layout(model_of(name), batch, false, c.overrides);
-  const SafetensorsFile& file = reference(batch);
-  EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), kLimit);
-  EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), kLimit);
-  const double norm = test::gradient_norm(file);
-  EXPECT_NEAR(*got.at("grad_norm").data<float>(), norm, kLimit * norm);
-  int compared = 0;
-  for (const TensorInfo& info : file.tensors()) {
-    if (!info.name.starts_with("grad.")) continue;
-    ASSERT_TRUE(got.contains(info.name)) << info.name;
-    EXPECT_LE(relative_error(got.at(info.name), file.tensor(info.name)), kLimit) << info.name;
-    ++compared;
-  }
-  EXPECT_GT(compared, 10);
+  EXPECT_GT(test::expect_gradients_of(got, reference(batch), kLimit), 10);
 }
 
 /// The fast pairs of each head (16 elements: pairs i and i + 8) as all weights, the slow ones

@@ -80,7 +80,7 @@ Outcome first_step(const Overrides& overrides) {
       values[name] = host_tensor(DType::f32, {});
       *values[name].data<float>() = static_cast<float>(value);
     }
-    const Communicator& copies = engine.groups().dp_cp_outer();
+    const Communicator& copies = engine.store().copies_of_runs();
     gather_logical(*world, engine.device(),
                    share_of_copies(stored_runs(engine.store(), [](const ShardRun& r,
                                                                   size_t) { return r.gradient; }),

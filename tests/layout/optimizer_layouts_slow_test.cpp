@@ -38,10 +38,15 @@ class OptimizerLayouts : public testing::TestWithParam<Case> {};
 
 TEST_P(OptimizerLayouts, TrainAsOneRankDoes) {
   const auto alone = train(GetParam(), layout(1, 1, 1, 1));
-  for (const LayoutCase& split :
-       {layout(2, 1, 1, 1), layout(1, 1, 2, 1, {"train.micro_batch_size=1"}),
-        layout(1, 1, 1, 2, {"train.micro_batch_size=1"}),
-        layout(2, 1, 1, 2, {"train.micro_batch_size=1"})}) {
+  std::vector<LayoutCase> splits{layout(2, 1, 1, 1),
+                                 layout(1, 1, 2, 1, {"train.micro_batch_size=1"}),
+                                 layout(1, 1, 1, 2, {"train.micro_batch_size=1"}),
+                                 layout(2, 1, 1, 2, {"train.micro_batch_size=1"})};
+  if (GetParam().model == "mixtral") {
+    splits.push_back(layout(
+        1, 1, 1, 2, {"train.micro_batch_size=1", "model.expert_model_parallel_size=2"}, "ep2"));
+  }
+  for (const LayoutCase& split : splits) {
     SCOPED_TRACE(split.name);
     const auto found = train(GetParam(), split);
     ASSERT_EQ(found.size(), alone.size());
@@ -56,7 +61,16 @@ INSTANTIATE_TEST_SUITE_P(
     Optimizers, OptimizerLayouts,
     testing::Values(Case{"sgd", "llama", {"optimizer.optimizer=sgd"}, 1e-4},
                     Case{"muon", "llama", {"optimizer.optimizer=muon"}, 2e-3},
-                    Case{"muon_transposed", "gpt2", {"optimizer.optimizer=muon"}, 2e-3}),
+                    Case{"muon_transposed", "gpt2", {"optimizer.optimizer=muon"}, 2e-3},
+                    Case{"adafactor", "llama", {"optimizer.optimizer=adafactor"}, 1e-3},
+                    Case{"adafactor_tied", "llama_tied", {"optimizer.optimizer=adafactor"}, 1e-3},
+                    // The gradients of GPT-2's key biases are 0 but for rounding, which is not to
+                    // be divided by its own size.
+                    Case{"adafactor_transposed",
+                         "gpt2",
+                         {"optimizer.optimizer=adafactor", "optimizer.adafactor_eps1=1e-12"},
+                         1e-3},
+                    Case{"adafactor_experts", "mixtral", {"optimizer.optimizer=adafactor"}, 1e-3}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

@@ -58,6 +58,10 @@ void expect_close(const std::map<std::string, Tensor>& got, const SafetensorsFil
   EXPECT_GT(compared, 10);
 }
 
+/// Cases whose numbers are continuous: rounding to BF16 may send a token to another expert, after
+/// which everything about that token differs, here as in PyTorch.
+class GoldenBf16 : public Golden {};
+
 /// Cases with a trace of ten steps.
 class GoldenTraining : public Golden {};
 
@@ -72,7 +76,7 @@ TEST_P(Golden, Fp32MatchesTensorByTensor) {
   }
 }
 
-TEST_P(Golden, Bf16IsNearTheFp32Reference) {
+TEST_P(GoldenBf16, Bf16IsNearTheFp32Reference) {
   ProbeSettings settings;
   settings.run.layers.precision = precision_recipe("bf16_mixed");
   settings.hidden = true;
@@ -109,14 +113,26 @@ std::vector<Case> trained_cases() {
           {"llama_tied", "llama_tied/model"},
           {"llama3_rope", "llama3_rope/model"},
           {"qwen2", "qwen2/model"},
+          {"mixtral", "mixtral/model"},
           {"packed_llama", "llama/model"}};
 }
 
 /// With the small models that `./viaduct.sh oracle families --store` makes.
 std::vector<Case> all_cases() {
   std::vector<Case> cases = trained_cases();
-  for (const char* name : {"mistral", "qwen3", "gemma", "gemma2", "yarn", "linear_rope"})
+  for (const char* name :
+       {"mistral", "qwen3", "qwen2_moe", "qwen3_moe", "olmoe", "deepseek_v2", "deepseek_v2_lite",
+        "deepseek_v3", "gpt_oss", "gemma", "gemma2", "yarn", "linear_rope"})
     cases.push_back({name, std::string(name) + "/model"});
+  return cases;
+}
+
+std::vector<Case> continuous_cases() {
+  std::vector<Case> cases = all_cases();
+  std::erase_if(cases, [](const Case& c) {
+    return c.name == "mixtral" || c.name == "gpt_oss" || c.name.ends_with("moe") ||
+           c.name.starts_with("deepseek");
+  });
   return cases;
 }
 
@@ -125,6 +141,7 @@ std::string name_of(const testing::TestParamInfo<Case>& info) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Cases, Golden, testing::ValuesIn(all_cases()), name_of);
+INSTANTIATE_TEST_SUITE_P(Cases, GoldenBf16, testing::ValuesIn(continuous_cases()), name_of);
 INSTANTIATE_TEST_SUITE_P(Cases, GoldenTraining, testing::ValuesIn(trained_cases()), name_of);
 
 TEST(GoldenForms, BareGpt2NamesAndMasksReadTheSame) {

@@ -233,10 +233,10 @@ RunText run_text(const Overrides& overrides, bool save) {
       if (world->rank() == 0) {
         text.numbers = numbers_of(trainer);
       }
-      for (const auto& staged_entry : staged.entries) {
-        const std::string& name = staged_entry.entry.tensor.name;
-        tensors[fmt::format("{} {} {}", name, world->rank(), tensors.size())] =
-            hash64(bytes_of(staged_entry.values()));
+      for (size_t i = 0; i < staged.entries.size(); ++i) {
+        const std::string& name = staged.entries[i].entry.tensor.name;
+        tensors[fmt::format("{} {} {}", name, world->rank(), i)] =
+            hash64(bytes_of(staged.entries[i].values()));
       }
     });
   } catch (const std::exception& error) {

@@ -11,7 +11,28 @@ inline constexpr Shows kNumbers = Shows::numbers, kFiles = Shows::files, kNotes 
 
 inline const Overrides kBf16{"mixed_precision=bf16_mixed"};
 inline const Overrides kFp16{"mixed_precision=fp16_mixed"};
+inline const Overrides kFp8{"mixed_precision=bf16_with_mxfp8_mixed"};
+inline const Overrides kCurrentFp8{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"};
+inline const Overrides kDelayedFp8{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"};
 inline const Overrides kGpt2{"model.family=gpt2"};
+inline const Overrides kMoe{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                            "model.moe_router_topk=2"};
+inline const Overrides kSigmoidMoe = kMoe + Overrides{"model.moe_router_score_function=sigmoid",
+                                                      "model.moe_router_pre_softmax=false"};
+inline const Overrides kSharedMoe{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                                  "model.moe_shared_expert_intermediate_size=32"};
+inline const Overrides kGptOss{"model.family=gpt_oss", "model.num_moe_experts=4",
+                               "model.moe_router_topk=2"};
+inline const Overrides kLatent{"model.family=deepseek_v2",
+                               "model.num_moe_experts=4",
+                               "model.moe_router_topk=2",
+                               "model.moe_ffn_hidden_size=16",
+                               "model.moe_shared_expert_intermediate_size=32",
+                               "model.q_lora_rank=24",
+                               "model.kv_lora_rank=16",
+                               "model.qk_head_dim=12",
+                               "model.qk_pos_emb_head_dim=8",
+                               "model.v_head_dim=10"};
 inline const Overrides kTp{"dist.ranks=2", "model.tensor_model_parallel_size=2"};
 inline const Overrides kCp{"dist.ranks=2", "model.context_parallel_size=2"};
 inline const Overrides kPp{"dist.ranks=2", "model.pipeline_model_parallel_size=2",

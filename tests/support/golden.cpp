@@ -7,6 +7,7 @@
 #include <stdexcept>
 
 #include "base/file.h"
+#include "checkpoint/model_folder.h"
 #include "model/family.h"
 #include "support/op_testing.h"
 
@@ -19,8 +20,8 @@ std::map<std::string, Tensor> probe_case(const std::filesystem::path& model,
   const OpTable ops = cpu_ops(isa);
   const ModelConfig config =
       read_hf_config(read_file(model / "config.json"), (model / "config.json").string());
-  return run_probe(*device, ops, config, SafetensorsFolder(model), SafetensorsFile(batch),
-                   settings);
+  return run_probe(*device, ops, config, *open_weights(resolve_model_folder(model)),
+                   SafetensorsFile(batch), settings);
 }
 
 double relative_error(const Tensor& a, const Tensor& b) {
@@ -69,6 +70,26 @@ ProbeSettings reference_training() {
   settings.run.optimizer.clip_norm = 1.0;
   settings.run.optimizer.adamw = {0.9, 0.95, 1e-8, 0.1};
   return settings;
+}
+
+int expect_gradients_of(const std::map<std::string, Tensor>& got, const SafetensorsFile& file,
+                        double limit) {
+  EXPECT_LE(relative_error(got.at("logits"), file.tensor("logits")), limit);
+  EXPECT_LE(relative_error(got.at("loss"), file.tensor("loss")), limit);
+  const double norm = gradient_norm(file);
+  EXPECT_NEAR(*got.at("grad_norm").data<float>(), norm, limit * norm);
+  int compared = 0;
+  for (const TensorInfo& info : file.tensors()) {
+    if (!info.name.starts_with("grad.")) continue;
+    const auto found = got.find(info.name);
+    if (found == got.end()) {
+      ADD_FAILURE() << info.name << " is missing";
+      continue;
+    }
+    EXPECT_LE(relative_error(found->second, file.tensor(info.name)), limit) << info.name;
+    ++compared;
+  }
+  return compared;
 }
 
 }  // namespace viaduct::test

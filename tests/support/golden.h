@@ -26,6 +26,10 @@ double relative_error(const Tensor& a, const Tensor& b);
 
 /// ‖g‖ over the tensors `grad.*` of a reference, in FP64: its gradient norm.
 double gradient_norm(const SafetensorsFile& file);
+/// Logits, loss, gradient norm and every gradient of a probe are those of the file, with at most
+/// this relative error. Returns the number of gradients.
+int expect_gradients_of(const std::map<std::string, Tensor>& got, const SafetensorsFile& file,
+                        double limit);
 
 /// Checks that a weight after ten steps equals the reference's within `limit`. GPT-2's key biases,
 /// the middle third of c_attn.bias, have a gradient of zero, and Adam scales rounding up there:

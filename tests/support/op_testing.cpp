@@ -101,7 +101,7 @@ std::vector<CpuIsa> testable_isas() {
 OpMachine::OpMachine(CpuIsa isa, int threads, std::initializer_list<AddFamily> families)
     : device_(make_cpu_device(threads)) {
   table_.traits.name = "cpu:" + std::string(cpu_isa_name(isa));
-  table_.traits.vector_floats = isa == CpuIsa::avx2 ? 8 : 16;
+  table_.traits.vector_floats = isa <= CpuIsa::avx2 ? 8 : 16;
   for (AddFamily add : families) add(table_, isa);
 }
 

@@ -202,6 +202,8 @@ OpEntry<GemmArgs> entry() {
 
 OpEntry<GemmArgs> gemm_of(CpuIsa isa) {
   switch (isa) {
+    case CpuIsa::portable:
+      return entry<CpuIsa::portable>();
     case CpuIsa::avx2:
       return entry<CpuIsa::avx2>();
     case CpuIsa::avx512:

@@ -38,6 +38,16 @@ void StreamMemory::take(Id id) {
   held_.erase(id);
 }
 
+void StreamMemory::finish_fetch(Id id) {
+  finish_put(id);
+}
+
+void StreamMemory::put_again(Id id, const Tensor& value) {
+  Held& held = held_.at(id);
+  held.copied =
+      copy("offload", held.copied, held.bytes->data(), value.raw(), value.bytes(), held.bytes);
+}
+
 void StreamMemory::drop(Id id) noexcept {
   try {
     device_.wait(kComputeStream, held_.at(id).copied);

@@ -18,6 +18,8 @@ class StreamMemory final : public SecondMemory {
   void finish_put(Id id) override;
   void fetch(Id id, const Tensor& value) override;
   void take(Id id) override;
+  void finish_fetch(Id id) override;
+  void put_again(Id id, const Tensor& value) override;
   void drop(Id id) noexcept override;
 
   int64_t puts() const { return next_; }

@@ -41,7 +41,9 @@ void expect_same_bits(const std::vector<double>& a, const std::vector<double>& b
 }
 
 LayerSettings settings_of(const TensorRun& run) {
-  return {.precision = precision_recipe(run.recipe, run.fp32_residual),
+  PrecisionRecipe recipe = precision_recipe(run.recipe, run.fp32_residual);
+  if (run.products.any()) recipe.products = run.products;
+  return {.precision = recipe,
           .fusions = run.fusions,
           .sequence_parallel = run.sequence_parallel,
           .overlap = run.overlap,
@@ -58,14 +60,14 @@ ModelPlace place_of(const TensorRun& run, int rank) {
 }
 
 /// Values around 0, around 1 for norms: no term hides.
-Tensor logical_weight(const std::string& name, const Shape& shape, uint64_t draw) {
+Tensor logical_weight(const std::string& name, const Shape& shape, const TensorRun& run) {
   const Tensor tensor = host_tensor(DType::f64, shape);
-  std::mt19937 random(static_cast<unsigned>(hash64(name) + draw));
+  std::mt19937 random(static_cast<unsigned>(hash64(name) + run.draw));
   std::normal_distribution<double> normal;
   const bool norm = name.find("norm") != std::string::npos || name.find("ln_") != std::string::npos;
   const double middle = norm && name.ends_with(".weight") ? 1 : 0;
   for (int64_t i = 0; i < shape.elements(); ++i)
-    set_element(tensor, i, middle + 0.3 * normal(random));
+    set_element(tensor, i, middle + run.deviation * normal(random));
   return tensor;
 }
 
@@ -142,7 +144,7 @@ class Rank {
     for (const Parameter* p : store_.parameters()) {
       fill(context, {store_.master(*p), 0});
       for (const Part& part : p->parts) {
-        const Tensor whole = logical_weight(part.name, part.logical_shape, run_.draw);
+        const Tensor whole = logical_weight(part.name, part.logical_shape, run_);
         const Tensor here = box_of(store_.master(*p), part);
         for_each_element(part, [&](int64_t logical, int64_t i) {
           set_element(here, i, element(whole, logical));
@@ -195,7 +197,8 @@ class Rank {
   }
   /// Which token of the whole batch each of the rank's is, −1 for padding.
   std::vector<int64_t> sources() const {
-    return cut_sources(tensor_batch(run_.model.vocabulary).document_offsets, place_, true);
+    return cut_sources(tensor_batch(run_.model.vocabulary, run_.repeats).document_offsets, place_,
+                       true);
   }
   ParameterStore& store() { return store_; }
 
@@ -237,8 +240,8 @@ class Rank {
   }
   Batch cut() {
     const int64_t vocabulary = run_.model.vocabulary;
-    return upload(*device_, cut_batch(tensor_batch(vocabulary), place_, true), vocabulary,
-                  kPositions, place_);
+    return upload(*device_, cut_batch(tensor_batch(vocabulary, run_.repeats), place_, true),
+                  vocabulary, kPositions, place_);
   }
 
   const TensorRun& run_;
@@ -258,14 +261,16 @@ class Rank {
 
 }  // namespace
 
-HostBatch tensor_batch(int64_t vocabulary) {
+HostBatch tensor_batch(int64_t vocabulary, int repeats) {
   HostBatch batch;
   std::mt19937 random(7);
   const auto token = [&] {
     return static_cast<int32_t>(random() % static_cast<unsigned>(vocabulary));
   };
   int64_t index = 100;
-  for (const int length : {5, 3, 8}) {
+  std::vector<int> lengths;
+  for (int i = 0; i < repeats; ++i) lengths.insert(lengths.end(), {5, 3, 8});
+  for (const int length : lengths) {
     for (int i = 0; i < length; ++i) {
       batch.ids.push_back(token());
       batch.positions.push_back(i);
@@ -300,7 +305,8 @@ TensorOutcome run_tensor_ranks(const TensorRun& run) {
     set_once(losses[context_rank], loss);
     const std::vector<int64_t> sources = rank.sources();
     const size_t width = logits.size() / sources.size();
-    outcome.logits.resize(width * tensor_batch(run.model.vocabulary).ids.size(), kUnset);
+    outcome.logits.resize(width * tensor_batch(run.model.vocabulary, run.repeats).ids.size(),
+                          kUnset);
     for (size_t row = 0; row < sources.size(); ++row) {
       for (size_t i = 0; i < width && sources[row] >= 0; ++i)
         set_once(outcome.logits[static_cast<size_t>(sources[row]) * width + i],

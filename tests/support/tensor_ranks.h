@@ -42,6 +42,9 @@ struct TensorRun {
   /// How the backward is walked: all of it, segment by segment, or that in halves with all weight
   /// halves at the end. The forward goes segment by segment unless all is walked at once.
   enum class Walk { whole, segments, halves } walk = Walk::whole;
+  Quantization products = {};  // of all blocks; none: the recipe's
+  double deviation = 0.3;      // of the weights
+  int repeats = 1;             // of tensor_batch
 };
 
 struct TensorOutcome {
@@ -58,8 +61,8 @@ struct TensorOutcome {
 /// ‖a − b‖ / max(‖b‖, 1e-5 · √elements): as `relative_error`, of an outcome's values.
 double distance(const std::vector<double>& a, const std::vector<double>& b);
 
-/// Two rows of 16 tokens, the first packed from two documents; some tokens are not scored.
-HostBatch tensor_batch(int64_t vocabulary);
+/// 16 tokens packed from three documents, so many times; some tokens are not scored.
+HostBatch tensor_batch(int64_t vocabulary, int repeats = 1);
 
 /// One step with dropout on. Weights are a function of the logical tensors' names. Fails the test
 /// if gradients of replicas that should be equal are not, or if padding gets a gradient.

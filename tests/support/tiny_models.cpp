@@ -16,6 +16,14 @@ ModelConfig tiny_llama() {
   return c;
 }
 
+ModelConfig tiny_mixtral() {
+  ModelConfig c = tiny_llama();
+  c.family = "mixtral";
+  c.moe.experts = 4, c.moe.feed_forward = c.feed_forward;
+  c.moe.layers = {1, 1};
+  return c;
+}
+
 }  // namespace
 
 std::vector<TinyModel> tiny_models() {
@@ -67,6 +75,7 @@ std::vector<TinyModel> tiny_models() {
 }
 
 ModelConfig tiny_model(const std::string& name) {
+  if (name == "mixtral") return tiny_mixtral();
   for (const TinyModel& model : tiny_models())
     if (model.name == name) return model.config;
   fail<ConfigError>("no tiny model {}", name);

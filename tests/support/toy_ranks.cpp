@@ -44,8 +44,7 @@ class ToyTrainer {
     if (run.formats) run.formats(recipe);
     store_ = std::make_unique<ParameterStore>(*device_, recipe, chunks, run.store, groups_);
     optimizer_ = make_optimizer(context_, recipe, *store_, run.optimizer, groups_);
-    norm_ =
-        std::make_unique<GradientNorm>(context_, *store_, true, groups_.of(GroupKind::statistics));
+    norm_ = std::make_unique<GradientNorm>(context_, *store_, true);
     scalars_ = device_->allocate(DType::f64, {kStepScalars}, MemoryTag::other);
     initialize_parameters(context_, *store_, 7);
   }
@@ -53,6 +52,7 @@ class ToyTrainer {
   void step(int step) {
     set(StepScalar::learning_rate, 0.01);
     set(StepScalar::weight_decay_factor, 1);
+    set(StepScalar::update, step + 1);
     set(StepScalar::bias_correction1, 1 - std::pow(0.9, step + 1));
     set(StepScalar::bias_correction2, 1 - std::pow(0.95, step + 1));
     set(StepScalar::gradient_factor, store_->gradient_divisor() / 16.0);

@@ -42,6 +42,8 @@ Trainer::Trainer(const TrainingRun& run)
       device_(run.device ? run.device(run.threads) : make_cpu_device(run.threads)),
       ops_(run.ops ? run.ops(run.isa) : cpu_ops(run.isa)) {
   resolved_.layers.precision = precision_recipe(run.recipe);
+  if (run.products.any()) resolved_.layers.precision.products = run.products;
+  resolved_.layers.precision.plain_layers = run.plain_layers;
   resolved_.layers.seed = run.seed;
   resolved_.positions = run.length;
   resolved_.memory.packed_weights = run.packed_weights;

@@ -26,6 +26,8 @@ struct TrainingRun {
   std::function<OpTable(CpuIsa)> ops = {};
   /// The device with so many threads; none: `make_cpu_device`.
   std::function<std::unique_ptr<Device>(int)> device = {};
+  Quantization products = {};                  // of all blocks; none: the recipe's
+  std::vector<std::string> plain_layers = {};  // as PrecisionRecipe
 };
 
 /// Trains step by step, so that several can be interleaved.

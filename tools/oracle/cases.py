@@ -30,6 +30,19 @@ def rope(kind, **fields):
     return {"rope_scaling": {"rope_type": kind, **fields}}
 
 
+def deepseek(model_type, **fields):
+    """Latent attention, a dense layer before those with experts; the layer norms' epsilon is that of the compressed vectors.
+
+    No scaling of V2 here has mscale_all_dim: transformers 4.56 leaves out its factor on the scores, which DeepSeek's code has and
+    transformers got later (pull request 47435).
+    """
+    return decoder(model_type, **{
+        "rms_norm_eps": 1e-6, "num_key_value_heads": 4, "num_hidden_layers": 3, "q_lora_rank": 40, "kv_lora_rank": 32,
+        "qk_nope_head_dim": 20, "qk_rope_head_dim": 12, "v_head_dim": 28, "n_routed_experts": 6, "n_shared_experts": 2,
+        "num_experts_per_tok": 2, "moe_intermediate_size": 40, "first_k_dense_replace": 1, "routed_scaling_factor": 1.5,
+        "norm_topk_prob": False, **fields})
+
+
 SLIDING, FULL = "sliding_attention", "full_attention"
 
 # name: (config.json, length of the rows)
@@ -69,6 +82,31 @@ CASES = {
     "qwen3_head_128": (decoder("qwen3", hidden_size=48, num_attention_heads=2, num_key_value_heads=1, head_dim=128), 200),
     "qwen3_bias_window": (decoder("qwen3", head_dim=18, attention_bias=True, num_hidden_layers=3, use_sliding_window=True,
                                   sliding_window=31, max_window_layers=1, tie_word_embeddings=True), 200),
+    "mixtral": (decoder("mixtral", num_local_experts=5, num_experts_per_tok=2, sliding_window=None), 64),
+    "mixtral_three": (decoder("mixtral", num_local_experts=8, num_experts_per_tok=3, sliding_window=None, hidden_act="gelu"), 200),
+    "qwen2_moe": (decoder("qwen2_moe", num_experts=6, num_experts_per_tok=2, moe_intermediate_size=40,
+                          shared_expert_intermediate_size=72), 64),
+    "qwen3_moe": (decoder("qwen3_moe", head_dim=36, num_experts=12, num_experts_per_tok=4, moe_intermediate_size=40,
+                          norm_topk_prob=True), 64),
+    "qwen3_moe_not_normed": (decoder("qwen3_moe", head_dim=16, num_experts=6, num_experts_per_tok=2, moe_intermediate_size=56,
+                                     norm_topk_prob=False, num_hidden_layers=4, decoder_sparse_step=2, mlp_only_layers=[3]), 64),
+    "olmoe": (decoder("olmoe", num_experts=8, num_experts_per_tok=3), 64),
+    "olmoe_normed": (decoder("olmoe", num_experts=6, num_experts_per_tok=2, norm_topk_prob=True, attention_bias=True,
+                             num_key_value_heads=4), 200),
+    "deepseek_v2": (deepseek("deepseek_v2"), 64),
+    "deepseek_v2_no_q_rank": (deepseek("deepseek_v2", q_lora_rank=None, n_shared_experts=1, first_k_dense_replace=0), 200),
+    "deepseek_v2_yarn": (deepseek("deepseek_v2", **rope("yarn", factor=4.0, original_max_position_embeddings=64)), 200),
+    "deepseek_v2_groups": (deepseek("deepseek_v2", n_routed_experts=8, topk_method="group_limited_greedy", n_group=4,
+                                    topk_group=2), 64),
+    "deepseek_v3": (deepseek("deepseek_v3", n_routed_experts=12, num_experts_per_tok=3, n_group=4, topk_group=2,
+                             n_shared_experts=1, norm_topk_prob=True), 64),
+    "deepseek_v3_not_normed": (deepseek("deepseek_v3", n_routed_experts=8, n_group=2, topk_group=1, q_lora_rank=None, **rope(
+        "yarn", factor=4.0, original_max_position_embeddings=64, mscale=1.0, mscale_all_dim=1.0)), 200),
+    "gpt_oss": (decoder("gpt_oss", num_hidden_layers=4, head_dim=20, sliding_window=17, num_local_experts=6, num_experts_per_tok=2,
+                        intermediate_size=40), 64),
+    "gpt_oss_yarn": (decoder("gpt_oss", head_dim=16, sliding_window=40, num_local_experts=5, num_experts_per_tok=3,
+                             intermediate_size=40, layer_types=[FULL, SLIDING], **rope(
+                                 "yarn", factor=4.0, original_max_position_embeddings=64, truncate=False)), 200),
     "gemma": (decoder("gemma", tie_word_embeddings=True, head_dim=24, num_key_value_heads=1), 64),
     "gemma_bias": (decoder("gemma", tie_word_embeddings=True, head_dim=16, attention_bias=True), 200),
     "gemma_untied": (decoder("gemma", tie_word_embeddings=False, head_dim=20, hidden_act="gelu_pytorch_tanh"), 64),
@@ -92,6 +130,24 @@ def small(config, **fields):
 STORED = {
     "mistral": (small(decoder("mistral", sliding_window=7, num_attention_heads=3, num_key_value_heads=1, head_dim=6)), 24),
     "qwen3": (small(decoder("qwen3", head_dim=10, num_attention_heads=2, num_key_value_heads=1, tie_word_embeddings=True)), 24),
+    "qwen2_moe": (small(decoder("qwen2_moe", num_attention_heads=2, num_key_value_heads=1, num_experts=4, num_experts_per_tok=2,
+                                moe_intermediate_size=20, shared_expert_intermediate_size=22, norm_topk_prob=True)), 24),
+    "qwen3_moe": (small(decoder("qwen3_moe", head_dim=10, num_attention_heads=2, num_key_value_heads=1, num_experts=6,
+                                num_experts_per_tok=2, moe_intermediate_size=20, norm_topk_prob=False, mlp_only_layers=[0])), 24),
+    "olmoe": (small(decoder("olmoe", num_attention_heads=4, num_key_value_heads=2, num_experts=4, num_experts_per_tok=2,
+                            intermediate_size=20)), 24),
+    "deepseek_v2": (small(deepseek("deepseek_v2", num_attention_heads=4, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6,
+                                   qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=4, n_shared_experts=1,
+                                   moe_intermediate_size=20)), 24),
+    "deepseek_v2_lite": (small(deepseek("deepseek_v2", num_attention_heads=2, num_key_value_heads=2, q_lora_rank=None,
+                                        kv_lora_rank=8, qk_nope_head_dim=6, qk_rope_head_dim=4, v_head_dim=5, n_routed_experts=4,
+                                        moe_intermediate_size=12, **rope("yarn", factor=4.0, original_max_position_embeddings=16))), 24),
+    "deepseek_v3": (small(deepseek("deepseek_v3", num_attention_heads=4, q_lora_rank=10, kv_lora_rank=8, qk_nope_head_dim=6,
+                                   qk_rope_head_dim=4, v_head_dim=8, n_routed_experts=8, n_shared_experts=1, n_group=4,
+                                   topk_group=2, moe_intermediate_size=12, norm_topk_prob=True)), 24),
+    "gpt_oss": (small(decoder("gpt_oss", num_attention_heads=4, num_key_value_heads=2, head_dim=6, sliding_window=7,
+                              num_local_experts=4, num_experts_per_tok=2, **rope(
+                                  "yarn", factor=4.0, original_max_position_embeddings=16, truncate=False)), intermediate_size=20), 24),
     "gemma": (small(decoder("gemma", head_dim=8, num_attention_heads=4, num_key_value_heads=1, tie_word_embeddings=True)), 24),
     "gemma2": (small(decoder("gemma2", head_dim=6, num_attention_heads=4, sliding_window=5, query_pre_attn_scalar=10,
                              attn_logit_softcapping=2.0, final_logit_softcapping=3.0, tie_word_embeddings=True)), 24),

@@ -53,6 +53,9 @@ def randomize(model, generator):
         else:
             value = noise * (0.8 * min(parameter.shape) ** -0.5)
         parameter.data.copy_(value)
+    for name, buffer in model.named_buffers():
+        if name.endswith("e_score_correction_bias"):  # DeepSeek-V3's, of a size that changes choices
+            buffer.copy_(0.1 * torch.randn(buffer.shape, generator=generator))
 
 
 def make(folder, config, length, seed, dtype=torch.float32):

@@ -37,8 +37,9 @@ class StayInDouble(TorchFunctionMode):
 
 
 def default_attention(config):
-    """transformers' own default, except that its fused attention leaves out the soft cap of Gemma 2."""
-    return "eager" if getattr(config, "attn_logit_softcapping", None) is not None else "sdpa"
+    """transformers' own default, except that its fused attention leaves out the soft cap of Gemma 2 and the sinks of GPT-OSS."""
+    capped = getattr(config, "attn_logit_softcapping", None) is not None
+    return "eager" if capped or config.model_type == "gpt_oss" else "sdpa"
 
 
 def load(folder, how="fp32", attention="eager"):
@@ -79,9 +80,18 @@ def compute(model, batch, how="fp32", micro_batches=1):
         del out, values, loss
     tensors = {"logits": torch.cat(logits) if len(logits) > 1 else logits[0], "loss": total}
     for name, parameter in model.named_parameters():
-        tensors[f"grad.{name}"] = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        gradient = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+        tensors.update((f"grad.{one}", part) for one, part in by_expert(name, gradient))
         parameter.grad = None
     return tensors
+
+
+def by_expert(name, tensor):
+    """Tensors of single experts under Viaduct's names, where transformers has one of all experts: GPT-OSS's "experts.gate_up_proj"."""
+    before, experts, last = name.partition(".experts.")
+    if not experts or "." in last:
+        return [(name, tensor)]
+    return [(f"{before}.experts.{expert}.{last}", tensor[expert]) for expert in range(len(tensor))]
 
 
 def reference(folder, batch, how="fp32", attention="eager", micro_batches=1):

@@ -38,7 +38,7 @@ class MpiGroup {
   std::vector<int> world_ranks_;
 };
 
-/// A message under way.
+/// A message in progress.
 struct Transfer {
   int peer = -1;      // rank of the group
   int64_t bytes = 0;  // of a message from any rank: its size, once it has arrived

@@ -58,7 +58,7 @@ class ByteLevelBpe final : public TokenModel {
   std::optional<int32_t> find(std::string_view token) const override;
   std::optional<std::string> token(int32_t id) const override;
 
-  /// Merging alone: appends the ids of one piece of any bytes.
+  /// Only merges: appends the ids of one piece of any bytes.
   void encode_piece(std::string_view bytes, Scratch& scratch, std::vector<int32_t>& ids) const;
 
  private:

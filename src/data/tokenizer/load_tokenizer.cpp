@@ -4,7 +4,7 @@
 
 #include "base/error.h"
 #include "base/file.h"
-#include "data/tokenizer/json_input.h"
+#include "base/json_members.h"
 #include "data/tokenizer/sentencepiece_model.h"
 #include "data/tokenizer/special_ids.h"
 #include "data/tokenizer/tokenizer.h"

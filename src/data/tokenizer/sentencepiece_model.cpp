@@ -5,71 +5,12 @@
 #include <charconv>
 
 #include "base/error.h"
+#include "data/tokenizer/protobuf_fields.h"
 
 namespace viaduct {
 namespace {
 
 constexpr std::string_view kSpaceMark = "\xE2\x96\x81";  // U+2581 stands for a space
-
-/// Iterates over the fields of a protocol-buffer message; supports only what finding two flags
-/// needs.
-class FieldReader {
- public:
-  explicit FieldReader(std::string_view message) : rest_(message) {}
-
-  struct Field {
-    uint64_t number = 0;
-    uint64_t value = 0;        // of a varint
-    std::string_view content;  // of a length-delimited field
-  };
-  /// The next field; nothing at the end or where the message is malformed.
-  std::optional<Field> next() {
-    const auto tag = varint();
-    if (!tag) return std::nullopt;
-    Field field{*tag >> 3, 0, {}};
-    switch (*tag & 7) {
-      case 0: {
-        const auto value = varint();
-        if (!value) return std::nullopt;
-        field.value = *value;
-        return field;
-      }
-      case 1:
-        return take(8) ? std::optional(field) : std::nullopt;
-      case 2: {
-        const auto bytes = varint();
-        const auto content = bytes ? take(*bytes) : std::nullopt;
-        if (!content) return std::nullopt;
-        field.content = *content;
-        return field;
-      }
-      case 5:
-        return take(4) ? std::optional(field) : std::nullopt;
-      default:
-        return std::nullopt;
-    }
-  }
-
- private:
-  std::optional<uint64_t> varint() {
-    uint64_t value = 0;
-    for (int shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      const auto byte = static_cast<uint8_t>(rest_.front());
-      rest_.remove_prefix(1);
-      value |= uint64_t{byte & 0x7Fu} << shift;
-      if (byte < 0x80) return value;
-    }
-    return std::nullopt;
-  }
-  std::optional<std::string_view> take(uint64_t bytes) {
-    if (bytes > rest_.size()) return std::nullopt;
-    const auto taken = rest_.substr(0, bytes);
-    rest_.remove_prefix(bytes);
-    return taken;
-  }
-
-  std::string_view rest_;
-};
 
 /// The space flags of the model's NormalizerSpec (sentencepiece_model.proto: ModelProto field 3;
 /// its fields 3 and 4, both true by default). The library does not expose them.
@@ -80,10 +21,10 @@ struct SpaceRules {
 
 SpaceRules space_rules_of(std::string_view serialized) {
   SpaceRules rules;
-  FieldReader model(serialized);
+  ProtobufFields model(serialized);
   while (const auto field = model.next()) {
     if (field->number != 3) continue;
-    FieldReader spec(field->content);
+    ProtobufFields spec(field->content);
     while (const auto entry = spec.next()) {
       if (entry->number == 3) rules.add_dummy_prefix = entry->value != 0;
       if (entry->number == 4) rules.remove_extra_whitespaces = entry->value != 0;

@@ -5,7 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/tokenizer/json_input.h"
+#include "base/json_members.h"
+#include "data/tokenizer/token_id.h"
 #include "data/tokenizer/tokenizer_json.h"
 
 namespace viaduct {

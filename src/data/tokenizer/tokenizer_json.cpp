@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.h"
-#include "data/tokenizer/json_input.h"
+#include "base/json_members.h"
+#include "base/json_reader.h"
+#include "data/tokenizer/token_id.h"
 
 namespace viaduct {
 namespace {
@@ -117,7 +119,7 @@ AddedToken parse_added_token(const json& value, int32_t id, std::string_view sou
 }
 
 TokenizerJson parse_tokenizer_json(std::string_view text, std::string_view source) {
-  const json document = parse_json(text, source);
+  const json document = parse_json<json>(text, std::string(source));
   const json* model = find_member(document, "model");
   VIADUCT_CHECK(IoError, model != nullptr && model->is_object(), "{}: \"model\" is missing",
                 source);

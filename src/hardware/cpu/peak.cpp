@@ -115,6 +115,9 @@ MatmulPeak measure_matmul_peak(ThreadPool& pool, DType compute, CpuIsa isa, Peak
   } else if (compute == DType::bf16 && isa == CpuIsa::avx512_bf16) {
     peak.name = "BF16 AVX-512";
     rate = dot_rate(pool, rounds, cpu::dot_loop_avx512_bf16());
+  } else if (isa == CpuIsa::portable) {
+    peak.name = "FP32 FMA";
+    rate = fma_rate(pool, rounds, cpu::fma_loop_portable());
   } else if (isa != CpuIsa::avx2) {
     peak.name = "FP32 FMA AVX-512";
     rate = fma_rate(pool, rounds, cpu::fma_loop_avx512());

@@ -20,6 +20,8 @@ struct FmaLoop {
   double flops_per_iteration() const { return 2.0 * kMultipliers * accumulators * lanes; }
 };
 
+/// What the compiler makes of plain loops.
+FmaLoop fma_loop_portable();
 FmaLoop fma_loop_avx2();
 /// Requires CpuFeatures::avx512.
 FmaLoop fma_loop_avx512();

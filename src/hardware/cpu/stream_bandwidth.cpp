@@ -1,10 +1,12 @@
 #include "hardware/cpu/stream_bandwidth.h"
 
-#include <xmmintrin.h>
-
 #include <algorithm>
 #include <numeric>
 #include <vector>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "base/clock.h"
 #include "device/cpu/system_memory.h"
@@ -31,6 +33,7 @@ double best_rate(ThreadPool& pool, double bytes, FunctionRef<void(int64_t begin)
   return best;
 }
 
+#if defined(__x86_64__)
 float sum(const float* a) {
   __m128 sums[8];
   for (auto& s : sums) s = _mm_setzero_ps();
@@ -54,6 +57,24 @@ void triad(const float* b, const float* c, float* a) {
     _mm_stream_ps(a + i, _mm_add_ps(_mm_load_ps(b + i), product));
   }
 }
+#else
+// The compiler makes vectors of these loops.
+float sum(const float* a) {
+  float sums[32] = {};
+  for (int64_t i = 0; i < kPiece; i += 32) {
+    for (int64_t j = 0; j < 32; ++j) sums[j] += a[i + j];
+  }
+  return std::accumulate(sums, sums + 32, 0.0f);
+}
+
+void copy(const float* from, float* to) {
+  for (int64_t i = 0; i < kPiece; ++i) to[i] = from[i];
+}
+
+void triad(const float* b, const float* c, float* a) {
+  for (int64_t i = 0; i < kPiece; ++i) a[i] = b[i] + 0.5f * c[i];
+}
+#endif
 
 }  // namespace
 

@@ -19,7 +19,7 @@ struct StreamBandwidth {
 
 /// On all threads of `pool`, in about a tenth of a second, with 192 MiB for that time: the best of
 /// several rounds, because other work on the machine only ever lowers a round. Stores bypass the
-/// caches if the compiler has the instruction (`_mm_stream_ps`), which is the fastest.
+/// caches where the processor has the instruction (x86: movntps), which is the fastest.
 StreamBandwidth measure_stream_bandwidth(ThreadPool& pool);
 
 }  // namespace viaduct

@@ -25,13 +25,20 @@ class FamilyChoices {
 // A family is a line here and a function in a file of its name, in alphabetical order.
 // clang-format off
 #define VIADUCT_MODEL_FAMILIES(family) \
+  family(deepseek_v2)                  \
+  family(deepseek_v3)                  \
   family(gemma)                        \
   family(gemma2)                       \
   family(gpt2)                         \
+  family(gpt_oss)                      \
   family(llama)                        \
   family(mistral)                      \
+  family(mixtral)                      \
+  family(olmoe)                        \
   family(qwen2)                        \
-  family(qwen3)
+  family(qwen2_moe)                    \
+  family(qwen3)                        \
+  family(qwen3_moe)
 // clang-format on
 #define VIADUCT_DECLARE_FAMILY(name) ModelFamily name();
 VIADUCT_MODEL_FAMILIES(VIADUCT_DECLARE_FAMILY)
@@ -52,8 +59,11 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& config);
 /// Fills the fields of a rope_scaling (or rope_parameters) object; ConfigError for kinds not
 /// supported.
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary);
-/// The same as JSON text ("null" without scaling).
-std::string write_rope_scaling(const RotarySpec& rotary);
+/// The same as JSON (null without scaling).
+nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary);
+/// Of query · key in latent attention: 1 / sqrt(head_dim), with YaRN times the square of
+/// 0.1 · mscale_all_dim · ln(factor) + 1 (DeepSeek-AI's code for V2 and V3).
+double latent_attention_scale(const ModelConfig& model);
 /// What `auto` means for the Gemma families.
 void resolve_gemma(ModelFields& fields);
 /// ConfigError if the model attends forwards too (`use_bidirectional_attention` of the Gemma
@@ -66,6 +76,36 @@ TensorNames llama_names();
 std::vector<int64_t> read_qwen_windows(HfConfig& config, int64_t layers);
 /// Adds the window fields of the Qwen families.
 void write_qwen_windows(const ModelConfig& config, nlohmann::ordered_json& json);
+
+/// The number of experts, at least 1; ConfigError otherwise.
+int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback);
+/// ConfigError for noise on the router's inputs; ignores the losses of Hugging Face's own training.
+void refuse_router_noise(HfConfig& config);
+/// For families without dense layers.
+void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices);
+/// Defaults of the Qwen families for absent fields of config.json.
+struct QwenExperts {
+  int64_t experts = 1, topk = 1, feed_forward = 0;
+};
+/// The experts of the Qwen families, but for the shared one: their number, routing and width, and
+/// which layers have them. ConfigError for what is not supported.
+void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model);
+void write_qwen_experts(const ModelConfig& model, nlohmann::ordered_json& json);
+/// Names of the tensors of a descendant of Llama with experts under `mlp.experts`.
+TensorNames sparse_llama_names();
+
+/// What a DeepSeek family has where its config.json says nothing.
+struct DeepSeekDefaults {
+  int64_t experts = 1, topk = 1, feed_forward = 0, shared_experts = 1, dense_layers = 0;
+  double scaling = 1;
+};
+/// Latent attention, experts, shared experts and first dense layers of the DeepSeek families; the
+/// choice of experts is the caller's. ConfigError for what is not supported.
+ModelConfig read_deepseek(HfConfig& config, const DeepSeekDefaults& defaults);
+nlohmann::ordered_json write_deepseek(const ModelConfig& model);
+/// What `auto` means for them; the caller resolves the experts.
+void resolve_deepseek(ModelFields& fields);
+TensorNames deepseek_names();
 
 /// Windows by layer from `layer_types` where present ("sliding_attention" / "full_attention"), else
 /// by `slides(layer)`.

@@ -9,19 +9,26 @@
 namespace viaduct::families {
 namespace {
 
-double yarn_attention_factor(HfConfig& scaling, double factor) {
-  const auto mscale = [](double by, double m) {
-    return by <= 1 ? 1.0 : 0.1 * m * std::log(by) + 1.0;
-  };
-  if (scaling.has("attention_factor")) {
-    scaling.ignore({"mscale", "mscale_all_dim"});
-    return scaling.number("attention_factor");
-  }
-  const double m = scaling.number("mscale", 0), all = scaling.number("mscale_all_dim", 0);
-  return m != 0 && all != 0 ? mscale(factor, m) / mscale(factor, all) : mscale(factor, 1);
+double yarn_mscale(double factor, double m) {
+  return factor <= 1 ? 1.0 : 0.1 * m * std::log(factor) + 1.0;
+}
+
+double yarn_attention_factor(HfConfig& scaling, const RotarySpec& rotary) {
+  if (scaling.has("attention_factor")) return scaling.number("attention_factor");
+  const double m = rotary.mscale, all = rotary.mscale_all_dim;
+  return m != 0 && all != 0 ? yarn_mscale(rotary.factor, m) / yarn_mscale(rotary.factor, all)
+                            : yarn_mscale(rotary.factor, 1);
 }
 
 }  // namespace
+
+double latent_attention_scale(const ModelConfig& model) {
+  const RotarySpec& rotary = model.rotary;
+  const double scale = 1 / std::sqrt(static_cast<double>(model.head_dim));
+  if (rotary.scaling != RopeScalingKind::yarn || rotary.mscale_all_dim == 0) return scale;
+  const double m = yarn_mscale(rotary.factor, rotary.mscale_all_dim);
+  return scale * m * m;
+}
 
 void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rotary) {
   const std::string type =
@@ -51,7 +58,9 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
     rotary.beta_fast = scaling.number("beta_fast", 32);
     rotary.beta_slow = scaling.number("beta_slow", 1);
     rotary.truncate = scaling.boolean("truncate", true);
-    rotary.attention_factor = yarn_attention_factor(scaling, rotary.factor);
+    rotary.mscale = scaling.number("mscale", 0);
+    rotary.mscale_all_dim = scaling.number("mscale_all_dim", 0);
+    rotary.attention_factor = yarn_attention_factor(scaling, rotary);
   } else {
     fail<ConfigError>(
         "{}: rope_type {} is not supported (supported: default, linear, llama3, yarn)",
@@ -60,9 +69,7 @@ void read_rope_scaling(HfConfig& scaling, int64_t max_positions, RotarySpec& rot
   (void)scaling.finish(UnknownFields::refused);
 }
 
-namespace {
-
-nlohmann::ordered_json scaling_to_json(const RotarySpec& rotary) {
+nlohmann::ordered_json write_rope_scaling(const RotarySpec& rotary) {
   switch (rotary.scaling) {
     case RopeScalingKind::none:
       return nullptr;
@@ -74,17 +81,24 @@ nlohmann::ordered_json scaling_to_json(const RotarySpec& rotary) {
               {"low_freq_factor", rotary.low_frequency_factor},
               {"high_freq_factor", rotary.high_frequency_factor},
               {"original_max_position_embeddings", rotary.original_max_positions}};
-    case RopeScalingKind::yarn:
-      return {{"rope_type", "yarn"},
-              {"factor", rotary.factor},
-              {"original_max_position_embeddings", rotary.original_max_positions},
-              {"beta_fast", rotary.beta_fast},
-              {"beta_slow", rotary.beta_slow},
-              {"truncate", rotary.truncate},
-              {"attention_factor", rotary.attention_factor}};
+    case RopeScalingKind::yarn: {
+      nlohmann::ordered_json json{
+          {"rope_type", "yarn"},
+          {"factor", rotary.factor},
+          {"original_max_position_embeddings", rotary.original_max_positions},
+          {"beta_fast", rotary.beta_fast},
+          {"beta_slow", rotary.beta_slow},
+          {"truncate", rotary.truncate},
+          {"attention_factor", rotary.attention_factor}};
+      if (rotary.mscale != 0) json["mscale"] = rotary.mscale;
+      if (rotary.mscale_all_dim != 0) json["mscale_all_dim"] = rotary.mscale_all_dim;
+      return json;
+    }
   }
   return nullptr;
 }
+
+namespace {
 
 const std::map<std::string, ActivationKind, std::less<>>& activations() {
   static const std::map<std::string, ActivationKind, std::less<>> names{
@@ -101,10 +115,6 @@ const std::map<std::string, ActivationKind, std::less<>>& activations() {
 }
 
 }  // namespace
-
-std::string write_rope_scaling(const RotarySpec& rotary) {
-  return scaling_to_json(rotary).dump();
-}
 
 ActivationKind activation_from_hf(HfConfig& config, std::string_view field,
                                   std::string_view fallback) {
@@ -194,7 +204,7 @@ nlohmann::ordered_json write_llama_like(const ModelConfig& model) {
   json["rms_norm_eps"] = model.norm_eps;
   json["attention_dropout"] = model.attention_dropout;
   json["rope_theta"] = model.rotary.base;
-  json["rope_scaling"] = scaling_to_json(model.rotary);
+  json["rope_scaling"] = write_rope_scaling(model.rotary);
   json["hidden_act"] = activation_to_hf(model.activation);
   // Not supported by Hugging Face: its code always rotates halves.
   if (model.rotary.interleaved) json["rotary_interleaved"] = true;

@@ -6,20 +6,27 @@
 namespace viaduct {
 namespace {
 
-/// Keys and values of all ranks in document order, [cp · T, 2K, D] side by side.
-Tensor gather_key_values(RankContext& context, Communicator& group, const ContextLayout& layout,
-                         const AttentionHeads& heads) {
-  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1), width = heads.k.dim(2);
-  const auto scratch = [&](int64_t rows) {
-    return context.ops.allocate(heads.k.dtype(), {rows, 2 * kv_heads, width},
-                                MemoryTag::activations);
-  };
-  const Tensor all = scratch(group.size() * tokens);                // [cp · T, 2K, D]
-  const Tensor mine = all.slice(0, group.rank() * tokens, tokens);  // [T, 2K, D]
-  copy(context.ops, {heads.k, mine.slice(1, 0, kv_heads)});
-  copy(context.ops, {heads.v, mine.slice(1, kv_heads, kv_heads)});
+/// Views of rows [R, K (D + Dv)], keys and values side by side, as [R, K, D] and [R, K, Dv].
+AttentionHeads split_key_values(const Tensor& rows, const AttentionHeads& heads) {
+  const int64_t kv_heads = heads.k.dim(1), width = heads.k.dim(2), values = heads.v.dim(2);
+  return {{},
+          rows.slice(1, 0, kv_heads * width).view({rows.dim(0), kv_heads, width}),
+          rows.slice(1, kv_heads * width, kv_heads * values).view({rows.dim(0), kv_heads, values})};
+}
+
+/// Keys and values of all ranks in document order, [cp · T, K, D] and [cp · T, K, Dv].
+AttentionHeads gather_key_values(RankContext& context, Communicator& group,
+                                 const ContextLayout& layout, const AttentionHeads& heads) {
+  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1);
+  const Tensor all = context.ops.allocate(  // [cp · T, K (D + Dv)]
+      heads.k.dtype(), {group.size() * tokens, kv_heads * (heads.k.dim(2) + heads.v.dim(2))},
+      MemoryTag::activations);
+  const Tensor mine = all.slice(0, group.rank() * tokens, tokens);
+  const AttentionHeads own = split_key_values(mine, heads);
+  copy(context.ops, {heads.k, own.k});
+  copy(context.ops, {heads.v, own.v});
   group.all_gather(mine, all).wait();
-  return gather_rows(context.ops, all, layout.heads.joined_order);
+  return split_key_values(gather_rows(context.ops, all, layout.heads.joined_order), heads);
 }
 
 /// One half of the queries against their whole documents; the other half gets no keys.
@@ -41,16 +48,15 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,
                                  const SavedStore& saved) {
-  const int64_t kv_heads = heads.k.dim(1);
-  const Tensor kv = gather_key_values(context, group, layout, heads);  // [cp · T, 2K, D]
+  const AttentionHeads kv = gather_key_values(context, group, layout, heads);
+  const Shape shape{heads.q.dim(0), heads.q.dim(1), heads.v.dim(2)};
   AttentionResult whole;
   for (int half = 0; half < 2; ++half) {
     AttentionForwardArgs args;
     args.problem = half_problem(base, layout, half);
     args.q = heads.q;
-    args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
-    args.out =
-        context.activation(heads.q.shape(), half == 0 ? saved.tag() : MemoryTag::activations);
+    args.k = kv.k, args.v = kv.v;
+    args.out = context.activation(shape, half == 0 ? saved.tag() : MemoryTag::activations);
     args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)},
                                  half == 0 ? saved.statistic_tag() : MemoryTag::activations);
     attend(context.ops, method, args);
@@ -73,14 +79,14 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
     fill(context.ops, {tensor, 0});
     return tensor;
   };
-  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1), width = heads.k.dim(2);
-  const Tensor kv = gather_key_values(context, group, layout, heads);
+  const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1);
+  const AttentionHeads kv = gather_key_values(context, group, layout, heads);
   AttentionBackwardArgs args;
   args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
-  args.k = kv.slice(1, 0, kv_heads), args.v = kv.slice(1, kv_heads, kv_heads);
+  args.k = kv.k, args.v = kv.v;
   args.dq = zeros(heads.q.shape());
-  args.dk = zeros({group.size() * tokens, kv_heads, width});  // [cp · T, K, D], += per half
-  args.dv = zeros(args.dk.shape());
+  args.dk = zeros({group.size() * tokens, kv_heads, heads.k.dim(2)});  // += per half
+  args.dv = zeros({group.size() * tokens, kv_heads, heads.v.dim(2)});
   for (int half = 0; half < 2; ++half) {
     args.problem = half_problem(base, layout, half);
     attend_backward(context.ops, method, args);
@@ -88,7 +94,7 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   AttentionHeads gradients{args.dq, {}, {}};
   const auto scatter = [&](const Tensor& all, Tensor& part, Tensor& mine) {
     part = gather_rows(context.ops, all, layout.heads.parted_order);
-    mine = context.statistic({tokens, kv_heads, width}, MemoryTag::activations);  // [T, K, D]
+    mine = context.statistic({tokens, kv_heads, all.dim(2)}, MemoryTag::activations);
     return group.reduce_scatter(part, mine);
   };
   Tensor dk_parts, dv_parts;

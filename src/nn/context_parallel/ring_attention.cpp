@@ -36,11 +36,9 @@ class KeyValueRing {
       : context_(context), ring_(ring), k_(heads.k), v_(heads.v), source_(ring.rank()) {
     if (ring.size() == 1) return;
     // One message per step: keys and values of a token side by side.
-    const int64_t kv_heads = k_.dim(1);
-    const Tensor block = allocate();
-    copy(context.ops, {heads.k, block.slice(1, 0, kv_heads)});
-    copy(context.ops, {heads.v, block.slice(1, kv_heads, kv_heads)});
-    hold(block);
+    hold(allocate());
+    copy(context.ops, {heads.k, k_});
+    copy(context.ops, {heads.v, v_});
   }
 
   const Tensor& k() const { return k_; }
@@ -65,19 +63,21 @@ class KeyValueRing {
 
  private:
   Tensor allocate() {
-    return context_.ops.allocate(k_.dtype(), {k_.dim(0), 2 * k_.dim(1), k_.dim(2)},
+    return context_.ops.allocate(k_.dtype(), {k_.dim(0), k_.dim(1) * (k_.dim(2) + v_.dim(2))},
                                  MemoryTag::activations);
   }
   void hold(const Tensor& block) {
-    const int64_t kv_heads = block.dim(1) / 2;
+    const Shape keys = k_.shape(), values = v_.shape();
+    const int64_t key_width = keys[1] * keys[2];
     block_ = block;
-    k_ = block.slice(1, 0, kv_heads);
-    v_ = block.slice(1, kv_heads, kv_heads);
+    k_ = block.slice(1, 0, key_width).view(keys);
+    v_ = block.slice(1, key_width, values[1] * values[2]).view(values);
   }
 
   RankContext& context_;
   Communicator& ring_;
-  Tensor block_, arriving_, k_, v_;  // [I, 2K, D], [I, 2K, D], [I, K, D], [I, K, D]
+  Tensor block_, arriving_;  // [I, K (D + Dv)]
+  Tensor k_, v_;             // [I, K, D], [I, K, Dv]
   int source_;
   CommHandle moving_;
 };
@@ -96,8 +96,9 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionProblem& base, const AttentionHeads& heads,
                              const SavedStore& saved) {
   check_window(base, ring);
-  // out [I, N, D], lse [N, I]
-  const Shape shape = heads.q.shape(), per_query{heads.q.dim(1), heads.q.dim(0)};
+  // out [I, N, Dv], lse [N, I]
+  const Shape shape{heads.q.dim(0), heads.q.dim(1), heads.v.dim(2)},
+      per_query{heads.q.dim(1), heads.q.dim(0)};
   KeyValueRing blocks(context, ring, heads);
   AttentionResult whole;
   Tensor sum;  // running sum of outputs, not rounded to a 16-bit format in between
@@ -135,28 +136,34 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   const auto statistic = [&](const Shape& shape) {
     return context.statistic(shape, MemoryTag::activations);
   };
-  const Shape both{2, heads.k.dim(0), heads.k.dim(1), heads.k.dim(2)};
+  const int64_t keys = heads.k.elements(), values = heads.v.elements();
+  const auto dk_of = [&](const Tensor& both) {
+    return both.slice(0, 0, keys).view(heads.k.shape());
+  };
+  const auto dv_of = [&](const Tensor& both) {
+    return both.slice(0, keys, values).view(heads.v.shape());
+  };
   KeyValueRing blocks(context, ring, heads);
   AttentionBackwardArgs args;
   args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
   args.dq = statistic(heads.q.shape());  // [I, N, D], += per block
   fill(context.ops, {args.dq, 0});
-  Tensor mine, arriving, leaving;  // dk and dv of a block, [2, I, K, D]
+  Tensor mine, arriving, leaving;  // dk [I, K, D] and dv [I, K, Dv] of a block, one after the other
   CommHandle moving;
   for (int step = 0; step < ring.size(); ++step) {
     const bool more = step + 1 < ring.size();
     if (more) blocks.start_next();
-    mine = statistic(both);
+    mine = statistic({keys + values});
     fill(context.ops, {mine, 0});
     args.problem = block_problem(base, layout, ring.rank(), blocks.source());
     args.k = blocks.k(), args.v = blocks.v();
-    args.dk = mine.select(0), args.dv = mine.select(1);
+    args.dk = dk_of(mine), args.dv = dv_of(mine);
     attend_backward(context.ops, method, args);
     moving.wait();  // the sum of earlier ranks' parts for this block
     if (step > 0) add(context.ops, {mine, arriving, mine});
     if (ring.size() > 1) {
       leaving = mine;
-      arriving = statistic(both);
+      arriving = statistic({keys + values});
       CommGroup messages(ring);
       messages.send(leaving, blocks.next(), Flow::gradients);
       messages.receive(arriving, blocks.previous(), Flow::gradients);
@@ -166,7 +173,7 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   }
   moving.wait();
   const Tensor gradients = ring.size() > 1 ? arriving : mine;
-  return {args.dq, gradients.select(0), gradients.select(1)};
+  return {args.dq, dk_of(gradients), dv_of(gradients)};
 }
 
 }  // namespace viaduct

@@ -15,12 +15,12 @@
 
 namespace viaduct {
 
-/// q [I, N, D], k and v [I, K, D].
+/// q [I, N, D], k [I, K, D] and v [I, K, Dv].
 struct AttentionHeads {
   Tensor q, k, v;
 };
 
-/// Attended values [I, N, D] and log-sum-exp [N, I].
+/// Attended values [I, N, Dv] and log-sum-exp [N, I].
 struct AttentionResult {
   Tensor out, lse;
 };

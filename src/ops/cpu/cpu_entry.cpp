@@ -14,9 +14,4 @@ Choice choose_by_dtype(std::string_view op, DType dtype, const Traits& traits,
   return choice;
 }
 
-void add_flops(Choice& choice, DType dtype, double flops) {
-  const FlopFormat format = dtype == DType::f64 ? FlopFormat::f64 : FlopFormat::f32;
-  choice.cost.flops[static_cast<size_t>(format)] += flops;
-}
-
 }  // namespace viaduct::cpu

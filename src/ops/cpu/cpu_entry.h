@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "ops/dispatch.h"
+#include "ops/costs.h"
 
 namespace viaduct::cpu {
 
@@ -12,6 +12,7 @@ enum Variant : int {
   kReferenceKernel,  // plain loops in FP64, for f64
   kVectorKernel,     // for f32, bf16 and f16, of the instruction set that the table is for
   // The same, where the choice depends on more than the table:
+  kPortableKernel,
   kAvx2Kernel,
   kAvx512Kernel,
   kAvx512Bf16Kernel,
@@ -23,11 +24,8 @@ Choice choose_by_dtype(std::string_view op, DType dtype, const Traits& traits,
                        std::string_view kernel);
 
 /// Counts operations in the format that the cpu computes `dtype` in: FP32, or FP64 for f64.
-void add_flops(Choice& choice, DType dtype, double flops);
-
-/// 0 if undefined.
-inline int64_t bytes_of(const Tensor& tensor) {
-  return tensor.defined() ? tensor.bytes() : 0;
+inline void add_flops(Choice& choice, DType dtype, double flops) {
+  add_vector_flops(choice.cost, dtype, flops);
 }
 
 }  // namespace viaduct::cpu

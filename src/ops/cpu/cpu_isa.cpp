@@ -39,10 +39,10 @@ bool cpu_supports(CpuIsa isa) {
 }
 
 CpuIsa best_cpu_isa() {
-  for (const CpuIsa isa : {CpuIsa::amx, CpuIsa::avx512_bf16, CpuIsa::avx512}) {
+  for (const CpuIsa isa : {CpuIsa::amx, CpuIsa::avx512_bf16, CpuIsa::avx512, CpuIsa::avx2}) {
     if (cpu_supports(isa)) return isa;
   }
-  return CpuIsa::avx2;
+  return CpuIsa::portable;
 }
 
 }  // namespace viaduct

@@ -19,10 +19,14 @@ OpTable cpu_ops(CpuIsa isa, bool for_simulation = false);
 namespace cpu {
 // What each family adds to the table.
 void add_gemm(OpTable& table, CpuIsa isa);  // gemm, column_sum
+void add_largest_magnitude(OpTable& table, CpuIsa isa);
+void add_amax_history(OpTable& table, CpuIsa isa);
 void add_norm(OpTable& table, CpuIsa isa);
 void add_activation(OpTable& table, CpuIsa isa);
 void add_rotary(OpTable& table, CpuIsa isa);
-void add_attention(OpTable& table, CpuIsa isa);     // forward, delta, backward, merge
+void add_attention(OpTable& table, CpuIsa isa);  // forward, delta, backward, merge
+void add_attention_sink(OpTable& table, CpuIsa isa);
+void add_heads(OpTable& table, CpuIsa isa);         // what all heads of a token share
 void add_score_matrix(OpTable& table, CpuIsa isa);  // attention composed of ops
 void add_bias(OpTable& table, CpuIsa isa);
 void add_embedding(OpTable& table, CpuIsa isa);
@@ -32,6 +36,12 @@ void add_elementwise(OpTable& table, CpuIsa isa);      // add, multiply, copy, s
 void add_optimizer(OpTable& table, CpuIsa isa);        // reproducible sums, gradient norm, adamw
 void add_optimizer_state(OpTable& table, CpuIsa isa);  // its formats; sgd and lion
 void add_muon(OpTable& table, CpuIsa isa);             // its steps around matrix products
+// Mixture of experts:
+void add_routing(OpTable& table, CpuIsa isa);
+void add_router_extras(OpTable& table);  // load bias, capacity, noise, random scores
+void add_expert_rows(OpTable& table, CpuIsa isa);
+void add_grouped_gemm(OpTable& table, CpuIsa isa);
+void add_expert_bias(OpTable& table, CpuIsa isa);
 }  // namespace cpu
 
 }  // namespace viaduct

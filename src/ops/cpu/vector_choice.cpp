@@ -14,7 +14,9 @@ Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype) {
     choice.variant = kReferenceKernel;
   } else {
     choice.variant = variant_of(isa);
-    choice.kernel = choice.variant == kAvx2Kernel ? "avx2" : "avx512";
+    choice.kernel = choice.variant == kPortableKernel ? "portable"
+                    : choice.variant == kAvx2Kernel   ? "avx2"
+                                                      : "avx512";
   }
   return choice;
 }

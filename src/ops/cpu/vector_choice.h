@@ -9,23 +9,33 @@ namespace viaduct::cpu {
 
 /// The variant of `isa`; AMX machines run the AVX-512 kernels of families without matrix products.
 inline constexpr Variant variant_of(CpuIsa isa) {
-  return isa == CpuIsa::avx2 ? kAvx2Kernel : kAvx512Kernel;
+  return isa == CpuIsa::portable ? kPortableKernel
+         : isa == CpuIsa::avx2   ? kAvx2Kernel
+                                 : kAvx512Kernel;
 }
 
-/// Kernel "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError otherwise.
+/// Kernel "portable", "avx2" or "avx512" for f32, bf16 and f16, "reference" for f64; DeviceError
+/// otherwise.
 Choice vector_choice(std::string_view op, CpuIsa isa, DType dtype);
 
 /// The same for families that are compiled for AVX512-BF16 too: "avx512_bf16" if the instruction
 /// set has it and `narrows_bf16`, i.e. the op rounds to BF16. The bits are those of "avx512".
 Choice narrowing_choice(std::string_view op, CpuIsa isa, DType dtype, bool narrows_bf16);
 
-/// The kernels of a choice made by one of these functions.
+/// The kernels of a choice made by `vector_choice`.
 template <class Kernels>
-const Kernels& kernels_of(const Choice& choice, const Kernels& avx2, const Kernels& avx512,
-                          const Kernels& avx512_bf16) {
-  return choice.variant == kAvx2Kernel         ? avx2
-         : choice.variant == kAvx512Bf16Kernel ? avx512_bf16
-                                               : avx512;
+const Kernels& kernels_of(const Choice& choice, const Kernels& portable, const Kernels& avx2,
+                          const Kernels& avx512) {
+  return choice.variant == kPortableKernel ? portable
+         : choice.variant == kAvx2Kernel   ? avx2
+                                           : avx512;
+}
+/// And by `narrowing_choice`.
+template <class Kernels>
+const Kernels& kernels_of(const Choice& choice, const Kernels& portable, const Kernels& avx2,
+                          const Kernels& avx512, const Kernels& avx512_bf16) {
+  return choice.variant == kAvx512Bf16Kernel ? avx512_bf16
+                                             : kernels_of(choice, portable, avx2, avx512);
 }
 
 /// Rows of a tensor [R, H] or [T, N, H] with strided outer dims, for kernels.

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -58,10 +59,39 @@ double derivative(ActivationKind kind, double x) {
   return 0;
 }
 
+/// Gate and `up` of element i of a row of 2F, as they enter the product, and the slopes of their
+/// clamps.
+struct Shaped {
+  int64_t gate_at, up_at;
+  double gate, up, gate_slope = 1, up_slope = 1;
+};
+
+Shaped shaped(const GateShape& shape, const double* in, int64_t i, int64_t F) {
+  Shaped s{shape.interleaved ? 2 * i : i, shape.interleaved ? 2 * i + 1 : F + i, 0, 0};
+  s.gate = in[s.gate_at], s.up = in[s.up_at];
+  if (shape.clamp > 0) {
+    s.gate_slope = s.gate <= shape.clamp ? 1 : 0;
+    s.up_slope = std::abs(s.up) <= shape.clamp ? 1 : 0;
+    s.gate = std::min(s.gate, shape.clamp);
+    s.up = std::clamp(s.up, -shape.clamp, shape.clamp);
+  }
+  s.up += shape.offset;
+  return s;
+}
+
 }  // namespace
 
 void activation_forward(const ActivationForwardArgs& args) {
   const int64_t F = args.out.dim(1);
+  if (args.shape.any()) {
+    for (int64_t t = 0; t < args.in.dim(0); ++t) {
+      for (int64_t i = 0; i < F; ++i) {
+        const Shaped s = shaped(args.shape, row(args.in, t), i, F);
+        row(args.out, t)[i] = value(args.kind, s.gate) * s.up;
+      }
+    }
+    return;
+  }
   for (int64_t t = 0; t < args.in.dim(0); ++t) {
     const double* in = row(args.in, t);
     double* out = row(args.out, t);
@@ -71,6 +101,17 @@ void activation_forward(const ActivationForwardArgs& args) {
 
 void activation_backward(const ActivationBackwardArgs& args) {
   const int64_t F = args.d_out.dim(1);
+  if (args.shape.any()) {
+    for (int64_t t = 0; t < args.in.dim(0); ++t) {
+      for (int64_t i = 0; i < F; ++i) {
+        const Shaped s = shaped(args.shape, row(args.in, t), i, F);
+        const double d = row(args.d_out, t)[i];
+        row(args.d_in, t)[s.gate_at] = d * s.up * s.gate_slope * derivative(args.kind, s.gate);
+        row(args.d_in, t)[s.up_at] = d * s.up_slope * value(args.kind, s.gate);
+      }
+    }
+    return;
+  }
   for (int64_t t = 0; t < args.in.dim(0); ++t) {
     const double* in = row(args.in, t);
     const double* d_out = row(args.d_out, t);

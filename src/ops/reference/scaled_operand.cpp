@@ -6,6 +6,7 @@
 
 #include "base/error.h"
 #include "tensor/number_formats.h"
+#include "tensor/operand_scale.h"
 
 namespace viaduct::reference {
 namespace {
@@ -64,31 +65,33 @@ struct View {
                   describe(operand));
     const bool rows = operand.form().orientation == Orientation::row_wise;
     kept = operand.dim(rows ? 0 : 1), contracted = operand.dim(rows ? 1 : 0);
-    kept_stride = values.stride(0), contracted_stride = 1;
+    pairs = operand.form().element == DType::e2m1x2;
+    if (operand.matrix_scale()) matrix_scale = operand.matrix_scale().data<float>()[0];
+    kept_stride = values.stride(0) * (pairs ? 2 : 1), contracted_stride = 1;
     if (!rows && operand.form().layout == kRowMajor) std::swap(kept_stride, contracted_stride);
     if (group.kept == 0) group = {std::max<int64_t>(1, kept), std::max<int64_t>(1, contracted)};
   }
   int64_t place(int64_t i, int64_t k) const { return i * kept_stride + k * contracted_stride; }
-  float value(int64_t i, int64_t k) const { return stored(values, place(i, k)); }
+  float value(int64_t i, int64_t k) const {
+    if (!pairs) return stored(values, place(i, k));
+    const int byte = static_cast<const uint8_t*>(values.raw())[place(i, k) / 2];
+    float4_e2m1 element;
+    element.bits = static_cast<uint8_t>(place(i, k) % 2 == 0 ? byte & 15 : byte >> 4);
+    return static_cast<float>(element);
+  }
   int64_t scale_place(int64_t i, int64_t k) const {
     return i / group.kept * scales.stride(0) + k / group.contracted;
   }
-  float scale(int64_t i, int64_t k) const { return stored(scales, scale_place(i, k)); }
+  float scale(int64_t i, int64_t k) const {
+    return stored(scales, scale_place(i, k)) * matrix_scale;
+  }
 
   Tensor values, scales;
+  float matrix_scale = 1;
+  bool pairs = false;  // two elements in a byte
   OperandExtent group;
   int64_t kept = 0, contracted = 0, kept_stride = 0, contracted_stride = 0;
 };
-
-/// The scale of a group whose largest magnitude is `amax`.
-float scale_of(float amax, DType element, const ScaleForm& form) {
-  if (amax == 0) return 1;
-  if (!std::isfinite(amax)) return std::numeric_limits<float>::quiet_NaN();
-  const float least = amax / largest_element(element);
-  if (form.dtype == DType::f32 && form.group == kWholeMatrix)
-    return std::max(least, std::numeric_limits<float>::min());
-  return static_cast<float>(float8_e8m0::not_below(least));
-}
 
 /// Largest magnitude of the elements [i0, i1) × [k0, k1); an element that is not finite, if there
 /// is one.
@@ -115,20 +118,6 @@ void store_scale(const Tensor& scales, int64_t at, float scale) {
 
 }  // namespace
 
-float largest_element(DType element) {
-  switch (element) {
-    case DType::e4m3:
-      return 448;
-    case DType::e5m2:
-      return 57344;
-    case DType::i8:
-      return 127;
-    default:
-      fail<DeviceError>("scaled operand: {} is not an element format; expected e4m3, e5m2 or i8",
-                        dtype_name(element));
-  }
-}
-
 void quantize(const ConvertOperandArgs& args) {
   const View out(args.out);
   const bool rows = args.out.form().orientation == Orientation::row_wise;
@@ -139,8 +128,9 @@ void quantize(const ConvertOperandArgs& args) {
     for (int64_t k0 = 0; k0 < out.contracted; k0 += out.group.contracted) {
       const int64_t i1 = std::min(i0 + out.group.kept, out.kept);
       const int64_t k1 = std::min(k0 + out.group.contracted, out.contracted);
-      const float amax = largest_magnitude(i0, i1, k0, k1, matrix);
-      const float scale = scale_of(amax, *args.out.form().element, *args.out.form().scales);
+      const float amax =
+          args.amax ? args.amax.data<float>()[0] : largest_magnitude(i0, i1, k0, k1, matrix);
+      const float scale = operand_scale(amax, *args.out.form().element, *args.out.form().scales);
       store_scale(out.scales, out.scale_place(i0, k0), scale);
       for (int64_t i = i0; i < i1; ++i)
         for (int64_t k = k0; k < k1; ++k) store(out.values, out.place(i, k), matrix(i, k) / scale);
@@ -148,17 +138,32 @@ void quantize(const ConvertOperandArgs& args) {
   }
 }
 
-Tensor dequantized(const Operand& operand) {
+namespace {
+
+/// f32 [R, C] of f(view, i, k).
+template <class F>
+Tensor of_elements(const Operand& operand, F&& f) {
   const View from(operand);
   const bool rows = operand.form().orientation == Orientation::row_wise;
   const Tensor out = host_tensor(DType::f32, operand.shape());
   for (int64_t i = 0; i < from.kept; ++i) {
-    for (int64_t k = 0; k < from.contracted; ++k) {
-      out.data<float>()[rows ? i * from.contracted + k : k * from.kept + i] =
-          from.value(i, k) * from.scale(i, k);
-    }
+    for (int64_t k = 0; k < from.contracted; ++k)
+      out.data<float>()[rows ? i * from.contracted + k : k * from.kept + i] = f(from, i, k);
   }
   return out;
+}
+
+}  // namespace
+
+Tensor dequantized(const Operand& operand) {
+  return of_elements(operand, [](const View& from, int64_t i, int64_t k) {
+    return from.value(i, k) * from.scale(i, k);
+  });
+}
+
+Tensor element_scales(const Operand& operand) {
+  return of_elements(operand,
+                     [](const View& from, int64_t i, int64_t k) { return from.scale(i, k); });
 }
 
 void scaled_gemm(const GemmArgs& args) {

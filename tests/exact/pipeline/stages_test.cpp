@@ -7,7 +7,6 @@
 
 #include <cmath>
 #include <map>
-#include <mutex>
 #include <random>
 
 #include "comm/world.h"
@@ -53,7 +52,7 @@ struct StageRun {
 };
 
 struct Outcome {
-  /// Main gradients by path, of every stage that holds the parameter.
+  /// Main gradients by path, of every stage that holds the parameter, in the order of stages.
   std::map<std::string, std::vector<std::vector<double>>> gradients;
   /// Of the micro-batches alone, by stage.
   std::vector<StepRecord> records;
@@ -61,8 +60,9 @@ struct Outcome {
 
 Outcome run_stages(const StageRun& run) {
   Outcome outcome;
-  outcome.records.resize(static_cast<size_t>(run.map.pp));
-  std::mutex mutex;
+  const auto stages = static_cast<size_t>(run.map.pp);
+  outcome.records.resize(stages);
+  std::vector<std::map<std::string, std::vector<double>>> gradients(stages);
   run_thread_ranks(run.map.pp, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
     const int rank = world->rank();
     const auto device = make_cpu_device(1);
@@ -86,11 +86,13 @@ Outcome run_stages(const StageRun& run) {
     engine.run_micro_batches(run.micro_batches,
                              [&](int64_t i) { return micro_batch(i, run.model.vocabulary); });
     device->set_record(nullptr);
-    const std::lock_guard lock(mutex);
+    const auto stage = static_cast<size_t>(rank);
     for (const Parameter* p : engine.store().parameters())
-      outcome.gradients[p->path].push_back(test::values(engine.store().main_gradient(*p)));
-    outcome.records[static_cast<size_t>(rank)] = std::move(record);
+      gradients[stage][p->path] = test::values(engine.store().main_gradient(*p));
+    outcome.records[stage] = std::move(record);
   });
+  for (const auto& stage : gradients)
+    for (const auto& [path, values] : stage) outcome.gradients[path].push_back(values);
   return outcome;
 }
 

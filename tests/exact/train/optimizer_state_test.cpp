@@ -60,6 +60,11 @@ TEST(OptimizerState, MuonGoesOnBitByBit) {
   expect_resumed({"optimizer.optimizer=muon"});
 }
 
+TEST(OptimizerState, AdafactorGoesOnBitByBit) {
+  expect_resumed({"optimizer.optimizer=adafactor"});
+  expect_resumed({"optimizer.optimizer=adafactor", "mixed_precision=bf16_mixed"});
+}
+
 TEST(OptimizerState, CheckpointsMoveBetweenFormats) {
   TemporaryFolder narrow;
   const Overrides stop{"train.exit_interval=4"};

@@ -110,7 +110,13 @@ INSTANTIATE_TEST_SUITE_P(
                     Case{"data",
                          {"ddp.bucket_size=2000"},
                          {"reduce_scatter dp_cp.inner", "all_gather dp_cp.inner"}},
-                    Case{"context", {"model.context_parallel_size=2"}, {"send cp", "receive cp"}}),
+                    Case{"context", {"model.context_parallel_size=2"}, {"send cp", "receive cp"}},
+                    Case{"shared_expert",
+                         {"model.family=qwen2_moe", "model.num_moe_experts=4",
+                          "model.moe_shared_expert_intermediate_size=32",
+                          "model.expert_model_parallel_size=2",
+                          "model.moe_shared_expert_overlap=true"},
+                         {"all_to_all expert_tp_ep"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

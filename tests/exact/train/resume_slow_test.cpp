@@ -56,15 +56,21 @@ TEST_P(Resume, TwentyStepsAreTenAndTen) {
 
 INSTANTIATE_TEST_SUITE_P(
     Settings, Resume,
-    testing::Values(Case{"fp32", "llama", kDropout + kSchedules},
-                    Case{"fp32_packed_rows", "gpt2", kDropout + kPacked},
-                    Case{"fp32_async", "llama", kDropout + kAsync},
-                    Case{"bf16", "llama",
-                         kDropout + kPacked + kSchedules + Overrides{"mixed_precision=bf16_mixed"}},
-                    Case{"bf16_gpt2_async", "gpt2",
-                         kDropout + kAsync + Overrides{"mixed_precision=bf16_mixed"}},
-                    Case{"fp16", "llama", kDropout + kScaler + kSchedules},
-                    Case{"fp16_async", "gpt2", kDropout + kScaler + kAsync}),
+    testing::Values(
+        Case{"fp32", "llama", kDropout + kSchedules},
+        Case{"fp32_packed_rows", "gpt2", kDropout + kPacked},
+        Case{"fp32_async", "llama", kDropout + kAsync},
+        Case{"bf16", "llama",
+             kDropout + kPacked + kSchedules + Overrides{"mixed_precision=bf16_mixed"}},
+        Case{"bf16_gpt2_async", "gpt2",
+             kDropout + kAsync + Overrides{"mixed_precision=bf16_mixed"}},
+        Case{"fp8_current", "llama",
+             kDropout + Overrides{"mixed_precision=bf16_mixed", "mixed_precision.fp8=hybrid"}},
+        Case{"fp8_delayed", "llama",
+             kDropout + Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"}},
+        Case{"mxfp8", "gpt2", Overrides{"mixed_precision=bf16_with_mxfp8_mixed"}},
+        Case{"fp16", "llama", kDropout + kScaler + kSchedules},
+        Case{"fp16_async", "gpt2", kDropout + kScaler + kAsync}),
     [](const auto& info) { return std::string(info.param.name); });
 
 TEST(Resume, TheLossScaleMovesInTheRunsAbove) {

@@ -181,6 +181,26 @@ TEST(ShardedWeights, PackedFormsFollowTheGatheredWeight) {
   EXPECT_LT(outcome.peak_bytes, expected.peak_bytes);
 }
 
+// Reductions are in rank order over the instances, all-reduced or scattered; nothing else differs.
+TEST(SharedState, InstancesTrainAsWithCopiesOfIt) {
+  const ProgramLayout layouts[] = {{.name = "dp4", .dp = 4},
+                                   {.name = "tp2_dp4", .tp = 2, .dp = 4, .sequence_parallel = true},
+                                   {.name = "pp2_dp4", .dp = 4, .pp = 2}};
+  for (const ProgramLayout& layout : layouts) {
+    for (const char* name : {"optim", "optim_grads", "optim_grads_params"}) {
+      SCOPED_TRACE(layout.name + " " + name);
+      ProgramRun run{.model = model(true), .layout = layout, .micro_batches = 2};
+      run.ddp = strategy(name);
+      run.ddp.num_distributed_optimizer_instances = 2;
+      const ProgramOutcome expected = run_program(run);
+      run.ddp.outer_dp_sharding_strategy = "optim";
+      const ProgramOutcome shared = run_program(run);
+      expect_same_bits(shared, expected);
+      EXPECT_LT(shared.peak_bytes, expected.peak_bytes);
+    }
+  }
+}
+
 TEST(ShardedWeights, InstancesKeepAShardEach) {
   ProgramRun run{.model = model(false), .layout = {.name = "dp4", .dp = 4}, .micro_batches = 1};
   run.ddp = strategy("optim");

@@ -1,6 +1,7 @@
 // Whole training steps on a device whose streams run in any order that their waits allow, over
 // memory that is NaN once it is freed: with every overlap the bits of the cpu device, whose only
-// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each (CI: 5).
+// stream is the host thread. VIADUCT_STREAM_SEEDS: how many orders of each, 5 if it is not set; the
+// test streams.20_seeds sets it.
 
 #include <gtest/gtest.h>
 
@@ -59,6 +60,9 @@ std::vector<Case> cases() {
                     zero = "model.pipeline_schedule=zero_bubble",
                     gradients = "ddp.data_parallel_sharding_strategy=optim_grads",
                     weights = "ddp.data_parallel_sharding_strategy=optim_grads_params";
+  const Overrides experts{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                          "model.moe_shared_expert_intermediate_size=32",
+                          "model.expert_model_parallel_size=2"};
   const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
                          "ddp.reduce_scatter_with_fp32_accumulation=true", buckets};
   return {
@@ -117,10 +121,22 @@ std::vector<Case> cases() {
        ranks(2, {weights, layers, "model.recompute_granularity=full",
                  "model.recompute_method=uniform", "model.recompute_num_layers=2"})},
       {"dp4_sharded_instances", ranks(4, {weights, "ddp.num_distributed_optimizer_instances=2"})},
+      {"dp4_shared_state", ranks(4, {buckets, "ddp.num_distributed_optimizer_instances=2",
+                                     "ddp.outer_dp_sharding_strategy=optim"})},
+      {"dp4_sharded_shared_state", ranks(4, {weights, "ddp.num_distributed_optimizer_instances=2",
+                                             "ddp.outer_dp_sharding_strategy=optim"})},
       {"tp2_dp2_sharded", ranks(4, {tp, sp, weights})},
       {"pp2_dp2_sharded", ranks(4, {pp, chunks, layers, weights, "model.family=gpt2"})},
       {"cp4_two_levels", ranks(4, {"model.context_parallel_size=4", "model.cp_comm_type=a2a+p2p",
                                    "model.hierarchical_context_parallel_sizes=[2, 2]"})},
+      {"dp2_experts", ranks(2, experts)},
+      {"dp2_experts_gathered",
+       ranks(2, experts + Overrides{"model.moe_token_dispatcher_type=allgather"})},
+      {"dp2_experts_beside_shared",
+       ranks(2, experts + Overrides{"model.moe_shared_expert_overlap=true"})},
+      {"tp2_experts_beside_shared",
+       ranks(2, experts + Overrides{tp, sp, "model.expert_tensor_parallel_size=1",
+                                    "model.moe_shared_expert_overlap=true"})},
       {"tp2_cp2", ranks(4, {tp, sp, cp})},
       {"tp2_pp2", ranks(4, {tp, sp, pp, chunks, layers})},
       {"tp2_dp2", ranks(4, {tp, sp, buckets})},

@@ -30,19 +30,26 @@ using testing::HasSubstr;
 using testing::Not;
 using testing::ThrowsMessage;
 
-/// A run of one rank that calls `between` after each step with the steps done.
-void train_with(const Overrides& overrides, const std::function<void(int64_t)>& between) {
+/// A run of one rank that asks `stops`, with the steps done, wherever it looks for a signal: after
+/// each step, and during an evaluation. Returns the steps it did.
+int64_t train_until(const Overrides& overrides, const std::function<bool(int64_t)>& stops) {
   const RunSetup setup = setup_of(overrides);
   const RankDevice rank = make_rank_device(setup.config.dist);
   Trainer* trainer = nullptr;
   TrainerHooks hooks;
-  hooks.stop_requested = [&] {
-    if (trainer != nullptr) between(trainer->state().step);
-    return false;
-  };
+  hooks.stop_requested = [&] { return trainer != nullptr && stops(trainer->state().step); };
   Trainer made(setup, *rank.device, rank.ops, hooks);
   trainer = &made;
   made.run();
+  return made.state().step;
+}
+
+/// A run of one rank that calls `between` after each step with the steps done.
+void train_with(const Overrides& overrides, const std::function<void(int64_t)>& between) {
+  train_until(overrides, [&](int64_t step) {
+    between(step);
+    return false;
+  });
 }
 
 /// (step, kind) of each row.
@@ -200,6 +207,21 @@ TEST_F(Reliability, AKillBetweenValidationAndSaveRepeatsNothing) {
   TemporaryFolder other;
   const RunOutcome whole = train_run(run + Overrides{"checkpoint.save=" + other.path().string()});
   EXPECT_EQ(outcome.validations.front(), whole.validations[1]);
+}
+
+TEST_F(Reliability, AValidationThatASignalEndsIsRunByTheNextSession) {
+  int asked = 0;  // at step 8: first after the step, then in its validation
+  EXPECT_EQ(train_until(run, [&](int64_t step) { return step > 8 || (step == 8 && asked++ > 0); }),
+            8);
+  EXPECT_GT(asked, 1);
+  auto rows = expected_rows(8, 4);
+  rows.erase({8, "validation"});
+  rows.insert({8, "stop"});
+  EXPECT_EQ(rows_of(save / "metrics.jsonl"), rows);
+  train_run(run);
+  rows = expected_rows(20, 4);
+  rows.insert({8, "stop"});
+  EXPECT_EQ(rows_of(save / "metrics.jsonl"), rows);
 }
 
 TEST_F(Reliability, AFinishedRunStartedAgainAddsNothing) {

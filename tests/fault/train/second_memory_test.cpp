@@ -28,12 +28,24 @@ Overrides offloaded(const std::filesystem::path& folder) {
                                 "memory.offload_path=" + folder.string()};
 }
 
-TEST(SecondMemoryRun, AFullDiskStopsItWithItsLastCheckpointWhole) {
+/// And so do all masters and optimizer states.
+Overrides states_offloaded(const std::filesystem::path& folder) {
+  return tiny_run() + Overrides{"optimizer.optimizer_cpu_offload=true",
+                                "optimizer.optimizer_offload_fraction=1",
+                                "memory.offload_path=" + folder.string()};
+}
+
+class SecondMemoryOf : public testing::TestWithParam<Overrides (*)(const std::filesystem::path&)> {
+};
+INSTANTIATE_TEST_SUITE_P(Saved, SecondMemoryOf, testing::Values(&offloaded));
+INSTANTIATE_TEST_SUITE_P(States, SecondMemoryOf, testing::Values(&states_offloaded));
+
+TEST_P(SecondMemoryOf, AFullDiskStopsTheRunWithItsLastCheckpointWhole) {
   const TemporaryFolder folder, save;
   const Overrides run =
-      offloaded(folder.path()) + Overrides{"train.train_iters=6", "checkpoint.save_interval=2",
-                                           "checkpoint.async_save=false",
-                                           "checkpoint.save=" + save.path().string()};
+      GetParam()(folder.path()) + Overrides{"train.train_iters=6", "checkpoint.save_interval=2",
+                                            "checkpoint.async_save=false",
+                                            "checkpoint.save=" + save.path().string()};
   const RunOutcome whole = train_run(run + Overrides{"checkpoint.save=null"});
   {
     const RunSetup setup = setup_of(run);
@@ -56,15 +68,15 @@ TEST(SecondMemoryRun, AFullDiskStopsItWithItsLastCheckpointWhole) {
   EXPECT_EQ(train_run(run), whole) << "it goes on from there";
 }
 
-TEST(SecondMemoryRun, NoRoomIsSaidBeforeTheFirstStep) {
+TEST_P(SecondMemoryOf, NoRoomIsSaidBeforeTheFirstStep) {
   const TemporaryFolder folder;
-  RunProcess full(viaduct_binary(), Overrides{"train"} + offloaded(folder.path()), {}, 100'000);
+  RunProcess full(viaduct_binary(), Overrides{"train"} + GetParam()(folder.path()), {}, 100'000);
   EXPECT_EQ(full.finish(), 1);
   EXPECT_THAT(full.err(), AllOf(HasSubstr("second memory in " + folder.path().string()),
                                 HasSubstr("no room for its"), HasSubstr("memory.offload_path")));
   // One rank of two is enough for both to end.
   RunProcess ranks(viaduct_binary(),
-                   Overrides{"train"} + offloaded(folder.path()) + Overrides{"dist.ranks=2"}, {},
+                   Overrides{"train"} + GetParam()(folder.path()) + Overrides{"dist.ranks=2"}, {},
                    100'000);
   EXPECT_EQ(ranks.finish(), 1);
 }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
 
 #include "engine/engine.h"
@@ -37,7 +39,60 @@ std::vector<test::TinyModel> variants() {
   steps.masked_softmax_fusion = false;
   ModelConfig neighbours = tiny_model("qwen3");
   neighbours.rotary.interleaved = true;
-  return {{"rotary_neighbours", neighbours},
+  ModelConfig first_dense = tiny_model("qwen3");  // and what no family of them all has
+  first_dense.family = "qwen3_moe";
+  first_dense.moe = tiny_model("mixtral").moe;
+  first_dense.moe.layers = {0, 1};
+  first_dense.moe.feed_forward = 10, first_dense.moe.shared_feed_forward = 8;
+  first_dense.moe.routing.pre_softmax = true;
+  first_dense.residual_dropout = 0.2;
+  ModelConfig gate = first_dense;
+  gate.moe.shared_gate = true;
+  ModelConfig groups = tiny_model("mixtral");
+  groups.moe.experts = 6;
+  groups.moe.routing.score = ScoreFunction::sigmoid;
+  groups.moe.routing.groups = 3, groups.moe.routing.group_topk = 2;
+  groups.moe.routing.scaling = 1.5;
+  ModelConfig bias = groups;
+  bias.moe.routing = {.score = ScoreFunction::sqrt_softplus, .topk = 3, .normalize = false};
+  bias.moe.load_bias = true;
+  ModelConfig full = tiny_model("mixtral");
+  full.moe.capacity_factor = 0.75, full.moe.pad_to_capacity = true;
+  full.moe.input_jitter = 0.3;
+  ModelConfig first = full;
+  first.moe.drop_policy = DropPolicy::position, first.moe.pad_to_capacity = false;
+  ModelConfig wide_norms = tiny_model("mixtral");
+  wide_norms.family = "olmoe";
+  wide_norms.qk_norm = true, wide_norms.qk_norm_per_head = false;
+  ModelConfig sinks = tiny_model("mixtral");
+  sinks.family = "gpt_oss";
+  sinks.attention_sinks = sinks.router_bias = true;
+  sinks.qkv_bias = sinks.projection_bias = sinks.up_bias = sinks.down_bias = true;
+  sinks.activation = ActivationKind::quick_gelu;
+  sinks.activation_clamp = 0.3, sinks.activation_offset = 1;
+  sinks.windows = {4, 0};
+  sinks.attention_dropout = 0.2;
+  ModelConfig latent = first_dense;
+  latent.family = "deepseek_v2";
+  latent.latent = {.q_rank = 5, .kv_rank = 6, .plain_dim = 3, .rotary_dim = 4, .value_dim = 5};
+  latent.qk_norm = true;
+  latent.kv_heads = latent.heads, latent.head_dim = 7;
+  latent.rotary.width = 4, latent.rotary.interleaved = true;
+  ModelConfig direct = latent;
+  direct.latent.q_rank = 0;
+  direct.rotary.interleaved = direct.rope_fusion = direct.flash_attention = false;
+  return {{"mixtral", tiny_model("mixtral")},
+          {"wide_norms", wide_norms},
+          {"sinks_and_expert_biases", sinks},
+          {"latent", latent},
+          {"latent_direct_queries_unfused", direct},
+          {"shared_expert_first_dense", first_dense},
+          {"shared_expert_gate", gate},
+          {"sigmoid_groups", groups},
+          {"load_bias", bias},
+          {"full_experts", full},
+          {"full_experts_first", first},
+          {"rotary_neighbours", neighbours},
           {"gemma2_unfused", unfused},
           {"gemma2_unfused_steps", steps},
           {"llama", tiny_model("llama")},
@@ -108,6 +163,11 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
     const int64_t n = p->shape.elements();
     double* values = engine.store().master(*p).data<double>();
     const double* gradient = engine.store().main_gradient(*p).data<double>();
+    if (p->load_bias_rate) {  // the choice has no slope; load errors add up to 0
+      EXPECT_EQ(std::accumulate(gradient, gradient + n, 0.0), 0);
+      EXPECT_TRUE(std::any_of(gradient, gradient + n, [](double error) { return error != 0; }));
+      continue;
+    }
     const std::vector<double> original(values, values + n);
     std::vector<double> direction(static_cast<size_t>(n));
     double expected = 0, size = 0;

@@ -15,6 +15,7 @@ using namespace test;
 /// What one rank does in a step, in counts.
 struct Counts {
   int64_t launches = 0, collectives = 0, ops = 0, allocations = 0, host_reads = 0, events = 0;
+  int64_t host_calls = 0;
   int64_t scratch_bytes = 0;  // largest allocation that is no tensor of the model or of a layer
   int64_t rule_digits = 0;    // of the longest rule of members
   bool operator==(const Counts&) const = default;
@@ -22,9 +23,9 @@ struct Counts {
 
 void PrintTo(const Counts& c, std::ostream* out) {
   *out << c.launches << " launches, " << c.collectives << " collectives, " << c.ops << " ops, "
-       << c.allocations << " allocations, " << c.host_reads << " host reads, " << c.events
-       << " events, " << c.scratch_bytes << " bytes of scratch, " << c.rule_digits
-       << " digits in a rule of members";
+       << c.allocations << " allocations, " << c.host_reads << " host reads, " << c.host_calls
+       << " calls of hosts, " << c.events << " events, " << c.scratch_bytes << " bytes of scratch, "
+       << c.rule_digits << " digits in a rule of members";
 }
 
 Counts counts(int64_t data_ranks, const Overrides& overrides) {
@@ -49,6 +50,7 @@ Counts counts(int64_t data_ranks, const Overrides& overrides) {
   for (const OpEntryRecord& op : record.ops()) c.ops += inside(op.at);
   for (const AllocationRecord& a : record.allocations()) c.allocations += inside(a.allocated_at);
   c.host_reads = run.host_reads;
+  for (const HostCallRecord& call : record.host_calls()) c.host_calls += inside(call.posted_at);
   c.events = step.end - step.begin;
   for (const AllocationRecord& a : record.allocations()) {
     if (a.tag == "other") c.scratch_bytes = std::max(c.scratch_bytes, a.bytes);
@@ -63,6 +65,7 @@ TEST_P(AnySize, ARankDoesTheSame) {
   EXPECT_GT(two.launches, 50);
   EXPECT_GT(two.collectives, 4);
   EXPECT_EQ(two.rule_digits, 2);
+  EXPECT_EQ(two.host_calls, 1);
   for (const int64_t ranks : {64, 4096, 16384}) {
     const Counts many = counts(ranks, GetParam().second);
     if (GetParam().first != "exchanged") {
@@ -77,6 +80,7 @@ TEST_P(AnySize, ARankDoesTheSame) {
     EXPECT_LE(many.allocations, two.allocations) << ranks;
     EXPECT_EQ(many.scratch_bytes, two.scratch_bytes) << ranks;
     EXPECT_EQ(many.rule_digits, two.rule_digits) << ranks;
+    EXPECT_EQ(many.host_calls, 1) << ranks;
     EXPECT_LE(many.events, two.events) << ranks;
   }
 }

@@ -94,7 +94,7 @@ std::vector<std::string> reads(const StepRecord& record) {
 TEST_P(DryRunTest, RecordsWhatARealStepDoes) {
   Recorded real, sim;
   record_step(setup, make_rank_device(setup.config.dist), real);
-  record_step(setup, make_dry_run_device(setup.config.dist), sim);
+  record_step(setup, make_dry_run_device(setup.config), sim);
   EXPECT_GT(real.record.ops().size(), real.ops_before);
   EXPECT_EQ(names(sim.record), names(real.record));
   EXPECT_EQ(allocations(sim.record), allocations(real.record));

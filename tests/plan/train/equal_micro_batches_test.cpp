@@ -1,6 +1,6 @@
 // All micro-batches of a chunk do the same, event by event, but for the first, which is the first
 // to use the weights and to contribute to gradients, and the last, whose contributions start
-// reductions. So one of them may stand for the others.
+// reductions. So one of them may stand for the others (micro_batch_instances_test.cpp).
 
 #include <gtest/gtest.h>
 
@@ -138,7 +138,7 @@ TEST_P(EqualMicroBatches, DoTheSameButForTheFirstAndTheLast) {
   for (const int64_t rank : std::set<int64_t>{0, ranks - 1}) {
     SCOPED_TRACE("rank " + std::to_string(rank));
     StepRecord record;
-    const DryRun run = dry_run(setup, {static_cast<int>(rank)}, &record);
+    const DryRun run = dry_run(setup, {static_cast<int>(rank)}, &record, false, true);
     const Phases phases(record, run.windows[static_cast<size_t>(MemorySequence::step)]);
     const auto all = phases.by_micro_batch();
     ASSERT_GE(all.size(), 2u);

@@ -43,7 +43,7 @@ TEST(NarrowWire, WhatContradictsItIsSaid) {
       },
       ThrowsMessage<ConfigError>(HasSubstr("ddp.grad_reduce_in_bf16")));
   EXPECT_THAT([] { setup_of(tiny_run() + Overrides{"ddp.grad_reduce_in_bf16=true"}); },
-              ThrowsMessage<ConfigError>(HasSubstr("mixed_precision = bf16_mixed, found fp32")));
+              ThrowsMessage<ConfigError>(HasSubstr("BF16 weights, found fp32")));
 }
 
 }  // namespace

@@ -1,10 +1,11 @@
-// What offload, shares of saved inputs and partial recompute do to memory, read from dry runs, by
-// formula.
+// What offload of saved values and optimizer states, shares of saved inputs and partial recompute
+// do to memory, read from dry runs, by formula.
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "device/memory_tag.h"
-#include "engine/dry_run.h"
+#include "engine/plan_memory.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -67,6 +68,66 @@ TEST(OffloadMemory, ModulesMoveTheirOwn) {
   EXPECT_EQ(moved("mlp, mlp_norm", 2 * kTokens * kFeedForward + 1), 0);
 }
 
+// Masters and moments are 12 bytes an element, and on the device for their update alone.
+TEST(OffloadMemory, StatesAreHereOneOrTwoBucketsAtATime) {
+  const auto states = [](const std::string& fraction, bool overlap) {
+    return run_of({"mixed_precision=bf16_mixed", "optimizer.optimizer_cpu_offload=true",
+                   "optimizer.optimizer_offload_fraction=" + fraction,
+                   fmt::format("optimizer.overlap_cpu_optimizer_d2h_h2d={}", overlap),
+                   "ddp.bucket_size=6000"});
+  };
+  const auto bytes = [](const DryRun& run, MemoryTag tag) {
+    const auto found = run.peak.bytes_by_tag.find(std::string(memory_tag_name(tag)));
+    return found == run.peak.bytes_by_tag.end() ? 0 : found->second;
+  };
+  const DryRun kept = run_of({"mixed_precision=bf16_mixed", "ddp.bucket_size=6000"}),
+               one = states("1", false), two = states("1", true), half = states("0.5", false);
+  const int64_t all = 12 * kept.parameters;
+  EXPECT_EQ(one.offload.put_bytes, all);
+  EXPECT_EQ(one.offload.fetched_bytes, all);
+  EXPECT_EQ(two.offload.put_bytes, all);
+  EXPECT_GE(one.offload.most_bytes, all);
+  EXPECT_LT(one.offload.most_bytes, all + 4096 * one.offload.puts);
+  EXPECT_LE(half.offload.put_bytes, all / 2);
+  EXPECT_GT(half.offload.put_bytes, all / 3);
+  // The fullest moment is in the backward: nothing of them is here.
+  EXPECT_EQ(bytes(one, MemoryTag::moments) + bytes(one, MemoryTag::master_weights), 0);
+  EXPECT_EQ(kept.peak.bytes - one.peak.bytes,
+            bytes(kept, MemoryTag::moments) + bytes(kept, MemoryTag::master_weights));
+  EXPECT_EQ(half.peak.bytes - one.peak.bytes, all - half.offload.put_bytes);
+}
+
+// Of weights and gradients a rank has the units that are gathered and reduced, and shards of few.
+TEST(OffloadMemory, ShardsAreHereForTheirUse) {
+  const Overrides sharded{"dist.ranks=2",
+                          "ddp.data_parallel_sharding_strategy=optim_grads_params",
+                          "model.recompute_granularity=full",
+                          "model.recompute_method=uniform",
+                          "model.recompute_num_layers=1",
+                          "ddp.overlap_param_gather=false",
+                          "ddp.overlap_grad_reduce=false"},
+      weights{"model.cpu_offloading=true", "model.cpu_offloading_weights=true"};
+  const auto resident = [](const Overrides& settings, MemoryTag tag) {
+    int64_t bytes = 0;
+    for (const PlannedAllocation& held : plan_memory(setup_of(kRun + settings)).plan.resident)
+      bytes += held.tag == tag ? held.bytes : 0;
+    return bytes;
+  };
+  const auto shard = resident(sharded, MemoryTag::weights);
+  EXPECT_GT(shard, 0);
+  EXPECT_EQ(resident(sharded, MemoryTag::main_gradients), shard);
+  EXPECT_EQ(resident(sharded + weights, MemoryTag::weights), 0);
+  EXPECT_EQ(resident(sharded + weights, MemoryTag::main_gradients), 0);
+  const DryRun kept = run_of(sharded), run = run_of(sharded + weights);
+  // In the one micro-batch forward and backward read the weights (of embedding and head once), the
+  // update once more; the norm and the update read the gradients. Both are stored once.
+  EXPECT_GT(run.offload.fetched_bytes, 4 * shard);
+  EXPECT_EQ(run.offload.put_bytes, 2 * shard);
+  EXPECT_EQ(run.cost.total_flops(), kept.cost.total_flops());
+  // A unit's own shards are here beside its whole ones at most.
+  EXPECT_GT(kept.peak.bytes - run.peak.bytes, shard);
+}
+
 // What is recomputed is made again, and not moved as well.
 TEST(OffloadMemory, LayersLeaveWithWhatIsNotRecomputed) {
   const Overrides again{"model.recompute_granularity=selective", "model.recompute_modules=[mlp]"};
@@ -97,6 +158,31 @@ TEST(OffloadMemory, SharesOfLayerInputs) {
     return bytes;
   };
   EXPECT_EQ(gathers(share) - gathers(whole), kMicroBatches * 8 * kStream);
+}
+
+// The inputs of layers that run again leave, too: each micro-batch's stream into each of 8 layers.
+// Apart, attention and feed-forward keep two, and the inside of one of them is there at a time.
+TEST(OffloadMemory, InputsOfLayersThatRunAgain) {
+  const Overrides full{"model.recompute_granularity=full", "model.recompute_method=uniform",
+                       "model.recompute_num_layers=1"},
+      apart{"model.recompute_segments_apart=true"};
+  const DryRun kept = run_of(full), left = run_of(full + layers(8)),
+               some = run_of(full + layers(3));
+  EXPECT_EQ(left.offload.put_bytes, kMicroBatches * 8 * kStream);
+  EXPECT_EQ(some.offload.put_bytes, kMicroBatches * 3 * kStream);
+  EXPECT_EQ(left.offload.fetched_bytes, left.offload.put_bytes);
+  // When the last layer runs again the others' inputs are away; its own is there in both.
+  EXPECT_EQ(saved(kept) - saved(left), 7 * kStream);
+  EXPECT_EQ(left.cost.total_flops(), kept.cost.total_flops());
+  const Overrides wide = full + Overrides{"model.ffn_hidden_size=1024"};
+  const DryRun whole = run_of(wide + layers(8)), parts = run_of(wide + apart),
+               none = run_of(wide + apart + layers(8));
+  EXPECT_EQ(none.offload.put_bytes, kMicroBatches * 16 * kStream);
+  EXPECT_EQ(parts.cost.total_flops(), whole.cost.total_flops());
+  // While the feed-forward runs again, of attention there is nothing: its input, the norm's output,
+  // queries, keys, values and attended values. Statistics of rows are there with the first alone.
+  const int64_t statistics = 4 * (kTokens + kTokens * kHeads);
+  EXPECT_EQ(saved(whole) - saved(none), 6 * kStream + statistics);
 }
 
 // Of two micro-batches in flight on the first of two stages, one or none keeps what it can.

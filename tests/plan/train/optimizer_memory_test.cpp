@@ -82,6 +82,22 @@ TEST(OptimizerMemory, IsTheTableAndTheDryRuns) {
   }
 }
 
+// Adafactor keeps a number for each row and column of a matrix, and for each element of a vector.
+TEST(OptimizerMemory, AdafactorKeepsRowsAndColumns) {
+  const RunSetup setup = setup_of(kModel + Overrides{"optimizer.optimizer=adafactor"});
+  const DryRun dry = dry_run(setup);
+  const auto planned = dry.peak.bytes_by_tag.at(std::string(memory_tag_name(MemoryTag::moments)));
+  // tiny_run: two layers of 64 features and a feed-forward of 64, a vocabulary of 64.
+  const int64_t square = 64 + 64, layer = 7 * square + 2 * 64;  // q k v o gate up down, two norms
+  const int64_t values = 2 * layer + 2 * square + 64;           // table, head, last norm
+  EXPECT_GE(planned, 4 * values);
+  EXPECT_LE(planned, 4 * values + 64);
+  EXPECT_EQ(bytes_of([&](MemoryTag tag) {
+              return dry.peak.bytes_by_tag.at(std::string(memory_tag_name(tag)));
+            }),
+            held(setup));
+}
+
 TEST(OptimizerMemory, WhatFormatsNeedIsSaid) {
   const auto refused = [](const Overrides& settings, const std::string& one,
                           const std::string& other) {
@@ -93,14 +109,18 @@ TEST(OptimizerMemory, WhatFormatsNeedIsSaid) {
   refused({"optimizer.main_params_dtype=fp16"}, "optimizer.main_params_dtype: fp16",
           "use_precision_aware_optimizer=true");
   refused(kAware + Overrides{"optimizer.optimizer=lion"},
-          "optimizer.use_precision_aware_optimizer: true", "optimizer=adam, found lion");
+          "optimizer.use_precision_aware_optimizer: true", "optimizer=adam or muon, found lion");
   refused(kAware + Overrides{"optimizer.main_grads_dtype=bf16"}, "optimizer.main_grads_dtype: bf16",
           "ddp.grad_reduce_in_fp32=false");
   refused(kAware + Overrides{"mixed_precision=fp32", "optimizer.main_params_dtype=fp16"},
           "optimizer.main_params_dtype: fp16", "their own masters");
   refused(kAware + Overrides{"mixed_precision=fp64"},
           "optimizer.use_precision_aware_optimizer: true", "fp64");
-  refused({"optimizer.optimizer=adafactor"}, "optimizer.optimizer", "adafactor");
+  refused({"optimizer.optimizer=soap"}, "optimizer.optimizer", "soap");
+  refused(kAware + Overrides{"optimizer.optimizer=adafactor"},
+          "optimizer.use_precision_aware_optimizer: true", "found adafactor");
+  refused({"optimizer.optimizer=adafactor", "mixed_precision=fp64"},
+          "optimizer.optimizer: adafactor", "fp64");
   refused({"optimizer.optimizer=muon", "mixed_precision=fp64"}, "optimizer.optimizer: muon",
           "fp64");
 }

@@ -93,9 +93,9 @@ TEST(ShardedMemory, EachForwardAndBackwardGathersEachUnit) {
   std::vector<int64_t> counts;
   for (const auto& [bytes, count] : sizes) counts.push_back(count);
   std::sort(counts.begin(), counts.end());
-  // The backward of the embedding reads no weight.
+  // The backward of the embedding reads no weight, and that of the head follows its forward.
   EXPECT_EQ(counts,
-            (std::vector<int64_t>{kMicroBatches, 2 * kMicroBatches, 2 * kBlocks * kMicroBatches}));
+            (std::vector<int64_t>{kMicroBatches, kMicroBatches, 2 * kBlocks * kMicroBatches}));
   const auto scatters = in_shards(*step, "reduce_scatter");
   EXPECT_EQ(scatters.size(), static_cast<size_t>((kBlocks + 2) * kMicroBatches));
   const auto once = step_of(strategy("optim"));
@@ -153,10 +153,56 @@ TEST(ShardedMemory, UnitsAreGatheredAheadOfTheirUse) {
     return count;
   };
   const auto ahead = step_of(strategy("optim_grads_params"));
-  EXPECT_EQ(waited_at_once(*ahead), 2 * kMicroBatches) << "a forward and a backward of each";
+  EXPECT_EQ(waited_at_once(*ahead), kMicroBatches) << "the forward of each";
   const auto late = step_of(strategy("optim_grads_params") +
                             Overrides{"ddp.suggested_communication_unit_size=0"});
   EXPECT_EQ(waited_at_once(*late), static_cast<int64_t>(in_shards(*late, "all_gather").size()));
+}
+
+// The head's unit stays from its forward to its backward, where this follows: not under GPipe, nor
+// in an evaluation.
+TEST(ShardedMemory, TheHeadIsKeptForItsBackward) {
+  const auto gathers_of_head = [](const std::string& schedule) {
+    auto step = std::make_unique<Step>();
+    step->run =
+        dry_run(setup_of(run_of(strategy("optim_grads_params") +
+                                Overrides{"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+                                          "model.pipeline_schedule=" + schedule,
+                                          "ddp.suggested_communication_unit_size=0"})),
+                {3}, &step->record);
+    const auto sizes = gathered(*step);
+    EXPECT_EQ(sizes.size(), 2u) << "blocks, head";
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const auto& [bytes, count] : sizes) least = std::min(least, count);
+    return least;
+  };
+  EXPECT_EQ(gathers_of_head("1f1b"), kMicroBatches);
+  EXPECT_EQ(gathers_of_head("gpipe"), 2 * kMicroBatches);
+}
+
+// tp · 2 shards of weights over four data ranks: each in two instances, a half on a rank.
+TEST(ShardedMemory, WeightShardsAreTheFieldsThatTheyStandFor) {
+  const Overrides layout{"dist.ranks=8", "model.tensor_model_parallel_size=2",
+                         "train.global_batch_size=12"};
+  // Between steps: made before this one, given up after it.
+  const auto weights = [](const Step& step) {
+    int64_t bytes = 0;
+    for (const AllocationRecord& a : step.record.allocations()) {
+      const bool stays = a.allocated_at < window(step).begin &&
+                         (a.released_at < 0 || a.released_at >= window(step).end);
+      if (stays && a.tag == memory_tag_name(MemoryTag::weights)) bytes += a.bytes;
+    }
+    return bytes;
+  };
+  const auto preset = step_of(layout + Overrides{"model.tensor_parallel_num_weight_shards=4"});
+  const auto by_hand = step_of(layout + strategy("optim_grads_params") +
+                               Overrides{"ddp.num_distributed_optimizer_instances=2"});
+  const auto whole = step_of(layout);
+  EXPECT_EQ(gathered(*preset), gathered(*by_hand));
+  EXPECT_EQ(weights(*preset), weights(*by_hand));
+  EXPECT_EQ(preset->run.peak.bytes, by_hand->run.peak.bytes);
+  const double share = static_cast<double>(weights(*preset)) / static_cast<double>(weights(*whole));
+  EXPECT_NEAR(share, 0.5, 0.02) << "but for padding";
 }
 
 TEST(ShardedMemory, TwoBuffersAreMadeOnce) {

@@ -23,7 +23,7 @@ StepRecord two_steps(const Overrides& layout) {
       tiny_run() + Overrides{"train.micro_batch_size=1", "train.global_batch_size=4"} + layout);
   const ResolvedRun run = resolve_run(setup.config, setup.model);
   const auto device = make_sim_device(true);
-  const OpTable ops = make_dry_run_device(setup.config.dist).ops;
+  const OpTable ops = make_dry_run_device(setup.config).ops;
   StepRecord record;
   const Recording recording(*device, record);
   const auto world = make_sim_communicator(0, run.parallelism.mesh.ranks(), "world");

@@ -103,7 +103,7 @@ TEST(RecordedOperation, WaitedForAfterTheRecordForgotItLeavesOthersAlone) {
   const Recording recording(*sim.device, sim.record);
   const Tensor tensor = sim.tensor();
   CommHandle old = sim.part->all_reduce(tensor, ReduceOp::sum);
-  sim.record.forget_the_past();
+  sim.record.drop_finished();
   CommHandle fresh = sim.part->all_reduce(tensor, ReduceOp::sum);
   old.wait();
   ASSERT_EQ(sim.record.collectives().size(), 1u);

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "config/nearest_valid.h"
 
 namespace viaduct {
@@ -31,6 +33,16 @@ TEST(NearestValid, BothSidesOrTheOneThatIs) {
   EXPECT_EQ(nearest_valid(
                 5, [](int64_t) { return false; }, 100),
             "none");
+}
+
+TEST(NearestValid, TheEndsOfTheNumbers) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  const auto even = [](int64_t n) { return n % 2 == 0; };
+  EXPECT_EQ(nearest_valid(kLargest, even), std::to_string(int64_t{1} << 40));
+  EXPECT_EQ(nearest_valid(kLargest, even, kLargest), std::to_string(kLargest - 1));
+  EXPECT_EQ(nearest_valid(std::numeric_limits<int64_t>::min(), even), "2");
+  EXPECT_EQ(nearest_multiple(kLargest, 64), std::to_string(kLargest - 63));
+  EXPECT_EQ(nearest_divisor(kLargest, 8), "8");
 }
 
 }  // namespace

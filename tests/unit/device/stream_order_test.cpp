@@ -84,7 +84,7 @@ TEST(DeviceStreams, TheRecordHasTheEdgesAndEachOnce) {
   EXPECT_EQ(edge.from_position, 1);
   EXPECT_EQ(edge.to_stream, side);
   EXPECT_EQ(edge.to_position, 1);
-  record.forget_the_past();
+  record.drop_finished();
   EXPECT_TRUE(record.edges().empty());
 }
 

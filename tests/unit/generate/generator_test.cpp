@@ -32,6 +32,18 @@ const char* const kQwen3 = R"({"model_type": "qwen3", "hidden_size": 32, "interm
   "vocab_size": 128, "max_position_embeddings": 96, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
   "hidden_act": "silu", "tie_word_embeddings": false, "initializer_range": 0.3})";
 
+const char* const kLatent =
+    R"({"model_type": "deepseek_v2", "hidden_size": 32, "intermediate_size": 64,
+  "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 128, "max_position_embeddings": 96,
+  "rms_norm_eps": 1e-6, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 8,
+  "qk_rope_head_dim": 4, "v_head_dim": 6, "n_routed_experts": 4, "num_experts_per_tok": 2,
+  "moe_intermediate_size": 16, "n_shared_experts": 1, "first_k_dense_replace": 1,
+  "initializer_range": 0.3})";
+const char* const kSinks = R"({"model_type": "gpt_oss", "hidden_size": 32, "intermediate_size": 24,
+  "num_hidden_layers": 3, "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 8,
+  "vocab_size": 128, "max_position_embeddings": 96, "num_local_experts": 4, "num_experts_per_tok": 2,
+  "sliding_window": 7, "initializer_range": 0.3})";
+
 struct Case {
   std::string name, folder, config;  // a folder of golden models, or a configuration
 };
@@ -129,7 +141,8 @@ INSTANTIATE_TEST_SUITE_P(Models, Generation,
                          testing::Values(Case{"gpt2", "gpt2/model", ""},
                                          Case{"llama", "llama/model", ""},
                                          Case{"llama3_rope", "llama3_rope/model", ""},
-                                         Case{"gemma2", "", kGemma2}, Case{"qwen3", "", kQwen3}),
+                                         Case{"gemma2", "", kGemma2}, Case{"qwen3", "", kQwen3},
+                                         Case{"latent", "", kLatent}, Case{"sinks", "", kSinks}),
                          [](const auto& info) { return info.param.name; });
 
 const Case kLlama{"llama", "llama/model", ""};
@@ -317,7 +330,7 @@ TEST(KeyValueCache, GrowsByBlocksAndForgetsNothing) {
   // A cache that grows during the sequence, against one that begins with room for all of it.
   Device& device = *maker.device;
   OpContext context{device, maker.ops};
-  const CacheShape shape{{3, 5}, 2, 4, DType::f32, 3, 4 * KeyValueCache::kBlock};
+  const CacheShape shape{{3, 5}, 2, 4, 4, DType::f32, 3, 4 * KeyValueCache::kBlock};
   KeyValueCache grown(device, shape), ready(device, shape);
   ready.reserve(context, 3 * KeyValueCache::kBlock);
   std::vector<float> seen[2];

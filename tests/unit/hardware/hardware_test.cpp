@@ -8,7 +8,12 @@ namespace {
 
 TEST(CpuFeatures, EachImpliesTheSmallerOnes) {
   const CpuFeatures features = detect_cpu_features();
-  EXPECT_TRUE(features.avx2);  // the test itself is compiled for it
+  // The test itself is compiled for it.
+#if defined(__x86_64__)
+  EXPECT_TRUE(features.avx2);
+#elif defined(__aarch64__)
+  EXPECT_TRUE(features.neon);
+#endif
   EXPECT_FALSE(features.model_name.empty());
   EXPECT_LE(features.amx_bf16, features.avx512_bf16);
   EXPECT_LE(features.avx512_bf16, features.avx512);
@@ -21,6 +26,8 @@ TEST(CpuFeatures, Describe) {
       describe(
           {.model_name = "X", .avx2 = true, .avx512 = true, .avx512_bf16 = true, .amx_bf16 = true}),
       "X: AVX2, AVX-512, AVX512-BF16, AMX BF16");
+  EXPECT_EQ(describe({.model_name = "X", .neon = true, .sve = true, .arm_bf16 = true}),
+            "X: NEON, SVE, BF16");
 }
 
 TEST(MatmulPeak, OnlyRises) {

@@ -65,6 +65,66 @@ FlopSizes qwen2_7b() {
 // Per layer 4·768² + 2·768·3072 = 12·768² = 7 077 888; ×12 = 84 934 656; head 50257·768 = 38 597
 // 376; sum 123 532 032. ×6 = 741 192 192 a token. Attention at S = 1024: 6·768·1024·12 = 56 623 104
 // a token.
+/// Mixtral 8x7B: 46.7 billion parameters, of which a token uses 12.9.
+TEST(Flops, OfExpertsThoseThatATokenUses) {
+  FlopSizes sizes{.layers = 32,
+                  .hidden = 4096,
+                  .feed_forward = 14336,
+                  .heads = 32,
+                  .key_value_heads = 8,
+                  .head_dim = 128,
+                  .vocabulary = 32000,
+                  .gated_mlp = true,
+                  .expert_layers = 32,
+                  .experts = 8,
+                  .experts_of_token = 2,
+                  .expert_feed_forward = 14336};
+  const double attention = 32.0 * (4096.0 * 4096 * 2 + 2 * 4096.0 * 1024);
+  const double experts = 32 * (2 * 3 * 4096.0 * 14336 + 8 * 4096.0), head = 4096.0 * 32000;
+  EXPECT_EQ(matmul_parameters(sizes), attention + experts + head);
+  EXPECT_NEAR(matmul_parameters(sizes) + head, 12.9e9, 0.05e9);
+  sizes.shared_feed_forward = 100;
+  EXPECT_EQ(matmul_parameters(sizes), attention + experts + head + 32 * 3 * 4096.0 * 100);
+  sizes.expert_layers = 30;  // two dense ones
+  EXPECT_EQ(matmul_parameters(sizes),
+            attention + experts / 32 * 30 + head + 30 * 3 * 4096.0 * 100 + 2 * 3 * 4096.0 * 14336);
+  sizes.expert_layers = 33;
+  EXPECT_THROW(matmul_parameters(sizes), ShapeError);
+}
+
+/// DeepSeek-V2-Lite: queries from the stream, keys and values from 512 numbers; heads of 192 and
+/// 128 dims. With a rank of queries their matrix is two.
+TEST(Flops, OfLatentAttention) {
+  FlopSizes sizes{.layers = 27,
+                  .hidden = 2048,
+                  .feed_forward = 10944,
+                  .heads = 16,
+                  .key_value_heads = 16,
+                  .head_dim = 192,
+                  .kv_rank = 512,
+                  .plain_dim = 128,
+                  .rotary_dim = 64,
+                  .value_dim = 128,
+                  .vocabulary = 102400,
+                  .gated_mlp = true,
+                  .expert_layers = 26,
+                  .experts = 64,
+                  .experts_of_token = 6,
+                  .expert_feed_forward = 1408,
+                  .shared_feed_forward = 2816};
+  const double keys_and_values = 512 * (2048 + 16 * 256.0) + 2048 * 64, result = 16 * 128.0 * 2048;
+  const double attention = 2048 * 16 * 192.0 + keys_and_values + result;
+  const double rest =
+      3 * 2048.0 * 10944 + 26 * (3 * 2048.0 * (6 * 1408 + 2816) + 2048 * 64.0) + 2048 * 102400.0;
+  EXPECT_EQ(matmul_parameters(sizes), 27 * attention + rest);
+  sizes.q_rank = 1536;
+  EXPECT_EQ(matmul_parameters(sizes),
+            27 * (attention - 2048 * 16 * 192.0 + 1536 * (2048 + 16 * 192.0)) + rest);
+  // Half of the square: 3 · heads · (192 + 128) · S² in each layer.
+  EXPECT_EQ(training_flops(sizes, 1, 4096).attention_part,
+            27 * 3.0 * 16 * (192 + 128) * 4096 * 4096);
+}
+
 TEST(Flops, Gpt2Small) {
   EXPECT_EQ(matmul_parameters(gpt2_124m()), 123532032.0);
   const FlopCount one = training_flops(gpt2_124m(), 1, 1024);

@@ -60,7 +60,7 @@ TEST(HfConfig, RefusesByNameWhatChangesTheComputation) {
       {"mistral", R"("num_experts_per_tok": 2)"},
       {"qwen2", R"("layer_types": ["chunked_attention", "full_attention", "full_attention"])"},
       {"qwen2", R"("layer_types": ["full_attention"])"},
-      {"qwen3", R"("quantization_config": {"bits": 4})"},
+      {"qwen3", R"("compression_config": {"bits": 4})"},
       {"gemma", R"("use_bidirectional_attention": true)"},
       {"gemma2", R"("use_bidirectional_attention": true)"},
       {"gpt2", R"("scale_attn_by_inverse_layer_idx": true)"}};
@@ -96,7 +96,8 @@ TEST(HfConfig, FieldsThatDoNothingAtTheirValueAreRead) {
       R"("hidden_dropout": 0.0)",
       R"("logits_scaling": 1.0)",
       R"("layer_types": ["full_attention", "full_attention", "full_attention"])",
-      R"("quantization_config": null)"};
+      R"("quantization_config": null)",
+      R"("quantization_config": {"quant_method": "fp8"})"};
   const std::string expected = write_hf_config(read("llama", ""));
   for (const std::string& field : fields) {
     const ModelConfig model = read("llama", field);
@@ -112,6 +113,7 @@ TEST(HfConfig, TheSameFieldsAtOtherValuesAreRefusedWithTheOneThatIsSupported) {
   EXPECT_THAT(refusal("llama", R"("is_causal": false)"), HasSubstr("supported: true"));
   EXPECT_THAT(refusal("llama", R"("hidden_dropout": 0.1)"), HasSubstr("hidden_dropout is 0.1"));
   EXPECT_THAT(refusal("llama", R"("num_local_experts": 8)"), HasSubstr("supported: 0 or 1"));
+  EXPECT_THAT(refusal("mixtral", R"("num_local_experts": -1)"), HasSubstr("at least 1"));
   EXPECT_THAT(refusal("llama", R"("layer_types": ["full_attention", "sliding_attention"])"),
               HasSubstr("layer_types"));
   EXPECT_THAT(refusal("llama", R"("sliding_window": 4096)"), HasSubstr("sliding_window is 4096"));

@@ -27,6 +27,25 @@ const char* const kConfigs[] = {
     R"({"model_type": "mistral", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
         "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
         "sliding_window": 16})",
+    R"({"model_type": "mixtral", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "num_local_experts": 5, "num_experts_per_tok": 3})",
+    R"({"model_type": "qwen3_moe", "num_hidden_layers": 4, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "num_experts": 6, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "norm_topk_prob": false,
+        "decoder_sparse_step": 2, "mlp_only_layers": [3]})",
+    R"({"model_type": "olmoe", "num_hidden_layers": 2, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "vocab_size": 100, "max_position_embeddings": 128,
+        "num_experts": 6, "num_experts_per_tok": 2})",
+    R"({"model_type": "gpt_oss", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 20, "vocab_size": 100,
+        "max_position_embeddings": 128, "num_local_experts": 6, "num_experts_per_tok": 2, "sliding_window": 16})",
+    R"({"model_type": "deepseek_v2", "num_hidden_layers": 3, "hidden_size": 64, "intermediate_size": 96,
+        "num_attention_heads": 4, "vocab_size": 100, "max_position_embeddings": 128, "q_lora_rank": 24,
+        "kv_lora_rank": 16, "qk_nope_head_dim": 12, "qk_rope_head_dim": 8, "v_head_dim": 10, "n_routed_experts": 6,
+        "n_shared_experts": 2, "num_experts_per_tok": 2, "moe_intermediate_size": 24, "first_k_dense_replace": 1,
+        "routed_scaling_factor": 2.5, "rope_scaling": {"type": "yarn", "factor": 4.0, "mscale": 0.7,
+        "mscale_all_dim": 0.8, "original_max_position_embeddings": 32}})",
 };
 
 TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
@@ -45,10 +64,107 @@ TEST(ModelFromFields, ArchitecturesGoThroughFieldsUnchanged) {
     EXPECT_EQ(again.norm_weight_offset, model.norm_weight_offset);
     EXPECT_EQ(again.output_norms, model.output_norms);
     EXPECT_EQ(again.qk_norm, model.qk_norm);
+    EXPECT_EQ(again.qk_norm_per_head, model.qk_norm_per_head);
+    EXPECT_EQ(again.latent, model.latent);
+    EXPECT_EQ(again.attention_sinks, model.attention_sinks);
+    EXPECT_EQ(again.router_bias, model.router_bias);
+    EXPECT_EQ(again.activation_clamp, model.activation_clamp);
+    EXPECT_EQ(again.activation_offset, model.activation_offset);
+    EXPECT_TRUE(again.moe == model.moe);
     EXPECT_EQ(again.qkv_bias, model.qkv_bias);
     EXPECT_EQ(again.down_bias, model.down_bias);
     EXPECT_EQ(again.rotary.width, model.rotary.width);
   }
+}
+
+TEST(ModelFromFields, ExpertsOfAConfigJson) {
+  const ModelConfig qwen = read_hf_config(kConfigs[6], "config.json");
+  EXPECT_EQ(qwen.moe.experts, 6);
+  EXPECT_EQ(qwen.moe.feed_forward, 24);
+  EXPECT_EQ(qwen.moe.routing.topk, 2);
+  EXPECT_TRUE(qwen.moe.routing.pre_softmax);
+  EXPECT_EQ(qwen.moe.layers, (std::vector<int64_t>{0, 1, 0, 0}));
+  EXPECT_TRUE(qwen.qk_norm);
+  const ModelConfig mixtral = read_hf_config(kConfigs[5], "config.json");
+  EXPECT_EQ(mixtral.moe.feed_forward, 96);
+  EXPECT_FALSE(mixtral.moe.routing.pre_softmax);
+  EXPECT_EQ(mixtral.moe.layers, (std::vector<int64_t>{1, 1}));
+}
+
+TEST(ModelFromFields, LayersWithExpertsByFrequencyOrList) {
+  MoeFields fields;
+  fields.num_moe_experts = std::optional<int64_t>(4);
+  fields.moe_layer_freq = OneOrList<int64_t>(3);
+  fields.resolve();
+  EXPECT_EQ(to_moe_config(fields, 5, 8).layers, (std::vector<int64_t>{1, 0, 0, 1, 0}));
+  fields.moe_layer_freq = OneOrList<int64_t>(std::vector<int64_t>{0, 1, 1});
+  EXPECT_EQ(to_moe_config(fields, 3, 8).layers, (std::vector<int64_t>{0, 1, 1}));
+}
+
+/// The problems of a mixture of 8 experts, one on a line.
+std::string moe_problems(MoeConfig moe) {
+  moe.experts = 8, moe.feed_forward = 4;
+  Problems problems;
+  check_moe_config(moe, 2, problems);
+  std::string text;
+  for (const std::string& problem : problems.all()) text += problem + "\n";
+  return text;
+}
+
+std::string moe_problems(const RoutingRule& rule, std::vector<int64_t> layers = {1, 1}) {
+  MoeConfig moe;
+  moe.routing = rule, moe.layers = std::move(layers);
+  return moe_problems(moe);
+}
+
+TEST(ModelFromFields, RulesOfRoutingNameBothNumbers) {
+  RoutingRule good, many, one, groups, half, pre;
+  many.topk = 9;
+  one.topk = 1;
+  groups.groups = 3, groups.group_topk = 1;
+  half.groups = 4;
+  pre.score = ScoreFunction::sigmoid, pre.pre_softmax = true;
+  EXPECT_EQ(moe_problems(good), "");
+  EXPECT_NE(moe_problems(many).find("moe_router_topk: 9 of num_moe_experts = 8"),
+            std::string::npos);
+  EXPECT_NE(moe_problems(one).find("moe_router_pre_softmax: false with moe_router_topk = 1"),
+            std::string::npos);
+  EXPECT_NE(moe_problems(groups).find("3 does not divide num_moe_experts = 8; nearest: 2 or 4"),
+            std::string::npos);
+  EXPECT_NE(moe_problems(half).find("need each other, found 4 and null"), std::string::npos);
+  EXPECT_NE(moe_problems(pre).find("true needs moe_router_score_function=softmax"),
+            std::string::npos);
+  EXPECT_NE(moe_problems(good, {1}).find("moe_layer_freq: 1 entries for 2 layers"),
+            std::string::npos);
+  RoutingRule apart;
+  apart.topk = 4, apart.groups = 4, apart.group_topk = 3;
+  EXPECT_NE(moe_problems(apart).find("moe_router_group_topk: 3 of 4 groups of 2 experts"),
+            std::string::npos);
+  apart.group_best = 2;  // any number of groups will do
+  EXPECT_EQ(moe_problems(apart), "");
+  apart.group_best = 3;
+  EXPECT_NE(moe_problems(apart).find("moe_router_group_score_topk: 3 of the 2 experts of a group"),
+            std::string::npos);
+  apart.groups = apart.group_topk = 0;
+  EXPECT_NE(moe_problems(apart).find("moe_router_group_score_topk: 3 needs moe_router_num_groups"),
+            std::string::npos);
+}
+
+TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
+  MoeConfig moe;
+  moe.load_bias = true;
+  EXPECT_NE(moe_problems(moe).find("moe_router_enable_expert_bias: true needs"), std::string::npos);
+  moe.routing.score = ScoreFunction::sqrt_softplus, moe.routing.normalize = false;
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.routing.score = ScoreFunction::softmax, moe.load_bias = false;
+  EXPECT_NE(moe_problems(moe).find("moe_router_norm_topk_prob: false needs"), std::string::npos);
+  moe.routing.normalize = true, moe.pad_to_capacity = true;
+  EXPECT_NE(moe_problems(moe).find("moe_pad_expert_input_to_capacity: true needs"),
+            std::string::npos);
+  moe.capacity_factor = 1.25;
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.experts = 8;
+  EXPECT_EQ(moe.capacity(10), 4);  // of 10 tokens · 2 choices / 8 experts · 1.25, rounded up
 }
 
 TEST(ModelFromFields, TheUsersWordWinsOverTheModelFolder) {

@@ -19,6 +19,8 @@ namespace {
 const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
+      {"DeepSeek-V2-Lite", 15'706'484'224},
+      {"DeepSeek-V3", 671'026'419'200},
       {"DialoGPT-small", 124'439'808},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},
@@ -31,13 +33,17 @@ const std::map<std::string, int64_t>& published() {
       {"Mistral-7B-v0.1", 7'241'732'096},
       {"Mistral-7B-v0.3", 7'248'023'552},
       {"Mistral-Nemo-Base-2407", 12'247'782'400},
+      {"Mixtral-8x7B-v0.1", 46'702'792'704},
+      {"OLMoE-1B-7B-0924", 6'919'161'856},
       {"Qwen1.5-110B", 111'209'914'368},
+      {"Qwen1.5-MoE-A2.7B", 14'315'784'192},
       {"Qwen2-72B", 72'706'203'648},
       {"Qwen2-7B", 7'615'616'512},
       {"Qwen2.5-0.5B", 494'032'768},
       {"Qwen2.5-1.5B", 1'543'714'304},
       {"Qwen3-0.6B", 596'049'920},
       {"Qwen3-1.7B-Base", 1'720'574'976},
+      {"Qwen3-30B-A3B", 30'532'122'624},
       {"Qwen3-4B-Instruct-2507", 4'022'468'096},
       {"Qwen3-8B", 8'190'735'360},
       {"SmolLM2-1.7B", 1'711'376'384},
@@ -56,6 +62,7 @@ const std::map<std::string, int64_t>& published() {
       {"gpt2-large", 774'030'080},
       {"gpt2-medium", 354'823'168},
       {"gpt2-xl", 1'557'611'200},
+      {"gpt-oss-20b", 20'914'757'184},
       {"zephyr-7b-beta", 7'241'732'096},
   };
   return parameters;
@@ -131,6 +138,28 @@ TEST(PublishedConfigs, SayWhatMattersBesideTheSizes) {
   EXPECT_EQ(read("gemma-2-9b").windows[0], 4096);
   EXPECT_EQ(read("gemma-2-9b").windows[1], 0);
   EXPECT_EQ(read("SmolLM2-135M").rotary.base, 100000);
+  EXPECT_FALSE(read("OLMoE-1B-7B-0924").qk_norm_per_head);
+  EXPECT_TRUE(read("OLMoE-1B-7B-0924").moe.routing.pre_softmax);
+  EXPECT_EQ(read("gpt-oss-20b").windows[0], 128);
+  EXPECT_EQ(read("gpt-oss-20b").windows[1], 0);
+  EXPECT_FALSE(read("gpt-oss-20b").rotary.truncate);
+  const ModelConfig lite = read("DeepSeek-V2-Lite");
+  EXPECT_EQ(
+      lite.latent,
+      (LatentSizes{
+          .q_rank = 0, .kv_rank = 512, .plain_dim = 128, .rotary_dim = 64, .value_dim = 128}));
+  EXPECT_FALSE(lite.moe.routes(0));
+  EXPECT_TRUE(lite.moe.routes(1));
+  EXPECT_EQ(lite.moe.shared_feed_forward, 2816);
+  // DeepSeek's code: 192^(−1/2) · (0.1 · 0.707 · ln 40 + 1)².
+  EXPECT_NEAR(lite.attention_scale, 0.114721387, 1e-8);
+  const ModelConfig third = read("DeepSeek-V3");
+  EXPECT_EQ(third.moe.routing.score, ScoreFunction::sigmoid);
+  EXPECT_EQ(third.moe.routing.groups, 8);
+  EXPECT_EQ(third.moe.routing.group_topk, 4);
+  EXPECT_EQ(third.moe.routing.best_of_group(), 2);
+  EXPECT_FALSE(third.moe.routes(2));
+  EXPECT_TRUE(third.moe.routes(3));
 }
 
 }  // namespace

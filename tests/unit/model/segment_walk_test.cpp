@@ -313,6 +313,8 @@ class NotedMemory final : public SecondMemory {
                 static_cast<size_t>(value.bytes()));
   }
   void take(Id id) override { note("take", id); }
+  void finish_fetch(Id id) override { note("finish_fetch", id); }
+  void put_again(Id id, const Tensor&) override { note("put_again", id); }
   void drop(Id id) noexcept override { note("drop", id); }
 
  private:

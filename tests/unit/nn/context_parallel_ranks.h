@@ -118,8 +118,8 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
     const Tensor out = attention.forward(context, batch, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved);
     trace.saved_entries = saved.entries();
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) trace.saved_bytes += bytes;
-    const AttentionHeads d = attention.backward(context, batch, cut(d_out, 0), saved);
-    attention.take_output(saved);
+    const Tensor delta = attention.delta(context, cut(d_out, 0), saved);
+    const AttentionHeads d = attention.backward(context, batch, cut(d_out, 0), delta, saved);
     EXPECT_EQ(saved.entries(), 0u);
     put_back(out, sources, results[layer].out);
     put_back(d.q, sources, results[layer].dq);

@@ -137,7 +137,8 @@ TEST(GemmOverlap, WhatATableMayNotSay) {
               ElementsAre(HasSubstr("did you mean 'method'?")));
   EXPECT_THAT(problems("{qkv_fprop: 3}"), ElementsAre(HasSubstr("expected a map, found 3")));
   EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: true}}"),
-              ElementsAre(HasSubstr("not implemented yet")));
+              ElementsAre(HasSubstr("needs a mixed_precision recipe with FP8 products")));
+  EXPECT_THAT(problems("{fc2_fprop: {fp8_buf: 3}}"), ElementsAre(HasSubstr("expected bool")));
   EXPECT_THAT(problems("{fc2_fprop: {num_splits: 0}}"), ElementsAre(HasSubstr("at least 1")));
   TensorOverlapConfig off = overlapped("{proj_fprop: {method: pipeline}}");
   off.tp_comm_overlap_rs = false;
@@ -205,14 +206,45 @@ TEST(GemmOverlap, ATableByNameYieldsToSwitches) {
                           HasSubstr("fc2_fprop.num_splits: 4 does not divide")));
 }
 
+TEST(GemmOverlap, PartsInFp8NeedWholeGroupsOfScales) {
+  TensorOverlapConfig config = overlapped();
+  config.fp8_buf = true;
+  const OverlapConditions fp8{4, 512, false, true};
+  EXPECT_THAT(outcome_of(config, fp8).problems, IsEmpty());
+  for (const OverlapGemm gemm : {OverlapGemm::proj_fprop, OverlapGemm::fc2_fprop})
+    EXPECT_TRUE(outcome_of(config, fp8).table[gemm].fp8_buf);
+  EXPECT_FALSE(outcome_of(config, fp8).table[OverlapGemm::qkv_dgrad].fp8_buf) << "bulk";
+  EXPECT_THAT(outcome_of(config, {4, 192, false, true}).problems,
+              ElementsAre(HasSubstr("proj_fprop.fp8_buf: chunks have 48 columns"),
+                          HasSubstr("fc2_fprop.fp8_buf: chunks have 48 columns")));
+}
+
+TEST(GemmOverlap, ChunksAreWholeBlocksOfQuantizedWeights) {
+  const auto splits = [](OverlapConditions conditions) {
+    return outcome_of(overlapped(), conditions).table[OverlapGemm::proj_fprop].num_splits;
+  };
+  EXPECT_EQ(splits({4, 512, false, true, 128}), 4);
+  EXPECT_EQ(splits({4, 384, false, true, 128}), 3);
+  EXPECT_EQ(splits({4, 2304, false, true, 128}), 3);
+  EXPECT_EQ(splits({4, 64, false, true, 128}), 1);
+  EXPECT_THAT(
+      outcome_of(overlapped("{proj_fprop: {num_splits: 4}}"), {4, 384, false, true, 128}).problems,
+      ElementsAre(HasSubstr("384 output features into multiples of 128, which share a "
+                            "scale; nearest: 3")));
+}
+
 TEST(GemmOverlap, EachTableByNameIsWellFormed) {
   for (const std::string& name : overlap_preset_names()) {
     Problems problems;
     const OverlapPreset& preset = *overlap_preset(name, problems);
     EXPECT_THAT(name, HasSubstr(fmt::format("_h{}_tp{}_", preset.hidden, preset.tp)));
     const Outcome outcome = outcome_of(overlapped(name), {preset.tp, preset.hidden});
-    EXPECT_THAT(outcome.problems, testing::Each(HasSubstr("fp8_buf: not implemented yet"))) << name;
+    EXPECT_THAT(outcome.problems, testing::Each(HasSubstr("fp8_buf: true needs"))) << name;
     EXPECT_EQ(outcome.problems.empty(), !preset.fp8_buf) << name;
+    const Outcome fp8 = outcome_of(overlapped(name), {preset.tp, preset.hidden, false, true});
+    EXPECT_THAT(fp8.problems, IsEmpty()) << name;
+    EXPECT_EQ(fp8.table[OverlapGemm::fc2_fprop].fp8_buf, preset.fp8_buf) << name;
+    EXPECT_FALSE(fp8.table[OverlapGemm::fc2_dgrad].fp8_buf) << "it gathers";
   }
   EXPECT_EQ(overlap_preset_names().size(), 19u);
   EXPECT_THAT(

@@ -47,6 +47,8 @@ class NotedMemory final : public SecondMemory {
                 static_cast<size_t>(value.bytes()));
   }
   void take(Id) override { log.push_back("take"); }
+  void finish_fetch(Id) override { log.push_back("finish_fetch"); }
+  void put_again(Id, const Tensor&) override { log.push_back("put_again"); }
   void drop(Id) noexcept override { log.push_back("drop"); }
 
   std::vector<std::string> log;

@@ -421,6 +421,12 @@ TEST(SavedPolicy, NamesUnitsAndGroups) {
       },
       ThrowsMessage<ShapeError>(HasSubstr("block 3 is in two groups")));
   EXPECT_THROW(policy.recompute_layers({7, 0}), ShapeError);
+  policy.recompute_layers({7, 1, true});
+  EXPECT_TRUE(policy.group_of(7)->apart);
+  EXPECT_THROW(policy.recompute_layers({8, 2, true}), ShapeError);
+  EXPECT_FALSE(policy.offloads());
+  policy.set(7, unit::layer, UnitPolicy::offload);
+  EXPECT_TRUE(policy.offloads());
 }
 
 }  // namespace

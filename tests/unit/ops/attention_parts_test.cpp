@@ -255,7 +255,7 @@ TEST(AttentionReference, GradientsAreFiniteDifferences) {
 }
 
 TEST(AttentionChecks, RefuseWhatDoesNotFit) {
-  OpMachine machine(CpuIsa::avx2, 1, {cpu::add_attention});
+  OpMachine machine(CpuIsa::portable, 1, {cpu::add_attention});
   OpContext context = machine.context();
   const AttentionData good({}, DType::bf16);
   const auto refused = [&](auto&& change) {

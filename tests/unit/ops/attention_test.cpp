@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "support/tensor_bytes.h"
 #include "unit/ops/attention_bounds.h"
 #include "unit/ops/attention_cases.h"
 
@@ -56,6 +57,42 @@ TEST_P(Attention, BackwardFollowsTheReference) {
       test::expect_close(data.dq, expected.dq, bounds.terms, bounds.dq);
       test::expect_close(data.dk, expected.dk, bounds.terms, bounds.dk);
       test::expect_close(data.dv, expected.dv, bounds.terms, bounds.dv);
+    }
+  }
+}
+
+// Of one document the shapes say which queries a task's keys are seen by, and its part of dq has
+// these alone; with offsets on the diagonal they do not. The bits are the same.
+TEST_P(Attention, PartsOfOneDocumentHaveTheQueriesThatSeeThem) {
+  OpMachine machine(GetParam(), 2, {cpu::add_attention});
+  OpContext context = machine.context();
+  for (const int64_t window : {0, 70}) {
+    for (const int64_t tokens : {1100, 640}) {
+      for (const DType dtype : test::kKernelDTypes) {
+        SCOPED_TRACE(std::string(dtype_name(dtype)) + " " + std::to_string(tokens));
+        AttentionCase c;
+        c.q_offsets = c.kv_offsets = {0, tokens};
+        c.heads = 6, c.window = window;
+        AttentionData few(c, dtype);
+        c.diagonal = {0};
+        AttentionData all(c, dtype);
+        for (AttentionData* data : {&few, &all}) {
+          data->problem.max_queries = data->problem.max_keys = tokens;
+          attention_forward(context, data->forward());
+          attention_delta(context, {data->out, data->d_out, data->delta});
+        }
+        const auto bytes = [&](const AttentionData& data) {
+          return machine.table()
+              .attention_backward.choose(data.backward(), machine.table().traits)
+              .workspace_bytes;
+        };
+        EXPECT_LT(bytes(few), bytes(all));
+        attention_backward(context, few.backward());
+        attention_backward(context, all.backward());
+        EXPECT_TRUE(test::bytes_of(few.dq) == test::bytes_of(all.dq));
+        EXPECT_TRUE(test::bytes_of(few.dk) == test::bytes_of(all.dk));
+        EXPECT_TRUE(test::bytes_of(few.dv) == test::bytes_of(all.dv));
+      }
     }
   }
 }

@@ -319,7 +319,7 @@ TEST(NormReference, GradientsAreFiniteDifferences) {
 }
 
 TEST(NormChecks, NameTheArgument) {
-  OpMachine machine(CpuIsa::avx2, 1, {cpu::add_norm});
+  OpMachine machine(CpuIsa::portable, 1, {cpu::add_norm});
   OpContext context = machine.context();
   const auto message = [&](auto&& change) -> std::string {
     NormData d({{4, 6}}, DType::bf16);

@@ -11,6 +11,7 @@
 #include "base/error.h"
 #include "ops/reference/reference.h"
 #include "support/op_testing.h"
+#include "tensor/operand_scale.h"
 
 namespace viaduct {
 namespace {
@@ -186,8 +187,8 @@ TEST(ScaledOperand, RefusesWhatIsNotQuantized) {
         reference::scaled_gemm({GemmForm::forward, x, q, x});
       },
       ThrowsMessage<DeviceError>(HasSubstr("expected a quantized form")));
-  EXPECT_THAT([] { reference::largest_element(DType::f16); },
-              ThrowsMessage<DeviceError>(HasSubstr("expected e4m3, e5m2 or i8")));
+  EXPECT_THAT([] { largest_element(DType::f16); },
+              ThrowsMessage<DeviceError>(HasSubstr("expected e4m3, e5m2, i8 or e2m1x2")));
 }
 
 }  // namespace

@@ -32,6 +32,53 @@ TEST(Executor, OneStageRunsThePlainLoop) {
   }
 }
 
+/// Leaves out micro-batches from `end` on.
+class FirstOnes : public ActionFollower {
+ public:
+  explicit FirstOnes(int64_t end) : end_(end) {}
+  bool before(const Action& action) override {
+    ++asked_;
+    open_ += action.micro_batch < end_;
+    return action.micro_batch < end_;
+  }
+  void after(const Action&) override { --open_, ++ran_; }
+  int64_t asked() const { return asked_; }
+  int64_t ran() const { return ran_; }
+  int64_t open() const { return open_; }
+
+ private:
+  int64_t end_, asked_ = 0, ran_ = 0, open_ = 0;
+};
+
+/// Counts the chunks that it reduces.
+class ReducingStage : public test::ToyStage {
+ public:
+  using ToyStage::ToyStage;
+  void reduce_chunk(int) override { ++reduced_; }
+  int reduced() const { return reduced_; }
+
+ private:
+  int reduced_ = 0;
+};
+
+TEST(Executor, WhatAFollowerLeavesOutIsNotRunButItsMarksAre) {
+  ScheduleSettings settings;
+  settings.micro_batches = 6;
+  const auto self = make_self_communicator();
+  ReducingStage toy(*self, settings);
+  FirstOnes follower(4);
+  run_schedule(stage_schedule(settings, 0), toy, *self, {}, &follower);
+  const auto expected = test::toy_result(1, 4);
+  EXPECT_EQ(toy.weight_gradients(), expected.gradients);
+  EXPECT_EQ(toy.loss(), expected.loss);
+  EXPECT_EQ(toy.begun(), 1);
+  EXPECT_EQ(toy.last_gradients(), 1) << "at the last backward, which is left out";
+  EXPECT_EQ(toy.reduced(), 1) << "the same";
+  EXPECT_EQ(follower.asked(), 12);
+  EXPECT_EQ(follower.ran(), 8);
+  EXPECT_EQ(follower.open(), 0);
+}
+
 struct Case {
   ScheduleKind kind;
   int virtual_stages = 1;

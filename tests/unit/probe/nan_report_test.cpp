@@ -9,6 +9,7 @@
 
 #include "comm/world.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/elementwise.h"
 #include "support/instruction_set.h"
 #include "support/tiny_models.h"
 
@@ -59,6 +60,50 @@ std::string report(int bad, const std::string& strategy = "optim") {
 TEST(NanReport, NamesTheRankThatMadeItTheTensorAndItsBucket) {
   for (const int bad : {0, 1, 2})
     EXPECT_EQ(report(bad), "rank " + std::to_string(bad) + ": gradient of head.weight in bucket 0");
+}
+
+TEST(NanReport, NamesTheRouterWhoseLogitsAreNotFinite) {
+  const auto device = make_cpu_device(1);
+  const OpTable ops = cpu_ops(test::instruction_set());
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("fp32");
+  run.positions = 8;
+  ModelConfig model = test::tiny_model("mixtral");
+  model.vocabulary = 40;
+  Engine engine(*device, ops, model, run);
+  engine.initialize();
+  for (const Parameter* p : engine.store().parameters()) {
+    if (p->path != "blocks.1.mlp.router.weight") continue;
+    OpContext context{*device, ops};
+    fill(context, {engine.store().master(*p), 3e38});
+    engine.store().publish_masters(context);
+  }
+  const HostBatch batch = row(false);
+  engine.begin_step({});
+  engine.run_micro_batches(1, [&](int64_t) { return batch; });
+  EXPECT_TRUE(engine.finish_step(8).skipped);
+  EXPECT_EQ(first_nonfinite(engine, batch), "output of layer1; router of layer1 (its logits)");
+}
+
+TEST(NanReport, GradientsAreThereWhereWeightsTakeTheirMemory) {
+  const auto device = make_cpu_device(1);
+  const OpTable ops = cpu_ops(test::instruction_set());
+  ResolvedRun run;
+  run.layers.precision = precision_recipe("bf16_with_mxfp8_mixed");
+  run.layers.precision.stores_codes = true;
+  run.positions = 8;
+  Engine engine(*device, ops, small_llama(), run);
+  engine.initialize();
+  const HostBatch batch = row(false);
+  engine.begin_step({});
+  engine.run_micro_batches(1, [&](int64_t) { return batch; });
+  for (const Parameter* p : engine.store().parameters()) {
+    if (p->path != "blocks.0.mlp.down.weight") continue;
+    EXPECT_TRUE(engine.store().passes_gradients(*p));
+    engine.store().main_gradient(*p).data<float>()[3] = NAN;
+  }
+  EXPECT_TRUE(engine.finish_step(8).skipped);
+  EXPECT_EQ(first_nonfinite(engine, batch), "gradient of blocks.0.mlp.down.weight");
 }
 
 // A rank's own gradients are gone when they are reduced: whoever has the shard names the tensor.

@@ -48,6 +48,18 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
 
+TEST(NoEffect, ShardsAndFormatsThatAreThereAnyway) {
+  EXPECT_THAT(notes(kTp + Overrides{"model.tensor_parallel_num_weight_shards=2"}),
+              ElementsAre("model.tensor_parallel_num_weight_shards has no effect here: it is "
+                          "model.tensor_model_parallel_size"));
+  const Overrides full{"dist.ranks=2", "mixed_precision=bf16_mixed",
+                       "ddp.data_parallel_sharding_strategy=optim_grads_params"};
+  EXPECT_THAT(notes(full + Overrides{"ddp.megatron_fsdp_grad_comm_dtype=fp32"}),
+              ElementsAre("ddp.megatron_fsdp_grad_comm_dtype has no effect here: main gradients "
+                          "have this format"));
+  EXPECT_THAT(notes(full + Overrides{"ddp.megatron_fsdp_grad_comm_dtype=bf16"}), IsEmpty());
+}
+
 TEST(NoEffect, RecomputeOfTheOtherGranularity) {
   EXPECT_THAT(notes({"model.recompute_method=block", "model.recompute_num_layers=1",
                      "model.recompute_modules=[mlp]"}),

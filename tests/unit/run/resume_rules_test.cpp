@@ -17,7 +17,8 @@ TEST(ResumeRules, EveryBuiltFieldHasOne) {
     for (const Field& field : group.fields()) {
       if (!field.current || field.state_on(KnobDevice::cpu) != KnobState::built) continue;
       const auto rule = resume_rule(field.full_name());
-      ASSERT_TRUE(rule) << field.full_name() << ": src/run/resume_rules.cpp has no rule for it";
+      EXPECT_TRUE(rule) << field.full_name() << ": src/run/resume_rules.cpp has no rule for it";
+      if (!rule) continue;
       (rule->change == ResumeChange::free   ? free
        : rule->change == ResumeChange::said ? said
                                             : refused) += 1;

@@ -43,6 +43,30 @@ TEST(Setup, ATokenizerWithoutFilesGivesVocabularyAndEndOfDocuments) {
   EXPECT_EQ(said.config.dataset.eod_id, 3);
 }
 
+TEST(Setup, SizesOfQuantizedProductsAreCheckedWhenTheyAreKnown) {
+  const Words fp4{"mixed_precision=bf16_with_nvfp4_mixed", "model.ffn_hidden_size=128",
+                  "train.micro_batch_size=1", "train.global_batch_size=4", "model.vocab_size=64"};
+  EXPECT_NO_THROW(prepared(fp4));
+  // The size of a head follows from others.
+  EXPECT_THAT(
+      [&] {
+        prepared({"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed", "model.hidden_size=80",
+                  "model.num_attention_heads=2", "model.tensor_model_parallel_size=2",
+                  "dist.ranks=2", "model.ffn_hidden_size=128", "model.vocab_size=64"});
+      },
+      ThrowsMessage<ConfigError>(HasSubstr(
+          "num_attention_heads * kv_channels / tensor_model_parallel_size on a rank = 40")));
+  // Rows are cut over tensor ranks unless it is said that they are not.
+  Words cut = fp4;
+  cut.insert(cut.end(),
+             {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.seq_length=48"});
+  EXPECT_THAT([&] { prepared(cut); },
+              ThrowsMessage<ConfigError>(HasSubstr(
+                  "tokens of a micro-batch / tensor_model_parallel_size on a rank = 24")));
+  cut.push_back("model.sequence_parallel=false");
+  EXPECT_NO_THROW(prepared(cut));
+}
+
 TEST(Setup, AVocabularyIsTheTokenizersOrLargerAndHasTheAdditionalIds) {
   EXPECT_EQ(prepared({kGpt2}).model.vocabulary, 50257);
   EXPECT_EQ(prepared({kGpt2, "tokenizer.vocab_extra_ids=3"}).model.vocabulary, 50260);

@@ -1,59 +1,21 @@
-// Every rule over parallel settings: what it says, with both numbers and the nearest valid choice.
+// Rules over parallel settings: what each says, with both numbers and the nearest valid choice.
 
 #include "run/validate_parallel.h"
 
-#include <gmock/gmock.h>
-#include <gtest/gtest.h>
-
-#include "config/load.h"
 #include "run/parallel_settings.h"
-#include "run/validate.h"
+#include "support/validated_run.h"
 
 namespace viaduct {
 namespace {
 
+using namespace test;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
-using testing::IsEmpty;
 
-/// A model of 8 layers and 8 heads on 8 ranks, and settings over it; whether a knob is built does
-/// not count here.
 std::vector<std::string> problems_of(const std::vector<std::string>& settings) {
-  RunConfig config;
-  std::vector<std::string> all{
-      "model.num_layers=8",         "model.hidden_size=64",     "model.num_attention_heads=8",
-      "model.num_query_groups=4",   "model.ffn_hidden_size=96", "model.vocab_size=256",
-      "model.seq_length=64",        "model.window_size=null",   "dist.ranks=8",
-      "train.global_batch_size=32", "train.micro_batch_size=1"};
-  all.insert(all.end(), settings.begin(), settings.end());
-  const Schema schema = run_schema(config);
-  Problems problems;
-  const ConfigOutcome outcome = read_config(schema, {{}, all}, problems);
-  EXPECT_THAT(problems.all(), IsEmpty()) << "the settings themselves";
-  validate(config, outcome, problems);
-  return problems.all();
+  return validated(settings).problems;
 }
-
-// Short names for what nearly every line sets.
-std::string tp(int n) {
-  return "model.tensor_model_parallel_size=" + std::to_string(n);
-}
-std::string cp(int n) {
-  return "model.context_parallel_size=" + std::to_string(n);
-}
-std::string pp(int n) {
-  return "model.pipeline_model_parallel_size=" + std::to_string(n);
-}
-std::string vpp(int n) {
-  return "model.virtual_pipeline_model_parallel_size=" + std::to_string(n);
-}
-std::string ranks(int n) {
-  return "dist.ranks=" + std::to_string(n);
-}
-
-#define EXPECT_GOOD(...) EXPECT_THAT(problems_of({__VA_ARGS__}), IsEmpty())
-#define EXPECT_ONE(text, ...) EXPECT_THAT(problems_of({__VA_ARGS__}), ElementsAre(HasSubstr(text)))
 
 TEST(ValidateParallel, GoodLayouts) {
   EXPECT_GOOD();
@@ -67,7 +29,68 @@ TEST(ValidateParallel, RanksAreWholeReplicas) {
   EXPECT_ONE("2 · 2 · 2 = 8; nearest: 8 or 16", tp(2), cp(2), pp(2), ranks(12));
   EXPECT_ONE("dist.ranks: 3 is not divisible", tp(4), ranks(3));
   EXPECT_ONE("= 1 · 3 · 1 = 3; nearest: 6 or 9", "model.expert_model_parallel_size=3",
-             "model.expert_tensor_parallel_size=1");
+             "model.expert_tensor_parallel_size=1", "model.num_moe_experts=6");
+}
+
+const std::string kExperts = "model.num_moe_experts=8", kMixtral = "model.family=mixtral";
+std::string ep(int n) {
+  return "model.expert_model_parallel_size=" + std::to_string(n);
+}
+std::string etp(int n) {
+  return "model.expert_tensor_parallel_size=" + std::to_string(n);
+}
+
+TEST(ValidateParallel, ExpertsDivideByTheirRanks) {
+  EXPECT_GOOD(kMixtral, kExperts, ep(4));
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), etp(2), tp(2), cp(2));
+  EXPECT_ONE("expert_model_parallel_size: 4 does not divide num_moe_experts = 6; nearest: 3 or 6",
+             kMixtral, "model.num_moe_experts=6", ep(4));
+  EXPECT_ONE(
+      "expert_tensor_parallel_size: 8 does not divide ffn_hidden_size = 100; nearest: 5 or 10",
+      kMixtral, kExperts, etp(8), "model.ffn_hidden_size=100");
+  EXPECT_ONE(
+      "expert_tensor_parallel_size: 4 does not divide moe_ffn_hidden_size = 30; nearest: 3 or 5",
+      kMixtral, kExperts, etp(4), "model.moe_ffn_hidden_size=30");
+}
+
+TEST(ValidateParallel, GatheredTokensAreEquallyManyOnEveryRank) {
+  const std::string gather = "model.moe_token_dispatcher_type=allgather",
+                    packed = "dataset.reset_attention_mask=true";
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), gather, packed);
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), cp(2), gather);
+  EXPECT_ONE("allgather needs one shape for the whole run", kMixtral, kExperts, ep(2), pp(2),
+             gather, "model.variable_seq_lengths=true");
+  EXPECT_ONE(
+      "documents (dataset.reset_attention_mask = true) are padded for context_parallel_size = 2; "
+      "nearest: alltoall",
+      kMixtral, kExperts, ep(2), cp(2), gather, packed);
+}
+
+TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
+  const std::string sigmoid = "model.moe_router_score_function=sigmoid",
+                    bias = "model.moe_router_enable_expert_bias=true";
+  EXPECT_GOOD(kMixtral, kExperts, sigmoid, bias);
+  EXPECT_ONE("check_for_large_grads: true is not implemented", kMixtral, kExperts, sigmoid, bias,
+             "ddp.check_for_large_grads=true");
+}
+
+TEST(ValidateParallel, ExpertsNeedWhatTheyStandOn) {
+  EXPECT_ONE("2 needs experts, and num_moe_experts is null", "model.num_moe_experts=null", ep(2));
+  EXPECT_ONE("2 needs experts, and num_moe_experts is null; expected null",
+             "model.num_moe_experts=null", etp(2));
+  EXPECT_ONE(
+      "family llama has no experts; those that have: deepseek_v2, deepseek_v3, gpt_oss, mixtral, "
+      "olmoe, qwen2_moe, qwen3_moe",
+      "model.family=llama", kExperts);
+  EXPECT_ONE("2 with add_mlp_bias = true: the biases of num_moe_experts = 4",
+             "model.family=gpt_oss", "model.num_moe_experts=4", "model.moe_router_topk=2",
+             "model.add_mlp_bias=true", tp(2), etp(2));
+  EXPECT_ONE("tensor ranks would route the same tokens; expected true", kMixtral, kExperts, tp(2),
+             "model.sequence_parallel=false");
+  EXPECT_ONE("experts have fewer copies than dense weights", kMixtral, kExperts, ep(2),
+             "ddp.use_distributed_optimizer=false");
+  EXPECT_ONE("does not divide the expert data-parallel ranks = 2; nearest: 2", kMixtral, kExperts,
+             ep(4), "ddp.num_distributed_optimizer_instances=4");
 }
 
 TEST(ValidateParallel, StagesBeforeDataRanksNeedEqualGrids) {
@@ -332,6 +355,15 @@ TEST(ValidateParallel, SharesOfSavedActivationsAndPartialRecompute) {
       selective, share);
   EXPECT_ONE("sequence_parallel = true leaves each tensor rank its share already", full, uniform,
              one, share, tp(2), "model.sequence_parallel=true");
+  const std::string apart = "model.recompute_segments_apart=true";
+  EXPECT_GOOD(full, uniform, one, apart);
+  EXPECT_GOOD(full, block, "model.recompute_num_layers=2", apart);
+  EXPECT_ONE("recompute_segments_apart: true needs recompute_granularity = full, found selective",
+             selective, apart);
+  EXPECT_ONE(
+      "recompute_segments_apart: true with recompute_method = uniform needs "
+      "recompute_num_layers = 1, found 2",
+      full, uniform, "model.recompute_num_layers=2", apart);
   EXPECT_GOOD(full, block, one, partial, pp(2));
   EXPECT_GOOD(selective, partial, pp(2));
   EXPECT_ONE(
@@ -350,14 +382,18 @@ TEST(ValidateParallel, Offload) {
   EXPECT_GOOD(layers, number(8), pp(2), tp(2));
   EXPECT_ONE("cpu_offloading_num_layers: 9 is more than num_layers = 8; expected 0 to 8", layers,
              number(9));
-  EXPECT_ONE("cpu_offloading_activations: false leaves cpu_offloading nothing to move", layers,
+  EXPECT_ONE("cpu_offloading_activations: false and cpu_offloading_weights = false leave", layers,
              number(1), "model.cpu_offloading_activations=false");
+  EXPECT_ONE(
+      "cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
+      "optim_grads_params, found optim",
+      layers, "model.cpu_offloading_weights=true");
   EXPECT_GOOD(modules, names("attn_norm, qkv_linear, core_attn, attn_proj, mlp_norm, mlp"), pp(2),
               vpp(2));
   EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty",
              modules);
   EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
-  EXPECT_ONE("offload_modules: moe_act is a part of experts, and the model has no experts", modules,
+  EXPECT_ONE("offload_modules: moe_act is a part of experts, and is not implemented yet", modules,
              names("mlp, moe_act"));
   EXPECT_ONE("offload_modules: attn_proj needs core_attn", modules, names("attn_proj, mlp"));
   EXPECT_ONE("offload_modules: mlp_norm is a part of layernorm in recompute_modules", modules,
@@ -366,9 +402,12 @@ TEST(ValidateParallel, Offload) {
   EXPECT_GOOD(layers, number(2), "model.recompute_granularity=selective");
   EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full", block,
               "model.recompute_num_layers=1");
+  EXPECT_GOOD(layers, number(2), "model.recompute_granularity=full",
+              "model.recompute_method=uniform", "model.recompute_num_layers=1");
   EXPECT_ONE(
-      "cpu_offloading: true, and recompute_granularity = full with recompute_method = uniform",
-      layers, number(2), "model.recompute_granularity=full", "model.recompute_method=uniform",
+      "fine_grained_activation_offloading: true, and recompute_granularity = full with "
+      "recompute_method = uniform",
+      modules, names("mlp"), "model.recompute_granularity=full", "model.recompute_method=uniform",
       "model.recompute_num_layers=1");
 }
 
@@ -385,118 +424,6 @@ TEST(ValidateParallel, Fusions) {
   EXPECT_ONE("defer_embedding_wgrad_compute: true needs model.gradient_accumulation_fusion", pp(2),
              "comm_overlap.defer_embedding_wgrad_compute=true",
              "comm_overlap.wgrad_deferral_limit=0", "model.gradient_accumulation_fusion=false");
-}
-
-TEST(ValidateParallel, OverlappedGathers) {
-  EXPECT_ONE("needs use_distributed_optimizer and overlap_grad_reduce, found true and false",
-             "ddp.overlap_param_gather=true", "ddp.overlap_grad_reduce=false");
-  EXPECT_GOOD("ddp.overlap_grad_reduce=false") << "auto follows";
-  EXPECT_ONE("align_param_gather: true needs overlap_param_gather", "ddp.align_param_gather=true",
-             "ddp.use_distributed_optimizer=false");
-  EXPECT_ONE("needs virtual_pipeline_model_parallel_size of at least 2, found 1", pp(2),
-             "optimizer.overlap_param_gather_with_optimizer_step=true");
-  EXPECT_GOOD(pp(2), vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true");
-  EXPECT_ONE("with_optimizer_step: true needs ddp.overlap_param_gather, which is off", pp(2),
-             vpp(2), "optimizer.overlap_param_gather_with_optimizer_step=true",
-             "ddp.use_distributed_optimizer=false");
-}
-
-TEST(ValidateParallel, Instances) {
-  const std::string copies = "ddp.num_distributed_optimizer_instances=";
-  EXPECT_GOOD(copies + "4");
-  EXPECT_GOOD(cp(4), tp(2), copies + "4") << "context ranks count";
-  EXPECT_ONE(
-      "3 does not divide data-parallel ranks · context_parallel_size = 4 · 2 = 8; nearest: "
-      "2 or 4",
-      cp(2), copies + "3");
-  EXPECT_ONE("needs use_distributed_optimizer", copies + "2",
-             "ddp.use_distributed_optimizer=false");
-}
-
-TEST(ValidateParallel, ShardingStrategies) {
-  const std::string field = "ddp.data_parallel_sharding_strategy=";
-  const std::string gradients = field + "optim_grads", weights = field + "optim_grads_params";
-  const std::string replicated = "ddp.use_distributed_optimizer=false";
-  for (const char* rank : {"optim", "optim_grads", "optim_grads_params"}) {
-    EXPECT_GOOD(field + rank);
-    EXPECT_ONE("excludes use_distributed_optimizer = false", field + rank, replicated);
-  }
-  EXPECT_GOOD(field + "no_shard", replicated);
-  EXPECT_ONE("no_shard excludes use_distributed_optimizer = true", field + "no_shard");
-  // Megatron's limits without a reason here are none.
-  EXPECT_GOOD(weights, pp(2), vpp(2), tp(2), "ddp.overlap_grad_reduce=false",
-              "ddp.overlap_param_gather=false", "dist.use_tp_pp_dp_mapping=true",
-              "model.share_embeddings_and_output_weights=true",
-              "ddp.num_distributed_optimizer_instances=2");
-  EXPECT_ONE("excludes align_param_gather = true", weights, pp(2), vpp(2),
-             "ddp.align_param_gather=true");
-  EXPECT_GOOD(gradients, pp(2), vpp(2), "ddp.align_param_gather=true");
-  EXPECT_ONE("no weights are whole after an update", weights, pp(2), vpp(2),
-             "optimizer.overlap_param_gather_with_optimizer_step=true");
-  for (const std::string& strategy : {gradients, weights}) {
-    EXPECT_ONE("ranks have different numbers of micro-batches", strategy,
-               "model.hybrid_context_parallel=true", "model.max_seqlen_per_dp_cp_rank=16");
-    EXPECT_ONE("reduce_scatter_with_fp32_accumulation = true is not implemented", strategy,
-               "ddp.reduce_scatter_with_fp32_accumulation=true", "ddp.grad_reduce_in_fp32=false");
-    EXPECT_ONE("no rank adds up its own micro-batches", strategy, "ddp.grad_reduce_in_fp32=false",
-               "ddp.param_name_patterns_for_fp32_local_accumulation=all");
-    EXPECT_ONE("excludes check_for_large_grads = true", strategy, "ddp.check_for_large_grads=true");
-  }
-  EXPECT_GOOD("dist.use_torch_fsdp2=true", weights);
-  EXPECT_ONE("use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params",
-             "dist.use_torch_fsdp2=true", gradients);
-  EXPECT_GOOD("dist.use_megatron_fsdp=true", gradients);
-  EXPECT_ONE("one of them says it", "dist.use_torch_fsdp2=true", "dist.use_megatron_fsdp=true",
-             weights);
-}
-
-TEST(ValidateParallel, PresetsSayWhichStrategyTheySet) {
-  const std::string field = "ddp.data_parallel_sharding_strategy";
-  for (const char* preset : {"dist.use_megatron_fsdp", "dist.use_torch_fsdp2"}) {
-    const LoadedRunConfig loaded = load_run_config({}, {std::string(preset) + "=true"});
-    EXPECT_EQ(loaded.config.ddp.strategy(), "optim_grads_params");
-    EXPECT_THAT(loaded.outcome.notes,
-                ElementsAre(std::string(preset) + "=true sets " + field + "=optim_grads_params"));
-  }
-  const LoadedRunConfig given =
-      load_run_config({}, {"dist.use_megatron_fsdp=true", field + "=optim_grads"});
-  EXPECT_EQ(given.config.ddp.strategy(), "optim_grads");
-  EXPECT_THAT(given.outcome.notes, IsEmpty());
-  EXPECT_FALSE(load_run_config({}, {field + "=no_shard"}).config.ddp.use_distributed_optimizer);
-  EXPECT_EQ(load_run_config({}, {"ddp.use_distributed_optimizer=false"}).config.ddp.strategy(),
-            "no_shard");
-}
-
-TEST(ValidateParallel, GradientsOnTheWire) {
-  EXPECT_ONE("average_in_collective: true excludes", "ddp.average_in_collective=true");
-  EXPECT_GOOD("ddp.average_in_collective=true", "model.calculate_per_token_loss=false");
-  const std::string low = "ddp.reduce_scatter_with_fp32_accumulation=true";
-  EXPECT_GOOD(low, "ddp.grad_reduce_in_fp32=false");
-  EXPECT_THAT(problems_of({low, "ddp.num_distributed_optimizer_instances=2"}),
-              ElementsAre(HasSubstr("grad_reduce_in_fp32 is true"), HasSubstr("found 2")));
-}
-
-TEST(ValidateParallel, Buckets) {
-  EXPECT_ONE("bucket_size: 1000 and num_buckets = 4 are both given", "ddp.bucket_size=1000",
-             "ddp.num_buckets=4");
-  EXPECT_GOOD("ddp.num_buckets=4");
-  EXPECT_ONE("0 means that num_buckets says it", "ddp.bucket_size=0");
-  EXPECT_ONE("without it nothing is padded", "ddp.pad_buckets_for_high_nccl_busbw=true",
-             "ddp.use_distributed_optimizer=false");
-}
-
-TEST(ValidateParallel, Fp32AccumulationIsForNarrowGradients) {
-  const std::string all = "ddp.param_name_patterns_for_fp32_local_accumulation=all";
-  EXPECT_GOOD(all, "ddp.grad_reduce_in_fp32=false");
-  EXPECT_ONE("param_name_patterns_for_fp32_local_accumulation: all gradients add up in FP32", all);
-}
-
-TEST(ValidateParallel, SkippingNeedsTheTestOfGradients) {
-  const std::string unchecked = "ddp.check_for_nan_in_grad=false";
-  EXPECT_GOOD(unchecked);
-  EXPECT_GOOD("train.nan_loss_action=skip");
-  EXPECT_GOOD(unchecked, "train.nan_loss_action=skip", "mixed_precision=fp16_mixed");
-  EXPECT_ONE("ddp.check_for_nan_in_grad: false applies", unchecked, "train.nan_loss_action=skip");
 }
 
 TEST(ValidateParallel, AllProblemsAtOnce) {

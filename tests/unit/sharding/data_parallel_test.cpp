@@ -204,6 +204,54 @@ TEST(OptimizerInstances, ReduceShardsOverTheInstances) {
     EXPECT_NEAR(ranks[0].norms[step], one[0].norms[step], 1e-6 * one[0].norms[step]);
 }
 
+TEST(OptimizerInstances, ShareTheirState) {
+  const int d = 4, k = 2;
+  ToyRun run = overlapped(d);
+  run.instances = k;
+  const auto copies = train_toy(run);
+  run.store.share_state = true;
+  const auto ranks = train_toy(run);
+  int64_t updated = 0;
+  for (size_t i = 0; i < ranks.size(); ++i) {
+    const ToyRank& rank = ranks[i];
+    EXPECT_TRUE(rank.weights == copies[i].weights);
+    EXPECT_TRUE(rank.gradients == copies[i].gradients);
+    EXPECT_EQ(rank.norms, copies[i].norms);
+    EXPECT_EQ(rank.master_bytes, 4 * rank.buffer_elements / d);
+    EXPECT_EQ(rank.moment_bytes, 8 * rank.run_elements);
+    updated += rank.run_elements;
+    const auto over_instances = [&](const char* operation) {
+      auto list = rank.collectives(operation);
+      std::erase_if(list, [](const CollectiveRecord& c) { return c.group != "dp_cp.outer"; });
+      return wire_bytes(list);
+    };
+    const int64_t shard = rank.buffer_elements / (d / k);
+    EXPECT_EQ(over_instances("all_reduce"), 0);
+    EXPECT_EQ(over_instances("reduce_scatter"), 4 * shard * (k - 1) / k);
+    EXPECT_EQ(over_instances("all_gather"), 2 * shard * (k - 1) / k) << "weights in BF16";
+  }
+  EXPECT_EQ(updated, test::toy_elements()) << "each element by one rank";
+}
+
+// Muon's matrices go over all ranks that share the update.
+TEST(OptimizerInstances, ShareTheMatricesOfMuon) {
+  for (const int instances : {2, 4}) {
+    ToyRun run = sharded(4);
+    run.optimizer.name = "muon";
+    run.change = [](std::vector<Parameter>& parameters, const ParallelGroups&) {
+      for (Parameter& p : parameters) p.multiplied = p.shape.rank() == 2;
+    };
+    run.instances = instances;
+    const auto copies = train_toy(run);
+    run.store.share_state = true;
+    const auto ranks = train_toy(run);
+    for (size_t i = 0; i < ranks.size(); ++i) {
+      EXPECT_TRUE(ranks[i].weights == copies[i].weights) << instances;
+      EXPECT_LT(ranks[i].moment_bytes, copies[i].moment_bytes);
+    }
+  }
+}
+
 TEST(ReplicaGradients, PartialOnesAreSummedOverTensorRanksInOneMessage) {
   ToyRun run;
   run.mesh = Mesh({2, 1, 1, 2, 1});  // tp 2, dp 2

@@ -254,7 +254,7 @@ std::vector<float> exchanged_sum(const std::vector<float>& by_rank) {
     const auto rank = static_cast<size_t>(world->rank());
     for (int i = 0; i < 8; ++i) whole.data<bfloat16>()[i] = bfloat16(by_rank[rank]);
     const Tensor own = whole.slice(0, 2 * world->rank(), 2);
-    GradientReduction reduction({{whole, own, sharding_groups(groups, Grid::attention)}},
+    GradientReduction reduction({{whole, own, own, sharding_groups(groups, Grid::attention)}},
                                 ReduceOp::sum, GradientReduction::Way::exchange);
     reduction.begin_step(context);
     reduction.finish();

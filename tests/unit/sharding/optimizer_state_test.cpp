@@ -39,19 +39,21 @@ class StateShards : public testing::TestWithParam<int> {};
 
 // 4 and 8 shards would cut groups of 64 elements in two.
 TEST_P(StateShards, TrainAsReplicasDo) {
-  for (const Formats& formats : {kRemainders, kScaled, kAll}) {
-    const auto expected = train_toy(toy(GetParam(), false, formats)),
-               shards = train_toy(toy(GetParam(), true, formats));
-    for (const ToyRank& rank : shards) {
-      EXPECT_TRUE(rank.weights == expected[0].weights);
-      EXPECT_EQ(rank.norms, expected[0].norms);
+  for (const char* optimizer : {"adam", "muon"}) {
+    for (const Formats& formats : {kRemainders, kScaled, kAll}) {
+      const auto expected = train_toy(toy(GetParam(), false, formats, optimizer)),
+                 shards = train_toy(toy(GetParam(), true, formats, optimizer));
+      for (const ToyRank& rank : shards) {
+        EXPECT_TRUE(rank.weights == expected[0].weights) << optimizer;
+        EXPECT_EQ(rank.norms, expected[0].norms) << optimizer;
+      }
     }
   }
 }
 
 TEST_P(StateShards, OtherOptimizersTrainAsReplicasDo) {
   const std::string adam = train_toy(toy(1, false, {}))[0].weights;
-  for (const char* name : {"sgd", "lion", "muon"}) {
+  for (const char* name : {"sgd", "lion", "muon", "adafactor"}) {
     const auto expected = train_toy(toy(GetParam(), false, {}, name));
     for (const ToyRank& rank : train_toy(toy(GetParam(), true, {}, name)))
       EXPECT_TRUE(rank.weights == expected[0].weights) << name;
@@ -63,16 +65,22 @@ INSTANTIATE_TEST_SUITE_P(Ranks, StateShards, testing::Values(1, 2, 3, 4, 8));
 
 TEST(MasterRemainders, AreTheMastersBitByBit) {
   // Toy gradients do not depend on the weights, so masters must not either.
-  const auto whole = train_toy(toy(2, true, {})), split = train_toy(toy(2, true, kRemainders));
-  for (size_t rank = 0; rank < whole.size(); ++rank) {
-    EXPECT_TRUE(split[rank].masters == whole[rank].masters) << rank;
-    EXPECT_EQ(2 * split[rank].master_bytes, whole[rank].master_bytes);
-    EXPECT_EQ(split[rank].moment_bytes, whole[rank].moment_bytes);
+  for (const char* optimizer : {"adam", "muon"}) {
+    const auto whole = train_toy(toy(2, true, {}, optimizer)),
+               split = train_toy(toy(2, true, kRemainders, optimizer));
+    for (size_t rank = 0; rank < whole.size(); ++rank) {
+      EXPECT_TRUE(split[rank].masters == whole[rank].masters) << optimizer << rank;
+      EXPECT_EQ(2 * split[rank].master_bytes, whole[rank].master_bytes);
+      EXPECT_EQ(split[rank].moment_bytes, whole[rank].moment_bytes);
+    }
   }
 }
 
-TEST(ScaledMasters, AreNearTheMasters) {
-  const auto whole = train_toy(toy(1, true, {})), scaled = train_toy(toy(1, true, kScaled));
+class ScaledMasters : public testing::TestWithParam<const char*> {};
+
+TEST_P(ScaledMasters, AreNearTheMasters) {
+  const auto whole = train_toy(toy(1, true, {}, GetParam())),
+             scaled = train_toy(toy(1, true, kScaled, GetParam()));
   ASSERT_EQ(whole[0].masters.size(), scaled[0].masters.size());
   const auto* a = reinterpret_cast<const float*>(whole[0].masters.data());
   const auto* b = reinterpret_cast<const float*>(scaled[0].masters.data());
@@ -83,6 +91,23 @@ TEST(ScaledMasters, AreNearTheMasters) {
   }
   EXPECT_GT(difference, 0);
   EXPECT_LT(difference, 1e-4 * size);  // FP8 moments move them
+}
+
+INSTANTIATE_TEST_SUITE_P(Optimizers, ScaledMasters, testing::Values("adam", "muon"),
+                         [](const auto& info) { return std::string(info.param); });
+
+// The weight is the master as it is stored: what a run that resumes starts from.
+TEST(ScaledMuon, WeightsAreTheirMastersRounded) {
+  ToyRun run = toy(1, true, kScaled, "muon");
+  const auto trained = train_toy(run);
+  const auto* masters = reinterpret_cast<const float*>(trained[0].masters.data());
+  const auto* weights = reinterpret_cast<const bfloat16*>(trained[0].weights.data());
+  const auto elements = static_cast<size_t>(test::toy_elements());
+  ASSERT_EQ(trained[0].weights.size(), elements * sizeof(bfloat16));
+  ASSERT_EQ(trained[0].masters.size(), elements * sizeof(float));
+  // Runs are in the order of the parameters: one rank has each of them whole.
+  for (size_t i = 0; i < elements; ++i)
+    ASSERT_EQ(static_cast<float>(weights[i]), static_cast<float>(bfloat16(masters[i]))) << i;
 }
 
 TEST(StateBytes, FollowFromTheFormats) {

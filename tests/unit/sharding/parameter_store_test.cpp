@@ -62,10 +62,11 @@ TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
     StepRecord record;
     {
       const Recording recording(*device_, record);
-      ParameterStore store(*device_, precision_recipe("bf16_mixed"),
-                           {std::vector<ParameterUse>(uses.begin(), uses.end())}, settings,
-                           self_groups());
-      const WeightForms packed(context_, uses, DType::bf16, true, true);
+      const PrecisionRecipe recipe = precision_recipe("bf16_mixed");
+      const ParallelGroups groups = self_groups();
+      ParameterStore store(*device_, recipe, {std::vector<ParameterUse>(uses.begin(), uses.end())},
+                           settings, groups);
+      const WeightForms packed(context_, uses, recipe, groups.tp(), true, true);
     }
     std::vector<std::pair<int64_t, int64_t>> all;
     for (const AllocationRecord& a : record.allocations()) all.emplace_back(a.bytes, a.released_at);

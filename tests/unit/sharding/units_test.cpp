@@ -87,6 +87,49 @@ TEST_P(Units, BackwardsAddUpOneAfterTheOther) {
   EXPECT_EQ(std::memcmp(ranks[0].gradients.data(), expected.data(), ranks[0].gradients.size()), 0);
 }
 
+// Main gradients in one format, messages in the other: half the bytes of one of them, and sums that
+// are rounded where they change format.
+TEST_P(Units, MessagesHaveAFormatOfTheirOwn) {
+  const auto shapes = test::toy_shapes();
+  ToyRun run = toy(GetParam(), 2, true, false);
+  run.steps = 1;
+  run.store.fp32_messages = false;
+  const auto narrow = train_toy(run);
+  std::vector<float> expected;
+  for (size_t p = 0; p < shapes.size(); ++p) {
+    for (int64_t e = 0; e < shapes[p].elements(); ++e) {
+      float sum = 0;
+      for (int micro_batch = 0; micro_batch < run.micro_batches; ++micro_batch) {
+        float over_ranks = 0;
+        for (int rank = 0; rank < GetParam(); ++rank) {
+          over_ranks += static_cast<float>(
+              bfloat16(test::toy_gradient(0, rank, micro_batch, static_cast<int>(p), e)));
+        }
+        sum += static_cast<float>(bfloat16(over_ranks));
+      }
+      expected.push_back(sum);
+    }
+  }
+  ASSERT_EQ(narrow[0].gradients.size(), expected.size() * sizeof(float));
+  EXPECT_EQ(std::memcmp(narrow[0].gradients.data(), expected.data(), narrow[0].gradients.size()),
+            0);
+  const auto sent = [](const ToyRank& rank) {
+    int64_t bytes = 0;
+    for (const CollectiveRecord& c : rank.collectives("reduce_scatter")) bytes += c.wire_bytes;
+    return bytes;
+  };
+  run.store.fp32_messages.reset();
+  const auto wide = train_toy(run);
+  run.store.fp32_gradients = false, run.store.fp32_messages = true;
+  const auto narrow_sums = train_toy(run);
+  for (size_t i = 0; i < wide.size(); ++i) {
+    EXPECT_EQ(2 * sent(narrow[i]), sent(wide[i]));
+    EXPECT_EQ(narrow[i].gradient_bytes, wide[i].gradient_bytes);
+    EXPECT_EQ(sent(narrow_sums[i]), sent(wide[i]));
+    EXPECT_EQ(2 * narrow_sums[i].gradient_bytes, wide[i].gradient_bytes);
+  }
+}
+
 TEST_P(Units, OverlapPrefetchAndBuffersChangeNoBit) {
   const auto expected = train_toy(toy(GetParam(), 2, true, false));
   expect_same(train_toy(toy(GetParam(), 2, true, true)), expected);
@@ -170,6 +213,8 @@ TEST(Units, SettingsThatExcludeEachOther) {
   };
   EXPECT_THROW(make({.shard_weights = true}), ShapeError);
   EXPECT_THROW(make({.shard_gradients = true, .bucket_norms = true}), ShapeError);
+  EXPECT_THROW(make({.share_state = true, .reduce_by_exchange = true}), ShapeError);
+  EXPECT_THROW(make({.fp32_messages = false}), ShapeError);
   EXPECT_NO_THROW(make({.shard_gradients = true, .shard_weights = true}));
 }
 
@@ -261,6 +306,43 @@ TEST(Grids, BuffersAreOfAGridAndAFormat) {
       EXPECT_EQ(scatters, shards ? 4 : 2);
     });
   }
+}
+
+// A mean over the fewer ranks of the expert grid, divided by those of the attention grid.
+TEST(Grids, MeansAreDividedByTheSameRanks) {
+  run_thread_ranks(4, {.timeout_seconds = 60}, [&](std::shared_ptr<Communicator> world) {
+    const auto device = make_cpu_device(1);
+    const OpTable ops = cpu_ops(test::instruction_set());
+    OpContext context{*device, ops};
+    world->record_on(device.get());
+    const ParallelGroups groups(Mesh::make({.ranks = 4, .ep = 2}), world);
+    std::vector<Parameter> parameters(2);
+    std::vector<ParameterUse> uses;
+    for (Parameter& p : parameters) {
+      p.path = "p" + std::to_string(uses.size());
+      p.shape = {40, 10};
+      p.grid = uses.empty() ? Grid::attention : Grid::expert;
+      uses.emplace_back(&p);
+    }
+    std::map<Grid, float> sums;
+    for (const bool average : {false, true}) {
+      ParameterStore store(*device, precision_recipe("fp32"), {uses},
+                           {.average_in_collective = average}, groups);
+      store.begin_step(context);
+      for (const Parameter& p : parameters) {
+        const auto to = store.gradient(p);
+        fill(context, {to.tensor, world->rank() + 1.0});
+        store.done(p);
+      }
+      store.finish_gradients(context);
+      for (const ShardRun& run : store.shard_runs()) {
+        const float sum = run.gradient.data<float>()[0];
+        if (!average) sums[run.parameter->grid] = sum;
+        EXPECT_EQ(sum * static_cast<float>(store.gradient_divisor()), sums[run.parameter->grid]);
+      }
+    }
+    EXPECT_NE(sums[Grid::attention], sums[Grid::expert]);
+  });
 }
 
 }  // namespace

@@ -56,6 +56,20 @@ bool is_backend_header(const std::string& name) {
                      [&](const char* start) { return name.starts_with(start); });
 }
 
+// Foreign JSON has limits, and errors with a place, in one reader.
+TEST(Structure, JsonIsParsedByOneReader) {
+  for (const char* folder : {"src", "apps"}) {
+    for (const auto& file : files_below(folder, kCode)) {
+      if (file.filename() == "json_reader.h") continue;
+      const std::string code = without_comments_and_literals(read_file(file));
+      for (const char* call :
+           {"json::parse(", "Json::parse(", "sax_parse(", "json::accept(", "Json::accept("})
+        EXPECT_EQ(code.find(call), std::string::npos)
+            << shown(file) << ": " << call << " instead of base/json_reader.h";
+    }
+  }
+}
+
 TEST(Structure, EveryFolderIsInTheArchitectureTable) {
   const auto order = architecture_order();
   ASSERT_THAT(order, testing::Contains("base"));
@@ -107,6 +121,35 @@ TEST(Structure, BackendHeadersStayInBackendFolders) {
             << shown(file) << " includes " << name << " outside a backend folder";
       }
     }
+  }
+}
+
+// What a processor without these instructions has another path for. Files beside the kernels have
+// that path beside the call.
+TEST(Structure, IntrinsicsStayInKernelFiles) {
+  const std::set<std::string> with_another_path{"src/base/cpu_pause.h",
+                                                "src/comm/rank_order_sum.cpp"};
+  for (const char* folder : {"src", "apps"}) {
+    for (const auto& file : files_below(folder, kCode)) {
+      if (in_backend_folder(file)) continue;
+      const std::string code = without_comments_and_literals(read_file(file));
+      for (const char* word : {"_mm_", "_mm256_", "_mm512_", "__m128", "__m256", "__m512",
+                               "__builtin_ia32_", "vld1q_", "vst1q_", "vfmaq_", "svld1"}) {
+        if (!contains_word(code, word)) continue;
+        EXPECT_TRUE(with_another_path.contains(shown(file)) &&
+                    (code.find("#if defined(__x86_64__)") != std::string::npos ||
+                     code.find("#if defined(__F16C__)") != std::string::npos))
+            << shown(file) << " has " << word << " outside a kernel file";
+      }
+    }
+  }
+}
+
+// A kernel file that is not compiled for every processor would leave an op without a path on some.
+TEST(Structure, KernelFilesArePortable) {
+  for (const auto& file : files_below("src/ops/cpu", {"_kernels.cpp"})) {
+    const std::string text = read_file(file);
+    EXPECT_TRUE(text.starts_with("// instruction sets: portable ")) << shown(file);
   }
 }
 

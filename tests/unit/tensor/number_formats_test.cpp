@@ -4,7 +4,12 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
+#include <fstream>
 #include <random>
+#include <string>
+
+#include "support/paths.h"
 
 namespace viaduct {
 namespace {
@@ -93,6 +98,36 @@ TEST(NumberFormats, E8m0IsThePowerOfTwoNotBelow) {
   EXPECT_EQ(bits(std::nanf("")), 255);
   for (int code = 0; code < 255; ++code) EXPECT_EQ(bits(value_of<float8_e8m0>(code)), code);
   EXPECT_TRUE(std::isnan(value_of<float8_e8m0>(255)));
+}
+
+// tests/data/number_formats: the same numbers by another implementation.
+TEST(NumberFormats, AgreeWithMlDtypes) {
+  std::ifstream lines(test::test_data("number_formats/float8.txt"));
+  std::string kind, format, from, to;
+  int64_t values = 0, codes = 0;
+  const auto float_of = [](const std::string& bits) {
+    return std::bit_cast<float>(static_cast<uint32_t>(std::stoul(bits, nullptr, 16)));
+  };
+  while (lines >> kind >> format >> from >> to) {
+    if (kind == "value") {
+      const int code = std::stoi(from, nullptr, 16);
+      const float value = format == "e4m3"   ? value_of<float8_e4m3>(code)
+                          : format == "e5m2" ? value_of<float8_e5m2>(code)
+                                             : value_of<float8_e8m0>(code);
+      const bool equal =
+          to == "nan" ? std::isnan(value)
+                      : std::bit_cast<uint32_t>(value) == std::bit_cast<uint32_t>(float_of(to));
+      EXPECT_TRUE(equal) << format << " " << from << ": " << value;
+      ++values;
+    } else {
+      const float number = float_of(from);
+      const int code = format == "e4m3" ? float8_e4m3(number).bits : float8_e5m2(number).bits;
+      EXPECT_EQ(code, std::stoi(to, nullptr, 16)) << format << " " << number;
+      ++codes;
+    }
+  }
+  EXPECT_EQ(values, 3 * 256);
+  EXPECT_GT(codes, 1500);
 }
 
 }  // namespace

@@ -79,7 +79,7 @@ TEST(Placement, RandomSequences) {
       const auto bytes = static_cast<int64_t>(1 + random() % (1u << (random() % 16)));
       lifetimes.push_back({bytes, begin, begin + length});
     }
-    EXPECT_LT(ratio(lifetimes), 1.25) << "round " << round;
+    EXPECT_LT(ratio(lifetimes), 1.06) << "round " << round;
   }
 }
 

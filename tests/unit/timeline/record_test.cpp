@@ -75,7 +75,7 @@ TEST(Record, ForgettingKeepsWhatIsHeldWithItsOwner) {
   }
   record.release(1, 10, "workspace");
   record.release(3, 30, "workspace");
-  record.forget_the_past();
+  record.drop_finished();
   ASSERT_EQ(record.allocations().size(), 1u);
   EXPECT_EQ(record.allocations()[0].bytes, 20);
   EXPECT_EQ(record.scope_path(record.allocations()[0].scope), "setup/buffers");

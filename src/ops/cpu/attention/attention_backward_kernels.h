@@ -16,21 +16,18 @@ inline void backward_block(const AttentionHead& head, const RowBlock& rows, cons
       const int64_t at = j * kRows + r;
       Vec s = load(scores + at), slope = set1(1.0f);
       if (capped) {
-        const Vec t = tanh(mul(s, inverse_cap));
-        slope = fnma(t, t, slope);
-        s = mul(cap, t);
+        const SoftCapped at_cap = soft_capped(mul(s, inverse_cap));
+        slope = at_cap.slope;
+        s = mul(cap, at_cap.tanh);
       }
       Vec p = exp(sub(s, lse_r));
       if (masked) p = borders.choose(r, j, p, zero());
-      Vec d = load(gradients + at);
-      Vec used = p;
-      if (factors != nullptr) {
-        d = mul(d, load(factors + at));
-        used = mul(p, load(factors + at));
-      }
-      store(scores + at, used);
-      d = mul(p, sub(d, delta_r));
-      store(gradients + at, capped ? mul(d, slope) : d);
+      const Vec d = load(gradients + at);
+      const ScoreGradient gradient = factors != nullptr
+                                         ? score_gradient(p, d, delta_r, load(factors + at))
+                                         : score_gradient(p, d, delta_r);
+      store(scores + at, gradient.used);
+      store(gradients + at, capped ? mul(gradient.d, slope) : gradient.d);
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "ops/cpu/attention/attention_backward_launch.h"
 #include "ops/cpu/attention/attention_heads.h"
 #include "ops/cpu/attention/attention_kernels.h"
 #include "ops/cpu/attention/attention_launch.h"
@@ -14,27 +15,16 @@ namespace viaduct::cpu {
 namespace {
 
 const AttentionKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::attention_kernels : avx512::attention_kernels;
+  return kernels_of(choice, portable::attention_kernels, avx2::attention_kernels,
+                    avx512::attention_kernels);
 }
 
 Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
   Choice choice = vector_choice(op, isa, dtype);
+  if (choice.variant == kPortableKernel) choice.kernel = "flash_portable";
   if (choice.variant == kAvx2Kernel) choice.kernel = "flash_avx2";
   if (choice.variant == kAvx512Kernel) choice.kernel = "flash_avx512";
   return choice;
-}
-
-/// Visible (query, key) pairs of one head, as given or estimated from the longest runs.
-double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
-  if (problem.visible_pairs > 0) return problem.visible_pairs;
-  const auto tokens = static_cast<double>(q.dim(0));
-  const auto keys = static_cast<double>(problem.max_keys > 0 ? problem.max_keys : k.dim(0));
-  const auto queries =
-      static_cast<double>(problem.max_queries > 0 ? problem.max_queries : q.dim(0));
-  // Query i of the last `queries` positions sees keys − queries + i + 1 keys, on average:
-  double seen = problem.causal ? std::max(1.0, keys - (std::min(queries, keys) - 1) / 2) : keys;
-  if (problem.window > 0) seen = std::min(seen, static_cast<double>(problem.window));
-  return tokens * seen;
 }
 
 int64_t forward_slots(const AttentionForwardArgs& args) {
@@ -50,11 +40,7 @@ int64_t forward_floats(const AttentionForwardArgs& args) {
 template <CpuIsa isa>
 Choice choose_forward(const AttentionForwardArgs& args, const Traits&) {
   Choice choice = flash_choice("attention_forward", isa, args.q.dtype());
-  const double pairs =
-      visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
-  add_flops(choice, args.q.dtype(), 2 * pairs * static_cast<double>(args.q.dim(2) + args.v.dim(2)));
-  choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v);
-  choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
     choice.workspace_bytes = forward_slots(args) * forward_floats(args) * 4;
   }
@@ -97,36 +83,19 @@ void launch_forward(OpContext& context, const Choice& choice, const AttentionFor
       });
 }
 
-/// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
-/// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
-struct BackwardCut {
-  int64_t chunks, slots, floats, dq_floats;
-  explicit BackwardCut(const AttentionBackwardArgs& args) {
-    const int64_t heads = std::max<int64_t>(1, attention_documents(args.problem) * args.k.dim(1));
-    chunks = std::clamp<int64_t>(16 / heads, 1, 4);
-    if (args.problem.max_keys > 0) {
-      chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
-    }
-    slots = std::min(kAttentionSlots, heads * chunks);
-    floats = round_up_to(attention_backward_scratch(args.q.dim(2), args.v.dim(2)), 16);
-    dq_floats = round_up_to(args.q.elements(), 16);
-  }
-};
+static_assert(kBackwardKeys == kAttentionKeys);
+
+int64_t backward_scratch(const AttentionBackwardArgs& args) {
+  return round_up_to(attention_backward_scratch(args.q.dim(2), args.v.dim(2)), 16);
+}
 
 template <CpuIsa isa>
 Choice choose_backward(const AttentionBackwardArgs& args, const Traits&) {
   Choice choice = flash_choice("attention_backward", isa, args.q.dtype());
-  const double pairs =
-      visible_pairs(args.problem, args.q, args.k) * static_cast<double>(args.q.dim(1));
-  add_flops(choice, args.q.dtype(),
-            2 * pairs * static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)));
-  choice.cost.bytes_written = bytes_of(args.dq) + bytes_of(args.dk) + bytes_of(args.dv);
-  choice.cost.bytes_read = bytes_of(args.q) + bytes_of(args.k) + bytes_of(args.v) +
-                           bytes_of(args.d_out) + bytes_of(args.lse) + bytes_of(args.delta) +
-                           choice.cost.bytes_written;
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
     const BackwardCut cut(args);
-    choice.workspace_bytes = (cut.slots * cut.floats + (cut.chunks - 1) * cut.dq_floats) * 4;
+    choice.workspace_bytes = cut.bytes(backward_scratch(args));
     choice.launches = cut.chunks > 1 ? 2 : 1;
   }
   return choice;
@@ -138,52 +107,11 @@ void launch_backward(OpContext& context, const Choice& choice, const AttentionBa
   check_attention_offsets("attention_backward", "q_offsets", problem.q_offsets, args.q.dim(0));
   check_attention_offsets("attention_backward", "kv_offsets", problem.kv_offsets, args.k.dim(0));
   if (choice.variant == kReferenceKernel) return reference::attention_backward(args);
-  const BackwardCut cut(args);
-  const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
-  const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
-  const int64_t dq_token = args.q.dim(1) * width;
-  const auto* q_offsets = problem.q_offsets.data<int32_t>();
-  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
-  float* shares = static_cast<float*>(workspace) + cut.slots * cut.floats;
-  const int64_t tasks = attention_documents(problem) * kv_heads * cut.chunks;
-  run_on_attention_slots(
-      context.device.pool(), tasks, cut.slots, cut.floats, workspace,
-      [&](int64_t task, float* scratch) {
-        const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
-        const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
-        AttentionHead head = attention_head(problem, args.q, args.k, args.v, args.lse, d, kv_head);
-        head.d_out = tensor_at(args.d_out, token, kv_head * group);
-        head.out_token = args.d_out.stride(0);
-        head.out_head = args.d_out.stride(1);
-        head.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
-        head.dq_token = dq_token;
-        head.dq_head = width;
-        head.dk_token = kv_heads * width;
-        head.dv_token = kv_heads * value_width;
-        float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
-        head.dq = dq + token * dq_token + kv_head * group * width;
-        head.dk = args.dk.data<float>() + kv_offsets[d] * head.dk_token + kv_head * width;
-        head.dv = args.dv.data<float>() + kv_offsets[d] * head.dv_token + kv_head * value_width;
-        if (chunk > 0) {
-          for (int64_t i = 0; i < head.queries; ++i) {
-            std::fill_n(head.dq + i * dq_token, group * width, 0.0f);
-          }
-        }
-        const int64_t step = round_up_to((head.keys + cut.chunks - 1) / cut.chunks, kAttentionKeys);
-        const int64_t begin = chunk * step, end = std::min(head.keys, begin + step);
-        if (begin < end) kernels(choice).backward(head, begin, end, scratch);
+  run_attention_backward(
+      context.device.pool(), args, BackwardCut(args), backward_scratch(args), workspace,
+      [&](const AttentionHead& head, int64_t, int64_t, int64_t begin, int64_t end, float* scratch) {
+        kernels(choice).backward(head, begin, end, scratch);
       });
-  if (cut.chunks == 1) return;
-  constexpr int64_t kRun = 16384;
-  const int64_t elements = args.q.elements();
-  context.device.pool().run((elements + kRun - 1) / kRun, [&](int64_t run, int) {
-    float* dq = args.dq.data<float>();
-    for (int64_t i = run * kRun, end = std::min(elements, i + kRun); i < end; ++i) {
-      float sum = shares[i];
-      for (int64_t c = 1; c < cut.chunks - 1; ++c) sum += shares[c * cut.dq_floats + i];
-      dq[i] += sum;
-    }
-  });
 }
 
 /// BF16 uses tiles if the instruction set has products of them.
@@ -194,8 +122,7 @@ Choice on_tiles(Choice choice, int64_t workspace_bytes) {
   choice.kernel = isa == CpuIsa::amx ? "flash_tiles_amx" : "flash_tiles_avx512_bf16";
   choice.variant = kTileKernel;
   choice.workspace_bytes = workspace_bytes;
-  std::swap(choice.cost.flops[static_cast<size_t>(FlopFormat::f32)],
-            choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
+  move_flops(choice.cost, FlopFormat::bf16);
   return choice;
 }
 
@@ -254,6 +181,9 @@ void fill_with_tiles(OpTable& table) {
 
 void add_attention(OpTable& table, CpuIsa isa) {
   switch (isa) {
+    case CpuIsa::portable:
+      fill<CpuIsa::portable>(table);
+      break;
     case CpuIsa::avx2:
       fill<CpuIsa::avx2>(table);
       break;

@@ -1,10 +1,11 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // Kernels of attention, compiled per instruction set: parts common to forward and backward, and the
 // table.
 
 #include <math.h>
 
 #include "ops/cpu/attention/attention_kernels.h"
+#include "ops/cpu/attention/attention_rules.h"
 #include "ops/cpu/attention/block_product.h"
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/simd_philox.h"
@@ -14,13 +15,6 @@ namespace {
 
 constexpr int64_t kRows = kAttentionRows;
 constexpr int64_t kKeys = kAttentionKeys;
-
-inline int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-inline int64_t larger_of(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
 
 /// to[i] = factor · from[i] in f32.
 template <class T>
@@ -46,25 +40,24 @@ inline void narrow(const float* from, int64_t size, T* to) {
 
 /// A block of rows of a head and the keys that each row sees.
 struct RowBlock {
-  int64_t row, count, padded;                // padded: whole vectors
-  int64_t first_key[kRows], end_key[kRows];  // row r sees keys [first_key, end_key)
+  int64_t row, count, padded;                  // padded: whole vectors
+  int64_t first_keys[kRows], end_keys[kRows];  // row r sees keys [first_keys, end_keys)
 
   RowBlock(const AttentionHead& head, int64_t begin)
       : row(begin), count(smaller(kRows, head.rows() - begin)) {
     padded = (count + kLanes - 1) / kLanes * kLanes;
     for (int64_t r = 0; r < padded; ++r) {
       const int64_t i = (row + smaller(r, count - 1)) / head.group;
-      const int64_t center = i + head.diagonal;
-      first_key[r] = head.window > 0 ? larger_of(0, center - head.window + 1) : 0;
-      end_key[r] = head.causal ? smaller(head.keys, center + 1) : head.keys;
+      first_keys[r] = first_key(head, i);
+      end_keys[r] = end_key(head, i);
     }
   }
   // Both bounds rise with the row.
-  int64_t begin() const { return first_key[0]; }
-  int64_t end() const { return end_key[count - 1]; }
+  int64_t begin() const { return first_keys[0]; }
+  int64_t end() const { return end_keys[count - 1]; }
   /// Whether every row sees all of the keys [begin, end).
   bool sees_all(int64_t begin, int64_t end) const {
-    return first_key[count - 1] <= begin && end <= end_key[0];
+    return first_keys[count - 1] <= begin && end <= end_keys[0];
   }
   int64_t query(const AttentionHead& head, int64_t r) const { return (row + r) / head.group; }
   int64_t member(const AttentionHead& head, int64_t r) const { return (row + r) % head.group; }
@@ -76,8 +69,8 @@ struct Borders {
 
   Borders(const RowBlock& rows, int64_t begin, int64_t count) {
     for (int64_t r = 0; r < rows.padded; ++r) {
-      low[r] = static_cast<float>(smaller(larger_of(rows.first_key[r] - begin, 0), count));
-      high[r] = static_cast<float>(smaller(larger_of(rows.end_key[r] - begin, 0), count));
+      low[r] = static_cast<float>(smaller(larger_of(rows.first_keys[r] - begin, 0), count));
+      high[r] = static_cast<float>(smaller(larger_of(rows.end_keys[r] - begin, 0), count));
     }
   }
   /// `seen` where row r + lane sees key j, else `hidden`.

@@ -88,6 +88,9 @@ inline int64_t attention_backward_scratch(int64_t width, int64_t value_width) {
 /// Fills the entries of delta and merge.
 void add_attention_rows(OpTable& table, CpuIsa isa);
 
+namespace portable {
+extern const AttentionKernels attention_kernels;
+}
 namespace avx2 {
 extern const AttentionKernels attention_kernels;
 }

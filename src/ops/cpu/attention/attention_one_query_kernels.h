@@ -15,8 +15,7 @@ inline void fetch_keys(const void* from, int64_t token, int64_t begin, int64_t e
   constexpr int64_t kLine = 64 / static_cast<int64_t>(sizeof(T));
   for (int64_t j = begin; j < end; ++j) {
     const T* row = static_cast<const T*>(from) + j * token;
-    for (int64_t i = 0; i < width; i += kLine)
-      _mm_prefetch(reinterpret_cast<const char*>(row + i), _MM_HINT_T1);
+    for (int64_t i = 0; i < width; i += kLine) __builtin_prefetch(row + i, 0, 2);
   }
 }
 
@@ -191,7 +190,7 @@ void one_query(const AttentionHead& head, float* scratch) {
                                   scores + r * kKeys);
     });
     fetch_keys<T>(head.k, head.k_token, begin + count, next, width);
-    const int64_t low = larger_of(rows.first_key[0] - begin, 0);
+    const int64_t low = larger_of(rows.first_keys[0] - begin, 0);
     for (int64_t r = 0; r < group; ++r) {
       one_query_softmax(head, low, count, count, scores + r * kKeys, highest[r], total[r],
                         out + r * value_width);

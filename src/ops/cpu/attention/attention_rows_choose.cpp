@@ -7,7 +7,8 @@ namespace viaduct::cpu {
 namespace {
 
 const AttentionKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::attention_kernels : avx512::attention_kernels;
+  return kernels_of(choice, portable::attention_kernels, avx2::attention_kernels,
+                    avx512::attention_kernels);
 }
 
 AttentionRows rows_of(const Tensor& out, const Tensor& other, const Tensor& per_query) {
@@ -27,7 +28,7 @@ AttentionRows rows_of(const Tensor& out, const Tensor& other, const Tensor& per_
   return rows;
 }
 
-/// Runs `f(begin, end)` over runs of tokens whose boundaries depend on the shape alone.
+/// Runs `f(begin, end)` over runs of tokens whose boundaries depend only on the shape.
 template <class F>
 void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
   const int64_t tokens = out.dim(0);
@@ -41,9 +42,7 @@ void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
 template <CpuIsa isa>
 Choice choose_delta(const AttentionDeltaArgs& args, const Traits&) {
   Choice choice = vector_choice("attention_delta", isa, args.out.dtype());
-  add_flops(choice, args.out.dtype(), 2.0 * static_cast<double>(args.out.elements()));
-  choice.cost.bytes_read = bytes_of(args.out) + bytes_of(args.d_out);
-  choice.cost.bytes_written = bytes_of(args.delta);
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -57,9 +56,7 @@ void launch_delta(OpContext& context, const Choice& choice, const AttentionDelta
 template <CpuIsa isa>
 Choice choose_merge(const AttentionMergeArgs& args, const Traits&) {
   Choice choice = vector_choice("attention_merge", isa, args.out.dtype());
-  add_flops(choice, args.out.dtype(), 3.0 * static_cast<double>(args.out.elements()));
-  choice.cost.bytes_written = bytes_of(args.out) + bytes_of(args.lse);
-  choice.cost.bytes_read = 2 * choice.cost.bytes_written;
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -80,6 +77,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_attention_rows(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
 }
 

@@ -4,7 +4,7 @@
 //
 // Rows of scores and of their gradients are keys here, so that log-sum-exp and delta are vectors,
 // and probabilities and gradients become A tiles (rows are keys, queries are contracted) by
-// rounding alone; two interleaved rows are the B tiles of dqᵀ += kᵀ · gradientsᵀ.
+// rounding only; two interleaved rows are the B tiles of dqᵀ += kᵀ · gradientsᵀ.
 
 #include <string.h>
 
@@ -91,35 +91,31 @@ struct Window {
 };
 
 /// Probabilities (times dropout) and gradients of 16 queries with one key.
-struct Entry {
-  Vec p, d;
-};
-
 template <bool kMasked, bool kCapped, bool kDropout>
-inline Entry entry_of(const AttentionHead& head, const BackwardScratch& s, int64_t key, int64_t row,
-                      int64_t r, int64_t low, int64_t high) {
+inline ScoreGradient entry_of(const AttentionHead& head, const BackwardScratch& s, int64_t key,
+                              int64_t row, int64_t r, int64_t low, int64_t high) {
   const int64_t at = row * kQueryStride + r;
   Vec x = load(s.scores + at), slope = set1(head.scale);
   if constexpr (kCapped) {
-    const Vec t = tanh(mul(x, set1(head.scale / head.softcap)));
-    slope = mul(slope, fnma(t, t, set1(1.0f)));
-    x = _mm512_fmsub_ps(t, set1(head.softcap * kLog2E), load(s.lse + r));
+    const SoftCapped capped = soft_capped(mul(x, set1(head.scale / head.softcap)));
+    slope = mul(slope, capped.slope);
+    x = _mm512_fmsub_ps(capped.tanh, set1(head.softcap * kLog2E), load(s.lse + r));
   } else {
     x = _mm512_fmsub_ps(x, set1(head.scale * kLog2E), load(s.lse + r));
   }
   const Vec p = exp2(x);
-  Vec d = load(s.score_gradients + at);
-  Entry entry{p, d};
+  const Vec d = load(s.score_gradients + at), delta = load(s.delta + r);
+  ScoreGradient entry = score_gradient(p, d, delta);
   if constexpr (kDropout) {
-    const Vec factors = draw_factors(head, load_words(s.token_low + r),
-                                     load_words(s.token_high + r), words(position_of(head, key)));
-    d = mul(d, factors);
-    entry.p = mul(p, factors);
+    entry =
+        score_gradient(p, d, delta,
+                       draw_factors(head, load_words(s.token_low + r), load_words(s.token_high + r),
+                                    words(position_of(head, key))));
   }
-  entry.d = mul(mul(p, sub(d, load(s.delta + r))), slope);
+  entry.d = mul(entry.d, slope);
   if constexpr (kMasked) {
     const Mask seen = lanes_between(low - r, high - r);
-    entry.p = select(seen, entry.p, zero());
+    entry.used = select(seen, entry.used, zero());
     entry.d = select(seen, entry.d, zero());
   }
   return entry;
@@ -146,11 +142,11 @@ void make_tiles(const AttentionHead& head, const Window& w, int64_t first, Backw
           const int64_t key = w.key + j + row;
           const int64_t low = kMasked ? first_query(head, key) - w.query : 0;
           const int64_t high = kMasked ? end_query(head, key) - w.query : 0;
-          const Entry a =
+          const ScoreGradient a =
               entry_of<kMasked, kCapped, kDropout>(head, s, key, j + row - first, r, low, high);
-          const Entry b = entry_of<kMasked, kCapped, kDropout>(head, s, key, j + row - first,
-                                                               r + kLanes, low, high);
-          p = narrow_both(a.p, b.p);
+          const ScoreGradient b = entry_of<kMasked, kCapped, kDropout>(
+              head, s, key, j + row - first, r + kLanes, low, high);
+          p = narrow_both(a.used, b.used);
           d[row] = narrow_both(a.d, b.d);
         }
         const int64_t tile = in_tile + row * kTileDepth + r / kTileDepth * kTileElements;

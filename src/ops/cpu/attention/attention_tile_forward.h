@@ -1,7 +1,7 @@
 #pragma once
 // Part of the attention kernels on tiles: the forward over one block of queries.
 //
-// Rows of scores are queries, so probabilities become A tiles by rounding alone: 32 neighbouring
+// Rows of scores are queries, so probabilities become A tiles by rounding only: 32 neighbouring
 // keys are a row of a tile.
 
 #include <math.h>

@@ -1,6 +1,7 @@
 #pragma once
-// Part of the attention kernels on tiles: visible keys of a query, exponentials, random words.
+// Part of the attention kernels on tiles: queries that see a key, exponentials, random words.
 
+#include "ops/cpu/attention/attention_rules.h"
 #include "ops/cpu/attention/attention_tile_blocks.h"
 #include "ops/cpu/simd/simd.h"
 #include "ops/cpu/simd/simd_philox.h"
@@ -12,20 +13,6 @@ namespace {
 constexpr float kLog2E = 1.44269504088896341f, kLn2 = 0.693147180559945309f;
 constexpr float kNothing = -__builtin_inff();
 
-inline int64_t smaller(int64_t a, int64_t b) {
-  return a < b ? a : b;
-}
-inline int64_t larger_of(int64_t a, int64_t b) {
-  return a > b ? a : b;
-}
-
-/// Query i sees keys [first_key, end_key).
-inline int64_t first_key(const AttentionHead& head, int64_t i) {
-  return head.window > 0 ? larger_of(0, i + head.diagonal - head.window + 1) : 0;
-}
-inline int64_t end_key(const AttentionHead& head, int64_t i) {
-  return head.causal ? smaller(head.keys, i + head.diagonal + 1) : head.keys;
-}
 /// Key j is seen by queries [first_query, end_query).
 inline int64_t first_query(const AttentionHead& head, int64_t j) {
   return head.causal ? larger_of(0, j - head.diagonal) : 0;

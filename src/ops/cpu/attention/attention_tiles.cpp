@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "ops/cpu/attention/attention_backward_launch.h"
 #include "ops/cpu/attention/attention_heads.h"
 #include "ops/cpu/attention/attention_launch.h"
 #include "ops/cpu/attention/attention_one_query.h"
@@ -162,25 +163,21 @@ struct BackwardOperands {
         transposed(args.k, Packing::width_rows, attention_documents(args.problem)) {}
 };
 
-/// How the backward is cut: the keys of a document go to `chunks` tasks per key-value head, each
-/// with its own part of dq, so that few heads still use all threads. Depends on shapes alone.
-struct BackwardCut {
-  int64_t chunks, slots, scratch, dq_floats;
-  int64_t run;  // keys whose dk and dv are summed in scratch
-  explicit BackwardCut(const AttentionBackwardArgs& args) {
-    const int64_t heads = std::max<int64_t>(1, attention_documents(args.problem) * args.k.dim(1));
-    chunks = std::clamp<int64_t>(16 / heads, 1, 4);
-    if (args.problem.max_keys > 0) chunks = std::min(chunks, (args.problem.max_keys + 255) / 256);
-    slots = std::min(kAttentionSlots, heads * chunks);
-    const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
-    run = tile_backward_run(width, value_width);
-    if (args.problem.max_keys > 0)
-      run = std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
-    scratch = round_up_to(tile_backward_scratch(width, value_width), 64) +
-              run * (tile_room(width) + tile_room(value_width)) * 4;
-    dq_floats = round_up_to(args.q.elements(), 16);
-  }
-};
+static_assert(kBackwardKeys == kTileBackwardKeys);
+
+/// Keys whose dk and dv are summed in scratch.
+int64_t backward_run_keys(const AttentionBackwardArgs& args) {
+  const int64_t run = tile_backward_run(args.q.dim(2), args.v.dim(2));
+  if (args.problem.max_keys == 0) return run;
+  return std::min(run, round_up_to(args.problem.max_keys, kTileBackwardKeys));
+}
+
+/// Floats of scratch of a task.
+int64_t backward_scratch(const AttentionBackwardArgs& args) {
+  const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
+  return round_up_to(tile_backward_scratch(width, value_width), 64) / 4 +
+         backward_run_keys(args) * (tile_room(width) + tile_room(value_width));
+}
 
 /// to[j] += sums[j] for `keys` rows.
 void add_sums(const float* sums, int64_t stride, int64_t keys, int64_t width, float* to,
@@ -266,69 +263,28 @@ void attention_forward_on_tiles(ThreadPool& pool, const AttentionForwardArgs& ar
 
 int64_t attention_tiles_backward_bytes(const AttentionBackwardArgs& args) {
   const BackwardOperands operands(args);
-  const BackwardCut cut(args);
   return operands.keys.bytes() + operands.values.bytes() + operands.transposed.bytes() +
-         cut.slots * cut.scratch + (cut.chunks - 1) * cut.dq_floats * 4;
+         BackwardCut(args).bytes(backward_scratch(args));
 }
 
 void attention_backward_on_tiles(ThreadPool& pool, const AttentionBackwardArgs& args,
                                  const TileKernels& tiles, void* workspace) {
-  const AttentionProblem& problem = args.problem;
   BackwardOperands operands(args);
-  const BackwardCut cut(args);
-  const int64_t kv_heads = args.k.dim(1), group = args.q.dim(1) / kv_heads;
-  const int64_t width = args.q.dim(2), value_width = args.v.dim(2);
-  char* scratch = pack_all(pool, tiles, problem, kv_heads,
+  char* scratch = pack_all(pool, tiles, args.problem, args.k.dim(1),
                            {&operands.keys, &operands.values, &operands.transposed},
                            static_cast<char*>(workspace));
-  auto* shares = reinterpret_cast<float*>(scratch + cut.slots * cut.scratch);
-  const int64_t dq_token = args.q.dim(1) * width;
-  const auto* q_offsets = problem.q_offsets.data<int32_t>();
-  const auto* kv_offsets = problem.kv_offsets.data<int32_t>();
-  const int64_t tasks = attention_documents(problem) * kv_heads * cut.chunks;
-  run_on_attention_slots(
-      pool, tasks, cut.slots, cut.scratch / 4, scratch, [&](int64_t task, float* mine) {
-        const int64_t chunk = task % cut.chunks, kv_head = task / cut.chunks % kv_heads;
-        const int64_t d = task / cut.chunks / kv_heads, token = q_offsets[d];
-        AttentionHead whole = attention_head(problem, args.q, args.k, args.v, args.lse, d, kv_head);
-        whole.d_out = tensor_at(args.d_out, token, kv_head * group);
-        whole.out_token = args.d_out.stride(0);
-        whole.out_head = args.d_out.stride(1);
-        whole.delta = args.delta.data<float>() + kv_head * group * args.q.dim(0) + token;
-        whole.dq_token = dq_token;
-        whole.dq_head = width;
-        whole.dk_token = kv_heads * width;
-        whole.dv_token = kv_heads * value_width;
-        float* dq = chunk == 0 ? args.dq.data<float>() : shares + (chunk - 1) * cut.dq_floats;
-        whole.dq = dq + token * dq_token + kv_head * group * width;
-        whole.dk = args.dk.data<float>() + kv_offsets[d] * whole.dk_token + kv_head * width;
-        whole.dv = args.dv.data<float>() + kv_offsets[d] * whole.dv_token + kv_head * value_width;
-        if (chunk > 0) {
-          for (int64_t i = 0; i < whole.queries; ++i)
-            std::fill_n(whole.dq + i * dq_token, group * width, 0.0f);
-        }
-        const int64_t step =
-            round_up_to((whole.keys + cut.chunks - 1) / cut.chunks, kTileBackwardKeys);
-        const int64_t first = chunk * step, last = std::min(whole.keys, first + step);
-        for (int64_t begin = first; begin < last; begin += cut.run)
-          backward_run(tiles, whole,
-                       {{},
-                        operands.keys.at(d, kv_head),
-                        operands.values.at(d, kv_head),
-                        operands.transposed.at(d, kv_head)},
-                       begin, std::min(last, begin + cut.run), mine);
-      });
-  if (cut.chunks == 1) return;
-  constexpr int64_t kRun = 16384;
-  const int64_t elements = args.q.elements();
-  pool.run((elements + kRun - 1) / kRun, [&](int64_t run, int) {
-    float* dq = args.dq.data<float>();
-    for (int64_t i = run * kRun, end = std::min(elements, i + kRun); i < end; ++i) {
-      float sum = shares[i];
-      for (int64_t c = 1; c < cut.chunks - 1; ++c) sum += shares[c * cut.dq_floats + i];
-      dq[i] += sum;
-    }
-  });
+  const int64_t run = backward_run_keys(args);
+  run_attention_backward(pool, args, BackwardCut(args), backward_scratch(args), scratch,
+                         [&](const AttentionHead& group, int64_t d, int64_t kv_head, int64_t first,
+                             int64_t last, float* sums) {
+                           const TileBackward problem{{},
+                                                      operands.keys.at(d, kv_head),
+                                                      operands.values.at(d, kv_head),
+                                                      operands.transposed.at(d, kv_head)};
+                           for (int64_t begin = first; begin < last; begin += run)
+                             backward_run(tiles, group, problem, begin, std::min(last, begin + run),
+                                          sums);
+                         });
 }
 
 }  // namespace viaduct::cpu

@@ -1,5 +1,5 @@
 // Choice and launch of attention composed of ops. Tasks are blocks of queries (of keys, if keys are
-// summed) of one head of one document; their boundaries depend on the shapes alone.
+// summed) of one head of one document; their boundaries depend only on the shapes.
 
 #include <cmath>
 #include <vector>
@@ -12,7 +12,7 @@ namespace viaduct::cpu {
 namespace {
 
 const ScoreKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::score_kernels : avx512::score_kernels;
+  return kernels_of(choice, portable::score_kernels, avx2::score_kernels, avx512::score_kernels);
 }
 
 /// Offsets of the documents, and the position of their rows.
@@ -35,7 +35,7 @@ struct Documents {
   }
 };
 
-/// Elements of the matrix for (query, key) pairs of one document, from the bounds alone.
+/// Elements of the matrix for (query, key) pairs of one document, from the bounds.
 double matrix_elements(const Tensor& matrix, const AttentionProblem& problem) {
   const int64_t keys = problem.max_keys > 0 ? problem.max_keys : matrix.dim(2);
   return static_cast<double>(matrix.dim(0) * matrix.dim(1)) * static_cast<double>(keys);
@@ -257,6 +257,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_score_matrix(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
 }
 

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // Kernels of a score matrix, compiled per instruction set. The single steps and `all` do the same
 // arithmetic in the same order: their bits are the same.
 

@@ -60,6 +60,9 @@ inline int64_t score_scratch(int64_t width) {
   return (2 * kScoreBlock + kScoreKeys) * width;
 }
 
+namespace portable {
+extern const ScoreKernels score_kernels;
+}
 namespace avx2 {
 extern const ScoreKernels score_kernels;
 }

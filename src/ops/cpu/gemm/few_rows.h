@@ -51,6 +51,9 @@ struct FewRowsKernelsOf {
   void (*product)(const FewRowsProductOf<Element>& product);
 };
 
+namespace portable {
+const FewRowsKernelsOf<float>& few_rows_kernels();
+}
 namespace avx2 {
 const FewRowsKernelsOf<float>& few_rows_kernels();
 }

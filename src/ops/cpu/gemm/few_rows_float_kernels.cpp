@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // FP32 products of few_rows.h: B is FP32, or 16 bits wide and widened. Compiled per instruction
 // set.
 

@@ -85,8 +85,7 @@ struct SquareRows {
     const int64_t ahead = k + kAheadInRows / static_cast<int64_t>(sizeof(T));
     const T* line = ahead < depth ? from + ahead : from + kLanes * stride + (ahead - depth);
 #pragma GCC unroll 16
-    for (int i = 0; i < kLanes; ++i)
-      _mm_prefetch(reinterpret_cast<const char*>(line + i * stride), _MM_HINT_T1);
+    for (int i = 0; i < kLanes; ++i) __builtin_prefetch(line + i * stride, 0, 2);
   }
 };
 

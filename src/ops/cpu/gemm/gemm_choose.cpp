@@ -1,5 +1,6 @@
 // Choice and launch of matrix products on the cpu: tiles of BF16 if the instruction set multiplies
-// BF16, else tiles of FP32, to which 16-bit operands are widened.
+// BF16, else tiles of FP32, to which 16-bit operands are widened. Quantized operands are widened to
+// BF16 first (gemm_quantized.h).
 
 #include <utility>
 
@@ -7,8 +8,12 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/gemm_few_rows.h"
 #include "ops/cpu/gemm/gemm_kernels.h"
+#include "ops/cpu/gemm/gemm_quantized.h"
 #include "ops/cpu/gemm/gemm_tiles.h"
+#include "ops/cpu/gemm/nvfp4.h"
+#include "ops/cpu/gemm/quantize.h"
 #include "ops/cpu/rows/column_sum_kernels.h"
+#include "ops/quantized_forms.h"
 #include "ops/reference/reference.h"
 
 namespace viaduct::cpu {
@@ -32,21 +37,14 @@ constexpr bool kHasBf16Tiles = kIsa == CpuIsa::avx512_bf16 || kIsa == CpuIsa::am
 template <CpuIsa kIsa>
 constexpr TileBlocking kBf16Blocking = kIsa == CpuIsa::amx ? kAmxBlocking : kVectorBlocking;
 template <CpuIsa kIsa>
-constexpr TileBlocking kFloatBlocking = kIsa == CpuIsa::avx2 ? kAvx2Blocking : kVectorBlocking;
+constexpr TileBlocking kFloatBlocking = kIsa <= CpuIsa::avx2 ? kAvx2Blocking : kVectorBlocking;
 
 template <CpuIsa kIsa>
-Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
-  const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
+Choice choose_matrices(const GemmArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("gemm", args.a.dtype(), traits, "tiles_avx2");
-  // In the gradient of a gated activation c has more columns than the product.
-  const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
-  add_flops(choice, args.a.dtype(),
-            2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
-  choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
-                           (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
-  choice.cost.bytes_written = args.c.bytes();
+  choice.cost = cost_of(args);
   if (choice.variant == kReferenceKernel) {
-    add_epilogue_cost(args, choice);
+    choice.cost += epilogue_cost(args);
     return choice;
   }
   // AMX sums in another order: it computes few rows as rows of its tiles.
@@ -61,45 +59,65 @@ Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
       choice.kernel = kIsa == CpuIsa::amx ? "tiles_amx" : "tiles_avx512_bf16";
       choice.workspace_bytes = tile_workspace_bytes<bfloat16>(args, kBf16Blocking<kIsa>);
     }
-    std::swap(choice.cost.flops[static_cast<size_t>(FlopFormat::f32)],
-              choice.cost.flops[static_cast<size_t>(FlopFormat::bf16)]);
+    move_flops(choice.cost, FlopFormat::bf16);
   } else if (few) {
     choice.variant = kFewFloatRows;
-    choice.kernel = kIsa == CpuIsa::avx2 ? "few_rows_avx2" : "few_rows_avx512";
+    choice.kernel = kIsa == CpuIsa::portable ? "few_rows_portable"
+                    : kIsa == CpuIsa::avx2   ? "few_rows_avx2"
+                                             : "few_rows_avx512";
     choice.workspace_bytes = few_rows_workspace_bytes<float>(args);
   } else {
     choice.variant = kFloatTiles;
-    choice.kernel = kIsa == CpuIsa::avx2 ? "tiles_avx2" : "tiles_avx512";
+    choice.kernel = kIsa == CpuIsa::portable ? "tiles_portable"
+                    : kIsa == CpuIsa::avx2   ? "tiles_avx2"
+                                             : "tiles_avx512";
     choice.workspace_bytes = tile_workspace_bytes<float>(args, kFloatBlocking<kIsa>);
   }
-  add_epilogue_cost(args, choice);
+  choice.cost += epilogue_cost(args);
   return choice;
 }
 
+/// `factor`: of the product, before bias, epilogue and what c has.
 template <CpuIsa kIsa>
-void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
+void launch_matrices(OpContext& context, const Choice& choice, const GemmArgs& args,
+                     void* workspace, float factor = 1) {
   if (choice.variant == kReferenceKernel) return reference::gemm(args);
   ThreadPool& pool = context.device.pool();
   const FinishKernels kernels = finish_kernels(kIsa, args.c.dtype());
   const int64_t depth = args.a.dim(1);  // of the product with few rows
   if (choice.variant == kFewFloatRows) {
-    const FewRowsKernelsOf<float>& rows =
-        kIsa == CpuIsa::avx2 ? avx2::few_rows_kernels() : avx512::few_rows_kernels();
+    const FewRowsKernelsOf<float>& rows = kIsa == CpuIsa::portable ? portable::few_rows_kernels()
+                                          : kIsa == CpuIsa::avx2   ? avx2::few_rows_kernels()
+                                                                   : avx512::few_rows_kernels();
     return gemm_of_few_rows(pool, args, tile_visit<float>(depth, kFloatBlocking<kIsa>), rows,
-                            kernels, workspace);
+                            kernels, workspace, factor);
   }
   if (choice.variant == kFewBf16Rows) {
     return gemm_of_few_rows(pool, args, tile_visit<bfloat16>(depth, kBf16Blocking<kIsa>),
-                            avx512_bf16::few_rows_kernels(), kernels, workspace);
+                            avx512_bf16::few_rows_kernels(), kernels, workspace, factor);
   }
   if (choice.variant == kFloatTiles) {
-    const TileKernelsOf<float>& tiles =
-        kIsa == CpuIsa::avx2 ? avx2::float_tile_kernels() : avx512::float_tile_kernels();
-    return gemm_on_tiles(pool, args, kFloatBlocking<kIsa>, tiles, kernels, workspace);
+    const TileKernelsOf<float>& tiles = kIsa == CpuIsa::portable ? portable::float_tile_kernels()
+                                        : kIsa == CpuIsa::avx2   ? avx2::float_tile_kernels()
+                                                                 : avx512::float_tile_kernels();
+    return gemm_on_tiles(pool, args, kFloatBlocking<kIsa>, tiles, kernels, workspace, factor);
   }
   const TileKernels& tiles =
       kIsa == CpuIsa::amx ? amx::tile_kernels() : avx512_bf16::tile_kernels();
-  gemm_on_tiles(pool, args, kBf16Blocking<kIsa>, tiles, kernels, workspace);
+  gemm_on_tiles(pool, args, kBf16Blocking<kIsa>, tiles, kernels, workspace, factor);
+}
+
+template <CpuIsa kIsa>
+Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
+  if (!is_quantized_product(args)) return choose_matrices<kIsa>(args, traits);
+  return choose_widened(args, traits, choose_matrices<kIsa>);
+}
+
+template <CpuIsa kIsa>
+void launch_gemm(OpContext& context, const Choice& choice, const GemmArgs& args, void* workspace) {
+  if (!is_quantized_product(args)) return launch_matrices<kIsa>(context, choice, args, workspace);
+  const WidenedProduct product = widen_operands(context, choice, args, workspace, kIsa);
+  launch_matrices<kIsa>(context, product.choice, product.args, product.workspace, product.factor);
 }
 
 template <CpuIsa kIsa>
@@ -107,29 +125,46 @@ OpEntry<GemmArgs> entry() {
   return {choose_gemm<kIsa>, launch_gemm<kIsa>};
 }
 
-/// For the instruction sets with BF16 tiles: packed weights are tiles. Each run of columns, and so
-/// each half of a gate, must begin with a strip.
-GemmForms packed_forms(const GemmRequest& request, const Traits&) {
+/// Quantized operands, where a recipe asks for them. Else, for the instruction sets with BF16
+/// tiles, packed weights are tiles: each run of columns, and so each half of a gate, must begin
+/// with a strip.
+template <bool kTiles>
+GemmForms forms(const GemmRequest& request, const Traits&) {
+  if (request.quantization.any() && request.dtype != DType::f64)
+    return quantized_forms(request.form, request.quantization);
+  if (!kTiles) return {};
   if (!request.packed || request.dtype != DType::bf16 || request.run % kTileColumns != 0) return {};
   if (request.form == GemmForm::forward) return {{}, bf16_tiles(Orientation::row_wise)};
   if (request.form == GemmForm::data_gradient) return {{}, bf16_tiles(Orientation::column_wise)};
   return {};  // no weight among its operands
 }
 
+template <bool kTiles>
 Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
   const OperandForm tiles = bf16_tiles(args.out.form().orientation);
-  VIADUCT_CHECK(DeviceError, args.out.form() == tiles && args.matrix.dtype() == DType::bf16,
-                "convert_operand: {} makes {} of bf16, not {} of {}", traits.name, describe(tiles),
-                describe(args.out.form()), dtype_name(args.matrix.dtype()));
+  const DType dtype = args.matrix.dtype();
+  const bool packs = kTiles && args.out.form() == tiles && dtype == DType::bf16;
+  const bool quantizes =
+      (is_quantized(args.out.form()) || is_nvfp4(args.out.form())) && dtype != DType::f64;
+  VIADUCT_CHECK(DeviceError, packs || quantizes,
+                "convert_operand: {} makes {}row-major e4m3, e5m2 and e2m1x2 with scales of f32, "
+                "bf16 and f16, not {} of {}",
+                traits.name, kTiles ? describe(tiles) + " of bf16, and " : "",
+                describe(args.out.form()), dtype_name(dtype));
   Choice choice;
-  choice.kernel = "tiles_avx512_bf16";
+  choice.kernel = packs ? "tiles_avx512_bf16" : "quantize";
   choice.cost.bytes_read = args.matrix.bytes();
   choice.cost.bytes_written = args.out.bytes();
   return choice;
 }
 
 // AMX reads the same tiles.
+template <CpuIsa kIsa>
 void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs& args, void*) {
+  if (is_quantized(args.out.form()))
+    return quantize(context.device.pool(), args, quantize_kernels(kIsa));
+  if (is_nvfp4(args.out.form()))
+    return quantize_nvfp4(context.device.pool(), args, nvfp4_kernels(kIsa));
   pack_bf16_tiles(context.device.pool(), args, avx512_bf16::tile_kernels());
 }
 
@@ -138,10 +173,19 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
 void add_gemm(OpTable& table, CpuIsa isa) {
   table.column_sum = column_sum_entry(isa);
   if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx) {
-    table.gemm_forms = packed_forms;
-    table.convert_operand = {choose_convert, launch_convert};
+    table.gemm_forms = forms<true>;
+    table.convert_operand = {choose_convert<true>, launch_convert<CpuIsa::avx512>};
+  } else {
+    table.gemm_forms = forms<false>;
+    table.convert_operand = {choose_convert<false>,
+                             isa == CpuIsa::portable ? launch_convert<CpuIsa::portable>
+                             : isa == CpuIsa::avx2   ? launch_convert<CpuIsa::avx2>
+                                                     : launch_convert<CpuIsa::avx512>};
   }
   switch (isa) {
+    case CpuIsa::portable:
+      table.gemm = entry<CpuIsa::portable>();
+      break;
     case CpuIsa::avx2:
       table.gemm = entry<CpuIsa::avx2>();
       break;

@@ -108,6 +108,9 @@ void fetch(const Tensor& tensor, const GemmBlock& block, int64_t column) {
 }  // namespace
 
 FinishKernels finish_kernels(CpuIsa isa, DType dtype) {
+  if (isa == CpuIsa::portable)
+    return {portable::gemm_kernels(), portable::activation_kernels,
+            portable::elementwise_kernels()};
   if (isa == CpuIsa::avx2)
     return {avx2::gemm_kernels(), avx2::activation_kernels, avx2::elementwise_kernels()};
   if (isa == CpuIsa::avx512)
@@ -126,6 +129,11 @@ void fetch_block(const GemmArgs& args, const GemmBlock& block) {
 }
 
 void finish_block(const GemmArgs& args, const FinishKernels& kernels, const GemmBlock& block) {
+  if (block.factor != 1) {
+    for (float* sums : {block.sums, block.up_sums})
+      if (sums != nullptr)
+        kernels.gemm.scale(sums, block.stride, block.rows, block.columns, block.factor);
+  }
   if (!args.epilogue.any()) return round_to_c(args, kernels, block, block.sums, block.column);
   const int64_t run =
       std::max<int64_t>(1, kRoundedBytes / (block.columns * dtype_bytes(args.c.dtype())));
@@ -137,23 +145,6 @@ void finish_block(const GemmArgs& args, const FinishKernels& kernels, const Gemm
     if (block.up_sums != nullptr) part.up_sums = block.up_sums + begin * block.stride;
     finish_rows(args, kernels, part);
   }
-}
-
-void add_epilogue_cost(const GemmArgs& args, Choice& choice) {
-  const GemmEpilogue& epilogue = args.epilogue;
-  choice.cost.bytes_read += bytes_of(epilogue.residual) + bytes_of(epilogue.raised);
-  choice.cost.bytes_written += bytes_of(epilogue.activated);
-  double flops = 0;
-  if (epilogue.residual) flops = static_cast<double>(args.c.elements());
-  if (epilogue.activated) {
-    flops = static_cast<double>(epilogue.activated.elements()) *
-            activation_forward_flops(epilogue.activation, epilogue.gated);
-  }
-  if (epilogue.raised) {
-    flops = static_cast<double>(args.a.dim(0) * args.b.dim(1)) *
-            activation_backward_flops(epilogue.activation, epilogue.gated);
-  }
-  add_flops(choice, args.c.dtype(), flops);
 }
 
 }  // namespace viaduct::cpu

@@ -24,9 +24,10 @@ FinishKernels finish_kernels(CpuIsa isa, DType dtype);
 struct GemmBlock {
   int64_t row = 0, rows = 0;
   int64_t column = 0, columns = 0;  // with a gated activation: of the gate
-  const float* sums = nullptr;
-  const float* up_sums = nullptr;  // gated activation: the factors of the gate's columns
-  int64_t stride = 0;              // elements between rows of sums
+  float* sums = nullptr;
+  float* up_sums = nullptr;  // gated activation: the factors of the gate's columns
+  int64_t stride = 0;        // elements between rows of sums
+  float factor = 1;          // what the sums are multiplied by first
 };
 
 /// Prefetches the inputs of a block's epilogue while products run.
@@ -38,8 +39,5 @@ void finish_block(const GemmArgs& args, const FinishKernels& kernels, const Gemm
 inline bool gates_columns(const GemmArgs& args) {
   return args.epilogue.activated && args.epilogue.gated;
 }
-
-/// Adds the cost of an epilogue to that of a product.
-void add_epilogue_cost(const GemmArgs& args, Choice& choice);
 
 }  // namespace viaduct::cpu

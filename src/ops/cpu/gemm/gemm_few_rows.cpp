@@ -55,7 +55,7 @@ int64_t few_rows_workspace_bytes(const GemmArgs& args) {
 template <class Element>
 void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                       const FewRowsKernelsOf<Element>& rows, const FinishKernels& kernels,
-                      void* workspace) {
+                      void* workspace, float factor) {
   const Cut cut(args);
   const Tensor& a = args.a.tensor();
   auto* const copied = static_cast<Element*>(workspace);
@@ -77,7 +77,8 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                           .columns = product.columns,
                           .sums = sums,
                           .up_sums = cut.halves > 1 ? sums + cut.columns() : nullptr,
-                          .stride = product.c_stride};
+                          .stride = product.c_stride,
+                          .factor = factor};
     fetch_block(args, block);
     for (int64_t half = 0; half < cut.halves; ++half) {
       product.b = columns_of(args, half * cut.width + begin, product.b_stride);
@@ -91,8 +92,9 @@ void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
 template int64_t few_rows_workspace_bytes<bfloat16>(const GemmArgs&);
 template int64_t few_rows_workspace_bytes<float>(const GemmArgs&);
 template void gemm_of_few_rows(ThreadPool&, const GemmArgs&, int64_t,
-                               const FewRowsKernelsOf<bfloat16>&, const FinishKernels&, void*);
+                               const FewRowsKernelsOf<bfloat16>&, const FinishKernels&, void*,
+                               float);
 template void gemm_of_few_rows(ThreadPool&, const GemmArgs&, int64_t,
-                               const FewRowsKernelsOf<float>&, const FinishKernels&, void*);
+                               const FewRowsKernelsOf<float>&, const FinishKernels&, void*, float);
 
 }  // namespace viaduct::cpu

@@ -16,10 +16,11 @@ bool has_few_rows(const GemmArgs& args);
 template <class Element>
 int64_t few_rows_workspace_bytes(const GemmArgs& args);
 
-/// `visit`: steps of a visit (tile_visit), which determine the order of summation.
+/// `visit`: steps of a visit (tile_visit), which determine the order of summation. Sums are
+/// multiplied by `factor` before all else.
 template <class Element>
 void gemm_of_few_rows(ThreadPool& pool, const GemmArgs& args, int64_t visit,
                       const FewRowsKernelsOf<Element>& rows, const FinishKernels& kernels,
-                      void* workspace);
+                      void* workspace, float factor);
 
 }  // namespace viaduct::cpu

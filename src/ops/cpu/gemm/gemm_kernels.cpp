@@ -1,9 +1,9 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // From the FP32 sums of a block to memory: bias and rounding.
 // Compiled per instruction set (see simd.h).
 
 #include "ops/cpu/gemm/gemm_kernels.h"
-#include "ops/cpu/simd/simd.h"
+#include "ops/cpu/simd/simd_rows.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
@@ -68,10 +68,20 @@ void store_block(const float* sums, int64_t sums_stride, int64_t rows, int64_t c
   }
 }
 
+void scale_block(float* sums, int64_t sums_stride, int64_t rows, int64_t columns, float factor) {
+  const Vec by = set1(factor);
+  for (int64_t r = 0; r < rows; ++r) {
+    float* row = sums + r * sums_stride;
+    for_row(columns, [&](int64_t c, auto... mask) {
+      store(row + c, mul(load(row + c, mask...), by), mask...);
+    });
+  }
+}
+
 }  // namespace
 
 const GemmKernels& gemm_kernels() {
-  static constexpr GemmKernels kKernels{store_block};
+  static constexpr GemmKernels kKernels{store_block, scale_block};
   return kKernels;
 }
 

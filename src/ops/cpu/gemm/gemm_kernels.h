@@ -14,8 +14,13 @@ struct GemmKernels {
   void (*store)(const float* sums, int64_t sums_stride, int64_t rows, int64_t columns,
                 const void* bias, DType bias_dtype, bool accumulate, void* to, DType dtype,
                 int64_t row_stride);
+  /// sums [rows, columns] *= factor.
+  void (*scale)(float* sums, int64_t sums_stride, int64_t rows, int64_t columns, float factor);
 };
 
+namespace portable {
+const GemmKernels& gemm_kernels();
+}
 namespace avx2 {
 const GemmKernels& gemm_kernels();
 }

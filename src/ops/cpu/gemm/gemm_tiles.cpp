@@ -159,6 +159,7 @@ struct Task {
   const TileKernelsOf<Element>& tiles;
   const FinishKernels& kernels;
   Chunk<Element> chunks[2];  // of each half
+  float factor;
 };
 
 /// Prefetches a share of the next data to pack.
@@ -224,8 +225,8 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
   const Chunk<Element>& first = task.chunks[0];
   const int64_t columns = std::min(plan.columns, first.width - column);
   const bool direct = args.c.dtype() == DType::f32 && args.mode == WriteMode::assign &&
-                      !args.bias && !args.epilogue.any() && rows % kTileRows == 0 &&
-                      columns % kTileColumns == 0;
+                      !args.bias && !args.epilogue.any() && task.factor == 1 &&
+                      rows % kTileRows == 0 && columns % kTileColumns == 0;
   float* const c =
       direct ? args.c.data<float>() + row * args.c.stride(0) + first.begin + column : sums;
   TileProductOf<Element> product{.rows = rows};
@@ -258,7 +259,8 @@ void compute_block(const Task<Element>& task, int64_t row, int64_t column, int64
                             .columns = product.columns,
                             .sums = sums + begin,
                             .up_sums = plan.halves > 1 ? sums + plan.columns + begin : nullptr,
-                            .stride = product.c_stride};
+                            .stride = product.c_stride,
+                            .factor = task.factor};
       if (last) fetch_block(args, block);
       for (int64_t half = 0; half < plan.halves; ++half) {
         product.b = b[half].first + begin / kTileColumns * b[half].distance;
@@ -286,7 +288,7 @@ int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking)
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
                    const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
-                   void* workspace) {
+                   void* workspace, float factor) {
   const Plan plan = plan_of<Element>(args, blocking);
   const int64_t row_blocks = ceil_div(plan.a.width, plan.rows);
   for (int64_t column = 0; column < plan.b.width; column += plan.chunk) {
@@ -298,7 +300,8 @@ void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& b
         tiles,
         kernels,
         {{packed, column, width},
-         {packed + plan.chunk_tiles() * kTile<Element>, plan.b.width + column, width}}};
+         {packed + plan.chunk_tiles() * kTile<Element>, plan.b.width + column, width}},
+        factor};
     const int64_t packing = plan.shared ? task.chunks[0].tasks(plan) : 0;
     pool.run(plan.halves * packing, [&](int64_t index, int) {
       task.chunks[index / packing].pack_task(plan, tiles, index % packing);
@@ -334,8 +337,8 @@ template int64_t tile_visit<float>(int64_t, const TileBlocking&);
 template int64_t tile_workspace_bytes<bfloat16>(const GemmArgs&, const TileBlocking&);
 template int64_t tile_workspace_bytes<float>(const GemmArgs&, const TileBlocking&);
 template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<bfloat16>&, const FinishKernels&, void*);
+                            const TileKernelsOf<bfloat16>&, const FinishKernels&, void*, float);
 template void gemm_on_tiles(ThreadPool&, const GemmArgs&, const TileBlocking&,
-                            const TileKernelsOf<float>&, const FinishKernels&, void*);
+                            const TileKernelsOf<float>&, const FinishKernels&, void*, float);
 
 }  // namespace viaduct::cpu

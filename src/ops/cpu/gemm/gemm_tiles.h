@@ -30,11 +30,11 @@ int64_t tile_workspace_bytes(const GemmArgs& args, const TileBlocking& blocking)
 OperandForm bf16_tiles(Orientation orientation);
 
 /// c and bias: dtype of a, or FP32; b: rows, or for BF16 also `bf16_tiles`. `Element`: bfloat16 or
-/// float.
+/// float. Sums are multiplied by `factor` before all else.
 template <class Element>
 void gemm_on_tiles(ThreadPool& pool, const GemmArgs& args, const TileBlocking& blocking,
                    const TileKernelsOf<Element>& tiles, const FinishKernels& kernels,
-                   void* workspace);
+                   void* workspace, float factor);
 
 /// args.out in the form bf16_tiles.
 void pack_bf16_tiles(ThreadPool& pool, const ConvertOperandArgs& args, const TileKernels& tiles);

@@ -11,12 +11,12 @@ namespace viaduct::cpu {
 namespace {
 
 const OptimizerKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, avx2::optimizer_kernels, avx512::optimizer_kernels,
-                    avx512_bf16::optimizer_kernels);
+  return kernels_of(choice, portable::optimizer_kernels, avx2::optimizer_kernels,
+                    avx512::optimizer_kernels, avx512_bf16::optimizer_kernels);
 }
 
 const StateKernels& state_kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
+  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
 }
 
 constexpr int64_t kAdamWTask = 65536;
@@ -32,17 +32,7 @@ Choice choose_adamw(const AdamWListArgs& args, const Traits&) {
       DeviceError,
       choice.variant == kReferenceKernel || !first.weight || first.weight.dtype() != DType::f64,
       "adamw: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
-  choice.cost.bytes_read = bytes_of(first.scalars);
-  for (const AdamWArgs& run : args.runs) {
-    add_flops(choice, f64 ? DType::f64 : DType::f32,
-              14.0 * static_cast<double>(run.master.elements()));
-    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second) +
-                          bytes_of(run.master_scales) + bytes_of(run.first_scales) +
-                          bytes_of(run.second_scales);
-    choice.cost.bytes_read += state + bytes_of(run.gradient);
-    if (run.master.dtype() == DType::i16) choice.cost.bytes_read += bytes_of(run.weight);
-    choice.cost.bytes_written += state + bytes_of(run.weight);
-  }
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -163,7 +153,9 @@ void launch_adamw(OpContext& context, const Choice& choice, const AdamWListArgs&
 
 void add_adamw(OpTable& table, CpuIsa isa) {
   const auto launch = launch_adamw;
-  if (isa == CpuIsa::avx2) {
+  if (isa == CpuIsa::portable) {
+    table.adamw = {choose_adamw<CpuIsa::portable>, launch};
+  } else if (isa == CpuIsa::avx2) {
     table.adamw = {choose_adamw<CpuIsa::avx2>, launch};
   } else if (isa == CpuIsa::avx512) {
     table.adamw = {choose_adamw<CpuIsa::avx512>, launch};

@@ -2,7 +2,7 @@
 // The state of a reproducible sum (Demmel and Nguyen 2013). Fixed bins of 40 bits cover the number
 // line; every value is cut at the boundaries of three bins, from the bin of the largest value down,
 // and each bin holds the exact integer sum of its pieces, in units of its lowest bit. The pieces of
-// a value depend on the value alone, so neither order nor grouping can change a bin.
+// a value depend only on the value, so neither order nor grouping can change a bin.
 //
 // Slots of the state: 0: 0 for the empty sum, else number of the top bin + 1; 1–6: the sums of the
 // bins from the top down, each as (high, low) with sum = high · 2^40 + low, −2^39 ≤ low < 2^39; 7:

@@ -7,7 +7,7 @@ namespace viaduct::cpu {
 namespace {
 
 const StateKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
+  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
 }
 
 template <class F>
@@ -22,20 +22,16 @@ double scalar(const Tensor& scalars, StepScalar name) {
   return scalars.data<double>()[static_cast<int>(name)];
 }
 
-template <CpuIsa isa>
-Choice choose(std::string_view op, int64_t elements, int64_t read, int64_t written) {
+template <CpuIsa isa, class Args>
+Choice choose(std::string_view op, const Args& args) {
   Choice choice = vector_choice(op, isa, DType::f32);
-  add_flops(choice, DType::f32, 4.0 * static_cast<double>(elements));
-  choice.cost.bytes_read = read;
-  choice.cost.bytes_written = written;
+  choice.cost = cost_of(args);
   return choice;
 }
 
 template <CpuIsa isa>
 Choice choose_momentum(const MuonMomentumArgs& args, const Traits&) {
-  const int64_t bytes = bytes_of(args.state);
-  return choose<isa>("muon_momentum", args.state.elements(), 2 * bytes + bytes_of(args.scalars),
-                     2 * bytes);
+  return choose<isa>("muon_momentum", args);
 }
 
 void launch_momentum(OpContext& context, const Choice& choice, const MuonMomentumArgs& args,
@@ -54,8 +50,7 @@ void launch_momentum(OpContext& context, const Choice& choice, const MuonMomentu
 
 template <CpuIsa isa>
 Choice choose_normalize(const NormalizeArgs& args, const Traits&) {
-  return choose<isa>("normalize", args.x.elements(), bytes_of(args.x) + bytes_of(args.sum),
-                     bytes_of(args.x));
+  return choose<isa>("normalize", args);
 }
 
 void launch_normalize(OpContext& context, const Choice& choice, const NormalizeArgs& args, void*) {
@@ -69,9 +64,7 @@ void launch_normalize(OpContext& context, const Choice& choice, const NormalizeA
 
 template <CpuIsa isa>
 Choice choose_update(const MuonUpdateArgs& args, const Traits&) {
-  const int64_t bytes = bytes_of(args.master);
-  return choose<isa>("muon_update", args.master.elements(), 2 * bytes + bytes_of(args.scalars),
-                     bytes + bytes_of(args.weight));
+  return choose<isa>("muon_update", args);
 }
 
 void launch_update(OpContext& context, const Choice& choice, const MuonUpdateArgs& args, void*) {
@@ -98,6 +91,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_muon(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
 }
 

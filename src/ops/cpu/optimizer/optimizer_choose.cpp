@@ -12,12 +12,12 @@ namespace viaduct::cpu {
 namespace {
 
 const OptimizerKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, avx2::optimizer_kernels, avx512::optimizer_kernels,
-                    avx512_bf16::optimizer_kernels);
+  return kernels_of(choice, portable::optimizer_kernels, avx2::optimizer_kernels,
+                    avx512::optimizer_kernels, avx512_bf16::optimizer_kernels);
 }
 
 const StateKernels& state_kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
+  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
 }
 
 constexpr int64_t kSumTask = 32 * kSumBlock;
@@ -26,35 +26,27 @@ int64_t tasks_of(int64_t elements, int64_t size) {
   return (elements + size - 1) / size;
 }
 
-template <CpuIsa isa>
-Choice choose_sum_of(DType dtype, int64_t elements, int64_t tasks, int64_t bytes) {
+template <CpuIsa isa, class Args>
+Choice choose_sum_of(const Args& args, DType dtype, int64_t tasks) {
   VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::f64 || dtype == DType::bf16,
                 "reproducible_sum: the cpu has kernels for f32, f64 and bf16, not for {}",
                 dtype_name(dtype));
   Choice choice = vector_choice("reproducible_sum", isa, DType::f32);  // the same kernel takes f64
-  add_flops(choice, DType::f64, 15.0 * static_cast<double>(elements));
-  choice.cost.bytes_read = bytes + kReproducibleSumSize * 8;
-  choice.cost.bytes_written = kReproducibleSumSize * 8;
+  choice.cost = cost_of(args);
   choice.workspace_bytes = tasks * kReproducibleSumSize * 8;
   return choice;
 }
 
 template <CpuIsa isa>
 Choice choose_sum(const ReproducibleSumArgs& args, const Traits&) {
-  const int64_t count = args.x.elements();
-  return choose_sum_of<isa>(args.x.dtype(), count, tasks_of(count, kSumTask),
-                            bytes_of(args.x) + bytes_of(args.weight));
+  return choose_sum_of<isa>(args, args.x.dtype(), tasks_of(args.x.elements(), kSumTask));
 }
 
 template <CpuIsa isa>
 Choice choose_sums(const ReproducibleSumsArgs& args, const Traits&) {
-  int64_t elements = 0, tasks = 0, bytes = 0;
-  for (const Tensor& x : args.x) {
-    elements += x.elements();
-    tasks += tasks_of(x.elements(), kSumTask);
-    bytes += bytes_of(x);
-  }
-  return choose_sum_of<isa>(args.x.front().dtype(), elements, tasks, bytes);
+  int64_t tasks = 0;
+  for (const Tensor& x : args.x) tasks += tasks_of(x.elements(), kSumTask);
+  return choose_sum_of<isa>(args, args.x.front().dtype(), tasks);
 }
 
 BinnedSum sum_of_block(const Choice& choice, const SumRun& run, int64_t begin, int64_t end) {
@@ -132,40 +124,24 @@ void launch_sums(OpContext& context, const Choice& choice, const ReproducibleSum
 }
 
 /// A kernel over a handful of scalars.
-Choice scalar_choice(int64_t bytes_read, int64_t bytes_written) {
+template <class Args>
+Choice choose_scalars(const Args& args, const Traits&) {
   Choice choice;
   choice.kernel = "scalar";
-  choice.cost.bytes_read = bytes_read;
-  choice.cost.bytes_written = bytes_written;
+  choice.cost = cost_of(args);
   return choice;
-}
-
-Choice choose_widen(const WidenSumArgs& args, const Traits&) {
-  return scalar_choice(bytes_of(args.state), bytes_of(args.wide));
 }
 
 void launch_widen(OpContext&, const Choice&, const WidenSumArgs& args, void*) {
   widen(args.state.data<double>(), args.wide.data<int64_t>());
 }
 
-Choice choose_narrow(const NarrowSumArgs& args, const Traits&) {
-  return scalar_choice(bytes_of(args.wide), bytes_of(args.state));
-}
-
 void launch_narrow(OpContext&, const Choice&, const NarrowSumArgs& args, void*) {
   write_sum(narrow(args.wide.data<int64_t>()), args.state.data<double>());
 }
 
-Choice choose_value(const SumValueArgs& args, const Traits&) {
-  return scalar_choice(bytes_of(args.state), bytes_of(args.out));
-}
-
 void launch_value(OpContext&, const Choice&, const SumValueArgs& args, void*) {
   args.out.data<double>()[0] = value_of(read_sum(args.state.data<double>()));
-}
-
-Choice choose_gradient_norm(const GradientNormArgs& args, const Traits&) {
-  return scalar_choice(bytes_of(args.state) + bytes_of(args.scalars), 3 * 8);
 }
 
 void launch_gradient_norm(OpContext&, const Choice&, const GradientNormArgs& args, void*) {
@@ -183,16 +159,17 @@ template <CpuIsa isa>
 void fill(OpTable& table) {
   table.reproducible_sum = {choose_sum<isa>, launch_sum};
   table.reproducible_sums = {choose_sums<isa>, launch_sums};
-  table.widen_sum = {choose_widen, launch_widen};
-  table.narrow_sum = {choose_narrow, launch_narrow};
-  table.sum_value = {choose_value, launch_value};
-  table.gradient_norm = {choose_gradient_norm, launch_gradient_norm};
+  table.widen_sum = {choose_scalars, launch_widen};
+  table.narrow_sum = {choose_scalars, launch_narrow};
+  table.sum_value = {choose_scalars, launch_value};
+  table.gradient_norm = {choose_scalars, launch_gradient_norm};
 }
 
 }  // namespace
 
 void add_optimizer(OpTable& table, CpuIsa isa) {
   add_adamw(table, isa);
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
   isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }

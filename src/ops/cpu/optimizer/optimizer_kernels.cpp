@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // Kernels of the reproducible sum and of AdamW, compiled per instruction set.
 
 #include "ops/cpu/optimizer/optimizer_kernels.h"
@@ -9,7 +9,19 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+/// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
+using Bits = int32_t __attribute__((vector_size(32)));
+inline Bits magnitude_bits(Vec v) {
+  return bits_as<Bits>(absolute(v));
+}
+inline Bits larger_bits(Bits a, Bits b) {
+  return a > b ? a : b;
+}
+inline void store_bits(int32_t* p, Bits v) {
+  store_as(p, v);
+}
+#elif defined(__AVX512F__)
 /// Bits of |v|, which order as the values do; those of infinities and NaNs are the largest.
 using Bits = __m512i;  // of 32 bits
 inline Bits magnitude_bits(Vec v) {

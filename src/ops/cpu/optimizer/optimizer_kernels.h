@@ -40,6 +40,9 @@ struct OptimizerKernels {
 /// Sums of this many pieces of 2^39 units fit into 64 bits; half of the first-level cache.
 inline constexpr int64_t kSumBlock = 4096;
 
+namespace portable {
+extern const OptimizerKernels optimizer_kernels;
+}
 namespace avx2 {
 extern const OptimizerKernels optimizer_kernels;
 }

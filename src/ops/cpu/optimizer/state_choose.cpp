@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/error.h"
+#include "ops/cpu/optimizer/adafactor_kernels.h"
 #include "ops/cpu/optimizer/state_kernels.h"
 #include "ops/reference/reference.h"
 #include "tensor/state_formats.h"
@@ -9,7 +10,7 @@ namespace viaduct::cpu {
 namespace {
 
 const StateKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::state_kernels : avx512::state_kernels;
+  return kernels_of(choice, portable::state_kernels, avx2::state_kernels, avx512::state_kernels);
 }
 
 constexpr int64_t kTask = 65536;
@@ -23,24 +24,20 @@ void for_tasks(OpContext& context, int64_t elements, F&& f) {
   });
 }
 
-template <CpuIsa isa>
-Choice choose_conversion(std::string_view op, const Tensor& values, const Tensor& scales,
-                         const Tensor& weights, int64_t f32_bytes, bool expands) {
-  VIADUCT_CHECK(DeviceError, values.dtype() != DType::f32 && values.dtype() != DType::f64,
+template <CpuIsa isa, class Args>
+Choice choose_conversion(std::string_view op, const Args& args) {
+  const DType dtype = args.values.dtype();
+  VIADUCT_CHECK(DeviceError, dtype != DType::f32 && dtype != DType::f64,
                 "{}: the cpu has kernels for bf16, f16, e4m3 and i16, not for {}", op,
-                dtype_name(values.dtype()));
+                dtype_name(dtype));
   Choice choice = vector_choice(op, isa, DType::f32);
-  add_flops(choice, DType::f32, 2.0 * static_cast<double>(values.elements()));
-  const int64_t stored = bytes_of(values) + bytes_of(scales) + bytes_of(weights);
-  choice.cost.bytes_read = expands ? stored : f32_bytes;
-  choice.cost.bytes_written = expands ? f32_bytes : stored;
+  choice.cost = cost_of(args);
   return choice;
 }
 
 template <CpuIsa isa>
 Choice choose_expand(const ExpandStateArgs& args, const Traits&) {
-  return choose_conversion<isa>("expand_state", args.values, args.scales, args.weights,
-                                bytes_of(args.out), true);
+  return choose_conversion<isa>("expand_state", args);
 }
 
 void launch_expand(OpContext& context, const Choice& choice, const ExpandStateArgs& args, void*) {
@@ -53,8 +50,7 @@ void launch_expand(OpContext& context, const Choice& choice, const ExpandStateAr
 
 template <CpuIsa isa>
 Choice choose_store(const StoreStateArgs& args, const Traits&) {
-  return choose_conversion<isa>("store_state", args.values, args.scales, args.weights,
-                                bytes_of(args.in), false);
+  return choose_conversion<isa>("store_state", args);
 }
 
 void launch_store(OpContext& context, const Choice& choice, const StoreStateArgs& args, void*) {
@@ -78,13 +74,7 @@ Choice choose_momentum(const MomentumListArgs& args, const Traits&) {
       DeviceError,
       choice.variant == kReferenceKernel || !first.weight || first.weight.dtype() != DType::f64,
       "momentum: the cpu writes f32, bf16 and f16 weights from f32 masters, not f64");
-  choice.cost.bytes_read = bytes_of(first.scalars);
-  for (const MomentumArgs& run : args.runs) {
-    add_flops(choice, run.master.dtype(), 8.0 * static_cast<double>(run.master.elements()));
-    const int64_t state = bytes_of(run.master) + bytes_of(run.state);
-    choice.cost.bytes_read += state + bytes_of(run.gradient);
-    choice.cost.bytes_written += state + bytes_of(run.weight);
-  }
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -148,6 +138,8 @@ float (*scale_of(DType dtype))(float largest) {
 }
 
 void add_optimizer_state(OpTable& table, CpuIsa isa) {
+  add_adafactor(table, isa);
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   isa == CpuIsa::avx2 ? fill<CpuIsa::avx2>(table) : fill<CpuIsa::avx512>(table);
 }
 

@@ -1,42 +1,15 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // Kernels of optimizer state, compiled per instruction set. Conversions of codes are plain loops
 // without branches, which the compiler turns into vectors.
 
 #include "ops/cpu/optimizer/state_kernels.h"
+#include "ops/cpu/simd/simd_float8.h"
 #include "ops/cpu/simd/simd_rows.h"
 
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
 constexpr int64_t kGroup = 64;  // kStateGroup
-
-inline uint32_t bits_of_float(float x) {
-  return __builtin_bit_cast(uint32_t, x);
-}
-inline float float_of_bits(uint32_t x) {
-  return __builtin_bit_cast(float, x);
-}
-
-inline float decode_e4m3(uint8_t bits) {
-  const uint32_t code = bits & 0x7fu;
-  const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0x1p-9f;
-  const float normal = float_of_bits((code << 20) + (120u << 23));
-  uint32_t value = bits_of_float(code < 8 ? subnormal : normal);
-  value = code == 0x7f ? 0x7fc00000u : value;
-  return float_of_bits(value | (bits & 0x80u) << 24);
-}
-
-/// Rounds to nearest even; what is beyond ±448 becomes ±448, NaN stays NaN.
-inline uint8_t encode_e4m3(float x) {
-  const uint32_t u = bits_of_float(x), magnitude = u & 0x7fffffffu;
-  const uint32_t normal = ((magnitude + 0x7ffffu + ((magnitude >> 20) & 1u)) >> 20) - (120u << 3);
-  // Below 2^-6 in steps of 2^-9: the sum with 2^14 is rounded to these.
-  const uint32_t subnormal = bits_of_float(float_of_bits(magnitude) + 0x1p14f) - 0x46800000u;
-  uint32_t code = magnitude < 0x3c800000u ? subnormal : normal;
-  code = code > 0x7eu ? 0x7eu : code;
-  code = magnitude > 0x7f800000u ? 0x7fu : code;
-  return static_cast<uint8_t>(code | (u >> 24 & 0x80u));
-}
 
 void expand_scaled_f16(const StateRun& run, int64_t begin, int64_t count, float* out) {
   const auto* from = static_cast<const float16*>(run.values) + begin;

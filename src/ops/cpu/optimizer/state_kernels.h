@@ -57,6 +57,9 @@ struct StateKernels {
   void (*multiply)(float* x, int64_t count, float factor);
 };
 
+namespace portable {
+extern const StateKernels state_kernels;
+}
 namespace avx2 {
 extern const StateKernels state_kernels;
 }

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // Kernels of the activation functions, compiled per instruction set.
 
 #include "ops/cpu/rows/activation_kernels.h"
@@ -44,9 +44,84 @@ void backward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
   }
 }
 
+/// A part of a row as FP32: what enters the product, and the slopes of the clamps.
+struct ShapedPart {
+  static constexpr int64_t kMost = 256;
+  float gate[kMost], up[kMost], gate_slope[kMost], up_slope[kMost];
+  int64_t gate_begin, up_begin, step;  // where they are in the row
+
+  template <class T>
+  void read(const GateShape& shape, const T* in, int64_t first, int64_t count, int64_t to_up) {
+    step = shape.interleaved ? 2 : 1;
+    gate_begin = first * step;
+    up_begin = shape.interleaved ? gate_begin + 1 : first + to_up;
+    const bool clamps = shape.clamp > 0;
+    const auto clamp = static_cast<float>(shape.clamp), offset = static_cast<float>(shape.offset);
+    for (int64_t i = 0; i < count; ++i) {
+      float g = static_cast<float>(in[gate_begin + i * step]);
+      float u = static_cast<float>(in[up_begin + i * step]);
+      gate_slope[i] = clamps && g > clamp ? 0.0f : 1.0f;
+      up_slope[i] = clamps && (u > clamp || u < -clamp) ? 0.0f : 1.0f;
+      if (clamps) {
+        g = g > clamp ? clamp : g;
+        u = u > clamp ? clamp : u < -clamp ? -clamp : u;
+      }
+      gate[i] = g, up[i] = u + offset;
+    }
+  }
+};
+
+template <class F, class T>
+void shaped_forward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
+  ShapedPart part;
+  float result[ShapedPart::kMost];
+  for (int64_t r = begin; r < end; ++r) {
+    T* out = reinterpret_cast<T*>(rows.out.row(r));
+    for (int64_t first = 0; first < rows.width; first += ShapedPart::kMost) {
+      const int64_t left = rows.width - first;
+      const int64_t count = left < ShapedPart::kMost ? left : ShapedPart::kMost;
+      part.read(rows.shape, reinterpret_cast<const T*>(rows.in.row(r)), first, count, rows.up);
+      for_row(count, [&](int64_t i, auto... tail) {
+        const Vec f = F::value(load(part.gate + i, tail...));
+        store(result + i, mul(f, load(part.up + i, tail...)), tail...);
+      });
+      for (int64_t i = 0; i < count; ++i) out[first + i] = static_cast<T>(result[i]);
+    }
+  }
+}
+
+template <class F, class T>
+void shaped_backward_rows(const ActivationRows& rows, int64_t begin, int64_t end) {
+  ShapedPart part;
+  float value[ShapedPart::kMost], slope[ShapedPart::kMost];
+  for (int64_t r = begin; r < end; ++r) {
+    const T* d_out = reinterpret_cast<const T*>(rows.out.row(r));
+    T* d_in = reinterpret_cast<T*>(rows.d_in.row(r));
+    for (int64_t first = 0; first < rows.width; first += ShapedPart::kMost) {
+      const int64_t left = rows.width - first;
+      const int64_t count = left < ShapedPart::kMost ? left : ShapedPart::kMost;
+      part.read(rows.shape, reinterpret_cast<const T*>(rows.in.row(r)), first, count, rows.up);
+      for_row(count, [&](int64_t i, auto... tail) {
+        const Point p = F::point(load(part.gate + i, tail...));
+        store(value + i, p.value, tail...);
+        store(slope + i, p.derivative, tail...);
+      });
+      for (int64_t i = 0; i < count; ++i) {
+        const float d = static_cast<float>(d_out[first + i]);
+        d_in[part.gate_begin + i * part.step] =
+            static_cast<T>(d * part.up[i] * part.gate_slope[i] * slope[i]);
+        d_in[part.up_begin + i * part.step] = static_cast<T>(d * part.up_slope[i] * value[i]);
+      }
+    }
+  }
+}
+
 template <class F, class T>
 void run_rows(bool backward, const ActivationRows& rows, int64_t begin, int64_t end) {
-  if (backward) {
+  if (rows.shape.any()) {
+    backward ? shaped_backward_rows<F, T>(rows, begin, end)
+             : shaped_forward_rows<F, T>(rows, begin, end);
+  } else if (backward) {
     rows.gated ? backward_rows<F, T, true>(rows, begin, end)
                : backward_rows<F, T, false>(rows, begin, end);
   } else {

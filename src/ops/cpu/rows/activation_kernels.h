@@ -13,11 +13,8 @@ struct ActivationRows {
   RowView in, out;    // backward: in = the saved input, out = d_out, d_in = the output
   RowView d_in;
   int64_t up = 0;  // elements from a gate to its factor `up`: F
+  GateShape shape = {};
 };
-
-/// Operations per element of the output, forward and backward.
-double activation_forward_flops(ActivationKind kind, bool gated);
-double activation_backward_flops(ActivationKind kind, bool gated);
 
 /// Rows [begin, end).
 struct ActivationKernels {
@@ -25,6 +22,9 @@ struct ActivationKernels {
   void (*backward)(const ActivationRows& rows, int64_t begin, int64_t end);
 };
 
+namespace portable {
+extern const ActivationKernels activation_kernels;
+}
 namespace avx2 {
 extern const ActivationKernels activation_kernels;
 }

@@ -11,9 +11,7 @@ namespace {
 
 Choice choose_bias_add(const BiasAddArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("bias_add", args.out.dtype(), traits, "vector");
-  add_flops(choice, args.out.dtype(), static_cast<double>(args.out.elements()));
-  choice.cost.bytes_read = args.x.bytes() + args.bias.bytes();
-  choice.cost.bytes_written = args.out.bytes();
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -31,9 +29,10 @@ void launch_bias_add(OpContext& context, const Choice& choice, const BiasAddArgs
 }  // namespace
 
 void add_bias(OpTable& table, CpuIsa isa) {
-  isa == CpuIsa::avx2
-      ? void(table.bias_add = {choose_bias_add, launch_bias_add<avx2::elementwise_kernels>})
-      : void(table.bias_add = {choose_bias_add, launch_bias_add<avx512::elementwise_kernels>});
+  const auto launch = isa == CpuIsa::portable ? launch_bias_add<portable::elementwise_kernels>
+                      : isa == CpuIsa::avx2   ? launch_bias_add<avx2::elementwise_kernels>
+                                              : launch_bias_add<avx512::elementwise_kernels>;
+  table.bias_add = {choose_bias_add, launch};
 }
 
 }  // namespace viaduct::cpu

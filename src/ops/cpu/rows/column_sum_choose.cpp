@@ -1,6 +1,6 @@
 // Choice and launch of column sums: blocks of rows are summed separately and their sums added in
 // order. A block adds up pieces of few rows, so that no sum is long. The boundaries of blocks and
-// pieces depend on the shape alone.
+// pieces depend only on the shape.
 
 #include <algorithm>
 
@@ -12,7 +12,8 @@ namespace viaduct::cpu {
 namespace {
 
 const ColumnSumKernels& kernels(const Choice& choice) {
-  return choice.variant == kAvx2Kernel ? avx2::column_sum_kernels : avx512::column_sum_kernels;
+  return kernels_of(choice, portable::column_sum_kernels, avx2::column_sum_kernels,
+                    avx512::column_sum_kernels);
 }
 
 struct Blocks {
@@ -39,10 +40,7 @@ struct Blocks {
 template <CpuIsa isa>
 Choice choose(const ColumnSumArgs& args, const Traits&) {
   Choice choice = vector_choice("column_sum", isa, args.x.dtype());
-  add_flops(choice, args.x.dtype(), static_cast<double>(args.x.elements()));
-  choice.cost.bytes_read =
-      args.x.bytes() + (args.mode == WriteMode::accumulate ? args.out.bytes() : 0);
-  choice.cost.bytes_written = args.out.bytes();
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
     const Blocks blocks(args.x);
     choice.workspace_bytes = blocks.blocks * 2 * blocks.stride * 4;
@@ -85,6 +83,7 @@ void launch(OpContext& context, const Choice& choice, const ColumnSumArgs& args,
 }  // namespace
 
 OpEntry<ColumnSumArgs> column_sum_entry(CpuIsa isa) {
+  if (isa == CpuIsa::portable) return {choose<CpuIsa::portable>, launch};
   if (isa == CpuIsa::avx2) return {choose<CpuIsa::avx2>, launch};
   return {choose<CpuIsa::avx512>, launch};
 }

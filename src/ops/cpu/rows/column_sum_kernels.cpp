@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // Sums over rows, compiled per instruction set.
 
 #include "ops/cpu/rows/column_sum_kernels.h"

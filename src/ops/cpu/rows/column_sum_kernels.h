@@ -16,6 +16,9 @@ struct ColumnSumKernels {
                 bool accumulate, float* out);
 };
 
+namespace portable {
+extern const ColumnSumKernels column_sum_kernels;
+}
 namespace avx2 {
 extern const ColumnSumKernels column_sum_kernels;
 }

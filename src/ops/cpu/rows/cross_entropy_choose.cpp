@@ -92,40 +92,28 @@ void launch_join(OpContext&, const Choice&, const LseJoinArgs& args, void*) {
   reference::lse_join(args);
 }
 
-// Operations per column: subtraction, exponential (a polynomial of degree 7) and sum.
-constexpr double kFlopsPerColumn = 20;
-
 Choice choose_forward(const CrossEntropyForwardArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("cross_entropy_forward", args.logits.dtype(), traits, "rows");
-  add_flops(choice, args.logits.dtype(),
-            kFlopsPerColumn * static_cast<double>(args.logits.dim(0) * args.columns));
-  choice.cost.bytes_read = args.logits.bytes() + args.targets.bytes();
-  choice.cost.bytes_written = args.lse.bytes() + args.target_logit.bytes();
+  choice.cost = cost_of(args);
   return choice;
 }
 
 Choice choose_backward(const CrossEntropyBackwardArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("cross_entropy_backward", args.logits.dtype(), traits, "rows");
-  add_flops(choice, args.logits.dtype(),
-            kFlopsPerColumn * static_cast<double>(args.logits.dim(0) * args.columns));
-  choice.cost.bytes_read =
-      args.logits.bytes() + args.targets.bytes() + args.lse.bytes() + args.weight.bytes();
-  choice.cost.bytes_written = args.out.bytes();
+  choice.cost = cost_of(args);
   return choice;
 }
 
-Choice choose_lse(std::string_view op, const Tensor& tensor, const Traits& traits) {
-  Choice choice = choose_by_dtype(op, tensor.dtype(), traits, "scalar");
-  add_flops(choice, tensor.dtype(), kFlopsPerColumn * static_cast<double>(tensor.elements()));
-  choice.cost.bytes_read = 2 * tensor.bytes();
-  choice.cost.bytes_written = tensor.bytes();
+Choice choose_share(const LseShareArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("lse_share", args.lse.dtype(), traits, "scalar");
+  choice.cost = cost_of(args);
   return choice;
 }
-Choice choose_share(const LseShareArgs& args, const Traits& traits) {
-  return choose_lse("lse_share", args.lse, traits);
-}
+
 Choice choose_join(const LseJoinArgs& args, const Traits& traits) {
-  return choose_lse("lse_join", args.lse, traits);
+  Choice choice = choose_by_dtype("lse_join", args.lse.dtype(), traits, "scalar");
+  choice.cost = cost_of(args);
+  return choice;
 }
 
 template <const CrossEntropyKernels& (*kKernels)()>
@@ -139,6 +127,7 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_cross_entropy(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill_table<portable::cross_entropy_kernels>(table);
   if (isa == CpuIsa::avx2) return fill_table<avx2::cross_entropy_kernels>(table);
   isa == CpuIsa::avx512 ? fill_table<avx512::cross_entropy_kernels>(table)
                         : fill_table<avx512_bf16::cross_entropy_kernels>(table);

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // One row of softmax cross entropy. Compiled per instruction set (see simd.h).
 
 #include "ops/cpu/rows/cross_entropy_kernels.h"

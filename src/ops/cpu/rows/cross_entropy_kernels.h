@@ -19,6 +19,9 @@ struct CrossEntropyKernels {
                        float scale, int64_t target, float softcap, void* out, DType out_dtype);
 };
 
+namespace portable {
+const CrossEntropyKernels& cross_entropy_kernels();
+}
 namespace avx2 {
 const CrossEntropyKernels& cross_entropy_kernels();
 }

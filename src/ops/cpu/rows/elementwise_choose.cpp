@@ -21,17 +21,15 @@ bool has_dense_rows(const Tensor& tensor) {
   return tensor.rank() == 0 || tensor.dim(-1) <= 1 || tensor.stride(-1) == 1;
 }
 
-Choice with_cost(Choice choice, DType dtype, double flops_per_element,
-                 std::initializer_list<const Tensor*> read, const Tensor& written) {
-  add_flops(choice, dtype, flops_per_element * static_cast<double>(written.elements()));
-  for (const Tensor* tensor : read) choice.cost.bytes_read += bytes_of(*tensor);
-  choice.cost.bytes_written = written.bytes();
+template <class Args>
+Choice choose_vector(std::string_view op, const Args& args, const Traits& traits) {
+  Choice choice = choose_by_dtype(op, args.out.dtype(), traits, "vector");
+  choice.cost = cost_of(args);
   return choice;
 }
 
 Choice choose_add(const AddArgs& args, const Traits& traits) {
-  return with_cost(choose_by_dtype("add", args.out.dtype(), traits, "vector"), args.out.dtype(), 1,
-                   {&args.a, &args.b}, args.out);
+  return choose_vector("add", args, traits);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -46,8 +44,7 @@ void launch_add(OpContext& context, const Choice& choice, const AddArgs& args, v
 }
 
 Choice choose_multiply(const MultiplyArgs& args, const Traits& traits) {
-  return with_cost(choose_by_dtype("multiply", args.out.dtype(), traits, "vector"),
-                   args.out.dtype(), 1, {&args.a, &args.b}, args.out);
+  return choose_vector("multiply", args, traits);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -70,10 +67,8 @@ Choice choose_copy(const CopyArgs& args, const Traits&) {
   const bool vector = narrow(args.from) && narrow(args.to);
   choice.kernel = vector ? "vector" : "strided";
   choice.variant = vector ? kVectorKernel : kStridedKernel;
-  const bool accumulate = args.mode == WriteMode::accumulate;
-  const Tensor nothing;
-  return with_cost(choice, args.to.dtype(), accumulate ? 1 : 0,
-                   {&args.from, accumulate ? &args.to : &nothing}, args.to);
+  choice.cost = cost_of(args);
+  return choice;
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -88,11 +83,7 @@ void launch_copy(OpContext& context, const Choice& choice, const CopyArgs& args,
 }
 
 Choice choose_sum_rows(const SumRowsArgs& args, const Traits& traits) {
-  Choice choice = choose_by_dtype("sum_rows", args.out.dtype(), traits, "vector");
-  choice.cost.bytes_read = bytes_of(args.x);
-  choice.cost.bytes_written = bytes_of(args.out);
-  add_flops(choice, args.out.dtype(), static_cast<double>(args.x.elements()));
-  return choice;
+  return choose_vector("sum_rows", args, traits);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -114,8 +105,7 @@ void launch_sum_rows(OpContext& context, const Choice& choice, const SumRowsArgs
 }
 
 Choice choose_scale(const ScaleArgs& args, const Traits& traits) {
-  return with_cost(choose_by_dtype("scale", args.out.dtype(), traits, "vector"), args.out.dtype(),
-                   1, {&args.x}, args.out);
+  return choose_vector("scale", args, traits);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -129,8 +119,7 @@ void launch_scale(OpContext& context, const Choice& choice, const ScaleArgs& arg
 }
 
 Choice choose_fill(const FillArgs& args, const Traits& traits) {
-  return with_cost(choose_by_dtype("fill", args.out.dtype(), traits, "vector"), args.out.dtype(), 0,
-                   {}, args.out);
+  return choose_vector("fill", args, traits);
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -146,9 +135,9 @@ void launch_fill(OpContext& context, const Choice& choice, const FillArgs& args,
 }
 
 Choice choose_dropout(const DropoutArgs& args, const Traits& traits) {
-  // Random numbers cost about 16 integer operations per element, which no format counts.
-  return with_cost(choose_by_dtype("dropout", args.out.dtype(), traits, "philox"), args.out.dtype(),
-                   2, {&args.x, &args.residual, &args.token_index}, args.out);
+  Choice choice = choose_by_dtype("dropout", args.out.dtype(), traits, "philox");
+  choice.cost = cost_of(args);
+  return choice;
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -180,7 +169,8 @@ void launch_dropout(OpContext& context, const Choice& choice, const DropoutArgs&
 Choice choose_random_normal(const RandomNormalArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "box_muller";
-  return with_cost(choice, DType::f64, 40, {}, args.out);
+  choice.cost = cost_of(args);
+  return choice;
 }
 
 template <const ElementwiseKernels& (*kKernels)()>
@@ -203,6 +193,7 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_elementwise(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill_table<portable::elementwise_kernels>(table);
   if (isa == CpuIsa::avx2) return fill_table<avx2::elementwise_kernels>(table);
   isa == CpuIsa::avx512 ? fill_table<avx512::elementwise_kernels>(table)
                         : fill_table<avx512_bf16::elementwise_kernels>(table);

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // Elementwise kernels over one run of neighbouring elements. Compiled per instruction set (see
 // simd.h).
 

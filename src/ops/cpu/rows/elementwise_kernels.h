@@ -35,6 +35,9 @@ struct ElementwiseKernels {
   void (*normal)(uint64_t key, uint64_t element, uint64_t step, int64_t n, double* out);
 };
 
+namespace portable {
+const ElementwiseKernels& elementwise_kernels();
+}
 namespace avx2 {
 const ElementwiseKernels& elementwise_kernels();
 }

@@ -95,21 +95,13 @@ void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBa
 
 Choice choose_forward(const EmbeddingForwardArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("embedding_forward", args.weight.dtype(), traits, "rows");
-  add_flops(choice, args.weight.dtype(), static_cast<double>(args.out.elements()));
-  choice.cost.bytes_read = args.ids.bytes() +
-                           args.out.elements() * dtype_bytes(args.weight.dtype()) +
-                           (args.mode == WriteMode::accumulate ? args.out.bytes() : 0);
-  choice.cost.bytes_written = args.out.bytes();
+  choice.cost = cost_of(args);
   return choice;
 }
 
 Choice choose_backward(const EmbeddingBackwardArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("embedding_backward", args.d_out.dtype(), traits, "slices");
-  add_flops(choice, args.d_out.dtype(), 2.0 * static_cast<double>(args.d_out.elements()));
-  const int64_t touched = args.d_out.elements() * dtype_bytes(args.d_weight.dtype());
-  choice.cost.bytes_read = args.ids.bytes() + args.d_out.bytes() + touched;
-  choice.cost.bytes_written =
-      touched + (args.mode == WriteMode::assign ? args.d_weight.bytes() : 0);
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
     choice.workspace_bytes = args.ids.dim(0) * static_cast<int64_t>(sizeof(int32_t));
   }
@@ -125,6 +117,7 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_embedding(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill_table<portable::embedding_kernels>(table);
   isa == CpuIsa::avx2 ? fill_table<avx2::embedding_kernels>(table)
                       : fill_table<avx512::embedding_kernels>(table);
 }

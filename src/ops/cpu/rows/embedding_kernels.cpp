@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // One row of a look-up, or of its gradient. Compiled per instruction set (see simd.h).
 
 #include "ops/cpu/rows/embedding_kernels.h"

@@ -16,6 +16,9 @@ struct EmbeddingKernels {
                   int64_t count, int64_t n, float scale, float* d_row);
 };
 
+namespace portable {
+const EmbeddingKernels& embedding_kernels();
+}
 namespace avx2 {
 const EmbeddingKernels& embedding_kernels();
 }

@@ -11,14 +11,15 @@ int64_t rows_of(const Tensor& x) {
 }
 
 const NormKernels& kernels(const Choice& choice) {
-  return kernels_of(choice, avx2::norm_kernels, avx512::norm_kernels, avx512_bf16::norm_kernels);
+  return kernels_of(choice, portable::norm_kernels, avx2::norm_kernels, avx512::norm_kernels,
+                    avx512_bf16::norm_kernels);
 }
 
 /// Rows of a task have about this many elements, whatever the number of threads.
 constexpr int64_t kTaskElements = 16384;
 
-/// Blocks of rows whose parts of d_weight are summed separately: boundaries depend on the shape
-/// alone. A block adds up pieces of at most kPieceRows rows, so that no sum is long.
+/// Blocks of rows whose parts of d_weight are summed separately: boundaries depend only on the
+/// shape. A block adds up pieces of at most kPieceRows rows, so that no sum is long.
 struct RowBlocks {
   static constexpr int64_t kPieceRows = 32;
   int64_t rows_per_block, blocks, stride;  // stride: floats between the parts of two blocks
@@ -38,10 +39,7 @@ template <CpuIsa isa>
 Choice choose_forward(const NormForwardArgs& args, const Traits&) {
   Choice choice =
       narrowing_choice("norm_forward", isa, args.x.dtype(), args.y.dtype() == DType::bf16);
-  const auto elements = static_cast<double>(args.x.elements());
-  add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 7 : 4));
-  choice.cost.bytes_read = bytes_of(args.x) + bytes_of(args.weight) + bytes_of(args.bias);
-  choice.cost.bytes_written = bytes_of(args.y) + bytes_of(args.mean) + bytes_of(args.rstd);
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -71,12 +69,7 @@ template <CpuIsa isa>
 Choice choose_backward(const NormBackwardArgs& args, const Traits&) {
   Choice choice =
       narrowing_choice("norm_backward", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
-  const auto elements = static_cast<double>(args.x.elements());
-  add_flops(choice, args.x.dtype(), elements * (args.kind == NormKind::layer_norm ? 14 : 12));
-  choice.cost.bytes_read = bytes_of(args.dy) + bytes_of(args.x) + bytes_of(args.weight) +
-                           bytes_of(args.mean) + bytes_of(args.rstd) + bytes_of(args.dx_add) +
-                           bytes_of(args.d_weight) + bytes_of(args.d_bias);
-  choice.cost.bytes_written = bytes_of(args.dx) + bytes_of(args.d_weight) + bytes_of(args.d_bias);
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel) {
     const RowBlocks blocks(args.x);
     choice.workspace_bytes = blocks.blocks * blocks.block_floats(args) * 4;
@@ -146,6 +139,7 @@ void fill(OpTable& table) {
 }  // namespace
 
 void add_norm(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill<CpuIsa::portable>(table);
   if (isa == CpuIsa::avx2) return fill<CpuIsa::avx2>(table);
   isa == CpuIsa::avx512 ? fill<CpuIsa::avx512>(table) : fill<CpuIsa::avx512_bf16>(table);
 }

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // Kernels of layer norm and RMS norm, compiled per instruction set.
 
 #include "ops/cpu/rows/norm_kernels.h"

@@ -28,6 +28,9 @@ struct NormKernels {
                        int64_t begin, int64_t end);
 };
 
+namespace portable {
+extern const NormKernels norm_kernels;
+}
 namespace avx2 {
 extern const NormKernels norm_kernels;
 }

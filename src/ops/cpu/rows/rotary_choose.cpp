@@ -10,12 +10,7 @@ namespace {
 template <CpuIsa isa>
 Choice choose(const RotaryArgs& args, const Traits&) {
   Choice choice = narrowing_choice("rotary", isa, args.x.dtype(), args.x.dtype() == DType::bf16);
-  const int64_t pairs = args.x.dim(0) * args.x.dim(1) * args.cos.dim(1);
-  add_flops(choice, args.x.dtype(), 6.0 * static_cast<double>(pairs));
-  const int64_t rotated = 2 * pairs * dtype_bytes(args.x.dtype());
-  choice.cost.bytes_read = rotated + bytes_of(args.positions) +
-                           2 * args.x.dim(0) * args.cos.dim(1) * dtype_bytes(args.cos.dtype());
-  choice.cost.bytes_written = rotated;
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -27,8 +22,8 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
                   "rotary: positions[{}]: expected [0, {}), found {}", t, limit, positions[t]);
   }
   if (choice.variant == kReferenceKernel) return reference::rotary(args);
-  const RotaryKernels& kernels =
-      kernels_of(choice, avx2::rotary_kernels, avx512::rotary_kernels, avx512_bf16::rotary_kernels);
+  const RotaryKernels& kernels = kernels_of(choice, portable::rotary_kernels, avx2::rotary_kernels,
+                                            avx512::rotary_kernels, avx512_bf16::rotary_kernels);
   const RotaryRows rows{row_view(args.x), args.x.dim(1),          args.cos.dim(1),
                         positions,        args.cos.data<float>(), args.sin.data<float>(),
                         args.inverse,     args.interleaved};
@@ -42,7 +37,9 @@ void launch(OpContext& context, const Choice& choice, const RotaryArgs& args, vo
 }  // namespace
 
 void add_rotary(OpTable& table, CpuIsa isa) {
-  if (isa == CpuIsa::avx2) {
+  if (isa == CpuIsa::portable) {
+    table.rotary = {choose<CpuIsa::portable>, launch};
+  } else if (isa == CpuIsa::avx2) {
     table.rotary = {choose<CpuIsa::avx2>, launch};
   } else if (isa == CpuIsa::avx512) {
     table.rotary = {choose<CpuIsa::avx512>, launch};

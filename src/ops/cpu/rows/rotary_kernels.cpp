@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512 avx512_bf16
+// instruction sets: portable avx2 avx512 avx512_bf16
 // Kernels of the rotary position embedding, compiled per instruction set.
 
 #include <vector>
@@ -43,7 +43,10 @@ void rotate_all(const RotaryRows& rows, int64_t begin, int64_t end) {
 
 /// Swaps each pair of neighbouring lanes.
 inline Vec swap_neighbours(Vec v) {
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+  const FourInts swapped{1, 0, 3, 2};
+  return {__builtin_shuffle(v.low, swapped), __builtin_shuffle(v.high, swapped)};
+#elif defined(__AVX512F__)
   return _mm512_permute_ps(v, 0xB1);
 #else
   return _mm256_permute_ps(v, 0xB1);

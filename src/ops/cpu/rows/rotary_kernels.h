@@ -18,6 +18,9 @@ struct RotaryKernels {
   void (*rotate)(const RotaryRows& rows, int64_t begin_token, int64_t end_token);
 };
 
+namespace portable {
+extern const RotaryKernels rotary_kernels;
+}
 namespace avx2 {
 extern const RotaryKernels rotary_kernels;
 }

@@ -169,6 +169,7 @@ void fill_table(OpTable& table) {
 }  // namespace
 
 void add_softmax(OpTable& table, CpuIsa isa) {
+  if (isa == CpuIsa::portable) return fill_table<portable::softmax_kernels>(table);
   isa == CpuIsa::avx2 ? fill_table<avx2::softmax_kernels>(table)
                       : fill_table<avx512::softmax_kernels>(table);
 }

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // The steps of a softmax over one row. Compiled per instruction set (see simd.h).
 
 #include "ops/cpu/rows/softmax_kernels.h"

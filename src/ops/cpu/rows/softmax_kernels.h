@@ -21,6 +21,9 @@ struct SoftmaxKernels {
   void (*scale)(const float* x, float factor, float* out, int64_t n);
 };
 
+namespace portable {
+const SoftmaxKernels& softmax_kernels();
+}
 namespace avx2 {
 const SoftmaxKernels& softmax_kernels();
 }

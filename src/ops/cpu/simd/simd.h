@@ -5,13 +5,17 @@
 // instruction set, so that the linker cannot merge inline functions compiled for different ones.
 // For the same reason kernels use no templates of the standard library.
 
-#include <immintrin.h>
-
 #include <cstdint>
 
 #include "tensor/dtype.h"
 
-#if defined(__AMX_BF16__)
+#if !defined(VIADUCT_PORTABLE)
+#include <immintrin.h>
+#endif
+
+#if defined(VIADUCT_PORTABLE)
+#define VIADUCT_ISA portable
+#elif defined(__AMX_BF16__)
 #define VIADUCT_ISA amx
 #elif defined(__AVX512BF16__)
 #define VIADUCT_ISA avx512_bf16
@@ -21,9 +25,15 @@
 #define VIADUCT_ISA avx2
 #endif
 
+#if defined(VIADUCT_PORTABLE)
+#include "ops/cpu/simd/simd_portable.h"
+#endif
+
 namespace viaduct::cpu::VIADUCT_ISA {
 
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+// simd_portable.h
+#elif defined(__AVX512F__)
 
 inline constexpr int kLanes = 16;
 using Vec = __m512;

@@ -9,7 +9,90 @@ namespace {
 
 inline constexpr int kWide = kLanes / 2;
 
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+using Wide = double __attribute__((vector_size(32)));
+using WideBits = long long __attribute__((vector_size(32)));
+using WideWords = unsigned long long __attribute__((vector_size(32)));
+inline Wide wide(double x) {
+  return Wide{x, x, x, x};
+}
+inline Wide load_wide(const double* p) {
+  return load_as<Wide>(p);
+}
+inline Wide load_wide(const float* p) {
+  using Four = float __attribute__((vector_size(16)));
+  return __builtin_convertvector(load_as<Four>(p), Wide);
+}
+inline void store_wide(double* p, Wide v) {
+  store_as(p, v);
+}
+inline Wide larger(Wide a, Wide b) {
+  return a > b ? a : b;
+}
+inline Wide fma_wide(Wide a, Wide b, Wide c) {
+  Wide r;
+  for (int i = 0; i < kWide; ++i) r[i] = __builtin_fma(a[i], b[i], c[i]);
+  return r;
+}
+inline Wide sqrt_wide(Wide a) {
+  Wide r;
+  for (int i = 0; i < kWide; ++i) r[i] = __builtin_sqrt(a[i]);
+  return r;
+}
+inline WideBits bits_of(Wide a) {
+  return (WideBits)a;
+}
+inline Wide wide_of(WideBits a) {
+  return (Wide)a;
+}
+inline WideBits wide_bits(uint64_t x) {
+  const auto bits = static_cast<long long>(x);
+  return WideBits{bits, bits, bits, bits};
+}
+inline Wide magnitude(Wide a) {
+  return wide_of(bits_of(a) & wide_bits(~uint64_t{0} >> 1));
+}
+inline WideBits add_bits(WideBits a, WideBits b) {  // modulo 2^64
+  return (WideBits)((WideWords)a + (WideWords)b);
+}
+inline WideBits load_bits(const uint64_t* p) {
+  return load_as<WideBits>(p);
+}
+inline void store_bits(int64_t* p, WideBits v) {
+  store_as(p, v);
+}
+template <int kCount>
+WideBits shift_left(WideBits a) {
+  return (WideBits)((WideWords)a << kCount);
+}
+template <int kCount>
+WideBits shift_right(WideBits a) {  // zeros come in
+  return (WideBits)((WideWords)a >> kCount);
+}
+/// The product of the lower halves of the lanes.
+inline WideBits multiply_low(WideBits a, WideBits b) {
+  const WideBits low = wide_bits(0xffffffffu);
+  return (WideBits)((WideWords)(a & low) * (WideWords)(b & low));
+}
+inline WideBits exclusive_or(WideBits a, WideBits b, WideBits c) {
+  return a ^ b ^ c;
+}
+/// The lanes of `yes` where the highest bit of `signs` is set.
+inline Wide select_by_sign(WideBits signs, Wide yes, Wide no) {
+  return signs < 0 ? yes : no;
+}
+/// Even lanes of a and b in turn, within parts of two lanes; the same of odd lanes.
+inline Wide pairs_of_even(Wide a, Wide b) {
+  return __builtin_shuffle(a, b, WideBits{0, 4, 2, 6});
+}
+inline Wide pairs_of_odd(Wide a, Wide b) {
+  return __builtin_shuffle(a, b, WideBits{1, 5, 3, 7});
+}
+/// The lower half of every lane of `low`, with that of `high` above it.
+inline WideBits join_halves(WideBits low, WideBits high) {
+  return (low & wide_bits(0xffffffffu)) | shift_left<32>(high);
+}
+#elif defined(__AVX512F__)
 using Wide = __m512d;
 using WideBits = __m512i;
 inline Wide wide(double x) {

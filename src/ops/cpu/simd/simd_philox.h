@@ -7,7 +7,29 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+using Words = WideBits;
+inline Words words(uint32_t x) {
+  return wide_bits(uint64_t{x} << 32 | x);
+}
+inline Words load_words(const uint32_t* p) {
+  return load_as<Words>(p);
+}
+inline Words exclusive_or(Words a, Words b) {
+  return a ^ b;
+}
+inline void multiply(Words a, Words b, Words& high, Words& low) {
+  const Words even = multiply_low(a, b), odd = multiply_low(shift_right<32>(a), b);
+  low = join_halves(even, odd);
+  high = join_halves(shift_right<32>(even), shift_right<32>(odd));
+}
+/// `factor` where the upper 23 bits of a word are ≥ threshold, else 0.
+inline Vec keep(Words bits, Words threshold, Vec factor) {
+  using Bits = uint32_t __attribute__((vector_size(32)));
+  using Ints = int32_t __attribute__((vector_size(32)));
+  return select(bits_as<Mask>((Ints)((Bits)bits >> 9) >= (Ints)threshold), factor, zero());
+}
+#elif defined(__AVX512F__)
 using Words = __m512i;
 inline Words words(uint32_t x) {
   return _mm512_set1_epi32(static_cast<int>(x));

@@ -1,4 +1,4 @@
-// instruction sets: avx2 avx512
+// instruction sets: portable avx2 avx512
 // FP32 tiles (tiles.h): packing of FP32, BF16 and FP16 matrices, and their products by fused
 // multiply-adds. Compiled per instruction set.
 

@@ -8,7 +8,37 @@
 namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
-#if defined(__AVX512F__)
+#if defined(VIADUCT_PORTABLE)
+
+/// Half a row of a tile: 8 units.
+using Units = Vec;
+
+inline Units load_units(const void* from) {
+  return load(static_cast<const float*>(from));
+}
+inline Units spread_unit(const void* from) {
+  float unit;
+  __builtin_memcpy(&unit, from, sizeof unit);
+  return set1(unit);
+}
+inline Vec as_floats(Units words) {
+  return words;
+}
+inline Units as_units(Vec floats) {
+  return floats;
+}
+
+/// 8 × 8 units: rows become columns.
+inline void transpose(Units (&v)[8]) {
+  float from[8][8], to[8][8];
+  for (int i = 0; i < 8; ++i) store(from[i], v[i]);
+  for (int i = 0; i < 8; ++i) {
+    for (int j = 0; j < 8; ++j) to[j][i] = from[i][j];
+  }
+  for (int i = 0; i < 8; ++i) v[i] = load(to[i]);
+}
+
+#elif defined(__AVX512F__)
 
 /// A row of a tile: 16 units.
 using Units = __m512i;

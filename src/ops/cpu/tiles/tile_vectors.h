@@ -31,8 +31,8 @@ struct NextPanel {
 
   void prefetch() const {
     for (int64_t line = first; line < first + lines && line < strips * kTileRows; ++line) {
-      _mm_prefetch(tiles + line / kTileRows * strip_bytes + line % kTileRows * kTileRowBytes,
-                   _MM_HINT_T1);
+      __builtin_prefetch(tiles + line / kTileRows * strip_bytes + line % kTileRows * kTileRowBytes,
+                         0, 2);
     }
   }
 };

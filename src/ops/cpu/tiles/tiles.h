@@ -117,6 +117,9 @@ class TileScope {
   const TileKernelsOf<Element>& kernels_;
 };
 
+namespace portable {
+const TileKernelsOf<float>& float_tile_kernels();
+}
 namespace avx2 {
 const TileKernelsOf<float>& float_tile_kernels();
 }

@@ -26,9 +26,9 @@ void run(const GemmArgs& args, const cpu::TileKernelsOf<Element>& tiles, int thr
   const int64_t bytes = cpu::tile_workspace_bytes<Element>(args, kSmall);
   const Tensor workspace = host_tensor(DType::u8, {std::max<int64_t>(bytes, 1)});
   ThreadPool pool(threads);
-  // Every machine has the stores and epilogues of AVX2.
-  cpu::gemm_on_tiles(pool, args, kSmall, tiles, cpu::finish_kernels(CpuIsa::avx2, args.c.dtype()),
-                     workspace.raw());
+  // Every machine has the stores and epilogues of the portable kernels.
+  cpu::gemm_on_tiles(pool, args, kSmall, tiles,
+                     cpu::finish_kernels(CpuIsa::portable, args.c.dtype()), workspace.raw(), 1);
 }
 
 struct Shapes {
@@ -107,7 +107,12 @@ TEST(GemmOnTiles, Avx512Bf16MatchesTheReference) {
   compare(cpu::avx512_bf16::tile_kernels(), DType::bf16);
 }
 
+TEST(GemmOnTiles, PortableMatchesTheReference) {
+  for (const DType dtype : test::kKernelDTypes) compare(cpu::portable::float_tile_kernels(), dtype);
+}
+
 TEST(GemmOnTiles, Avx2MatchesTheReference) {
+  if (!cpu_supports(CpuIsa::avx2)) GTEST_SKIP() << "no AVX2 here";
   for (const DType dtype : test::kKernelDTypes) compare(cpu::avx2::float_tile_kernels(), dtype);
 }
 
@@ -138,7 +143,7 @@ TEST(GemmOnTiles, EmulatedAmxBitsDoNotDependOnThreadsOrPlace) {
 // op after it.
 template <class Element>
 void compare_epilogues(const cpu::TileKernelsOf<Element>& tiles, DType dtype) {
-  test::OpMachine machine(CpuIsa::avx2, 2, {cpu::add_activation, cpu::add_elementwise});
+  test::OpMachine machine(CpuIsa::portable, 2, {cpu::add_activation, cpu::add_elementwise});
   OpContext context = machine.context();
   for (const auto& [m, n, k] : {std::array<int64_t, 3>{1, 1, 1},
                                 {5, 130, 70},
@@ -192,7 +197,13 @@ TEST(GemmOnTiles, Avx512Bf16Epilogues) {
   compare_epilogues(cpu::avx512_bf16::tile_kernels(), DType::bf16);
 }
 
+TEST(GemmOnTiles, PortableEpilogues) {
+  for (const DType dtype : test::kKernelDTypes)
+    compare_epilogues(cpu::portable::float_tile_kernels(), dtype);
+}
+
 TEST(GemmOnTiles, Avx2Epilogues) {
+  if (!cpu_supports(CpuIsa::avx2)) GTEST_SKIP() << "no AVX2 here";
   for (const DType dtype : test::kKernelDTypes)
     compare_epilogues(cpu::avx2::float_tile_kernels(), dtype);
 }
@@ -205,7 +216,8 @@ TEST(GemmOnTiles, Avx512Epilogues) {
 
 // A simulated machine may have what this one lacks.
 TEST(GemmOnTiles, EveryInstructionSetChoosesOnSim) {
-  const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::avx2, "tiles_avx2"},
+  const std::pair<CpuIsa, const char*> expected[] = {{CpuIsa::portable, "tiles_portable"},
+                                                     {CpuIsa::avx2, "tiles_avx2"},
                                                      {CpuIsa::avx512, "tiles_avx512"},
                                                      {CpuIsa::avx512_bf16, "tiles_avx512_bf16"},
                                                      {CpuIsa::amx, "tiles_amx"}};
@@ -251,7 +263,8 @@ void compare_chunks(const cpu::TileKernelsOf<Element>& tiles, int64_t depth) {
 }
 
 TEST(GemmOnTiles, ChunksChangeNoBit) {
-  compare_chunks(cpu::avx2::float_tile_kernels(), 4096);
+  compare_chunks(cpu::portable::float_tile_kernels(), 4096);
+  if (cpu_supports(CpuIsa::avx2)) compare_chunks(cpu::avx2::float_tile_kernels(), 4096);
   if (!cpu_supports(CpuIsa::avx512_bf16)) GTEST_SKIP() << "no AVX512-BF16 here";
   compare_chunks(cpu::avx512_bf16::tile_kernels(), 8192);
 }

@@ -121,9 +121,11 @@ std::vector<Tensor> rounded_outputs(CpuIsa isa) {
 
 // The instruction of AVX512-BF16 takes subnormal numbers for zeros; a kernel must not show it.
 TEST_P(InstructionSets, TheWayOfRoundingDoesNotChangeABit) {
-  if (GetParam() == CpuIsa::avx2) GTEST_SKIP() << "sums in vectors of another length";
+  // Sums in vectors of 8 and of 16 have their own bits.
+  const CpuIsa other = GetParam() <= CpuIsa::avx2 ? CpuIsa::avx2 : CpuIsa::avx512;
+  if (!cpu_supports(other)) GTEST_SKIP() << "no other kernels here";
   const std::vector<Tensor> outputs = rounded_outputs(GetParam());
-  const std::vector<Tensor> expected = rounded_outputs(CpuIsa::avx512);
+  const std::vector<Tensor> expected = rounded_outputs(other);
   for (size_t i = 0; i < outputs.size(); ++i) {
     SCOPED_TRACE(i);
     test::expect_same_bits(outputs[i], expected[i]);
@@ -139,7 +141,7 @@ TEST_P(InstructionSets, DrawTheSameNormalNumbers) {
     return out;
   };
   for (const bool transposed : {false, true}) {
-    test::expect_same_bits(draw(GetParam(), transposed), draw(CpuIsa::avx2, transposed));
+    test::expect_same_bits(draw(GetParam(), transposed), draw(CpuIsa::portable, transposed));
   }
 }
 

@@ -1,0 +1,229 @@
+// viaduct plan: what a configuration needs and how long its step takes on a described cluster.
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <functional>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "before_ranks.h"
+#include "device/memory_tag.h"
+#include "hardware/cluster.h"
+#include "model/flops.h"
+#include "plan/predict.h"
+#include "plan_search.h"
+#include "subcommands.h"
+
+namespace viaduct::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string config, cluster;
+  PlanSearchOptions search;  // overrides and flags are those of a prediction, too
+  /// Options that only a search has and that were given.
+  std::function<std::vector<std::string>()> given_of_search;
+};
+
+Json stage_json(const StagePrediction& stage) {
+  Json kinds;
+  for (int kind = 0; kind < kOpKinds; ++kind)
+    kinds[std::string(op_kind_name(OpKind(kind)))] =
+        stage.time.compute_by_kind[static_cast<size_t>(kind)];
+  return {{"rank", stage.run.rank.value},
+          {"peak_memory_bytes", stage.run.peak.bytes},
+          {"memory_by_owner", stage.run.peak.bytes_by_tag},
+          {"launches_per_step", stage.run.launches},
+          {"seconds",
+           {{"compute", stage.time.compute},
+            {"compute_by_kind", std::move(kinds)},
+            {"optimizer", stage.time.optimizer},
+            {"exposed_communication", stage.time.exposed},
+            {"bubble", stage.time.bubble},
+            {"host", stage.time.host},
+            {"communication_busy", stage.busy_communication}}}};
+}
+
+/// Where the times come from.
+std::string basis_of(const Cluster& cluster, bool spec_sheet) {
+  const std::string sheets = "specification sheets, shares of their rates fitted to published runs";
+  if (cluster.gpu.is_cpu) return "round figures";
+  if (spec_sheet || cluster.gpu.step_share == 1) return sheets;
+  return fmt::format("{}, and a share of {} for {}", sheets, cluster.gpu.step_share,
+                     cluster.gpu.name);
+}
+
+void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
+                const std::string& basis) {
+  Json stages = Json::array(), memory = Json::array();
+  for (const StagePrediction& stage : p.stages) {
+    stages.push_back(stage_json(stage));
+    memory.push_back(stage.run.peak.bytes);
+  }
+  const Json document{{"config", to_yaml(setup.config)},
+                      {"cluster", cluster.name},
+                      {"gpu", cluster.gpu.name},
+                      {"gpus", setup.config.dist.ranks},
+                      {"predicted",
+                       {{"step_seconds", p.step_seconds},
+                        {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
+                        {"tflops_per_gpu", p.model_tflops_per_gpu},
+                        {"mfu", p.mfu},
+                        {"flop_convention", kFlopConvention},
+                        {"peak_memory_bytes", std::move(memory)},
+                        {"capacity_bytes", p.capacity_bytes},
+                        {"fits", p.fits}}},
+                      {"stages", std::move(stages)},
+                      {"basis", basis},
+                      {"notes", setup.notes}};
+  fmt::print("{}\n", document.dump(2));
+}
+
+void print_stage(const StagePrediction& stage, size_t number, double step, double capacity) {
+  const auto row = [&](std::string_view name, double seconds) {
+    if (seconds >= 5e-5 * step)
+      fmt::print("  {:<24} {:>10} {:>7.1f} %\n", name, format_seconds(seconds),
+                 100 * seconds / step);
+  };
+  fmt::print("stage {}, rank {}: {} of {} of memory, {} launches a step\n", number,
+             stage.run.rank.value, format_bytes(stage.run.peak.bytes),
+             format_bytes(static_cast<int64_t>(capacity)), stage.run.launches);
+  row("compute", stage.time.compute);
+  for (int kind = 0; kind < kOpKinds; ++kind)
+    row(fmt::format("  {}", op_kind_name(OpKind(kind))),
+        stage.time.compute_by_kind[static_cast<size_t>(kind)]);
+  row("optimizer", stage.time.optimizer);
+  for (const auto& [group, seconds] : stage.time.exposed) row("exposed, " + group, seconds);
+  row("bubble", stage.time.bubble);
+  row("host", stage.time.host);
+}
+
+void print_text(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
+                const std::string& basis) {
+  fmt::print("{} × {} ({}), predicted from {}\n", setup.config.dist.ranks, cluster.gpu.name,
+             cluster.name, basis);
+  fmt::print(
+      "step {}, {:.0f} tokens/s a GPU, {:.0f} model TFLOP/s a GPU ({}), MFU {:.1f} % of {:.0f} "
+      "dense BF16\n",
+      format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, p.model_tflops_per_gpu,
+      kFlopConvention, 100 * p.mfu, cluster.gpu.dense_flops.at("bf16") / 1e12);
+  for (size_t i = 0; i < p.stages.size(); ++i)
+    print_stage(p.stages[i], i, p.step_seconds, p.capacity_bytes);
+  if (!p.fits) fmt::print("does not fit: the fullest stage needs more than the GPU has\n");
+  for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+}
+
+int predict_one(const Options& options, const Cluster& cluster, const std::string& basis) {
+  const PlanSearchOptions& common = options.search;
+  const RunSetup setup = before_ranks([&] {
+    VIADUCT_CHECK(ConfigError, !options.config.empty() || !common.overrides.empty(),
+                  "viaduct plan: expected --model MODEL to search for a layout, or a configuration "
+                  "to predict: --config FILE, overrides section.field=value, or both");
+    const std::vector<std::string> given = options.given_of_search();
+    VIADUCT_CHECK(ConfigError, given.empty(), "viaduct plan: {} without --model has no effect",
+                  fmt::join(given, ", "));
+    RunConfig defaults;
+    defaults.cuda_target = cluster.gpu.architecture;
+    return prepare_run(load_run_config(options.config, common.overrides, defaults));
+  });
+  const Prediction prediction =
+      predict(setup, cluster, prediction_settings(cluster, common.spec_sheet));
+  common.json ? print_json(setup, cluster, prediction, basis)
+              : print_text(setup, cluster, prediction, basis);
+  return 0;
+}
+
+int run(const Options& options) {
+  const Cluster cluster = load_cluster(options.cluster);
+  const std::string basis = basis_of(cluster, options.search.spec_sheet);
+  if (options.search.model.empty()) return predict_one(options, cluster, basis);
+  VIADUCT_CHECK(
+      ConfigError, options.config.empty(),
+      "viaduct plan: --model searches for a layout and --config predicts one; give one of "
+      "them");
+  return run_plan_search(options.search, cluster, basis);
+}
+
+/// The options of a search alone.
+void add_search_options(CLI::App& app, Options& options) {
+  PlanSearchOptions& search = options.search;
+  std::vector<CLI::Option*> all{
+      app.add_option("--ranks", search.ranks,
+                     "GPUs to plan for; several numbers (64,128,256) give a scaling table"),
+      app.add_flag("--weak", search.weak,
+                   "With several numbers of ranks: the global batch grows with them"),
+      app.add_option("--global-batch", search.global_batch, "Rows of a step")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--seq-length", search.sequence_length,
+                     "Tokens of a row; default: as the model says")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--precision", search.precision,
+                     "bf16, on a CPU also fp32; default bf16, or as a training configuration says"),
+      app.add_option("--tokens", search.tokens, "Tokens of the training: gives days and cost")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--price", search.price,
+                     "US dollars an hour of a GPU; default: the middle of the catalog's offers")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--deadline", search.deadline,
+                     "Days: the fewest GPUs of --ranks that train --tokens within them")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--budget", search.budget,
+                     "US dollars: the fastest of --ranks that train --tokens for them")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--top", search.top, "Layouts to show, at most; default 5")
+          ->check(CLI::PositiveNumber),
+      app.add_option("--time-limit", search.time_limit,
+                     "Seconds after which no further layout is predicted; default 8")
+          ->check(CLI::PositiveNumber),
+      app.add_option(
+          "--write", search.write,
+          "Writes the fastest layout into this file, a configuration for viaduct train")};
+  options.given_of_search = [all] {
+    std::vector<std::string> given;
+    for (const CLI::Option* option : all)
+      if (option->count() > 0) given.push_back(option->get_name());
+    return given;
+  };
+}
+
+}  // namespace
+
+Subcommand add_plan(CLI::App& root) {
+  auto options = std::make_shared<Options>();
+  CLI::App* app = root.add_subcommand("plan",
+                                      "Find the fastest layout of a model on a cluster (--model), "
+                                      "or predict step time and memory of "
+                                      "one training configuration (--config)");
+  app->add_option("--model", options->search.model,
+                  "Searches for a layout of this model: a training configuration (.yaml), whose "
+                  "layout is not used, a Hugging Face folder or config.json, or a name such as "
+                  "llama3-8b");
+  app->add_option("--config", options->config, "Predicts this configuration, as of viaduct train");
+  add_search_options(*app, *options);
+  app->add_option("--cluster", options->cluster,
+                  fmt::format("A cluster: {}, or a YAML file with the fields of one "
+                              "(hardware/clusters.yaml)",
+                              fmt::join(cluster_names(), ", ")))
+      ->required();
+  app->add_option(
+      "OVERRIDES", options->search.overrides,
+      "section.field=value, as of viaduct train; dist.ranks is the number of GPUs. In a "
+      "search, fields of the layout are fixed by them");
+  app->add_flag("--json", options->search.json, "One JSON document");
+  app->add_flag(
+      "--spec-sheet", options->search.spec_sheet,
+      "Leave out the share that was fitted for the GPU (step_share in hardware/gpus.yaml)");
+  app->footer(
+      "Examples:\n  viaduct plan --model llama3-8b --cluster dgx-h100 --ranks 64 --global-batch "
+      "256 "
+      "--seq-length 8192\n  viaduct plan --config configs/bench/gpt2_124m.yaml --cluster dgx-h100 "
+      "dist.ranks=8");
+  return {app, [options] { return run(*options); }};
+}
+
+}  // namespace viaduct::cli

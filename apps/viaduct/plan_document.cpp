@@ -1,0 +1,120 @@
+#include "plan_document.h"
+
+#include "model/flops.h"
+#include "plan/reasons.h"
+
+namespace viaduct::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json layout_json(const Layout& l) {
+  return {{"tensor_model_parallel_size", l.tp},
+          {"context_parallel_size", l.cp},
+          {"pipeline_model_parallel_size", l.pp},
+          {"virtual_pipeline_model_parallel_size", l.vpp},
+          {"data_parallel_size", l.dp},
+          {"micro_batch_size", l.micro_batch},
+          {"micro_batches", l.micro_batches},
+          {"sharding", sharding_text(l.sharding)},
+          {"recompute", recompute_text(l.recompute)}};
+}
+
+Json candidate_json(const PlanSearchOptions& options, const Cluster& cluster,
+                    const SearchResult& result, size_t index, const SearchSettings& settings) {
+  const Candidate& candidate = result.candidates[index];
+  const Prediction& p = candidate.prediction;
+  Json memory = Json::array(), parts;
+  for (const StagePrediction& stage : p.stages) memory.push_back(stage.run.peak.bytes);
+  for (const auto& [name, seconds] : step_parts(p)) parts[name] = seconds;
+  const Bill bill = bill_of(options, cluster, result.ranks, p);
+  Json json = layout_json(candidate.layout);
+  json["overrides"] = overrides_of(candidate.layout);
+  json["predicted"] = {{"step_seconds", p.step_seconds},
+                       {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
+                       {"tflops_per_gpu", p.model_tflops_per_gpu},
+                       {"mfu", p.mfu},
+                       {"flop_convention", kFlopConvention},
+                       {"peak_memory_bytes", std::move(memory)},
+                       {"slack_bytes", candidate.slack_bytes()},
+                       {"fits", p.fits},
+                       {"seconds", std::move(parts)},
+                       {"days", bill.days ? Json(*bill.days) : Json()},
+                       {"cost_usd", bill.usd ? Json(*bill.usd) : Json()}};
+  json["lower_bound"] = {{"step_seconds", candidate.bound.seconds},
+                         {"peak_memory_bytes", candidate.bound.bytes}};
+  json["tie"] = ties_with_best(result, candidate, settings.tie_share);
+  json["pareto"] = on_pareto_front(result, candidate);
+  json["reasons"] = reasons_of(result, index, settings);
+  json["notes"] = candidate.notes;
+  return json;
+}
+
+Json miss_json(const NearMiss& miss) {
+  Json json = layout_json(miss.rejected.layout);
+  json["step_seconds"] = miss.rejected.seconds;
+  json["step_seconds_is"] = miss.rejected.exact_seconds ? "predicted" : "lower bound";
+  json["peak_memory_bytes"] = miss.rejected.bytes;
+  json["peak_memory_is"] = miss.rejected.exact_bytes ? "dry run" : "lower bound";
+  json["excess_bytes"] = miss.excess_bytes;
+  json["change_that_fits"] = miss.rejected.neighbor
+                                 ? Json(differences(miss.rejected.layout, *miss.rejected.neighbor))
+                                 : Json();
+  json["reason"] = text_of(miss);
+  return json;
+}
+
+Json change_json(const FittingChange& change) {
+  return {{"overrides", change.overrides},
+          {"peak_memory_bytes", change.bytes},
+          {"excess_bytes", change.excess_bytes},
+          {"fits", change.excess_bytes <= 0},
+          {"reason", text_of(change)}};
+}
+
+}  // namespace
+
+std::vector<FittingChange> changes_that_fit(const PlanRequest& request,
+                                            const SearchResult& result) {
+  if (!result.candidates.empty() || result.rejected.empty()) return {};
+  return fitting_changes(request, result, near_misses(result).front().rejected.layout);
+}
+
+Json search_document(const PlanSearchOptions& options, const PlanRequest& request,
+                     const SearchResult& result, const std::string& basis) {
+  const SearchSettings settings = search_settings(options);
+  const Cluster& cluster = request.cluster;
+  Json candidates = Json::array(), rejected = Json::array(), refused = Json::array();
+  const size_t count = std::min(result.candidates.size(), static_cast<size_t>(options.top));
+  for (size_t i = 0; i < count; ++i)
+    candidates.push_back(candidate_json(options, cluster, result, i, settings));
+  for (const NearMiss& miss : near_misses(result)) rejected.push_back(miss_json(miss));
+  for (const auto& [message, layouts] : result.refused)
+    refused.push_back({{"layouts", layouts}, {"reason", message}});
+  Json changes = Json::array();
+  for (const FittingChange& change : changes_that_fit(request, result))
+    changes.push_back(change_json(change));
+  return {{"model", options.model},
+          {"cluster", cluster.name},
+          {"gpu", cluster.gpu.name},
+          {"gpus", result.ranks},
+          {"capacity_bytes", result.capacity_bytes},
+          {"candidates", std::move(candidates)},
+          {"rejected", std::move(rejected)},
+          {"refused", std::move(refused)},
+          {"changes", std::move(changes)},
+          {"search",
+           {{"layouts", result.layouts},
+            {"dry_runs", result.dry_runs},
+            {"layer_costs", result.layer_costs},
+            {"too_large", result.rejected.size()},
+            {"left", result.left},
+            {"next_bound_seconds", result.next_bound},
+            {"complete", result.complete},
+            {"seconds", result.seconds},
+            {"tie_share", settings.tie_share},
+            {"not_searched", result.not_searched}}},
+          {"basis", basis}};
+}
+
+}  // namespace viaduct::cli

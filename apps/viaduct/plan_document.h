@@ -1,0 +1,18 @@
+#pragma once
+// The result of a search for a layout as a JSON document.
+
+#include <nlohmann/json.hpp>
+
+#include "plan/fitting_changes.h"
+#include "plan_request.h"
+
+namespace viaduct::cli {
+
+/// What would make the layout fit that misses by least, if none fits.
+std::vector<FittingChange> changes_that_fit(const PlanRequest& request, const SearchResult& result);
+
+/// `basis`: where the times come from, in words.
+nlohmann::ordered_json search_document(const PlanSearchOptions& options, const PlanRequest& request,
+                                       const SearchResult& result, const std::string& basis);
+
+}  // namespace viaduct::cli

@@ -1,0 +1,88 @@
+#include "plan_request.h"
+
+#include <fmt/core.h>
+
+#include <charconv>
+#include <filesystem>
+
+#include "base/error.h"
+#include "plan/model_catalog.h"
+
+namespace viaduct::cli {
+namespace {
+
+/// The recipe of --precision.
+std::string recipe_of(const std::string& precision, const Cluster& cluster) {
+  if (precision == "bf16") return "bf16_mixed";
+  if (precision == "fp32" && cluster.gpu.is_cpu) return "fp32";
+  fail<ConfigError>("viaduct plan --precision {}: expected bf16{}{}", precision,
+                    cluster.gpu.is_cpu ? " or fp32" : "",
+                    precision == "fp8" || precision == "mxfp8"
+                        ? "; products in FP8 have no kernels on the planner's targets yet"
+                        : "");
+}
+
+}  // namespace
+
+std::vector<int64_t> rank_counts(const std::string& text) {
+  std::vector<int64_t> counts;
+  for (const char *at = text.data(), *last = at + text.size();; ++at) {
+    int64_t ranks = 0;
+    const auto [end, error] = std::from_chars(at, last, ranks);
+    VIADUCT_CHECK(ConfigError, error == std::errc() && ranks >= 1 && (end == last || *end == ','),
+                  "viaduct plan --ranks: expected a number of at least 1, or several such as "
+                  "64,128,256; found {}",
+                  text.empty() ? "nothing" : text);
+    VIADUCT_CHECK(ConfigError, counts.empty() || ranks > counts.back(),
+                  "viaduct plan --ranks {}: expected ascending numbers, found {} behind {}", text,
+                  ranks, counts.back());
+    counts.push_back(ranks);
+    if (end == last) return counts;
+    at = end;
+  }
+}
+
+PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
+                         int64_t global_batch) {
+  PlanRequest request{.cluster = cluster,
+                      .prediction = prediction_settings(cluster, options.spec_sheet)};
+  const std::string& model = options.model;
+  auto& fields = request.overrides;
+  if (model.ends_with(".yaml") || model.ends_with(".yml")) {
+    request.file = model;
+  } else if (model.ends_with(".json") || std::filesystem::is_directory(model)) {
+    fields.push_back("model.hf_config=" + model);
+  } else {
+    fields = catalog_model(model);
+    if (options.sequence_length)
+      fields.push_back(fmt::format("model.max_position_embeddings={}", *options.sequence_length));
+  }
+  fields.push_back(fmt::format("dist.ranks={}", ranks));
+  fields.push_back(fmt::format("train.global_batch_size={}", global_batch));
+  if (options.sequence_length)
+    fields.push_back(fmt::format("model.seq_length={}", *options.sequence_length));
+  if (request.file.empty() || options.precision)
+    fields.push_back("mixed_precision.recipe=" +
+                     recipe_of(options.precision.value_or("bf16"), cluster));
+  fields.insert(fields.end(), options.overrides.begin(), options.overrides.end());
+  return request;
+}
+
+SearchSettings search_settings(const PlanSearchOptions& options) {
+  return {.time_limit_seconds = options.time_limit, .least_candidates = options.top};
+}
+
+Bill bill_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
+             const Prediction& prediction) {
+  Bill bill;
+  if (!options.tokens) return bill;
+  const double seconds =
+      *options.tokens / prediction.tokens_per_second_per_gpu / static_cast<double>(ranks);
+  bill.days = seconds / 86400;
+  std::optional<double> price = options.price;
+  if (!price && cluster.gpu.price) price = (cluster.gpu.price->low + cluster.gpu.price->high) / 2;
+  if (price) bill.usd = seconds / 3600 * static_cast<double>(ranks) * *price;
+  return bill;
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,44 @@
+#pragma once
+// The options of a search for a layout, what they ask the planner for, and what a result costs.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/search.h"
+
+namespace viaduct::cli {
+
+struct PlanSearchOptions {
+  std::string model;
+  std::string ranks;  // one number, or several with commas between them
+  std::optional<int64_t> global_batch, sequence_length;
+  std::optional<std::string> precision;  // bf16, unless a training configuration says
+  std::optional<double> tokens, price;
+  std::optional<double> deadline, budget;  // days; US dollars
+  int top = 5;
+  double time_limit = 8;
+  std::string write;  // a file; empty: none
+  bool weak = false;  // the global batch grows with the ranks
+  std::vector<std::string> overrides;
+  bool json = false, spec_sheet = false;
+};
+
+/// The numbers of --ranks. ConfigError unless they are ascending numbers of at least 1.
+std::vector<int64_t> rank_counts(const std::string& text);
+
+/// ConfigError if the model or the precision is not one of the planner's.
+PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
+                         int64_t global_batch);
+
+SearchSettings search_settings(const PlanSearchOptions& options);
+
+/// What the whole training takes; nothing without --tokens, no cost without a price.
+struct Bill {
+  std::optional<double> days, usd;
+};
+
+Bill bill_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
+             const Prediction& prediction);
+
+}  // namespace viaduct::cli

@@ -1,0 +1,172 @@
+#include "plan_scaling.h"
+
+#include <fmt/core.h>
+
+#include "base/error.h"
+#include "base/units.h"
+#include "plan_document.h"
+
+namespace viaduct::cli {
+namespace {
+
+/// The search on one number of ranks.
+struct Point {
+  PlanRequest request;
+  SearchResult result;
+
+  const Candidate* best() const {
+    return result.candidates.empty() ? nullptr : &result.candidates.front();
+  }
+  /// Of the best layout.
+  Bill bill(const PlanSearchOptions& options, const Cluster& cluster) const {
+    return bill_of(options, cluster, result.ranks, best()->prediction);
+  }
+  double tokens_per_second_per_gpu() const { return best()->prediction.tokens_per_second_per_gpu; }
+};
+
+/// Rows of a step on `ranks`, if the first number of ranks has --global-batch of them.
+int64_t batch_on(const PlanSearchOptions& options, int64_t ranks, int64_t first) {
+  if (!options.weak) return *options.global_batch;
+  VIADUCT_CHECK(ConfigError, *options.global_batch * ranks % first == 0,
+                "viaduct plan --weak: {} rows on {} ranks are no whole number of rows on {}",
+                *options.global_batch, first, ranks);
+  return *options.global_batch * ranks / first;
+}
+
+/// Throughput of a GPU over that on the fewest ranks that a layout fits.
+double efficiency(const std::vector<Point>& points, const Point& point) {
+  for (const Point& first : points) {
+    if (first.best()) return point.tokens_per_second_per_gpu() / first.tokens_per_second_per_gpu();
+  }
+  return 0;
+}
+
+/// The number of GPUs to take; null: none of them will do.
+const Point* fewest_in_time(const PlanSearchOptions& options, const Cluster& cluster,
+                            const std::vector<Point>& points) {
+  for (const Point& point : points) {
+    if (point.best() && *point.bill(options, cluster).days <= *options.deadline) return &point;
+  }
+  return nullptr;
+}
+
+const Point* fastest_for_budget(const PlanSearchOptions& options, const Cluster& cluster,
+                                const std::vector<Point>& points) {
+  const Point* found = nullptr;
+  for (const Point& point : points) {
+    if (!point.best()) continue;
+    const Bill bill = point.bill(options, cluster);
+    if (*bill.usd <= *options.budget &&
+        (!found || *bill.days < *found->bill(options, cluster).days))
+      found = &point;
+  }
+  return found;
+}
+
+void print_answers(const PlanSearchOptions& options, const Cluster& cluster,
+                   const std::vector<Point>& points) {
+  const auto print = [&](const std::string& question, const Point* point) {
+    if (!point) return fmt::print("{}: none of these numbers of GPUs\n", question);
+    const Bill bill = point->bill(options, cluster);
+    fmt::print("{}: {} GPUs, {:.1f} days{}\n", question, point->result.ranks, *bill.days,
+               bill.usd ? ", $" + format_count(*bill.usd) : "");
+  };
+  if (options.deadline) {
+    print(fmt::format("fewest that end within {} days", *options.deadline),
+          fewest_in_time(options, cluster, points));
+  }
+  if (options.budget) {
+    print("fastest for at most $" + format_count(*options.budget),
+          fastest_for_budget(options, cluster, points));
+  }
+}
+
+void print_table(const PlanSearchOptions& options, const Cluster& cluster,
+                 const std::vector<Point>& points, const std::string& basis) {
+  fmt::print("{} on {} ({}), rows of {} tokens, {} scaling, predicted from {}\n\n", options.model,
+             cluster.gpu.name, cluster.name, points.front().result.length,
+             options.weak ? "weak" : "strong", basis);
+  fmt::print("{:>7} {:>7} {:>10} {:>11} {:>9} {:>7} {:>10}{}  layout\n", "GPUs", "batch", "step",
+             "tokens/s", "per GPU", "MFU", "efficiency",
+             options.tokens ? "   days       cost" : "");
+  for (const Point& point : points) {
+    const SearchResult& result = point.result;
+    fmt::print("{:>7} {:>7} ", result.ranks, result.global_batch);
+    if (!point.best()) {
+      fmt::print("{}\n", result.left > 0 ? "no layout was found in time" : "no layout fits");
+      continue;
+    }
+    const Prediction& p = point.best()->prediction;
+    const double per_gpu = p.tokens_per_second_per_gpu;
+    std::string money;
+    if (const Bill bill = point.bill(options, cluster); bill.days) {
+      money = fmt::format(" {:>6.1f} {:>10}", *bill.days,
+                          bill.usd ? "$" + format_count(*bill.usd) : "no price");
+    }
+    fmt::print("{:>10} {:>11} {:>9.0f} {:>5.1f} % {:>8.1f} %{}  {}{}\n",
+               format_seconds(p.step_seconds),
+               format_count(per_gpu * static_cast<double>(result.ranks)), per_gpu, 100 * p.mfu,
+               100 * efficiency(points, point), money, describe(point.best()->layout),
+               result.complete ? "" : " (the search was not complete)");
+  }
+  fmt::print("efficiency: throughput of a GPU over that of the first row with a layout\n");
+  print_answers(options, cluster, points);
+}
+
+void print_json(const PlanSearchOptions& options, const Cluster& cluster,
+                const std::vector<Point>& points, const std::string& basis) {
+  auto rows = nlohmann::ordered_json::array();
+  for (const Point& point : points) {
+    auto row = search_document(options, point.request, point.result, basis);
+    row["global_batch_size"] = point.result.global_batch;
+    row["efficiency"] =
+        point.best() ? nlohmann::ordered_json(efficiency(points, point)) : nlohmann::ordered_json();
+    rows.push_back(std::move(row));
+  }
+  const auto gpus = [](const Point* point) {
+    return point ? nlohmann::ordered_json(point->result.ranks) : nlohmann::ordered_json();
+  };
+  auto answers = nlohmann::ordered_json::object();
+  if (options.deadline)
+    answers["fewest_gpus_in_time"] = gpus(fewest_in_time(options, cluster, points));
+  if (options.budget)
+    answers["fastest_gpus_for_budget"] = gpus(fastest_for_budget(options, cluster, points));
+  const nlohmann::ordered_json document{{"model", options.model},
+                                        {"cluster", cluster.name},
+                                        {"gpu", cluster.gpu.name},
+                                        {"scaling", options.weak ? "weak" : "strong"},
+                                        {"points", std::move(rows)},
+                                        {"answers", std::move(answers)},
+                                        {"basis", basis}};
+  fmt::print("{}\n", document.dump(2));
+}
+
+}  // namespace
+
+int run_plan_scaling(const PlanSearchOptions& options, const Cluster& cluster,
+                     const std::vector<int64_t>& counts, const std::string& basis) {
+  VIADUCT_CHECK(ConfigError, options.write.empty(),
+                "viaduct plan --write: expected one number of ranks, found --ranks {}",
+                options.ranks);
+  VIADUCT_CHECK(ConfigError, options.tokens || (!options.deadline && !options.budget),
+                "viaduct plan: --deadline and --budget need --tokens, those of the training");
+  VIADUCT_CHECK(ConfigError, options.price || cluster.gpu.price || !options.budget,
+                "viaduct plan --budget: the catalog has no price of {}; give --price",
+                cluster.gpu.name);
+  // Every number is checked before the first search.
+  std::vector<Point> points;
+  for (const int64_t ranks : counts)
+    points.push_back(
+        {plan_request(options, cluster, ranks, batch_on(options, ranks, counts.front())), {}});
+  for (Point& point : points)
+    point.result = search_layouts(point.request, search_settings(options));
+  options.json ? print_json(options, cluster, points, basis)
+               : print_table(options, cluster, points, basis);
+  for (const Point& point : points) {
+    if (point.best()) return 0;
+  }
+  fail<Error>("viaduct plan: no layout of {} was found on any of {} × {}", options.model,
+              options.ranks, cluster.gpu.name);
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,135 @@
+#include "plan_search.h"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+
+#include "base/error.h"
+#include "base/output_file.h"
+#include "base/units.h"
+#include "plan/reasons.h"
+#include "plan/written_config.h"
+#include "plan_document.h"
+#include "plan_scaling.h"
+
+namespace viaduct::cli {
+namespace {
+
+/// How far the result is proven, in words.
+std::string proof_text(const SearchResult& result, const SearchSettings& settings) {
+  if (result.left == 0) return "all layouts were predicted or rejected";
+  if (result.complete) {
+    return fmt::format("{} further layouts take at least {}: none is faster than the best",
+                       result.left, format_seconds(result.next_bound));
+  }
+  return fmt::format(
+      "not complete: time ended after {:.0f} s with {} layouts left, of which the fastest takes at "
+      "least {}; --time-limit gives more",
+      settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
+}
+
+void print_row(const PlanSearchOptions& options, const Cluster& cluster, const SearchResult& result,
+               size_t index, const SearchSettings& settings) {
+  const Candidate& c = result.candidates[index];
+  const Layout& l = c.layout;
+  const Prediction& p = c.prediction;
+  const Bill bill = bill_of(options, cluster, result.ranks, p);
+  std::string money;
+  if (bill.days) money += fmt::format("  {:.1f} days", *bill.days);
+  if (bill.usd) money += fmt::format("  ${}", format_count(*bill.usd));
+  fmt::print(
+      "{:>2}{} {:>3} {:>3} {:>3} {:>3} {:>5} {:>5} × {:<5} {:<9} {:<9} {:>9} {:>10.0f} "
+      "{:>5.1f} % {:>10} {:>10}{}{}\n",
+      index + 1, on_pareto_front(result, c) ? '*' : ' ', l.tp, l.cp, l.pp, l.vpp, l.dp,
+      l.micro_batch, l.micro_batches, sharding_text(l.sharding), recompute_text(l.recompute),
+      format_seconds(p.step_seconds), p.tokens_per_second_per_gpu, 100 * p.mfu,
+      format_bytes(c.peak_bytes()), format_bytes(static_cast<int64_t>(c.slack_bytes())),
+      index > 0 && ties_with_best(result, c, settings.tie_share) ? "  tie" : "", money);
+}
+
+void print_candidates(const PlanSearchOptions& options, const Cluster& cluster,
+                      const SearchResult& result, const SearchSettings& settings) {
+  fmt::print(
+      "      tp  cp  pp vpp    dp micro-batch   sharding  recompute      step tokens/s/G "
+      "    MFU       peak      slack\n");
+  const size_t count = std::min(result.candidates.size(), static_cast<size_t>(options.top));
+  for (size_t i = 0; i < count; ++i) print_row(options, cluster, result, i, settings);
+  fmt::print("* no other row is both faster and smaller\n\n");
+  for (size_t i = 0; i < std::min<size_t>(count, 3); ++i) {
+    fmt::print("{}: {}\n", i + 1, describe(result.candidates[i].layout));
+    for (const std::string& reason : reasons_of(result, i, settings)) fmt::print("   {}\n", reason);
+  }
+}
+
+void print_text(const PlanSearchOptions& options, const PlanRequest& request,
+                const SearchResult& result, const SearchSettings& settings,
+                const std::string& basis) {
+  const Cluster& cluster = request.cluster;
+  fmt::print("{} on {} × {} ({}), {} rows of {} tokens a step, predicted from {}\n", options.model,
+             result.ranks, cluster.gpu.name, cluster.name, result.global_batch, result.length,
+             basis);
+  fmt::print("{} layouts: {} predicted, {} too large, {} left; {:.1f} s\n{}\n\n", result.layouts,
+             result.dry_runs, result.rejected.size(), result.left, result.seconds,
+             proof_text(result, settings));
+  if (!result.candidates.empty()) print_candidates(options, cluster, result, settings);
+  const auto misses = near_misses(result);
+  if (!misses.empty())
+    fmt::print("\n{}{}\n", result.candidates.empty() && result.left == 0 ? "No layout fits. " : "",
+               result.candidates.empty()
+                   ? "Do not fit, those that need least first, and what would make the first fit:"
+                   : "Might be faster, and do not fit:");
+  for (const NearMiss& miss : misses) fmt::print("- {}\n", text_of(miss));
+  for (const FittingChange& change : changes_that_fit(request, result))
+    fmt::print("  {}\n", text_of(change));
+  for (const auto& [message, layouts] : result.refused)
+    fmt::print("refused, {} layouts: {}\n", layouts, message);
+  for (const std::string& text : result.not_searched) fmt::print("not searched: {}\n", text);
+}
+
+void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
+                  const SearchResult& result) {
+  const Candidate& best = result.candidates.front();
+  const std::vector<std::string> comment{
+      fmt::format("Written by viaduct plan: {} on {} × {} ({}).", options.model, result.ranks,
+                  request.cluster.gpu.name, request.cluster.name),
+      fmt::format("Predicted: step {:.4g} s, {:.0f} tokens/s a GPU, MFU {:.1f} %, peak memory {}.",
+                  best.prediction.step_seconds, best.prediction.tokens_per_second_per_gpu,
+                  100 * best.prediction.mfu, format_bytes(best.peak_bytes()))};
+  write_file_atomically(options.write, written_config(request, best.layout, comment));
+}
+
+int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
+                const std::string& basis) {
+  VIADUCT_CHECK(ConfigError, !options.weak,
+                "viaduct plan: --weak with one number of ranks has no effect");
+  VIADUCT_CHECK(ConfigError, !options.deadline && !options.budget,
+                "viaduct plan: {} chooses between numbers of GPUs; give several, such as --ranks "
+                "64,128,256",
+                options.deadline ? "--deadline" : "--budget");
+  const PlanRequest request = plan_request(options, cluster, ranks, *options.global_batch);
+  const SearchSettings settings = search_settings(options);
+  const SearchResult result = search_layouts(request, settings);
+  if (options.json) {
+    fmt::print("{}\n", search_document(options, request, result, basis).dump(2));
+  } else {
+    print_text(options, request, result, settings, basis);
+  }
+  if (result.candidates.empty()) {
+    fail<Error>("viaduct plan: no layout of {} on {} × {} {}", options.model, result.ranks,
+                cluster.gpu.name, result.left > 0 ? "was found in time" : "fits in memory");
+  }
+  if (!options.write.empty()) write_winner(options, request, result);
+  return 0;
+}
+
+}  // namespace
+
+int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
+                    const std::string& basis) {
+  VIADUCT_CHECK(ConfigError, options.global_batch.has_value(),
+                "viaduct plan --model: --global-batch is missing, the rows of a step");
+  const std::vector<int64_t> counts = rank_counts(options.ranks);
+  if (counts.size() > 1) return run_plan_scaling(options, cluster, counts, basis);
+  return search_once(options, cluster, counts.front(), basis);
+}
+
+}  // namespace viaduct::cli

@@ -1,0 +1,63 @@
+// The search of `viaduct plan`: lower bounds of layouts in closed form, and a whole search.
+
+#include <benchmark/benchmark.h>
+
+#include "plan/layout_space.h"
+#include "plan/model_catalog.h"
+#include "plan/model_cost.h"
+#include "plan/search.h"
+
+namespace viaduct {
+namespace {
+
+PlanRequest request_of(const std::string& model, int ranks, int rows) {
+  PlanRequest request{.overrides = catalog_model(model), .cluster = load_cluster("dgx-h100")};
+  for (const std::string& field :
+       {std::string("model.seq_length=8192"), std::string("model.max_position_embeddings=8192"),
+        std::string("mixed_precision=bf16_mixed"), "dist.ranks=" + std::to_string(ranks),
+        "train.global_batch_size=" + std::to_string(rows)})
+    request.overrides.push_back(field);
+  return request;
+}
+
+/// Both bounds of all layouts of Llama 3 70B on 1,024 GPUs; items are layouts.
+void bounds(benchmark::State& state) {
+  const PlanRequest request = request_of("llama3-70b", 1024, 1024);
+  LayerCosts costs(request);
+  const SearchLimits limits = search_limits(request, costs.whole());
+  const ModelCost model = model_cost(request, limits, costs);
+  const LayoutBound bound(model, request.cluster, request.prediction.collectives);
+  const auto layouts = enumerate_layouts(limits.space);
+  const LayerCost layer = costs.of(Layout());
+  for (auto _ : state) {
+    for (const Layout& layout : layouts) {
+      benchmark::DoNotOptimize(model_bound(model, layout));
+      benchmark::DoNotOptimize(bound.of(layer, layout));
+    }
+  }
+  state.SetItemsProcessed(state.iterations() * static_cast<int64_t>(layouts.size()));
+}
+BENCHMARK(bounds);
+
+void enumeration(benchmark::State& state) {
+  const PlanRequest request = request_of("llama3-70b", 1024, 1024);
+  const LayerCosts costs(request);
+  const SearchLimits limits = search_limits(request, costs.whole());
+  int64_t layouts = 0;
+  for (auto _ : state) layouts += static_cast<int64_t>(enumerate_layouts(limits.space).size());
+  state.SetItemsProcessed(layouts);
+}
+BENCHMARK(enumeration);
+
+void search(benchmark::State& state) {
+  const PlanRequest request = request_of("llama3-8b", static_cast<int>(state.range(0)), 1024);
+  for (auto _ : state) {
+    const SearchResult result = search_layouts(request, {.time_limit_seconds = 60});
+    state.counters["layouts"] = static_cast<double>(result.layouts);
+    state.counters["predicted"] = static_cast<double>(result.dry_runs);
+  }
+}
+BENCHMARK(search)->Arg(64)->Arg(1024)->Unit(benchmark::kMillisecond)->Iterations(1);
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,126 @@
+#include "checkpoint/export_tensors.h"
+
+#include <set>
+
+#include "base/error.h"
+#include "base/nearest.h"
+#include "checkpoint/fp8_blocks.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+struct Named {
+  std::string_view name;
+  ExportFormat format;
+};
+constexpr Named kFormats[] = {{"fp32", ExportFormat::fp32},
+                              {"bf16", ExportFormat::bf16},
+                              {"fp16", ExportFormat::fp16},
+                              {"fp8", ExportFormat::fp8},
+                              {"q8_0", ExportFormat::q8_0}};
+
+constexpr std::string_view kWeight = ".weight";
+
+/// The modules of all layers whose matrices FP8 exports quantize.
+std::set<std::string> block_modules(const ModelConfig& model) {
+  const TensorNames& names = model_family(model.family).names;
+  std::set<std::string> modules;
+  for (const std::string& name :
+       {names.qkv, names.q, names.k, names.v, names.projection, names.gate, names.up, names.down}) {
+    for (int64_t layer = 0; layer < model.layers && !name.empty(); ++layer)
+      modules.insert(fmt::format(fmt::runtime(name), layer));
+  }
+  return modules;
+}
+
+}  // namespace
+
+ExportFormat export_format(std::string_view name) {
+  std::vector<std::string> known;
+  for (const Named& one : kFormats) {
+    if (one.name == name) return one.format;
+    known.emplace_back(one.name);
+  }
+  const auto near = nearest_name(name, known);
+  fail<ConfigError>("--dtype: unknown format \"{}\"{}; supported are fp32, bf16, fp16, fp8, q8_0",
+                    name, near ? fmt::format(" (did you mean {}?)", *near) : "");
+}
+
+std::string_view export_format_name(ExportFormat format) {
+  for (const Named& one : kFormats)
+    if (one.format == format) return one.name;
+  return "";
+}
+
+DType plain_dtype(ExportFormat format) {
+  switch (format) {
+    case ExportFormat::fp32:
+    case ExportFormat::q8_0:
+      return DType::f32;
+    case ExportFormat::bf16:
+    case ExportFormat::fp8:
+      return DType::bf16;
+    case ExportFormat::fp16:
+      return DType::f16;
+  }
+  return DType::f32;
+}
+
+ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& model,
+                             std::optional<ExportFormat> format)
+    : source_(source) {
+  const TensorNames& names = model_family(model.family).names;
+  const bool fp8 = format == ExportFormat::fp8;
+  VIADUCT_CHECK(ConfigError, format != ExportFormat::q8_0,
+                "--dtype q8_0 is a format of GGUF files; a Hugging Face folder takes fp32, bf16, "
+                "fp16 or fp8");
+  VIADUCT_CHECK(ConfigError, !fp8 || !names.transposed,
+                "--dtype fp8: Hugging Face's form of FP8 weights is one of linear layers, and the "
+                "matrices of {} are stored transposed; use bf16 or fp16",
+                model.family);
+  const std::set<std::string> modules = fp8 ? block_modules(model) : std::set<std::string>{};
+  for (const TensorInfo& info : source.tensors()) {
+    if (!format || !is_floating(info.dtype)) {
+      add(info, {info.name});
+      continue;
+    }
+    const bool matrix = info.shape.rank() == 2 && info.name.ends_with(kWeight);
+    const std::string module =
+        matrix ? info.name.substr(0, info.name.size() - kWeight.size()) : info.name;
+    if (fp8 && matrix && modules.contains(module)) {
+      add({info.name, DType::e4m3, info.shape}, {info.name, Made::Part::codes});
+      const auto blocks = [](int64_t size) { return (size + kFp8Block - 1) / kFp8Block; };
+      add({info.name + "_scale_inv", DType::f32, {blocks(info.shape[0]), blocks(info.shape[1])}},
+          {info.name, Made::Part::scales});
+      continue;
+    }
+    if (fp8 && matrix && module != names.token_embedding) unquantized_.push_back(module);
+    add({info.name, plain_dtype(*format), info.shape}, {info.name});
+  }
+}
+
+void ExportTensors::add(TensorInfo info, Made made) {
+  place_.emplace(info.name, infos_.size());
+  infos_.push_back(std::move(info));
+  made_.push_back(std::move(made));
+}
+
+Tensor ExportTensors::tensor(const std::string& name) {
+  const auto at = place_.find(name);
+  VIADUCT_CHECK(IoError, at != place_.end(), "{}: no tensor \"{}\"", source_.where(), name);
+  const Made& made = made_[at->second];
+  const Tensor stored = source_.tensor(made.from);
+  switch (made.part) {
+    case Made::Part::codes:
+      return fp8_block_codes(stored, made.from, rounding_);
+    case Made::Part::scales:
+      return fp8_block_scales(stored, made.from);
+    case Made::Part::whole:
+      break;
+  }
+  const DType dtype = infos_[at->second].dtype;
+  return is_floating(dtype) ? rounded_tensor(stored, dtype, made.from, rounding_) : stored;
+}
+
+}  // namespace viaduct

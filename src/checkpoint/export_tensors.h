@@ -1,0 +1,61 @@
+#pragma once
+// The weights of a model in the number format of an export, made one tensor at a time.
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "checkpoint/round_tensor.h"
+#include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
+
+namespace viaduct {
+
+/// `--dtype`. fp8: matrices of the blocks as E4M3 with block scales, the rest as BF16
+/// (checkpoint/fp8_blocks.h). q8_0: GGUF's 8-bit integers with a scale for each 32 elements.
+enum class ExportFormat { fp32, bf16, fp16, fp8, q8_0 };
+
+/// By the names of --dtype; ConfigError that lists them otherwise.
+ExportFormat export_format(std::string_view name);
+std::string_view export_format_name(ExportFormat format);
+/// The dtype of tensors that are not quantized.
+DType plain_dtype(ExportFormat format);
+
+/// The tensors of a Hugging Face folder. Tensors that are not floating stay as they are.
+class ExportTensors {
+ public:
+  /// `format` absent: each tensor in its stored format. ConfigError for fp8 where the family's
+  /// matrices are stored transposed (GPT-2: Hugging Face's form of FP8 is one of linear layers) and
+  /// for q8_0.
+  ExportTensors(const TensorSource& source, const ModelConfig& model,
+                std::optional<ExportFormat> format);
+
+  /// What `tensor` returns, in the order of the source; scales follow their codes.
+  const std::vector<TensorInfo>& tensors() const { return infos_; }
+  /// IoError if the source's tensor cannot be read or has values that the format cannot hold.
+  Tensor tensor(const std::string& name);
+
+  /// Of all tensors that were requested so far.
+  const Rounding& rounding() const { return rounding_; }
+  /// Under fp8, the modules with a matrix that is not quantized, embeddings aside; in order.
+  const std::vector<std::string>& unquantized_modules() const { return unquantized_; }
+
+ private:
+  struct Made {
+    std::string from;
+    enum class Part { whole, codes, scales } part = Part::whole;
+  };
+
+  void add(TensorInfo info, Made made);
+
+  const TensorSource& source_;
+  std::vector<TensorInfo> infos_;
+  std::unordered_map<std::string, size_t> place_;
+  std::vector<Made> made_;
+  std::vector<std::string> unquantized_;
+  Rounding rounding_;
+};
+
+}  // namespace viaduct

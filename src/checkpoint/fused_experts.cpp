@@ -1,0 +1,166 @@
+#include "checkpoint/fused_experts.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "model/parameter_maker.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::string_view kExperts = ".experts.";
+
+/// The parts of "….experts.NAME" or "….experts.3.NAME"; nothing where NAME is not among `fused`.
+struct ExpertName {
+  std::string before;  // "….experts."
+  std::string name;
+  int64_t expert = -1;  // −1: of all experts
+};
+
+std::optional<ExpertName> parse(const std::string& text, const std::vector<std::string>& fused) {
+  const size_t at = text.find(kExperts);
+  if (at == std::string::npos) return std::nullopt;
+  ExpertName parsed{text.substr(0, at + kExperts.size()), text.substr(at + kExperts.size())};
+  const size_t dot = parsed.name.find('.');
+  if (dot != std::string::npos) {
+    const std::string number = parsed.name.substr(0, dot);
+    const bool digits =
+        !number.empty() && number.size() <= 6 &&
+        std::all_of(number.begin(), number.end(), [](char c) { return c >= '0' && c <= '9'; });
+    if (!digits) return std::nullopt;
+    parsed.expert = std::stoll(number);
+    parsed.name = parsed.name.substr(dot + 1);
+  }
+  if (std::find(fused.begin(), fused.end(), parsed.name) == fused.end()) return std::nullopt;
+  return parsed;
+}
+
+std::string last_part(const std::string& name) {
+  return name.substr(name.rfind('.') + 1);
+}
+
+Shape with_first(int64_t size, const Shape& rest) {
+  Shape shape{size};
+  for (int i = 0; i < rest.rank(); ++i) shape.append(rest[i]);
+  return shape;
+}
+
+}  // namespace
+
+std::vector<std::string> fused_expert_names(const TensorNames& names) {
+  if (!fuses_experts(names)) return {};
+  std::vector<std::string> fused;
+  for (const std::string* name : {&names.expert_up, &names.expert_down}) {
+    fused.push_back(last_part(*name));
+    fused.push_back(last_part(*name) + kExpertBiasSuffix);
+  }
+  return fused;
+}
+
+SplitExperts::SplitExperts(std::unique_ptr<TensorSource> stored,
+                           const std::vector<std::string>& fused)
+    : stored_(std::move(stored)) {
+  const auto add = [&](TensorInfo info, std::string from, int64_t expert) {
+    VIADUCT_CHECK(IoError,
+                  places_.emplace(info.name, Place{infos_.size(), std::move(from), expert}).second,
+                  "{}: tensor \"{}\" is there twice, of one expert and of all", where(),
+                  shown_name(info.name));
+    infos_.push_back(std::move(info));
+  };
+  for (const TensorInfo& info : stored_->tensors()) {
+    const auto parsed = parse(info.name, fused);
+    if (!parsed || parsed->expert >= 0 || info.shape.rank() < 2) {
+      add(info, info.name, -1);
+      continue;
+    }
+    for (int64_t e = 0; e < info.shape[0]; ++e) {
+      TensorInfo one = info;
+      one.name = parsed->before + std::to_string(e) + "." + parsed->name;
+      one.shape = info.shape.without_first();
+      add(std::move(one), info.name, e);
+    }
+  }
+}
+
+const TensorInfo* SplitExperts::find(const std::string& name) const {
+  const auto at = places_.find(name);
+  return at == places_.end() ? nullptr : &infos_[at->second.info];
+}
+
+Tensor SplitExperts::tensor(const std::string& name) const {
+  const auto at = places_.find(name);
+  if (at == places_.end()) fail_missing(name);
+  if (at->second.expert < 0) return stored_->tensor(at->second.stored);
+  const TensorInfo& info = infos_[at->second.info];
+  const Tensor result = host_tensor(info.dtype, info.shape);
+  read_into(name, whole_piece(whole_box(info.shape)), static_cast<std::byte*>(result.raw()));
+  return result;
+}
+
+void SplitExperts::read_into(const std::string& name, const Piece& piece,
+                             std::byte* destination) const {
+  const auto at = places_.find(name);
+  if (at == places_.end()) fail_missing(name);
+  const Place& place = at->second;
+  if (place.expert < 0) return stored_->read_into(place.stored, piece, destination);
+  check_inside(name, infos_[place.info].shape, piece);
+  const Piece fused{{with_first(place.expert, piece.box.begin), with_first(1, piece.box.size)},
+                    piece.begin,
+                    piece.end};
+  stored_->read_into(place.stored, fused, destination);
+}
+
+JoinedExperts::JoinedExperts(const TensorSource& split, const std::vector<std::string>& fused)
+    : split_(split) {
+  for (const TensorInfo& info : split_.tensors()) {
+    const auto parsed = parse(info.name, fused);
+    const std::string name =
+        parsed && parsed->expert >= 0 ? parsed->before + parsed->name : info.name;
+    const auto [at, first] = joined_.try_emplace(name, Joined{infos_.size(), {}});
+    if (first) infos_.push_back({name, info.dtype, info.shape});
+    if (!parsed || parsed->expert < 0) continue;
+    auto& parts = at->second.parts;
+    const TensorInfo& before = infos_[at->second.info];
+    VIADUCT_CHECK(IoError, before.dtype == info.dtype && before.shape == info.shape,
+                  "{}: tensor \"{}\" is {} {}, that of another expert {} {}", where(),
+                  shown_name(info.name), dtype_name(info.dtype), to_string(info.shape),
+                  dtype_name(before.dtype), to_string(before.shape));
+    const auto expert = static_cast<size_t>(parsed->expert);
+    if (parts.size() <= expert) parts.resize(expert + 1);
+    parts[expert] = info.name;
+  }
+  for (const auto& [name, joined] : joined_) {
+    if (joined.parts.empty()) continue;
+    for (size_t e = 0; e < joined.parts.size(); ++e)
+      VIADUCT_CHECK(IoError, !joined.parts[e].empty(), "{}: \"{}\" of expert {} is missing",
+                    where(), shown_name(name), e);
+    TensorInfo& info = infos_[joined.info];
+    info.shape = with_first(static_cast<int64_t>(joined.parts.size()), info.shape);
+  }
+}
+
+const TensorInfo* JoinedExperts::find(const std::string& name) const {
+  const auto at = joined_.find(name);
+  return at == joined_.end() ? nullptr : &infos_[at->second.info];
+}
+
+Tensor JoinedExperts::tensor(const std::string& name) const {
+  const auto at = joined_.find(name);
+  if (at == joined_.end()) fail_missing(name);
+  const Joined& joined = at->second;
+  if (joined.parts.empty()) return split_.tensor(name);
+  const TensorInfo& info = infos_[joined.info];
+  const Tensor result = host_tensor(info.dtype, info.shape);
+  auto* to = static_cast<std::byte*>(result.raw());
+  for (const std::string& part : joined.parts) {
+    const Tensor one = split_.tensor(part);
+    std::memcpy(to, one.raw(), static_cast<size_t>(one.bytes()));
+    to += one.bytes();
+  }
+  split_.check_read();
+  return result;
+}
+
+}  // namespace viaduct

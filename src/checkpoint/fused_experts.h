@@ -1,0 +1,67 @@
+#pragma once
+// Hugging Face folders that store a projection of all experts of a layer as one tensor [E, in, out]
+// (GPT-OSS: "experts.gate_up_proj"), seen as logical tensors [in, out] of one expert each
+// ("experts.3.gate_up_proj"), and back. Biases alike.
+
+#include <memory>
+#include <unordered_map>
+
+#include "checkpoint/tensor_source.h"
+#include "model/model_config.h"
+
+namespace viaduct {
+
+/// Last parts of the names of such tensors in a family; empty if it has none.
+std::vector<std::string> fused_expert_names(const TensorNames& names);
+
+/// What is stored as one tensor as one for each expert. Other tensors stay as they are.
+class SplitExperts : public TensorSource {
+ public:
+  /// `fused`: as fused_expert_names returns them.
+  SplitExperts(std::unique_ptr<TensorSource> stored, const std::vector<std::string>& fused);
+
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  Tensor tensor(const std::string& name) const override;
+  void read_into(const std::string& name, const Piece& piece,
+                 std::byte* destination) const override;
+  void check_read() const override { stored_->check_read(); }
+  std::string where() const override { return stored_->where(); }
+  const TensorInfo* find(const std::string& name) const override;
+
+ private:
+  struct Place {
+    size_t info = 0;      // in infos_
+    std::string stored;   // the name there
+    int64_t expert = -1;  // −1: not split
+  };
+
+  std::unique_ptr<TensorSource> stored_;
+  std::vector<TensorInfo> infos_;
+  std::unordered_map<std::string, Place> places_;
+};
+
+/// The inverse, for export: tensors of one expert each as one of all. IoError for experts that are
+/// not 0, 1, … without gaps, or differ in shape or format.
+class JoinedExperts : public TensorSource {
+ public:
+  /// `split` outlives this object.
+  JoinedExperts(const TensorSource& split, const std::vector<std::string>& fused);
+
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  Tensor tensor(const std::string& name) const override;
+  void check_read() const override { split_.check_read(); }
+  std::string where() const override { return split_.where(); }
+  const TensorInfo* find(const std::string& name) const override;
+
+ private:
+  struct Joined {
+    size_t info = 0;                 // in infos_
+    std::vector<std::string> parts;  // names in `split`; empty: the tensor itself
+  };
+
+  const TensorSource& split_;
+  std::vector<TensorInfo> infos_;
+  std::unordered_map<std::string, Joined> joined_;
+};
+
+}  // namespace viaduct

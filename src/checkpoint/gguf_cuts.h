@@ -1,0 +1,33 @@
+#pragma once
+// What readers and writers of the tokenizers of GGUF files share: how text is cut before merging.
+
+#include <cstdint>
+
+namespace viaduct::gguf_cuts {
+
+/// The key with the text of a whole tokenizer.json.
+inline constexpr const char* kWholeFile = "tokenizer.huggingface.json";
+
+enum TokenType : int32_t { normal = 1, control = 3, user_defined = 4, unused = 5 };
+
+/// How text is cut before merging, by llama.cpp's name.
+struct Cut {
+  const char* name;
+  const char* pattern;  // of a Split in Hugging Face's files; empty: GPT-2's, by ByteLevel
+  bool ignore_merges;
+  bool nfc;
+  bool digits;  // each digit apart, before that
+};
+inline constexpr Cut kCuts[] = {
+    {"gpt-2", "", false, false, false},
+    {"smollm", "", false, false, true},
+    {"llama-bpe",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     true, false, false},
+    {"qwen2",
+     R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n]*)"
+     R"(|\s*[\r\n]+|\s+(?!\S)|\s+)",
+     false, true, false}};
+
+}  // namespace viaduct::gguf_cuts

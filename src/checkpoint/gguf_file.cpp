@@ -1,0 +1,140 @@
+#include "checkpoint/gguf_file.h"
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+
+namespace viaduct {
+namespace {
+
+DType dtype_of_type(GgufTensorType type) {
+  switch (type) {
+    case GgufTensorType::f16:
+      return DType::f16;
+    case GgufTensorType::bf16:
+      return DType::bf16;
+    case GgufTensorType::f64:
+      return DType::f64;
+    case GgufTensorType::f32:
+    case GgufTensorType::q8_0:
+      break;
+  }
+  return DType::f32;
+}
+
+Tensor decoded_q8_0(const Tensor& bytes, const Shape& shape) {
+  Tensor result = host_tensor(DType::f32, shape);
+  auto* to = result.data<float>();
+  const auto* block = static_cast<const std::byte*>(bytes.raw());
+  for (int64_t begin = 0; begin < shape.elements(); begin += kQ8Block, block += kQ8BlockBytes) {
+    float16 scale;
+    std::memcpy(&scale, block, sizeof(scale));
+    for (int64_t i = 0; i < kQ8Block; ++i) {
+      const auto code = static_cast<int8_t>(block[2 + i]);
+      to[begin + i] = static_cast<float>(code) * static_cast<float>(scale);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+bool is_gguf(const std::filesystem::path& path) {
+  return path.extension() == ".gguf";
+}
+
+GgufFile::GgufFile(const std::filesystem::path& path)
+    : GgufFile(map_storage(path), path.string()) {}
+
+GgufFile GgufFile::from_memory(std::string content, std::string where) {
+  auto text = std::make_shared<std::string>(std::move(content));
+  const auto bytes = static_cast<int64_t>(text->size());
+  return {{std::make_shared<Storage>(text->data(), bytes, [text](Storage&) {}), nullptr}, where};
+}
+
+GgufFile::GgufFile(MappedStorage storage, const std::string& where)
+    : mapped_(std::move(storage)),
+      head_(parse_gguf({static_cast<const char*>(mapped_.storage->data()),
+                        static_cast<size_t>(mapped_.storage->bytes())},
+                       where)) {
+  check_read();
+  for (const GgufTensor& tensor : head_.tensors) {
+    index_.emplace(tensor.name, infos_.size());
+    infos_.push_back({tensor.name, dtype_of_type(tensor.type), tensor.shape});
+  }
+}
+
+void GgufFile::check_read() const {
+  if (mapped_.file) mapped_.file->check();
+}
+
+const TensorInfo* GgufFile::find(const std::string& name) const {
+  const auto at = index_.find(name);
+  return at == index_.end() ? nullptr : &infos_[at->second];
+}
+
+Tensor GgufFile::tensor(const std::string& name) const {
+  const auto at = index_.find(name);
+  if (at == index_.end()) fail_missing(name);
+  const GgufTensor& stored = head_.tensors[at->second];
+  const int64_t offset = head_.data_begin + stored.offset;
+  if (stored.type == GgufTensorType::q8_0) {
+    Tensor decoded =
+        decoded_q8_0(Tensor(mapped_.storage, DType::u8, {stored.bytes()}, offset), stored.shape);
+    check_read();
+    return decoded;
+  }
+  const Tensor view(mapped_.storage, infos_[at->second].dtype, stored.shape, offset);
+  const auto address = reinterpret_cast<uintptr_t>(view.raw());
+  if (address % static_cast<uintptr_t>(dtype_bytes(view.dtype())) == 0) return view;
+  Tensor copy = host_tensor(view.dtype(), view.shape());
+  std::memcpy(copy.raw(), view.raw(), static_cast<size_t>(view.bytes()));
+  return copy;
+}
+
+Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total) {
+  VIADUCT_CHECK(ShapeError, tensor.rank() > 0 && tensor.dim(-1) % kQ8Block == 0,
+                "tensor \"{}\": {} has rows that are no multiple of {}", shown_name(name),
+                describe(tensor), kQ8Block);
+  Tensor result = host_tensor(DType::u8, {gguf_bytes(GgufTensorType::q8_0, tensor.elements())});
+  auto* block = static_cast<std::byte*>(result.raw());
+  RoundingCount count(name, "q8_0");
+  float values[kQ8Block] = {};
+  int64_t bad_blocks = 0;
+  for_each_value(tensor, [&](int64_t i, double value) {
+    values[i % kQ8Block] = static_cast<float>(value);
+    if (i % kQ8Block != kQ8Block - 1) return;
+    float largest = 0;
+    bool finite = true;
+    for (const float v : values) {
+      largest = std::max(largest, std::fabs(v));
+      finite = finite && std::isfinite(v);
+    }
+    const float scale = largest / 127;
+    const float inverse = scale < std::numeric_limits<float>::min() ? 0 : 1 / scale;
+    const auto stored = static_cast<float16>(scale);
+    if (!finite || !std::isfinite(static_cast<float>(stored))) {
+      ++bad_blocks;
+      return;
+    }
+    std::memcpy(block, &stored, sizeof(stored));
+    for (int64_t j = 0; j < kQ8Block; ++j) {
+      const float code = std::round(values[j] * inverse);
+      block[2 + j] = static_cast<std::byte>(static_cast<int8_t>(code));
+      count.add(values[j],
+                static_cast<double>(code) * static_cast<double>(static_cast<float>(stored)));
+    }
+    block += kQ8BlockBytes;
+  });
+  VIADUCT_CHECK(IoError, bad_blocks == 0,
+                "tensor \"{}\": {} of its {} blocks have elements that are not finite, or a scale "
+                "outside fp16's range; q8_0 cannot store them",
+                shown_name(name), bad_blocks, tensor.elements() / kQ8Block);
+  count.finish(total);
+  return result;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,48 @@
+#pragma once
+// A GGUF file as a source of tensors under its own names, and Q8_0.
+
+#include <filesystem>
+#include <unordered_map>
+
+#include "checkpoint/gguf_metadata.h"
+#include "checkpoint/mapped_storage.h"
+#include "checkpoint/round_tensor.h"
+#include "checkpoint/tensor_source.h"
+
+namespace viaduct {
+
+/// True for paths that name GGUF files: they end in .gguf.
+bool is_gguf(const std::filesystem::path& path);
+
+/// The file is mapped; opening it validates its head (parse_gguf). Tensors of Q8_0 are decoded to
+/// FP32, exactly; others are views.
+class GgufFile : public TensorSource {
+ public:
+  explicit GgufFile(const std::filesystem::path& path);
+  /// A file that is in memory already; `where` names it in messages.
+  static GgufFile from_memory(std::string content, std::string where);
+
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  Tensor tensor(const std::string& name) const override;
+  void check_read() const override;
+  std::string where() const override { return head_.keys.where(); }
+  const TensorInfo* find(const std::string& name) const override;
+  const GgufHead& head() const { return head_; }
+
+ private:
+  GgufFile(MappedStorage storage, const std::string& where);
+
+  MappedStorage mapped_;
+  GgufHead head_;
+  std::vector<TensorInfo> infos_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+/// The elements of a floating tensor whose rows are multiples of kQ8Block as Q8_0, u8 [bytes]: of
+/// each 32 elements the largest magnitude / 127 is the scale, and an element / scale, rounded to
+/// nearest, half away from zero, the code; the scale is then stored as f16 (ggml's reference
+/// quantizer). `total` counts how codes × stored scales differ from the elements. IoError if an
+/// element is not finite or a scale is beyond f16.
+Tensor q8_0_blocks(const Tensor& tensor, const std::string& name, Rounding& total);
+
+}  // namespace viaduct

@@ -1,0 +1,259 @@
+#include "checkpoint/gguf_model.h"
+
+#include <cmath>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "checkpoint/gguf_config.h"
+#include "checkpoint/gguf_file.h"
+#include "checkpoint/gguf_rope.h"
+#include "checkpoint/gguf_tokenizer.h"
+#include "checkpoint/gguf_weights.h"
+#include "checkpoint/safetensors_writer.h"
+#include "model/family.h"
+
+namespace viaduct {
+namespace {
+
+/// One tensor of the file to write.
+struct Planned {
+  std::string from;  // the source's name; "": the factors of rotary frequencies
+  GgufWeight weight;
+};
+
+GgufTensorType type_of(DType dtype, const std::string& name) {
+  switch (dtype) {
+    case DType::f32:
+      return GgufTensorType::f32;
+    case DType::f16:
+      return GgufTensorType::f16;
+    case DType::bf16:
+      return GgufTensorType::bf16;
+    default:
+      fail<ConfigError>(
+          "GGUF: tensor \"{}\" is {}, which llama.cpp does not read; choose a format with --dtype",
+          shown_name(name), dtype_name(dtype));
+  }
+}
+
+DType dtype_of_type(GgufTensorType type) {
+  return type == GgufTensorType::bf16  ? DType::bf16
+         : type == GgufTensorType::f16 ? DType::f16
+                                       : DType::f32;
+}
+
+GgufTensorType written_type(const TensorInfo& info, const GgufWeight& weight,
+                            std::optional<ExportFormat> format) {
+  if (info.shape.rank() < 2 || weight.gguf == "position_embd.weight") return GgufTensorType::f32;
+  if (!format) return type_of(info.dtype, info.name);
+  if (*format != ExportFormat::q8_0) return type_of(plain_dtype(*format), info.name);
+  return changed_shape(info.shape, weight).dim(-1) % kQ8Block == 0 ? GgufTensorType::q8_0
+                                                                   : GgufTensorType::f16;
+}
+
+/// llama.cpp's number for the format of most tensors (llama_ftype).
+int64_t file_type(const std::vector<GgufTensor>& tensors) {
+  std::map<GgufTensorType, int64_t> bytes;
+  for (const GgufTensor& tensor : tensors) bytes[tensor.type] += tensor.bytes();
+  GgufTensorType most = GgufTensorType::f32;
+  for (const auto& [type, sum] : bytes)
+    if (sum > bytes[most]) most = type;
+  switch (most) {
+    case GgufTensorType::f16:
+      return 1;
+    case GgufTensorType::q8_0:
+      return 7;
+    case GgufTensorType::bf16:
+      return 32;
+    default:
+      return 0;
+  }
+}
+
+/// The tensors of the source that a file has, with how it has them.
+std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& weights) {
+  const TensorNames& names = model_family(model.family).names;
+  std::map<std::string, GgufWeight> by_name;
+  for (const auto& [gguf, weight] : gguf_weights(model)) by_name[weight.name] = weight;
+  std::vector<Planned> planned;
+  for (const TensorInfo& info : weights.tensors()) {
+    auto at = by_name.find(info.name);
+    if (at == by_name.end()) at = by_name.find(names.optional_prefix + info.name);
+    if (at == by_name.end()) {
+      const bool table =
+          std::any_of(names.ignored_suffixes.begin(), names.ignored_suffixes.end(),
+                      [&](const std::string& suffix) { return info.name.ends_with(suffix); });
+      VIADUCT_CHECK(ConfigError, table, "GGUF: there is no name for tensor \"{}\" of a {} model",
+                    shown_name(info.name), model.family);
+      continue;
+    }
+    if (model.tied_embeddings && at->second.gguf == "output.weight") continue;
+    planned.push_back({info.name, at->second});
+  }
+  if (model.positions == PositionKind::rotary && model.rotary.scaling == RopeScalingKind::llama3)
+    planned.push_back({"", {kRopeFactors, kRopeFactors}});
+  return planned;
+}
+
+/// The tensors of a file under Hugging Face's names.
+class GgufWeights : public TensorSource {
+ public:
+  GgufWeights(GgufFile file, const ModelConfig& model) : file_(std::move(file)) {
+    const auto weights = gguf_weights(model);
+    const DType common = matrices_format();
+    for (const TensorInfo& stored : file_.tensors()) {
+      if (stored.name == kRopeFactors) continue;
+      const auto at = weights.find(stored.name);
+      VIADUCT_CHECK(IoError, at != weights.end(), "{}: tensor \"{}\" has no place in a {} model",
+                    where(), shown_name(stored.name), model.family);
+      Made made{at->second};
+      TensorInfo info{made.weight.name, stored.dtype, changed_shape(stored.shape, made.weight)};
+      if (made.weight.change == GgufWeight::Change::offset) info.dtype = DType::f32;
+      const bool small = stored.shape.rank() == 1 || stored.name == "position_embd.weight";
+      if (small && info.dtype == DType::f32 && common != DType::f32 &&
+          fits(from_gguf(file_.tensor(stored.name), made.weight), common))
+        info.dtype = common;
+      index_[info.name] = infos_.size();
+      infos_.push_back(std::move(info));
+      made_.push_back(std::move(made));
+    }
+    check_read();
+  }
+
+  const std::vector<TensorInfo>& tensors() const override { return infos_; }
+  Tensor tensor(const std::string& name) const override {
+    const auto at = index_.find(name);
+    if (at == index_.end()) fail_missing(name);
+    const GgufWeight& weight = made_[at->second].weight;
+    const Tensor made = from_gguf(file_.tensor(weight.gguf), weight);
+    Rounding exact;
+    return rounded_tensor(made, infos_[at->second].dtype, name, exact);
+  }
+  void check_read() const override { file_.check_read(); }
+  std::string where() const override { return file_.where(); }
+  const TensorInfo* find(const std::string& name) const override {
+    const auto at = index_.find(name);
+    return at == index_.end() ? nullptr : &infos_[at->second];
+  }
+
+ private:
+  struct Made {
+    GgufWeight weight;
+  };
+
+  /// BF16 or FP16 where all matrices have it, else FP32.
+  DType matrices_format() const {
+    std::optional<DType> common;
+    for (const TensorInfo& info : file_.tensors()) {
+      if (info.shape.rank() < 2 || info.name == "position_embd.weight") continue;
+      if (common && *common != info.dtype) return DType::f32;
+      common = info.dtype;
+    }
+    return common == DType::bf16 || common == DType::f16 ? *common : DType::f32;
+  }
+  static bool fits(const Tensor& tensor, DType dtype) {
+    bool exact = true;
+    const auto* values = tensor.data<float>();
+    for (int64_t i = 0; i < tensor.elements() && exact; ++i) {
+      const float value = values[i];
+      const float stored = dtype == DType::bf16 ? static_cast<float>(static_cast<bfloat16>(value))
+                                                : static_cast<float>(static_cast<float16>(value));
+      exact = std::bit_cast<uint32_t>(stored) == std::bit_cast<uint32_t>(value);
+    }
+    return exact;
+  }
+
+  GgufFile file_;
+  std::vector<TensorInfo> infos_;
+  std::vector<Made> made_;
+  std::unordered_map<std::string, size_t> index_;
+};
+
+}  // namespace
+
+GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& model,
+                       const TensorSource& weights,
+                       const std::vector<std::filesystem::path>& side_files,
+                       std::optional<ExportFormat> format) {
+  VIADUCT_CHECK(ConfigError, format != ExportFormat::fp8,
+                "--dtype fp8: GGUF has no FP8 tensors; its 8-bit format is q8_0");
+  GgufHeadWriter head;
+  GgufWritten written;
+  add_gguf_config(head, model);
+  head.add_text("general.name", path.stem().string());
+  written.notes = add_gguf_tokenizer(head, model, side_files);
+
+  const std::vector<Planned> planned = plan_tensors(model, weights);
+  std::string wide;
+  for (const Planned& tensor : planned) {
+    if (tensor.from.empty()) {
+      head.add_tensor({kRopeFactors, GgufTensorType::f32, {model.rotary.width / 2}});
+      continue;
+    }
+    const TensorInfo& info = *weights.find(tensor.from);
+    const GgufTensorType type = written_type(info, tensor.weight, format);
+    if (format == ExportFormat::q8_0 && type == GgufTensorType::f16)
+      wide += (wide.empty() ? "" : ", ") + tensor.weight.gguf;
+    head.add_tensor({tensor.weight.gguf, type, changed_shape(info.shape, tensor.weight)});
+  }
+  if (!wide.empty()) {
+    written.notes.push_back(fmt::format(
+        "GGUF: rows of {} are no multiples of {}; stored as F16 instead of Q8_0", wide, kQ8Block));
+  }
+  const int64_t type = file_type(head.tensors());
+  head.add_u32("general.file_type", type);
+  if (type == 7) head.add_u32("general.quantization_version", 2);
+  const Tensor factors =
+      model.positions == PositionKind::rotary && model.rotary.scaling == RopeScalingKind::llama3
+          ? gguf_rope_factors(model.rotary)
+          : Tensor();
+  const std::string bytes = head.head();
+  for (std::string& note :
+       check_gguf_config(model, parse_gguf(bytes, path.string(), GgufContent::head), factors))
+    written.notes.push_back(std::move(note));
+
+  OutputFile file(path);
+  file.write(bytes);
+  const std::string padding(static_cast<size_t>(kGgufAlignment), '\0');
+  for (size_t i = 0; i < planned.size(); ++i) {
+    const GgufTensor& entry = head.tensors()[i];
+    const std::string& from = planned[i].from;
+    Tensor tensor = factors;
+    if (!from.empty()) {
+      tensor = to_gguf(weights.tensor(from), planned[i].weight);
+      tensor = entry.type == GgufTensorType::q8_0
+                   ? q8_0_blocks(tensor, from, written.rounding)
+                   : rounded_tensor(tensor, dtype_of_type(entry.type), from, written.rounding);
+    }
+    VIADUCT_CHECK(ShapeError, tensor.bytes() == entry.bytes(),
+                  "{}: tensor \"{}\" is {}, expected {}", path.string(), entry.name,
+                  describe(tensor), to_string(entry.shape));
+    for_each_run(tensor, [&](const void* data, size_t size) { file.write(data, size); });
+    const int64_t rest = aligned_for_gguf(entry.bytes()) - entry.bytes();
+    file.write(std::string_view(padding).substr(0, static_cast<size_t>(rest)));
+    ++written.tensors;
+    written.bytes += entry.bytes();
+  }
+  weights.check_read();
+  file.commit();
+  return written;
+}
+
+GgufModel read_gguf(const std::filesystem::path& path) {
+  return read_gguf(GgufFile(path));
+}
+
+GgufModel read_gguf(GgufFile file) {
+  GgufModel read;
+  const Tensor factors = file.contains(kRopeFactors) ? file.tensor(kRopeFactors) : Tensor();
+  VIADUCT_CHECK(IoError, !factors || factors.dtype() == DType::f32, "{}: {} is {}, expected F32",
+                file.where(), kRopeFactors, describe(factors));
+  read.config = config_of_gguf(file.head(), factors);
+  read.files = tokenizer_of_gguf(file.head().keys, read.notes);
+  const ModelConfig model = read_hf_config(read.config, file.where());
+  read.weights = std::make_unique<GgufWeights>(std::move(file), model);
+  return read;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,49 @@
+#pragma once
+// Models as GGUF files, which llama.cpp runs: written from a source of weights, and read as one.
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/export_tensors.h"
+#include "checkpoint/tensor_source.h"
+
+namespace viaduct {
+
+struct GgufWritten {
+  int64_t tensors = 0, bytes = 0;
+  Rounding rounding;
+  std::vector<std::string> notes;  // for people
+};
+
+/// Writes a file, whole or not at all, tensor by tensor. Matrices have `format` (absent: their
+/// stored one); vectors and position embeddings FP32, as llama.cpp wants them; under q8_0 a matrix
+/// whose rows are no multiples of 32 elements FP16. ConfigError for fp8, for stored formats that
+/// GGUF lacks, and for models that llama.cpp has no place for; IoError as rounded_tensor.
+GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& model,
+                       const TensorSource& weights,
+                       const std::vector<std::filesystem::path>& side_files,
+                       std::optional<ExportFormat> format);
+
+/// A GGUF file as the contents of a Hugging Face folder.
+struct GgufModel {
+  std::unique_ptr<TensorSource> weights;  // by Hugging Face's names; made when requested
+  std::string config;                     // the text of config.json
+  std::map<std::string, std::string> files;
+  std::vector<std::string> notes;
+};
+
+/// Reads the file's head. Q8_0 becomes FP32, exactly. A vector that is stored in FP32 beside
+/// matrices of BF16 or FP16 becomes one of these again if all its values fit exactly, as Hugging
+/// Face's folders have one format. IoError for damaged files and tensors that the model has no
+/// place for, ConfigError for models that are not supported.
+GgufModel read_gguf(const std::filesystem::path& path);
+
+/// The same for a file in memory.
+class GgufFile;
+GgufModel read_gguf(GgufFile file);
+
+}  // namespace viaduct

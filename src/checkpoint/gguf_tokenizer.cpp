@@ -1,0 +1,262 @@
+#include "checkpoint/gguf_tokenizer.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "base/json_reader.h"
+#include "checkpoint/gguf_cuts.h"
+#include "checkpoint/gguf_sentencepiece.h"
+
+namespace viaduct {
+namespace {
+
+using namespace gguf_cuts;
+using Json = nlohmann::json;
+
+struct Token {
+  std::string text;
+  TokenType type = normal;
+};
+
+/// A tokenizer as the files have it.
+struct Read {
+  std::map<int64_t, Token> tokens;
+  std::vector<std::string> merges;
+  const Cut* cut = nullptr;  // null: none that llama.cpp has a name for
+  bool adds_begin = false;
+};
+
+const std::filesystem::path* file_of(const std::vector<std::filesystem::path>& files,
+                                     std::string_view name) {
+  for (const auto& file : files)
+    if (file.filename() == name) return &file;
+  return nullptr;
+}
+
+Json parse(const std::filesystem::path& path) {
+  return parse_json<Json>(read_file(path), path.string());
+}
+
+const Json& member(const Json& object, const char* name) {
+  static const Json none;
+  return object.is_object() && object.contains(name) ? object[name] : none;
+}
+
+bool is_type(const Json& step, const char* type) {
+  return member(step, "type") == type;
+}
+
+/// The steps of a sequence, or the one step.
+std::vector<Json> steps_of(const Json& value, const char* list) {
+  if (!is_type(value, "Sequence"))
+    return value.is_object() ? std::vector{value} : std::vector<Json>{};
+  const Json& steps = member(value, list);
+  return steps.is_array() ? std::vector<Json>(steps.begin(), steps.end()) : std::vector<Json>{};
+}
+
+const Cut* cut_of(const Json& pre_tokenizer) {
+  std::string pattern;
+  bool by_bytes = false, digits = false;
+  for (const Json& step : steps_of(pre_tokenizer, "pretokenizers")) {
+    if (is_type(step, "ByteLevel")) {
+      by_bytes = true;
+      if (member(step, "add_prefix_space") == true) return nullptr;
+    } else if (is_type(step, "Digits") && member(step, "individual_digits") == true) {
+      digits = true;
+    } else if (is_type(step, "Split") && pattern.empty()) {
+      const Json& regex = member(member(step, "pattern"), "Regex");
+      if (!regex.is_string()) return nullptr;
+      pattern = regex.get<std::string>();
+    } else {
+      return nullptr;
+    }
+  }
+  for (const Cut& cut : kCuts)
+    if (by_bytes && pattern == cut.pattern && digits == cut.digits) return &cut;
+  return nullptr;
+}
+
+bool adds_begin(const Json& post_processor) {
+  for (const Json& step : steps_of(post_processor, "processors")) {
+    const Json& single = member(step, "single");
+    if (is_type(step, "TemplateProcessing") && single.is_array() && !single.empty() &&
+        single[0].is_object() && single[0].contains("SpecialToken"))
+      return true;
+  }
+  return false;
+}
+
+void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where) {
+  VIADUCT_CHECK(IoError, vocabulary.is_object(), "{}: the vocabulary is not an object", where);
+  for (const auto& [text, id] : vocabulary.items()) {
+    const auto number = json_count(id);
+    VIADUCT_CHECK(IoError, number, "{}: token \"{}\" has no id", where, shown_name(text));
+    read.tokens[*number] = {text, normal};
+  }
+}
+
+/// A tokenizer.json; nothing if it is no byte-level BPE.
+std::optional<Read> read_tokenizer_json(const std::filesystem::path& path) {
+  const Json file = parse(path);
+  const Json& model = member(file, "model");
+  const auto pre = steps_of(member(file, "pre_tokenizer"), "pretokenizers");
+  const bool byte_level = std::any_of(pre.begin(), pre.end(),
+                                      [](const Json& step) { return is_type(step, "ByteLevel"); });
+  if (!member(model, "merges").is_array() || !byte_level) return std::nullopt;
+  Read read;
+  const std::string where = path.string();
+  add_vocabulary(member(model, "vocab"), read, where);
+  for (const Json& merge : member(model, "merges")) {
+    const bool pair =
+        merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string();
+    VIADUCT_CHECK(IoError, pair || merge.is_string(), "{}: a merge is neither a text nor a pair",
+                  where);
+    read.merges.push_back(pair ? merge[0].get<std::string>() + " " + merge[1].get<std::string>()
+                               : merge.get<std::string>());
+  }
+  if (const Json& added = member(file, "added_tokens"); added.is_array()) {
+    for (const Json& token : added) {
+      const auto id = json_count(member(token, "id"));
+      const Json& content = member(token, "content");
+      VIADUCT_CHECK(IoError, id && content.is_string(), "{}: an added token has no id or content",
+                    where);
+      read.tokens[*id] = {content.get<std::string>(),
+                          member(token, "special") == true ? control : user_defined};
+    }
+  }
+  read.cut = cut_of(member(file, "pre_tokenizer"));
+  if (read.cut != nullptr && (member(model, "ignore_merges") == true) != read.cut->ignore_merges)
+    read.cut = nullptr;
+  read.adds_begin = adds_begin(member(file, "post_processor"));
+  return read;
+}
+
+/// GPT-2's own two files.
+Read read_vocabulary_and_merges(const std::filesystem::path& vocabulary,
+                                const std::filesystem::path& merges) {
+  Read read;
+  add_vocabulary(parse(vocabulary), read, vocabulary.string());
+  std::istringstream lines(read_file(merges));
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.empty() && line.back() == '\r') line.pop_back();
+    if (!line.empty() && !line.starts_with("#version")) read.merges.push_back(line);
+  }
+  for (auto& [id, token] : read.tokens)
+    if (token.text == "<|endoftext|>") token.type = control;
+  read.cut = &kCuts[0];
+  return read;
+}
+
+void add_chat_template(GgufHeadWriter& head, const std::vector<std::filesystem::path>& files) {
+  constexpr const char* kKey = "tokenizer.chat_template";
+  if (const auto* jinja = file_of(files, "chat_template.jinja")) {
+    head.add_text(kKey, read_file(*jinja));
+  } else if (const auto* config = file_of(files, "tokenizer_config.json")) {
+    const Json file = parse(*config);
+    if (const Json& text = member(file, "chat_template"); text.is_string())
+      head.add_text(kKey, text.get<std::string>());
+  }
+}
+
+/// Whether tokens are put around texts, as tokenizer_config.json says.
+void add_borders(GgufHeadWriter& head, const std::vector<std::filesystem::path>& files) {
+  const auto* config = file_of(files, "tokenizer_config.json");
+  if (config == nullptr) return;
+  const Json file = parse(*config);
+  for (const char* field : {"add_bos_token", "add_eos_token"}) {
+    if (const Json& flag = member(file, field); flag.is_boolean())
+      head.add_flag(std::string("tokenizer.ggml.") + field, flag.get<bool>());
+  }
+}
+
+/// The added tokens of a tokenizer.json behind the pieces; those between get unused pieces.
+void add_further_pieces(SentencePieces& pieces, const std::filesystem::path* tokenizer_json) {
+  if (tokenizer_json == nullptr) return;
+  const Json file = parse(*tokenizer_json);
+  const Json& added = member(file, "added_tokens");
+  if (!added.is_array()) return;
+  for (const Json& token : added) {
+    const auto id = json_count(member(token, "id"));
+    const Json& content = member(token, "content");
+    VIADUCT_CHECK(IoError, id && *id < 1 << 24 && content.is_string(),
+                  "{}: an added token has no id or content", tokenizer_json->string());
+    const auto place = static_cast<size_t>(*id);
+    if (place < pieces.pieces.size() && pieces.pieces[place].type != unused) continue;
+    while (pieces.pieces.size() <= place)
+      pieces.pieces.push_back({fmt::format("[PAD{}]", pieces.pieces.size()), -10000, unused});
+    pieces.pieces[place] = {content.get<std::string>(), -1000,
+                            member(token, "special") == true ? control : user_defined};
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelConfig& model,
+                                            const std::vector<std::filesystem::path>& files) {
+  for (const auto& [key, id] :
+       {std::pair{"tokenizer.ggml.bos_token_id", model.begin_token},
+        std::pair{"tokenizer.ggml.eos_token_id",
+                  model.end_tokens.empty() ? int64_t{-1} : model.end_tokens.front()},
+        std::pair{"tokenizer.ggml.padding_token_id", model.padding_token}}) {
+    if (id >= 0) head.add_u32(key, id);
+  }
+  const auto* whole = file_of(files, "tokenizer.json");
+  const auto* vocabulary = file_of(files, "vocab.json");
+  const auto* merges = file_of(files, "merges.txt");
+  std::optional<Read> read;
+  if (whole != nullptr) {
+    head.add_text(kWholeFile, read_file(*whole));
+    read = read_tokenizer_json(*whole);
+  } else if (vocabulary != nullptr && merges != nullptr) {
+    read = read_vocabulary_and_merges(*vocabulary, *merges);
+  }
+  add_chat_template(head, files);
+  const auto* sentencepiece = file_of(files, "tokenizer.model");
+  if (!read && sentencepiece != nullptr) {
+    SentencePieces pieces = read_sentencepieces(read_file(*sentencepiece), sentencepiece->string());
+    if (pieces.bpe) {
+      add_further_pieces(pieces, whole);
+      add_gguf_pieces(head, pieces, model.vocabulary);
+      add_borders(head, files);
+      if (!pieces.normalizes) return {};
+      return {
+          "GGUF: the tokenizer.model normalizes characters before it cuts, which llama.cpp does "
+          "not: other characters than ASCII may get other tokens"};
+    }
+  }
+  if (!read) {
+    head.add_text("tokenizer.ggml.model", "none");
+    return {whole != nullptr || sentencepiece != nullptr
+                ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of BPE; the "
+                  "file has none that llama.cpp reads"
+                : "GGUF: the model has no tokenizer, so the file has none"};
+  }
+  std::vector<std::string> tokens, notes;
+  std::vector<int32_t> types;
+  for (int64_t id = 0; id < model.vocabulary; ++id) {
+    const auto at = read->tokens.find(id);
+    const bool known = at != read->tokens.end();
+    tokens.push_back(known ? at->second.text : fmt::format("[PAD{}]", id));
+    types.push_back(known ? at->second.type : unused);
+  }
+  VIADUCT_CHECK(IoError, read->tokens.empty() || read->tokens.rbegin()->first < model.vocabulary,
+                "GGUF: the tokenizer has token {}, and the model a vocabulary of {}",
+                read->tokens.rbegin()->first, model.vocabulary);
+  head.add_text("tokenizer.ggml.model", "gpt2");
+  if (read->cut == nullptr) {
+    notes.push_back(
+        "GGUF: llama.cpp has no name for how this tokenizer cuts text before merging (known here: "
+        "gpt-2, llama-bpe, qwen2, smollm); it will cut as its default does");
+  }
+  head.add_text("tokenizer.ggml.pre", read->cut != nullptr ? read->cut->name : "default");
+  head.add_texts("tokenizer.ggml.tokens", tokens);
+  head.add_i32s("tokenizer.ggml.token_type", types);
+  head.add_texts("tokenizer.ggml.merges", read->merges);
+  head.add_flag("tokenizer.ggml.add_bos_token", read->adds_begin);
+  return notes;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,30 @@
+#pragma once
+// Tokenizers as keys of a GGUF file (ggml/docs/gguf.md, "Tokenizer"), and back: byte-level BPE
+// here, SentencePiece in gguf_sentencepiece.h.
+
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "checkpoint/gguf_metadata.h"
+#include "model/model_config.h"
+
+namespace viaduct {
+
+/// Adds the tokenizer of a model's files: a byte-level tokenizer.json, vocab.json with merges.txt,
+/// or a tokenizer.model of BPE. Of a tokenizer.json its whole text too, which other programs than
+/// llama.cpp read. Ids up to the model's vocabulary without a token become unused ones, as
+/// llama.cpp wants a token for each row of the embedding. Returns notes, for people, where a file
+/// has no tokenizer, or one that llama.cpp cannot compute from these keys. IoError for damaged
+/// files, and for more tokens than the model's vocabulary.
+std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelConfig& model,
+                                            const std::vector<std::filesystem::path>& files);
+
+/// The tokenizer of a GGUF file as files of a Hugging Face folder: name to text. Notes, for people,
+/// are appended where the file has none or one that is not supported. IoError for keys that are not
+/// as they should be.
+std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
+                                                     std::vector<std::string>& notes);
+
+}  // namespace viaduct

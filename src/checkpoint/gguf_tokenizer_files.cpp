@@ -1,0 +1,147 @@
+// Tokenizers of GGUF files as files of a Hugging Face folder.
+
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+#include "checkpoint/gguf_cuts.h"
+#include "checkpoint/gguf_sentencepiece.h"
+#include "checkpoint/gguf_tokenizer.h"
+
+namespace viaduct {
+namespace {
+
+using namespace gguf_cuts;
+using Json = nlohmann::ordered_json;  // members in the order written
+
+Json byte_level(bool cuts) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", cuts}};
+}
+
+Json pre_tokenizer_of(const Cut& cut) {
+  if (cut.digits)
+    return {{"type", "Sequence"},
+            {"pretokenizers",
+             Json::array({{{"type", "Digits"}, {"individual_digits", true}}, byte_level(true)})}};
+  if (*cut.pattern == '\0') return byte_level(true);
+  return {{"type", "Sequence"},
+          {"pretokenizers", Json::array({{{"type", "Split"},
+                                          {"pattern", {{"Regex", cut.pattern}}},
+                                          {"behavior", "Isolated"},
+                                          {"invert", false}},
+                                         byte_level(false)})}};
+}
+
+Json template_of(const std::string& begin, int64_t id) {
+  const Json piece = {{"SpecialToken", {{"id", begin}, {"type_id", 0}}}};
+  const auto sequence = [](const char* name, int type) {
+    return Json{{"Sequence", {{"id", name}, {"type_id", type}}}};
+  };
+  Json specials = Json::object();
+  specials[begin] = {{"id", begin}, {"ids", {id}}, {"tokens", {begin}}};
+  return {{"type", "TemplateProcessing"},
+          {"single", Json::array({piece, sequence("A", 0)})},
+          {"pair", Json::array({piece, sequence("A", 0), sequence("B", 1)})},
+          {"special_tokens", specials}};
+}
+
+std::string tokenizer_json_of(const GgufKeys& keys, const Cut& cut) {
+  const auto& tokens = keys.texts("tokenizer.ggml.tokens");
+  const auto& types = keys.integers("tokenizer.ggml.token_type");
+  VIADUCT_CHECK(IoError, types.empty() || types.size() == tokens.size(),
+                "{}: {} types of {} tokens", keys.where(), types.size(), tokens.size());
+  Json vocabulary = Json::object(), added = Json::array();
+  // Not operator[], which searches all members before it adds one.
+  auto& members =
+      static_cast<std::vector<Json::object_t::value_type>&>(vocabulary.get_ref<Json::object_t&>());
+  std::set<std::string_view> seen;
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    const int64_t type = types.empty() ? int64_t{normal} : types[id];
+    if (type == unused) continue;
+    VIADUCT_CHECK(IoError, seen.insert(tokens[id]).second, "{}: token \"{}\" is there twice",
+                  keys.where(), shown_name(tokens[id]));
+    if (type == control || type == user_defined) {
+      added.push_back({{"id", id},
+                       {"content", tokens[id]},
+                       {"single_word", false},
+                       {"lstrip", false},
+                       {"rstrip", false},
+                       {"normalized", false},
+                       {"special", type == control}});
+    } else {
+      members.emplace_back(tokens[id], id);
+    }
+  }
+  Json post_processor = byte_level(false);
+  const int64_t begin = keys.integer("tokenizer.ggml.bos_token_id", -1);
+  if (keys.flag("tokenizer.ggml.add_bos_token", false) && begin >= 0 &&
+      begin < static_cast<int64_t>(tokens.size()))
+    post_processor = template_of(tokens[static_cast<size_t>(begin)], begin);
+  const Json document = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", cut.nfc ? Json{{"type", "NFC"}} : Json()},
+      {"pre_tokenizer", pre_tokenizer_of(cut)},
+      {"post_processor", std::move(post_processor)},
+      {"decoder", byte_level(true)},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"ignore_merges", cut.ignore_merges},
+        {"vocab", std::move(vocabulary)},
+        {"merges", keys.texts("tokenizer.ggml.merges")}}},
+  };
+  return document.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+std::map<std::string, std::string> tokenizer_of_gguf(const GgufKeys& keys,
+                                                     std::vector<std::string>& notes) {
+  std::map<std::string, std::string> files;
+  if (keys.has("tokenizer.chat_template"))
+    files["chat_template.jinja"] = keys.text("tokenizer.chat_template");
+  const std::string kind = keys.text("tokenizer.ggml.model", "none");
+  if (kind == "llama") {
+    files.merge(pieces_of_gguf(keys));
+    if (keys.has(kWholeFile)) {
+      files["tokenizer.json"] = keys.text(kWholeFile);
+      files.erase("tokenizer_config.json");  // its template adds the same tokens
+    }
+    return files;
+  }
+  if (keys.has(kWholeFile)) {
+    files["tokenizer.json"] = keys.text(kWholeFile);
+    return files;
+  }
+  if (kind == "none" || kind == "no_vocab") {
+    notes.push_back(fmt::format("{}: has no tokenizer", keys.where()));
+    return files;
+  }
+  const std::string pre = keys.text("tokenizer.ggml.pre", "default");
+  const Cut* cut = nullptr;
+  for (const Cut& known : kCuts)
+    if (pre == known.name) cut = &known;
+  if (kind != "gpt2" || cut == nullptr) {
+    notes.push_back(fmt::format(
+        "{}: its tokenizer ({}, {}) is not supported and was left out (supported: llama; gpt2 with "
+        "gpt-2, llama-bpe, qwen2 or smollm)",
+        keys.where(), shown_name(kind), shown_name(pre)));
+    return files;
+  }
+  files["tokenizer.json"] = tokenizer_json_of(keys, *cut);
+  return files;
+}
+
+}  // namespace viaduct

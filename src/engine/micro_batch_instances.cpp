@@ -1,0 +1,65 @@
+#include "engine/micro_batch_instances.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace viaduct {
+namespace {
+
+/// What distinguishes the actions of one micro-batch from each other.
+using ActionKey = std::tuple<ActionKind, int, int, int, bool, Flow, int, bool>;
+
+ActionKey key_of(const Action& action, bool apart) {
+  const Message& m = action.message;
+  return {action.kind, action.chunk, action.segments.begin, action.segments.end, m.outgoing, m.flow,
+          m.peer,      apart};
+}
+
+/// How many of a kind are run at least.
+constexpr size_t kFirst = 3;
+
+}  // namespace
+
+MicroBatchInstances::MicroBatchInstances(Device& device, const ActionList& actions,
+                                         const std::set<std::pair<int64_t, int>>& apart,
+                                         StepActions& log)
+    : device_(device), log_(log) {
+  std::map<int64_t, std::vector<ActionKey>> keys;  // by micro-batch
+  for (const Action& action : actions)
+    keys[action.micro_batch].push_back(
+        key_of(action, apart.contains({action.micro_batch, action.chunk})));
+  std::map<std::vector<ActionKey>, std::vector<int64_t>> kinds;
+  for (auto& [micro_batch, own] : keys) kinds[std::move(own)].push_back(micro_batch);
+  const auto micro_batches =
+      keys.empty() ? size_t{0} : static_cast<size_t>(keys.rbegin()->first) + 1;
+  for (size_t i = 0; i < micro_batches; ++i) recorded_as_.push_back(static_cast<int64_t>(i));
+  numbers_.resize(micro_batches);
+  count_ = static_cast<int64_t>(keys.size());
+  for (const auto& [own, list] : kinds) {
+    if (list.size() <= kFirst + 1) continue;
+    for (size_t i = kFirst; i + 1 < list.size(); ++i)
+      recorded_as_[static_cast<size_t>(list[i])] = list[kFirst - 1];
+    count_ -= static_cast<int64_t>(list.size() - kFirst - 1);
+    log_.alike.emplace_back(list[kFirst - 2], list[kFirst - 1]);
+  }
+}
+
+bool MicroBatchInstances::before(const Action& action) {
+  const int64_t at = device_.record()->position(), compute = compute_position();
+  log_.actions.push_back({.micro_batch = action.micro_batch,
+                          .recorded_as = recorded_as(action.micro_batch),
+                          .number = numbers_[static_cast<size_t>(action.micro_batch)]++,
+                          .begin = at,
+                          .end = at,
+                          .compute_begin = compute,
+                          .compute_end = compute});
+  return runs(action.micro_batch);
+}
+
+void MicroBatchInstances::after(const Action&) {
+  ActionRecord& ran = log_.actions.back();
+  ran.end = device_.record()->position();
+  ran.compute_end = compute_position();
+}
+
+}  // namespace viaduct

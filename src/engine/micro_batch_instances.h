@@ -1,0 +1,47 @@
+#pragma once
+// Which micro-batches of a step a dry run leaves out, since they do what another one does, and what
+// the record has to say of them.
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "device/device.h"
+#include "pipeline/action_follower.h"
+#include "timeline/action_log.h"
+
+namespace viaduct {
+
+/// Micro-batches are of one *kind* if the schedule has the same actions for them in the same order
+/// and the same chunks keep as much. Of each kind the first three and the last are run: the first
+/// may be the first to use weights and to contribute to gradients, the last may complete gradients
+/// and start their reduction; the second and third are to be equal (timeline/repeats.h), and the
+/// others are instances of the third.
+class MicroBatchInstances final : public ActionFollower {
+ public:
+  /// `apart`: micro-batches and chunks that keep something else than the others
+  /// (PartialRecompute::others). Device and `log` outlive it; the device has a record.
+  MicroBatchInstances(Device& device, const ActionList& actions,
+                      const std::set<std::pair<int64_t, int>>& apart, StepActions& log);
+
+  bool runs(int64_t micro_batch) const { return recorded_as(micro_batch) == micro_batch; }
+  /// How many run.
+  int64_t count() const { return count_; }
+
+  bool before(const Action& action) override;
+  void after(const Action& action) override;
+
+ private:
+  int64_t recorded_as(int64_t micro_batch) const {
+    return recorded_as_[static_cast<size_t>(micro_batch)];
+  }
+  int64_t compute_position() const { return device_.record_event(kComputeStream).position; }
+
+  Device& device_;
+  StepActions& log_;
+  std::vector<int64_t> recorded_as_;  // by micro-batch
+  std::vector<int64_t> numbers_;      // of its actions so far
+  int64_t count_ = 0;
+};
+
+}  // namespace viaduct

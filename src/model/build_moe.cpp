@@ -1,0 +1,108 @@
+#include "model/build_moe.h"
+
+#include "base/error.h"
+#include "nn/moe/combine.h"
+#include "nn/moe/dispatch.h"
+#include "nn/moe/experts.h"
+#include "nn/moe/gather_dispatch.h"
+#include "nn/moe/router.h"
+#include "nn/moe/shared_experts.h"
+
+namespace viaduct {
+namespace {
+
+std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const ExpertPlace& place,
+                                      const std::string& path, int64_t layer) {
+  const ModelConfig& c = b.config;
+  const int64_t features = c.moe.shared_feed_forward;
+  VIADUCT_CHECK(ConfigError, !b.names.shared_up.empty(),
+                "model family {} has no names for a shared expert "
+                "(model.moe_shared_expert_intermediate_size)",
+                c.family);
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  std::vector<ParameterMaker::Piece> up{{at(b.names.shared_up), features, 1}};
+  if (c.gated) up.insert(up.begin(), {at(b.names.shared_gate), features, 1});
+  SharedExpertParts parts{
+      b.make.column_linear(LinearRole::fc1, path + ".shared.up", up, c.hidden, false),
+      b.make.row_linear(LinearRole::fc2, path + ".shared.down", at(b.names.shared_down), c.hidden,
+                        features, false),
+      c.activation, c.gated, std::nullopt};
+  if (c.moe.shared_gate)
+    // The gate chooses nothing: FP64 is for routers alone.
+    parts.gate.emplace(b.make.router(path + ".shared.gate", at(b.names.shared_router), 1),
+                       c.moe.router_format == RouterFormat::activations ? RouterFormat::activations
+                                                                        : RouterFormat::f32);
+  return std::make_unique<SharedExpertSegment>(c.moe, place, c.hidden, std::move(parts));
+}
+
+}  // namespace
+
+std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer) {
+  const ModelConfig& c = b.config;
+  VIADUCT_CHECK(ConfigError, !b.names.router.empty(), "model family {} has no names for experts",
+                c.family);
+  VIADUCT_CHECK(ConfigError, b.place.tp == 1 || b.settings.sequence_parallel,
+                "model.sequence_parallel: false with experts and {} tensor-parallel ranks, which "
+                "would route the same tokens; expected true",
+                b.place.tp);
+  const std::string path = "blocks." + std::to_string(layer) + ".mlp";
+  const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
+  const ExpertPlace place{.ranks = int64_t{1} * b.place.ep * b.place.etp,
+                          .copies = b.place.etp,
+                          .own_grid = b.place.expert_grid};
+  ParameterPointer load_bias;
+  if (c.moe.load_bias) {
+    const std::string& name = b.names.load_bias;
+    load_bias =
+        b.make.load_bias(path + ".router.load_bias",
+                         at(name.empty() ? b.names.router + ".e_score_correction_bias" : name),
+                         c.moe.experts, c.moe.load_bias_rate);
+  }
+  std::vector<std::unique_ptr<Segment>> segments;
+  segments.push_back(std::make_unique<RouterSegment>(
+      c.moe, place,
+      b.make.norm(path + ".input_norm", at(b.names.mlp_norm), c.hidden, c.norm,
+                  stream_gradient(b.settings)),
+      b.make.router(path + ".router", at(b.names.router), c.moe.experts),
+      c.router_bias ? b.make.router_bias(path + ".router", at(b.names.router)) : nullptr, load_bias,
+      layer, path + ".router"));
+  std::unique_ptr<SharedExpertSegment> shared;
+  if (c.moe.shared_feed_forward > 0) shared = build_shared(b, place, path, layer);
+  const bool beside = c.moe.shared_overlap && place.ranks > 1 && !place.gathers(c.moe);
+  if (shared && !beside) segments.push_back(std::move(shared));
+  if (place.gathers(c.moe)) {
+    segments.push_back(std::make_unique<GatherDispatchSegment>(c.moe, place, c.hidden));
+  } else {
+    segments.push_back(
+        std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
+  }
+  const bool fused = fuses_experts(b.names) && c.gated;
+  std::vector<std::string> up{at(b.names.expert_up)};
+  if (c.gated && !fused) up.insert(up.begin(), at(b.names.expert_gate));
+  ExpertsParts parts{b.make.experts_up(path + ".experts.up", up),
+                     b.make.experts_down(path + ".experts.down", at(b.names.expert_down)),
+                     c.activation,
+                     c.gated,
+                     {c.activation_clamp, c.activation_offset, fused},
+                     nullptr,
+                     nullptr};
+  if (c.up_bias) {
+    VIADUCT_CHECK(ConfigError, fuses_experts(b.names),
+                  "model family {} has no names for biases of experts (model.add_mlp_bias)",
+                  c.family);
+    VIADUCT_CHECK(ConfigError, place.copies == 1,
+                  "model.expert_tensor_parallel_size: {} with biases of experts "
+                  "(model.add_mlp_bias), which are added once: expected 1",
+                  place.copies);
+    parts.up_bias = b.make.experts_bias(path + ".experts.up", at(b.names.expert_up),
+                                        c.moe.feed_forward * (c.gated ? 2 : 1));
+    parts.down_bias =
+        b.make.experts_bias(path + ".experts.down", at(b.names.expert_down), c.hidden);
+  }
+  segments.push_back(std::make_unique<ExpertsSegment>(c.moe, place, std::move(parts)));
+  segments.push_back(std::make_unique<CombineSegment>(
+      c.moe, place, c.hidden, ResidualDropout(c.residual_dropout, path + ".dropout")));
+  return segments;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,87 @@
+// What families with mixtures of experts share.
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/families/families.h"
+
+namespace viaduct::families {
+namespace {
+
+/// 1 for a layer with experts, 0 for a dense one.
+std::vector<int64_t> read_sparse_layers(HfConfig& config, int64_t layers) {
+  const int64_t step = config.integer("decoder_sparse_step", 1);
+  const std::vector<int64_t> dense = config.integers("mlp_only_layers");
+  VIADUCT_CHECK(ConfigError, step >= 1, "{}: decoder_sparse_step {}: expected at least 1",
+                config.where(), step);
+  std::vector<int64_t> sparse;
+  for (int64_t layer = 0; layer < layers; ++layer) {
+    const bool listed = std::find(dense.begin(), dense.end(), layer) != dense.end();
+    sparse.push_back(!listed && (layer + 1) % step == 0 ? 1 : 0);
+  }
+  return sparse;
+}
+
+}  // namespace
+
+int64_t read_experts(HfConfig& config, const std::string& name, int64_t fallback) {
+  const int64_t experts = config.integer(name, fallback);
+  VIADUCT_CHECK(ConfigError, experts >= 1, "{}: {} {}: expected at least 1", config.where(), name,
+                experts);
+  return experts;
+}
+
+void refuse_router_noise(HfConfig& config) {
+  // Losses of Hugging Face's own training, which asks for them beside the model
+  // (output_router_logits); moe_aux_loss_coeff is ours.
+  config.ignore({"router_aux_loss_coef", "output_router_logits"});
+  const double noise = config.number("router_jitter_noise", 0);
+  VIADUCT_CHECK(ConfigError, noise == 0,
+                "{}: router_jitter_noise {} is not supported (supported: 0)", config.where(),
+                noise);
+}
+
+void expect_experts_everywhere(const ModelConfig& model, FamilyChoices& choices) {
+  choices.expect(model.moe.any(), "num_moe_experts", "experts", "null");
+  const auto& layers = model.moe.layers;
+  choices.expect(std::find(layers.begin(), layers.end(), 0) == layers.end(), "moe_layer_freq",
+                 "experts in every layer", "dense ones");
+}
+
+void read_qwen_experts(HfConfig& config, const QwenExperts& defaults, ModelConfig& model) {
+  MoeConfig& moe = model.moe;
+  moe.experts = read_experts(config, "num_experts", defaults.experts);
+  moe.routing.topk = config.integer("num_experts_per_tok", defaults.topk);
+  moe.routing.pre_softmax = !config.boolean("norm_topk_prob", false);
+  moe.feed_forward = config.integer("moe_intermediate_size", defaults.feed_forward);
+  moe.layers = read_sparse_layers(config, model.layers);
+  refuse_router_noise(config);
+}
+
+void write_qwen_experts(const ModelConfig& model, nlohmann::ordered_json& json) {
+  json["num_experts"] = model.moe.experts;
+  json["num_experts_per_tok"] = model.moe.routing.topk;
+  json["norm_topk_prob"] = !model.moe.routing.pre_softmax;
+  json["moe_intermediate_size"] = model.moe.feed_forward;
+  json["decoder_sparse_step"] = 1;
+  auto dense = nlohmann::ordered_json::array();
+  for (int64_t layer = 0; layer < model.layers; ++layer)
+    if (!model.moe.routes(layer)) dense.push_back(layer);
+  json["mlp_only_layers"] = dense;
+}
+
+TensorNames sparse_llama_names() {
+  TensorNames names = llama_names();
+  names.router = "model.layers.{}.mlp.gate";
+  names.expert_gate = "model.layers.{}.mlp.experts.{}.gate_proj";
+  names.expert_up = "model.layers.{}.mlp.experts.{}.up_proj";
+  names.expert_down = "model.layers.{}.mlp.experts.{}.down_proj";
+  names.shared_gate = "model.layers.{}.mlp.shared_expert.gate_proj";
+  names.shared_up = "model.layers.{}.mlp.shared_expert.up_proj";
+  names.shared_down = "model.layers.{}.mlp.shared_expert.down_proj";
+  names.shared_router = "model.layers.{}.mlp.shared_expert_gate";
+  return names;
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,126 @@
+// GPT-OSS (OpenAI 2025, gpt-oss model card, arXiv 2508.10925): experts with biases and a clamped
+// gate in every layer, a sink in each head's softmax, and a sliding window in every other layer.
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "model/families/families.h"
+#include "model/model_fields.h"
+
+namespace viaduct::families {
+namespace {
+
+constexpr double kClamp = 7;
+
+/// Where config.json has no rope_scaling.
+void default_positions(RotarySpec& rotary) {
+  rotary.scaling = RopeScalingKind::yarn;
+  rotary.factor = 32;
+  rotary.original_max_positions = 4096;
+  rotary.truncate = false;
+  rotary.attention_factor = 0.1 * std::log(rotary.factor) + 1;
+}
+
+ModelConfig read(HfConfig& config) {
+  const bool scaling = config.mentions("rope_scaling") || config.mentions("rope_parameters");
+  ModelConfig model = read_llama_like(config, 64);
+  model.norm_eps = config.number("rms_norm_eps", 1e-5);
+  if (!scaling) default_positions(model.rotary);
+  // read_llama_like has another default; rope_parameters may hold the value, too.
+  if (!config.has("rope_theta") && !config.has("rope_parameters")) model.rotary.base = 150000;
+  const std::string activation = config.text("hidden_act", "silu");
+  VIADUCT_CHECK(ConfigError, activation == "silu",
+                "{}: hidden_act {} is not supported (supported: silu, by which the file means x · "
+                "sigmoid(1.702 x))",
+                config.where(), activation);
+  const double limit = config.number("swiglu_limit", kClamp);
+  VIADUCT_CHECK(ConfigError, limit == kClamp,
+                "{}: swiglu_limit {} is not supported (supported: {}, which Hugging Face's code "
+                "has whatever the file says)",
+                config.where(), limit, kClamp);
+  VIADUCT_CHECK(ConfigError, config.boolean("attention_bias", true),
+                "{}: attention_bias false is not supported (supported: true)", config.where());
+  model.activation = ActivationKind::quick_gelu;
+  model.activation_clamp = kClamp;
+  model.activation_offset = 1;
+  model.attention_sinks = model.router_bias = true;
+  model.qkv_bias = model.projection_bias = model.up_bias = model.down_bias = true;
+  model.windows = windows_by_layer(
+      config, model.layers, config.integer("sliding_window", 128),
+      [](int64_t layer, int64_t) { return layer % 2 == 0; }, 0);
+  MoeConfig& moe = model.moe;
+  moe.experts = read_experts(config, "num_local_experts", 128);
+  moe.routing.topk = config.integer("num_experts_per_tok", 4);
+  moe.feed_forward = model.feed_forward;
+  moe.layers.assign(static_cast<size_t>(model.layers), 1);
+  refuse_router_noise(config);
+  // Second names of num_experts_per_tok and of rope_scaling's original length.
+  config.ignore({"experts_per_token", "initial_context_length"});
+  return model;
+}
+
+nlohmann::ordered_json write(const ModelConfig& model) {
+  FamilyChoices choices("gpt_oss");
+  expect_experts_everywhere(model, choices);
+  choices.expect(model.attention_sinks, "softmax_type", "learnable", "vanilla");
+  choices.expect(model.router_bias, "moe_router_linear_bias", "true", "false");
+  choices.expect(model.qkv_bias && model.projection_bias, "add_qkv_bias",
+                 "true, add_attention_output_bias too", model.qkv_bias);
+  choices.expect(model.up_bias, "add_mlp_bias", "true", "false");
+  choices.expect(model.activation == ActivationKind::quick_gelu, "activation_func", "quick_gelu",
+                 "another one");
+  choices.expect(model.activation_clamp == kClamp, "activation_func_clamp_value", "7",
+                 model.activation_clamp);
+  choices.expect(model.activation_offset == 1, "glu_linear_offset", "1", model.activation_offset);
+  choices.expect(model.moe.feed_forward == model.feed_forward, "moe_ffn_hidden_size",
+                 "ffn_hidden_size", model.moe.feed_forward);
+  choices.expect(!model.moe.routing.pre_softmax, "moe_router_pre_softmax", "false", "true");
+  choices.expect(model.moe.shared_feed_forward == 0, "moe_shared_expert_intermediate_size", "null",
+                 model.moe.shared_feed_forward);
+  choices.throw_if_any();
+  nlohmann::ordered_json json = write_llama_like(model);
+  json["hidden_act"] = "silu";
+  json["swiglu_limit"] = kClamp;
+  json["attention_bias"] = true;
+  json["num_local_experts"] = model.moe.experts;
+  json["num_experts_per_tok"] = model.moe.routing.topk;
+  auto types = nlohmann::ordered_json::array();
+  for (const int64_t window : model.windows) {
+    if (window > 0) json["sliding_window"] = window;
+    types.push_back(window > 0 ? "sliding_attention" : "full_attention");
+  }
+  json["layer_types"] = types;
+  return json;
+}
+
+TensorNames names() {
+  TensorNames names = llama_names();
+  names.gate = names.up = names.down = "";
+  names.sinks = "model.layers.{}.self_attn.sinks";
+  names.router = "model.layers.{}.mlp.router";
+  // One tensor for gate and up (parameter_maker.h: fuses_experts).
+  names.expert_up = "model.layers.{}.mlp.experts.{}.gate_up_proj";
+  names.expert_down = "model.layers.{}.mlp.experts.{}.down_proj";
+  return names;
+}
+
+void resolve(ModelFields& fields) {
+  fields.softmax_type.resolve("learnable");
+  fields.moe_router_linear_bias.resolve(true);
+  fields.add_bias_linear.resolve(true);
+  fields.activation_func.resolve("quick_gelu");
+  fields.activation_func_clamp_value.resolve(kClamp);
+  fields.glu_linear_offset.resolve(1.0);
+  fields.rotary_base.resolve(150000.0);
+  fields.moe.num_moe_experts.resolve(128);
+  fields.moe.moe_router_topk.resolve(4);
+}
+
+}  // namespace
+
+ModelFamily gpt_oss() {
+  return {"gpt_oss", "GptOssForCausalLM", read, write, names(), resolve};
+}
+
+}  // namespace viaduct::families

@@ -1,0 +1,399 @@
+#include "model/moe_fields.h"
+
+#include <algorithm>
+
+#include "config/nearest_valid.h"
+
+namespace viaduct {
+namespace {
+
+constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
+                                             ScoreFunction::sqrt_softplus};
+
+const char* score_name(ScoreFunction score) {
+  switch (score) {
+    case ScoreFunction::softmax:
+      return "softmax";
+    case ScoreFunction::sigmoid:
+      return "sigmoid";
+    case ScoreFunction::sqrt_softplus:
+      return "sqrtsoftplus";
+  }
+  return "";
+}
+
+constexpr double kMostExperts = 1 << 14, kMostWidth = 1 << 22;
+
+void add_sizes(FieldGroup& group, MoeFields& fields) {
+  group
+      .field("num_moe_experts", fields.num_moe_experts,
+             "E: experts of a layer, which replace its feed-forward; null: every layer is dense.")
+      .range(1, kMostExperts)
+      .constraint("divisible by ep; no biases of the feed-forward, no post_sublayer_norm");
+  group
+      .field("moe_ffn_hidden_size", fields.moe_ffn_hidden_size,
+             "F of an expert; null: ffn_hidden_size.")
+      .range(1, kMostWidth)
+      .constraint("divisible by etp");
+  group
+      .field("moe_layer_freq", fields.moe_layer_freq,
+             "Which layers have experts: n for layers 0, n, 2n …, or a list of 1 (experts) and 0 "
+             "(dense) for all layers.")
+      .constraint("list of num_layers");
+  group
+      .field("moe_shared_expert_intermediate_size", fields.moe_shared_expert_intermediate_size,
+             "F of the expert that every token uses beside those it is routed to; null: none.")
+      .range(1, kMostWidth)
+      .constraint("divisible by tp");
+  group
+      .field("moe_shared_expert_gate", fields.moe_shared_expert_gate,
+             "The shared expert's output is multiplied by sigmoid(x · w), w a vector of its own.")
+      .constraint("needs moe_shared_expert_intermediate_size");
+}
+
+void add_router(FieldGroup& group, MoeFields& fields) {
+  group.field("moe_router_topk", fields.moe_router_topk, "k: experts of a token.")
+      .range(1, kMostChosenExperts)
+      .constraint("at most num_moe_experts");
+  group
+      .field(
+          "moe_router_score_function", fields.moe_router_score_function,
+          "Scores of experts from the router's logits. sigmoid, and sqrtsoftplus = √log(1 + e^x): "
+          "the chosen scores are divided by their sum.")
+      .one_of({"softmax", "sigmoid", "sqrtsoftplus"});
+  group
+      .field("moe_router_norm_topk_prob", fields.moe_router_norm_topk_prob,
+             "Chosen scores are divided by their sum if a token has more than one; false: they are "
+             "the weights as they are. With softmax moe_router_pre_softmax decides.")
+      .constraint("false needs sigmoid or sqrtsoftplus");
+  group
+      .field("moe_router_enable_expert_bias", fields.moe_router_enable_expert_bias,
+             "A bias of each expert is added to its score for the choice alone. It is no trained "
+             "parameter: each update moves it by moe_router_bias_update_rate, down where the step "
+             "chose the expert more often than the mean, else up.")
+      .constraint("true needs sigmoid or sqrtsoftplus, and FP32 main gradients");
+  group
+      .field("moe_router_pre_softmax", fields.moe_router_pre_softmax,
+             "Softmax over all experts, whose chosen values are the weights; false: softmax over "
+             "the chosen ones.")
+      .constraint("true needs softmax; softmax with moe_router_topk=1 needs true");
+  group
+      .field("moe_router_topk_scaling_factor", fields.moe_router_topk_scaling_factor,
+             "Factor on the weights of the chosen experts; null: 1.")
+      .positive();
+  group
+      .field("moe_router_num_groups", fields.moe_router_num_groups,
+             "Experts are chosen by groups first: this many of neighbouring experts; null: not.")
+      .range(1, kMostExperts)
+      .constraint("divides num_moe_experts; with moe_router_group_topk");
+  group
+      .field("moe_router_group_topk", fields.moe_router_group_topk,
+             "Groups that a token's experts are chosen from.")
+      .range(1, kMostChosenExperts)
+      .constraint(
+          "divides moe_router_topk unless moe_router_group_score_topk is set; their "
+          "experts are at least moe_router_topk");
+  group
+      .field("moe_router_group_score_topk", fields.moe_router_group_score_topk,
+             "Best scores of a group whose sum is the group's; null: moe_router_topk / "
+             "moe_router_group_topk. DeepSeek-V2 has 1.")
+      .range(1, kMostChosenExperts)
+      .constraint("needs moe_router_num_groups; at most the experts of a group");
+  group
+      .field("moe_router_dtype", fields.moe_router_dtype,
+             "fp32: the router's products read FP32 copies, in the backward, too; null: they read "
+             "activations. Logits and weights are FP32 in both. fp64: copies, logits, scores and "
+             "losses are FP64, and the weights that experts' results are multiplied by are rounded "
+             "to FP32 at the end; on the cpu by plain loops, which take their time.")
+      .one_of({"fp32", "fp64"});
+}
+
+void add_losses(FieldGroup& group, MoeFields& fields) {
+  group
+      .field("moe_router_bias_update_rate", fields.moe_router_bias_update_rate,
+             "Step of the experts' bias at each update; 0: it stays.")
+      .range(0);
+  group
+      .field("moe_router_load_balancing_type", fields.moe_router_load_balancing_type,
+             "Load balancing. aux_loss: a loss for each layer and micro-batch, with the counts of "
+             "the ranks that share its rows, so that it depends on micro_batch_size. seq_aux_loss: "
+             "a loss for each layer and document (a row that is not packed), whatever the "
+             "micro-batch. global_aux_loss: as aux_loss, with the counts of all ranks in all "
+             "micro-batches of the step so far, so that it depends on micro_batch_size times "
+             "data-parallel ranks.")
+      .one_of({"aux_loss", "seq_aux_loss", "global_aux_loss", "none"})
+      .planned_values({"sinkhorn", "quantile_balancing"},
+                      "other balancing of experts");
+  group
+      .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
+             "Weight of the balancing loss in the gradient. The reported loss does not include it.")
+      .range(0);
+  group
+      .field("moe_z_loss_coeff", fields.moe_z_loss_coeff,
+             "Weight in the gradient of the mean squared log-sum-exp of router logits; null: none.")
+      .range(0);
+  group
+      .field("moe_input_jitter_eps", fields.moe_input_jitter_eps,
+             "In training routers read tokens times noise, uniform in [1 - e, 1 + e]; null: none.")
+      .range(0, 0.999);
+  group.field("moe_router_force_load_balancing", fields.moe_router_force_load_balancing,
+              "Random numbers in place of the router's logits, so that experts have about equal "
+              "load, in every forward. For benchmarks alone: the model does not learn to route.");
+}
+
+void add_capacity(FieldGroup& group, MoeFields& fields) {
+  group
+      .field("moe_expert_capacity_factor", fields.moe_expert_capacity_factor,
+             "Most tokens of an expert among those of a rank's micro-batch, as a multiple of an "
+             "equal share; further ones are dropped: the expert adds nothing to them. Which ones "
+             "depends on how tokens lie on ranks, as no other setting does. null: all tokens stay.")
+      .positive();
+  group
+      .field("moe_token_drop_policy", fields.moe_token_drop_policy,
+             "Which tokens a full expert keeps. probs: those with the largest weights; position: "
+             "the first ones.")
+      .one_of({"probs", "position"});
+  group
+      .field("moe_pad_expert_input_to_capacity", fields.moe_pad_expert_input_to_capacity,
+             "Every expert gets rows for its whole capacity from every rank, so that their number "
+             "is the same in every step; those beyond its tokens count nothing.")
+      .constraint("needs moe_expert_capacity_factor");
+}
+
+void add_dispatcher(FieldGroup& group, MoeFields& fields) {
+  group
+      .field("moe_shared_expert_overlap", fields.moe_shared_expert_overlap,
+             "The shared expert runs while tokens are on their way to the ranks of their experts, "
+             "and its backward while their gradients are.")
+      .constraint("needs moe_shared_expert_intermediate_size and moe_token_dispatcher_type=alltoall");
+  group
+      .field("moe_token_dispatcher_type", fields.moe_token_dispatcher_type,
+             "How tokens reach the ranks of their experts. alltoall: rows sorted by expert, as "
+             "many to each rank as it needs, in one exchange over ep and etp. allgather: every "
+             "rank of ep and etp gets all their tokens and computes those of its own experts, and "
+             "the results are summed by a reduce-scatter.")
+      .one_of({"alltoall", "allgather"})
+      .constraint(
+          "allgather: not with variable_seq_lengths, nor with reset_attention_mask where "
+          "context_parallel_size > 1")
+      .planned_values({"flex"}, "a fused exchange; nearest: alltoall");
+}
+
+}  // namespace
+
+int64_t MoeFields::experts() const {
+  return num_moe_experts.is_auto() ? 0 : num_moe_experts.value().value_or(0);
+}
+
+void MoeFields::resolve() {
+  num_moe_experts.resolve(std::nullopt);
+  moe_ffn_hidden_size.resolve(std::nullopt);
+  moe_layer_freq.resolve(OneOrList<int64_t>(1));
+  moe_shared_expert_intermediate_size.resolve(std::nullopt);
+  moe_shared_expert_gate.resolve(false);
+  moe_router_topk.resolve(2);
+  moe_router_score_function.resolve("softmax");
+  moe_router_pre_softmax.resolve(false);
+  moe_router_topk_scaling_factor.resolve(std::nullopt);
+  moe_router_num_groups.resolve(std::nullopt);
+  moe_router_group_topk.resolve(std::nullopt);
+  moe_router_group_score_topk.resolve(std::nullopt);
+  moe_router_norm_topk_prob.resolve(true);
+  moe_router_enable_expert_bias.resolve(false);
+}
+
+void add_moe_fields(FieldGroup& group, MoeFields& fields) {
+  add_sizes(group, fields);
+  add_router(group, fields);
+  add_losses(group, fields);
+  add_capacity(group, fields);
+  add_dispatcher(group, fields);
+}
+
+void take_moe(MoeFields& fields, const MoeConfig& moe) {
+  const auto or_null = [](int64_t value) {
+    return value > 0 ? std::optional(value) : std::nullopt;
+  };
+  fields.num_moe_experts.resolve(or_null(moe.experts));
+  if (!moe.any()) return;
+  fields.moe_ffn_hidden_size.resolve(or_null(moe.feed_forward));
+  const bool everywhere = std::find(moe.layers.begin(), moe.layers.end(), 0) == moe.layers.end();
+  fields.moe_layer_freq.resolve(everywhere ? OneOrList<int64_t>(1)
+                                           : OneOrList<int64_t>(moe.layers));
+  fields.moe_shared_expert_intermediate_size.resolve(or_null(moe.shared_feed_forward));
+  fields.moe_shared_expert_gate.resolve(moe.shared_gate);
+  const RoutingRule& routing = moe.routing;
+  fields.moe_router_topk.resolve(routing.topk);
+  fields.moe_router_score_function.resolve(score_name(routing.score));
+  fields.moe_router_pre_softmax.resolve(routing.pre_softmax);
+  fields.moe_router_topk_scaling_factor.resolve(
+      routing.scaling == 1 ? std::nullopt : std::optional(routing.scaling));
+  fields.moe_router_num_groups.resolve(or_null(routing.groups));
+  fields.moe_router_group_topk.resolve(or_null(routing.group_topk));
+  fields.moe_router_group_score_topk.resolve(or_null(routing.group_best));
+  fields.moe_router_norm_topk_prob.resolve(routing.normalize);
+  fields.moe_router_enable_expert_bias.resolve(moe.load_bias);
+}
+
+MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward) {
+  MoeConfig moe;
+  moe.experts = fields.experts();
+  if (!moe.any()) return moe;
+  moe.feed_forward = fields.moe_ffn_hidden_size.value().value_or(feed_forward);
+  const OneOrList<int64_t>& frequency = fields.moe_layer_freq.value();
+  if (frequency.is_list()) {
+    moe.layers = frequency.values();
+  } else {
+    for (int64_t layer = 0; layer < layers; ++layer)
+      moe.layers.push_back(layer % std::max<int64_t>(1, frequency.at(0)) == 0 ? 1 : 0);
+  }
+  moe.shared_feed_forward = fields.moe_shared_expert_intermediate_size.value().value_or(0);
+  moe.shared_gate = fields.moe_shared_expert_gate.value();
+  moe.shared_overlap = fields.moe_shared_expert_overlap;
+  RoutingRule& routing = moe.routing;
+  routing.topk = fields.moe_router_topk.value();
+  for (const ScoreFunction score : kScoreFunctions)
+    if (fields.moe_router_score_function.value() == score_name(score)) routing.score = score;
+  routing.pre_softmax = fields.moe_router_pre_softmax.value();
+  routing.scaling = fields.moe_router_topk_scaling_factor.value().value_or(1);
+  routing.groups = fields.moe_router_num_groups.value().value_or(0);
+  routing.group_topk = fields.moe_router_group_topk.value().value_or(0);
+  routing.group_best = fields.moe_router_group_score_topk.value().value_or(0);
+  routing.normalize = fields.moe_router_norm_topk_prob.value();
+  moe.load_bias = fields.moe_router_enable_expert_bias.value();
+  moe.load_bias_rate = fields.moe_router_bias_update_rate;
+  if (fields.moe_token_dispatcher_type == "allgather") moe.dispatch = ExpertDispatch::all_gather;
+  if (fields.moe_router_dtype == "fp32") moe.router_format = RouterFormat::f32;
+  if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
+  if (fields.moe_router_load_balancing_type != "none")
+    moe.balance_coefficient = fields.moe_aux_loss_coeff;
+  if (fields.moe_router_load_balancing_type == "seq_aux_loss")
+    moe.balance_scope = BalanceScope::document;
+  if (fields.moe_router_load_balancing_type == "global_aux_loss")
+    moe.balance_scope = BalanceScope::step;
+  moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
+  moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
+  if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;
+  moe.pad_to_capacity = fields.moe_pad_expert_input_to_capacity;
+  moe.random_logits = fields.moe_router_force_load_balancing;
+  moe.z_coefficient = fields.moe_z_loss_coeff.value_or(0);
+  return moe;
+}
+
+namespace {
+
+void check_groups(const MoeConfig& moe, Problems& problems) {
+  const RoutingRule& routing = moe.routing;
+  if ((routing.groups > 0) != (routing.group_topk > 0)) {
+    problems.add(
+        "model.moe_router_num_groups and moe_router_group_topk need each other, found {} "
+        "and {}",
+        routing.groups > 0 ? std::to_string(routing.groups) : "null",
+        routing.group_topk > 0 ? std::to_string(routing.group_topk) : "null");
+    return;
+  }
+  if (routing.groups == 0) {
+    if (routing.group_best > 0) {
+      problems.add(
+          "model.moe_router_group_score_topk: {} needs moe_router_num_groups, which is null",
+          routing.group_best);
+    }
+    return;
+  }
+  if (moe.experts % routing.groups != 0) {
+    problems.add(
+        "model.moe_router_num_groups: {} does not divide num_moe_experts = {}; nearest: "
+        "{}",
+        routing.groups, moe.experts, nearest_divisor(routing.groups, moe.experts));
+    return;
+  }
+  const int64_t size = moe.experts / routing.groups, k = routing.topk;
+  if (routing.group_best > size) {
+    problems.add(
+        "model.moe_router_group_score_topk: {} of the {} experts of a group (num_moe_experts = {}, "
+        "moe_router_num_groups = {}); nearest: {}",
+        routing.group_best, size, moe.experts, routing.groups, size);
+  }
+  const auto fits = [&](int64_t groups) {
+    return groups <= routing.groups && (routing.group_best > 0 || k % groups == 0) &&
+           groups * size >= k;
+  };
+  if (!fits(routing.group_topk)) {
+    problems.add(
+        "model.moe_router_group_topk: {} of {} groups of {} experts for moe_router_topk = "
+        "{}: expected {} whose groups have so many experts; nearest: {}",
+        routing.group_topk, routing.groups, size, k,
+        routing.group_best > 0 ? "a number" : "a divisor of it",
+        nearest_valid(routing.group_topk, fits, routing.groups));
+  }
+}
+
+}  // namespace
+
+void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) {
+  if (!moe.any()) return;
+  const RoutingRule& routing = moe.routing;
+  if (static_cast<int64_t>(moe.layers.size()) != layers && !moe.layers.empty()) {
+    problems.add("model.moe_layer_freq: {} entries for {} layers", moe.layers.size(), layers);
+  }
+  for (const int64_t layer : moe.layers) {
+    if (layer == 0 || layer == 1) continue;
+    problems.add("model.moe_layer_freq: {} in the list, expected 0 or 1", layer);
+    break;
+  }
+  if (static_cast<double>(moe.experts) > kMostExperts)
+    problems.add("model.num_moe_experts: {}, expected at most {}", moe.experts, kMostExperts);
+  if (routing.topk < 1)
+    problems.add("model.moe_router_topk: {}, expected at least 1", routing.topk);
+  if (moe.feed_forward < 1)
+    problems.add("model.moe_ffn_hidden_size: {}, expected at least 1", moe.feed_forward);
+  if (moe.shared_feed_forward < 0) {
+    problems.add("model.moe_shared_expert_intermediate_size: {}, expected at least 1",
+                 moe.shared_feed_forward);
+  }
+  if (routing.topk > moe.experts) {
+    problems.add("model.moe_router_topk: {} of num_moe_experts = {} experts; nearest: {}",
+                 routing.topk, moe.experts, std::min(moe.experts, kMostChosenExperts));
+  }
+  const bool softmax = routing.score == ScoreFunction::softmax;
+  if (softmax && routing.topk == 1 && !routing.pre_softmax) {
+    problems.add(
+        "model.moe_router_pre_softmax: false with moe_router_topk = 1 gives every token the weight "
+        "1, whatever its router says; expected true");
+  }
+  if (!softmax && routing.pre_softmax)
+    problems.add("model.moe_router_pre_softmax: true needs moe_router_score_function=softmax");
+  if (softmax && !routing.normalize) {
+    problems.add(
+        "model.moe_router_norm_topk_prob: false needs moe_router_score_function=sigmoid or "
+        "sqrtsoftplus; with softmax moe_router_pre_softmax=true leaves the weights as they are");
+  }
+  if (softmax && moe.load_bias) {
+    problems.add(
+        "model.moe_router_enable_expert_bias: true needs moe_router_score_function=sigmoid or "
+        "sqrtsoftplus, found softmax, whose logits have no scale to compare a bias with");
+  }
+  if (moe.pad_to_capacity && moe.capacity_factor == 0) {
+    problems.add(
+        "model.moe_pad_expert_input_to_capacity: true needs moe_expert_capacity_factor, which is "
+        "null");
+  }
+  if (moe.shared_gate && moe.shared_feed_forward == 0) {
+    problems.add(
+        "model.moe_shared_expert_gate: true needs moe_shared_expert_intermediate_size, which is "
+        "null");
+  }
+  if (moe.shared_overlap && moe.shared_feed_forward == 0) {
+    problems.add(
+        "model.moe_shared_expert_overlap: true needs moe_shared_expert_intermediate_size, which is "
+        "null");
+  }
+  if (moe.shared_overlap && moe.dispatch == ExpertDispatch::all_gather) {
+    problems.add(
+        "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall, found "
+        "allgather");
+  }
+  check_groups(moe, problems);
+}
+
+}  // namespace viaduct

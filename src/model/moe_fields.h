@@ -1,0 +1,64 @@
+#pragma once
+// The fields of section `model` about mixtures of experts, with Megatron's names, and their
+// conversion to what layers read (nn/moe/moe_config.h).
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/auto.h"
+#include "config/field.h"
+#include "config/one_or_list.h"
+#include "config/problems.h"
+#include "nn/moe/moe_config.h"
+
+namespace viaduct {
+
+struct MoeFields {
+  // Architecture.
+  Auto<std::optional<int64_t>> num_moe_experts, moe_ffn_hidden_size;
+  Auto<OneOrList<int64_t>> moe_layer_freq;
+  Auto<std::optional<int64_t>> moe_shared_expert_intermediate_size;
+  Auto<bool> moe_shared_expert_gate;
+  Auto<int64_t> moe_router_topk;
+  Auto<std::string> moe_router_score_function;
+  Auto<bool> moe_router_pre_softmax;
+  Auto<std::optional<double>> moe_router_topk_scaling_factor;
+  Auto<std::optional<int64_t>> moe_router_num_groups, moe_router_group_topk;
+  Auto<std::optional<int64_t>> moe_router_group_score_topk;
+  Auto<bool> moe_router_norm_topk_prob;
+  Auto<bool> moe_router_enable_expert_bias;
+
+  // Training.
+  std::optional<std::string> moe_router_dtype;
+  double moe_router_bias_update_rate = 1e-3;
+  std::string moe_router_load_balancing_type = "aux_loss";
+  double moe_aux_loss_coeff = 0;
+  std::optional<double> moe_z_loss_coeff;
+  std::optional<double> moe_input_jitter_eps;
+  std::optional<double> moe_expert_capacity_factor;
+  std::string moe_token_drop_policy = "probs";
+  bool moe_pad_expert_input_to_capacity = false;
+  bool moe_router_force_load_balancing = false;
+  bool moe_shared_expert_overlap = false;
+  std::string moe_token_dispatcher_type = "alltoall";
+
+  /// The number of experts, 0 without any or where it is not known yet.
+  int64_t experts() const;
+  /// Replaces every remaining `auto` by the default of models without experts, or of Mixtral.
+  void resolve();
+};
+
+void add_moe_fields(FieldGroup& group, MoeFields& fields);
+
+/// Sets every field that is still `auto` to the value of an existing model.
+void take_moe(MoeFields& fields, const MoeConfig& moe);
+
+/// Of resolved fields. `feed_forward`: of a dense layer, the default of an expert's.
+MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_forward);
+
+/// Every problem of the sizes and rules of `moe` in a model of `layers` layers; texts name the
+/// fields.
+void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems);
+
+}  // namespace viaduct

@@ -1,0 +1,135 @@
+#include "nn/delayed_scales.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/amax_history.h"
+#include "ops/elementwise.h"
+#include "ops/largest_magnitude.h"
+#include "tensor/operand_scale.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::array<std::string_view, kLayerOperands.size()> kOperandNames{"input", "weight",
+                                                                            "output_gradient"};
+
+}  // namespace
+
+DelayedScales::DelayedScales(const OpContext& context,
+                             const std::vector<const Parameter*>& parameters,
+                             const PrecisionRecipe& recipe, const ParallelGroups& groups)
+    : device_(context.device), settings_(recipe.amax), groups_(groups) {
+  for (const Parameter* parameter : parameters) {
+    if (!parameter->quantized) continue;
+    first_[parameter] = parameters_.size() * kLayerOperands.size();
+    parameters_.push_back(parameter);
+  }
+  const auto tensors = static_cast<int64_t>(parameters_.size() * kLayerOperands.size());
+  if (tensors == 0) return;  // a stage of blocks that are not quantized
+  noted_ = context.allocate(DType::f32, {tensors}, MemoryTag::other);
+  history_ = context.allocate(DType::f32, {tensors, settings_.steps}, MemoryTag::other);
+  chosen_ = context.allocate(DType::f32, {tensors}, MemoryTag::other);
+  device_.copy_from_host(host_tensor(DType::f32, noted_.shape()), noted_);
+  device_.copy_from_host(host_tensor(DType::f32, history_.shape()), history_);
+  const Tensor ones = host_tensor(DType::f32, chosen_.shape());
+  for (int64_t i = 0; i < tensors; ++i) {
+    const bool gradient = kLayerOperands[static_cast<size_t>(i) % kLayerOperands.size()] ==
+                          LayerOperand::output_gradient;
+    ones.data<float>()[i] =
+        largest_element(gradient ? recipe.products.gradient : recipe.products.forward);
+  }
+  device_.copy_from_host(ones, chosen_);
+}
+
+size_t DelayedScales::place(const Parameter& parameter, LayerOperand operand) const {
+  const auto found = first_.find(&parameter);
+  VIADUCT_CHECK(ShapeError, found != first_.end(), "delayed scaling: {} has no quantized products",
+                parameter.path);
+  return found->second + static_cast<size_t>(operand);
+}
+
+Tensor DelayedScales::chosen(const Parameter& parameter, LayerOperand operand) const {
+  return at(chosen_, place(parameter, operand));
+}
+
+Tensor DelayedScales::chosen_for(OpContext& context, const Parameter& parameter,
+                                 LayerOperand operand, const Tensor& matrix) const {
+  const auto one = [&] { return context.allocate(DType::f32, {1}, MemoryTag::activations); };
+  const Tensor amax = one(), unused = one(), out = one();
+  largest_magnitude(context, {matrix, amax});
+  fill(context, {unused, 0});
+  viaduct::note_amax(context, {amax, unused, at(chosen_, place(parameter, operand)), out});
+  return out;
+}
+
+Tensor DelayedScales::note(OpContext& context, const Parameter& parameter, LayerOperand operand,
+                           const Tensor& matrix) {
+  const Tensor amax = context.allocate(DType::f32, {1}, MemoryTag::activations);
+  largest_magnitude(context, {matrix, amax});
+  return note_amax(context, parameter, operand, amax);
+}
+
+Tensor DelayedScales::note_amax(OpContext& context, const Parameter& parameter,
+                                LayerOperand operand, const Tensor& amax) {
+  const size_t i = place(parameter, operand);
+  // A weight that is quantized anew is another one, not one more of the step.
+  if (operand == LayerOperand::weight) fill(context, {at(noted_, i), 0});
+  const Tensor out = context.allocate(DType::f32, {1}, MemoryTag::activations);
+  viaduct::note_amax(context, {amax, at(noted_, i), at(chosen_, i), out});
+  return out;
+}
+
+void DelayedScales::finish_step(OpContext& context) {
+  if (parameters_.empty()) return;
+  Communicator& others = settings_.within_micro_batch ? groups_.cp() : groups_.dp_cp();
+  for (Communicator* ranks : {&groups_.tp(), &others})
+    ranks->all_reduce(noted_, ReduceOp::max).wait();
+  choose_amax(context, {noted_, history_, chosen_, settings_.most_recent, settings_.margin});
+}
+
+std::vector<std::string> DelayedScales::names() const {
+  std::vector<std::string> names;
+  for (const Parameter* parameter : parameters_)
+    for (const std::string_view operand : kOperandNames)
+      names.push_back(parameter->path + "/" + std::string(operand));
+  return names;
+}
+
+Tensor DelayedScales::values(OpContext& context) const {
+  if (parameters_.empty()) return {};
+  const int64_t tensors = chosen_.dim(0), steps = settings_.steps;
+  const Tensor chosen = host_tensor(DType::f32, chosen_.shape()),
+               history = host_tensor(DType::f32, history_.shape());
+  for (const auto& [from, to] : {std::pair{&chosen_, &chosen}, {&history_, &history}}) {
+    if (settings_.within_micro_batch) {
+      const Tensor largest = context.allocate(DType::f32, from->shape(), MemoryTag::other);
+      copy(context, {*from, largest});
+      groups_.dp_cp().all_reduce(largest, ReduceOp::max).wait();
+      device_.copy_to_host(largest, *to);
+    } else {
+      device_.copy_to_host(*from, *to);
+    }
+  }
+  const Tensor all = host_tensor(DType::f32, {tensors, 1 + steps});
+  for (int64_t i = 0; i < tensors; ++i) {
+    float* const row = all.data<float>() + i * (1 + steps);
+    row[0] = chosen.data<float>()[i];
+    std::copy_n(history.data<float>() + i * steps, steps, row + 1);
+  }
+  return all;
+}
+
+void DelayedScales::restore(size_t i, const Tensor& values) {
+  VIADUCT_CHECK(ShapeError, values.dim(0) > 1, "delayed scaling: no history in {}",
+                describe(values));
+  const Tensor history = host_tensor(DType::f32, {1, settings_.steps});
+  const int64_t known = std::min(settings_.steps, values.dim(0) - 1);
+  std::copy_n(values.data<float>() + 1, known, history.data<float>());
+  const auto row = static_cast<int64_t>(i);
+  device_.copy_from_host(history, history_.slice(0, row, 1));
+  device_.copy_from_host(values.slice(0, 0, 1), at(chosen_, i));
+  device_.copy_from_host(host_tensor(DType::f32, {1}), at(noted_, i));
+}
+
+}  // namespace viaduct

@@ -1,0 +1,72 @@
+#pragma once
+// The scales of delayed scaling: for the operands of every layer with quantized products, the
+// magnitudes of earlier steps, the ones chosen for this step, and those that the step notes. They
+// change in `finish_step` alone, so all micro-batches of a step quantize alike.
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "comm/parallel_groups.h"
+#include "nn/parameter.h"
+#include "ops/dispatch.h"
+#include "precision/recipe.h"
+
+namespace viaduct {
+
+/// An operand of a layer's products.
+enum class LayerOperand { input, weight, output_gradient };
+inline constexpr std::array kLayerOperands{LayerOperand::input, LayerOperand::weight,
+                                           LayerOperand::output_gradient};
+
+class DelayedScales {
+ public:
+  /// For those of `parameters` whose products are quantized. Every scale is 1 until its tensor has
+  /// a magnitude, as in Transformer Engine. `groups`: maxima of a step are made over the ranks that
+  /// the recipe says; all ranks of the run have such an object.
+  DelayedScales(const OpContext& context, const std::vector<const Parameter*>& parameters,
+                const PrecisionRecipe& recipe, const ParallelGroups& groups);
+
+  /// The amax f32 [1] that the operand's scale is made for in this step.
+  Tensor chosen(const Parameter& parameter, LayerOperand operand) const;
+  /// The same, but infinity if an element of `matrix` is not finite, so that results show it.
+  Tensor chosen_for(OpContext& context, const Parameter& parameter, LayerOperand operand,
+                    const Tensor& matrix) const;
+  /// The same. Notes the magnitude of the matrix, which is this rank's part of the operand: the
+  /// largest of a step, for a weight the last.
+  Tensor note(OpContext& context, const Parameter& parameter, LayerOperand operand,
+              const Tensor& matrix);
+  /// The same for an operand whose largest magnitude f32 [1] is known.
+  Tensor note_amax(OpContext& context, const Parameter& parameter, LayerOperand operand,
+                   const Tensor& amax);
+  /// The end of a step: maxima over the ranks of what they noted, one reduction of all tensors for
+  /// each axis, and the amaxes of the next step. Every rank of the groups calls it.
+  void finish_step(OpContext& context);
+
+  // For checkpoints.
+
+  /// "blocks.3.attention.qkv.weight/input": for each tensor, in the order of `values`.
+  std::vector<std::string> names() const;
+  /// f32 [N, 1 + L] in host memory, the same on all ranks of a stage: of each tensor the chosen
+  /// amax and the history, latest first. Every rank of the stage calls it.
+  Tensor values(OpContext& context) const;
+  /// Begins again with these values of tensor `i`: f32 [1 + M] in host memory, of whose history the
+  /// latest steps count. Nothing is noted.
+  void restore(size_t i, const Tensor& values);
+
+ private:
+  size_t place(const Parameter& parameter, LayerOperand operand) const;
+  Tensor at(const Tensor& values, size_t place) const {
+    return values.slice(0, static_cast<int64_t>(place), 1);
+  }
+
+  Device& device_;
+  AmaxSettings settings_;
+  ParallelGroups groups_;
+  std::vector<const Parameter*> parameters_;
+  std::map<const Parameter*, size_t> first_;  // place of a parameter's first operand
+  Tensor noted_, history_, chosen_;           // f32 [N], [N, L], [N]
+};
+
+}  // namespace viaduct

@@ -1,0 +1,36 @@
+#pragma once
+// The last segment of a mixture of experts: results back to the ranks of their tokens, their sum by
+// the router's probabilities (and the shared expert's result) → dropout → +.
+
+#include "nn/moe/moe_edges.h"
+#include "nn/residual.h"
+
+namespace viaduct {
+
+class CombineSegment final : public Segment {
+ public:
+  CombineSegment(MoeConfig moe, ExpertPlace place, int64_t hidden, ResidualDropout residual)
+      : moe_(std::move(moe)), place_(place), hidden_(hidden), residual_(residual) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override { return {kHidden}; }
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext&, const Batch&, SavedStore&) override {}
+  std::vector<const Parameter*> parameters() const override { return {}; }
+  std::string_view name() const override { return "combine"; }
+
+ private:
+  /// [T, H]: each token's sum over the results of its experts.
+  Tensor sum_rows(RankContext& context, const Batch& batch, const TensorSet& in,
+                  SavedStore& saved) const;
+
+  MoeConfig moe_;
+  ExpertPlace place_;
+  int64_t hidden_;
+  ResidualDropout residual_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,82 @@
+#include "nn/moe/dispatch.h"
+
+#include "nn/moe/token_exchange.h"
+#include "ops/embedding.h"
+#include "ops/expert_rows.h"
+
+namespace viaduct {
+
+Edge DispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
+  const MoeEdges edges(context, batch, moe_, place_, hidden_);
+  return {edges.tokens(), edges.sources(), edges.position(), edges.counts(), edges.sent_offsets()};
+}
+
+std::vector<std::string_view> DispatchSegment::outputs() const {
+  std::vector<std::string_view> list{moe_edge::rows, moe_edge::offsets, moe_edge::position,
+                                     moe_edge::exchange, moe_edge::arrival};
+  if (beside_) list.push_back(moe_edge::shared);
+  return list;
+}
+
+TensorSet DispatchSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                                   SavedStore& saved) {
+  const Tensor tokens = in.get(moe_edge::tokens), sources = in.get(moe_edge::sources);
+  const MemoryTag tag = saved.output_tag();
+  const bool alone = place_.ranks == 1;
+  const Tensor leaving = context.activation({sources.dim(0), hidden_},
+                                            alone ? tag : MemoryTag::activations);  // [R, H]
+  embedding_forward(context.ops, {sources, tokens, leaving});
+  Tensor offsets = in.get(moe_edge::sent_offsets);
+  ExchangeOrder order;
+  if (alone) {
+    order = {host_tensor(DType::i64, {2, 1}), context.ops.allocate(DType::i32, {2, 0}, tag)};
+  } else {
+    offsets = context.ops.allocate(DType::i32, {place_.experts_here(moe_) + 1}, tag);
+    order = agree_on_rows(context, moe_, place_, in.get(moe_edge::counts), sources.dim(0), offsets,
+                          tag);
+  }
+  RowsUnderWay sending = begin_to_experts(context, place_, order, leaving, tag);
+  TensorSet out;
+  if (beside_) {
+    const TensorSet made =
+        beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
+    out.set(moe_edge::shared, made.get(moe_edge::shared));
+  }
+  out.set(moe_edge::rows, sending.finish(context));
+  const Tensor position = in.get(moe_edge::position);
+  saved.keep(this, "position", position);
+  saved.keep(this, "exchange", order.rows);
+  saved.keep(this, "arrival", order.arrival);
+  out.set(moe_edge::offsets, offsets);
+  out.set(moe_edge::position, position);
+  out.set(moe_edge::exchange, order.rows);
+  out.set(moe_edge::arrival, order.arrival);
+  return out;
+}
+
+TensorSet DispatchSegment::backward_input(RankContext& context, const Batch& batch,
+                                          const TensorSet& d_out, SavedStore& saved) {
+  const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
+  RowsUnderWay sending =
+      begin_home(context, place_, order, d_out.get(moe_edge::rows), MemoryTag::activations);
+  SharedExpertSegment::OwnGradient own;
+  if (beside_) own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
+  CombineRowsArgs sum;
+  sum.rows = sending.finish(context);  // [R, H]
+  sum.position = saved.take(this, "position");
+  sum.out = context.activation({batch.stream_tokens, hidden_}, MemoryTag::activations);
+  sum.copies = place_.copies;
+  combine_rows(context.ops, sum);
+  return TensorSet(moe_edge::tokens,
+                   beside_ ? beside_->finish_backward(context, own, sum.out, saved) : sum.out);
+}
+
+void DispatchSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {
+  if (beside_) beside_->backward_weight(context, batch, saved);
+}
+
+std::vector<const Parameter*> DispatchSegment::parameters() const {
+  return beside_ ? beside_->parameters() : std::vector<const Parameter*>();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,38 @@
+#pragma once
+// The second segment of a mixture of experts: rows of tokens to the ranks that hold their experts.
+// A communication; on one rank a copy of each token's row for each of its experts. Where tokens are
+// gathered, nn/moe/gather_dispatch.h is in its place.
+
+#include <memory>
+
+#include "nn/moe/moe_edges.h"
+#include "nn/moe/shared_experts.h"
+
+namespace viaduct {
+
+class DispatchSegment final : public Segment {
+ public:
+  /// `beside`: the shared expert, which runs here while rows are under way, and its backward while
+  /// their gradients are; null: it is a segment of its own, or there is none.
+  DispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden,
+                  std::unique_ptr<SharedExpertSegment> beside = nullptr)
+      : moe_(std::move(moe)), place_(place), hidden_(hidden), beside_(std::move(beside)) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override;
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "dispatch"; }
+
+ private:
+  MoeConfig moe_;
+  ExpertPlace place_;
+  int64_t hidden_;
+  std::unique_ptr<SharedExpertSegment> beside_;
+};
+
+}  // namespace viaduct

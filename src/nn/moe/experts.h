@@ -1,0 +1,64 @@
+#pragma once
+// The third segment of a mixture of experts: the feed-forwards of this rank's experts over their
+// rows, up (gate | up) → activation → down, as grouped products.
+
+#include "nn/moe/moe_edges.h"
+#include "ops/activation.h"
+#include "ops/grouped_gemm.h"
+
+namespace viaduct {
+
+/// E' experts of this rank, each with this rank's F of its features. Their matrices lie one after
+/// the other in one parameter.
+struct ExpertsParts {
+  std::shared_ptr<const Parameter> up;    // [E' · F (gated: 2F, gate before up), H]
+  std::shared_ptr<const Parameter> down;  // [E' · H, F]
+  ActivationKind activation = ActivationKind::silu;
+  bool gated = true;
+  GateShape shape = {};  // of the gated activation
+  /// [E' · F (gated: 2F)] and [E' · H], both or neither; experts are whole then.
+  std::shared_ptr<const Parameter> up_bias, down_bias;
+};
+
+class ExpertsSegment final : public Segment {
+ public:
+  ExpertsSegment(MoeConfig moe, ExpertPlace place, ExpertsParts parts)
+      : moe_(std::move(moe)), place_(place), parts_(std::move(parts)) {}
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override { return {moe_edge::results}; }
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "experts"; }
+
+ private:
+  /// H, and this rank's F.
+  int64_t hidden() const { return parts_.up->shape[1]; }
+  int64_t features() const { return parts_.down->shape[1]; }
+  /// From rows [A, H] to the input [A, F] of `down`; keeps the output of `up`. `raise_unit`: the
+  /// same as the unit mlp.
+  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
+               SavedStore& saved) const;
+  Tensor raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
+                    SavedStore& saved) const;
+  void product(RankContext& context, GemmForm form, const Parameter& weight, const Tensor& a,
+               const Tensor& offsets, const Tensor& out) const;
+  /// x [A, N] += the bias of each row's expert; nothing without a bias. The gradient accumulates.
+  void add_bias(RankContext& context, const Parameter* bias, const Tensor& x,
+                const Tensor& offsets) const;
+  void add_bias_gradient(RankContext& context, const Parameter* bias, const Tensor& dy,
+                         const Tensor& offsets) const;
+  /// (= or +=) the gradient of a weight from dy [A, N] and x [A, K].
+  void weight_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
+                       const Tensor& x, const Tensor& offsets) const;
+
+  MoeConfig moe_;
+  ExpertPlace place_;
+  ExpertsParts parts_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,52 @@
+#include "nn/moe/gather_dispatch.h"
+
+#include "nn/moe/gathered_rows.h"
+#include "ops/embedding.h"
+#include "ops/expert_rows.h"
+
+namespace viaduct {
+
+Edge GatherDispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
+  const MoeEdges edges(context, batch, moe_, place_, hidden_);
+  return {edges.tokens(), edges.probabilities(), edges.choice()};
+}
+
+std::vector<std::string_view> GatherDispatchSegment::outputs() const {
+  return {moe_edge::rows, moe_edge::offsets, moe_edge::position, moe_edge::probabilities};
+}
+
+TensorSet GatherDispatchSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
+                                         SavedStore& saved) {
+  const MemoryTag tag = saved.output_tag();
+  // The order of rows needs the choices alone: it is made while the others are under way.
+  PendingTensor choices = gather_tokens(context, place_, in.get(moe_edge::choice));
+  PendingTensor tokens = gather_tokens(context, place_, in.get(moe_edge::tokens));
+  PendingTensor weights = gather_tokens(context, place_, in.get(moe_edge::probabilities), tag);
+  const OwnRows own = find_own_rows(context, moe_, place_, choices.finish(), tag);
+  const Tensor rows = context.activation({own.tokens.dim(0), hidden_}, tag);  // [A, H]
+  embedding_forward(context.ops, {own.tokens, tokens.finish(), rows});
+  saved.keep(this, "position", own.position);
+  TensorSet out(moe_edge::rows, rows);
+  out.set(moe_edge::offsets, own.offsets);
+  out.set(moe_edge::position, own.position);
+  out.set(moe_edge::probabilities, weights.finish());
+  return out;
+}
+
+TensorSet GatherDispatchSegment::backward_input(RankContext& context, const Batch& batch,
+                                                const TensorSet& d_out, SavedStore& saved) {
+  PendingTensor d_weights =
+      sum_over_ranks(context, place_, d_out.get(moe_edge::probabilities));  // [T, k]
+  CombineRowsArgs sum;
+  sum.rows = d_out.get(moe_edge::rows);  // [A, H]
+  sum.position = saved.take(this, "position");
+  sum.out = context.activation({place_.ranks * batch.stream_tokens, hidden_},
+                               MemoryTag::activations);
+  combine_rows(context.ops, sum);
+  PendingTensor d_tokens = sum_over_ranks(context, place_, sum.out);  // [T, H]
+  TensorSet d_in(moe_edge::probabilities, d_weights.finish());
+  d_in.set(moe_edge::tokens, d_tokens.finish());
+  return d_in;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,70 @@
+#pragma once
+// A mixture of experts in place of the feed-forward of a block, as layers read it.
+
+#include <cstdint>
+#include <vector>
+
+#include "ops/expert_capacity.h"
+#include "ops/routing.h"
+
+namespace viaduct {
+
+/// How tokens reach ranks that hold their experts. Without expert parallelism nothing is sent.
+enum class ExpertDispatch {
+  all_to_all,  // each rank gets the rows of its experts
+  all_gather,  // each rank gets all tokens, and results are summed over the ranks
+};
+
+/// Which choices a balancing loss counts together (ops/routing.h).
+enum class BalanceScope {
+  micro_batch,  // those of a micro-batch, on all ranks that share its rows
+  document,     // those of each document
+  step,         // those of the step so far, of all ranks
+};
+
+/// What the products of a router read, and the format of its logits.
+enum class RouterFormat {
+  activations,  // tokens and weight as they are; logits FP32
+  f32,          // FP32 copies; logits FP32
+  f64,          // FP64 copies; logits FP64
+};
+
+struct MoeConfig {
+  int64_t experts = 0;       // E; 0: every layer is dense
+  int64_t feed_forward = 0;  // F of an expert
+  RoutingRule routing;
+  std::vector<int64_t> layers;  // 1 for a layer with experts, 0 for a dense one; one entry a layer
+  /// The feed-forward of the expert that every token uses; 0: there is none.
+  int64_t shared_feed_forward = 0;
+  bool shared_gate = false;  // its output times sigmoid(x · w)
+  /// The shared expert runs while tokens are on their way to the ranks of their experts.
+  bool shared_overlap = false;
+  /// Of its gradients, too. A layer of f64 activations has FP64 everywhere.
+  RouterFormat router_format = RouterFormat::activations;
+  ExpertDispatch dispatch = ExpertDispatch::all_to_all;
+  double balance_coefficient = 0;  // of the balancing loss (ops/routing.h)
+  BalanceScope balance_scope = BalanceScope::micro_batch;
+  double z_coefficient = 0;  // of the z-loss
+  /// The choice follows scores plus a bias that balances experts (ops/load_bias.h).
+  bool load_bias = false;
+  double load_bias_rate = 1e-3;
+  /// In training the router reads tokens times noise in [1 − e, 1 + e].
+  double input_jitter = 0;
+  /// Most choices of an expert among the T tokens of a rank, as a multiple of an equal share
+  /// T · k / E, rounded up; 0: no limit.
+  double capacity_factor = 0;
+  DropPolicy drop_policy = DropPolicy::probabilities;
+  bool pad_to_capacity = false;  // each expert has rows for its capacity from each rank
+  /// Random numbers in place of logits, so that experts have about equal load: for benchmarks.
+  bool random_logits = false;
+
+  bool any() const { return experts > 0; }
+  /// Most choices of an expert among `tokens` tokens of a rank; 0: no limit.
+  int64_t capacity(int64_t tokens) const;
+  bool routes(int64_t layer) const {
+    return any() && (layers.empty() || layers[static_cast<size_t>(layer)] != 0);
+  }
+  bool operator==(const MoeConfig&) const = default;
+};
+
+}  // namespace viaduct

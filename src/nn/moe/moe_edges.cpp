@@ -1,0 +1,89 @@
+#include "nn/moe/moe_edges.h"
+
+namespace viaduct {
+
+Communicator& ExpertPlace::group(const RankContext& context) const {
+  return *context.groups.of(own_grid ? GroupKind::expert_tp_ep : GroupKind::tp);
+}
+
+EdgeTensor MoeEdges::integers(std::string_view name, DType dtype, const Shape& shape) const {
+  return {std::string(name), dtype, shape, false};
+}
+
+EdgeTensor MoeEdges::activations(std::string_view name, int64_t rows) const {
+  Shape shape{0, hidden_};
+  shape[0] = rows;
+  return {std::string(name), context_.settings.precision.activation, shape};
+}
+
+int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
+  if (moe.pad_to_capacity) return moe.experts * place.copies * moe.capacity(tokens);
+  return tokens * moe.routing.topk * place.copies;
+}
+
+EdgeTensor MoeEdges::tokens() const {
+  return activations(moe_edge::tokens, batch_.stream_tokens);
+}
+
+EdgeTensor MoeEdges::probabilities() const {
+  return {std::string(moe_edge::probabilities),
+          context_.settings.precision.statistic,
+          {batch_.stream_tokens, moe_.routing.topk}};
+}
+
+EdgeTensor MoeEdges::combined_probabilities() const {
+  EdgeTensor all = probabilities();
+  if (place_.gathers(moe_)) all.shape[0] *= place_.ranks;
+  return all;
+}
+
+EdgeTensor MoeEdges::choice() const {
+  return integers(moe_edge::choice, DType::i32, {batch_.stream_tokens, moe_.routing.topk});
+}
+
+EdgeTensor MoeEdges::sources() const {
+  return integers(moe_edge::sources, DType::i32, {sent_rows()});
+}
+
+EdgeTensor MoeEdges::position() const {
+  const int64_t k = moe_.routing.topk;
+  return integers(moe_edge::position, DType::i32,
+                  place_.gathers(moe_) ? Shape{place_.ranks * batch_.stream_tokens, k}
+                                       : Shape{batch_.stream_tokens, k * place_.copies});
+}
+
+EdgeTensor MoeEdges::counts() const {
+  return integers(moe_edge::counts, DType::i64, {moe_.experts * place_.copies});
+}
+
+EdgeTensor MoeEdges::sent_offsets() const {
+  return integers(moe_edge::sent_offsets, DType::i32, {moe_.experts * place_.copies + 1});
+}
+
+EdgeTensor MoeEdges::rows() const {
+  return activations(moe_edge::rows, place_.ranks == 1 ? sent_rows() : kAnyRows);
+}
+
+EdgeTensor MoeEdges::offsets() const {
+  return integers(moe_edge::offsets, DType::i32, {place_.experts_here(moe_) + 1});
+}
+
+EdgeTensor MoeEdges::results() const {
+  return activations(moe_edge::results, place_.ranks == 1 ? sent_rows() : kAnyRows);
+}
+
+EdgeTensor MoeEdges::exchange() const {
+  return integers(moe_edge::exchange, DType::i64, {2, place_.ranks});
+}
+
+EdgeTensor MoeEdges::arrival() const {
+  Shape shape{2, 0};
+  if (place_.ranks > 1) shape[1] = kAnyRows;
+  return integers(moe_edge::arrival, DType::i32, shape);
+}
+
+EdgeTensor MoeEdges::shared() const {
+  return activations(moe_edge::shared, batch_.stream_tokens);
+}
+
+}  // namespace viaduct

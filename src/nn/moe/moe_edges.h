@@ -1,0 +1,92 @@
+#pragma once
+// What the segments of a mixture of experts hand to each other. T tokens of this rank, k experts of
+// a token, n ranks that exchange tokens, E' experts of a rank, `copies` ranks that hold an expert;
+// R rows leave this rank (T · k · copies; with padding those of the capacities), A rows arrive.
+// ops/expert_rows.h has the orders. Rows of dropped choices and of padding are computed like others
+// where they are, and nobody reads their results.
+//
+// Where tokens are gathered (ExpertDispatch::all_gather over n > 1 ranks), the router hands on the
+// choice in place of the order of rows, and from dispatch on probabilities and positions are those
+// of the tokens of all n ranks, [n · T, k], with positions of −1 for experts of other ranks.
+
+#include <string_view>
+
+#include "nn/moe/moe_config.h"
+#include "nn/segment.h"
+
+namespace viaduct {
+
+namespace moe_edge {
+inline constexpr std::string_view tokens = "tokens";  // [T, H], normed
+/// f32 [T, k]: weights of a token's experts, 0 for dropped choices.
+inline constexpr std::string_view probabilities = "probabilities";
+inline constexpr std::string_view choice = "choice";  // i32 [T, k]: experts; −1: dropped
+inline constexpr std::string_view sources = "row_tokens";         // i32 [R]: the token of each row
+inline constexpr std::string_view position = "row_positions";     // i32 [T, k · copies]
+inline constexpr std::string_view counts = "row_counts";          // i64 [n · E']
+inline constexpr std::string_view sent_offsets = "sent_offsets";  // i32 [n · E' + 1]
+inline constexpr std::string_view rows = "expert_rows";           // [A, H], by expert
+inline constexpr std::string_view offsets = "expert_offsets";     // i32 [E' + 1]
+inline constexpr std::string_view results = "expert_results";     // [A, H]
+/// i64 [2, n], in host memory: rows to and from each rank.
+inline constexpr std::string_view exchange = "exchanged_rows";
+/// i32 [2, A]: of each row by expert its place as received, and the inverse; [2, 0] if n = 1.
+inline constexpr std::string_view arrival = "arrival_order";
+inline constexpr std::string_view shared = "shared_result";  // [T, H] of the shared expert
+}  // namespace moe_edge
+
+/// Where a layer's experts are: the same for all its segments.
+struct ExpertPlace {
+  int64_t ranks = 1;   // n, that exchange tokens
+  int64_t copies = 1;  // each expert is cut over so many of them
+  /// The run has an expert grid of its own; else its groups are those of the attention grid.
+  bool own_grid = false;
+
+  int64_t experts_here(const MoeConfig& moe) const { return moe.experts * copies / ranks; }
+  /// Tokens are gathered; else rows are exchanged, or stay on their rank.
+  bool gathers(const MoeConfig& moe) const {
+    return moe.dispatch == ExpertDispatch::all_gather && ranks > 1;
+  }
+  /// The ranks that exchange tokens.
+  Communicator& group(const RankContext& context) const;
+};
+
+/// R: the rows that `tokens` tokens of a rank leave with, those of dropped choices included.
+int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
+
+/// Declarations of these tensors for a batch.
+class MoeEdges {
+ public:
+  MoeEdges(const RankContext& context, const Batch& batch, const MoeConfig& moe,
+           const ExpertPlace& place, int64_t hidden)
+      : context_(context), batch_(batch), moe_(moe), place_(place), hidden_(hidden) {}
+
+  EdgeTensor tokens() const;
+  /// Of this rank's tokens, and as combine reads them.
+  EdgeTensor probabilities() const;
+  EdgeTensor combined_probabilities() const;
+  EdgeTensor choice() const;
+  EdgeTensor sources() const;
+  EdgeTensor position() const;
+  EdgeTensor counts() const;
+  EdgeTensor sent_offsets() const;
+  EdgeTensor rows() const;
+  EdgeTensor offsets() const;
+  EdgeTensor results() const;
+  EdgeTensor exchange() const;
+  EdgeTensor arrival() const;
+  EdgeTensor shared() const;
+
+ private:
+  EdgeTensor integers(std::string_view name, DType dtype, const Shape& shape) const;
+  EdgeTensor activations(std::string_view name, int64_t rows) const;
+  int64_t sent_rows() const { return viaduct::sent_rows(moe_, place_, batch_.stream_tokens); }
+
+  const RankContext& context_;
+  const Batch& batch_;
+  const MoeConfig& moe_;
+  const ExpertPlace& place_;
+  int64_t hidden_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,262 @@
+#include "nn/moe/router.h"
+
+#include "base/error.h"
+#include "base/hash.h"
+#include "nn/moe/router_log.h"
+#include "ops/elementwise.h"
+#include "ops/expert_capacity.h"
+#include "ops/load_bias.h"
+#include "ops/random_rows.h"
+#include "ops/step_scalars.h"
+
+namespace viaduct {
+
+RouterSegment::RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
+                             std::shared_ptr<const Parameter> weight,
+                             std::shared_ptr<const Parameter> bias,
+                             std::shared_ptr<const Parameter> load_bias, int64_t block,
+                             const std::string& path)
+    : moe_(std::move(moe)),
+      place_(place),
+      input_norm_(std::move(input_norm)),
+      product_(std::move(weight), moe_.router_format, std::move(bias)),
+      load_bias_(std::move(load_bias)),
+      block_(block),
+      jitter_path_(hash64(path + ".jitter")),
+      logits_path_(hash64(path + ".random_logits")) {}
+
+Edge RouterSegment::inputs(const RankContext& context, const Batch& batch) const {
+  return {stream_edge(context, batch, input_norm_.features())};
+}
+
+std::vector<std::string_view> RouterSegment::outputs() const {
+  if (place_.gathers(moe_))
+    return {kHidden, moe_edge::tokens, moe_edge::probabilities, moe_edge::choice};
+  return {kHidden,
+          moe_edge::tokens,
+          moe_edge::probabilities,
+          moe_edge::sources,
+          moe_edge::position,
+          moe_edge::counts,
+          moe_edge::sent_offsets};
+}
+
+TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                                 SavedStore& saved) {
+  const Tensor x = in.get(kHidden);  // [T, H], as tokens
+  const Tensor tokens = input_norm_.forward_unit(unit::mlp_norm, context, x, saved);
+  const Tensor logits = product_.forward(context, jittered(context, batch, tokens), saved);
+  if (moe_.random_logits) {
+    random_rows(
+        context.ops,
+        {logits, {context.settings.seed, logits_path_}, batch.stream_rows(batch.token_index)});
+  }
+  const MemoryTag tag = saved.output_tag();
+  const Shape chosen{batch.stream_tokens, moe_.routing.topk};
+  const Tensor probabilities = context.statistic(chosen, tag);
+  const Tensor choice = context.ops.allocate(DType::i32, chosen, tag);
+  choose(context, logits, probabilities, choice);
+  Tensor kept = choice;
+  if (const int64_t capacity = moe_.capacity(batch.stream_tokens); capacity > 0) {
+    kept = context.ops.allocate(DType::i32, chosen,
+                                place_.gathers(moe_) ? tag : MemoryTag::activations);
+    copy(context.ops, {choice, kept});
+    limit_experts(context.ops, {kept, probabilities, moe_.experts, capacity, moe_.drop_policy});
+  }
+  SortByExpertArgs order;
+  if (!place_.gathers(moe_)) order = order_rows(context, kept, tag);
+
+  saved.keep_statistic(this, "logits", logits);
+  saved.keep_statistic(this, "choice", choice);
+  Tensor balanced;
+  // Nobody balances without a backward.
+  if (moe_.balance_coefficient != 0 && context.gradients != nullptr) {
+    balanced = moe_.balance_scope == BalanceScope::step ? counts_of_step(context, choice, saved)
+                                                        : balanced_counts(context, batch, choice);
+    saved.keep_statistic(this, "counts", balanced);
+  }
+  // A layer that runs again in the backward is not counted again.
+  if (context.router_log != nullptr && saved.keeps())
+    log(context, batch, logits, choice, kept, balanced);
+  TensorSet out(kHidden, x);
+  out.set(moe_edge::tokens, tokens);
+  out.set(moe_edge::probabilities, probabilities);
+  if (place_.gathers(moe_)) {
+    out.set(moe_edge::choice, kept);
+    return out;
+  }
+  out.set(moe_edge::sources, order.token);
+  out.set(moe_edge::position, order.position);
+  out.set(moe_edge::counts, order.counts);
+  out.set(moe_edge::sent_offsets, order.offsets);
+  return out;
+}
+
+Tensor RouterSegment::jittered(RankContext& context, const Batch& batch,
+                               const Tensor& tokens) const {
+  if (!jitters(context)) return tokens;
+  const Tensor noisy = context.activation(tokens.shape(), MemoryTag::saved);
+  jitter(context.ops, {tokens,
+                       noisy,
+                       moe_.input_jitter,
+                       {context.settings.seed, jitter_path_},
+                       batch.stream_rows(batch.token_index)});
+  return noisy;
+}
+
+SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& choice,
+                                           MemoryTag tag) const {
+  const int64_t count = choice.dim(0), places = choice.dim(1) * place_.copies;
+  const int64_t destinations = moe_.experts * place_.copies;
+  const auto integers = [&](const Shape& shape, DType dtype = DType::i32) {
+    return context.ops.allocate(dtype, shape, tag);
+  };
+  SortByExpertArgs order;
+  order.choice = choice;
+  order.experts_per_rank = place_.experts_here(moe_);
+  order.copies = place_.copies;
+  if (moe_.pad_to_capacity) order.rows_each = moe_.capacity(count);
+  order.token = integers({sent_rows(moe_, place_, count)});
+  order.position = integers({count, places});
+  order.counts = integers({destinations}, DType::i64);
+  order.offsets = integers({destinations + 1});
+  sort_by_expert(context.ops, order);
+  return order;
+}
+
+void RouterSegment::log(RankContext& context, const Batch& batch, const Tensor& logits,
+                        const Tensor& choice, const Tensor& kept, const Tensor& balanced) const {
+  RouterLog::Layer& layer = context.router_log->layer(block_);
+  const WriteMode mode = layer.any ? WriteMode::accumulate : WriteMode::assign;
+  layer.any = true;
+  count_choices(context.ops, {.choice = choice, .counts = layer.choices, .mode = mode});
+  count_choices(context.ops, {.choice = kept, .counts = layer.kept, .mode = mode});
+  RouterLossArgs losses{moe_.routing, logits, balanced_tokens(context, batch), balanced,
+                        layer.sums};
+  if (moe_.balance_scope == BalanceScope::document)
+    losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
+  router_loss(context.ops, losses);
+}
+
+void RouterSegment::choose(RankContext& context, const Tensor& logits, const Tensor& probabilities,
+                           const Tensor& choice) const {
+  RouteArgs args{moe_.routing, logits, Tensor(), probabilities, choice};
+  const DType format = logits.dtype();
+  if (probabilities.dtype() != format)
+    args.probabilities =
+        context.ops.allocate(format, probabilities.shape(), MemoryTag::activations);
+  if (load_bias_ == nullptr) {
+    route(context.ops, args);
+  } else {
+    const AcquiredWeight bias(context.weights, *load_bias_, WeightUse::elementwise);
+    args.bias = in_dtype(context, bias.tensor(), format);
+    route(context.ops, args);
+  }
+  if (probabilities.dtype() != format) copy(context.ops, {args.probabilities, probabilities});
+}
+
+void RouterSegment::load_bias_backward(RankContext& context, const Tensor& choice) const {
+  const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::workspace);
+  count_choices(context.ops, {choice, counts});
+  const GradientAccess::Destination error = context.gradients->gradient(*load_bias_);
+  load_error(context.ops, {counts, error.tensor, error.mode});
+  context.gradients->done(*load_bias_);
+}
+
+Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
+                                      const Tensor& choice) const {
+  CountChoicesArgs count{.choice = choice};
+  if (moe_.balance_scope == BalanceScope::document) {
+    count.documents = batch.document_offsets, count.first_token = batch.stream_begin;
+    count.counts = context.ops.allocate(DType::i64, {count.documents.dim(0) - 1, moe_.experts},
+                                        MemoryTag::saved);
+  } else {
+    count.counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::saved);
+  }
+  count_choices(context.ops, count);
+  context.groups.tp().all_reduce(count.counts, ReduceOp::sum).wait();
+  context.groups.cp().all_reduce(count.counts, ReduceOp::sum).wait();
+  return count.counts;
+}
+
+Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
+                                     const SavedStore& saved) const {
+  VIADUCT_CHECK(ShapeError, context.router_log != nullptr,
+                "router of layer {}: no log of the step, over which it balances", block_);
+  RouterLog::Layer& layer = context.router_log->layer(block_);
+  if (const auto first = layer.first_counts.extract(&saved)) return first.mapped();
+  count_choices(context.ops,
+                {.choice = choice,
+                 .counts = layer.so_far,
+                 .mode = layer.any_so_far ? WriteMode::accumulate : WriteMode::assign});
+  layer.any_so_far = true;
+  const Tensor counts = context.ops.allocate(DType::i64, {moe_.experts}, MemoryTag::saved);
+  copy(context.ops, {layer.so_far, counts});
+  context.groups.tp().all_reduce(counts, ReduceOp::sum).wait();
+  context.groups.dp_cp().all_reduce(counts, ReduceOp::sum).wait();
+  if (!saved.keeps()) layer.first_counts.emplace(&saved, counts);
+  return counts;
+}
+
+int64_t RouterSegment::balanced_tokens(const RankContext& context, const Batch& batch) const {
+  if (moe_.balance_scope == BalanceScope::step) return 0;
+  return batch.stream_tokens * context.groups.tp().size() * context.groups.cp().size();
+}
+
+RouterLossTerms RouterSegment::loss_terms(RankContext& context, const Batch& batch,
+                                          SavedStore& saved) const {
+  RouterLossTerms losses;
+  losses.balance = moe_.balance_coefficient;
+  losses.z = moe_.z_coefficient;
+  if (losses.balance != 0) {
+    losses.counts = saved.take(this, "counts");
+    losses.tokens = balanced_tokens(context, batch);
+    if (moe_.balance_scope == BalanceScope::document)
+      losses.documents = batch.document_offsets, losses.first_token = batch.stream_begin;
+  }
+  if (losses.balance != 0 || losses.z != 0)
+    losses.loss_scale = step_scalar(context.scalars, StepScalar::loss_scale);
+  return losses;
+}
+
+TensorSet RouterSegment::backward_input(RankContext& context, const Batch& batch,
+                                        const TensorSet& d_out, SavedStore& saved) {
+  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_tokens = d_out.get(moe_edge::tokens);  // [T, H]
+  const Tensor logits = saved.take(this, "logits");     // overwritten by its gradient
+  const Tensor choice = saved.take(this, "choice");
+  if (load_bias_ != nullptr) load_bias_backward(context, choice);
+  const Tensor d_probabilities =
+      in_dtype(context, d_out.get(moe_edge::probabilities), logits.dtype());
+  route_backward(context.ops, {moe_.routing, d_probabilities, logits, choice, logits,
+                               loss_terms(context, batch, saved)});
+  Tensor d_normed;
+  if (jitters(context)) {
+    const Tensor nothing = context.activation(d_tokens.shape(), MemoryTag::activations);
+    fill(context.ops, {nothing, 0});
+    const Tensor d_noisy = product_.backward_input(context, logits, nothing, saved);
+    const Tensor d_read = jittered(context, batch, d_noisy);
+    d_normed = context.activation(d_tokens.shape(), MemoryTag::activations);
+    add(context.ops, {d_tokens, d_read, d_normed});
+  } else {
+    d_normed = product_.backward_input(context, logits, d_tokens, saved);
+  }
+  const Tensor d_in = context.stream(d_stream.shape(), MemoryTag::activations);
+  input_norm_.backward(context, d_normed, d_stream, d_in, saved);
+  return TensorSet(kHidden, d_in);
+}
+
+void RouterSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
+  product_.backward_weight(context, saved);
+}
+
+std::vector<const Parameter*> RouterSegment::parameters() const {
+  std::vector<const Parameter*> list;
+  input_norm_.append_parameters(list);
+  list.push_back(product_.parameter());
+  if (product_.bias() != nullptr) list.push_back(product_.bias());
+  if (load_bias_ != nullptr) list.push_back(load_bias_.get());
+  return list;
+}
+
+}  // namespace viaduct

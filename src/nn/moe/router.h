@@ -1,0 +1,67 @@
+#pragma once
+// The first segment of a mixture of experts: norm → router → choice of experts, and, unless tokens
+// are gathered, the order in which their rows go to them.
+
+#include "nn/moe/moe_edges.h"
+#include "nn/moe/router_product.h"
+#include "nn/norm.h"
+#include "ops/expert_rows.h"
+
+namespace viaduct {
+
+class RouterSegment final : public Segment {
+ public:
+  /// `weight` [E, H]; `bias` [E] of the product and `load_bias` [E] of the choice, or null.
+  /// `block`: global number of the layer; `path`: of the router, the name of its random numbers.
+  RouterSegment(MoeConfig moe, ExpertPlace place, Norm input_norm,
+                std::shared_ptr<const Parameter> weight, std::shared_ptr<const Parameter> bias,
+                std::shared_ptr<const Parameter> load_bias, int64_t block, const std::string& path);
+
+  Edge inputs(const RankContext& context, const Batch& batch) const override;
+  std::vector<std::string_view> outputs() const override;
+  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                    SavedStore& saved) override;
+  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                           SavedStore& saved) override;
+  void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
+  std::vector<const Parameter*> parameters() const override;
+  std::string_view name() const override { return "router"; }
+
+ private:
+  /// What the router reads of the normed tokens [T, H]: in training with noise, if it has any; and
+  /// its gradient. Others get the tokens as they are.
+  Tensor jittered(RankContext& context, const Batch& batch, const Tensor& tokens) const;
+  bool jitters(const RankContext& context) const {
+    return moe_.input_jitter > 0 && context.training;
+  }
+  /// The order of the rows of the choices that have a place.
+  SortByExpertArgs order_rows(RankContext& context, const Tensor& choice, MemoryTag tag) const;
+  /// Adds the micro-batch to the log of the step.
+  void log(RankContext& context, const Batch& batch, const Tensor& logits, const Tensor& choice,
+           const Tensor& kept, const Tensor& balanced) const;
+  /// Expert and weight of each choice, by the logits and the bias; in the format of the logits, and
+  /// then rounded to that of `probabilities`.
+  void choose(RankContext& context, const Tensor& logits, const Tensor& probabilities,
+              const Tensor& choice) const;
+  /// Choices of each expert over the tokens that are balanced together, on all ranks that share
+  /// their rows.
+  Tensor balanced_counts(RankContext& context, const Batch& batch, const Tensor& choice) const;
+  /// The same over the tokens of all ranks in the step so far, this micro-batch included; a layer
+  /// that runs again has those of its first forward.
+  Tensor counts_of_step(RankContext& context, const Tensor& choice, const SavedStore& saved) const;
+  /// The load errors of the bias (= or +=) those of this rank's choices.
+  void load_bias_backward(RankContext& context, const Tensor& choice) const;
+  RouterLossTerms loss_terms(RankContext& context, const Batch& batch, SavedStore& saved) const;
+  /// Tokens that are balanced together; 0: as many as their counts say.
+  int64_t balanced_tokens(const RankContext& context, const Batch& batch) const;
+
+  MoeConfig moe_;
+  ExpertPlace place_;
+  Norm input_norm_;
+  RouterProduct product_;
+  std::shared_ptr<const Parameter> load_bias_;  // or null
+  int64_t block_;
+  uint64_t jitter_path_, logits_path_;  // hashed names of random numbers
+};
+
+}  // namespace viaduct

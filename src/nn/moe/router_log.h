@@ -1,0 +1,55 @@
+#pragma once
+// What the routers of a rank did in a step: for each layer with experts how often each expert was
+// chosen, and sums over its tokens. Routers add to it; who reports reads it after the step. Routers
+// themselves read the choices so far if they balance over the step.
+
+#include <map>
+#include <vector>
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+class SavedStore;
+
+class RouterLog {
+ public:
+  /// What is summed over the tokens of a layer.
+  enum Sum {
+    balance_loss,  // E / (k · N) · Σ_e P_e · n_e (ops/routing.h), without its factor; 0 without one
+    z_loss,        // logsumexp(logits)², without its factor
+    entropy,       // of the probabilities over all experts, in nats
+    kSums
+  };
+
+  /// One layer's part of the log.
+  struct Layer {
+    int64_t block = 0;     // its global number
+    Tensor choices, kept;  // i64 [E]: of each expert; kept: within its capacity
+    Tensor sums;           // f64 [kSums]
+    bool any = false;      // the step has added to it
+    bool biased = false;   // its router has a bias that balances experts
+
+    // For BalanceScope::step.
+    Tensor so_far;             // i64 [E]: choices of this rank's tokens, counted in first forwards
+    bool any_so_far = false;   // the step has added to it
+    /// Where the layer runs again: what the first forward of a micro-batch (its store) counted over
+    /// all ranks, until the second one.
+    std::map<const SavedStore*, Tensor> first_counts;
+  };
+
+  /// Of the layers of this rank with these global numbers, in their order; `biased`: their routers
+  /// have load biases.
+  RouterLog(OpContext& context, const std::vector<int64_t>& blocks, int64_t experts, bool biased);
+
+  /// Forgets the last step.
+  void begin_step(OpContext& context);
+  /// ShapeError if the rank has no such layer.
+  Layer& layer(int64_t block);
+  std::vector<Layer>& layers() { return layers_; }
+
+ private:
+  std::vector<Layer> layers_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,54 @@
+#pragma once
+// Rows of tokens to the ranks that hold their experts, and back: an all-to-all with as many rows to
+// each rank as its experts were chosen. The numbers of rows are the one thing that the host must
+// read, once for each forward; backwards use them again.
+
+#include "comm/communicator.h"
+#include "nn/moe/moe_edges.h"
+
+namespace viaduct {
+
+/// The numbers of rows of an exchange, as dispatch and combine hand them on.
+struct ExchangeOrder {
+  Tensor rows;     // moe_edge::exchange
+  Tensor arrival;  // moe_edge::arrival
+};
+
+/// From `counts` i64 [n · E'] of this rank's `rows` for each expert of each rank: what it gets.
+/// Fills `offsets` i32 [E' + 1].
+ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
+                            const Tensor& counts, int64_t rows, const Tensor& offsets,
+                            MemoryTag tag);
+
+/// Rows under way. `finish` waits for them, and puts them in the order of experts or leaves them in
+/// that of destinations.
+class RowsUnderWay {
+ public:
+  Tensor finish(RankContext& context);
+
+ private:
+  friend RowsUnderWay begin_to_experts(RankContext&, const ExpertPlace&, const ExchangeOrder&,
+                                       const Tensor&, MemoryTag);
+  friend RowsUnderWay begin_home(RankContext&, const ExpertPlace&, const ExchangeOrder&,
+                                 const Tensor&, MemoryTag);
+  CommHandle handle_;
+  Tensor sent_;  // belongs to the exchange until it is complete
+  Tensor received_;
+  Tensor order_;  // of the received rows; undefined: as they came
+  MemoryTag tag_ = MemoryTag::activations;
+};
+
+/// Rows [R, H] in the order of destinations → [A, H] in the order of experts, with `tag`.
+RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
+                              const ExchangeOrder& order, const Tensor& rows, MemoryTag tag);
+/// The way back: [A, H] in the order of experts → [R, H] in the order of destinations.
+RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
+                        const Tensor& rows, MemoryTag tag);
+
+/// Both with nothing beside them.
+Tensor send_to_experts(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
+                       const Tensor& rows, MemoryTag tag);
+Tensor send_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
+                 const Tensor& rows, MemoryTag tag);
+
+}  // namespace viaduct

@@ -1,0 +1,422 @@
+#include "ops/costs.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+namespace viaduct {
+namespace {
+
+double count(const Tensor& tensor) {
+  return static_cast<double>(tensor.elements());
+}
+
+Cost make_cost(DType dtype, double flops, std::initializer_list<const Tensor*> read,
+               std::initializer_list<const Tensor*> written) {
+  Cost cost;
+  add_vector_flops(cost, dtype, flops);
+  for (const Tensor* tensor : read) cost.bytes_read += bytes_of(*tensor);
+  for (const Tensor* tensor : written) cost.bytes_written += bytes_of(*tensor);
+  return cost;
+}
+
+/// Operations per element; an exponential counts as 12.
+double activation_flops(ActivationKind kind) {
+  switch (kind) {
+    case ActivationKind::gelu:
+      return 36;
+    case ActivationKind::gelu_tanh:
+      return 22;
+    case ActivationKind::quick_gelu:
+    case ActivationKind::silu:
+      return 16;
+    case ActivationKind::relu:
+      return 1;
+    case ActivationKind::squared_relu:
+      return 2;
+  }
+  return 0;
+}
+
+double forward_flops(ActivationKind kind, bool gated) {
+  return activation_flops(kind) + (gated ? 1 : 0);
+}
+
+double backward_flops(ActivationKind kind, bool gated) {
+  return activation_flops(kind) + (gated ? 8 : 6);
+}
+
+/// Visible (query, key) pairs of all query heads, as given or estimated from the longest runs.
+double visible_pairs(const AttentionProblem& problem, const Tensor& q, const Tensor& k) {
+  const auto heads = static_cast<double>(q.dim(1));
+  if (problem.visible_pairs > 0) return problem.visible_pairs * heads;
+  const auto tokens = static_cast<double>(q.dim(0));
+  const auto keys = static_cast<double>(problem.max_keys > 0 ? problem.max_keys : k.dim(0));
+  const auto queries =
+      static_cast<double>(problem.max_queries > 0 ? problem.max_queries : q.dim(0));
+  // Query i of the last `queries` positions sees keys − queries + i + 1 keys, on average:
+  double seen = problem.causal ? std::max(1.0, keys - (std::min(queries, keys) - 1) / 2) : keys;
+  if (problem.window > 0) seen = std::min(seen, static_cast<double>(problem.window));
+  return tokens * seen * heads;
+}
+
+// Operations per column of a softmax: subtraction, exponential (a polynomial of degree 7) and sum.
+constexpr double kSoftmaxFlops = 20;
+// Operations per value of a reproducible sum, in FP64.
+constexpr double kBinnedSumFlops = 15;
+
+Cost binned_sum_cost(double elements, int64_t bytes, const Tensor& state) {
+  Cost cost;
+  add_vector_flops(cost, DType::f64, kBinnedSumFlops * elements);
+  cost.bytes_read = bytes + bytes_of(state);
+  cost.bytes_written = bytes_of(state);
+  return cost;
+}
+
+Cost muon_cost(const Tensor& elements, std::initializer_list<const Tensor*> read,
+               std::initializer_list<const Tensor*> written) {
+  return make_cost(DType::f32, 4 * count(elements), read, written);
+}
+
+/// Of a pass over the gradients of pieces, each with its rows and columns in other arrays.
+Cost pieces_cost(const std::vector<AdafactorPiece>& pieces, DType dtype, double flops,
+                 int64_t gradient_bytes, std::initializer_list<const Tensor*> changed) {
+  Cost cost;
+  for (const AdafactorPiece& piece : pieces) {
+    const int64_t elements = piece.rows * piece.columns;
+    add_vector_flops(cost, dtype, flops * static_cast<double>(elements));
+    cost.bytes_read += gradient_bytes * elements;
+    for (const Tensor* tensor : changed) {
+      const int64_t bytes = dtype_bytes(tensor->dtype()) * (piece.rows + piece.columns);
+      cost.bytes_read += bytes;
+      if (tensor == *(changed.end() - 1)) cost.bytes_written += bytes;
+    }
+  }
+  return cost;
+}
+
+}  // namespace
+
+void add_vector_flops(Cost& cost, DType dtype, double flops) {
+  const FlopFormat format = dtype == DType::f64 ? FlopFormat::f64 : FlopFormat::f32;
+  cost.flops[static_cast<size_t>(format)] += flops;
+}
+
+void move_flops(Cost& cost, FlopFormat to) {
+  double& from = cost.flops[static_cast<size_t>(FlopFormat::f32)];
+  const double moved = from;
+  from = 0;
+  cost.flops[static_cast<size_t>(to)] += moved;
+}
+
+Cost cost_of(const GemmArgs& args) {
+  const int64_t depth = args.form == GemmForm::weight_gradient ? args.a.dim(0) : args.a.dim(1);
+  // In the gradient of a gated activation c has more columns than the product.
+  const int64_t columns = args.epilogue.raised ? args.b.dim(1) : args.c.dim(1);
+  Cost cost;
+  add_vector_flops(cost, args.a.dtype(),
+                   2.0 * static_cast<double>(args.c.dim(0) * columns) * static_cast<double>(depth));
+  cost.bytes_read = args.a.bytes() + args.b.bytes() + bytes_of(args.bias) +
+                    (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
+  cost.bytes_written = args.c.bytes();
+  return cost;
+}
+
+Cost epilogue_cost(const GemmArgs& args) {
+  const GemmEpilogue& epilogue = args.epilogue;
+  double flops = 0;
+  if (epilogue.residual) flops = count(args.c);
+  if (epilogue.activated)
+    flops = count(epilogue.activated) * forward_flops(epilogue.activation, epilogue.gated);
+  if (epilogue.raised) {
+    flops = static_cast<double>(args.a.dim(0) * args.b.dim(1)) *
+            backward_flops(epilogue.activation, epilogue.gated);
+  }
+  return make_cost(args.c.dtype(), flops, {&epilogue.residual, &epilogue.raised},
+                   {&epilogue.activated});
+}
+
+Cost cost_of(const ColumnSumArgs& args) {
+  Cost cost = make_cost(args.x.dtype(), count(args.x), {&args.x}, {&args.out});
+  if (args.mode == WriteMode::accumulate) cost.bytes_read += args.out.bytes();
+  return cost;
+}
+
+Cost cost_of(const BiasAddArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.x, &args.bias}, {&args.out});
+}
+
+Cost cost_of(const NormForwardArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 7 : 4),
+                   {&args.x, &args.weight, &args.bias}, {&args.y, &args.mean, &args.rstd});
+}
+
+Cost cost_of(const NormBackwardArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x) * (args.kind == NormKind::layer_norm ? 14 : 12),
+                   {&args.dy, &args.x, &args.weight, &args.mean, &args.rstd, &args.dx_add,
+                    &args.d_weight, &args.d_bias},
+                   {&args.dx, &args.d_weight, &args.d_bias});
+}
+
+Cost cost_of(const ActivationForwardArgs& args) {
+  return make_cost(args.in.dtype(), count(args.out) * forward_flops(args.kind, args.gated),
+                   {&args.in}, {&args.out});
+}
+
+Cost cost_of(const ActivationBackwardArgs& args) {
+  return make_cost(args.in.dtype(), count(args.d_out) * backward_flops(args.kind, args.gated),
+                   {&args.in, &args.d_out}, {&args.d_in});
+}
+
+Cost cost_of(const RotaryArgs& args) {
+  const int64_t pairs = args.x.dim(0) * args.x.dim(1) * args.cos.dim(1);
+  const int64_t rotated = 2 * pairs * dtype_bytes(args.x.dtype());
+  Cost cost = make_cost(args.x.dtype(), 6.0 * static_cast<double>(pairs), {&args.positions}, {});
+  cost.bytes_read += rotated + 2 * args.x.dim(0) * args.cos.dim(1) * dtype_bytes(args.cos.dtype());
+  cost.bytes_written = rotated;
+  return cost;
+}
+
+Cost cost_of(const AttentionForwardArgs& args) {
+  return make_cost(args.q.dtype(),
+                   2 * visible_pairs(args.problem, args.q, args.k) *
+                       static_cast<double>(args.q.dim(2) + args.v.dim(2)),
+                   {&args.q, &args.k, &args.v}, {&args.out, &args.lse});
+}
+
+Cost cost_of(const AttentionDeltaArgs& args) {
+  return make_cost(args.out.dtype(), 2 * count(args.out), {&args.out, &args.d_out}, {&args.delta});
+}
+
+Cost cost_of(const AttentionBackwardArgs& args) {
+  return make_cost(args.q.dtype(),
+                   2 * visible_pairs(args.problem, args.q, args.k) *
+                       static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)),
+                   {&args.q, &args.k, &args.v, &args.d_out, &args.lse, &args.delta, &args.dq,
+                    &args.dk, &args.dv},
+                   {&args.dq, &args.dk, &args.dv});
+}
+
+Cost cost_of(const AttentionMergeArgs& args) {
+  Cost cost = make_cost(args.out.dtype(), 3 * count(args.out), {}, {&args.out, &args.lse});
+  cost.bytes_read = 2 * cost.bytes_written;
+  return cost;
+}
+
+Cost cost_of(const AttentionSinkArgs& args) {
+  Cost cost = make_cost(args.out.dtype(), count(args.out) + 2 * kSoftmaxFlops * count(args.lse),
+                        {&args.sink}, {&args.out, &args.lse});
+  cost.bytes_read += cost.bytes_written;
+  return cost;
+}
+
+Cost cost_of(const AttentionSinkBackwardArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse),
+                   {&args.lse, &args.delta, &args.sink, &args.d_sink}, {&args.d_sink});
+}
+
+Cost cost_of(const RepeatHeadsArgs& args) {
+  return make_cost(args.out.dtype(), 0, {&args.x}, {&args.out});
+}
+
+Cost cost_of(const SumHeadsArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x), {&args.x}, {&args.out});
+}
+
+Cost cost_of(const ExpertBiasArgs& args) {
+  return make_cost(args.x.dtype(), count(args.x), {&args.x, &args.bias, &args.offsets}, {&args.x});
+}
+
+Cost cost_of(const ExpertBiasBackwardArgs& args) {
+  return make_cost(args.dy.dtype(), count(args.dy), {&args.dy, &args.offsets, &args.d_bias},
+                   {&args.d_bias});
+}
+
+Cost cost_of(const EmbeddingForwardArgs& args) {
+  Cost cost = make_cost(args.weight.dtype(), count(args.out), {&args.ids}, {&args.out});
+  cost.bytes_read += args.out.elements() * dtype_bytes(args.weight.dtype()) +
+                     (args.mode == WriteMode::accumulate ? args.out.bytes() : 0);
+  return cost;
+}
+
+Cost cost_of(const EmbeddingBackwardArgs& args) {
+  Cost cost = make_cost(args.d_out.dtype(), 2 * count(args.d_out), {&args.ids, &args.d_out}, {});
+  const int64_t touched = args.d_out.elements() * dtype_bytes(args.d_weight.dtype());
+  cost.bytes_read += touched;
+  cost.bytes_written = touched + (args.mode == WriteMode::assign ? args.d_weight.bytes() : 0);
+  return cost;
+}
+
+Cost cost_of(const CrossEntropyForwardArgs& args) {
+  return make_cost(args.logits.dtype(),
+                   kSoftmaxFlops * static_cast<double>(args.logits.dim(0) * args.columns),
+                   {&args.logits, &args.targets}, {&args.lse, &args.target_logit});
+}
+
+Cost cost_of(const CrossEntropyBackwardArgs& args) {
+  return make_cost(args.logits.dtype(),
+                   kSoftmaxFlops * static_cast<double>(args.logits.dim(0) * args.columns),
+                   {&args.logits, &args.targets, &args.lse, &args.weight}, {&args.out});
+}
+
+Cost cost_of(const LseShareArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse), {&args.lse, &args.lse},
+                   {&args.lse});
+}
+
+Cost cost_of(const LseJoinArgs& args) {
+  return make_cost(args.lse.dtype(), kSoftmaxFlops * count(args.lse), {&args.lse, &args.lse},
+                   {&args.lse});
+}
+
+Cost cost_of(const AddArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.a, &args.b}, {&args.out});
+}
+
+Cost cost_of(const MultiplyArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.a, &args.b}, {&args.out});
+}
+
+Cost cost_of(const CopyArgs& args) {
+  const bool accumulate = args.mode == WriteMode::accumulate;
+  Cost cost = make_cost(args.to.dtype(), accumulate ? count(args.to) : 0, {&args.from}, {&args.to});
+  if (accumulate) cost.bytes_read += args.to.bytes();
+  return cost;
+}
+
+Cost cost_of(const SumRowsArgs& args) {
+  return make_cost(args.out.dtype(), count(args.x), {&args.x}, {&args.out});
+}
+
+Cost cost_of(const ScaleArgs& args) {
+  return make_cost(args.out.dtype(), count(args.out), {&args.x}, {&args.out});
+}
+
+Cost cost_of(const FillArgs& args) {
+  return make_cost(args.out.dtype(), 0, {}, {&args.out});
+}
+
+Cost cost_of(const DropoutArgs& args) {
+  return make_cost(args.out.dtype(), 2 * count(args.out),
+                   {&args.x, &args.residual, &args.token_index}, {&args.out});
+}
+
+Cost cost_of(const RandomNormalArgs& args) {
+  return make_cost(DType::f64, 40 * count(args.out), {}, {&args.out});
+}
+
+Cost cost_of(const ReproducibleSumArgs& args) {
+  return binned_sum_cost(count(args.x), bytes_of(args.x) + bytes_of(args.weight), args.state);
+}
+
+Cost cost_of(const ReproducibleSumsArgs& args) {
+  double elements = 0;
+  int64_t bytes = 0;
+  for (const Tensor& x : args.x) elements += count(x), bytes += bytes_of(x);
+  return binned_sum_cost(elements, bytes, args.state);
+}
+
+Cost cost_of(const WidenSumArgs& args) {
+  return make_cost(DType::f64, 0, {&args.state}, {&args.wide});
+}
+
+Cost cost_of(const NarrowSumArgs& args) {
+  return make_cost(DType::f64, 0, {&args.wide}, {&args.state});
+}
+
+Cost cost_of(const SumValueArgs& args) {
+  return make_cost(DType::f64, 0, {&args.state}, {&args.out});
+}
+
+Cost cost_of(const GradientNormArgs& args) {
+  Cost cost = make_cost(DType::f64, 0, {&args.state, &args.scalars}, {});
+  cost.bytes_written = 3 * dtype_bytes(DType::f64);  // norm, clip factor, skip
+  return cost;
+}
+
+Cost cost_of(const AdamWListArgs& args) {
+  Cost cost;
+  cost.bytes_read = bytes_of(args.runs.front().scalars);
+  for (const AdamWArgs& run : args.runs) {
+    const bool f64 = run.master.dtype() == DType::f64;
+    add_vector_flops(cost, f64 ? DType::f64 : DType::f32, 14 * count(run.master));
+    const int64_t state = bytes_of(run.master) + bytes_of(run.first) + bytes_of(run.second) +
+                          bytes_of(run.master_scales) + bytes_of(run.first_scales) +
+                          bytes_of(run.second_scales);
+    cost.bytes_read += state + bytes_of(run.gradient);
+    if (run.master.dtype() == DType::i16) cost.bytes_read += bytes_of(run.weight);
+    cost.bytes_written += state + bytes_of(run.weight);
+  }
+  return cost;
+}
+
+Cost cost_of(const MomentumListArgs& args) {
+  Cost cost;
+  cost.bytes_read = bytes_of(args.runs.front().scalars);
+  for (const MomentumArgs& run : args.runs) {
+    add_vector_flops(cost, run.master.dtype(), 8 * count(run.master));
+    const int64_t state = bytes_of(run.master) + bytes_of(run.state);
+    cost.bytes_read += state + bytes_of(run.gradient);
+    cost.bytes_written += state + bytes_of(run.weight);
+  }
+  return cost;
+}
+
+Cost cost_of(const AdafactorLimitsArgs& args) {
+  return pieces_cost(args.pieces, DType::f32, 2, 4, {&args.limits});
+}
+
+Cost cost_of(const AdafactorSumsArgs& args) {
+  return pieces_cost(args.pieces, DType::f64, 7, 4, {&args.limits, &args.sums});
+}
+
+Cost cost_of(const AdafactorMomentsArgs& args) {
+  return make_cost(DType::f64, 10 * count(args.moments),
+                   {&args.limits, &args.sums, &args.moments, &args.scalars},
+                   {&args.moments, &args.factors});
+}
+
+Cost cost_of(const AdafactorDirectionArgs& args) {
+  Cost cost =
+      make_cost(DType::f32, (args.second ? 8 : 3) * count(args.out),
+                {&args.piece.gradient, &args.second, &args.scalars}, {&args.out, &args.second});
+  if (!args.second) cost.bytes_read += 4 * (args.piece.rows + args.piece.columns);
+  return cost;
+}
+
+Cost cost_of(const AdafactorUpdateArgs& args) {
+  Cost cost;
+  cost.bytes_read = bytes_of(args.scalars);
+  for (const AdafactorUpdatePiece& of : args.pieces) {
+    add_vector_flops(cost, DType::f32, 7 * count(of.master));
+    cost.bytes_read += bytes_of(of.master) + bytes_of(of.piece.gradient) + bytes_of(of.second);
+    if (!of.second) cost.bytes_read += 4 * (of.piece.rows + of.piece.columns);
+    cost.bytes_written += bytes_of(of.master) + bytes_of(of.weight);
+  }
+  return cost;
+}
+
+Cost cost_of(const MuonMomentumArgs& args) {
+  return muon_cost(args.state, {&args.gradient, &args.state, &args.scalars},
+                   {&args.state, &args.out});
+}
+
+Cost cost_of(const NormalizeArgs& args) {
+  return muon_cost(args.x, {&args.x, &args.sum}, {&args.x});
+}
+
+Cost cost_of(const MuonUpdateArgs& args) {
+  return muon_cost(args.master, {&args.master, &args.update, &args.scalars},
+                   {&args.master, &args.weight});
+}
+
+Cost cost_of(const ExpandStateArgs& args) {
+  return make_cost(DType::f32, 2 * count(args.values), {&args.values, &args.scales, &args.weights},
+                   {&args.out});
+}
+
+Cost cost_of(const StoreStateArgs& args) {
+  return make_cost(DType::f32, 2 * count(args.values), {&args.in},
+                   {&args.values, &args.scales, &args.weights});
+}
+
+}  // namespace viaduct

@@ -1,0 +1,135 @@
+// Choice and launch of grouped products on the cpu: the machine's gemm over each expert's rows,
+// whose kernels share its work among all threads.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/cpu/cpu_entry.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/grouped_gemm.h"
+#include "ops/reference/reference.h"
+
+namespace viaduct::cpu {
+namespace {
+
+// Up to so many rows kernels for few rows may need memory of their own.
+constexpr int64_t kSmallRows = 64;
+// Columns in which a product is cut that needs more memory than is there.
+constexpr int64_t kColumnUnit = 64;
+
+template <CpuIsa kIsa>
+const OpEntry<GemmArgs>& gemm_entry() {
+  static const OpEntry<GemmArgs> entry = [] {
+    OpTable table;
+    add_gemm(table, kIsa);
+    return table.gemm;
+  }();
+  return entry;
+}
+
+template <CpuIsa kIsa>
+Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
+  Choice choice = choose_by_dtype("grouped_gemm", args.a.dtype(), traits, "gemm_by_expert");
+  const bool gradient = args.form == GemmForm::weight_gradient;
+  const Tensor& weights = gradient ? args.c : args.b;
+  const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
+  const double products =
+      static_cast<double>(rows) * static_cast<double>(weights.dim(0) / experts * weights.dim(1));
+  add_flops(choice, args.a.dtype(), 2.0 * products);
+  choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + args.offsets.bytes() +
+                           (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
+  choice.cost.bytes_written = args.c.bytes();
+  if (choice.variant == kReferenceKernel) return choice;
+  // Any expert may have any number of rows: all, or so few that other kernels run.
+  const auto consider = [&](int64_t count) {
+    const GemmArgs product = product_of_expert(args, 0, 0, count);
+    const Choice one = gemm_entry<kIsa>().choose(product, traits);
+    choice.workspace_bytes = std::max(choice.workspace_bytes, one.workspace_bytes);
+    // BF16 products of matrix units count as such.
+    if (count == rows && rows > 0) {
+      for (size_t format = 0; format < choice.cost.flops.size(); ++format) {
+        choice.cost.flops[format] = one.cost.flops[format];
+      }
+    }
+  };
+  for (int64_t count = 1; count < std::min(rows, kSmallRows); ++count) consider(count);
+  consider(rows);
+  return choice;
+}
+
+/// The columns [begin, begin + count) of what a product writes.
+GemmArgs columns_of(const GemmArgs& product, int64_t begin, int64_t count) {
+  GemmArgs part = product;
+  const int dim = product.form == GemmForm::forward ? 0 : 1;
+  part.b = product.b.tensor().slice(dim, begin, count);
+  part.c = product.c.slice(1, begin, count);
+  return part;
+}
+
+/// One expert's product, in as many pieces by columns as the workspace makes necessary. The order
+/// of summation of an element depends only on the contracted size.
+template <CpuIsa kIsa>
+void run_product(OpContext& context, const GemmArgs& product, const Traits& traits, int64_t bytes,
+                 void* workspace) {
+  const OpEntry<GemmArgs>& entry = gemm_entry<kIsa>();
+  const int64_t columns = product.c.dim(1);
+  int64_t step = columns;
+  while (step > kColumnUnit &&
+         entry.choose(columns_of(product, 0, step), traits).workspace_bytes > bytes) {
+    step = (step / 2 + kColumnUnit - 1) / kColumnUnit * kColumnUnit;
+  }
+  for (int64_t begin = 0; begin < columns; begin += step) {
+    const GemmArgs part = columns_of(product, begin, std::min(step, columns - begin));
+    const Choice choice = entry.choose(part, traits);
+    VIADUCT_CHECK(ShapeError, choice.workspace_bytes <= bytes,
+                  "grouped_gemm: the product of {} and {} needs {} bytes of workspace, found {}",
+                  describe(part.a), describe(part.b), choice.workspace_bytes, bytes);
+    entry.launch(context, choice, part, workspace);
+  }
+}
+
+template <CpuIsa kIsa>
+void launch(OpContext& context, const Choice& choice, const GroupedGemmArgs& args,
+            void* workspace) {
+  if (choice.variant == kReferenceKernel) return reference::grouped_gemm(args);
+  const int32_t* offsets = args.offsets.data<int32_t>();
+  const int64_t experts = args.offsets.dim(0) - 1;
+  VIADUCT_CHECK(ShapeError, offsets[0] == 0 && offsets[experts] <= args.a.dim(0),
+                "grouped_gemm: rows {} to {} belong to experts, expected 0 to at most {}",
+                offsets[0], offsets[experts], args.a.dim(0));
+  for (int64_t e = 0; e < experts; ++e) {
+    const bool gradient = args.form == GemmForm::weight_gradient;
+    if (!gradient && offsets[e] == offsets[e + 1]) continue;
+    run_product<kIsa>(context, product_of_expert(args, e, offsets[e], offsets[e + 1]),
+                      context.ops.traits, choice.workspace_bytes, workspace);
+  }
+}
+
+template <CpuIsa kIsa>
+OpEntry<GroupedGemmArgs> entry() {
+  return {choose<kIsa>, launch<kIsa>};
+}
+
+}  // namespace
+
+void add_grouped_gemm(OpTable& table, CpuIsa isa) {
+  switch (isa) {
+    case CpuIsa::portable:
+      table.grouped_gemm = entry<CpuIsa::portable>();
+      break;
+    case CpuIsa::avx2:
+      table.grouped_gemm = entry<CpuIsa::avx2>();
+      break;
+    case CpuIsa::avx512:
+      table.grouped_gemm = entry<CpuIsa::avx512>();
+      break;
+    case CpuIsa::avx512_bf16:
+      table.grouped_gemm = entry<CpuIsa::avx512_bf16>();
+      break;
+    case CpuIsa::amx:
+      table.grouped_gemm = entry<CpuIsa::amx>();
+      break;
+  }
+}
+
+}  // namespace viaduct::cpu

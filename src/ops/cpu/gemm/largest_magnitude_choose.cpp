@@ -1,0 +1,84 @@
+// Choice and launch of the largest magnitude of a matrix on the cpu: tasks take rows, and their
+// maxima are compared in the end.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <limits>
+
+#include "ops/cpu/cpu_entry.h"
+#include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm/nvfp4.h"
+#include "ops/cpu/gemm/quantize_kernels.h"
+#include "ops/cpu/rows/runs.h"
+#include "tensor/hadamard.h"
+
+namespace viaduct::cpu {
+namespace {
+
+/// A multiple of the rows that are rotated together.
+int64_t rows_of_task(const LargestMagnitudeArgs& args) {
+  const int64_t unit = args.rotated ? kRotated : 1;
+  const int64_t units = kRunElements / std::max<int64_t>(1, unit * args.matrix.dim(1));
+  return unit * std::max<int64_t>(1, units);
+}
+
+int64_t tasks_of(const LargestMagnitudeArgs& args) {
+  return (args.matrix.dim(0) + rows_of_task(args) - 1) / rows_of_task(args);
+}
+
+Choice choose(const LargestMagnitudeArgs& args, const Traits&) {
+  Choice choice;
+  choice.kernel = "vector";
+  choice.variant = kVectorKernel;
+  add_flops(choice, args.matrix.dtype(), static_cast<double>(args.matrix.elements()));
+  choice.cost.bytes_read = args.matrix.bytes();
+  choice.cost.bytes_written = args.out.bytes();
+  choice.workspace_bytes = tasks_of(args) * static_cast<int64_t>(sizeof(int32_t));
+  return choice;
+}
+
+int32_t largest_of_rotated(const Tensor& matrix, const Nvfp4Kernels& kernels, int64_t begin,
+                           int64_t end) {
+  int32_t most = 0;
+  for (int64_t row = begin; row < end; row += kRotated)
+    most = std::max(most, rotated_magnitude(matrix, row, kernels));
+  return most;
+}
+
+int32_t largest_of_rows(const Tensor& matrix, const QuantizeKernels& kernels, int64_t begin,
+                        int64_t end) {
+  alignas(64) int32_t most[kQuantizeColumns] = {};
+  const int64_t columns = matrix.dim(1);
+  for (int64_t row = begin; row < end; ++row) {
+    for (int64_t column = 0; column < columns; column += kQuantizeColumns) {
+      kernels.magnitudes(row_address(matrix, row, column), matrix.dtype(),
+                         std::min(kQuantizeColumns, columns - column), most);
+    }
+  }
+  return *std::max_element(most, most + kQuantizeColumns);
+}
+
+template <CpuIsa kIsa>
+void launch(OpContext& context, const Choice&, const LargestMagnitudeArgs& args, void* workspace) {
+  const int64_t tasks = tasks_of(args), rows = rows_of_task(args);
+  auto* const largest = static_cast<int32_t*>(workspace);
+  context.device.pool().run(tasks, [&](int64_t task, int) {
+    const int64_t begin = task * rows, end = std::min(args.matrix.dim(0), begin + rows);
+    largest[task] = args.rotated ? largest_of_rotated(args.matrix, nvfp4_kernels(kIsa), begin, end)
+                                 : largest_of_rows(args.matrix, quantize_kernels(kIsa), begin, end);
+  });
+  const auto bits = tasks > 0 ? *std::max_element(largest, largest + tasks) : 0;
+  const auto amax = std::bit_cast<float>(bits);
+  args.out.data<float>()[0] = std::isfinite(amax) ? amax : std::numeric_limits<float>::infinity();
+}
+
+}  // namespace
+
+void add_largest_magnitude(OpTable& table, CpuIsa isa) {
+  table.largest_magnitude = {choose, isa == CpuIsa::portable ? launch<CpuIsa::portable>
+                                     : isa == CpuIsa::avx2   ? launch<CpuIsa::avx2>
+                                                             : launch<CpuIsa::avx512>};
+}
+
+}  // namespace viaduct::cpu

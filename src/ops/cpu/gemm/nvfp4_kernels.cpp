@@ -1,0 +1,139 @@
+// instruction sets: portable avx2 avx512
+// Kernels of NVFP4 operands, compiled per instruction set. Conversions of codes are plain loops
+// without branches, which the compiler turns into vectors.
+
+#include "ops/cpu/gemm/nvfp4_kernels.h"
+
+#include "ops/cpu/simd/simd_float8.h"
+#include "ops/cpu/simd/simd_philox.h"
+#include "ops/cpu/simd/simd_rows.h"
+#include "tensor/hadamard.h"
+
+namespace viaduct::cpu::VIADUCT_ISA {
+namespace {
+
+void load_row(const void* from, DType dtype, int64_t count, float* to) {
+  with_floats(dtype, from, [&](const auto* row) {
+    for_row(count,
+            [&](int64_t i, auto... mask) { store(to + i, load(row + i, mask...), mask...); });
+  });
+}
+
+void rotate(float* rows, int64_t count) {
+  for (int i = 0; i < kRotated; ++i) {
+    float* const row = rows + i * kNvfp4Columns;
+    const float factor = kRotationSigns[i] * 0.25f;
+    for (int64_t c = 0; c < count; ++c) row[c] *= factor;
+  }
+  for (int apart = 1; apart < kRotated; apart *= 2) {
+    for (int i = 0; i < kRotated; ++i) {
+      if ((i & apart) != 0) continue;
+      float* __restrict const a = rows + i * kNvfp4Columns;
+      float* __restrict const b = a + apart * kNvfp4Columns;
+      for (int64_t c = 0; c < count; ++c) {
+        const float sum = a[c] + b[c], difference = a[c] - b[c];
+        a[c] = sum;
+        b[c] = difference;
+      }
+    }
+  }
+}
+
+void make_scales(const int32_t* most, int64_t count, float matrix_scale, uint8_t* codes,
+                 float* divisors) {
+  for (int64_t g = 0; g < count; ++g) {
+    const float amax = float_of_bits(static_cast<uint32_t>(most[g]));
+    codes[g] = encode_e4m3(amax / 6.0f / matrix_scale);
+  }
+  for (int64_t g = 0; g < count; ++g) {
+    const float divisor = decode_e4m3(codes[g]) * matrix_scale;
+    divisors[g] = float_of_bits(choose_bits(codes[g] == 0, 0x7f800000u, bits_of_float(divisor)));
+  }
+}
+
+/// Multiples of 0.5 up to 2, of 1 up to 4, of 2 up to 6.
+struct Steps {
+  float count;     // of the magnitude
+  uint32_t first;  // code of none
+  uint32_t sign;   // 8 if negative
+};
+
+inline Steps steps_of(float x) {
+  const uint32_t bits = bits_of_float(x), magnitude_bits = bits & 0x7fffffffu;
+  // In this order NaN is above all numbers; it is −0.
+  const uint32_t least = magnitude_bits > 0x40c00000u ? 0x40c00000u : magnitude_bits;  // 6
+  const bool below2 = least < 0x40000000u, below4 = least < 0x40800000u;
+  const uint32_t per_step =
+      choose_bits(below2, 0x40000000u, choose_bits(below4, 0x3f800000u, 0x3f000000u));
+  const uint32_t first = choose_bits(below2, 0, choose_bits(below4, 2, 4));
+  const uint32_t number = magnitude_bits <= 0x7f800000u ? 0xffffffffu : 0u;
+  return {float_of_bits(least) * float_of_bits(per_step & number), first & number,
+          choose_bits(number != 0, bits >> 28 & 8u, 8u)};
+}
+
+/// In place of floor and nearbyint: a sum with 2^23 is a whole number in its low bits, rounded to
+/// nearest even.
+inline uint32_t nearest(float steps) {
+  return bits_of_float(steps + 0x1p23f) & 0xfu;
+}
+
+void encode(const float* from, const float* divisors, const uint16_t* random, int64_t count,
+            uint8_t* to) {
+  alignas(64) uint8_t codes[kNvfp4Columns];
+  if (random == nullptr) {
+    for (int64_t c = 0; c < count; ++c) {
+      const Steps steps = steps_of(from[c] / divisors[c]);
+      codes[c] = static_cast<uint8_t>((steps.first + nearest(steps.count)) | steps.sign);
+    }
+  } else {
+    for (int64_t c = 0; c < count; ++c) {
+      const Steps steps = steps_of(from[c] / divisors[c]);
+      const float up = (static_cast<float>(static_cast<int32_t>(random[c])) + 0.5f) * 0x1p-16f;
+      const auto whole = static_cast<uint32_t>(static_cast<int32_t>(steps.count + up));
+      codes[c] = static_cast<uint8_t>((steps.first + whole) | steps.sign);
+    }
+  }
+  for (int64_t c = 0; c < count / 2; ++c)
+    to[c] = static_cast<uint8_t>(codes[2 * c] | codes[2 * c + 1] << 4);
+}
+
+void draw(uint64_t key, uint64_t token, uint64_t first, int64_t count, uint16_t* to) {
+  for (int64_t c = 0; c < count; c += 8 * kLanes) {
+    Words w[4];
+    philox_words(key, token, (first + static_cast<uint64_t>(c)) / 8, w);
+    __builtin_memcpy(to + c, w, sizeof(w));
+  }
+}
+
+void read_scales(const uint8_t* codes, int64_t count, float* to) {
+  for (int64_t g = 0; g < count; ++g) to[g] = decode_e4m3(codes[g]);
+}
+
+inline float decode_e2m1(uint32_t bits) {
+  const uint32_t code = bits & 7u;
+  const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0.5f;
+  const uint32_t normal = (code << 22) + (126u << 23);
+  return float_of_bits(choose_bits(code < 2, bits_of_float(subnormal), normal) | (bits & 8u) << 28);
+}
+
+void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* to) {
+  alignas(64) uint8_t apart[kNvfp4Columns];
+  for (int64_t c = 0; c < count / 2; ++c) {
+    apart[2 * c] = codes[c] & 15u;
+    apart[2 * c + 1] = codes[c] >> 4;
+  }
+  // A product of 2 and 4 significant bits: rounding to BF16 cuts off zeros.
+  auto* const out = reinterpret_cast<uint16_t*>(to);
+  for (int64_t c = 0; c < count; ++c)
+    out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * scales[c]) >> 16);
+}
+
+}  // namespace
+
+const Nvfp4Kernels& nvfp4_kernels() {
+  static constexpr Nvfp4Kernels kKernels{load_row, rotate,      make_scales, encode,
+                                         draw,     read_scales, widen};
+  return kKernels;
+}
+
+}  // namespace viaduct::cpu::VIADUCT_ISA

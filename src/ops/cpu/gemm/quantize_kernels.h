@@ -1,0 +1,45 @@
+#pragma once
+// Kernels of quantized operands per instruction set, row by row. Elements are codes of e4m3 or
+// e5m2; rows of the matrix are f32, bf16 or f16.
+
+#include <cstdint>
+
+#include "hardware/cpu_isa.h"
+#include "tensor/dtype.h"
+
+namespace viaduct::cpu {
+
+/// Elements that kernels process at a time, at most.
+inline constexpr int64_t kQuantizeColumns = 1024;
+
+struct QuantizeKernels {
+  /// most[c] = the larger of itself and the bits of |from[c]| as FP32: in this order, NaN is above
+  /// infinity and infinity above all numbers.
+  void (*magnitudes)(const void* from, DType dtype, int64_t count, int32_t* most);
+  /// to[c] = the code of from[c] / scales[c], rounded once more after the division.
+  void (*encode)(const void* from, DType dtype, const float* scales, int64_t count, DType element,
+                 uint8_t* to);
+  /// to[c] = the value of code c, times scales[c] unless `scales` is null; rounded to nearest even
+  /// (exact in the range of normal BF16 numbers where scales are powers of two).
+  void (*widen)(const uint8_t* codes, DType element, const float* scales, int64_t count,
+                bfloat16* to);
+};
+
+namespace portable {
+const QuantizeKernels& quantize_kernels();
+}
+namespace avx2 {
+const QuantizeKernels& quantize_kernels();
+}
+namespace avx512 {
+const QuantizeKernels& quantize_kernels();
+}
+
+/// The kernels that machines of `isa` run.
+inline const QuantizeKernels& quantize_kernels(CpuIsa isa) {
+  return isa == CpuIsa::portable ? portable::quantize_kernels()
+         : isa == CpuIsa::avx2   ? avx2::quantize_kernels()
+                                 : avx512::quantize_kernels();
+}
+
+}  // namespace viaduct::cpu

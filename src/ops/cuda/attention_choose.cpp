@@ -1,0 +1,84 @@
+// Choices for attention on a GPU.
+
+#include "ops/cuda/cuda_entry.h"
+
+namespace viaduct::cuda {
+namespace {
+
+constexpr int64_t kMostHeadDim = 256;  // a tile's rows must fit into shared memory
+
+void check_head_dims(std::string_view op, const Tensor& q, const Tensor& v, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, q.dim(2) <= kMostHeadDim && v.dim(2) <= kMostHeadDim,
+                "{}: {} has kernels for head dims up to {}, not for {} (values: {})", op,
+                traits.name, kMostHeadDim, q.dim(2), v.dim(2));
+}
+
+/// Scores of f32 tensors are computed by the vector units.
+std::string_view flash_kernel(DType dtype) {
+  return dtype == DType::f32 ? "flash_f32" : "flash_mma";
+}
+
+Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
+  constexpr std::string_view op = "attention_forward";
+  check_head_dims(op, args.q, args.v, traits);
+  const DType dtype = args.q.dtype();
+  Choice choice = choose_kernel(op, flash_kernel(dtype), dtype, args, traits);
+  use_matrix_units(choice.cost, dtype);
+  return choice;
+}
+
+Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) {
+  constexpr std::string_view op = "attention_backward";
+  check_head_dims(op, args.q, args.v, traits);
+  const DType dtype = args.q.dtype();
+  Choice choice = choose_kernel(op, flash_kernel(dtype), dtype, args, traits);
+  // Both kernels compute q·k and d_out·v: these two of the five products are made twice.
+  const auto width = static_cast<double>(args.q.dim(2));
+  const auto value_width = static_cast<double>(args.v.dim(2));
+  const double ratio = (width + value_width) / (3 * width + 2 * value_width);
+  for (double& flops : choice.cost.flops) flops *= 1 + ratio;
+  use_matrix_units(choice.cost, dtype);
+  choice.cost.bytes_read += args.q.bytes() + args.k.bytes() + args.v.bytes() + args.d_out.bytes() +
+                            args.lse.bytes() + args.delta.bytes();
+  choice.launches = 2;
+  return choice;
+}
+
+Choice choose_delta(const AttentionDeltaArgs& args, const Traits& traits) {
+  return choose_kernel("attention_delta", "rows", args.out.dtype(), args, traits);
+}
+
+Choice choose_merge(const AttentionMergeArgs& args, const Traits& traits) {
+  return choose_kernel("attention_merge", "rows", args.out.dtype(), args, traits);
+}
+
+Choice choose_sink(const AttentionSinkArgs& args, const Traits& traits) {
+  return choose_kernel("attention_sink", "rows", args.out.dtype(), args, traits);
+}
+
+Choice choose_sink_backward(const AttentionSinkBackwardArgs& args, const Traits& traits) {
+  return choose_kernel("attention_sink_backward", "rows", args.lse.dtype(), args, traits);
+}
+
+Choice choose_repeat_heads(const RepeatHeadsArgs& args, const Traits& traits) {
+  return choose_kernel("repeat_heads", "rows", args.out.dtype(), args, traits);
+}
+
+Choice choose_sum_heads(const SumHeadsArgs& args, const Traits& traits) {
+  return choose_kernel("sum_heads", "rows", args.x.dtype(), args, traits);
+}
+
+}  // namespace
+
+void add_attention(OpTable& table) {
+  add_entry(table.attention_forward, choose_forward);
+  add_entry(table.attention_delta, choose_delta);
+  add_entry(table.attention_backward, choose_backward);
+  add_entry(table.attention_merge, choose_merge);
+  add_entry(table.attention_sink, choose_sink);
+  add_entry(table.attention_sink_backward, choose_sink_backward);
+  add_entry(table.repeat_heads, choose_repeat_heads);
+  add_entry(table.sum_heads, choose_sum_heads);
+}
+
+}  // namespace viaduct::cuda

@@ -1,0 +1,18 @@
+#include "ops/cuda/cuda_ops.h"
+
+namespace viaduct {
+
+OpTable cuda_ops(CudaTarget target) {
+  OpTable table;
+  table.traits.name = "cuda:" + std::string(cuda_target_name(target));
+  table.traits.vector_floats = 4;  // a thread's widest access, 16 bytes
+  table.traits.matrix_bf16 = true;
+  cuda::add_gemm(table);
+  cuda::add_attention(table);
+  cuda::add_rows(table);
+  cuda::add_elementwise(table);
+  cuda::add_optimizer(table);
+  return table;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,31 @@
+#pragma once
+// The table of ops of a GPU: for each op the kernel, launches, workspace and cost. The choices read
+// shapes and dtypes alone and include no CUDA header, so they are compiled everywhere and a dry run
+// for a GPU needs none. Their launches are not implemented yet: a device that executes gets a
+// DeviceError.
+//
+// How the kernels are meant, where it shows in a choice:
+//   - Products are cuBLASLt's, with a fixed workspace. It has no epilogue with the bits of two ops
+//     (the product rounded first), so an activation or a residual is a second launch.
+//   - Sums over rows (norm weights, biases) are made in parts whose number depends only on the
+//   shape, and a second launch adds the parts in order: deterministic without atomics.
+//   - Attention is flash attention on mma.sync. Its backward is two kernels, one for dq and one for
+//     dk and dv, each with the scores computed again: deterministic, without a workspace for dq.
+
+#include "hardware/cuda_target.h"
+#include "ops/table.h"
+
+namespace viaduct {
+
+OpTable cuda_ops(CudaTarget target);
+
+namespace cuda {
+// What each family adds to the table.
+void add_gemm(OpTable& table);  // gemm, column_sum, bias_add
+void add_attention(OpTable& table);
+void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
+void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
+void add_optimizer(OpTable& table);    // reproducible sums, gradient norm, updates, formats
+}  // namespace cuda
+
+}  // namespace viaduct

@@ -1,0 +1,25 @@
+#pragma once
+// A limit on the tokens of an expert (Fedus et al. 2021, section 2.2): choices beyond it are
+// dropped.
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// Which choices of a full expert stay.
+enum class DropPolicy {
+  probabilities,  // those of the largest probability, of equal ones of the first tokens
+  position,       // those of the first tokens
+};
+
+/// Each expert keeps at most `capacity` of its choices. The others become −1 in `choice`, and their
+/// probabilities 0; the probabilities of a token's remaining choices stay as they are.
+struct LimitExpertsArgs {
+  Tensor choice;         // i32 [T, k], entries in [0, experts), changed
+  Tensor probabilities;  // f32 or f64 [T, k], changed
+  int64_t experts = 0, capacity = 0;
+  DropPolicy policy = DropPolicy::probabilities;
+};
+void limit_experts(OpContext& context, const LimitExpertsArgs& args);
+
+}  // namespace viaduct

@@ -1,0 +1,96 @@
+#include "ops/expert_rows.h"
+
+#include "ops/checks.h"
+#include "ops/table.h"
+
+namespace viaduct {
+namespace {
+
+void check_integers(std::string_view op, std::string_view argument, const Tensor& tensor,
+                    const Shape& shape, DType dtype = DType::i32) {
+  check_shape(op, argument, tensor, shape);
+  check_dtype(op, argument, tensor, {dtype});
+  check_contiguous(op, argument, tensor);
+}
+
+void check_rows(std::string_view op, std::string_view argument, const Tensor& tensor) {
+  check_rank(op, argument, tensor, 2);
+  check_floating(op, argument, tensor);
+  check_dense_rows(op, argument, tensor);
+}
+
+/// Positions and weights of `tokens` tokens.
+void check_places(std::string_view op, const Tensor& position, const Tensor& weight, int64_t tokens,
+                  int64_t copies, DType rows) {
+  check_rank(op, "position", position, 2);
+  check_integers(op, "position", position, {tokens, position.dim(1)});
+  VIADUCT_CHECK(ShapeError, copies >= 1 && position.dim(1) % copies == 0,
+                "{}: {} places of a token in {} copies", op, position.dim(1), copies);
+  if (!weight) return;
+  check_shape(op, "weight", weight, {tokens, position.dim(1) / copies});
+  check_dtype(op, "weight", weight, {accumulator_dtype(rows)});
+  check_contiguous(op, "weight", weight);
+}
+
+}  // namespace
+
+void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
+  constexpr std::string_view kOp = "sort_by_expert";
+  check_rank(kOp, "choice", args.choice, 2);
+  check_integers(kOp, "choice", args.choice, args.choice.shape());
+  VIADUCT_CHECK(ShapeError, args.copies >= 1 && args.experts_per_rank >= 1,
+                "{}: {} experts of a rank in {} copies", kOp, args.experts_per_rank, args.copies);
+  check_rank(kOp, "counts", args.counts, 1);
+  const int64_t destinations = args.counts.dim(0);
+  VIADUCT_CHECK(ShapeError, destinations % (args.copies * args.experts_per_rank) == 0,
+                "{}: {} destinations, expected a multiple of {} experts · {} copies", kOp,
+                destinations, args.experts_per_rank, args.copies);
+  const int64_t tokens = args.choice.dim(0), places = args.choice.dim(1) * args.copies;
+  check_integers(kOp, "token", args.token,
+                 {args.rows_each > 0 ? destinations * args.rows_each : tokens * places});
+  check_integers(kOp, "position", args.position, {tokens, places});
+  check_integers(kOp, "counts", args.counts, {destinations}, DType::i64);
+  check_integers(kOp, "offsets", args.offsets, {destinations + 1});
+  dispatch(context, kOp, context.ops.sort_by_expert, args);
+}
+
+void arrival_order(OpContext& context, const ArrivalOrderArgs& args) {
+  constexpr std::string_view kOp = "arrival_order";
+  check_rank(kOp, "counts", args.counts, 2);
+  check_integers(kOp, "counts", args.counts, args.counts.shape(), DType::i64);
+  check_rank(kOp, "from", args.from, 1);
+  check_integers(kOp, "from", args.from, args.from.shape());
+  check_integers(kOp, "back", args.back, args.from.shape());
+  check_integers(kOp, "offsets", args.offsets, {args.counts.dim(1) + 1});
+  dispatch(context, kOp, context.ops.arrival_order, args);
+}
+
+void combine_rows(OpContext& context, const CombineRowsArgs& args) {
+  constexpr std::string_view kOp = "combine_rows";
+  check_rows(kOp, "rows", args.rows);
+  check_rows(kOp, "out", args.out);
+  check_shape(kOp, "out", args.out, {args.out.dim(0), args.rows.dim(1)});
+  check_dtype(kOp, "out", args.out, {args.rows.dtype(), accumulator_dtype(args.rows.dtype())});
+  check_places(kOp, args.position, args.weight, args.out.dim(0), args.copies, args.rows.dtype());
+  dispatch(context, kOp, context.ops.combine_rows, args);
+}
+
+void combine_rows_backward(OpContext& context, const CombineRowsBackwardArgs& args) {
+  constexpr std::string_view kOp = "combine_rows_backward";
+  check_rows(kOp, "rows", args.rows);
+  check_rows(kOp, "d_out", args.d_out);
+  check_shape(kOp, "d_out", args.d_out, {args.d_out.dim(0), args.rows.dim(1)});
+  check_dtype(kOp, "d_out", args.d_out, {args.rows.dtype(), accumulator_dtype(args.rows.dtype())});
+  check_rows(kOp, "d_rows", args.d_rows);
+  check_shape(kOp, "d_rows", args.d_rows, args.rows.shape());
+  check_dtype(kOp, "d_rows", args.d_rows, {args.rows.dtype()});
+  VIADUCT_CHECK(ShapeError, args.weight && args.d_weight, "{}: expected weights and their gradient",
+                kOp);
+  check_places(kOp, args.position, args.weight, args.d_out.dim(0), args.copies, args.rows.dtype());
+  check_shape(kOp, "d_weight", args.d_weight, args.weight.shape());
+  check_dtype(kOp, "d_weight", args.d_weight, {args.weight.dtype()});
+  check_contiguous(kOp, "d_weight", args.d_weight);
+  dispatch(context, kOp, context.ops.combine_rows_backward, args);
+}
+
+}  // namespace viaduct

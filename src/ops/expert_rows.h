@@ -1,0 +1,65 @@
+#pragma once
+// Rows of tokens in the order of their experts. A token t has k choices; each choice goes to
+// `copies` ranks, the holders of its expert, so that it has k · copies *places*: place j · copies +
+// c is copy c of choice j. T tokens, E experts, R = T · k · copies rows.
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// Rows sorted by destination: by rank, there by expert, there by token and place. Expert e is on
+/// the ranks e / experts_per_rank · copies + c, c = 0 … copies − 1, as its number
+/// e % experts_per_rank; D = E · copies destinations (an expert on a rank).
+///
+/// A choice of −1 (ops/expert_capacity.h) has no row, its places are −1, and the rows after the
+/// last destination's are of token 0, for nobody. With `rows_each` > 0 each destination has so many
+/// rows, at least as many as were chosen, those beyond them of token 0; R = D · rows_each.
+///
+/// With `first_expert` f experts are counted from f on, and choices of experts outside of
+/// [f, f + D / copies) have no row either: the experts of one rank, for tokens of all ranks.
+struct SortByExpertArgs {
+  Tensor choice;  // i32 [T, k], entries in [0, E), or −1
+  int64_t experts_per_rank = 0, copies = 1;
+  Tensor token;     // i32 [R]: the token of each row
+  Tensor position;  // i32 [T, k · copies]: the row of each place
+  Tensor counts;    // i64 [D]: rows of each destination
+  Tensor offsets;   // i32 [D + 1]: where they begin
+  int64_t rows_each = 0;
+  int64_t first_expert = 0;
+};
+void sort_by_expert(OpContext& context, const SortByExpertArgs& args);
+
+/// Received rows, which come by sender and there by expert, in the order of experts and there of
+/// senders. counts i64 [S, N] of S senders for N experts here; R their sum.
+struct ArrivalOrderArgs {
+  Tensor counts;
+  Tensor from;     // i32 [R]: of each row by expert, the row as received
+  Tensor back;     // i32 [R]: the inverse
+  Tensor offsets;  // i32 [N + 1]: where the rows of each expert begin
+};
+void arrival_order(OpContext& context, const ArrivalOrderArgs& args);
+
+/// out [T, H] = Σ over the places p of a token, in order, weight[t, p / copies] · rows[position[t,
+/// p]] (weights 1 if undefined), without places of −1; sums in FP32 (FP64 for f64), rounded once.
+struct CombineRowsArgs {
+  Tensor rows;      // [R, H], floating, dense rows
+  Tensor position;  // i32 [T, k · copies], contiguous
+  Tensor weight;    // f32 (f64 for f64) [T, k], contiguous, or undefined
+  Tensor out;       // dtype of rows or f32, dense rows
+  int64_t copies = 1;
+};
+void combine_rows(OpContext& context, const CombineRowsArgs& args);
+
+/// d_rows[position[t, p]] = weight[t, p / copies] · d_out[t], and
+/// d_weight[t, j] = Σ over the copies of d_out[t] · rows[position[t, j · copies + c]]; 0 at places
+/// of −1. Rows without a place are left as they are.
+struct CombineRowsBackwardArgs {
+  Tensor d_out;  // [T, H], floating, dense rows
+  Tensor rows, position, weight;
+  Tensor d_rows;    // shape and dtype of rows; may be `rows`
+  Tensor d_weight;  // as weight
+  int64_t copies = 1;
+};
+void combine_rows_backward(OpContext& context, const CombineRowsBackwardArgs& args);
+
+}  // namespace viaduct

@@ -1,0 +1,29 @@
+#pragma once
+// The bias of a router that makes the load of its experts equal without a loss (Wang et al. 2024,
+// arXiv 2408.15664): it decides the choice alone, and moves by a fixed step at each update.
+
+#include "ops/dispatch.h"
+
+namespace viaduct {
+
+/// out_e (= or +=) E · n_e − Σ n of choices `counts` = n: by how much expert e has more than an
+/// equal share. Whole numbers, so sums over micro-batches and ranks are exact below 2^24.
+struct LoadErrorArgs {
+  Tensor counts;  // i64 [E]
+  Tensor out;     // f32 or f64 [E], contiguous
+  WriteMode mode = WriteMode::assign;
+};
+void load_error(OpContext& context, const LoadErrorArgs& args);
+
+/// bias ← bias − rate · sign(error) (the reference's algorithm 1), over a run of a bias; nothing if
+/// the skip slot of `scalars` is set. An error that is not a number moves nothing.
+struct MoveLoadBiasArgs {
+  Tensor bias;    // f32 or f64 [n], contiguous
+  Tensor error;   // f32 or f64 [n], contiguous
+  Tensor weight;  // optional, floating [n]: receives the new value rounded
+  Tensor scalars;
+  double rate = 0;
+};
+void move_load_bias(OpContext& context, const MoveLoadBiasArgs& args);
+
+}  // namespace viaduct

@@ -1,0 +1,97 @@
+#include "ops/expert_rows.h"
+
+#include <vector>
+
+#include "ops/reference/reference.h"
+
+namespace viaduct::reference {
+
+void sort_by_expert(const SortByExpertArgs& args) {
+  const int64_t tokens = args.choice.dim(0), k = args.choice.dim(1), copies = args.copies;
+  const int64_t destinations = args.counts.dim(0), own = args.experts_per_rank;
+  int32_t row = 0;
+  for (int64_t d = 0; d < destinations; ++d) {
+    args.offsets.data<int32_t>()[d] = row;
+    for (int64_t t = 0; t < tokens; ++t) {
+      for (int64_t p = 0; p < k * copies; ++p) {
+        const int64_t choice = args.choice.data<int32_t>()[t * k + p / copies];
+        const int64_t expert = choice - args.first_expert;
+        if (choice < 0 || expert < 0 || expert >= destinations / copies) {
+          args.position.data<int32_t>()[t * k * copies + p] = -1;
+          continue;
+        }
+        const int64_t rank = expert / own * copies + p % copies;
+        if (rank * own + expert % own != d) continue;
+        args.token.data<int32_t>()[row] = static_cast<int32_t>(t);
+        args.position.data<int32_t>()[t * k * copies + p] = row++;
+      }
+    }
+    while (row < args.offsets.data<int32_t>()[d] + args.rows_each)
+      args.token.data<int32_t>()[row++] = 0;
+    args.counts.data<int64_t>()[d] = row - args.offsets.data<int32_t>()[d];
+  }
+  args.offsets.data<int32_t>()[destinations] = row;
+  while (row < args.token.dim(0)) args.token.data<int32_t>()[row++] = 0;
+}
+
+void arrival_order(const ArrivalOrderArgs& args) {
+  const int64_t senders = args.counts.dim(0), experts = args.counts.dim(1);
+  const auto* counts = args.counts.data<int64_t>();
+  int32_t row = 0;
+  for (int64_t e = 0; e < experts; ++e) {
+    args.offsets.data<int32_t>()[e] = row;
+    int64_t received = 0;
+    for (int64_t s = 0; s < senders; ++s) {
+      for (int64_t other = 0; other < experts; ++other) {
+        const int64_t count = counts[s * experts + other];
+        for (int64_t i = 0; i < count; ++i, ++received) {
+          if (other != e) continue;
+          args.from.data<int32_t>()[row] = static_cast<int32_t>(received);
+          args.back.data<int32_t>()[received] = row++;
+        }
+      }
+    }
+  }
+  args.offsets.data<int32_t>()[experts] = row;
+}
+
+void combine_rows(const CombineRowsArgs& args) {
+  const int64_t width = args.out.dim(1), places = args.position.dim(1);
+  for (int64_t t = 0; t < args.out.dim(0); ++t) {
+    for (int64_t h = 0; h < width; ++h) {
+      double sum = 0;
+      for (int64_t p = 0; p < places; ++p) {
+        const int64_t row = args.position.data<int32_t>()[t * places + p];
+        if (row < 0) continue;
+        const double weight =
+            args.weight ? args.weight.data<double>()[t * (places / args.copies) + p / args.copies]
+                        : 1;
+        sum += weight * args.rows.data<double>()[row * args.rows.stride(0) + h];
+      }
+      args.out.data<double>()[t * args.out.stride(0) + h] = sum;
+    }
+  }
+}
+
+void combine_rows_backward(const CombineRowsBackwardArgs& args) {
+  const int64_t width = args.d_out.dim(1), places = args.position.dim(1);
+  const int64_t k = places / args.copies;
+  for (int64_t t = 0; t < args.d_out.dim(0); ++t) {
+    const double* d_out = args.d_out.data<double>() + t * args.d_out.stride(0);
+    for (int64_t j = 0; j < k; ++j) {
+      const double weight = args.weight.data<double>()[t * k + j];
+      double d_weight = 0;
+      for (int64_t c = 0; c < args.copies; ++c) {
+        const int64_t row = args.position.data<int32_t>()[t * places + j * args.copies + c];
+        if (row < 0) continue;
+        for (int64_t h = 0; h < width; ++h) {
+          d_weight += d_out[h] * args.rows.data<double>()[row * args.rows.stride(0) + h];
+          args.d_rows.data<double>()[row * args.d_rows.stride(0) + h] = weight * d_out[h];
+        }
+      }
+      args.d_weight.data<double>()[t * k + j] = d_weight;
+    }
+  }
+}
+
+}  // namespace viaduct::reference

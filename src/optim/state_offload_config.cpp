@@ -1,0 +1,21 @@
+#include "optim/state_offload_config.h"
+
+namespace viaduct {
+
+FieldGroup state_offload_fields(StateOffloadConfig& config) {
+  FieldGroup group("optimizer", "");
+  group.field("optimizer_cpu_offload", config.optimizer_cpu_offload,
+              "Masters and optimizer states live in the second memory (section memory) and come to "
+              "the device for their update, bucket by bucket, with the same bits.");
+  group
+      .field("optimizer_offload_fraction", config.optimizer_offload_fraction,
+             "Those of so much of a rank's elements: a parameter leaves where those that left "
+             "before it and it are within this part.")
+      .range(0, 1);
+  group.field("overlap_cpu_optimizer_d2h_h2d", config.overlap_cpu_optimizer_d2h_h2d,
+              "The next bucket is fetched beside the update of one: two buckets are on the device. "
+              "false: one, and one copy after the other.");
+  return group;
+}
+
+}  // namespace viaduct

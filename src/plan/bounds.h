@@ -1,0 +1,84 @@
+#pragma once
+// Lower bounds of a layout's step time and peak memory in closed form: what the search orders and
+// prunes layouts with. They are computed from costs that dry runs of the same trainer gave (of the
+// whole model on one rank, and of one and two layers), so they hold no model of memory of their
+// own; tests compare them with the dry runs of whole layouts, which they may never exceed.
+//
+//   time    n · m · t + (L − m) · t / v, and what is made again; or the data ranks' communication
+//           if that takes longer
+//   memory  state of the first stage's layers + micro-batches in flight · their kept activations
+//
+// n micro-batches, m layers of the largest of the stages, t seconds of a layer (forward and
+// backward of one micro-batch), L layers, v chunks of a stage. Bubble and stages: Narayanan et al.
+// 2021 (arXiv 2104.04473, section 2).
+
+#include <array>
+#include <cstdint>
+
+#include "plan/collective_time.h"
+#include "plan/layout.h"
+
+namespace viaduct {
+
+/// Bytes of a parameter where nothing is sharded.
+struct StateBytes {
+  double weights = 0, gradients = 0, optimizer = 0;
+};
+
+/// Of the whole model, for all layouts.
+struct ModelCost {
+  int64_t layers = 1;
+  double parameters = 0;  // of all layers and both ends
+  StateBytes bytes;
+  double step_seconds = 0;  // of the global batch on one GPU, nothing made again, at least
+  /// Of that, what recompute adds for each layer; by Recompute.
+  std::array<double, kRecomputes> layer_again_seconds{};
+  /// Layers that count one more when they are cut into stages.
+  bool account_for_embedding = false, account_for_loss = false;
+  bool has_bubble = true;      // false: weight gradients fill it (zero_bubble)
+  bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
+  bool even_stages = true;     // false: stages as the configuration describes them
+  int expert_ranks = 1;        // that share the parameters further
+};
+
+/// Of one micro-batch on one rank: (tp, cp, micro-batch, recompute) decide about it.
+struct LayerCost {
+  bool known = false;  // false: of layers that differ from each other, or no dry run could be made
+  double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
+  double layer_seconds = 0, end_seconds = 0;        // forward and backward, nothing made again
+  /// More than that with recompute. The last layer of a chunk may do without: its backward comes
+  /// right behind its forward.
+  double again_seconds = 0;
+  double layer_update_seconds = 0;  // of the optimizer, nothing sharded
+  double layer_kept_bytes = 0;      // from forward to backward
+  double other_bytes = 0;           // beside states and what layers keep, at the fullest moment
+  bool keeps_alike = true;          // false: what is kept differs between micro-batches
+};
+
+struct LowerBound {
+  double seconds = 0;
+  double bytes = 0;
+};
+
+/// What all layouts have to do: operations at the full rate, and the states of an average rank.
+LowerBound model_bound(const ModelCost& model, const Layout& layout);
+
+/// At least as high as `model_bound`.
+class LayoutBound {
+ public:
+  LayoutBound(const ModelCost& model, const Cluster& cluster,
+              const CollectiveTimeSettings& collectives);
+  LowerBound of(const LayerCost& layer, const Layout& layout) const;
+
+ private:
+  double gradient_exchange_seconds(const Layout& layout, double parameters) const;
+
+  ModelCost model_;
+  CollectiveTime collective_time_;
+};
+
+/// Micro-batches whose forward a first stage has run and whose backward it has not, in units of
+/// whole stages: 1F1B min(n, p), interleaved (2 (p − 1) + (v − 1) p) / v chunks (the same paper).
+double micro_batches_in_flight(const Layout& layout);
+
+}  // namespace viaduct

@@ -1,0 +1,46 @@
+#pragma once
+// A layout: how a run is cut over the ranks of a cluster. The search compares layouts; all other
+// fields of a configuration stay as they are given.
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace viaduct {
+
+/// Which activations are made again in the backward. `given`: as the configuration says.
+enum class Recompute { none, selective, full, given };
+inline constexpr int kRecomputes = 4;
+
+/// What a data-parallel rank keeps a shard of: nothing, the optimizer's state, or weights and
+/// gradients as well. `given`: as the configuration says.
+enum class Sharding { none, optimizer, full, given };
+
+struct Layout {
+  int tp = 1, cp = 1, pp = 1;
+  int vpp = 1;  // model chunks of a stage
+  int dp = 1;   // replicas that take different rows
+  int64_t micro_batch = 1;
+  int64_t micro_batches = 1;  // of a step, on a rank
+  Recompute recompute = Recompute::none;
+  Sharding sharding = Sharding::optimizer;
+  bool given_sequence_parallel = false;  // it stays as the configuration says
+
+  /// Ranks that share optimizer state, or all state.
+  int shards() const { return dp * cp; }
+  bool operator==(const Layout&) const = default;
+};
+
+/// The layout as fields of a training configuration, "section.field=value".
+std::vector<std::string> overrides_of(const Layout& layout);
+
+/// "tp 4 · cp 1 · pp 2 · vpp 2 · dp 8, micro-batch 1 × 16, optimizer state sharded, no recompute".
+std::string describe(const Layout& layout);
+std::string_view recompute_text(Recompute recompute);
+std::string_view sharding_text(Sharding sharding);
+
+/// What a has and b has not, one text a field: "pp 2 → 4". Empty for equal layouts.
+std::vector<std::string> differences(const Layout& a, const Layout& b);
+
+}  // namespace viaduct

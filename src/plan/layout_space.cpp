@@ -1,0 +1,108 @@
+#include "plan/layout_space.h"
+
+namespace viaduct {
+namespace {
+
+/// The divisors of `number` up to `most`, or the one value that is fixed if it divides.
+std::vector<int64_t> divisors(int64_t number, int64_t most, std::optional<int64_t> fixed) {
+  std::vector<int64_t> found;
+  if (fixed) {
+    if (*fixed >= 1 && number % *fixed == 0) found.push_back(*fixed);
+    return found;
+  }
+  for (int64_t d = 1; d <= number && d <= most; ++d)
+    if (number % d == 0) found.push_back(d);
+  return found;
+}
+
+std::vector<int64_t> tensor_sizes(const SpaceLimits& limits) {
+  if (limits.tp) return divisors(limits.ranks, limits.ranks, *limits.tp);
+  std::vector<int64_t> sizes;
+  for (const int64_t tp : divisors(limits.ranks, limits.domain, {})) {
+    // A group that does not divide the domain would lie in two of them.
+    if (limits.domain % tp == 0 && limits.heads % tp == 0 && limits.feed_forward % tp == 0)
+      sizes.push_back(tp);
+  }
+  return sizes;
+}
+
+std::vector<int64_t> context_sizes(const SpaceLimits& limits, int64_t ranks) {
+  if (limits.cp) return divisors(ranks, ranks, *limits.cp);
+  std::vector<int64_t> sizes;
+  for (const int64_t cp : divisors(ranks, ranks, {})) {
+    if (cp == 1 || (limits.length % (2 * cp) == 0 && limits.length / cp >= kLeastContextTokens))
+      sizes.push_back(cp);
+  }
+  return sizes;
+}
+
+/// Virtual stages of `pp` stages.
+std::vector<int64_t> virtual_sizes(const SpaceLimits& limits, int64_t pp) {
+  if (limits.vpp) return {*limits.vpp};
+  if (pp == 1 || limits.given_stages) return {1};
+  const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
+  return divisors(cut / pp, cut / pp, {});
+}
+
+bool layers_divide(const SpaceLimits& limits, int64_t pp) {
+  const int64_t cut = limits.layers + limits.account_for_embedding + limits.account_for_loss;
+  return limits.given_stages || pp == 1 || (cut % pp == 0 && cut / pp > 0);
+}
+
+std::vector<Sharding> shardings(const SpaceLimits& limits, int64_t shards) {
+  if (limits.given_sharding) return {Sharding::given};
+  if (shards == 1) return {Sharding::optimizer};  // all are the same
+  return {Sharding::none, Sharding::optimizer, Sharding::full};
+}
+
+/// The layouts of given sizes: sharding, recompute.
+void add_kinds(const SpaceLimits& limits, Layout layout, std::vector<Layout>& all) {
+  for (const Sharding sharding : shardings(limits, layout.shards())) {
+    for (const Recompute recompute : recomputes_of(limits)) {
+      layout.sharding = sharding, layout.recompute = recompute;
+      all.push_back(layout);
+    }
+  }
+}
+
+/// The layouts of given tp, cp and pp.
+void add_batches(const SpaceLimits& limits, Layout layout, std::vector<Layout>& all) {
+  if (limits.global_batch % layout.dp != 0) return;
+  const int64_t rows = limits.global_batch / layout.dp;
+  for (const int64_t micro_batch : divisors(rows, kMostMicroBatch, limits.micro_batch)) {
+    layout.micro_batch = micro_batch, layout.micro_batches = rows / micro_batch;
+    for (const int64_t vpp : virtual_sizes(limits, layout.pp)) {
+      // Chunks take turns in groups of pp micro-batches.
+      if (vpp > 1 && layout.micro_batches % layout.pp != 0) continue;
+      layout.vpp = static_cast<int>(vpp);
+      add_kinds(limits, layout, all);
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<Recompute> recomputes_of(const SpaceLimits& limits) {
+  if (limits.given_recompute) return {Recompute::given};
+  return {Recompute::none, Recompute::selective, Recompute::full};
+}
+
+std::vector<Layout> enumerate_layouts(const SpaceLimits& limits) {
+  std::vector<Layout> all;
+  Layout layout;
+  layout.given_sequence_parallel = limits.given_sequence_parallel;
+  for (const int64_t tp : tensor_sizes(limits)) {
+    for (const int64_t cp : context_sizes(limits, limits.ranks / tp)) {
+      const int64_t rest = limits.ranks / tp / cp;
+      for (const int64_t pp : divisors(rest, rest, limits.pp)) {
+        if (!layers_divide(limits, pp)) continue;
+        layout.tp = static_cast<int>(tp), layout.cp = static_cast<int>(cp);
+        layout.pp = static_cast<int>(pp), layout.dp = static_cast<int>(rest / pp);
+        add_batches(limits, layout, all);
+      }
+    }
+  }
+  return all;
+}
+
+}  // namespace viaduct

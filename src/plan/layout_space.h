@@ -1,0 +1,39 @@
+#pragma once
+// All layouts of a model on a number of GPUs that the search looks at.
+//
+// Rules beside divisibility: tensor parallel groups stay inside a domain of fast links; context
+// parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows. A value
+// that the user fixed takes the place of its rule.
+
+#include <optional>
+#include <vector>
+
+#include "hardware/cluster.h"
+#include "plan/layout.h"
+
+namespace viaduct {
+
+/// What a layout has to divide, and what the user fixed.
+struct SpaceLimits {
+  int64_t ranks = 1, global_batch = 1, length = 1;  // tokens of a row
+  int64_t layers = 1;
+  /// Counted as one layer each when layers are cut into stages.
+  bool account_for_embedding = false, account_for_loss = false;
+  int64_t heads = 1, feed_forward = 1;
+  int domain = 1;
+
+  std::optional<int> tp, cp, pp, vpp;
+  std::optional<int64_t> micro_batch;
+  bool given_recompute = false, given_sharding = false, given_sequence_parallel = false;
+  /// Stages are as the configuration describes them: any pp, one vpp as given or 1.
+  bool given_stages = false;
+};
+
+/// Those that the layouts have.
+std::vector<Recompute> recomputes_of(const SpaceLimits& limits);
+
+std::vector<Layout> enumerate_layouts(const SpaceLimits& limits);
+
+inline constexpr int64_t kLeastContextTokens = 1024, kMostMicroBatch = 16;
+
+}  // namespace viaduct

@@ -1,0 +1,58 @@
+#include "plan/model_cost.h"
+
+#include <algorithm>
+
+#include "model/flops.h"
+#include "plan/op_time.h"
+
+namespace viaduct {
+namespace {
+
+/// Of a batch on one GPU at its highest rates.
+struct LeastSeconds {
+  double step = 0;  // products and attention
+  double head = 0;  // of that
+};
+
+LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
+                           const ModelConfig& model) {
+  const FlopSizes sizes = flop_sizes(model);
+  const FlopCount flops = training_flops(sizes, space.global_batch, space.length);
+  const double head = 6 * static_cast<double>(sizes.hidden * sizes.vocabulary) *
+                      static_cast<double>(space.global_batch * space.length);
+  const OpTime time(request.cluster.gpu, request.prediction.ops);
+  const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
+  return {(time.least_seconds(flops.token_part, OpKind::product) +
+           time.least_seconds(flops.attention_part, OpKind::attention)) /
+              share,
+          time.least_seconds(head, OpKind::product) / share};
+}
+
+}  // namespace
+
+ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, LayerCosts& layers) {
+  const SpaceLimits& space = limits.space;
+  ModelCost model = layers.model();
+  const LeastSeconds least = least_seconds(request, space, layers.whole().model);
+  const int64_t rows = space.micro_batch.value_or(std::min(kMostMicroBatch, space.global_batch));
+  const double batches = static_cast<double>(space.global_batch) / static_cast<double>(rows);
+  const LayerCost layer = layers.of({.micro_batch = rows});
+  // On one rank the head may make its logits a second time, on several it may not.
+  const double ends =
+      std::max(least.head, batches * layers.end_seconds_once({.micro_batch = rows}));
+  model.step_seconds = std::max(
+      least.step, batches * static_cast<double>(model.layers) * layer.layer_seconds + ends);
+  for (const Recompute recompute : recomputes_of(space)) {
+    const LayerCost& again = layers.of({.micro_batch = rows, .recompute = recompute});
+    model.layer_again_seconds[static_cast<size_t>(recompute)] = batches * again.again_seconds;
+  }
+  model.account_for_embedding = space.account_for_embedding;
+  model.account_for_loss = space.account_for_loss;
+  model.even_stages = !space.given_stages;
+  model.has_bubble = limits.has_bubble;
+  model.all_in_flight = limits.all_in_flight;
+  model.expert_ranks = limits.expert_ranks;
+  return model;
+}
+
+}  // namespace viaduct

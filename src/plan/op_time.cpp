@@ -1,0 +1,81 @@
+#include "plan/op_time.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+constexpr std::string_view kFormatNames[kFlopFormats] = {"f64", "f32", "f16", "bf16"};
+
+double rate_of(const FormatRates& rates, std::string_view format) {
+  const auto found = rates.find(std::string(format));
+  return found == rates.end() ? 0 : found->second;
+}
+
+}  // namespace
+
+OpKind op_kind(const OpEntryRecord& op) {
+  if (op.op == "gemm" || op.op == "grouped_gemm") return OpKind::product;
+  return op.op == "attention_forward" || op.op == "attention_backward" ? OpKind::attention
+                                                                       : OpKind::other;
+}
+
+std::string_view op_kind_name(OpKind kind) {
+  switch (kind) {
+    case OpKind::product:
+      return "products";
+    case OpKind::attention:
+      return "attention";
+    case OpKind::other:
+      return "other";
+  }
+  return "";
+}
+
+OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(settings) {
+  const double bf16 = rate_of(gpu.dense_flops, "bf16");
+  for (int i = 0; i < kFlopFormats; ++i) {
+    const auto format = static_cast<size_t>(i);
+    const double dense = rate_of(gpu.dense_flops, kFormatNames[i]);
+    double measured = rate_of(gpu.measured_flops, kFormatNames[i]);
+    // FP16 products run at the rate of BF16 ones.
+    if (measured == 0 && kFormatNames[i] == "f16" && dense == bf16)
+      measured = rate_of(gpu.measured_flops, "bf16");
+    matrix_rates_[format] = measured > 0 ? measured : dense * settings.matrix_share;
+  }
+  vector_rate_ = rate_of(gpu.dense_flops, "f32") * settings.vector_share;
+  bandwidth_ = gpu.memory_bytes_per_second * settings.bandwidth_share;
+}
+
+double OpTime::least_seconds(double flops, OpKind kind) const {
+  const double rate = *std::max_element(matrix_rates_.begin(), matrix_rates_.end());
+  return flops /
+         (rate * (kind == OpKind::attention ? settings_.attention_share : settings_.product_share));
+}
+
+double OpTime::seconds(const OpEntryRecord& op) const {
+  const OpKind kind = op_kind(op);
+  double compute = 0;
+  for (int i = 0; i < kFlopFormats; ++i) {
+    const double flops = op.cost.flops[static_cast<size_t>(i)];
+    if (flops == 0) continue;
+    const double rate =
+        kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(i)];
+    VIADUCT_CHECK(ConfigError, rate > 0,
+                  "prediction: {} computes in {}, and the GPU has no rate for it", op.op,
+                  kFormatNames[i]);
+    const double share = kind == OpKind::product     ? settings_.product_share
+                         : kind == OpKind::attention ? settings_.attention_share
+                                                     : 1;
+    compute += flops / (rate * share);
+  }
+  if (kind != OpKind::other) compute += settings_.half_seconds;
+  const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
+  double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
+  if (kind == OpKind::other) memory *= settings_.extra_passes;
+  return settings_.start_seconds * op.launches + std::max(compute, memory);
+}
+
+}  // namespace viaduct

@@ -1,0 +1,50 @@
+#pragma once
+// How long a kernel runs on a GPU of the catalog, computed from its cost, where nothing was
+// measured.
+//
+//   seconds = start + max(operations / rate, bytes / bandwidth)
+//
+// Matrix products run at a share of the measured rate (or of the dense peak, if none was measured),
+// attention at a smaller one; small products and small passes over memory take longer than that.
+
+#include "hardware/cluster.h"
+#include "timeline/record.h"
+
+namespace viaduct {
+
+/// What an op mostly does: matrix products, attention, or passes over memory.
+enum class OpKind { product, attention, other };
+inline constexpr int kOpKinds = 3;
+OpKind op_kind(const OpEntryRecord& op);
+std::string_view op_kind_name(OpKind kind);
+
+/// The constants of the formula. Those marked as fitted come from the published runs that
+/// docs/plan-accuracy.md names as calibration rows; the others are round figures.
+struct OpTimeSettings {
+  double matrix_share = 0.8;      // of the dense peak, if no product was measured
+  double product_share = 0.87;    // fitted: of the measured rate that products of a step reach
+  double attention_share = 0.44;  // fitted: of the measured rate that attention reaches
+  double vector_share = 0.6;      // of the FP32 peak that kernels without matrix units reach
+  double bandwidth_share = 0.9;   // of the memory bandwidth that large kernels reach
+  double extra_passes = 2.5;      // fitted: time of all other kernels, against our fused ones
+  double start_seconds = 2e-6;    // from one kernel to the next on the device
+  double half_seconds = 5e-6;     // a product that takes so long at full rate reaches half of it
+  double half_bytes = 2e6;        // a pass over so many bytes reaches half of the bandwidth
+};
+
+class OpTime {
+ public:
+  explicit OpTime(const Gpu& gpu, const OpTimeSettings& settings = {});
+  /// Of all launches of the op together.
+  double seconds(const OpEntryRecord& op) const;
+  /// Of operations of products or attention in the format that is fastest: no op takes less.
+  double least_seconds(double flops, OpKind kind) const;
+
+ private:
+  OpTimeSettings settings_;
+  std::array<double, kFlopFormats> matrix_rates_{};  // by FlopFormat, of products
+  double vector_rate_ = 0;
+  double bandwidth_ = 0;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,224 @@
+#include "plan/predict.h"
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "run/parallel_settings.h"
+#include "run/resolved_run.h"
+#include "run/run_length.h"
+#include "timeline/resolver.h"
+
+namespace viaduct {
+namespace {
+
+bool in_optimizer(const StepRecord& record, int64_t scope) {
+  for (; scope >= 0; scope = record.scopes()[static_cast<size_t>(scope)].parent) {
+    if (record.scopes()[static_cast<size_t>(scope)].name == "optimizer") return true;
+  }
+  return false;
+}
+
+/// Times of the second step only, counted from its begin.
+struct StepTimes {
+  const StepRecord& record;
+  const RankTimes& times;
+  SequenceWindow step;
+  double begin;
+
+  bool inside(int64_t at) const { return at >= step.begin && at < step.end; }
+};
+
+struct Wait {
+  TimeSpan span;
+  std::string group;
+};
+
+/// Spans of the collectives of all groups in which data moves, and in which this rank waits for the
+/// others to come, by begin.
+void add_waits(const StepTimes& of, std::vector<Wait>& moving, std::vector<Wait>& coming) {
+  for (size_t i = 0; i < of.times.collectives.size(); ++i) {
+    const TimeSpan& span = of.times.collectives[i];
+    if (span.end <= of.begin) continue;
+    const double begun = of.times.begun[i];
+    const std::string& group = of.record.collectives()[i].group;
+    if (span.end > begun) moving.push_back({{begun, span.end}, group});
+    if (begun > span.begin) coming.push_back({{span.begin, begun}, group});
+  }
+  const auto by_begin = [](const Wait& a, const Wait& b) { return a.span.begin < b.span.begin; };
+  std::sort(moving.begin(), moving.end(), by_begin);
+  std::sort(coming.begin(), coming.end(), by_begin);
+}
+
+/// Divides an idle span of compute among the waits that cover it, the first to begin first; returns
+/// the parts that none covers.
+template <class Add>
+std::vector<TimeSpan> take_covered(std::vector<TimeSpan> idle, const std::vector<Wait>& waits,
+                                   const Add& add) {
+  for (const Wait& wait : waits) {
+    std::vector<TimeSpan> rest;
+    for (const TimeSpan& part : idle) {
+      const double begin = std::max(part.begin, wait.span.begin);
+      const double end = std::min(part.end, wait.span.end);
+      if (end <= begin) {
+        rest.push_back(part);
+        continue;
+      }
+      add(wait.group, end - begin);
+      if (begin > part.begin) rest.push_back({part.begin, begin});
+      if (part.end > end) rest.push_back({end, part.end});
+    }
+    idle = std::move(rest);
+    if (idle.empty()) break;
+  }
+  return idle;
+}
+
+/// Waits that may overlap with spans from `begin` on: both lists are walked in order of time.
+class WaitWindow {
+ public:
+  explicit WaitWindow(const std::vector<Wait>& waits) : waits_(waits) {}
+  std::vector<Wait> around(const TimeSpan& span) {
+    while (next_ < waits_.size() && waits_[next_].span.begin < span.end)
+      open_.push_back(waits_[next_++]);
+    std::erase_if(open_, [&](const Wait& wait) { return wait.span.end <= span.begin; });
+    return open_;
+  }
+
+ private:
+  const std::vector<Wait>& waits_;
+  std::vector<Wait> open_;
+  size_t next_ = 0;
+};
+
+StageTime stage_time(const StepTimes& of, double end) {
+  StageTime time;
+  std::vector<Wait> moving, coming;
+  add_waits(of, moving, coming);
+  WaitWindow moving_window(moving), coming_window(coming);
+  const auto idle = [&](double from, double to) {
+    if (to <= from) return;
+    const TimeSpan span{from, to};
+    auto rest = take_covered({span}, moving_window.around(span),
+                             [&](const std::string& group, double s) { time.exposed[group] += s; });
+    rest = take_covered(std::move(rest), coming_window.around(span),
+                        [&](const std::string&, double s) { time.bubble += s; });
+    for (const TimeSpan& part : rest) time.host += part.seconds();
+  };
+  double at = of.begin;
+  for (size_t i = 0; i < of.times.ops.size(); ++i) {
+    const OpEntryRecord& op = of.record.ops()[i];
+    const TimeSpan& span = of.times.ops[i];
+    if (op.stream != 0 || span.end <= at) continue;
+    idle(at, span.begin);
+    const double seconds = span.end - std::max(at, span.begin);
+    if (in_optimizer(of.record, op.scope)) {
+      time.optimizer += seconds;
+    } else {
+      time.compute += seconds;
+      time.compute_by_kind[static_cast<size_t>(op_kind(op))] += seconds;
+    }
+    at = span.end;
+  }
+  // What is left at the end is waiting for the stages that end last.
+  if (end > at) {
+    const TimeSpan span{at, end};
+    const auto rest =
+        take_covered({span}, moving_window.around(span),
+                     [&](const std::string& group, double s) { time.exposed[group] += s; });
+    for (const TimeSpan& part : rest) time.bubble += part.seconds();
+  }
+  return time;
+}
+
+/// The end of everything before a position of the record.
+double end_before(const StepRecord& record, const RankTimes& times, int64_t at) {
+  double end = 0;
+  for (size_t i = 0; i < times.ops.size(); ++i)
+    if (record.ops()[i].at < at) end = std::max(end, times.ops[i].end);
+  for (size_t i = 0; i < times.collectives.size(); ++i)
+    if (record.collectives()[i].launched_at < at) end = std::max(end, times.collectives[i].end);
+  return end;
+}
+
+}  // namespace
+
+PredictionSettings prediction_settings(const Cluster& cluster, bool spec_sheet) {
+  PredictionSettings settings;
+  settings.spec_sheet = spec_sheet;
+  if (!cluster.gpu.is_cpu) return settings;
+  settings.ops.extra_passes = 1;
+  settings.ops.start_seconds = settings.ops.half_seconds = 1e-6;
+  settings.ops.half_bytes = 1e4;
+  settings.collectives.base_seconds = settings.collectives.link_step_seconds = 2e-5;
+  settings.launch_seconds = settings.host_wait_seconds = 1e-6;
+  return settings;
+}
+
+double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings) {
+  const Gpu& gpu = cluster.gpu;
+  return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
+}
+
+Prediction predict(const RunSetup& given, const Cluster& cluster,
+                   const PredictionSettings& settings) {
+  VIADUCT_CHECK(ConfigError, cluster.gpu.has_kernels(),
+                "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
+                "hardware/gpus.yaml have some",
+                cluster.name, cluster.gpu.name);
+  RunSetup setup{.config = given.config, .model = given.model};
+  setup.config.cuda_target = cluster.gpu.architecture;
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
+  const auto ranks = run.parallelism.mesh.group({0}, {Axis::pp});
+  std::vector<StepRecord> records(ranks.size());
+  std::vector<RankRecord> timed;
+  Prediction prediction;
+  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+    prediction.stages.push_back({dry_run(setup, ranks[stage], &records[stage]), {}, 0});
+    const auto& windows = prediction.stages.back().run.windows;
+    timed.push_back({ranks[stage].value, &records[stage],
+                     windows[static_cast<size_t>(MemorySequence::initialize)].end,
+                     windows[static_cast<size_t>(MemorySequence::step)].end});
+  }
+  const OpTime op_time(cluster.gpu, settings.ops);
+  const double share = settings.spec_sheet ? 1 : cluster.gpu.step_share;
+  const CollectiveTime collective_time(cluster, settings.collectives);
+  const std::vector<RankTimes> times = resolve_times(
+      timed, {.op = [&](const OpEntryRecord& op) { return op_time.seconds(op) / share; },
+              .collective = [&](const CollectiveRecord& c) { return collective_time.seconds(c); },
+              .launch = settings.launch_seconds,
+              .host_wait = settings.host_wait_seconds,
+              .slowdown = settings.slowdown});
+  // The first step is like the second but for what an update before it left to be gathered.
+  double begin = 0, end = 0;
+  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+    const auto& step =
+        prediction.stages[stage].run.windows[static_cast<size_t>(MemorySequence::step)];
+    begin = std::max(begin, end_before(records[stage], times[stage], step.begin));
+    end = std::max(end, times[stage].end);
+  }
+  double peak = 0;
+  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+    StagePrediction& of = prediction.stages[stage];
+    const StepTimes step{records[stage], times[stage],
+                         of.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
+    of.time = stage_time(step, end);
+    for (size_t i = 0; i < times[stage].collectives.size(); ++i) {
+      if (step.inside(records[stage].collectives()[i].launched_at))
+        of.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
+    }
+    peak = std::max(peak, static_cast<double>(of.run.peak.bytes));
+  }
+  const auto gpus = static_cast<double>(run.parallelism.mesh.ranks());
+  const double tokens = static_cast<double>(batch_schedule(setup.config).full() *
+                                            setup.config.model.seq_length.value());
+  prediction.step_seconds = end - begin;
+  prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
+  const double flops = prediction.stages.front().run.model_flops / prediction.step_seconds / gpus;
+  prediction.model_tflops_per_gpu = flops / 1e12;
+  prediction.mfu = flops / cluster.gpu.dense_flops.at("bf16");
+  prediction.capacity_bytes = capacity_bytes(cluster, settings);
+  prediction.fits = peak <= prediction.capacity_bytes;
+  return prediction;
+}
+
+}  // namespace viaduct

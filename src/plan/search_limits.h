@@ -1,0 +1,24 @@
+#pragma once
+// What a configuration leaves open for the search, read from the fields that the user gave.
+
+#include <string>
+#include <vector>
+
+#include "plan/layer_costs.h"
+#include "plan/layout_space.h"
+
+namespace viaduct {
+
+struct SearchLimits {
+  SpaceLimits space;
+  bool has_bubble = true;                 // of the pipeline schedule
+  bool all_in_flight = false;             // the same
+  int expert_ranks = 1;                   // expert parallel size
+  std::vector<std::string> not_searched;  // in words
+};
+
+/// `whole`: the resolved run of the whole model. ConfigError with all problems of the request's
+/// file and overrides.
+SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole);
+
+}  // namespace viaduct

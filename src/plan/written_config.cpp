@@ -1,0 +1,56 @@
+#include "plan/written_config.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "config/load.h"
+
+namespace viaduct {
+namespace {
+
+bool names_data(const ConfigOutcome& outcome) {
+  return std::any_of(outcome.given.begin(), outcome.given.end(), [](const auto& field) {
+    return field.first == "dataset.mock" || field.first.starts_with("dataset.blend");
+  });
+}
+
+/// Fields that a layout sets to null where it does not use them, which is their default.
+bool says_nothing(const std::string& name, const Value& value) {
+  return value.is_null() &&
+         (name == "model.virtual_pipeline_model_parallel_size" ||
+          name == "model.recompute_granularity" || name == "model.recompute_method" ||
+          name == "model.recompute_num_layers");
+}
+
+}  // namespace
+
+std::string written_config(const PlanRequest& request, const Layout& layout,
+                           const std::vector<std::string>& comment) {
+  std::vector<std::string> overrides = request.overrides;
+  const std::vector<std::string> fields = overrides_of(layout);
+  overrides.insert(overrides.end(), fields.begin(), fields.end());
+  RunConfig config;
+  Problems problems;
+  ConfigOutcome outcome = read_config(run_schema(config), {request.file, overrides}, problems);
+  problems.throw_if_any();
+  std::string text;
+  for (const std::string& line : comment) text += "# " + line + "\n";
+  if (!names_data(outcome)) {
+    text += "# Random tokens stand for the data: name yours in section dataset.\n";
+    outcome.given["dataset.mock"] = Value::of_scalar("true");
+  }
+  std::string section;
+  for (const auto& [name, value] : outcome.given) {  // sorted by name, so by section
+    if (says_nothing(name, value)) continue;
+    const size_t dot = name.find('.');
+    if (name.substr(0, dot) != section) {
+      section = name.substr(0, dot);
+      text += section + ":\n";
+    }
+    text += fmt::format("  {}: {}\n", name.substr(dot + 1), to_flow_yaml(value));
+  }
+  return text;
+}
+
+}  // namespace viaduct

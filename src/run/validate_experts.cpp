@@ -1,0 +1,157 @@
+#include "config/nearest_valid.h"
+#include "model/family.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+/// Families whose checkpoints have names for experts.
+std::string families_with_experts() {
+  std::string list;
+  for (const ModelFamily& family : model_families()) {
+    if (!family.names.router.empty()) list += (list.empty() ? "" : ", ") + family.model_type;
+  }
+  return list;
+}
+
+void validate_family(const RunConfig& config, Problems& problems) {
+  if (config.model.family.is_auto()) return;
+  for (const ModelFamily& family : model_families()) {
+    if (family.model_type != config.model.family.value() || !family.names.router.empty()) continue;
+    problems.add("model.num_moe_experts: family {} has no experts; those that have: {}",
+                 family.model_type, families_with_experts());
+  }
+}
+
+/// Where tokens are gathered, all ranks that gather have equally many in each micro-batch.
+void validate_gathering(const RunConfig& config, Problems& problems) {
+  if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
+  if (config.pipeline.variable_seq_lengths) {
+    problems.add(
+        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, and "
+        "model.variable_seq_lengths is true; nearest: alltoall");
+  }
+  const int cp = config.parallel.context_parallel_size;
+  if (config.dataset.reset_attention_mask && cp > 1) {
+    problems.add(
+        "model.moe_token_dispatcher_type: allgather needs equally many tokens on every rank, and "
+        "documents (dataset.reset_attention_mask = true) are padded for context_parallel_size = "
+        "{}; nearest: alltoall",
+        cp);
+  }
+}
+
+/// What is cut over ranks divides by them.
+void validate_cuts(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  const MoeFields& moe = config.model.moe;
+  const int64_t experts = moe.experts(), ep = sizes.expert_model_parallel_size;
+  if (experts % ep != 0) {
+    problems.add(
+        "model.expert_model_parallel_size: {} does not divide num_moe_experts = {}; nearest: {}",
+        ep, experts, nearest_divisor(ep, experts));
+  }
+  const auto width = [&](const Auto<std::optional<int64_t>>& field) {
+    return field.is_auto() ? std::optional<int64_t>() : field.value();
+  };
+  auto features = width(moe.moe_ffn_hidden_size);
+  const char* name = "moe_ffn_hidden_size";
+  if (!features && !config.model.ffn_hidden_size.is_auto()) {
+    features = config.model.ffn_hidden_size.value();
+    name = "ffn_hidden_size";
+  }
+  const int64_t etp = sizes.expert_tensor(), tp = sizes.tensor_model_parallel_size;
+  if (features && *features % etp != 0) {
+    problems.add("model.expert_tensor_parallel_size: {} does not divide {} = {}; nearest: {}", etp,
+                 name, *features, nearest_divisor(etp, *features));
+  }
+  const auto& biases = config.model.add_mlp_bias;
+  if (etp > 1 && !biases.is_auto() && biases.value()) {
+    problems.add(
+        "model.expert_tensor_parallel_size: {} with add_mlp_bias = true: the biases of "
+        "num_moe_experts "
+        "= {} experts are added where an expert is whole; nearest: 1",
+        etp, experts);
+  }
+  const auto shared = width(moe.moe_shared_expert_intermediate_size);
+  if (shared && *shared % tp != 0) {
+    problems.add(
+        "model.moe_shared_expert_intermediate_size: {} is not divisible by "
+        "tensor_model_parallel_size = {}; nearest: {}",
+        *shared, tp, nearest_multiple(*shared, tp));
+  }
+  if (tp > 1 && !config.parallel.sequence_parallel.value_or(true)) {
+    problems.add(
+        "model.sequence_parallel: false with num_moe_experts = {} and tensor_model_parallel_size = "
+        "{}: tensor ranks would route the same tokens; expected true",
+        experts, tp);
+  }
+  if (!config.ddp.use_distributed_optimizer && (ep > 1 || etp != tp)) {
+    problems.add(
+        "ddp.use_distributed_optimizer: false is not implemented with "
+        "expert_model_parallel_size = {} and expert_tensor_parallel_size = {} (tp = {}): experts "
+        "have fewer copies than dense weights; expected true",
+        ep, etp, tp);
+  }
+  const Auto<bool>& bias = moe.moe_router_enable_expert_bias;
+  if (!bias.is_auto() && bias.value() && config.optimizer_state.main_grads_dtype != "fp32") {
+    problems.add(
+        "optimizer.main_grads_dtype: {} with moe_router_enable_expert_bias = true: the loads of "
+        "experts are summed beside the gradients and need fp32",
+        config.optimizer_state.main_grads_dtype);
+  }
+  if (!bias.is_auto() && bias.value() && config.ddp.check_for_large_grads) {
+    problems.add(
+        "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
+        "true: the loads of experts lie in the buckets whose norms it compares");
+  }
+  if (ep * etp > 1 &&
+      (config.offload.cpu_offloading || config.offload.fine_grained_activation_offloading)) {
+    problems.add(
+        "model.{}: true is not implemented with expert_model_parallel_size · "
+        "expert_tensor_parallel_size = {} · {}: what experts keep has the size that the data give "
+        "it, and the second memory has slots of one size",
+        config.offload.cpu_offloading ? "cpu_offloading" : "fine_grained_activation_offloading", ep,
+        etp);
+  }
+  if (config.context_parallel.hybrid_context_parallel && ep * etp > 1) {
+    problems.add(
+        "model.hybrid_context_parallel: true is not implemented with expert_model_parallel_size · "
+        "expert_tensor_parallel_size = {} · {}: ranks that exchange tokens would have other "
+        "micro-batches",
+        ep, etp);
+  }
+  if (config.context_parallel.hybrid_context_parallel &&
+      moe.moe_router_load_balancing_type == "global_aux_loss") {
+    problems.add(
+        "model.moe_router_load_balancing_type: global_aux_loss is not implemented with "
+        "hybrid_context_parallel = true: ranks that count together would have other "
+        "micro-batches; nearest: aux_loss");
+  }
+  validate_gathering(config, problems);
+}
+
+}  // namespace
+
+void validate_experts(const RunConfig& config, Problems& problems) {
+  const ParallelConfig& sizes = config.parallel;
+  if (config.model.moe.experts() > 0) {
+    validate_family(config, problems);
+    return validate_cuts(config, problems);
+  }
+  if (config.model.moe.num_moe_experts.is_auto()) return;
+  if (sizes.expert_model_parallel_size > 1) {
+    problems.add(
+        "model.expert_model_parallel_size: {} needs experts, and num_moe_experts is null; expected "
+        "1",
+        sizes.expert_model_parallel_size);
+  }
+  if (sizes.expert_tensor() != sizes.tensor_model_parallel_size) {
+    problems.add(
+        "model.expert_tensor_parallel_size: {} needs experts, and num_moe_experts is null; "
+        "expected null",
+        sizes.expert_tensor());
+  }
+}
+
+}  // namespace viaduct

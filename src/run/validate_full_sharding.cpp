@@ -1,0 +1,164 @@
+// What a data-parallel rank keeps a shard of: strategies, their presets and formats.
+
+#include "config/nearest_valid.h"
+#include "precision/recipe.h"
+#include "run/parallel_settings.h"
+#include "run/sharding_presets.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+std::string strategy_setting(const DdpConfig& ddp) {
+  return "ddp.data_parallel_sharding_strategy: " + ddp.strategy();
+}
+
+void validate_strategy(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const std::string strategy = ddp.strategy(), name = strategy_setting(ddp);
+  if ((strategy == "no_shard") == ddp.use_distributed_optimizer) {
+    problems.add("{} excludes use_distributed_optimizer = {}", name, ddp.use_distributed_optimizer);
+  }
+  if (ddp.use_megatron_fsdp && ddp.use_torch_fsdp2) {
+    problems.add(
+        "dist.use_megatron_fsdp: true, and use_torch_fsdp2 = true is given too: one of them says "
+        "it");
+  }
+  if (ddp.use_torch_fsdp2 && !ddp.shards_weights()) {
+    problems.add(
+        "dist.use_torch_fsdp2: true is ddp.data_parallel_sharding_strategy = optim_grads_params, "
+        "found {}",
+        strategy);
+  }
+  if (ddp.shards_weights() && ddp.align_param_gather.value_or(false)) {
+    problems.add(
+        "{} excludes align_param_gather = true: weights are gathered for each micro-batch, not "
+        "once a step",
+        name);
+  }
+  if (ddp.shards_weights() && ddp.overlap_param_gather_with_optimizer_step) {
+    problems.add(
+        "{} excludes optimizer.overlap_param_gather_with_optimizer_step = true: no weights are "
+        "whole after an update",
+        name);
+  }
+}
+
+void validate_gradient_shards(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  if (!ddp.shards_gradients()) return;
+  const std::string name = strategy_setting(ddp);
+  if (config.context_parallel.hybrid_context_parallel) {
+    problems.add(
+        "{} excludes model.hybrid_context_parallel = true: ranks have different numbers of "
+        "micro-batches, and all reduce the gradients of each together",
+        name);
+  }
+  if (ddp.reduce_scatter_with_fp32_accumulation)
+    problems.add("{} with reduce_scatter_with_fp32_accumulation = true is not implemented", name);
+  if (!ddp.fp32_accumulation_patterns.values().empty()) {
+    problems.add(
+        "{} excludes param_name_patterns_for_fp32_local_accumulation: no rank adds up its own "
+        "micro-batches",
+        name);
+  }
+  if (ddp.check_for_large_grads) {
+    problems.add(
+        "{} excludes check_for_large_grads = true: no rank has the gradients of its own "
+        "micro-batches of a step",
+        name);
+  }
+}
+
+void validate_weight_shards(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const int64_t ranks = document_ranks(config);
+  if (!ddp.tensor_parallel_num_weight_shards || ranks == 0) return;  // 0: reported elsewhere
+  const int64_t shards = *ddp.tensor_parallel_num_weight_shards;
+  const int64_t tp = config.parallel.tensor_model_parallel_size;
+  const std::string name = fmt::format("model.tensor_parallel_num_weight_shards: {}", shards);
+  const int64_t over_data = weight_shard_ranks(config);
+  if (over_data == 0) {
+    const auto fits = [&](int64_t n) { return n % tp == 0 && ranks % (n / tp) == 0; };
+    problems.add(
+        "{} is not tensor_model_parallel_size = {} times a divisor of data-parallel ranks · "
+        "context_parallel_size = {} · {} = {}; nearest: {}",
+        name, tp, data_parallel_size(config), config.parallel.context_parallel_size, ranks,
+        nearest_valid(shards, fits, tp * ranks));
+    return;
+  }
+  if (over_data > 1 && !ddp.shards_weights()) {
+    problems.add(
+        "{}, over tensor_model_parallel_size = {}, needs ddp.data_parallel_sharding_strategy = "
+        "optim_grads_params, found {}",
+        name, tp, ddp.strategy());
+    return;
+  }
+  const int64_t instances = ranks / over_data;
+  if (ddp.shards_weights() && ddp.num_distributed_optimizer_instances != instances) {
+    problems.add(
+        "{}, over tensor_model_parallel_size = {} and {} data ranks, needs "
+        "ddp.num_distributed_optimizer_instances = {}, found {}",
+        name, tp, ranks, instances, ddp.num_distributed_optimizer_instances);
+  }
+}
+
+void validate_formats(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  const DType weight = precision_recipe(config.mixed_precision.recipe).weight;
+  const std::string wide = weight == DType::f64 ? "fp64" : "fp32";
+  const std::string narrow = weight == DType::bf16 ? "bf16" : weight == DType::f16 ? "fp16" : wide;
+  const auto check = [&](const char* field, const std::optional<std::string>& format) {
+    if (!format) return false;
+    if (!ddp.shards_gradients()) {
+      problems.add(
+          "ddp.{}: {} needs data_parallel_sharding_strategy = optim_grads or optim_grads_params, "
+          "found {}",
+          field, *format, ddp.strategy());
+    }
+    return true;
+  };
+  const auto check_gradients = [&](const char* field, const std::optional<std::string>& format) {
+    if (!check(field, format) || *format == wide || *format == narrow) return;
+    problems.add("ddp.{}: {}, but gradients of mixed_precision.recipe = {} are {}", field, *format,
+                 config.mixed_precision.recipe, wide == narrow ? wide : narrow + " or " + wide);
+  };
+  check_gradients("megatron_fsdp_main_grads_dtype", ddp.megatron_fsdp_main_grads_dtype);
+  check_gradients("megatron_fsdp_grad_comm_dtype", ddp.megatron_fsdp_grad_comm_dtype);
+  if (const auto& format = ddp.megatron_fsdp_main_grads_dtype;
+      format && (*format == "fp32") != ddp.grad_reduce_in_fp32) {
+    problems.add("ddp.megatron_fsdp_main_grads_dtype: {} is grad_reduce_in_fp32 = {}, found {}",
+                 *format, *format == "fp32", ddp.grad_reduce_in_fp32);
+  }
+  if (!check("megatron_fsdp_main_params_dtype", ddp.megatron_fsdp_main_params_dtype)) return;
+  if (const auto& format = config.optimizer_state.main_params_dtype;
+      format != *ddp.megatron_fsdp_main_params_dtype) {
+    problems.add("ddp.megatron_fsdp_main_params_dtype: {}, and optimizer.main_params_dtype = {}",
+                 *ddp.megatron_fsdp_main_params_dtype, format);
+  }
+}
+
+void validate_shared_state(const RunConfig& config, Problems& problems) {
+  const DdpConfig& ddp = config.ddp;
+  if (!ddp.shares_state()) return;
+  if (!ddp.use_distributed_optimizer) {
+    problems.add(
+        "ddp.outer_dp_sharding_strategy: optim needs use_distributed_optimizer, which is false");
+  } else if (ddp.num_distributed_optimizer_instances == 1) {
+    problems.add(
+        "ddp.outer_dp_sharding_strategy: optim needs num_distributed_optimizer_instances of at "
+        "least 2, found 1");
+  }
+}
+
+}  // namespace
+
+void validate_full_sharding(const RunConfig& config, Problems& problems) {
+  validate_strategy(config, problems);
+  validate_gradient_shards(config, problems);
+  validate_weight_shards(config, problems);
+  validate_formats(config, problems);
+  validate_shared_state(config, problems);
+}
+
+}  // namespace viaduct

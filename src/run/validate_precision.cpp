@@ -1,0 +1,205 @@
+#include "run/validate_precision.h"
+
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "base/function_ref.h"
+#include "base/nearest.h"
+
+namespace viaduct {
+namespace {
+
+std::string_view name_of(Scaling scaling) {
+  return scaling == Scaling::mx ? "MXFP8" : scaling == Scaling::nvfp4 ? "NVFP4" : "FP8";
+}
+
+using CheckSize = FunctionRef<void(const char* what, int64_t size)>;
+
+void check_attention_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
+  if (m.num_attention_heads.is_auto() || m.kv_channels.is_auto()) return;
+  const int64_t heads = m.num_attention_heads.value();
+  const int64_t groups = m.num_query_groups.value_or(heads);
+  const int64_t queries = heads / tp * m.kv_channels.value();
+  check("num_attention_heads * kv_channels / tensor_model_parallel_size", queries);
+  check("query, key and value features",
+        queries + 2 * std::max<int64_t>(1, groups / tp) * m.kv_channels.value());
+}
+
+/// Of the products from the compressed vectors to heads, and back from heads.
+void check_latent_sizes(const ModelFields& m, int64_t tp, CheckSize check) {
+  const LatentFields& latent = m.latent;
+  if (!latent.q_lora_rank.is_auto() && latent.q_lora_rank.value())
+    check("model.q_lora_rank", *latent.q_lora_rank.value());
+  if (!latent.kv_lora_rank.is_auto()) check("model.kv_lora_rank", latent.kv_lora_rank.value());
+  if (m.num_attention_heads.is_auto() || latent.qk_head_dim.is_auto() ||
+      latent.qk_pos_emb_head_dim.is_auto() || latent.v_head_dim.is_auto())
+    return;
+  const int64_t heads = m.num_attention_heads.value() / tp, values = latent.v_head_dim.value();
+  check("num_attention_heads * (qk_head_dim + qk_pos_emb_head_dim) / tensor_model_parallel_size",
+        heads * latent.head_dim());
+  check("num_attention_heads * (qk_head_dim + v_head_dim) / tensor_model_parallel_size",
+        heads * (latent.qk_head_dim.value() + values));
+  check("num_attention_heads * v_head_dim / tensor_model_parallel_size", heads * values);
+}
+
+/// Sizes of the products of linear layers that a rank computes, where they are known, are multiples
+/// of what FP8 units read at once: 16, or the 32 elements of an MX scale. The largest magnitude of
+/// rotated tokens is made where a rank has its part of them.
+void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Problems& problems) {
+  const int64_t unit = scaling == Scaling::mx ? 32 : 16;
+  const ModelFields& m = config.model;
+  const int64_t tp = config.parallel.tensor_model_parallel_size;
+  const auto check = [&](const char* what, int64_t size) {
+    if (size % unit == 0) return;
+    problems.add(
+        "mixed_precision.{}: {} on a rank = {} is no multiple of {}, as products of "
+        "{} need; nearest: {}",
+        scaling == Scaling::nvfp4 ? "fp4_recipe" : "fp8_recipe", what, size, unit, name_of(scaling),
+        std::max<int64_t>(1, (size + unit / 2) / unit) * unit);
+  };
+  if (!m.hidden_size.is_auto()) check("model.hidden_size", m.hidden_size.value());
+  if (!m.ffn_hidden_size.is_auto())
+    check("model.ffn_hidden_size / tensor_model_parallel_size", m.ffn_hidden_size.value() / tp);
+  if (m.latent.multi_latent_attention.value_or(false)) {
+    check_latent_sizes(m, tp, check);
+  } else {
+    check_attention_sizes(m, tp, check);
+  }
+  if (!m.seq_length.is_auto()) {
+    const int64_t tokens = config.train.micro_batch_size * m.seq_length.value() /
+                           config.parallel.context_parallel_size;
+    check("tokens of a micro-batch", tokens);
+    const Auto<bool>& cut = config.parallel.sequence_parallel;
+    if (scaling == Scaling::nvfp4 && !cut.is_auto() && cut.value() && tokens % unit == 0)
+      check("tokens of a micro-batch / tensor_model_parallel_size", tokens / tp);
+  }
+}
+
+void validate_plain_blocks(const RunConfig& config, Problems& problems) {
+  if (config.model.num_layers.is_auto()) return;
+  const int64_t layers = config.model.num_layers.value();
+  const int64_t most = layers / config.parallel.pipeline_model_parallel_size;
+  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  const auto check = [&](const char* field, int64_t count) {
+    if (count <= most) return;
+    problems.add(
+        "mixed_precision.{}: {} is above model.num_layers / pipeline_model_parallel_size = "
+        "{} / {}",
+        field, count, layers, config.parallel.pipeline_model_parallel_size);
+  };
+  check("num_layers_at_start_in_bf16", recipe.plain_blocks_at_start);
+  check("num_layers_at_end_in_bf16", recipe.plain_blocks_at_end);
+}
+
+/// Why 16-bit weights cannot pass through the memory of gradients, as those of MXFP8 do.
+void validate_staged_weights(const RunConfig& config, std::string_view field, Problems& problems) {
+  if (!config.mixed_precision.reuse_grad_buf_for_mxfp8_param_ag) {
+    problems.add(
+        "{} with fp8_recipe = mxfp8 needs mixed_precision.reuse_grad_buf_for_mxfp8_param_ag, which "
+        "is false: weights are gathered in 16 bits, and there is no other memory for them",
+        field);
+  }
+  if (config.ddp.shards_gradients()) {
+    problems.add(
+        "{} with fp8_recipe = mxfp8 needs whole gradients on each rank "
+        "(ddp.data_parallel_sharding_strategy = optim), found {}",
+        field, config.ddp.strategy());
+  }
+  if (config.ddp.overlap_param_gather_with_optimizer_step) {
+    problems.add(
+        "{} with fp8_recipe = mxfp8 excludes optimizer.overlap_param_gather_with_optimizer_step = "
+        "true: gradients of later chunks are read while weights would take their memory",
+        field);
+  }
+}
+
+/// Why weights cannot be stored as FP8, where they are to be.
+void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recipe,
+                           Problems& problems) {
+  if (!config.mixed_precision.fp8_param_gather) return;
+  constexpr std::string_view kField = "mixed_precision.fp8_param_gather: true";
+  if (recipe.products.scaling == Scaling::blocks) {
+    problems.add(
+        "{} needs one scale for each weight (fp8_recipe = tensorwise or delayed); weights of "
+        "fp8_recipe = blockwise are stored and gathered in 16 bits",
+        kField);
+  }
+  if (recipe.products.scaling == Scaling::mx) validate_staged_weights(config, kField, problems);
+  if (!config.ddp.use_distributed_optimizer) {
+    problems.add(
+        "{} needs ddp.use_distributed_optimizer, which is false: codes are written from shards of "
+        "masters",
+        kField);
+  }
+  if (config.state_offload.fraction() > 0 || config.offload.moves_weights()) {
+    problems.add(
+        "{} with masters or weights in a second memory (optimizer.optimizer_cpu_offload, "
+        "model.cpu_offloading_weights) is not implemented yet",
+        kField);
+  }
+}
+
+/// The linear layers of a block, by their names in a path. Whether attention is latent may not be
+/// known yet.
+std::vector<std::string_view> linear_layers(const Auto<bool>& latent) {
+  std::vector<std::string_view> names;
+  if (!latent.value_or(false)) names.push_back("attention.qkv");
+  if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
+  names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
+  return names;
+}
+
+/// Every name of layers_in_bf16 is that of a linear layer.
+void validate_plain_layers(const RunConfig& config, Problems& problems) {
+  if (config.model.num_layers.is_auto()) return;
+  const auto layers = linear_layers(config.model.latent.multi_latent_attention);
+  std::vector<std::string> known;
+  for (int64_t block = 0; block < config.model.num_layers.value(); ++block) {
+    for (const std::string_view layer : layers)
+      known.push_back(fmt::format("blocks.{}.{}", block, layer));
+  }
+  for (const std::string& name : config.mixed_precision.layers_in_bf16) {
+    PrecisionRecipe of_name;
+    of_name.plain_layers = {name};
+    if (std::ranges::any_of(known, [&](const auto& path) { return of_name.is_plain_layer(path); }))
+      continue;
+    const auto near = nearest_name(name, known);
+    problems.add(
+        "mixed_precision.layers_in_bf16: no linear layer of the {} blocks has \"{}\" in its path "
+        "blocks.NUMBER.LAYER, where LAYER is one of {}{}",
+        config.model.num_layers.value(), name, fmt::join(layers, ", "),
+        near ? fmt::format("; did you mean {}?", *near) : "");
+  }
+}
+
+}  // namespace
+
+void validate_product_sizes(const RunConfig& config, Problems& problems) {
+  const Scaling scaling = precision_recipe(config.mixed_precision).products.scaling;
+  if (scaling != Scaling::none) validate_sizes_of_products(config, scaling, problems);
+}
+
+void validate_precision(const RunConfig& config, Problems& problems) {
+  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  const PrecisionConfig& given = config.mixed_precision;
+  if (given.fp4 && (given.fp8 || given.fp8_recipe)) {
+    problems.add("mixed_precision.fp4={} excludes {}={}", *given.fp4,
+                 given.fp8 ? "fp8" : "fp8_recipe", given.fp8 ? *given.fp8 : *given.fp8_recipe);
+    return;
+  }
+  if (!recipe.products.any()) return;
+  if (dtype_bytes(recipe.weight) != 2) {
+    problems.add(
+        "mixed_precision.{}: {} needs a recipe with BF16 or FP16 weights (bf16_mixed, "
+        "fp16_mixed), found {}",
+        given.fp4 ? "fp4" : "fp8", given.fp4 ? *given.fp4 : given.fp8.value_or(""), given.recipe);
+    return;
+  }
+  validate_product_sizes(config, problems);
+  validate_plain_blocks(config, problems);
+  validate_stored_codes(config, recipe, problems);
+  validate_plain_layers(config, problems);
+}
+
+}  // namespace viaduct

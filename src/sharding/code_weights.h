@@ -1,0 +1,52 @@
+#pragma once
+// Weights that are stored as FP8 codes with one scale each: their shards are written from masters
+// after an update, move as codes, and products read them as they are. The codes are those of the
+// 16-bit weights, which exist for one run at a time. (Megatron's `fp8_param_gather`.)
+
+#include <map>
+#include <vector>
+
+#include "comm/parallel_groups.h"
+#include "nn/delayed_scales.h"
+#include "ops/gemm.h"
+#include "sharding/run_cursor.h"
+#include "sharding/shard_run.h"
+
+namespace viaduct {
+
+/// Whether a run's weight is stored as codes, so that no op writes it beside the master.
+inline bool has_codes(const ShardRun& run) {
+  return run.weight.defined() && run.weight.dtype() == DType::e4m3;
+}
+
+class CodeWeights {
+ public:
+  /// For `parameters`, which all have quantized products; by chunk. ConfigError if products of the
+  /// ops read weights in another form. `delayed`: scales come from earlier steps; null: from the
+  /// weights, over the tensor ranks, and data ranks, which have the other shards.
+  CodeWeights(const OpContext& context, std::vector<std::vector<const Parameter*>> parameters,
+              const PrecisionRecipe& recipe, const ParallelGroups& groups, DelayedScales* delayed);
+
+  bool has(const Parameter& parameter) const { return scales_.contains(&parameter); }
+  /// The weight with its scale, as products read it. `codes`: of the whole parameter.
+  Operand operand(const Parameter& parameter, const Tensor& codes) const;
+  /// Writes the codes of those of `runs` (all of a chunk) that have them, and the scales of all its
+  /// parameters. All ranks of the stage call it.
+  void write(size_t chunk, const std::vector<ShardRun>& runs);
+
+ private:
+  /// The run's weights before they are quantized, as a matrix of one row.
+  Tensor rounded(const ShardRun& run);
+  /// Row of `count` codes with the parameter's scale.
+  Operand codes_of(const Parameter& parameter, const Tensor& codes) const;
+
+  OpContext context_;
+  std::vector<std::vector<const Parameter*>> parameters_;  // by chunk
+  PrecisionRecipe recipe_;
+  ParallelGroups groups_;
+  DelayedScales* delayed_;
+  OperandForm form_;
+  std::map<const Parameter*, Tensor> scales_;  // f32 [1, 1]
+};
+
+}  // namespace viaduct

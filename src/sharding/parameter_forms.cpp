@@ -1,0 +1,47 @@
+// The forms in which a parameter store's weights are read beside the canonical ones, and weights
+// that are stored as codes.
+
+#include <algorithm>
+
+#include "base/error.h"
+#include "ops/table.h"
+#include "sharding/parameter_store.h"
+
+namespace viaduct {
+
+void ParameterStore::derive_weights(const OpContext& context, bool packed, DelayedScales* delayed) {
+  VIADUCT_CHECK(ConfigError,
+                !packed || parameters_.empty() || reads_packed_weights(context.ops, recipe_.weight),
+                "packed weights: products of {} read {} as it is", context.ops.traits.name,
+                dtype_name(recipe_.weight));
+  std::vector<const Parameter*> derived;
+  std::vector<std::vector<const Parameter*>> coded(chunks());
+  for (const Parameter* parameter : parameters_) {
+    const size_t chunk = buckets_[entry(*parameter).bucket].chunk;
+    (stores_codes(*parameter) ? coded[chunk] : derived).push_back(parameter);
+  }
+  if (std::ranges::any_of(parameters_, [&](auto* p) { return passes_gradients(*p); })) {
+    staging_.emplace(context);
+    formed_generations_.assign(chunks(), -1);
+  }
+  forms_.emplace(context, derived, recipe_, groups_.tp(), packed, settings_.with_gradients,
+                 !shards_weights(), delayed);
+  if (derived.size() < parameters_.size())
+    codes_ = std::make_unique<CodeWeights>(context, std::move(coded), recipe_, groups_, delayed);
+}
+
+void ParameterStore::write_codes(size_t chunks) {
+  for (; codes_ && written_chunks_ < chunks; ++written_chunks_) {
+    const auto runs = [&](size_t end) { return runs_.begin() + static_cast<std::ptrdiff_t>(end); };
+    const size_t begin = written_chunks_ == 0 ? 0 : runs_end_[written_chunks_ - 1];
+    codes_->write(written_chunks_, {runs(begin), runs(runs_end_[written_chunks_])});
+  }
+}
+
+void ParameterStore::make_derived_weights() {
+  if (!forms_) return;
+  for (const Parameter* parameter : parameters_)
+    forms_->make(*parameter, weight(*parameter), generation_);
+}
+
+}  // namespace viaduct

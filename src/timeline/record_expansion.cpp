@@ -1,0 +1,193 @@
+#include "timeline/record_expansion.h"
+
+#include <map>
+#include <tuple>
+
+#include "base/error.h"
+
+namespace viaduct {
+
+RecordExpansion::RecordExpansion(const StepRecord& record, const ActionLog& log)
+    : record_(record), events_(events_of(record)) {
+  for (const StepActions& step : log) {
+    std::map<std::pair<int64_t, int64_t>, const ActionRecord*> ran;  // by micro-batch and number
+    for (const ActionRecord& action : step.actions)
+      if (action.ran()) ran[{action.micro_batch, action.number}] = &action;
+    for (const ActionRecord& action : step.actions) {
+      if (action.ran()) continue;
+      const ActionRecord* recorded = ran.at({action.recorded_as, action.number});
+      if (recorded->begin < recorded->end) instances_.push_back({&action, recorded});
+    }
+  }
+}
+
+StepRecord::Peak RecordExpansion::peak() const {
+  StepRecord::Peak peak;
+  int64_t bytes = 0, events = 0, peak_event = -1;
+  for_each([&](const ExpandedEvent& e) {
+    const int64_t sign = taken_at(e);
+    if (sign != 0) bytes += sign * allocation_of(e).bytes;
+    if (bytes > peak.bytes) peak.bytes = bytes, peak.at = e.at, peak_event = events;
+    ++events;
+  });
+  std::vector<int64_t> held(record_.allocations().size());  // how many of each, instances included
+  events = 0;
+  for_each([&](const ExpandedEvent& e) {
+    if (events++ <= peak_event && taken_at(e) != 0)
+      held[static_cast<size_t>(e.event.index)] += taken_at(e);
+  });
+  for (size_t i = 0; i < held.size(); ++i) {
+    const AllocationRecord& a = record_.allocations()[i];
+    if (held[i] > 0) peak.bytes_by_tag[a.tag] += held[i] * a.bytes;
+  }
+  return peak;
+}
+
+namespace {
+
+/// Appends the events of an expansion to a new record, with the numbers that a run counts up.
+class Replay {
+ public:
+  explicit Replay(const StepRecord& record) : from_(record) {
+    VIADUCT_CHECK(Error, record.older_releases().empty() && record.edges().empty(),
+                  "expanding a record: expected one from the begin of a device without side "
+                  "streams");
+    to_.set_timed(false);  // as on the devices of dry runs
+    if (!record.allocations().empty()) next_id_ = record.allocations().front().id;
+  }
+
+  int64_t position() const { return to_.position(); }
+  StepRecord take() { return std::move(to_); }
+
+  void append(const ExpandedEvent& e) {
+    if (e.instance != instance_) enter(e);
+    const auto index = static_cast<size_t>(e.event.index);
+    switch (e.event.kind) {
+      case RecordEventKind::op: {
+        OpEntryRecord op = from_.ops()[index];
+        op.stream_position += compute_;
+        return to_.op(std::move(op));
+      }
+      case RecordEventKind::allocate: {
+        const AllocationRecord& a = from_.allocations()[index];
+        now(ids_, e) = next_id_;
+        return to_.allocate(next_id_++, a.bytes, a.tag);
+      }
+      case RecordEventKind::release: {
+        const AllocationRecord& a = from_.allocations()[index];
+        return to_.release(last(ids_, e), a.bytes, a.tag);
+      }
+      case RecordEventKind::open_scope: {
+        ScopeRecord scope = from_.scopes()[index];
+        if (e.instance != nullptr && scope.micro_batch >= 0)
+          scope.micro_batch = e.instance->micro_batch;
+        now(scopes_, e) = to_.open_scope(std::move(scope));
+        return;
+      }
+      case RecordEventKind::close_scope:
+        return to_.close_scope(last(scopes_, e));
+      case RecordEventKind::host_read: {
+        const HostReadRecord& read = from_.host_reads()[index];
+        return to_.host_read(read.reason, read.stream_position + compute_);
+      }
+      case RecordEventKind::launch:
+        now(collectives_, e) = launch(from_.collectives()[index], e.instance != nullptr);
+        return;
+      case RecordEventKind::complete: {
+        const CollectiveRecord& c = from_.collectives()[index];
+        return to_.complete(last(collectives_, e), c.wait_begin_seconds, c.complete_seconds,
+                            c.busy_seconds, c.blocks_host);
+      }
+      case RecordEventKind::host_call:
+        now(host_calls_, e) = to_.host_call(from_.host_calls()[index]);
+        return;
+      case RecordEventKind::host_call_done:
+        return to_.host_call_done(last(host_calls_, e),
+                                  from_.host_calls()[index].wait_begin_seconds);
+      case RecordEventKind::none:
+        return;
+    }
+  }
+
+ private:
+  /// By entry of the record and micro-batch of the instance (−1: the entry itself).
+  using Numbers = std::map<std::pair<int64_t, int64_t>, int64_t>;
+  /// What has become of the entry in the new record. What an instance begins, it ends.
+  static Numbers::key_type key_of(const ExpandedEvent& e) {
+    return {e.event.index, e.instance == nullptr ? -1 : e.instance->micro_batch};
+  }
+  static int64_t& now(Numbers& numbers, const ExpandedEvent& e) { return numbers[key_of(e)]; }
+  /// The same, for the last time.
+  static int64_t last(Numbers& numbers, const ExpandedEvent& e) {
+    return numbers.extract(key_of(e)).mapped();
+  }
+
+  /// Another action begins: its work is behind that of all instances before it.
+  void enter(const ExpandedEvent& e) {
+    instance_ = e.instance;
+    compute_ = skipped_;
+    if (instance_ == nullptr) return;
+    compute_ += instance_->compute_begin - e.recorded_as->compute_begin;
+    skipped_ += e.recorded_as->compute_end - e.recorded_as->compute_begin;
+  }
+
+  int64_t launch(CollectiveRecord c, bool of_instance) {
+    const bool message = c.operation == "send" || c.operation == "receive";
+    Counter& counter = counters_[{c.members.get(), message ? c.operation : "",
+                                  message ? c.peer : -1, message ? c.flow : ""}];
+    c.sequence = counter.next(c.sequence, of_instance);
+    if (c.message_group >= 0) {
+      // The messages of a group are launched one right after the other.
+      GroupCounter& group = message_groups_[c.members.get()];
+      if (group.instance != instance_ || group.recorded != c.message_group)
+        group.number = group.counter.next(c.message_group, of_instance);
+      group.instance = instance_, group.recorded = c.message_group;
+      c.message_group = group.number;
+    }
+    return to_.launch(std::move(c));
+  }
+
+  /// Counts up as a communicator does, instances included.
+  struct Counter {
+    int64_t instances = 0, last = -1;
+    int64_t next(int64_t recorded, bool of_instance) {
+      last = of_instance ? last + 1 : recorded + instances;
+      instances += of_instance;
+      return last;
+    }
+  };
+  struct GroupCounter {
+    Counter counter;
+    const ActionRecord* instance = nullptr;  // of the last group of messages
+    int64_t recorded = -1, number = -1;      // its number in the old record and in the new one
+  };
+  using Group = const RankRule*;  // each communicator has one of its own
+
+  const StepRecord& from_;
+  StepRecord to_;
+  const ActionRecord* instance_ = nullptr;  // that the last event belonged to
+  int64_t skipped_ = 0;                     // work of compute in the instances so far
+  int64_t compute_ = 0;                     // that positions of compute move by
+  int64_t next_id_ = 0;
+  Numbers ids_, scopes_, collectives_, host_calls_;
+  std::map<std::tuple<Group, std::string, int, std::string>, Counter> counters_;
+  std::map<Group, GroupCounter> message_groups_;
+};
+
+}  // namespace
+
+ExpandedRecord expanded(const RecordExpansion& expansion) {
+  ExpandedRecord result;
+  result.positions.reserve(static_cast<size_t>(expansion.record().position()) + 1);
+  Replay replay(expansion.record());
+  expansion.for_each([&](const ExpandedEvent& e) {
+    if (static_cast<int64_t>(result.positions.size()) == e.at)
+      result.positions.push_back(replay.position());
+    replay.append(e);
+  });
+  result.positions.push_back(replay.position());
+  result.record = replay.take();
+  return result;
+}
+
+}  // namespace viaduct

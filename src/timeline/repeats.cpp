@@ -1,0 +1,135 @@
+#include "timeline/repeats.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+
+#include "timeline/record_events.h"
+
+namespace viaduct {
+namespace {
+
+/// What the micro-batches of a step that ran did, with positions counted from their actions'
+/// begins.
+class StepEvents {
+ public:
+  StepEvents(const StepRecord& record, const std::vector<RecordEvent>& events,
+             const StepActions& step)
+      : record_(record), events_(events) {
+    for (const ActionRecord& action : step.actions) {
+      if (!action.ran()) continue;
+      of_micro_batch_[action.micro_batch].push_back(&action);
+      if (action.begin < action.end) in_order_.push_back(&action);
+    }
+  }
+
+  /// Nothing: the two did the same, and neither left anything to others nor took it from them.
+  std::optional<std::string> difference(int64_t first, int64_t second) const {
+    const auto& a = of_micro_batch_.at(first);
+    const auto& b = of_micro_batch_.at(second);
+    for (size_t number = 0; number < std::max(a.size(), b.size()); ++number) {
+      const std::vector<std::string> mine = lines(a, number), other = lines(b, number);
+      for (size_t i = 0; i < std::max(mine.size(), other.size()); ++i) {
+        const std::string one = i < mine.size() ? mine[i] : "nothing",
+                          two = i < other.size() ? other[i] : "nothing";
+        if (one == two && one.find(kElsewhere) == std::string::npos) continue;
+        return fmt::format("micro-batches {} and {}, action {}, event {}: {}; {}", first, second,
+                           number, i, one, two);
+      }
+    }
+    return std::nullopt;
+  }
+
+ private:
+  static constexpr const char* kElsewhere = "outside of the micro-batch";
+
+  std::vector<std::string> lines(const std::vector<const ActionRecord*>& actions,
+                                 size_t number) const {
+    std::vector<std::string> list;
+    if (number >= actions.size()) return list;
+    for (int64_t at = actions[number]->begin; at < actions[number]->end; ++at)
+      list.push_back(line(at, actions[number]->micro_batch));
+    return list;
+  }
+
+  /// Where in the actions of the same micro-batch a position is.
+  std::string place(int64_t position, int64_t micro_batch) const {
+    auto next =
+        std::upper_bound(in_order_.begin(), in_order_.end(), position,
+                         [](int64_t at, const ActionRecord* action) { return at < action->begin; });
+    if (next == in_order_.begin()) return kElsewhere;
+    const ActionRecord& action = **--next;
+    if (position >= action.end || action.micro_batch != micro_batch) return kElsewhere;
+    return fmt::format("{} of action {}", position - action.begin, action.number);
+  }
+
+  std::string line(int64_t position, int64_t micro_batch) const {
+    const RecordEvent& event = events_[static_cast<size_t>(position)];
+    const auto index = static_cast<size_t>(event.index);
+    const auto began = [&] { return place(begin_of(record_, event, position), micro_batch); };
+    switch (event.kind) {
+      case RecordEventKind::op: {
+        const OpEntryRecord& op = record_.ops()[index];
+        return fmt::format(
+            "{} by {}, stream {}, {} launches, {} operations, {} and {} bytes, {} of "
+            "workspace, {}",
+            op.op, op.kernel, op.stream, op.launches, fmt::join(op.cost.flops, " + "),
+            op.cost.bytes_read, op.cost.bytes_written, op.workspace_bytes, op.shapes);
+      }
+      case RecordEventKind::allocate: {
+        const AllocationRecord& a = record_.allocations()[index];
+        return fmt::format("allocate {} bytes of {}, released at {}", a.bytes, a.tag,
+                           place(a.released_at, micro_batch));
+      }
+      case RecordEventKind::release:
+        return "release " + began();
+      case RecordEventKind::open_scope: {
+        const ScopeRecord& scope = record_.scopes()[index];
+        return fmt::format("begin {} {} of chunk {}{}, end at {}", static_cast<int>(scope.kind),
+                           scope.name, scope.chunk,
+                           scope.micro_batch == micro_batch ? " for the micro-batch" : "",
+                           place(scope.end_at, micro_batch));
+      }
+      case RecordEventKind::close_scope:
+        return "end of what began at " + began();
+      case RecordEventKind::launch: {
+        const CollectiveRecord& c = record_.collectives()[index];
+        return fmt::format(
+            "{} of {} {} ({}) with {}, {} bytes, {} sent, queue {}{}, complete at {}", c.operation,
+            c.group, c.members->text(), c.flow, c.peer, c.bytes, c.wire_bytes, c.queue,
+            c.message_group < 0 ? "" : ", grouped", place(c.completed_at, micro_batch));
+      }
+      case RecordEventKind::complete:
+        return "complete " + began();
+      case RecordEventKind::host_read:
+      case RecordEventKind::host_call:
+      case RecordEventKind::host_call_done:
+      case RecordEventKind::none:
+        break;
+    }
+    return fmt::format("the host reads, or asks other hosts: {}", kElsewhere);
+  }
+
+  const StepRecord& record_;
+  const std::vector<RecordEvent>& events_;
+  std::map<int64_t, std::vector<const ActionRecord*>> of_micro_batch_;
+  std::vector<const ActionRecord*> in_order_;  // those in which something happened
+};
+
+}  // namespace
+
+std::optional<std::string> against_repeats(const StepRecord& record, const ActionLog& log) {
+  if (!has_instances(log)) return std::nullopt;
+  if (!record.edges().empty()) return "the record has edges between streams";
+  const std::vector<RecordEvent> events = events_of(record);
+  for (const StepActions& step : log) {
+    const StepEvents of_step(record, events, step);
+    for (const auto& [first, second] : step.alike) {
+      if (auto found = of_step.difference(first, second)) return found;
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace viaduct

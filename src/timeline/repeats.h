@@ -1,0 +1,18 @@
+#pragma once
+// Whether a micro-batch of a record may stand for others: it touches nothing of other
+// micro-batches, and another one did the same, event by event.
+
+#include <optional>
+#include <string>
+
+#include "timeline/action_log.h"
+#include "timeline/record.h"
+
+namespace viaduct {
+
+/// Of each pair in `StepActions::alike` the first thing that speaks against it: "micro-batches 1
+/// and 2, action 3, event 17: allocate 4096 bytes of saved activations, not release …". None:
+/// instances may be made. `record` has times of no device (sim) and no edges between streams.
+std::optional<std::string> against_repeats(const StepRecord& record, const ActionLog& log);
+
+}  // namespace viaduct

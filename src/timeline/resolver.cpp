@@ -1,0 +1,317 @@
+#include "timeline/resolver.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "base/error.h"
+#include "timeline/time_graph.h"
+
+namespace viaduct {
+namespace {
+
+using Node = TimeGraph::Node;
+
+/// Which operation it is, for all of its members: of messages both ends agree.
+using OperationKey = std::tuple<std::string, std::string, std::string, int, int, int64_t>;
+
+bool is_send(const CollectiveRecord& c) {
+  return c.operation == "send";
+}
+bool is_message(const CollectiveRecord& c) {
+  return is_send(c) || c.operation == "receive";
+}
+
+OperationKey key_of(const CollectiveRecord& c, int rank) {
+  const std::string members = c.members ? c.members->text() : std::string();
+  if (!is_message(c)) return {c.group, members, {}, -1, -1, c.sequence};
+  const int from = is_send(c) ? rank : c.peer, to = is_send(c) ? c.peer : rank;
+  return {c.group, members, c.flow, from, to, c.sequence};
+}
+
+/// One entry of the host's program.
+struct HostEvent {
+  enum class Kind { op, collective, completion, read } kind;
+  int64_t at;
+  size_t index;
+};
+
+/// Builds the graph of one rank: nodes of its host, of its streams, and of its collectives, the
+/// last joined with those of other ranks by `operations`.
+class RankGraph {
+ public:
+  RankGraph(TimeGraph& graph, const RankRecord& rank, const MachineTimes& machine,
+            std::map<OperationKey, Node>& operations)
+      : graph_(graph), rank_(rank), machine_(machine), operations_(operations) {
+    const StepRecord& record = *rank.record;
+    op_nodes_.assign(record.ops().size(), TimeGraph::kNone);
+    come_.assign(record.collectives().size(), TimeGraph::kNone);
+    joined_ = done_ = come_;
+    // Only devices without side streams have collectives in the stream of compute.
+    host_computes_ =
+        std::any_of(record.collectives().begin(), record.collectives().end(),
+                    [](const CollectiveRecord& c) { return c.ranks > 1 && c.stream == 0; });
+    for (const StreamEdgeRecord& edge : record.edges()) waits_[edge.to_stream].push_back(edge);
+    for (auto& [stream, edges] : waits_) {
+      std::stable_sort(edges.begin(), edges.end(),
+                       [](const auto& a, const auto& b) { return a.to_position < b.to_position; });
+    }
+    for (const HostEvent& event : host_program()) add(event);
+  }
+
+  void set_op_seconds(size_t op, double seconds) {
+    if (op_nodes_[op] != TimeGraph::kNone) graph_.set_seconds(op_nodes_[op], seconds);
+  }
+
+  RankTimes times() const {
+    RankTimes times;
+    times.ops.resize(op_nodes_.size());
+    times.collectives.resize(come_.size());
+    times.begun.resize(come_.size());
+    for (size_t i = 0; i < op_nodes_.size(); ++i) {
+      if (op_nodes_[i] == TimeGraph::kNone) continue;
+      times.ops[i] = {graph_.begin(op_nodes_[i]), graph_.end(op_nodes_[i])};
+      times.end = std::max(times.end, times.ops[i].end);
+    }
+    for (size_t i = 0; i < come_.size(); ++i) {
+      if (come_[i] == TimeGraph::kNone) continue;
+      times.collectives[i] = {graph_.end(come_[i]), graph_.end(done_[i])};
+      times.begun[i] = graph_.begin(joined_[i]);
+      times.end = std::max(times.end, times.collectives[i].end);
+    }
+    if (host_ != TimeGraph::kNone) times.host_end = graph_.end(host_);
+    times.end = std::max(times.end, times.host_end);
+    return times;
+  }
+
+  /// A collective of this rank that has not happened; empty if all have.
+  std::string stuck() const {
+    for (size_t i = 0; i < come_.size(); ++i) {
+      if (come_[i] == TimeGraph::kNone || graph_.reached(done_[i])) continue;
+      return operation_text(rank_.record->collectives()[i]);
+    }
+    return {};
+  }
+
+ private:
+  std::string operation_text(const CollectiveRecord& c) const {
+    return fmt::format("rank {}: {} {} of {}{}", rank_.rank, c.operation, c.sequence, c.group,
+                       c.peer >= 0 ? fmt::format(" with rank {}", c.peer) : "");
+  }
+
+  bool inside(int64_t at) const { return at >= rank_.begin && at < rank_.end; }
+
+  std::vector<HostEvent> host_program() const {
+    using Kind = HostEvent::Kind;
+    const StepRecord& record = *rank_.record;
+    std::vector<HostEvent> events;
+    for (size_t i = 0; i < record.ops().size(); ++i)
+      if (inside(record.ops()[i].at)) events.push_back({Kind::op, record.ops()[i].at, i});
+    for (size_t i = 0; i < record.collectives().size(); ++i) {
+      const CollectiveRecord& c = record.collectives()[i];
+      if (!inside(c.launched_at)) continue;
+      events.push_back({Kind::collective, c.launched_at, i});
+      if (c.blocks_host && inside(c.completed_at))
+        events.push_back({Kind::completion, c.completed_at, i});
+    }
+    for (size_t i = 0; i < record.host_reads().size(); ++i)
+      if (inside(record.host_reads()[i].at))
+        events.push_back({Kind::read, record.host_reads()[i].at, i});
+    std::stable_sort(events.begin(), events.end(),
+                     [](const auto& a, const auto& b) { return a.at < b.at; });
+    return events;
+  }
+
+  void add(const HostEvent& event) {
+    const StepRecord& record = *rank_.record;
+    switch (event.kind) {
+      case HostEvent::Kind::op:
+        return add_op(record.ops()[event.index], event.index);
+      case HostEvent::Kind::collective:
+        return add_collective(record.collectives()[event.index], event.index);
+      case HostEvent::Kind::completion:
+        return host_step(machine_.host_wait, done_[event.index]);
+      case HostEvent::Kind::read:
+        return host_step(machine_.host_wait,
+                         host_computes_
+                             ? TimeGraph::kNone
+                             : last_up_to(0, record.host_reads()[event.index].stream_position));
+    }
+  }
+
+  /// The host's next piece of work, behind what it did before and behind `after`.
+  void host_step(double seconds, Node after = TimeGraph::kNone) {
+    const Node node = graph_.add(seconds);
+    graph_.order(host_, node);
+    graph_.order(after, node);
+    host_ = node;
+  }
+
+  void add_op(const OpEntryRecord& op, size_t index) {
+    host_step(machine_.launch * op.launches);
+    const Node node = graph_.add(machine_.op(op));
+    op_nodes_[index] = node;
+    if (host_computes_) {
+      graph_.order(host_, node);
+      host_ = node;
+      return;
+    }
+    enqueue(op.stream, op.stream_position, node);
+    placed(op.stream, op.stream_position, node);
+  }
+
+  void add_collective(const CollectiveRecord& c, size_t index) {
+    host_step(machine_.launch);
+    const Node come = graph_.add(0), done = graph_.add(0);
+    const auto [entry, is_new] = operations_.try_emplace(key_of(c, rank_.rank), TimeGraph::kNone);
+    if (is_new) entry->second = graph_.add(0);
+    graph_.at_least(entry->second, machine_.collective(c));
+    graph_.order(come, entry->second);
+    graph_.order(entry->second, done);
+    come_[index] = come, joined_[index] = entry->second, done_[index] = done;
+    if (host_computes_) {
+      graph_.order(host_, come);
+      // Messages that are posted together do not wait for each other.
+      if (c.message_group < 0)
+        graph_.order(
+            std::exchange(queue_ends_.try_emplace(c.queue, TimeGraph::kNone).first->second, done),
+            come);
+      return;
+    }
+    enqueue(c.stream, c.stream_position, come);
+    placed(c.stream, c.stream_position, done);
+  }
+
+  /// `node` begins after what the stream was given before, after the host's launch, and after what
+  /// the stream was made to wait for.
+  void enqueue(int stream, int64_t position, Node node) {
+    graph_.order(host_, node);
+    StreamEnd& end = streams_[stream];
+    if (position > end.position) end = {position, std::move(end.at), {}};
+    for (const Node work : end.before) graph_.order(work, node);
+    auto& edges = waits_[stream];
+    auto& next = next_wait_[stream];
+    for (; next < edges.size() && edges[next].to_position <= position; ++next)
+      graph_.order(last_up_to(edges[next].from_stream, edges[next].from_position), node);
+  }
+
+  /// What was enqueued is done with `node`.
+  void placed(int stream, int64_t position, Node node) {
+    streams_[stream].at.push_back(node);
+    history_[stream].emplace_back(position, node);
+  }
+
+  /// The last work of a stream up to a position; none if it is outside of the part.
+  Node last_up_to(int stream, int64_t position) {
+    const auto& history = history_[stream];
+    const auto beyond =
+        std::upper_bound(history.begin(), history.end(), position,
+                         [](int64_t limit, const auto& entry) { return limit < entry.first; });
+    if (beyond == history.begin()) return TimeGraph::kNone;
+    const int64_t found = std::prev(beyond)->first;
+    if (std::prev(beyond) == history.begin() || std::prev(beyond, 2)->first != found)
+      return std::prev(beyond)->second;
+    const Node all = graph_.add(0);  // messages posted together
+    for (auto entry = beyond; entry != history.begin() && std::prev(entry)->first == found; --entry)
+      graph_.order(std::prev(entry)->second, all);
+    return all;
+  }
+
+  TimeGraph& graph_;
+  RankRecord rank_;
+  const MachineTimes& machine_;
+  std::map<OperationKey, Node>& operations_;
+  Node host_ = TimeGraph::kNone;
+  /// A device without side streams: the host runs ops itself, and communication goes on beside it
+  /// until it waits for it.
+  bool host_computes_ = false;
+  std::map<std::string, Node> queue_ends_;  // then, the last operation of each queue
+  std::vector<Node> op_nodes_, come_, joined_, done_;
+  std::map<int, std::vector<StreamEdgeRecord>> waits_;
+  std::map<int, size_t> next_wait_;
+  /// The last work of a stream, and what it waits for. Messages that are posted together have one
+  /// position: none waits for another.
+  struct StreamEnd {
+    int64_t position = -1;
+    std::vector<Node> before, at;
+  };
+  std::map<int, StreamEnd> streams_;
+  std::map<int, std::vector<std::pair<int64_t, Node>>> history_;
+};
+
+/// How much of `span` is covered by `busy`, which is sorted and without overlaps.
+double covered(const TimeSpan& span, const std::vector<TimeSpan>& busy) {
+  auto at = std::lower_bound(busy.begin(), busy.end(), span.begin,
+                             [](const TimeSpan& b, double t) { return b.end <= t; });
+  double sum = 0;
+  for (; at != busy.end() && at->begin < span.end; ++at)
+    sum += std::min(at->end, span.end) - std::max(at->begin, span.begin);
+  return sum;
+}
+
+/// Times at which data moves, merged.
+std::vector<TimeSpan> communication(const RankTimes& times) {
+  std::vector<TimeSpan> spans;
+  for (size_t i = 0; i < times.collectives.size(); ++i) {
+    const TimeSpan span{times.begun[i], times.collectives[i].end};
+    if (span.seconds() > 0) spans.push_back(span);
+  }
+  std::sort(spans.begin(), spans.end(),
+            [](const TimeSpan& a, const TimeSpan& b) { return a.begin < b.begin; });
+  std::vector<TimeSpan> merged;
+  for (const TimeSpan& span : spans) {
+    if (!merged.empty() && span.begin <= merged.back().end) {
+      merged.back().end = std::max(merged.back().end, span.end);
+    } else {
+      merged.push_back(span);
+    }
+  }
+  return merged;
+}
+
+void run(TimeGraph& graph, const std::vector<RankGraph>& ranks) {
+  if (graph.run()) return;
+  std::string text;
+  for (const RankGraph& rank : ranks) {
+    const std::string stuck = rank.stuck();
+    if (!stuck.empty()) text += (text.empty() ? "" : "; ") + stuck;
+  }
+  fail<CommError>("records do not match, these wait for ever: {}", text);
+}
+
+}  // namespace
+
+std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
+                                     const MachineTimes& machine) {
+  TimeGraph graph;
+  std::map<OperationKey, Node> operations;
+  std::vector<RankGraph> graphs;
+  graphs.reserve(ranks.size());
+  for (const RankRecord& rank : ranks) graphs.emplace_back(graph, rank, machine, operations);
+  run(graph, graphs);
+  // Two rounds: which ops run beside communication moves a little once they are slower.
+  for (int round = 0; round < 2 && machine.slowdown > 1; ++round) {
+    std::vector<RankTimes> times;
+    for (const RankGraph& rank : graphs) times.push_back(rank.times());
+    for (size_t r = 0; r < ranks.size(); ++r) {
+      const std::vector<TimeSpan> busy = communication(times[r]);
+      for (size_t i = 0; i < times[r].ops.size(); ++i) {
+        const TimeSpan& span = times[r].ops[i];
+        if (span.seconds() <= 0) continue;
+        const double alone = machine.op(ranks[r].record->ops()[i]);
+        const double share = covered(span, busy) / span.seconds();
+        graphs[r].set_op_seconds(i, alone * (1 + (machine.slowdown - 1) * share));
+      }
+    }
+    run(graph, graphs);
+  }
+  std::vector<RankTimes> times;
+  for (const RankGraph& rank : graphs) times.push_back(rank.times());
+  return times;
+}
+
+}  // namespace viaduct

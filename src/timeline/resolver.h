@@ -1,0 +1,57 @@
+#pragma once
+// Virtual time: when everything in the records of some ranks begins and ends, on a machine that is
+// described by the duration of each op and each collective.
+//
+// Per rank there is a host, which launches one operation after the other and waits where the record
+// says so, and streams, each of which runs what it was given in that order, once the host has
+// launched it and the work that it waits for is complete. A collective begins when all its members
+// that have records have come to it; members without a record arrive with those that have one. A
+// message begins when both ends have come (rendezvous).
+//
+// In the record of a device without side streams (the cpu) the host runs the ops itself, and
+// communication goes on beside it until it waits.
+
+#include <functional>
+#include <vector>
+
+#include "timeline/record.h"
+
+namespace viaduct {
+
+/// A part of one rank's record.
+struct RankRecord {
+  int rank = 0;  // of the run
+  const StepRecord* record = nullptr;
+  int64_t begin = 0, end = 0;  // positions, the second one not included
+};
+
+/// Durations in seconds.
+struct MachineTimes {
+  std::function<double(const OpEntryRecord&)> op;  // on the device, launches not included
+  std::function<double(const CollectiveRecord&)> collective;  // from when all members are there
+  double launch = 0;     // of the host, for each launch of a kernel or of an operation
+  double host_wait = 0;  // from the end of what the host waits for to its next launch
+  /// Ops that run while communication does take so many times their duration, for that part of it.
+  double slowdown = 1;
+};
+
+struct TimeSpan {
+  double begin = 0, end = 0;
+  double seconds() const { return end - begin; }
+};
+
+/// A rank's times. Entries outside of the part are empty spans at 0.
+struct RankTimes {
+  std::vector<TimeSpan> ops;          // by index in record.ops()
+  std::vector<TimeSpan> collectives;  // by index; begin: this rank has come to it
+  std::vector<double> begun;          // by index: when all members had come
+  double end = 0;                     // of everything
+  double host_end = 0;                // when the host was done
+};
+
+/// CommError that names rank, group, operation and sequence if the records do not match: an
+/// operation waits for members that never come.
+std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
+                                     const MachineTimes& machine);
+
+}  // namespace viaduct

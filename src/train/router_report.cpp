@@ -1,0 +1,144 @@
+#include "train/router_report.h"
+
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <numeric>
+
+#include "nn/moe/router_log.h"
+
+namespace viaduct {
+namespace {
+
+/// A layer's part of the report as numbers that are added over ranks, and the limits of its bias.
+struct LayerSums {
+  std::vector<double> sums;  // RouterLog::kSums, then choices and kept choices of each expert
+  double least_bias = std::numeric_limits<double>::infinity();
+  double most_bias = -std::numeric_limits<double>::infinity();
+};
+using SumsByLayer = std::map<int64_t, LayerSums>;
+
+void append(std::string& text, double value) {
+  text.append(reinterpret_cast<const char*>(&value), sizeof value);
+}
+
+std::string packed(const SumsByLayer& layers) {
+  std::string text;
+  for (const auto& [layer, of] : layers) {
+    append(text, static_cast<double>(layer));
+    append(text, static_cast<double>(of.sums.size()));
+    append(text, of.least_bias);
+    append(text, of.most_bias);
+    for (const double value : of.sums) append(text, value);
+  }
+  return text;
+}
+
+SumsByLayer unpacked(const std::string& text) {
+  SumsByLayer layers;
+  const char* next = text.data();
+  const auto number = [&] {
+    double value = 0;
+    std::memcpy(&value, next, sizeof value);
+    next += sizeof value;
+    return value;
+  };
+  while (next != text.data() + text.size()) {
+    LayerSums& of = layers[static_cast<int64_t>(number())];
+    of.sums.resize(static_cast<size_t>(number()));
+    of.least_bias = number(), of.most_bias = number();
+    for (double& value : of.sums) value = number();
+  }
+  return layers;
+}
+
+std::string merged(std::string lower, const std::string& upper) {
+  SumsByLayer layers = unpacked(lower);
+  for (const auto& [layer, more] : unpacked(upper)) {
+    const auto [at, first] = layers.try_emplace(layer, more);
+    if (first) continue;
+    LayerSums& of = at->second;
+    of.sums.resize(std::max(of.sums.size(), more.sums.size()));
+    for (size_t i = 0; i < more.sums.size(); ++i) of.sums[i] += more.sums[i];
+    of.least_bias = std::min(of.least_bias, more.least_bias);
+    of.most_bias = std::max(of.most_bias, more.most_bias);
+  }
+  return packed(layers);
+}
+
+template <class T>
+void append_values(Device& device, const Tensor& tensor, std::vector<double>& values) {
+  const Tensor host = host_tensor(tensor.dtype(), tensor.shape());
+  device.copy_to_host(tensor, host);
+  for (int64_t i = 0; i < host.elements(); ++i)
+    values.push_back(static_cast<double>(host.data<T>()[i]));
+}
+
+/// The global number of the layer that a router's parameter "blocks.3.mlp.router…" is of.
+int64_t layer_of(const Parameter& parameter) {
+  return std::stoll(parameter.path.substr(parameter.path.find('.') + 1));
+}
+
+void take_biases(Engine& engine, SumsByLayer& layers) {
+  BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);
+  for (const ShardRun& run : engine.store().shard_runs()) {
+    if (!run.parameter->load_bias_rate) continue;
+    std::vector<double> values;
+    const Tensor master = cursor.at(run.master);
+    if (master.dtype() == DType::f64) {
+      append_values<double>(engine.device(), master, values);
+    } else {
+      append_values<float>(engine.device(), master, values);
+    }
+    LayerSums& of = layers[layer_of(*run.parameter)];
+    for (const double value : values) {
+      of.least_bias = std::min(of.least_bias, value);
+      of.most_bias = std::max(of.most_bias, value);
+    }
+  }
+}
+
+LayerRouting routing_of(int64_t layer, const LayerSums& of, const MoeConfig& moe) {
+  const auto experts = static_cast<int64_t>(of.sums.size() - RouterLog::kSums) / 2;
+  const auto choices = of.sums.begin() + RouterLog::kSums;
+  const double all = std::accumulate(choices, choices + experts, 0.0);
+  const double kept = std::accumulate(choices + experts, choices + 2 * experts, 0.0);
+  const double tokens = std::max(1.0, all / static_cast<double>(moe.routing.topk));
+  LayerRouting routing;
+  routing.layer = layer;
+  for (int64_t e = 0; e < experts; ++e)
+    routing.load.push_back(choices[e] * static_cast<double>(experts) / std::max(1.0, all));
+  routing.entropy = of.sums[RouterLog::entropy] / tokens;
+  routing.dropped = (all - kept) / std::max(1.0, all);
+  if (moe.balance_coefficient != 0)
+    routing.balance_loss = of.sums[RouterLog::balance_loss] / tokens;
+  routing.z_loss = of.sums[RouterLog::z_loss] / tokens;
+  if (of.most_bias >= of.least_bias) routing.bias_spread = of.most_bias - of.least_bias;
+  return routing;
+}
+
+}  // namespace
+
+std::vector<LayerRouting> collect_routing(Engine& engine) {
+  const MoeConfig& moe = engine.model().config().moe;
+  if (!moe.any()) return {};
+  SumsByLayer mine;
+  if (RouterLog* log = engine.router_log()) {
+    for (const RouterLog::Layer& layer : log->layers()) {
+      if (!layer.any) continue;
+      std::vector<double>& sums = mine[layer.block].sums;
+      append_values<double>(engine.device(), layer.sums, sums);
+      append_values<int64_t>(engine.device(), layer.choices, sums);
+      append_values<int64_t>(engine.device(), layer.kept, sums);
+    }
+    if (moe.load_bias) take_biases(engine, mine);
+  }
+  const std::string all = engine.groups().world().host().merge_on_rank_0(packed(mine), merged);
+  std::vector<LayerRouting> report;
+  for (const auto& [layer, of] : unpacked(all))
+    if (!of.sums.empty()) report.push_back(routing_of(layer, of, moe));
+  return report;
+}
+
+}  // namespace viaduct

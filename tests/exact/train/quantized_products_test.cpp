@@ -1,0 +1,315 @@
+// Whole steps with quantized products: which operands are made, how far gradients are from those of
+// FP32, and what changes no bit.
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "device/recording.h"
+#include "nn/quantization_log.h"
+#include "support/tensor_ranks.h"
+#include "support/tiny_models.h"
+#include "support/training_run.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+struct Scheme {
+  const char* name;
+  Quantization products;
+};
+const Scheme kSchemes[] = {
+    {"tensor", {Scaling::tensor, DType::e4m3, DType::e5m2}},
+    {"blocks", {Scaling::blocks, DType::e4m3, DType::e5m2}},
+    {"mx", {Scaling::mx, DType::e4m3, DType::e4m3}},
+    {"nvfp4", {Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2}},
+};
+
+/// Wide enough for groups of scales on two tensor ranks.
+ModelConfig wide(const std::string& name) {
+  ModelConfig model = tiny_model(name);
+  model.hidden = 128, model.feed_forward = 256;
+  model.heads = 4, model.head_dim = 64;
+  model.kv_heads = std::min<int64_t>(model.kv_heads, 4);
+  if (model.rotary.width > 0) model.rotary.width = 64;
+  model.vocabulary = 256, model.max_positions = 64;
+  model.attention_scale = 0.125;  // 1 / √64: scores of about 1
+  model.init_std = 0.08;
+  return model;
+}
+
+TrainingRun training(const ModelConfig& model, const Quantization& products) {
+  return {.model = model,
+          .recipe = "bf16_mixed",
+          .rows = 8,
+          .length = 64,
+          .rows_per_batch = 4,
+          .products = products};
+}
+
+double norm_of(const std::vector<double>& values) {
+  double sum = 0;
+  for (const double v : values) sum += v * v;
+  return std::sqrt(sum);
+}
+
+/// An element's relative error in the mean square: uniform in half a step of 2^-3 (e4m3), 2^-2
+/// (e5m2) or 2^-1 (e2m1) of its power of two 1/m, where the mean of 1/m² is 3 / (8 ln 2) for m in
+/// [1, 2) with uniform logarithms.
+double element_error(DType element) {
+  const double step = element == DType::e4m3 ? 0x1p-3 : element == DType::e5m2 ? 0x1p-2 : 0x1p-1;
+  return step / std::sqrt(12.0) * std::sqrt(3 / (8 * std::log(2.0)));
+}
+
+// A gradient has the errors of two operands in each product on its way: at most the four products
+// of each block forward and backward, and the weight gradient's own. Attention and gates multiply
+// two results, whose errors both count: each product counts twice. Errors are independent, so their
+// squares add up.
+TEST(QuantizedProducts, GradientsAreWithinTheErrorOfTheirFormats) {
+  for (const char* name : {"llama", "gpt2"}) {
+    const ModelConfig model = wide(name);
+    TrainingRun exact = training(model, {});
+    exact.recipe = "fp32";
+    test::Trainer reference(exact);
+    const double loss = reference.step(false).loss;
+    for (const Scheme& scheme : kSchemes) {
+      SCOPED_TRACE(std::string(name) + " " + scheme.name);
+      TrainingRun run = training(model, scheme.products);
+      run.recipe = "fp32";  // nothing else rounds
+      test::Trainer trainer(run);
+      const bool fp4 = scheme.products.scaling == Scaling::nvfp4;
+      EXPECT_NEAR(trainer.step(false).loss, loss, (fp4 ? 0.03 : 0.01) * loss);
+      const double forward = element_error(scheme.products.forward);
+      // Stochastic rounding has twice the variance.
+      const double gradient = element_error(scheme.products.gradient) * (fp4 ? std::sqrt(2) : 1);
+      const double products = 8.0 * static_cast<double>(model.layers);
+      const double bound = std::sqrt(products * 2 * forward * forward +
+                                     (products + 1) * (forward * forward + gradient * gradient));
+      const auto ours = trainer.gradients(), theirs = reference.gradients();
+      double our_square = 0, their_square = 0, worst = 0;
+      for (size_t p = 0; p < ours.size(); ++p) {
+        std::vector<double> difference = ours[p];
+        for (size_t i = 0; i < difference.size(); ++i) difference[i] -= theirs[p][i];
+        const double error = norm_of(difference) / std::max(norm_of(theirs[p]), 1e-12);
+        // The first biases of keys have no gradient but rounding.
+        if (norm_of(theirs[p]) > 1e-6) worst = std::max(worst, error);
+        our_square += std::pow(norm_of(ours[p]), 2),
+            their_square += std::pow(norm_of(theirs[p]), 2);
+      }
+      EXPECT_LT(worst, bound);
+      EXPECT_GT(worst, bound / 40) << "products are not quantized";
+      EXPECT_NEAR(std::sqrt(our_square / their_square), 1, 0.01);
+      RecordProperty(std::string(name) + "_" + scheme.name + "_worst", std::to_string(worst));
+    }
+  }
+}
+
+std::vector<std::string> conversions(test::Trainer& trainer) {
+  StepRecord record;
+  const Recording recording(trainer.engine().device(), record);
+  trainer.step();
+  std::vector<std::string> names;
+  for (const OpEntryRecord& op : record.ops())
+    if (op.op == "convert_operand" || op.op == "largest_magnitude") names.push_back(op.op);
+  return names;
+}
+
+TEST(QuantizedProducts, OperandsOfLinearLayersInsideBlocksAlone) {
+  const ModelConfig model = wide("llama");
+  const int64_t linears = 4 * model.layers, micro_batches = 2;
+  for (const Scheme& scheme : kSchemes) {
+    SCOPED_TRACE(scheme.name);
+    TrainingRun run = training(model, scheme.products);
+    test::Trainer trainer(run);
+    trainer.step();
+    const auto names = conversions(trainer);
+    const auto made = std::count(names.begin(), names.end(), "convert_operand");
+    // x and dy once a micro-batch, and again for the weight gradient where scales lie along the
+    // contracted dim; so a weight, once a step.
+    const bool mx = scheme.products.scaling == Scaling::mx;
+    const bool whole = scheme.products.scaling == Scaling::tensor;
+    const bool fp4 = scheme.products.scaling == Scaling::nvfp4;
+    EXPECT_EQ(made, micro_batches * linears * (whole ? 2 : 4) + linears * (mx ? 2 : 1));
+    const auto maxima = std::count(names.begin(), names.end(), "largest_magnitude");
+    // Of FP4 also the maximum of what is rotated.
+    EXPECT_EQ(maxima, whole ? micro_batches * linears * 2 + linears
+                      : fp4 ? micro_batches * linears * 4 + linears
+                            : 0);
+    run.products.weight_gradient = false;
+    test::Trainer plain(run);
+    plain.step();
+    const auto fewer = conversions(plain);
+    EXPECT_EQ(std::count(fewer.begin(), fewer.end(), "convert_operand"),
+              micro_batches * linears * 2 + linears * (mx ? 2 : 1));
+  }
+}
+
+TEST(QuantizedProducts, FirstAndLastBlocksStayInTheirFormat) {
+  TrainingRun run = training(wide("llama"), {});
+  run.model.layers = 3;
+  run.recipe = "bf16_with_fp8_current_scaling_mixed";
+  test::Trainer trainer(run);
+  trainer.step();
+  const auto names = conversions(trainer);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "convert_operand"), 4 * (2 * 2 + 1));
+}
+
+TEST(QuantizedProducts, NamedLayersStayInTheirFormat) {
+  TrainingRun run = training(wide("llama"), {});
+  run.recipe = "bf16_with_nvfp4_mixed";
+  run.plain_layers = {"mlp.down", "blocks.0"};
+  test::Trainer trainer(run);
+  trainer.step();
+  const auto names = conversions(trainer);
+  const int64_t linears = 3 * (run.model.layers - 1);
+  EXPECT_EQ(std::count(names.begin(), names.end(), "convert_operand"), linears * (2 * 4 + 1));
+}
+
+// Each operand of each layer is measured once, and the numbers stay what they are.
+TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
+  for (const Scheme& scheme : kSchemes) {
+    SCOPED_TRACE(scheme.name);
+    const TrainingRun run = training(wide("llama"), scheme.products);
+    test::Trainer plain(run), measured(run);
+    QuantizationLog log;
+    measured.engine().inspect(&log);
+    plain.step(), measured.step();
+    EXPECT_TRUE(plain.state() == measured.state());
+    EXPECT_EQ(log.tensors().size(), static_cast<size_t>(3 * 4 * run.model.layers));
+    for (const auto& [name, e] : log.tensors()) {
+      const DType element =
+          name.ends_with(" dy") ? scheme.products.gradient : scheme.products.forward;
+      const bool stochastic = element == DType::e2m1x2 && name.ends_with(" dy");
+      const double error = element_error(element) * (stochastic ? std::sqrt(2) : 1);
+      EXPECT_GT(e.relative_error(), error / 2) << name;
+      EXPECT_LT(e.relative_error(), error * 1.5) << name;
+      EXPECT_EQ(e.not_finite, 0) << name;
+    }
+  }
+}
+
+TEST(QuantizedProducts, ThreadsAndInstructionsOfStepsChangeNoBit) {
+  for (const Scheme& scheme : kSchemes) {
+    TrainingRun run = training(wide("llama"), scheme.products);
+    test::Trainer two(run);
+    run.threads = 3;
+    test::Trainer three(run);
+    for (int step = 0; step < 2; ++step) two.step(), three.step();
+    EXPECT_TRUE(two.state() == three.state()) << scheme.name;
+  }
+}
+
+TEST(QuantizedProducts, Fp16HasThemToo) {
+  for (const char* recipe : {"fp16_with_mxfp8_mixed", "fp16_with_fp8_subchannel_scaling_mixed"}) {
+    TrainingRun run = training(wide("gpt2"), {});
+    run.recipe = recipe, run.loss_scale = 1024;
+    test::Trainer trainer(run);
+    run.recipe = "fp32", run.loss_scale = 1;
+    test::Trainer reference(run);
+    const double loss = reference.step().loss;
+    EXPECT_NEAR(trainer.step().loss, loss, 0.01 * loss) << recipe;
+    EXPECT_TRUE(std::isfinite(trainer.step().grad_norm)) << recipe;
+  }
+}
+
+TensorRun ranks(const char* model, const Quantization& products, int tp, bool sequence_parallel,
+                int cp = 1) {
+  TensorRun run{wide(model), "fp32"};
+  run.products = products;
+  // Each of two tensor ranks has the 16 tokens that are rotated together.
+  if (products.scaling == Scaling::nvfp4) run.repeats = 2;
+  run.deviation = 0.08;  // 1 / √128: layers amplify no error
+  run.tp = tp, run.sequence_parallel = sequence_parallel, run.cp = cp;
+  return run;
+}
+
+/// ‖a − b‖ / ‖b‖ over all gradients.
+double distance_of(const TensorOutcome& a, const TensorOutcome& b) {
+  double difference = 0, size = 0;
+  for (const auto& [name, values] : b.gradients) {
+    for (size_t i = 0; i < values.size(); ++i) {
+      difference += std::pow(a.gradients.at(name)[i] - values[i], 2);
+      size += values[i] * values[i];
+    }
+  }
+  return std::sqrt(difference / size);
+}
+
+// FP32 tensors: layouts differ by the order of sums, and an element here and there is rounded to
+// its other neighbour. A scale made from a rank's part alone would round all of them otherwise.
+TEST(QuantizedProducts, LayoutsAreOneRank) {
+  for (const char* name : {"llama", "gpt2"}) {
+    for (const Scheme& scheme : kSchemes) {
+      const TensorOutcome one = run_tensor_ranks(ranks(name, scheme.products, 1, false));
+      const TensorOutcome exact = run_tensor_ranks(ranks(name, {}, 1, false));
+      const double of_format = distance_of(one, exact);
+      const auto expect_near = [&](const TensorOutcome& other, const char* what) {
+        SCOPED_TRACE(std::string(name) + " " + scheme.name + " " + what);
+        EXPECT_NEAR(other.loss, one.loss, 1e-3 * std::abs(one.loss));
+        EXPECT_LT(distance_of(other, one), of_format / 10) << of_format;
+      };
+      // Groups of tokens are 16, 32 and 128 long, and a context rank has two runs of 8. The scale
+      // of a whole weight is made over tensor ranks, which these stores do not know (tests/layout
+      // has engines).
+      if (scheme.products.scaling == Scaling::nvfp4) continue;
+      if (scheme.products.scaling == Scaling::tensor) {
+        expect_near(run_tensor_ranks(ranks(name, scheme.products, 1, false, 2)), "cp2");
+        continue;
+      }
+      expect_near(run_tensor_ranks(ranks(name, scheme.products, 2, false)), "tp2");
+      expect_near(run_tensor_ranks(ranks(name, scheme.products, 2, true)), "tp2 sequence");
+    }
+  }
+}
+
+TEST(QuantizedProducts, OverlapAndHalvesChangeNoBit) {
+  using Method = OverlapMethod;
+  GemmOverlapTable ring, pipeline, bulk;
+  for (const OverlapGemm gemm : {OverlapGemm::qkv_fprop, OverlapGemm::fc1_fprop,
+                                 OverlapGemm::proj_dgrad, OverlapGemm::fc2_fprop})
+    ring[gemm] = {Method::ring_exchange};
+  for (const OverlapGemm gemm : {OverlapGemm::proj_fprop, OverlapGemm::fc2_fprop})
+    pipeline[gemm] = {Method::pipeline, 1};
+  for (const OverlapGemm gemm : {OverlapGemm::qkv_dgrad, OverlapGemm::qkv_wgrad,
+                                 OverlapGemm::fc1_dgrad, OverlapGemm::fc1_wgrad})
+    bulk[gemm] = {Method::bulk};
+  for (const Scheme& scheme : kSchemes) {
+    TensorRun run = ranks("llama", scheme.products, 2, true);
+    run.recipe = "bf16_mixed";
+    const TensorOutcome plain = run_tensor_ranks(run);
+    for (const GemmOverlapTable& overlap : {ring, pipeline, bulk}) {
+      SCOPED_TRACE(scheme.name);
+      run.overlap = overlap;
+      test::expect_same_bits(run_tensor_ranks(run), plain);
+    }
+    run.overlap = {};
+    for (const auto walk : {TensorRun::Walk::segments, TensorRun::Walk::halves}) {
+      run.walk = walk;
+      test::expect_same_bits(run_tensor_ranks(run), plain);
+    }
+  }
+}
+
+TEST(QuantizedProducts, RecomputationChangesNoBit) {
+  for (const Scheme& scheme : kSchemes) {
+    for (const bool sequence_parallel : {false, true}) {
+      TensorRun run = ranks("llama", scheme.products, 2, sequence_parallel);
+      run.recipe = "bf16_mixed";
+      const TensorOutcome kept = run_tensor_ranks(run);
+      for (const std::string_view unit : kUnits) {
+        SCOPED_TRACE(std::string(scheme.name) + " " + std::string(unit));
+        for (int64_t block = 0; block < 2; ++block)
+          run.saved_policy.set(block, unit, UnitPolicy::recompute);
+        test::expect_same_bits(run_tensor_ranks(run), kept);
+        run.saved_policy = {};
+      }
+      run.saved_policy.recompute_layers({0, 2});
+      test::expect_same_bits(run_tensor_ranks(run), kept);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct

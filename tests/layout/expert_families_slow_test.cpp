@@ -1,0 +1,87 @@
+// OLMoE, GPT-OSS and DeepSeek in layouts, against Hugging Face's gradients tensor by tensor: norms
+// over the heads of all tensor ranks, sinks of heads that are cut or exchanged, biases of experts,
+// and latent attention with each way over context ranks.
+
+#include <gtest/gtest.h>
+
+#include "checkpoint/safetensors_reader.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+
+namespace viaduct {
+namespace {
+
+using test::layout;
+using test::LayoutCase;
+using test::test_data;
+
+constexpr double kLimit = 2e-5;
+
+struct FamilyLayout {
+  std::string model;
+  LayoutCase layout;
+};
+
+void PrintTo(const FamilyLayout& c, std::ostream* os) {
+  *os << c.model << " " << c.layout.name;
+}
+
+/// With ep ranks for experts, which are whole.
+LayoutCase experts(int ep, LayoutCase c) {
+  c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
+  c.overrides.emplace_back("model.expert_tensor_parallel_size=1");
+  c.name += "_ep" + std::to_string(ep);
+  return c;
+}
+
+std::vector<FamilyLayout> cases() {
+  const std::string two = "train.micro_batch_size=1";  // two micro-batches
+  std::vector<FamilyLayout> list;
+  for (const char* model : {"olmoe", "deepseek_v2", "gpt_oss"}) {
+    const bool window = std::string(model) == "gpt_oss";  // the ring has none
+    list.push_back({model, experts(2, layout(1, 1, 1, 2))});
+    list.push_back({model, experts(2, layout(2, 1, 1, 1))});
+    list.push_back({model, experts(1, layout(2, 1, 1, 2))});
+    list.push_back({model, experts(2, layout(1, 1, 2, 2))});
+    list.push_back({model, experts(2, layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a"))});
+    list.push_back(
+        {model, experts(2, layout(1, 2, 1, 1, {"model.cp_comm_type=all_gather"}, "gather"))});
+    list.push_back({model, experts(2, layout(2, 1, 2, 1, {two}))});
+    if (!window) list.push_back({model, experts(2, layout(1, 2, 1, 1))});
+  }
+  list.push_back(
+      {"deepseek_v2", experts(4, layout(2, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a"))});
+  list.push_back({"deepseek_v2_lite", experts(2, layout(2, 1, 1, 1))});
+  list.push_back({"deepseek_v2_lite", experts(2, layout(1, 2, 1, 1))});
+  list.push_back({"deepseek_v3", experts(2, layout(1, 1, 1, 2))});
+  list.push_back({"deepseek_v3", experts(2, layout(2, 1, 2, 1))});
+  list.push_back({"deepseek_v3", experts(2, layout(1, 2, 1, 1))});
+  // Gradients of 10 and 8 compressed features are cut into 2 chunks, not 4.
+  list.push_back(
+      {"deepseek_v3", experts(2, layout(2, 1, 2, 1, {two, "model.pipeline_schedule=zero_bubble"},
+                                        "zero_bubble"))});
+  list.push_back({"deepseek_v2",
+                  experts(2, layout(2, 1, 1, 1,
+                                    {"model.recompute_granularity=selective",
+                                     "model.recompute_modules=[mla_up_proj,core_attn,layernorm]"},
+                                    "recompute"))});
+  return list;
+}
+
+class ExpertFamilies : public testing::TestWithParam<FamilyLayout> {};
+
+TEST_P(ExpertFamilies, MatchTheReference) {
+  const auto folder = test_data("golden") / GetParam().model;
+  const auto got = test::probe_layout(folder / "model", folder / "golden.safetensors", false,
+                                      GetParam().layout.overrides);
+  EXPECT_GT(test::expect_gradients_of(got, SafetensorsFile(folder / "golden.safetensors"), kLimit),
+            20);
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertFamilies, testing::ValuesIn(cases()), [](const auto& info) {
+  return info.param.model + "_" + info.param.layout.name;
+});
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,86 @@
+// The dry run of a step on a GPU: the run of the cpu with the GPU's kernels, workspace and streams.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "engine/dry_run.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+RunSetup setup_for(std::optional<CudaTarget> target, const Overrides& overrides) {
+  RunSetup setup = setup_of(tiny_run() +
+                            Overrides{"train.micro_batch_size=1", "train.global_batch_size=4",
+                                      "mixed_precision=bf16_mixed", "model.packed_weights=false"} +
+                            overrides);
+  setup.config.cuda_target = target;
+  return setup;
+}
+
+int64_t bytes_of(const DryRun& run, MemoryTag tag) {
+  const auto found = run.peak.bytes_by_tag.find(std::string(memory_tag_name(tag)));
+  return found == run.peak.bytes_by_tag.end() ? 0 : found->second;
+}
+
+std::vector<Overrides> layouts() {
+  return {{},
+          {"dist.ranks=4", "model.tensor_model_parallel_size=2"},
+          {"dist.ranks=4", "model.pipeline_model_parallel_size=2", "model.num_layers=4",
+           "model.virtual_pipeline_model_parallel_size=2"},
+          {"dist.ranks=2", "ddp.data_parallel_sharding_strategy=optim_grads_params",
+           "model.recompute_granularity=selective"},
+          {"dist.ranks=2", "model.context_parallel_size=2", "optimizer.optimizer=muon"}};
+}
+
+TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
+  for (const Overrides& layout : layouts()) {
+    SCOPED_TRACE(layout.empty() ? "one rank" : layout.back());
+    const DryRun cpu = dry_run(setup_for({}, layout));
+    for (const CudaTarget target : kCudaTargets) {
+      const DryRun gpu = dry_run(setup_for(target, layout));
+      for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::main_gradients,
+                                  MemoryTag::master_weights, MemoryTag::moments})
+        EXPECT_EQ(bytes_of(gpu, tag), bytes_of(cpu, tag)) << memory_tag_name(tag);
+      ASSERT_EQ(gpu.traffic.size(), cpu.traffic.size());
+      for (size_t i = 0; i < gpu.traffic.size(); ++i) {
+        EXPECT_EQ(gpu.traffic[i].count, cpu.traffic[i].count);
+        EXPECT_EQ(gpu.traffic[i].wire_bytes, cpu.traffic[i].wire_bytes);
+      }
+      EXPECT_EQ(gpu.host_reads, cpu.host_reads);
+      EXPECT_EQ(gpu.parameters, cpu.parameters);
+    }
+  }
+}
+
+TEST(CudaTarget, KernelsAreTheGpus) {
+  const DryRun run = dry_run(setup_for(CudaTarget::sm_90a, {}));
+  int64_t launches = 0;
+  bool has_products = false;
+  for (const KernelUse& use : run.kernels) {
+    launches += use.launches;
+    EXPECT_THAT(use.kernel, testing::Not(testing::HasSubstr("avx"))) << use.op;
+    if (use.op != "gemm") continue;
+    has_products = true;
+    EXPECT_EQ(use.kernel, "cublaslt_bf16");
+    EXPECT_GE(use.workspace_bytes, 32 << 20);
+  }
+  EXPECT_TRUE(has_products);
+  EXPECT_EQ(launches, run.launches);
+}
+
+TEST(CudaTarget, UsesOfKernelsAreTheWholeStep) {
+  StepRecord record;
+  const DryRun run = dry_run(setup_for({}, {}), {0}, &record);
+  const SequenceWindow step = run.windows[static_cast<size_t>(MemorySequence::step)];
+  int64_t calls = 0, uses = 0;
+  for (const OpEntryRecord& op : record.ops()) calls += op.at >= step.begin && op.at < step.end;
+  for (const KernelUse& use : run.kernels) uses += use.calls;
+  EXPECT_GT(calls, 0);
+  EXPECT_EQ(uses, calls);
+}
+
+}  // namespace
+}  // namespace viaduct

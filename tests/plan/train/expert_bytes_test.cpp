@@ -1,0 +1,118 @@
+// What ranks send so that tokens reach their experts: the formulas of docs/parallelism.md, compared
+// with dry runs, and for gathered tokens with a real step, whose bytes do not follow from the
+// routing.
+
+#include <gtest/gtest.h>
+
+#include <map>
+
+#include "engine/dry_run.h"
+#include "engine/engine.h"
+#include "run/launch.h"
+#include "run/parallel_settings.h"
+#include "run/rank_device.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+// T of a rank is B · S = 64 without tensor and context ranks; H 32, FP32.
+constexpr int64_t kRows = 64, kWidth = 32, kTopk = 2, kFloat = 4;
+
+struct ExpertRanks {
+  int ep = 1, etp = 1, tp = 1, cp = 1;
+  int ranks() const { return ep * etp; }
+  int64_t tokens() const { return kRows / tp / cp; }
+};
+
+Overrides run_of(const ExpertRanks& grid, const std::string& dispatcher, int layers = 2) {
+  const auto number = [](int n) { return std::to_string(n); };
+  return tiny_run("qwen3_moe") +
+         Overrides{"model.num_layers=" + number(layers),
+                   "model.num_moe_experts=8",
+                   "model.moe_router_topk=2",
+                   "train.global_batch_size=8",
+                   "dist.threads_per_rank=1",
+                   "dist.ranks=" + number(grid.ranks()),
+                   "model.expert_model_parallel_size=" + number(grid.ep),
+                   "model.expert_tensor_parallel_size=" + number(grid.etp),
+                   "model.tensor_model_parallel_size=" + number(grid.tp),
+                   "model.context_parallel_size=" + number(grid.cp),
+                   "model.moe_token_dispatcher_type=" + dispatcher};
+}
+
+using Sent = std::map<std::string, int64_t>;  // by operation
+
+Sent sent_by_rank_0(const RunSetup& setup) {
+  Sent sent;
+  for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
+    if (t.group == "expert_tp_ep") sent[t.operation] += t.wire_bytes;
+  return sent;
+}
+
+/// One block's part of a micro-batch.
+Sent by_block(const ExpertRanks& grid, const std::string& dispatcher) {
+  const RunSetup shallow = setup_of(run_of(grid, dispatcher)),
+                 deep = setup_of(run_of(grid, dispatcher, 4));
+  Sent sent = sent_by_rank_0(deep);
+  for (auto& [operation, bytes] : sent) {
+    bytes -= sent_by_rank_0(shallow).at(operation);
+    bytes /= 2 * micro_batches(deep.config);
+  }
+  return sent;
+}
+
+const ExpertRanks kGrids[] = {{.ep = 2}, {.ep = 4}, {.etp = 2}, {.ep = 2, .etp = 2},
+                        {.ep = 4, .tp = 2}, {.ep = 2, .etp = 2, .tp = 2, .cp = 2}};
+
+TEST(ExpertBytes, AnExchangeSendsTheRowsOfOtherRanks) {
+  for (const ExpertRanks& grid : kGrids) {
+    const int64_t n = grid.ranks();
+    const int64_t rows = grid.tokens() * kTopk * grid.etp;
+    const int64_t counts = (n - 1) * 8 / grid.ep * 8;  // i64 for each expert of another rank
+    const Sent sent = by_block(grid, "alltoall");
+    EXPECT_EQ(sent.at("all_to_all"), 4 * rows * (n - 1) / n * kWidth * kFloat + counts)
+        << n << " ranks, etp " << grid.etp;
+  }
+}
+
+TEST(ExpertBytes, AGatherSendsTheTokensToAll) {
+  for (const ExpertRanks& grid : kGrids) {
+    const int64_t n = grid.ranks(), tokens = grid.tokens();
+    const Sent sent = by_block(grid, "allgather");
+    EXPECT_FALSE(sent.contains("all_to_all"));
+    // Tokens forward, gradients of results backward; beside the tokens their choices and weights.
+    EXPECT_EQ(sent.at("all_gather"), (n - 1) * tokens * (2 * kWidth + 2 * kTopk) * kFloat)
+        << n << " ranks, etp " << grid.etp;
+    EXPECT_EQ(sent.at("reduce_scatter"), (n - 1) * tokens * (2 * kWidth + kTopk) * kFloat)
+        << n << " ranks, etp " << grid.etp;
+  }
+}
+
+TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {
+  const RunSetup setup = setup_of(run_of({.ep = 2, .etp = 2, .tp = 2}, "allgather"));
+  const ResolvedRun run = resolve_run(setup.config, setup.model);
+  StepRecord record;
+  run_ranks(setup.config.dist, Launch(), [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    world->record_on(rank.device.get());
+    Engine engine(*rank.device, rank.ops, setup.model, run,
+                  ParallelGroups(run.parallelism.mesh, world));
+    engine.initialize();
+    if (world->rank() == 0) rank.device->set_record(&record);
+    engine.begin_step({});
+    run_blank_batches(setup, engine);
+    engine.finish_step(1);
+    rank.device->set_record(nullptr);
+  });
+  Sent sent;
+  for (const CollectiveRecord& c : record.collectives())
+    if (c.group == "expert_tp_ep") sent[c.operation] += c.wire_bytes;
+  EXPECT_EQ(sent, sent_by_rank_0(setup));
+  EXPECT_GT(sent.at("reduce_scatter"), 0);
+}
+
+}  // namespace
+}  // namespace viaduct

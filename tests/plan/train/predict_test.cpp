@@ -1,0 +1,125 @@
+// The predicted step of one configuration.
+
+#include "plan/predict.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+Overrides model() {
+  return tiny_run() + Overrides{"mixed_precision=bf16_mixed",
+                                "model.num_layers=8",
+                                "model.hidden_size=2048",
+                                "model.num_attention_heads=16",
+                                "model.ffn_hidden_size=8192",
+                                "model.seq_length=2048",
+                                "model.max_position_embeddings=2048",
+                                "train.micro_batch_size=1",
+                                "train.global_batch_size=32",
+                                "ddp.grad_reduce_in_fp32=true",
+                                "model.packed_weights=false"};
+}
+
+Prediction predicted(const Overrides& layout, const std::string& cluster = "dgx-h100") {
+  return predict(setup_of(model() + layout), load_cluster(cluster));
+}
+
+double sum_of(const StageTime& time) {
+  double sum = time.compute + time.optimizer + time.bubble + time.host;
+  for (const auto& [group, seconds] : time.exposed) sum += seconds;
+  return sum;
+}
+
+std::vector<Overrides> layouts() {
+  return {{"dist.ranks=1"},
+          {"dist.ranks=8", "model.tensor_model_parallel_size=2",
+           "model.pipeline_model_parallel_size=2"},
+          {"dist.ranks=8", "model.pipeline_model_parallel_size=4",
+           "model.virtual_pipeline_model_parallel_size=2"},
+          {"dist.ranks=16", "model.context_parallel_size=2",
+           "ddp.data_parallel_sharding_strategy=optim_grads_params"}};
+}
+
+TEST(Predict, PartsOfAStagesTimeAddUpToTheStep) {
+  for (const Overrides& layout : layouts()) {
+    SCOPED_TRACE(layout.back());
+    const Prediction p = predicted(layout);
+    EXPECT_GT(p.step_seconds, 0);
+    EXPECT_GT(p.mfu, 0);
+    EXPECT_LT(p.mfu, 1);
+    for (const StagePrediction& stage : p.stages)
+      EXPECT_NEAR(sum_of(stage.time), p.step_seconds, 0.01 * p.step_seconds);
+  }
+}
+
+TEST(Predict, APipelineHasTheBubbleOfItsSchedule) {
+  // (p − 1) / n of the work of a stage, of equal stages; virtual stages divide it.
+  const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
+                     "train.global_batch_size=8", "model.vocab_size=256"};
+  const Prediction plain = predicted(pp);
+  const Prediction virtual_stages =
+      predicted(pp + Overrides{"model.virtual_pipeline_model_parallel_size=2"});
+  double bubble = 0, virtual_bubble = 0, compute = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    bubble += plain.stages[i].time.bubble, compute += plain.stages[i].time.compute;
+    virtual_bubble += virtual_stages.stages[i].time.bubble;
+  }
+  EXPECT_NEAR(bubble / compute, 3.0 / 8, 0.15);
+  EXPECT_LT(virtual_bubble, 0.8 * bubble);
+  EXPECT_LT(virtual_stages.step_seconds, plain.step_seconds);
+}
+
+TEST(Predict, PipelinesOfRanksOnACpuAreTimed) {
+  const Overrides cpu{"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+                      "train.global_batch_size=8"};
+  for (const Overrides& more :
+       {Overrides{}, Overrides{"model.virtual_pipeline_model_parallel_size=2"}}) {
+    const Prediction p = predicted(cpu + more, "cpu");
+    EXPECT_GT(p.mfu, 0.05);
+    EXPECT_LT(p.mfu, 1);
+    for (const StagePrediction& stage : p.stages)
+      EXPECT_NEAR(sum_of(stage.time), p.step_seconds, 0.01 * p.step_seconds);
+  }
+}
+
+TEST(Predict, SlowerNetworksTakeLonger) {
+  const Overrides layout{"dist.ranks=64", "train.global_batch_size=64"};
+  const Prediction fast = predicted(layout, "dgx-a100"), slow = predicted(layout, "cloud-a100-eth");
+  EXPECT_GT(slow.step_seconds, fast.step_seconds);
+  double exposed = 0;
+  for (const auto& [group, seconds] : slow.stages[0].time.exposed) exposed += seconds;
+  EXPECT_GT(exposed, 0);
+}
+
+TEST(Predict, NewerGpusAreFaster) {
+  const Overrides layout{"dist.ranks=8"};
+  EXPECT_LT(predicted(layout, "dgx-h100").step_seconds, predicted(layout, "dgx-a100").step_seconds);
+  EXPECT_LT(predicted(layout, "dgx-b200").step_seconds, predicted(layout, "dgx-h100").step_seconds);
+}
+
+TEST(Predict, SaysWhetherTheModelFits) {
+  EXPECT_TRUE(predicted({"dist.ranks=1"}).fits);
+  EXPECT_FALSE(predicted({"dist.ranks=1", "model.num_layers=80", "model.hidden_size=8192",
+                          "model.num_attention_heads=64", "train.global_batch_size=1"})
+                   .fits);
+}
+
+TEST(Predict, MemoryIsTheDryRuns) {
+  RunSetup setup = setup_of(model() + layouts()[1]);
+  const Prediction p = predict(setup, load_cluster("dgx-h100"));
+  setup.config.cuda_target = CudaTarget::sm_90a;
+  const std::vector<DryRun> stages = dry_run_stages(setup);
+  ASSERT_EQ(p.stages.size(), stages.size());
+  for (size_t i = 0; i < stages.size(); ++i)
+    EXPECT_EQ(p.stages[i].run.peak.bytes, stages[i].peak.bytes);
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,13 @@
+#pragma once
+// The trainers of all ranks of a run, each a thread of this process.
+
+#include "base/function_ref.h"
+#include "support/training.h"
+
+namespace viaduct::test {
+
+/// Calls `body` on every rank, with its trainer of the run that the overrides describe.
+void with_trainers(const Overrides& overrides,
+                   FunctionRef<void(Trainer& trainer, Communicator& world)> body);
+
+}  // namespace viaduct::test

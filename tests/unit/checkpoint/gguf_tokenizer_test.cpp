@@ -1,0 +1,186 @@
+// Tokenizers in GGUF files and back: the same ids of the same texts.
+
+#include "checkpoint/gguf_tokenizer.h"
+
+#include <gmock/gmock.h>
+
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "data/tokenizer/tokenizer.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using test::TemporaryFolder;
+using test::test_data;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+std::vector<std::filesystem::path> files_of(const std::filesystem::path& folder) {
+  std::vector<std::filesystem::path> files;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) files.push_back(entry);
+  return files;
+}
+
+ModelConfig model_of(int64_t vocabulary) {
+  ModelConfig model;
+  model.vocabulary = vocabulary;
+  return model;
+}
+
+/// The head of a file with this tokenizer, without the copy of tokenizer.json if `keys_alone`.
+GgufKeys keys_of(const std::string& name, int64_t vocabulary, std::vector<std::string>& notes,
+                 bool keys_alone, ModelConfig model = {}) {
+  model.vocabulary = vocabulary;
+  GgufHeadWriter head;
+  notes = add_gguf_tokenizer(head, model, files_of(test_data("tokenizer") / name));
+  std::string bytes = head.head();
+  if (keys_alone) {
+    const std::string key = "tokenizer.huggingface.json";
+    if (const size_t at = bytes.find(key); at != std::string::npos)
+      bytes.replace(at, key.size(), "tokenizer.huggingface.none");
+  }
+  return parse_gguf(bytes, "F", GgufContent::head).keys;
+}
+
+constexpr const char* kTexts[] = {"The quick brown fox's 12345 jumps.\n\n  over\tit", "",
+                                  "<|endoftext|>naïve café — 东京 🙂 don't WE'LL",
+                                  "   x  y\r\n z"};
+
+class GgufTokenizers : public testing::TestWithParam<std::pair<const char*, int64_t>> {};
+
+TEST_P(GgufTokenizers, GiveTheSameIds) {
+  const auto& [name, vocabulary] = GetParam();
+  const Tokenizer original = load_tokenizer(test_data("tokenizer") / name);
+  for (const bool keys_alone : {false, true}) {
+    std::vector<std::string> notes;
+    const GgufKeys keys = keys_of(name, vocabulary, notes, keys_alone);
+    EXPECT_THAT(notes, testing::IsEmpty());
+    EXPECT_EQ(keys.texts("tokenizer.ggml.tokens").size(), static_cast<size_t>(vocabulary));
+    const auto files = tokenizer_of_gguf(keys, notes);
+    ASSERT_TRUE(files.contains("tokenizer.json"));
+    const Tokenizer back = parse_tokenizer(files.at("tokenizer.json"));
+    EXPECT_EQ(back.vocab_size(), original.vocab_size());
+    for (const char* text : kTexts) {
+      EXPECT_EQ(back.encode(text), original.encode(text)) << name << ": " << text;
+      EXPECT_EQ(back.decode(back.encode(text)), original.decode(original.encode(text)));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, GgufTokenizers,
+                         testing::Values(std::pair{"bpe_shakespeare", int64_t{1024}},
+                                         std::pair{"llama3_style", int64_t{912}},
+                                         std::pair{"qwen2_style", int64_t{960}},
+                                         std::pair{"gpt2", int64_t{50257}}));
+
+// SmolLM cuts digits apart.
+TEST(GgufTokenizer, DigitsApart) {
+  auto json =
+      nlohmann::json::parse(read_file(test_data("tokenizer/bpe_shakespeare/tokenizer.json")));
+  const auto bytes = json["pre_tokenizer"];
+  json["pre_tokenizer"] = {
+      {"type", "Sequence"},
+      {"pretokenizers", {{{"type", "Digits"}, {"individual_digits", true}}, bytes}}};
+  TemporaryFolder folder;
+  write_file_atomically(folder / "tokenizer.json", json.dump());
+  GgufHeadWriter head;
+  EXPECT_THAT(add_gguf_tokenizer(head, model_of(1024), files_of(folder.path())),
+              testing::IsEmpty());
+  std::string text = head.head();
+  text.replace(text.find("tokenizer.huggingface.json"), 26, "tokenizer.huggingface.none");
+  const GgufKeys keys = parse_gguf(text, "F", GgufContent::head).keys;
+  EXPECT_EQ(keys.text("tokenizer.ggml.pre"), "smollm");
+  std::vector<std::string> notes;
+  const auto files = tokenizer_of_gguf(keys, notes);
+  const Tokenizer original = load_tokenizer(folder.path());
+  const Tokenizer back = parse_tokenizer(files.at("tokenizer.json"));
+  for (const char* one : kTexts) EXPECT_EQ(back.encode(one), original.encode(one)) << one;
+}
+
+TEST(GgufTokenizer, TypesAndBeginning) {
+  std::vector<std::string> notes;
+  ModelConfig model;
+  model.begin_token = 901;
+  model.end_tokens = {902};
+  const GgufKeys keys = keys_of("llama3_style", 912, notes, true, model);
+  EXPECT_EQ(keys.text("tokenizer.ggml.model"), "gpt2");
+  EXPECT_EQ(keys.text("tokenizer.ggml.pre"), "llama-bpe");
+  const auto& types = keys.integers("tokenizer.ggml.token_type");
+  EXPECT_EQ(types.at(0), 1);
+  EXPECT_EQ(types.at(901), 3);
+  EXPECT_EQ(types.at(911), 5);
+  EXPECT_EQ(keys.texts("tokenizer.ggml.tokens").at(911), "[PAD911]");
+  EXPECT_TRUE(keys.flag("tokenizer.ggml.add_bos_token", false));
+  const auto files = tokenizer_of_gguf(keys, notes);
+  const Tokenizer back = parse_tokenizer(files.at("tokenizer.json"));
+  auto cache = back.make_cache();
+  std::vector<int32_t> ids;
+  back.encode("a", {.add_special_tokens = true}, cache, ids);
+  EXPECT_EQ(ids.front(), 901);
+}
+
+// Llama 2's kind: pieces, scores and types make a tokenizer.model that encodes the same.
+TEST(GgufTokenizer, SentencePieceGivesTheSameIds) {
+  const Tokenizer original = load_tokenizer(test_data("tokenizer/spm_bpe"));
+  for (const bool keys_alone : {false, true}) {
+    std::vector<std::string> notes;
+    ModelConfig model;
+    model.begin_token = 1;
+    model.end_tokens = {2};
+    const GgufKeys keys = keys_of("spm_bpe", 912, notes, keys_alone, model);
+    EXPECT_THAT(notes, testing::IsEmpty());
+    EXPECT_EQ(keys.text("tokenizer.ggml.model"), "llama");
+    EXPECT_EQ(keys.numbers("tokenizer.ggml.scores").size(), 912u);
+    EXPECT_EQ(keys.integers("tokenizer.ggml.token_type").at(0), 2);
+    EXPECT_EQ(keys.integers("tokenizer.ggml.token_type").at(1), 3);
+    EXPECT_EQ(keys.integers("tokenizer.ggml.token_type").at(911), 5);
+    EXPECT_EQ(keys.integer("tokenizer.ggml.unknown_token_id"), 0);
+    const auto files = tokenizer_of_gguf(keys, notes);
+    TemporaryFolder folder;
+    for (const auto& [name, text] : files) write_file_atomically(folder / name, text);
+    EXPECT_EQ(files.contains("tokenizer.json"), !keys_alone);
+    const Tokenizer back = load_tokenizer(folder.path());
+    EXPECT_EQ(back.vocab_size(), original.vocab_size());
+    EXPECT_EQ(back.special_ids().bos, original.special_ids().bos);
+    EXPECT_EQ(back.special_ids().eos, original.special_ids().eos);
+    for (const char* text : kTexts) {
+      EXPECT_EQ(back.encode(text), original.encode(text)) << text;
+      EXPECT_EQ(back.decode(back.encode(text)), original.decode(original.encode(text)));
+    }
+  }
+}
+
+TEST(GgufTokenizer, SaysWhatItCannotDo) {
+  std::vector<std::string> notes;
+  const GgufKeys keys = keys_of("spm_unigram", 2000, notes, true);
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("neither byte-level BPE nor")));
+  EXPECT_EQ(keys.text("tokenizer.ggml.model"), "none");
+  notes.clear();
+  EXPECT_TRUE(tokenizer_of_gguf(keys, notes).empty());
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("F: has no tokenizer")));
+
+  GgufHeadWriter head;
+  head.add_text("tokenizer.ggml.model", "bert");
+  notes.clear();
+  EXPECT_TRUE(
+      tokenizer_of_gguf(parse_gguf(head.head(), "F", GgufContent::head).keys, notes).empty());
+  EXPECT_THAT(notes, testing::ElementsAre(HasSubstr("(bert, default) is not supported")));
+
+  GgufHeadWriter none;
+  EXPECT_THAT(add_gguf_tokenizer(none, model_of(10), {}),
+              testing::ElementsAre(HasSubstr("has no tokenizer")));
+  EXPECT_THAT(
+      [] {
+        GgufHeadWriter small;
+        add_gguf_tokenizer(small, model_of(1000),
+                           files_of(test_data("tokenizer") / "bpe_shakespeare"));
+      },
+      ThrowsMessage<IoError>(HasSubstr("token 1023, and the model a vocabulary of 1000")));
+}
+
+}  // namespace
+}  // namespace viaduct

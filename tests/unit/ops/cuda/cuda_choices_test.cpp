@@ -1,0 +1,181 @@
+// The choices of a GPU's ops: kernels, launches, workspace and cost, from shapes and dtypes alone.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "base/fields_of.h"
+#include "ops/costs.h"
+#include "ops/cuda/cuda_ops.h"
+
+namespace viaduct {
+namespace {
+
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+double flops(const Choice& choice, FlopFormat format) {
+  return choice.cost.flops[static_cast<size_t>(format)];
+}
+
+class CudaChoices : public testing::TestWithParam<CudaTarget> {
+ protected:
+  template <class Args>
+  Choice choose(const OpEntry<Args>& entry, const Args& args) {
+    return entry.choose(args, table_.traits);
+  }
+  Tensor sized(DType dtype, const Shape& shape) {
+    return device_->allocate(dtype, shape, MemoryTag::other);
+  }
+  std::unique_ptr<Device> device_ = make_sim_device();
+  OpTable table_ = cuda_ops(GetParam());
+};
+
+INSTANTIATE_TEST_SUITE_P(Targets, CudaChoices, testing::ValuesIn(kCudaTargets),
+                         [](const auto& info) {
+                           return std::string(cuda_target_name(info.param));
+                         });
+
+TEST_P(CudaChoices, ProductsCountInTheirFormatAndPayForEpilogues) {
+  const int64_t m = 64, n = 96, k = 32;
+  for (const DType dtype : {DType::bf16, DType::f16, DType::f32}) {
+    GemmArgs args{.form = GemmForm::forward,
+                  .a = sized(dtype, {m, k}),
+                  .b = sized(dtype, {n, k}),
+                  .c = sized(dtype, {m, n})};
+    const Choice plain = choose(table_.gemm, args);
+    const FlopFormat format = dtype == DType::bf16  ? FlopFormat::bf16
+                              : dtype == DType::f16 ? FlopFormat::f16
+                                                    : FlopFormat::f32;
+    EXPECT_EQ(flops(plain, format), 2.0 * m * n * k);
+    EXPECT_EQ(plain.cost.total_flops(), 2.0 * m * n * k);
+    EXPECT_EQ(plain.launches, 1);
+    EXPECT_EQ(plain.workspace_bytes, 32 << 20);
+    args.epilogue.residual = sized(dtype, {m, n});
+    const Choice residual = choose(table_.gemm, args);
+    EXPECT_EQ(residual.launches, 2);
+    const int64_t c = args.c.bytes();
+    EXPECT_EQ(residual.cost.bytes_read, plain.cost.bytes_read + 2 * c);
+    EXPECT_EQ(residual.cost.bytes_written, plain.cost.bytes_written + c);
+  }
+}
+
+TEST_P(CudaChoices, TheProductOfAnActivationsGradientHasAPlaceOfItsOwn) {
+  const int64_t m = 64, n = 96, k = 32;
+  GemmArgs args{.form = GemmForm::data_gradient,
+                .a = sized(DType::bf16, {m, n}),
+                .b = sized(DType::bf16, {n, k}),
+                .c = sized(DType::bf16, {m, 2 * k})};
+  args.epilogue.raised = args.c;
+  args.epilogue.gated = true;
+  const Choice choice = choose(table_.gemm, args);
+  EXPECT_EQ(choice.workspace_bytes, (32 << 20) + m * k * 2);
+  EXPECT_EQ(choice.launches, 2);
+  EXPECT_EQ(flops(choice, FlopFormat::bf16), 2.0 * m * n * k);
+}
+
+TEST_P(CudaChoices, ABiasOfAnotherFormatIsALaunchOfItsOwn) {
+  GemmArgs args{.form = GemmForm::forward,
+                .a = sized(DType::bf16, {8, 16}),
+                .b = sized(DType::bf16, {24, 16}),
+                .c = sized(DType::bf16, {8, 24}),
+                .bias = sized(DType::bf16, {24})};
+  EXPECT_EQ(choose(table_.gemm, args).launches, 1);
+  args.bias = sized(DType::f32, {24});
+  EXPECT_EQ(choose(table_.gemm, args).launches, 2);
+}
+
+TEST_P(CudaChoices, AttentionsBackwardMakesTheScoresTwice) {
+  const int64_t tokens = 128, heads = 4, width = 64;
+  const Tensor q = sized(DType::bf16, {tokens, heads, width}),
+               sums = sized(DType::f32, {tokens, heads, width}),
+               rows = sized(DType::f32, {heads, tokens});
+  AttentionProblem problem;
+  problem.visible_pairs = 1000;
+  const AttentionBackwardArgs args{problem, q, q, q, q, rows, rows, sums, sums, sums};
+  const Choice choice = choose(table_.attention_backward, args);
+  EXPECT_EQ(choice.launches, 2);
+  EXPECT_EQ(choice.workspace_bytes, 0);
+  EXPECT_DOUBLE_EQ(flops(choice, FlopFormat::bf16), 2.0 * 1000 * heads * 7 * width);
+  const AttentionForwardArgs forward{problem, q, q, q, q, rows};
+  EXPECT_DOUBLE_EQ(flops(choose(table_.attention_forward, forward), FlopFormat::bf16),
+                   2.0 * 1000 * heads * 2 * width);
+}
+
+TEST_P(CudaChoices, WhatHasNoKernelIsRefusedWithWhatThereIs) {
+  const Tensor q = sized(DType::bf16, {8, 2, 288}), rows = sized(DType::f32, {2, 8});
+  EXPECT_THAT(
+      [&] {
+        choose(table_.attention_forward, {{}, q, q, q, q, rows});
+      },
+      ThrowsMessage<DeviceError>(testing::AllOf(HasSubstr("256"), HasSubstr("288"))));
+  NormForwardArgs norm;
+  norm.x = norm.y = sized(DType::f64, {4, 8});
+  EXPECT_THAT([&] { choose(table_.norm_forward, norm); },
+              ThrowsMessage<DeviceError>(testing::AllOf(HasSubstr(table_.traits.name),
+                                                        HasSubstr("f64"), HasSubstr("bf16"))));
+}
+
+TEST_P(CudaChoices, PartsOfSumsOverRowsDependOnTheShapeAlone) {
+  const auto norm = [&](int64_t tokens) {
+    NormBackwardArgs args;
+    args.x = args.dy = args.dx = sized(DType::bf16, {tokens, 256});
+    args.weight = sized(DType::bf16, {256}), args.d_weight = sized(DType::f32, {256});
+    args.rstd = sized(DType::f32, {tokens});
+    return choose(table_.norm_backward, args);
+  };
+  EXPECT_EQ(norm(64).workspace_bytes, 256 * 4);
+  EXPECT_EQ(norm(65).workspace_bytes, 2 * 256 * 4);
+  EXPECT_EQ(norm(1 << 20).workspace_bytes, 128 * 256 * 4);  // bounded
+  const auto sum = [&](int64_t tokens) {
+    return choose(table_.column_sum, {sized(DType::bf16, {tokens, 10}), sized(DType::f32, {10})});
+  };
+  EXPECT_EQ(sum(1 << 20).workspace_bytes, 128 * 10 * 4);
+  EXPECT_EQ(sum(640).launches, 2);
+}
+
+TEST_P(CudaChoices, GradientsOfEmbeddingsAreSortedByAsManyBitsAsRowsNeed) {
+  const auto launches = [&](int64_t rows, WriteMode mode) {
+    EmbeddingBackwardArgs args{sized(DType::i32, {4096}), sized(DType::bf16, {4096, 64}),
+                               sized(DType::f32, {rows, 64})};
+    args.mode = mode;
+    return choose(table_.embedding_backward, args).launches;
+  };
+  EXPECT_EQ(launches(200, WriteMode::accumulate), 2 + 1);
+  EXPECT_EQ(launches(50257, WriteMode::accumulate), 4 + 1);
+  EXPECT_EQ(launches(128256, WriteMode::assign), 6 + 1 + 1);
+}
+
+TEST_P(CudaChoices, AListOfRunsIsOneLaunch) {
+  AdamWListArgs list;
+  const Tensor run = sized(DType::f32, {100}), weight = sized(DType::bf16, {100});
+  for (int i = 0; i < 5; ++i) {
+    AdamWArgs args;
+    args.master = args.gradient = args.first = args.second = run;
+    args.weight = weight, args.scalars = sized(DType::f64, {kStepScalars});
+    list.runs.push_back(args);
+  }
+  const Choice choice = choose(table_.adamw, list);
+  EXPECT_EQ(choice.launches, 1);
+  EXPECT_EQ(choice.cost.bytes_written, 5 * (3 * 400 + 200));
+}
+
+TEST_P(CudaChoices, ADeviceThatExecutesIsRefused) {
+  const auto device = make_cpu_device(1);
+  OpContext context{*device, table_};
+  const Tensor x = host_tensor(DType::f32, {4});
+  EXPECT_THAT(
+      [&] {
+        fill(context, {x, 1});
+      },
+      ThrowsMessage<DeviceError>(HasSubstr("not implemented")));
+}
+
+TEST(CudaTargets, AreFoundByTheirNames) {
+  for (const CudaTarget target : kCudaTargets)
+    EXPECT_EQ(cuda_target_of(cuda_target_name(target)), target);
+  EXPECT_FALSE(cuda_target_of("sm_90"));
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,96 @@
+// Which layouts the search looks at.
+
+#include "plan/layout_space.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+namespace viaduct {
+namespace {
+
+SpaceLimits limits() {
+  SpaceLimits l;
+  l.ranks = 64, l.global_batch = 128, l.length = 8192;
+  l.layers = 32, l.heads = 32, l.feed_forward = 14336, l.domain = 8;
+  return l;
+}
+
+template <class Predicate>
+bool some(const std::vector<Layout>& layouts, const Predicate& predicate) {
+  return std::any_of(layouts.begin(), layouts.end(), predicate);
+}
+
+TEST(LayoutSpace, SizesMultiplyToTheRanksAndRowsToTheBatch) {
+  const auto all = enumerate_layouts(limits());
+  EXPECT_GT(all.size(), 1000u);
+  for (const Layout& l : all) {
+    EXPECT_EQ(l.tp * l.cp * l.pp * l.dp, 64);
+    EXPECT_EQ(l.micro_batch * l.micro_batches * l.dp, 128);
+    EXPECT_EQ(32 % (l.pp * l.vpp), 0);
+    EXPECT_TRUE(l.vpp == 1 || l.micro_batches % l.pp == 0);
+  }
+}
+
+TEST(LayoutSpace, EveryAxisIsSearched) {
+  const auto all = enumerate_layouts(limits());
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.tp == 8; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.cp == 4; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.pp == 4 && l.vpp == 8; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.dp == 64; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.micro_batch == 2; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.recompute == Recompute::selective; }));
+  EXPECT_TRUE(some(all, [](const Layout& l) { return l.sharding == Sharding::full; }));
+}
+
+TEST(LayoutSpace, TensorGroupsStayInsideADomain) {
+  SpaceLimits l = limits();
+  l.domain = 4;
+  for (const Layout& layout : enumerate_layouts(l)) EXPECT_LE(layout.tp, 4);
+  // Of a domain of 72 a group of 16 would lie in two.
+  l.domain = 72;
+  EXPECT_FALSE(some(enumerate_layouts(l), [](const Layout& x) { return x.tp > 8; }));
+}
+
+TEST(LayoutSpace, ContextRanksKeepEnoughTokens) {
+  for (const Layout& l : enumerate_layouts(limits())) EXPECT_GE(8192 / l.cp, kLeastContextTokens);
+}
+
+TEST(LayoutSpace, FixedValuesReplaceTheRules) {
+  SpaceLimits l = limits();
+  l.tp = 16, l.cp = 1, l.pp = 2, l.vpp = 1, l.micro_batch = 2;
+  l.given_recompute = l.given_sharding = true;
+  const auto all = enumerate_layouts(l);
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_EQ(describe(all[0]),
+            "tp 16 · cp 1 · pp 2 · vpp 1 · dp 2, micro-batch 2 × 32, sharding as given, recompute "
+            "as given");
+  // What stays as given is no override.
+  EXPECT_THAT(overrides_of(all[0]),
+              testing::Not(testing::Contains(testing::HasSubstr("recompute"))));
+}
+
+TEST(LayoutSpace, NothingDivides) {
+  SpaceLimits l = limits();
+  l.tp = 3;
+  EXPECT_TRUE(enumerate_layouts(l).empty());
+}
+
+TEST(LayoutSpace, LayersCountWithTheEndsThatAreAccountedFor) {
+  SpaceLimits l = limits();
+  l.layers = 126, l.cp = 1, l.tp = 1, l.pp = 16;
+  EXPECT_TRUE(enumerate_layouts(l).empty());
+  l.account_for_embedding = l.account_for_loss = true;
+  EXPECT_FALSE(enumerate_layouts(l).empty());
+}
+
+TEST(Layout, DifferencesAreNamed) {
+  Layout a, b;
+  b.pp = 4, b.recompute = Recompute::full;
+  EXPECT_THAT(differences(a, b), testing::ElementsAre("pp 1 → 4", "recompute none → full"));
+  EXPECT_TRUE(differences(a, a).empty());
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,56 @@
+// Models that `viaduct plan` knows by name.
+
+#include "plan/model_catalog.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "run/setup.h"
+
+namespace viaduct {
+namespace {
+
+std::string error_of(const std::string& name) {
+  try {
+    catalog_model(name);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+TEST(ModelCatalog, EveryModelIsAConfiguration) {
+  const auto names = catalog_models();
+  EXPECT_GT(names.size(), 40u);
+  for (const std::string& name : names) {
+    SCOPED_TRACE(name);
+    auto overrides = catalog_model(name);
+    for (const char* field : {"model.seq_length=128", "model.max_position_embeddings=128",
+                              "train.global_batch_size=1", "train.micro_batch_size=1"})
+      overrides.emplace_back(field);
+    const RunSetup setup = prepare_run(load_run_config({}, overrides));
+    EXPECT_GT(setup.model.layers, 0);
+  }
+}
+
+TEST(ModelCatalog, SizesAreThoseOfTheTable) {
+  auto overrides = catalog_model("llama3-8b");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  EXPECT_EQ(model.layers, 32);
+  EXPECT_EQ(model.hidden, 4096);
+  EXPECT_EQ(model.feed_forward, 14336);
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_EQ(model.vocabulary, 128256);
+  EXPECT_FALSE(model.tied_embeddings);
+}
+
+TEST(ModelCatalog, OthersAreRefusedWithTheReason) {
+  EXPECT_THAT(error_of("llama3-8x"), testing::HasSubstr("did you mean llama3-8b?"));
+  EXPECT_THAT(error_of("mixtral-8x7b"), testing::HasSubstr("experts"));
+  EXPECT_THAT(error_of("nemotron4-15b"), testing::HasSubstr("without gate"));
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,123 @@
+// Durations of kernels and collectives on clusters of the catalog.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "plan/collective_time.h"
+#include "plan/op_time.h"
+
+namespace viaduct {
+namespace {
+
+OpEntryRecord product(double flops, int64_t bytes) {
+  OpEntryRecord op;
+  op.op = "gemm";
+  op.cost.flops[static_cast<size_t>(FlopFormat::bf16)] = flops;
+  op.cost.bytes_read = bytes;
+  return op;
+}
+
+TEST(OpTime, LargeProductsReachTheirShareOfTheMeasuredRate) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  const OpTime time(gpu);
+  const double flops = 1e15;
+  const double rate = gpu.measured_flops.at("bf16") * OpTimeSettings().product_share;
+  EXPECT_NEAR(time.seconds(product(flops, 1000)), flops / rate, 1e-4);
+  // Twice the work takes less than twice the time, and never less than at the roof.
+  EXPECT_LT(time.seconds(product(2e10, 1000)), 2 * time.seconds(product(1e10, 1000)));
+  EXPECT_GT(time.seconds(product(1e10, 1000)), 1e10 / rate);
+}
+
+TEST(OpTime, WhatMovesManyBytesTakesTheirTime) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  OpEntryRecord op;
+  op.op = "norm_forward";
+  op.cost.bytes_read = op.cost.bytes_written = int64_t{4} << 30;
+  const double least = static_cast<double>(int64_t{8} << 30) / gpu.memory_bytes_per_second;
+  const double passes = OpTimeSettings().extra_passes;
+  EXPECT_GT(OpTime(gpu).seconds(op), passes * least);
+  EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * passes * least);
+}
+
+TEST(OpTime, AttentionIsSlowerThanAProductOfItsOperations) {
+  const OpTime time(load_gpu("a100-80gb-sxm"));
+  OpEntryRecord op = product(1e13, 1000);
+  const double products = time.seconds(op);
+  op.op = "attention_backward";
+  const OpTimeSettings settings;
+  EXPECT_NEAR(time.seconds(op) / products, settings.product_share / settings.attention_share, 0.01);
+}
+
+TEST(OpTime, EachLaunchCosts) {
+  const OpTime time(load_gpu("h200"));
+  OpEntryRecord op = product(1e9, 1000);
+  const double one = time.seconds(op);
+  op.launches = 3;
+  EXPECT_DOUBLE_EQ(time.seconds(op) - one, 2 * OpTimeSettings().start_seconds);
+}
+
+CollectiveRecord collective(const std::string& operation, const std::vector<int>& members,
+                            int64_t bytes, int peer = -1) {
+  CollectiveRecord c;
+  c.operation = operation;
+  c.members = std::make_shared<const RankRule>(RankRule::of(members));
+  c.ranks = static_cast<int>(members.size());
+  c.bytes = bytes;
+  c.peer = peer;
+  return c;
+}
+
+std::vector<int> strided(int count, int stride) {
+  std::vector<int> ranks;
+  for (int i = 0; i < count; ++i) ranks.push_back(i * stride);
+  return ranks;
+}
+
+constexpr int64_t kBytes = int64_t{1} << 30;
+
+TEST(CollectiveTime, InsideADomainTheFastLinksCarryIt) {
+  const Cluster cluster = load_cluster("dgx-h100");
+  const CollectiveTime time(cluster);
+  const double least =
+      2.0 * 7 / 8 * static_cast<double>(kBytes) / cluster.gpu.link_bytes_per_second;
+  const double reduce = time.seconds(collective("all_reduce", strided(8, 1), kBytes));
+  EXPECT_GT(reduce, least);
+  EXPECT_LT(reduce, 1.4 * least);
+  EXPECT_NEAR(time.seconds(collective("all_gather", strided(8, 1), kBytes)), reduce / 2,
+              0.05 * reduce);
+}
+
+TEST(CollectiveTime, AcrossDomainsEachMemberHasItsNic) {
+  const Cluster cluster = load_cluster("dgx-h100");
+  const CollectiveTime time(cluster);
+  const double alone = time.seconds(collective("all_gather", strided(8, 8), kBytes));
+  const double least = 7.0 / 8 * static_cast<double>(kBytes) / cluster.nic_bytes_per_second;
+  EXPECT_GT(alone, least);
+  EXPECT_LT(alone, 1.2 * least);
+  // With all eight GPUs of each domain in the group, eight NICs carry it.
+  const double whole = time.seconds(collective("all_gather", strided(64, 1), kBytes));
+  EXPECT_LT(whole, alone / 4);
+}
+
+TEST(CollectiveTime, MessagesTakeTheLinkBetweenTheirEnds) {
+  const CollectiveTime time(load_cluster("dgx-h100"));
+  const double near = time.seconds(collective("send", strided(2, 4), kBytes, 4));
+  const double far = time.seconds(collective("send", strided(2, 8), kBytes, 8));
+  EXPECT_GT(far, 6 * near);
+}
+
+TEST(CollectiveTime, OversubscribedNetworksAreSlower) {
+  Cluster cluster = load_cluster("dgx-h100");
+  const auto c = collective("all_gather", strided(8, 8), kBytes);
+  const double full = CollectiveTime(cluster).seconds(c);
+  cluster.oversubscription = 4;
+  EXPECT_GT(CollectiveTime(cluster).seconds(c), 3.5 * full);
+}
+
+TEST(CollectiveTime, AGroupOfOneTakesNoTime) {
+  EXPECT_EQ(CollectiveTime(load_cluster("dgx-h100")).seconds(collective("all_reduce", {3}, kBytes)),
+            0);
+}
+
+}  // namespace
+}  // namespace viaduct

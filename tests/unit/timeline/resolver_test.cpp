@@ -1,0 +1,208 @@
+// Virtual time of hand-made records: hosts, streams, edges, collectives and messages.
+
+#include "timeline/resolver.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::ThrowsMessage;
+
+/// A record made entry by entry. An op's FLOPs are its seconds, a collective's bytes are its.
+class Program {
+ public:
+  explicit Program(int rank, int ranks = 2) : rank_(rank) {
+    std::vector<int> all(static_cast<size_t>(ranks));
+    for (int i = 0; i < ranks; ++i) all[static_cast<size_t>(i)] = i;
+    members_ = std::make_shared<const RankRule>(RankRule::of(all));
+  }
+  Program& op(double seconds, int stream = 0) {
+    OpEntryRecord entry;
+    entry.op = "op";
+    entry.stream = stream;
+    entry.cost.flops[0] = seconds;
+    entry.stream_position = ++positions_[stream];
+    record_.op(entry);
+    return *this;
+  }
+  /// `stream` waits for all that `before` was given.
+  Program& wait(int stream, int before) {
+    record_.edge({before, positions_[before], stream, positions_[stream] + 1});
+    return *this;
+  }
+  Program& all_reduce(int64_t seconds, int stream) {
+    return collective("all_reduce", seconds, stream, -1, sequence_++, ++positions_[stream], -1);
+  }
+  Program& message(const std::string& operation, int peer, int64_t seconds, int stream,
+                   int64_t sequence = 0) {
+    return collective(operation, seconds, stream, peer, sequence, ++positions_[stream], -1);
+  }
+  Program& exchange(int peer, int64_t seconds, int stream) {
+    const int64_t position = ++positions_[stream];
+    collective("send", seconds, stream, peer, 0, position, 0);
+    return collective("receive", seconds, stream, peer, 0, position, 0);
+  }
+  Program& read() {
+    record_.host_read("loss", positions_[0]);
+    return *this;
+  }
+  RankRecord part() const { return {rank_, &record_, 0, record_.position()}; }
+
+ private:
+  Program& collective(const std::string& operation, int64_t seconds, int stream, int peer,
+                      int64_t sequence, int64_t position, int64_t message_group) {
+    CollectiveRecord entry;
+    entry.operation = operation;
+    entry.group = "dp";
+    entry.ranks = members_->size();
+    entry.bytes = seconds;
+    entry.peer = peer;
+    entry.members = members_;
+    entry.place = rank_;
+    entry.sequence = sequence;
+    entry.message_group = message_group;
+    entry.queue = peer < 0 ? entry.group : operation + std::to_string(peer);
+    entry.stream = stream;
+    entry.stream_position = position;
+    record_.launch(entry);
+    return *this;
+  }
+
+  int rank_;
+  StepRecord record_;
+  std::shared_ptr<const RankRule> members_;
+  std::map<int, int64_t> positions_;
+  int64_t sequence_ = 0;
+};
+
+MachineTimes machine(double launch = 0, double slowdown = 1) {
+  return {.op = [](const OpEntryRecord& op) { return op.cost.flops[0]; },
+          .collective = [](const CollectiveRecord& c) { return static_cast<double>(c.bytes); },
+          .launch = launch,
+          .host_wait = 0,
+          .slowdown = slowdown};
+}
+
+TEST(Resolver, AStreamRunsOneOpAfterTheOther) {
+  Program rank(0);
+  rank.op(2).op(3);
+  const RankTimes times = resolve_times({rank.part()}, machine()).front();
+  EXPECT_EQ(times.ops[1].begin, 2);
+  EXPECT_EQ(times.end, 5);
+}
+
+TEST(Resolver, ShortOpsWaitForTheHost) {
+  Program rank(0);
+  rank.op(1).op(1).op(1);
+  const RankTimes times = resolve_times({rank.part()}, machine(4)).front();
+  EXPECT_EQ(times.ops[2].begin, 12);
+  EXPECT_EQ(times.end, 13);
+}
+
+TEST(Resolver, AValueThatTheHostReadsHoldsItBack) {
+  Program rank(0);
+  rank.op(10).read().op(1);
+  const RankTimes times = resolve_times({rank.part()}, machine(1)).front();
+  EXPECT_EQ(times.ops[1].begin, 12);  // launched at 1, done at 11, launched again until 12
+}
+
+TEST(Resolver, SideStreamsRunBesideComputeAndBehindWhatTheyWaitFor) {
+  Program rank(0);
+  rank.op(2).wait(1, 0).all_reduce(5, 1).op(4).wait(0, 1).op(1);
+  const RankTimes times = resolve_times({rank.part()}, machine()).front();
+  EXPECT_EQ(times.begun[0], 2);
+  EXPECT_EQ(times.ops[1].begin, 2);  // beside the collective
+  EXPECT_EQ(times.ops[2].begin, 7);
+  EXPECT_EQ(times.end, 8);
+}
+
+TEST(Resolver, CollectivesBeginWhenTheLastMemberHasCome) {
+  Program first(0), second(1);
+  first.op(1).wait(1, 0).all_reduce(2, 1);
+  second.op(5).wait(1, 0).all_reduce(2, 1);
+  const auto times = resolve_times({first.part(), second.part()}, machine());
+  EXPECT_EQ(times[0].collectives[0].begin, 1);
+  EXPECT_EQ(times[0].begun[0], 5);
+  EXPECT_EQ(times[0].collectives[0].end, 7);
+  // Alone, the others of the group are taken to come with it.
+  EXPECT_EQ(resolve_times({first.part()}, machine()).front().begun[0], 1);
+}
+
+TEST(Resolver, MessagesMeetTheirOtherEnd) {
+  Program first(0), second(1);
+  first.op(3).wait(1, 0).message("send", 1, 2, 1);
+  second.message("receive", 0, 2, 1).wait(0, 1).op(4);
+  const auto times = resolve_times({first.part(), second.part()}, machine());
+  EXPECT_EQ(times[1].begun[0], 3);
+  EXPECT_EQ(times[1].ops[0].begin, 5);
+  EXPECT_EQ(times[1].end, 9);
+}
+
+TEST(Resolver, MessagesThatAreSentTogetherDoNotWaitForEachOther) {
+  Program first(0), second(1);
+  first.op(3, 1).exchange(1, 2, 1).wait(0, 1).op(1);
+  second.exchange(0, 2, 1).wait(0, 1).op(1);
+  const auto times = resolve_times({first.part(), second.part()}, machine());
+  EXPECT_EQ(times[0].ops[1].begin, 5);
+  EXPECT_EQ(times[1].ops[0].begin, 5);  // both messages begin when both ends have come
+  EXPECT_EQ(times[1].begun[0], 3);
+  EXPECT_EQ(times[1].begun[1], 3);
+}
+
+TEST(Resolver, RecordsThatDoNotMatchAreRefused) {
+  // Each sends first, on one stream, and nobody has come to receive.
+  Program first(0), second(1);
+  first.message("send", 1, 1, 1).message("receive", 1, 1, 1);
+  second.message("send", 0, 1, 1).message("receive", 0, 1, 1);
+  EXPECT_THAT(
+      [&] {
+        resolve_times({first.part(), second.part()}, machine());
+      },
+      ThrowsMessage<CommError>(AllOf(HasSubstr("rank 0: send 0 of dp with rank 1"),
+                                     HasSubstr("rank 1: send 0 of dp with rank 0"))));
+}
+
+TEST(Resolver, WithoutSideStreamsTheHostComputesBesideItsMessages) {
+  // Both post a receive, compute, and then send: in one stream they would wait for ever.
+  Program first(0), second(1);
+  first.message("receive", 1, 4, 0).op(2).message("send", 1, 4, 0).op(1);
+  second.message("receive", 0, 4, 0).op(3).message("send", 0, 4, 0).op(1);
+  const auto times = resolve_times({first.part(), second.part()}, machine());
+  EXPECT_EQ(times[0].ops[0].begin, 0);
+  EXPECT_EQ(times[0].ops[1].begin, 2);
+  EXPECT_EQ(times[0].begun[1], 2);
+  EXPECT_EQ(times[0].begun[0], 3);  // when the other end sends
+  EXPECT_EQ(times[0].end, 7);
+  // The host launches the next op when it has run the one before.
+  EXPECT_EQ(resolve_times({first.part()}, machine(1)).front().ops[1].begin, 6);
+}
+
+TEST(Resolver, ComputeIsSlowerBesideCommunicationOnly) {
+  Program rank(0);
+  rank.wait(1, 0).all_reduce(4, 1).op(8).wait(0, 1).op(2);
+  const RankTimes times = resolve_times({rank.part()}, machine(0, 1.5)).front();
+  EXPECT_GT(times.ops[0].seconds(), 8);
+  EXPECT_LT(times.ops[0].seconds(), 8 + 0.5 * 8);
+  EXPECT_EQ(times.ops[1].seconds(), 2);
+}
+
+TEST(Resolver, TimesOnlyThePartThatIsAskedFor) {
+  Program rank(0);
+  rank.op(2);
+  const int64_t begin = rank.part().end;
+  rank.op(3);
+  RankRecord part = rank.part();
+  part.begin = begin;
+  const RankTimes times = resolve_times({part}, machine()).front();
+  EXPECT_EQ(times.ops[0].end, 0);
+  EXPECT_EQ(times.end, 3);
+}
+
+}  // namespace
+}  // namespace viaduct
