@@ -39,7 +39,8 @@ expected=('== the text: 36,000 lines' '== training a tokenizer' '1024 tokens in 
   '== sampling' '^ROMEO:')
 line=0
 for pattern in "${expected[@]}"; do
-  found=$(tail -n +$((line + 1)) "$folder/log" | grep -n -m 1 -E -e "$pattern" | cut -d: -f1) ||
+  # No pipe into grep: it ends at its first match, and a writer that has more to say would be killed and fail the pipe.
+  found=$(grep -n -m 1 -E -e "$pattern" < <(tail -n +$((line + 1)) "$folder/log") | cut -d: -f1) ||
     { echo "quickstart: no line after line $line like: $pattern"; exit 1; }
   line=$((line + found))
 done
