@@ -40,6 +40,7 @@ OverrideScope scope() {
   return {"viaduct generate",
           {"dist", "mixed_precision", "model.account_for_embedding_in_pipeline_split",
            "model.account_for_loss_in_pipeline_split", "model.context_parallel_size",
+           "model.expert_model_parallel_size", "model.expert_tensor_parallel_size",
            "model.make_vocab_size_divisible_by", "model.num_layers_in_first_pipeline_stage",
            "model.num_layers_in_last_pipeline_stage", "model.packed_weights",
            "model.pipeline_dtype", "model.pipeline_model_parallel_layout",

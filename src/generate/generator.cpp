@@ -27,9 +27,22 @@ const GeneratorSettings& checked(const GeneratorSettings& settings, const Parall
   VIADUCT_CHECK(ConfigError, groups.cp().size() == 1,
                 "model.context_parallel_size: generation runs on 1 context rank, found {}",
                 groups.cp().size());
-  VIADUCT_CHECK(ConfigError, !settings.layers.sequence_parallel,
-                "model.sequence_parallel: generation cannot cut single tokens over tensor ranks");
   return settings;
+}
+
+/// Whether some rank exchanges tokens of experts with a rank of another replica.
+bool share_experts(const ModelConfig& config, const Mesh& mesh) {
+  if (!config.moe.any() || mesh.size(Axis::dp) == 1) return false;
+  for (GlobalRank rank{0}; rank.value < mesh.ranks(); ++rank.value) {
+    const int replica = mesh.coordinate(rank, Axis::dp).value;
+    for (const GlobalRank other : mesh.group(Grid::expert, rank, {Axis::tp, Axis::ep}))
+      if (mesh.coordinate(other, Axis::dp).value != replica) return true;
+  }
+  return false;
+}
+
+int64_t fed_sequences(Generator::Feed ids) {
+  return std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
 }
 
 std::vector<int64_t> blocks_of(const Model& model) {
@@ -67,11 +80,16 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       ops_(ops),
       settings_(checked(settings, groups)),
       groups_(std::move(groups)),
+      together_(share_experts(config, settings_.parallelism.mesh)),
       model_(build_model(device, config, settings_.layers, settings_.positions,
                          model_place(settings_.parallelism, groups_))),
       store_(std::make_unique<ParameterStore>(
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
+  VIADUCT_CHECK(ConfigError,
+                !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
+                "model.moe_token_dispatcher_type: allgather needs equally many tokens on every "
+                "rank, and the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
   store_->derive_weights(context, settings_.memory.packed_weights);
   start(1);
@@ -90,14 +108,15 @@ void Generator::start(int64_t sequences) {
                  .value_dim = latent.any() ? latent.rotary_dim : config.head_dim,
                  .dtype = settings_.layers.precision.activation,
                  .sequences = sequences,
-                 .positions = settings_.positions});
+                 .positions = settings_.positions + room()});
 }
 
-Batch Generator::batch_of(Feed ids) {
+Generator::Pass Generator::pass_of(Feed ids) {
   const int64_t vocabulary = model_->config().vocabulary;
   std::vector<int32_t> all, positions, offsets{0};
   std::vector<int64_t> index, counts;
   int64_t longest = 0;
+  Pass pass;
   for (size_t i = 0; i < ids.size(); ++i) {
     const auto count = static_cast<int64_t>(ids[i].size());
     const int64_t before = length(static_cast<int64_t>(i));
@@ -114,40 +133,78 @@ Batch Generator::batch_of(Feed ids) {
     offsets.push_back(static_cast<int32_t>(all.size()));
     counts.push_back(count);
     longest = std::max(longest, count);
+    if (count > 0) pass.filled = static_cast<int64_t>(i);
   }
-  VIADUCT_CHECK(ShapeError, !all.empty(), "generate: no tokens");
+  const auto fed = static_cast<int64_t>(all.size());
+  const int64_t parts = cuts_stream() ? groups_.tp().size() : 1;
+  const int64_t total = std::max<int64_t>(1, (fed + parts - 1) / parts) * parts;
+  pass.filling = total - fed;
+  if (pass.filling > 0) {
+    const auto filled = static_cast<size_t>(pass.filled);
+    all.resize(static_cast<size_t>(total), 0);
+    positions.resize(all.size(), 0);
+    index.resize(all.size(), 0);
+    counts[filled] += pass.filling;
+    longest = std::max(longest, counts[filled]);
+    for (size_t i = filled + 1; i < offsets.size(); ++i)
+      offsets[i] = static_cast<int32_t>(total);
+  }
   OpContext context = this->context();
   cache_->begin_step(context, counts);
   const std::vector<int32_t> targets(all.size(), -1);
   const std::vector<float> weights(all.size(), 0.0f);
-  return {.ids = to_device<int32_t>(device_, all),
-          .positions = to_device<int32_t>(device_, positions),
-          .targets = to_device<int32_t>(device_, targets),
-          .loss_weight = to_device<float>(device_, weights),
-          .token_index = to_device<int64_t>(device_, index),
-          .document_offsets = to_device<int32_t>(device_, offsets),
-          .max_document = longest,
-          .stream_tokens = static_cast<int64_t>(all.size())};
+  pass.batch = {.ids = to_device<int32_t>(device_, all),
+                .positions = to_device<int32_t>(device_, positions),
+                .targets = to_device<int32_t>(device_, targets),
+                .loss_weight = to_device<float>(device_, weights),
+                .token_index = to_device<int64_t>(device_, index),
+                .document_offsets = to_device<int32_t>(device_, offsets),
+                .max_document = longest,
+                .stream_begin = parts == 1 ? 0 : groups_.tp().rank() * (total / parts),
+                .stream_tokens = total / parts};
+  return pass;
 }
 
 Tensor Generator::logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
                             const Tensor& stream, Feed ids) {
-  const int64_t fed = std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
-  Tensor last = stream;
+  const int64_t fed = fed_sequences(ids);
+  // Rows of other tensor ranks come with the norm.
+  const Tensor rows = cuts_stream() ? head.final_norm(context, stream) : stream;
+  Tensor last = rows;
   if (fed < batch.tokens()) {  // the last row of each sequence
-    last = context.stream({fed, stream.dim(1)}, MemoryTag::activations);
+    last = context.ops.allocate(rows.dtype(), {fed, rows.dim(1)}, MemoryTag::activations);
     int64_t end = 0, row = 0;
     for (const std::vector<int32_t>& tokens : ids) {
       if (tokens.empty()) continue;
       end += static_cast<int64_t>(tokens.size());
-      copy(context.ops, {stream.slice(0, end - 1, 1), last.slice(0, row++, 1)});
+      copy(context.ops, {rows.slice(0, end - 1, 1), last.slice(0, row++, 1)});
     }
   }
-  return head.logits(context, head.final_norm(context, last));
+  return head.logits(context, cuts_stream() ? last : head.final_norm(context, last));
+}
+
+bool Generator::announce(bool feeds) {
+  if (!together_) return feeds;
+  const Tensor any = host_tensor(DType::i64, {1});
+  *any.data<int64_t>() = feeds ? 1 : 0;
+  groups_.dp().all_reduce(any, ReduceOp::max).wait_host();
+  return *any.data<int64_t>() > 0;
+}
+
+bool Generator::keep_up() {
+  if (!together_ || !announce(false)) return false;
+  run(std::vector<std::vector<int32_t>>(static_cast<size_t>(sequences())));
+  return true;
 }
 
 Tensor Generator::feed(Feed ids) {
-  const Batch batch = batch_of(ids);
+  VIADUCT_CHECK(ShapeError, fed_sequences(ids) > 0, "generate: no tokens");
+  announce(true);
+  return run(ids);
+}
+
+Tensor Generator::run(Feed ids) {
+  const Pass pass = pass_of(ids);
   RankContext context{.ops = this->context(),
                       .weights = *store_,
                       .groups = groups_,
@@ -155,9 +212,9 @@ Tensor Generator::feed(Feed ids) {
                       .cache = cache_.get()};
   Tensor logits;
   const auto instead_of_head = [&](const HeadSegment& head, const Tensor& stream) {
-    logits = logits_of(context, head, batch, stream, ids);
+    if (fed_sequences(ids) > 0) logits = logits_of(context, head, pass.batch, stream, ids);
   };
-  const auto this_one = [&](int64_t) { return batch; };
+  const auto this_one = [&](int64_t) { return pass.batch; };
   ModelStage stage(*model_, context,
                    {.message_format = settings_.parallelism.message_format.value_or(
                         settings_.layers.precision.stream),
@@ -169,13 +226,14 @@ Tensor Generator::feed(Feed ids) {
   run_schedule(stage_schedule(schedule, groups_.pp().rank()), stage, groups_.pp(),
                settings_.parallelism.executor);
   cache_->end_step();
+  cache_->forget(pass.filled, pass.filling);
   if (!logits) return Tensor();
   return on_host(device_, logits, static_cast<float>(model_->head()->spec().softcap));
 }
 
 std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
   const Tensor logits = feed(ids);
-  const int64_t fed = std::count_if(ids.begin(), ids.end(), [](auto& i) { return !i.empty(); });
+  const int64_t fed = fed_sequences(ids);
   const Tensor chosen = host_tensor(DType::i32, {fed});
   auto* tokens = chosen.data<int32_t>();
   // One rank chooses: others might round an exponential otherwise.

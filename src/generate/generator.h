@@ -1,7 +1,13 @@
 #pragma once
 // A model with a key-value cache: several sequences, each fed its next tokens, on any number of
-// tensor and pipeline ranks. It holds weights, but no gradients and no optimizer. What is done with
-// the logits is generate.h.
+// tensor, expert and pipeline ranks. It holds weights, but no gradients and no optimizer. What is
+// done with the logits is generate.h.
+//
+// Tensor ranks that cut the stream (sequence_parallel; needed where the model has experts, which
+// must not get a token twice) hold equally many tokens, so a pass has up to tp − 1 tokens of
+// filling behind those that were fed: nobody reads their results, and the cache forgets them.
+// Replicas that share experts make their passes together: each feeds its own tokens, and one that
+// has none feeds filling (`keep_up`).
 
 #include <cstdint>
 #include <memory>
@@ -21,7 +27,7 @@ namespace viaduct {
 
 /// Parts of a resolved run, which outlives the generator.
 struct GeneratorSettings {
-  const LayerSettings& layers;  // without sequence parallelism
+  const LayerSettings& layers;
   const Parallelism& parallelism;
   const MemorySettings& memory;
   int64_t positions = 0;  // tokens of the longest sequence
@@ -31,7 +37,8 @@ class Generator {
  public:
   /// On `device` with the ops of `ops`, which outlive it. `groups`: this rank's communicators; all
   /// ranks of a run build their generators alike. Weights are uninitialised. ConfigError if the
-  /// model does not allow so many positions, for context ranks, and for sequence parallelism.
+  /// model does not allow so many positions, for context ranks, for experts and tensor ranks
+  /// without sequence parallelism, and for replicas that would have to gather equally many tokens.
   Generator(Device& device, const OpTable& ops, const ModelConfig& config,
             const GeneratorSettings& settings, ParallelGroups groups = self_groups());
 
@@ -63,12 +70,32 @@ class Generator {
   /// same on all ranks of the replica. `choose` is called on one rank, from several threads.
   std::vector<int32_t> step(Feed ids, Choose choose);
 
+  /// Whether replicas share experts, so that all of them make each pass.
+  bool passes_together() const { return together_; }
+  /// Takes part in the next pass of the other replicas with no tokens of its own. False if none of
+  /// them makes one: all replicas are here, or none shares experts with another. Every rank of a
+  /// replica that has nothing to feed calls this until it is false.
+  bool keep_up();
+
   /// Makes room as feeding up to `tokens` tokens of each sequence would, and counts them as fed:
   /// for the dry run, which computes nothing.
   void skip_to(int64_t tokens);
 
  private:
-  Batch batch_of(Feed ids);
+  /// The tokens of a pass: those that were fed, sequence after sequence, then the filling, behind
+  /// those of the sequence `filled`.
+  struct Pass {
+    Batch batch;
+    int64_t filled = 0, filling = 0;
+  };
+  Pass pass_of(Feed ids);
+  /// Runs a pass; logits as `feed`.
+  Tensor run(Feed ids);
+  /// Tells the other replicas whether this one has tokens to feed; whether any has.
+  bool announce(bool feeds);
+  bool cuts_stream() const { return settings_.layers.sequence_parallel && groups_.tp().size() > 1; }
+  /// Most tokens of filling in a pass.
+  int64_t room() const { return cuts_stream() ? groups_.tp().size() : together_ ? 1 : 0; }
   Tensor logits_of(RankContext& context, const HeadSegment& head, const Batch& batch,
                    const Tensor& stream, Feed ids);
 
@@ -76,6 +103,7 @@ class Generator {
   const OpTable& ops_;
   GeneratorSettings settings_;
   ParallelGroups groups_;
+  bool together_ = false;
   std::unique_ptr<Model> model_;
   std::unique_ptr<ParameterStore> store_;
   std::unique_ptr<KeyValueCache> cache_;

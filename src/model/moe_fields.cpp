@@ -22,6 +22,7 @@ const char* score_name(ScoreFunction score) {
   return "";
 }
 
+constexpr std::string_view kSinkhorn = "sinkhorn";
 constexpr double kMostExperts = 1 << 14, kMostWidth = 1 << 22;
 
 void add_sizes(FieldGroup& group, MoeFields& fields) {
@@ -120,10 +121,17 @@ void add_losses(FieldGroup& group, MoeFields& fields) {
              "a loss for each layer and document (a row that is not packed), whatever the "
              "micro-batch. global_aux_loss: as aux_loss, with the counts of all ranks in all "
              "micro-batches of the step so far, so that it depends on micro_batch_size times "
-             "data-parallel ranks.")
-      .one_of({"aux_loss", "seq_aux_loss", "global_aux_loss", "none"})
-      .planned_values({"sinkhorn", "quantile_balancing"},
-                      "other balancing of experts");
+             "data-parallel ranks. sinkhorn: no loss; in training a token's experts are chosen by "
+             "logits that are scaled until all experts have equal weight over the tokens of the "
+             "micro-batch, on all ranks that share its rows; elsewhere by the logits alone. "
+             "Weights are the unscaled logits' sigmoid (moe_router_topk=1) or softmax over all "
+             "experts.")
+      .one_of({"aux_loss", "seq_aux_loss", "global_aux_loss", "sinkhorn", "none"})
+      .constraint(
+          "sinkhorn: moe_router_score_function=sigmoid with moe_router_topk=1, else "
+          "moe_router_pre_softmax=true; moe_aux_loss_coeff=0; no groups, expert bias, capacity, "
+          "hybrid_context_parallel, nor reset_attention_mask where context_parallel_size > 1")
+      .planned_values({"quantile_balancing"}, "other balancing of experts");
   group
       .field("moe_aux_loss_coeff", fields.moe_aux_loss_coeff,
              "Weight of the balancing loss in the gradient. The reported loss does not include it.")
@@ -192,8 +200,10 @@ void MoeFields::resolve() {
   moe_shared_expert_intermediate_size.resolve(std::nullopt);
   moe_shared_expert_gate.resolve(false);
   moe_router_topk.resolve(2);
-  moe_router_score_function.resolve("softmax");
-  moe_router_pre_softmax.resolve(false);
+  const bool sinkhorn = moe_router_load_balancing_type == kSinkhorn;
+  const bool one = moe_router_topk.value() == 1;
+  moe_router_score_function.resolve(sinkhorn && one ? "sigmoid" : "softmax");
+  moe_router_pre_softmax.resolve(sinkhorn && !one);
   moe_router_topk_scaling_factor.resolve(std::nullopt);
   moe_router_num_groups.resolve(std::nullopt);
   moe_router_group_topk.resolve(std::nullopt);
@@ -271,6 +281,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
     moe.balance_scope = BalanceScope::document;
   if (fields.moe_router_load_balancing_type == "global_aux_loss")
     moe.balance_scope = BalanceScope::step;
+  moe.sinkhorn = routing.choose_logits = fields.moe_router_load_balancing_type == kSinkhorn;
   moe.input_jitter = fields.moe_input_jitter_eps.value_or(0);
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
   if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;
@@ -325,6 +336,41 @@ void check_groups(const MoeConfig& moe, Problems& problems) {
         routing.group_topk, routing.groups, size, k,
         routing.group_best > 0 ? "a number" : "a divisor of it",
         nearest_valid(routing.group_topk, fits, routing.groups));
+  }
+}
+
+/// What a balanced choice by scaled logits goes with.
+void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
+  if (!moe.sinkhorn) return;
+  const RoutingRule& routing = moe.routing;
+  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
+    problems.add("model.{}: {} with moe_router_load_balancing_type=sinkhorn, {}", field, found,
+                 needs);
+  };
+  if (routing.topk == 1 && routing.score != ScoreFunction::sigmoid) {
+    refuse("moe_router_score_function", score_name(routing.score),
+           "whose weight of one expert (moe_router_topk=1) is its sigmoid; expected sigmoid");
+  }
+  if (routing.topk > 1 && (routing.score != ScoreFunction::softmax || !routing.pre_softmax)) {
+    refuse("moe_router_pre_softmax", routing.pre_softmax ? "true" : "false",
+           "whose weights of several experts are a softmax over all of them; expected true and "
+           "moe_router_score_function=softmax");
+  }
+  if (moe.balance_coefficient != 0) {
+    refuse("moe_aux_loss_coeff", std::to_string(moe.balance_coefficient),
+           "which balances without a loss; expected 0");
+  }
+  if (routing.groups > 0) {
+    refuse("moe_router_num_groups", std::to_string(routing.groups),
+           "which chooses from all experts; expected null");
+  }
+  if (moe.load_bias) {
+    refuse("moe_router_enable_expert_bias", "true",
+           "which has a bias of its own in each micro-batch; expected false");
+  }
+  if (moe.capacity_factor > 0) {
+    refuse("moe_expert_capacity_factor", std::to_string(moe.capacity_factor),
+           "whose experts have about equal load; expected null");
   }
 }
 
@@ -394,6 +440,7 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
         "allgather");
   }
   check_groups(moe, problems);
+  check_sinkhorn(moe, problems);
 }
 
 }  // namespace viaduct

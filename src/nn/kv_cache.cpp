@@ -103,4 +103,12 @@ void KeyValueCache::end_step() {
   for (size_t i = 0; i < lengths_.size(); ++i) lengths_[i] += counts_[i];
 }
 
+void KeyValueCache::forget(int64_t sequence, int64_t tokens) {
+  int64_t& length = lengths_.at(static_cast<size_t>(sequence));
+  VIADUCT_CHECK(ShapeError, tokens <= length,
+                "key-value cache: {} tokens to forget of sequence {} of {}", tokens, sequence,
+                length);
+  length -= tokens;
+}
+
 }  // namespace viaduct

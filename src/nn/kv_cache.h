@@ -44,6 +44,8 @@ class KeyValueCache {
   View append(OpContext& context, int64_t layer, const Tensor& k, const Tensor& v);
   /// The tokens of the step are complete in every layer: the next step appends after them.
   void end_step();
+  /// The last `tokens` tokens of a sequence were none of its own: the next step writes over them.
+  void forget(int64_t sequence, int64_t tokens);
 
   int64_t sequences() const { return shape_.sequences; }
   int64_t length(int64_t sequence) const { return lengths_.at(static_cast<size_t>(sequence)); }

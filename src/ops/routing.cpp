@@ -17,6 +17,8 @@ void check_rule(std::string_view op, const RoutingRule& rule, int64_t experts) {
                                      rule.group_topk * (experts / rule.groups) >= rule.topk),
                 "{}: {} of {} groups of {} experts cannot give {} experts", op, rule.group_topk,
                 rule.groups, experts, rule.topk);
+  VIADUCT_CHECK(ShapeError, rule.groups == 0 || !rule.choose_logits,
+                "{}: a choice by logits has no scores of groups", op);
   VIADUCT_CHECK(
       ShapeError,
       rule.groups == 0 ||

@@ -15,8 +15,8 @@ enum class ScoreFunction { softmax, sigmoid, sqrt_softplus };
 ///   sigmoid              p = s / (Σ s + 1e-20) over the chosen, s = sigmoid of the logit
 ///                        (k = 1 or not `normalize`: p = s)
 ///   sqrt_softplus        the same with s = √log(1 + exp(logit))
-/// times `scaling`. Chosen are the k largest of the scores (softmax: the logits; others: s) plus
-/// the bias; of equal ones the first. A NaN counts as the largest, so it reaches the output. With
+/// times `scaling`. Chosen are the k largest of the scores (softmax or `choose_logits`: the logits;
+/// others: s) plus the bias; of equal ones the first. A NaN counts as the largest, so it reaches the output. With
 /// groups of E / groups neighbours only experts of the `group_topk` groups with the largest scores
 /// are chosen from. A group's score is the sum of its best `group_best` scores (with pre_softmax
 /// those of the softmax over all logits).
@@ -28,6 +28,7 @@ struct RoutingRule {
   double scaling = 1;
   bool normalize = true;
   int64_t group_best = 0;  // 0: k / group_topk (DeepSeek-V3: 2; DeepSeek-V2: 1)
+  bool choose_logits = false;  // not with groups
 
   /// The scores of a group that count; without groups, 1.
   int64_t best_of_group() const {

@@ -30,6 +30,7 @@
 #include "ops/rotary.h"
 #include "ops/routing.h"
 #include "ops/score_matrix.h"
+#include "ops/sinkhorn.h"
 #include "ops/softmax.h"
 
 namespace viaduct {
@@ -110,6 +111,7 @@ struct OpTable {
   OpEntry<LoadErrorArgs> load_error;
   OpEntry<MoveLoadBiasArgs> move_load_bias;
   OpEntry<LimitExpertsArgs> limit_experts;
+  OpEntry<SinkhornArgs> sinkhorn_bias;
   OpEntry<JitterArgs> jitter;
   OpEntry<RandomRowsArgs> random_rows;
   OpEntry<SortByExpertArgs> sort_by_expert;

@@ -44,9 +44,17 @@ RunSetup prepare_inference(const InferenceRequest& request) {
   defaults.mixed_precision.recipe = "fp32";
   defaults.train.skip_train = true;
   defaults.checkpoint.pretrained_checkpoint = request.model.string();
-  if (request.few_tokens) defaults.parallel.sequence_parallel.resolve(false);
   const Peek peek(defaults, request.overrides);
-  const int64_t length = row_length(request, peek.config);
+  int64_t length = row_length(request, peek.config);
+  if (request.few_tokens) {
+    // Experts must not get a token twice, so tensor ranks cut the tokens, with filling.
+    const int64_t tp = peek.config.parallel.tensor_model_parallel_size;
+    const bool cuts = tp > 1 && read_model_config(resolve_model_folder(request.model)).moe.any();
+    defaults.parallel.sequence_parallel.resolve(cuts);
+    defaults.tensor_overlap.tp_comm_overlap.resolve(false);
+    // The rules of training want rows that they divide.
+    if (cuts && peek.config.model.seq_length.is_auto()) length = std::max(tp, length - length % tp);
+  }
   defaults.model.seq_length.resolve(length);
   if (!peek.outcome.is_given("train.micro_batch_size")) {
     defaults.train.micro_batch_size =
@@ -71,13 +79,6 @@ RunSetup prepare_inference(const InferenceRequest& request) {
                   "model.context_parallel_size: {}, and generation runs on 1 context rank: single "
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
-    VIADUCT_CHECK(ConfigError, given.parallel.expert_model_parallel_size == 1,
-                  "model.expert_model_parallel_size: {} is not implemented in generation, whose "
-                  "replicas generate different numbers of tokens; expected 1",
-                  given.parallel.expert_model_parallel_size);
-    VIADUCT_CHECK(ConfigError, !given.parallel.sequence_parallel.value_or(false),
-                  "model.sequence_parallel: true, and generation cannot cut single tokens over "
-                  "tensor ranks");
   }
   return prepare_run(load_run_config({}, request.overrides, defaults));
 }

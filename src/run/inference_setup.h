@@ -18,8 +18,8 @@ struct InferenceRequest {
   DistConfig dist;                     // defaults, as a launcher gives them
   /// Tokens of a row; none: as model.seq_length, else at most 2048.
   std::optional<int64_t> sequence_length = {};
-  /// For generation, which feeds few tokens at a time: no sequence parallelism, whose tensor ranks
-  /// hold ranges of tokens, and weights as tiles if GEMMs read them.
+  /// For generation, which feeds few tokens at a time: no sequence parallelism unless the model has
+  /// experts, no exchanges in chunks under products, and weights as tiles if GEMMs read them.
   bool few_tokens = false;
 };
 

@@ -109,6 +109,7 @@ std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
 std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
   const std::string reason = no_experts(c, outcome);
   if (!reason.empty()) return reason;
+  if (c.model.moe.moe_router_load_balancing_type == "sinkhorn") return {};
   return when(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
 }
 std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) {

@@ -41,6 +41,25 @@ void validate_gathering(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// Where tokens are scaled together, all that a rank has count.
+void validate_sinkhorn(const RunConfig& config, Problems& problems) {
+  if (config.model.moe.moe_router_load_balancing_type != "sinkhorn") return;
+  const int cp = config.parallel.context_parallel_size;
+  if (config.dataset.reset_attention_mask && cp > 1) {
+    problems.add(
+        "model.moe_router_load_balancing_type: sinkhorn is not implemented with documents "
+        "(dataset.reset_attention_mask = true) over context_parallel_size = {} ranks, whose "
+        "padding it would balance with the tokens; nearest: aux_loss",
+        cp);
+  }
+  if (config.context_parallel.hybrid_context_parallel) {
+    problems.add(
+        "model.moe_router_load_balancing_type: sinkhorn is not implemented with "
+        "hybrid_context_parallel = true, whose ranks share documents of other micro-batches; "
+        "nearest: aux_loss");
+  }
+}
+
 /// What is cut over ranks divides by them.
 void validate_cuts(const RunConfig& config, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
@@ -129,6 +148,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "micro-batches; nearest: aux_loss");
   }
   validate_gathering(config, problems);
+  validate_sinkhorn(config, problems);
 }
 
 }  // namespace

@@ -106,6 +106,8 @@ double run_generation(const RunSetup& setup, const GenerationWork& work, Device&
           run_batch(generator, *setup.tokenizer, work.batches[first + replica], work, hooks, leads);
       if (leads_replica) mine = to_text(texts);
     }
+    // Others may still need this replica's experts.
+    while (generator.keep_up()) continue;
     for (const std::string& theirs : world->host().texts_on_rank_0(mine)) {
       if (!hooks.finished) continue;
       for (const GeneratedText& text : from_text(theirs)) hooks.finished(text);

@@ -37,8 +37,7 @@ struct GenerationHooks {
 };
 
 /// Seconds from the first token fed to the last text, without reading weights. Every rank of
-/// `world` makes the same call. `setup`: of prepare_inference without sequence parallelism, with a
-/// tokenizer.
+/// `world` makes the same call. `setup`: of prepare_inference for few tokens, with a tokenizer.
 double run_generation(const RunSetup& setup, const GenerationWork& work, Device& device,
                       const OpTable& ops, std::shared_ptr<Communicator> world,
                       const GenerationHooks& hooks);

@@ -45,6 +45,9 @@ struct MoeConfig {
   double balance_coefficient = 0;  // of the balancing loss (ops/routing.h)
   BalanceScope balance_scope = BalanceScope::micro_batch;
   double z_coefficient = 0;  // of the z-loss
+  /// In training the choice follows logits plus a bias that balances the tokens of a micro-batch
+  /// over the experts (ops/sinkhorn.h); `routing` chooses by logits then.
+  bool sinkhorn = false;
   /// The choice follows scores plus a bias that balances experts (ops/load_bias.h).
   bool load_bias = false;
   double load_bias_rate = 1e-3;

@@ -7,6 +7,7 @@
 #include "ops/expert_capacity.h"
 #include "ops/load_bias.h"
 #include "ops/random_rows.h"
+#include "ops/sinkhorn.h"
 #include "ops/step_scalars.h"
 
 namespace viaduct {
@@ -146,6 +147,7 @@ void RouterSegment::choose(RankContext& context, const Tensor& logits, const Ten
     args.probabilities =
         context.ops.allocate(format, probabilities.shape(), MemoryTag::activations);
   if (load_bias_ == nullptr) {
+    args.bias = balancing_bias(context, logits);
     route(context.ops, args);
   } else {
     const AcquiredWeight bias(context.weights, *load_bias_, WeightUse::elementwise);
@@ -153,6 +155,22 @@ void RouterSegment::choose(RankContext& context, const Tensor& logits, const Ten
     route(context.ops, args);
   }
   if (probabilities.dtype() != format) copy(context.ops, {args.probabilities, probabilities});
+}
+
+Tensor RouterSegment::balancing_bias(RankContext& context, const Tensor& logits) const {
+  if (!moe_.sinkhorn || !context.training) return Tensor();
+  Tensor together = logits;  // [N, E]
+  for (Communicator* group : {&context.groups.tp(), &context.groups.cp()}) {
+    if (group->size() == 1) continue;
+    const Tensor own = together;
+    together = context.ops.allocate(own.dtype(), {group->size() * own.dim(0), own.dim(1)},
+                                    MemoryTag::workspace);
+    group->all_gather(own, together).wait();
+  }
+  const Tensor bias =
+      context.ops.allocate(logits.dtype(), {moe_.experts}, MemoryTag::activations);
+  sinkhorn_bias(context.ops, {together, bias});
+  return bias;
 }
 
 void RouterSegment::load_bias_backward(RankContext& context, const Tensor& choice) const {

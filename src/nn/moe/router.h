@@ -43,6 +43,9 @@ class RouterSegment final : public Segment {
   /// then rounded to that of `probabilities`.
   void choose(RankContext& context, const Tensor& logits, const Tensor& probabilities,
               const Tensor& choice) const;
+  /// The bias [E] of the choice that balances the tokens of the micro-batch (ops/sinkhorn.h), the
+  /// same on all ranks that share its rows; nothing outside of training.
+  Tensor balancing_bias(RankContext& context, const Tensor& logits) const;
   /// Choices of each expert over the tokens that are balanced together, on all ranks that share
   /// their rows.
   Tensor balanced_counts(RankContext& context, const Batch& batch, const Tensor& choice) const;

@@ -55,6 +55,7 @@ void count_choices(const CountChoicesArgs& args);
 void load_error(const LoadErrorArgs& args);
 void move_load_bias(const MoveLoadBiasArgs& args);
 void limit_experts(const LimitExpertsArgs& args);
+void sinkhorn_bias(const SinkhornArgs& args);
 void jitter(const JitterArgs& args);
 void random_rows(const RandomRowsArgs& args);
 void sort_by_expert(const SortByExpertArgs& args);

@@ -172,7 +172,7 @@ void route(const RouteArgs& args) {
   for (int64_t t = 0; t < args.logits.dim(0); ++t) {
     const Row logits = row_of(args.logits, t);
     const bool softmaxes = rule.score == ScoreFunction::softmax;
-    Row scores = softmaxes ? logits : scores_of(rule.score, logits);
+    Row scores = softmaxes || rule.choose_logits ? logits : scores_of(rule.score, logits);
     if (args.bias)
       for (size_t e = 0; e < scores.size(); ++e) scores[e] += args.bias.data<double>()[e];
     const std::vector<bool> may =

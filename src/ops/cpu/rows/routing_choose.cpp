@@ -108,8 +108,9 @@ int64_t choose_groups(const RoutingRule& rule, int64_t experts, const Value& val
 void choose_experts(const RoutingRule& rule, const float* logits, const float* bias,
                     int64_t experts, int32_t* chosen) {
   const auto value = [&](int64_t e) {
-    const float own =
-        rule.score == ScoreFunction::softmax ? logits[e] : score(rule.score, logits[e]);
+    const float own = rule.score == ScoreFunction::softmax || rule.choose_logits
+                          ? logits[e]
+                          : score(rule.score, logits[e]);
     return bias != nullptr ? own + bias[e] : own;
   };
   if (rule.groups == 0)
