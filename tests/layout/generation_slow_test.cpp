@@ -77,9 +77,66 @@ INSTANTIATE_TEST_SUITE_P(Layouts, GenerationLayouts, testing::ValuesIn(layouts()
 TEST(GenerationLayouts, ContextRanksAreRefused) {
   const LanguageModel model;
   EXPECT_THROW(model.generation({"dist.ranks=2", "model.context_parallel_size=2"}), ConfigError);
-  EXPECT_THROW(model.generation({"dist.ranks=2", "model.tensor_model_parallel_size=2",
-                                 "model.sequence_parallel=true"}),
-               ConfigError);
+}
+
+LayoutCase experts(int ep, int etp, LayoutCase c) {
+  c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
+  c.overrides.push_back("model.expert_tensor_parallel_size=" + std::to_string(etp));
+  c.name += "_ep" + std::to_string(ep) + "_etp" + std::to_string(etp);
+  return c;
+}
+
+/// Replicas that share experts pass together, also with a replica that never has a batch; tensor
+/// ranks cut the tokens.
+std::vector<LayoutCase> expert_layouts() {
+  return {experts(2, 1, layout(1, 1, 1, 2)), experts(4, 1, layout(1, 1, 1, 4)),
+          experts(1, 2, layout(1, 1, 1, 2)), experts(2, 1, layout(2, 1, 1, 1)),
+          experts(1, 2, layout(2, 1, 1, 1)), experts(1, 1, layout(2, 1, 1, 1)),
+          experts(2, 1, layout(2, 1, 1, 2)), experts(4, 1, layout(2, 1, 1, 2)),
+          experts(2, 2, layout(2, 1, 1, 2)), experts(2, 1, layout(1, 1, 2, 2)),
+          experts(2, 1, layout(2, 1, 2, 1))};
+}
+
+class ExpertGeneration : public testing::TestWithParam<LayoutCase> {};
+
+TEST_P(ExpertGeneration, GivesTheTokensOfOneRank) {
+  for (const char* name : {"mixtral", "qwen3_moe", "deepseek_v2_lite", "deepseek_v3"}) {
+    const LanguageModel model(name);
+    const auto alone = tokens_of(generate_texts(model.generation(), work_of(0.8, 1)));
+    ASSERT_EQ(alone.size(), prompts().size());
+    for (const int64_t batch_size : {1, 3}) {
+      EXPECT_EQ(tokens_of(generate_texts(model.generation(GetParam().overrides),
+                                         work_of(0.8, batch_size))),
+                alone)
+          << name << ", " << batch_size << " at a time";
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertGeneration, testing::ValuesIn(expert_layouts()),
+                         [](const auto& info) { return info.param.name; });
+
+TEST(ExpertGeneration, TokensThatAreGatheredAreThoseOfOneReplica) {
+  const LanguageModel model("mixtral");
+  const auto alone = tokens_of(generate_texts(model.generation(), work_of(0, 1)));
+  const std::string gather = "model.moe_token_dispatcher_type=allgather";
+  LayoutCase tensor = experts(2, 1, layout(2, 1, 1, 1)), data = experts(2, 1, layout(1, 1, 1, 2));
+  tensor.overrides.push_back(gather), data.overrides.push_back(gather);
+  EXPECT_EQ(tokens_of(generate_texts(model.generation(tensor.overrides), work_of(0, 3))), alone);
+  EXPECT_THROW(generate_texts(model.generation(data.overrides), work_of(0, 3)), ConfigError);
+}
+
+/// Tensor ranks of a dense model may cut the tokens as well, and hide exchanges under products.
+TEST(GenerationLayouts, TensorRanksMayCutTheTokens) {
+  const LanguageModel model("llama");
+  const auto alone = tokens_of(generate_texts(model.generation(), work_of(0, 1)));
+  for (const char* overlap : {"false", "true"}) {
+    const LayoutCase cut = layout(
+        2, 1, 1, 1,
+        {"model.sequence_parallel=true", std::string("comm_overlap.tp_comm_overlap=") + overlap});
+    EXPECT_EQ(tokens_of(generate_texts(model.generation(cut.overrides), work_of(0, 3))), alone)
+        << overlap;
+  }
 }
 
 TextScore score_of(const LanguageModel& model, std::vector<std::string> overrides, int64_t stride) {
@@ -99,18 +156,32 @@ TextScore score_of(const LanguageModel& model, std::vector<std::string> override
   return score;
 }
 
+void expect_score_of_one_rank(const char* name, const LayoutCase& layout) {
+  const LanguageModel model(name);
+  const TextScore one = score_of(model, {"train.micro_batch_size=1"}, 20),
+                  many = score_of(model, layout.overrides, 20);
+  EXPECT_EQ(many.tokens, one.tokens);
+  EXPECT_NEAR(many.loss, one.loss, 2e-6 * one.loss);
+  EXPECT_NEAR(*many.bits_per_byte, *one.bits_per_byte, 2e-6 * *one.bits_per_byte);
+}
+
 class EvaluationLayouts : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(EvaluationLayouts, GivesTheScoreOfOneRank) {
-  for (const char* name : {"llama", "gpt2"}) {
-    const LanguageModel model(name);
-    const TextScore one = score_of(model, {"train.micro_batch_size=1"}, 20),
-                    many = score_of(model, GetParam().overrides, 20);
-    EXPECT_EQ(many.tokens, one.tokens);
-    EXPECT_NEAR(many.loss, one.loss, 2e-6 * one.loss);
-    EXPECT_NEAR(*many.bits_per_byte, *one.bits_per_byte, 2e-6 * *one.bits_per_byte);
-  }
+  for (const char* name : {"llama", "gpt2"}) expect_score_of_one_rank(name, GetParam());
 }
+
+class ExpertEvaluation : public testing::TestWithParam<LayoutCase> {};
+
+TEST_P(ExpertEvaluation, GivesTheScoreOfOneRank) {
+  for (const char* name : {"mixtral", "deepseek_v3"}) expect_score_of_one_rank(name, GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(Layouts, ExpertEvaluation,
+                         testing::Values(experts(2, 1, layout(1, 1, 1, 2)),
+                                         experts(2, 2, layout(2, 1, 1, 2)),
+                                         experts(2, 1, layout(1, 2, 2, 1))),
+                         [](const auto& info) { return info.param.name; });
 
 std::vector<LayoutCase> evaluation_layouts() {
   std::vector<LayoutCase> all = layouts();

@@ -235,6 +235,45 @@ TEST(RouterLosses, EveryOptimizerLeavesTheBiasToItsOwnRule) {
   }
 }
 
+const Overrides kScaled{"model.moe_router_load_balancing_type=sinkhorn",
+                        "model.moe_z_loss_coeff=0.001"};
+
+/// A micro-batch is scaled together, however its tokens lie on ranks.
+class ScaledChoice : public testing::TestWithParam<LayoutCase> {};
+
+TEST_P(ScaledChoice, TrainsLikeOneRank) {
+  const Outcome& one = alone(kScaled);
+  const Outcome got = train(kScaled, GetParam());
+  ASSERT_EQ(got.tensors.size(), one.tensors.size());
+  for (const auto& [name, values] : one.tensors)
+    EXPECT_LE(distance(got.tensors.at(name), values), 2e-4) << name;
+  for (const char* of : {"min", "mean", "max"})
+    EXPECT_NEAR(got.routers.at("load").at(of).get<double>(),
+                one.routers.at("load").at(of).get<double>(), 1e-9);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Layouts, ScaledChoice,
+    testing::Values(experts(2, 1, layout(1, 1, 1, 2)), experts(2, 1, layout(1, 2, 1, 1)),
+                    experts(2, 1, layout(2, 1, 1, 1)), experts(2, 2, layout(2, 2, 1, 1)),
+                    experts(2, 1, layout(1, 1, 2, 2)),
+                    experts(4, 1,
+                            layout(2, 2, 1, 1,
+                                   {"model.recompute_granularity=full",
+                                    "model.recompute_method=uniform",
+                                    "model.recompute_num_layers=1",
+                                    "model.moe_token_dispatcher_type=allgather"},
+                                   "recompute_gathered"))),
+    [](const auto& info) { return info.param.name; });
+
+TEST(ScaledChoice, BalancesTheLoadWithoutALoss) {
+  const Overrides plain{"model.moe_router_load_balancing_type=none",
+                        "model.moe_router_pre_softmax=true", "model.moe_z_loss_coeff=0.001"};
+  const double scaled = alone(kScaled).routers.at("load").at("max").get<double>(),
+               without = alone(plain).routers.at("load").at("max").get<double>();
+  EXPECT_LT(scaled - 1, 0.6 * (without - 1)) << scaled << " of " << without;
+}
+
 const Overrides kFull{"model.moe_expert_capacity_factor=0.75", "model.moe_aux_loss_coeff=0.05"};
 
 const std::vector<std::string> kGather{"model.moe_token_dispatcher_type=allgather"};

@@ -1,9 +1,11 @@
 #include "support/language_model.h"
 
 #include <algorithm>
-#include <mutex>
+#include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "checkpoint/safetensors_reader.h"
+#include "checkpoint/safetensors_writer.h"
 #include "data/tokenizer/train_bpe.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
@@ -12,13 +14,49 @@
 
 namespace viaduct::test {
 
+namespace {
+
+constexpr int64_t kTokens = 262;
+
+/// A matrix [V, H] with `rows` rows: further ones are the first, their features shifted by one.
+Tensor with_more_rows(const Tensor& matrix, int64_t rows) {
+  const int64_t V = matrix.dim(0), H = matrix.dim(1);
+  Tensor out = host_tensor(DType::f32, {rows, H});
+  for (int64_t i = 0; i < rows * H; ++i) {
+    const int64_t row = i / H, shift = row / V;
+    out.data<float>()[i] = matrix.data<float>()[row % V * H + (i % H + shift) % H];
+  }
+  return out;
+}
+
+/// Writes the model of `source` into `folder` with enough tokens.
+void widen_vocabulary(const std::filesystem::path& source, const std::filesystem::path& folder) {
+  auto config = nlohmann::json::parse(read_file(source / "config.json"));
+  if (config.at("vocab_size").get<int64_t>() >= kTokens) return;
+  const int64_t rows = kTokens + 2;  // which tensor ranks divide
+  config["vocab_size"] = rows;
+  write_file_atomically(folder / "config.json", config.dump(1));
+  const SafetensorsFolder weights(source);
+  std::map<std::string, Tensor> tensors;
+  for (const TensorInfo& info : weights.tensors()) {
+    const bool by_token =
+        info.name == "lm_head.weight" || info.name.ends_with("embed_tokens.weight");
+    const Tensor tensor = weights.tensor(info.name);
+    tensors[info.name] = by_token ? with_more_rows(tensor, rows) : tensor;
+  }
+  write_safetensors(folder / "model.safetensors", tensors);
+}
+
+}  // namespace
+
 LanguageModel::LanguageModel(const std::string& golden) {
   const auto source = test_data("golden") / golden / "model";
   for (const auto& file : std::filesystem::directory_iterator(source))
     std::filesystem::copy_file(file.path(), folder_ / file.path().filename());
+  widen_vocabulary(source, folder_.path());
   BpeTrainer trainer;
   trainer.add_text("the cat and the hat and the rat");
-  write_tokenizer(trainer.train(262), folder_.path());
+  write_tokenizer(trainer.train(kTokens), folder_.path());
 }
 
 RunSetup LanguageModel::generation(std::vector<std::string> overrides) const {

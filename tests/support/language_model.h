@@ -9,7 +9,8 @@
 
 namespace viaduct::test {
 
-/// The golden model NAME (tests/data/golden) with a byte-level tokenizer of 262 tokens.
+/// The golden model NAME (tests/data/golden) with a byte-level tokenizer of 262 tokens. A model of
+/// a smaller vocabulary gets more of them: their embeddings are those of the others, shifted.
 class LanguageModel {
  public:
   explicit LanguageModel(const std::string& golden = "gpt2");

@@ -61,6 +61,11 @@ std::vector<test::TinyModel> variants() {
   full.moe.input_jitter = 0.3;
   ModelConfig first = full;
   first.moe.drop_policy = DropPolicy::position, first.moe.pad_to_capacity = false;
+  ModelConfig scaled = tiny_model("mixtral");
+  scaled.moe.sinkhorn = scaled.moe.routing.choose_logits = true;
+  scaled.moe.routing.pre_softmax = true, scaled.moe.z_coefficient = 0;
+  ModelConfig scaled_one = scaled;
+  scaled_one.moe.routing = {.score = ScoreFunction::sigmoid, .topk = 1, .choose_logits = true};
   ModelConfig wide_norms = tiny_model("mixtral");
   wide_norms.family = "olmoe";
   wide_norms.qk_norm = true, wide_norms.qk_norm_per_head = false;
@@ -90,6 +95,8 @@ std::vector<test::TinyModel> variants() {
           {"shared_expert_gate", gate},
           {"sigmoid_groups", groups},
           {"load_bias", bias},
+          {"scaled_choice", scaled},
+          {"scaled_choice_of_one", scaled_one},
           {"full_experts", full},
           {"full_experts_first", first},
           {"rotary_neighbours", neighbours},

@@ -167,6 +167,39 @@ TEST(ModelFromFields, RoutersHaveWhatTheyNeed) {
   EXPECT_EQ(moe.capacity(10), 4);  // of 10 tokens · 2 choices / 8 experts · 1.25, rounded up
 }
 
+TEST(ModelFromFields, AChoiceByScaledLogitsHasItsOwnWeights) {
+  MoeConfig moe;
+  moe.sinkhorn = moe.routing.choose_logits = true;
+  EXPECT_NE(moe_problems(moe).find("moe_router_pre_softmax: false with "
+                                   "moe_router_load_balancing_type=sinkhorn"),
+            std::string::npos);
+  moe.routing.pre_softmax = true;
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.routing.topk = 1;
+  EXPECT_NE(moe_problems(moe).find("is its sigmoid; expected sigmoid"), std::string::npos);
+  moe.routing.score = ScoreFunction::sigmoid, moe.routing.pre_softmax = false;
+  EXPECT_EQ(moe_problems(moe), "");
+  moe.balance_coefficient = 0.1, moe.capacity_factor = 1, moe.load_bias = true;
+  moe.routing.groups = 2, moe.routing.group_topk = 1;
+  const std::string found = moe_problems(moe);
+  for (const char* field : {"moe_aux_loss_coeff: 0.1", "moe_expert_capacity_factor: 1",
+                            "moe_router_enable_expert_bias: true", "moe_router_num_groups: 2"})
+    EXPECT_NE(found.find(field), std::string::npos) << field;
+
+  MoeFields fields;  // Megatron's command line names the balancing alone
+  fields.moe_router_load_balancing_type = "sinkhorn";
+  fields.num_moe_experts.resolve(8);
+  for (const int64_t k : {1, 2}) {
+    MoeFields own = fields;
+    own.moe_router_topk.resolve(k);
+    own.resolve();
+    const MoeConfig config = to_moe_config(own, 2, 32);
+    EXPECT_EQ(moe_problems(config), "");
+    EXPECT_TRUE(config.sinkhorn && config.routing.choose_logits);
+    EXPECT_EQ(config.routing.score, k == 1 ? ScoreFunction::sigmoid : ScoreFunction::softmax);
+  }
+}
+
 TEST(ModelFromFields, TheUsersWordWinsOverTheModelFolder) {
   test::TemporaryFolder folder;
   write_file_atomically(folder / "config.json", kConfigs[1]);

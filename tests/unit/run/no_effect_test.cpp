@@ -48,6 +48,15 @@ TEST(NoEffect, ABulkMethodIsWhatTheGemmsThatAllowItHaveAnyway) {
               Not(Contains(HasSubstr("comm_overlap.method"))));
 }
 
+TEST(NoEffect, BalancingWithoutALossNeedsNoCoefficient) {
+  const Overrides experts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2"};
+  EXPECT_THAT(notes(experts + Overrides{"model.moe_router_load_balancing_type=seq_aux_loss"}),
+              Contains(HasSubstr("moe_router_load_balancing_type has no effect here")));
+  EXPECT_THAT(notes(experts + Overrides{"model.moe_router_load_balancing_type=sinkhorn"}),
+              Not(Contains(HasSubstr("moe_router_load_balancing_type"))));
+}
+
 TEST(NoEffect, ShardsAndFormatsThatAreThereAnyway) {
   EXPECT_THAT(notes(kTp + Overrides{"model.tensor_parallel_num_weight_shards=2"}),
               ElementsAre("model.tensor_parallel_num_weight_shards has no effect here: it is "

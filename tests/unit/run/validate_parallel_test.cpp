@@ -66,6 +66,17 @@ TEST(ValidateParallel, GatheredTokensAreEquallyManyOnEveryRank) {
       kMixtral, kExperts, ep(2), cp(2), gather, packed);
 }
 
+TEST(ValidateParallel, TokensThatAreScaledTogetherHaveNoPadding) {
+  const std::string sinkhorn = "model.moe_router_load_balancing_type=sinkhorn",
+                    packed = "dataset.reset_attention_mask=true";
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), sinkhorn, packed);
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), cp(2), sinkhorn);
+  EXPECT_ONE("sinkhorn is not implemented with documents", kMixtral, kExperts, ep(2), cp(2),
+             sinkhorn, packed);
+  EXPECT_ONE("expected true and moe_router_score_function=softmax", kMixtral, kExperts, sinkhorn,
+             "model.moe_router_pre_softmax=false");
+}
+
 TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
   const std::string sigmoid = "model.moe_router_score_function=sigmoid",
                     bias = "model.moe_router_enable_expert_bias=true";
