@@ -21,7 +21,7 @@ usage: ./viaduct.sh COMMAND [arguments]
                         (large download; tools/oracle/README.md); `oracle families` does so for random models of
                         every family, `oracle scale` at real widths, `oracle smollm2` for a trained model; they write
                         docs/parity.md
-  peers steps|gemms [options]
+  peers steps|gemms|experts [options]
                         time PyTorch, oneDNN and OpenBLAS beside this trainer, in turn, and print the ratios (large
                         download; docs/benchmarks.md); `--quick` for a first look, `--help` for the rest
   growth [options]      tokens/s by length of a row, size of the model and threads; `--quick` for a first look

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# run.sh steps|gemms [options]: makes PyTorch's environment if it is not there (build/peers-env, 4 GB), then measures it and Viaduct in turn.
+# run.sh steps|gemms|experts [options]: makes PyTorch's environment if it is not there (build/peers-env, 4 GB), then measures it and Viaduct in turn.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
 case ${1:-} in
-  steps | gemms) what=$1 ;;
+  steps | gemms | experts) what=$1 ;;
   *)
-    echo "usage: peers steps|gemms [options] (--help after either lists them)" >&2
+    echo "usage: peers steps|gemms|experts [options] (--help after either lists them)" >&2
     exit 2
     ;;
 esac

@@ -13,7 +13,27 @@ import time
 
 import torch
 
-from models import Decoder
+
+def build(setting):
+    """loss(tokens, labels) of labels that are shifted already, and its model."""
+    m = setting["model"]
+    if setting.get("library") != "transformers":
+        from models import Decoder
+
+        model = Decoder(m, setting["attention"])
+        return model, torch.compile(model) if setting["compile"] else model
+    from torch.nn import functional as F
+
+    from hf_models import build as build_hf
+
+    model = build_hf(m, setting["attention"])
+    run = torch.compile(model) if setting["compile"] else model
+
+    def loss(tokens, labels):
+        logits = run(input_ids=tokens).logits
+        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), labels.view(-1))
+
+    return model, loss
 
 
 def main():
@@ -21,8 +41,7 @@ def main():
     m = setting["model"]
     torch.manual_seed(1)
     torch.set_num_threads(setting["threads"])
-    model = Decoder(m, setting["attention"])
-    forward = torch.compile(model) if setting["compile"] else model
+    model, forward = build(setting)
     optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4, betas=(0.9, 0.95), eps=1e-8, weight_decay=0.1,
                                   **({"fused": True} if setting["fused"] else {}))
     bf16 = setting["dtype"] == "bf16"
