@@ -43,7 +43,7 @@ constexpr KnobRow kGpu[] = {
 }  // namespace
 
 std::vector<KnobTable> experts() {
-  return {{"model", "", "experts", kRouting},
+  return {{"model", "", "experts' products in quantized formats, whose rows it pads", kRouting},
           {"model", "", "experts", kExperts},
           {"model", "", "experts are always computed so", kAlways},
           {"model", "", "a setting of the cuda backend", kGpu}};
