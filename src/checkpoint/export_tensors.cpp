@@ -6,6 +6,7 @@
 #include "base/nearest.h"
 #include "checkpoint/fp8_blocks.h"
 #include "model/family.h"
+#include "model/parameter_maker.h"
 
 namespace viaduct {
 namespace {
@@ -28,7 +29,8 @@ std::set<std::string> block_modules(const ModelConfig& model) {
   std::set<std::string> modules;
   for (const std::string& name :
        {names.qkv, names.q, names.k, names.v, names.projection, names.gate, names.up, names.down}) {
-    for (int64_t layer = 0; layer < model.layers && !name.empty(); ++layer)
+    for (int64_t layer = 0; layer < model.layers + model.mtp_layers && !name.empty();
+         ++layer)
       modules.insert(fmt::format(fmt::runtime(name), layer));
   }
   return modules;
@@ -97,6 +99,24 @@ ExportTensors::ExportTensors(const TensorSource& source, const ModelConfig& mode
     }
     if (fp8 && matrix && module != names.token_embedding) unquantized_.push_back(module);
     add({info.name, plain_dtype(*format), info.shape}, {info.name});
+  }
+  add_copies(model, names);
+}
+
+void ExportTensors::add_copies(const ModelConfig& model, const TensorNames& names) {
+  const std::string& head = model.tied_embeddings ? names.token_embedding : names.head;
+  for (int64_t layer = model.layers; layer < model.layers + model.mtp_layers; ++layer) {
+    const std::pair<std::string, std::string> copies[] = {
+        {names.mtp_token_embedding, names.token_embedding}, {names.mtp_head, head}};
+    for (const auto& [pattern, of] : copies) {
+      const std::string module = ParameterMaker::at(pattern, layer);
+      const auto table = place_.find(of + std::string(kWeight));
+      if (table == place_.end() || place_.contains(module + std::string(kWeight))) continue;
+      TensorInfo info = infos_[table->second];
+      info.name = module + std::string(kWeight);
+      add(info, made_[table->second]);
+      if (pattern == names.mtp_head) unquantized_.push_back(module);
+    }
   }
 }
 

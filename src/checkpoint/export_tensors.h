@@ -49,6 +49,9 @@ class ExportTensors {
   };
 
   void add(TensorInfo info, Made made);
+  /// The copies of the token table and of the head that DeepSeek's checkpoints have in each layer
+  /// of multi-token prediction; none that the source has itself.
+  void add_copies(const ModelConfig& model, const TensorNames& names);
 
   const TensorSource& source_;
   std::vector<TensorInfo> infos_;

@@ -5,10 +5,12 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/fused_experts.h"
+#include "checkpoint/parameter_io.h"
 #include "checkpoint/quantized_weights.h"
 #include "checkpoint/safetensors_reader.h"
 #include "checkpoint/save_folder.h"
 #include "model/family.h"
+#include "model/parameter_maker.h"
 
 namespace viaduct {
 namespace {
@@ -16,6 +18,18 @@ namespace {
 bool has(const std::filesystem::path& folder, const char* name) {
   std::error_code ignored;
   return std::filesystem::exists(folder / name, ignored);
+}
+
+bool has_weights(const ModelFolder& folder) {
+  return folder.kind == ModelFolderKind::checkpoint || has_safetensors(folder.path);
+}
+
+/// Whether the weights of multi-token prediction are there: what transformers saves lacks them,
+/// whatever its config.json says.
+bool has_further_layers(const TensorSource& weights, const ModelConfig& config) {
+  const TensorNames& names = model_family(config.family).names;
+  const std::string name = ParameterMaker::at(names.mtp_projection, config.layers) + ".weight";
+  return weights.contains(stored_name(weights, name, names));
 }
 
 struct OwnedCheckpoint {
@@ -92,7 +106,16 @@ ModelConfig read_model_config(const ModelFolder& folder) {
   const std::string text = read_config_text(folder), where = (folder.path / "config.json").string();
   if (folder.kind == ModelFolderKind::hugging_face)
     (void)read_quantization_config(text, where);  // refused before anything is built
-  return read_hf_config(text, where);
+  ModelConfig config = read_hf_config(text, where);
+  if (config.mtp_layers > 0 && has_weights(folder) &&
+      !has_further_layers(*open_weights(folder), config)) {
+    config.notes.push_back(
+        fmt::format("{}: num_nextn_predict_layers {}: the folder has no weights of layers of "
+                    "multi-token prediction, and the model is read without them",
+                    where, config.mtp_layers));
+    config.mtp_layers = 0;
+  }
+  return config;
 }
 
 const std::vector<std::string>& model_side_file_names() {

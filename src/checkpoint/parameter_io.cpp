@@ -8,12 +8,36 @@
 #include "checkpoint/logical_values.h"
 #include "model/family.h"
 #include "model/model.h"
+#include "model/parameter_maker.h"
 
 namespace viaduct {
 namespace {
 
 std::string strip(const std::string& name, const std::string& prefix) {
   return !prefix.empty() && name.starts_with(prefix) ? name.substr(prefix.size()) : name;
+}
+
+/// The layers from `first` on that `source` has for multi-token prediction, by the start of their
+/// tensors' names.
+std::vector<std::string> further_layers(const TensorSource& source, const TensorNames& names,
+                                        int64_t first) {
+  std::vector<std::string> prefixes;
+  if (names.mtp_projection.empty()) return prefixes;
+  for (int64_t layer = first;; ++layer) {
+    const std::string name = ParameterMaker::at(names.mtp_projection, layer) + ".weight";
+    if (!source.contains(stored_name(source, name, names))) return prefixes;
+    prefixes.push_back(name.substr(0, name.find(std::to_string(layer)) +
+                                          std::to_string(layer).size() + 1));
+  }
+}
+
+/// Whether a tensor is the copy of a shared table in a layer of multi-token prediction.
+bool copies_table(const std::string& name, const TensorNames& names, const ModelConfig& config) {
+  for (int64_t layer = config.layers; layer < config.layers + config.mtp_layers; ++layer) {
+    for (const std::string& table : {names.mtp_token_embedding, names.mtp_head})
+      if (name == ParameterMaker::at(table, layer) + ".weight") return true;
+  }
+  return false;
 }
 
 bool ignored(const std::string& name, const TensorNames& names, bool tied) {
@@ -70,13 +94,22 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
       }
     }
   }
+  // A model that is said to have fewer layers of multi-token prediction leaves the others out.
+  const auto left_out = further_layers(source, names, config.layers + config.mtp_layers);
+  const auto unused = [&](const std::string& name) {
+    return copies_table(name, names, config) ||
+           std::any_of(left_out.begin(), left_out.end(), [&](const std::string& prefix) {
+             return name.starts_with(prefix) || name.starts_with(strip(prefix, names.optional_prefix));
+           });
+  };
   for (const TensorInfo& info : source.tensors()) {
     const size_t cut = info.name.find('/') + 1;
     const bool wanted = std::any_of(kinds.begin(), kinds.end(), [&](const TensorKind& kind) {
       return kind.prefix == info.name.substr(0, cut);
     });
     if (wanted && !used.contains(info.name) &&
-        !ignored(info.name.substr(cut), names, config.tied_embeddings))
+        !ignored(info.name.substr(cut), names, config.tied_embeddings) &&
+        !unused(info.name.substr(cut)))
       fit.additional.push_back(info.name + " belongs to no parameter of the model");
   }
   return fit;

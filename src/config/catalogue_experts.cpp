@@ -1,4 +1,4 @@
-// Planned knobs of mixture-of-experts layers and multi-token prediction.
+// Planned knobs of mixture-of-experts layers.
 
 #include "config/catalogue.h"
 
@@ -19,7 +19,6 @@ constexpr KnobRow kExperts[] = {
      "Format of tokens on the wire, forward.", ""},
     {"moe_combine_bwd_dtype", "string or null", "null", "mxfp8",
      "Format of gradients on the wire, backward.", ""},
-    {"mtp_num_layers", "int or null", "null", "", "Layers of multi-token prediction.", ""},
 };
 
 constexpr KnobRow kAlways[] = {

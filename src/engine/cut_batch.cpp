@@ -66,6 +66,7 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
   if (place.cp == 1 && total == whole.tokens()) return whole;
 
   HostBatch cut;
+  cut.shifted.resize(whole.shifted.size());
   const std::vector<int64_t> sources = cut_sources(whole.document_offsets, place, pad);
   size_t next = 0;
   for (const PaddedDocument& d : documents) {
@@ -78,6 +79,12 @@ HostBatch cut_batch(HostBatch whole, const BatchPlace& place, bool pad) {
       cut.targets.push_back(source >= 0 ? whole.targets[at] : -1);
       cut.loss_weight.push_back(source >= 0 ? whole.loss_weight[at] : 0.0f);
       cut.token_index.push_back(source >= 0 ? whole.token_index[at] : -1);
+      for (size_t k = 0; k < whole.shifted.size(); ++k) {
+        const HostShiftedTokens& from = whole.shifted[k];
+        cut.shifted[k].ids.push_back(from.ids[at]);
+        cut.shifted[k].targets.push_back(source >= 0 ? from.targets[at] : -1);
+        cut.shifted[k].loss_weight.push_back(source >= 0 ? from.loss_weight[at] : 0.0f);
+      }
     }
     cut.end_document();
     if (place.cp == 1) continue;

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "engine/cut_batch.h"
 #include "engine/micro_batch_instances.h"
+#include "engine/shift_tokens.h"
 #include "model/initialize.h"
 #include "model/model_place.h"
 #include "nn/moe/router_log.h"
@@ -27,8 +28,10 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   const RecordScope scope(device_.record(), ScopeKind::phase, "setup");
   OpContext context{device_, ops_};
   const PrecisionRecipe& precision = run_.layers.precision;
-  model_ = build_model(device_, config, run_.layers, run_.positions,
-                       model_place(run_.parallelism, groups_));
+  model_ = build_model(
+      device_,
+      run_.purpose == EnginePurpose::evaluate ? config.without_training_layers() : config,
+      run_.layers, run_.positions, model_place(run_.parallelism, groups_));
   DdpConfig ddp = run_.ddp;
   ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);
   StoreSettings store = store_settings(ddp);
@@ -64,9 +67,9 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   if (store.with_gradients && config.moe.any()) {
     std::vector<int64_t> blocks;
     for (const ModelChunk& chunk : model_->chunks()) {
-      for (int64_t i = 0; i < chunk.holds.blocks; ++i) {
-        const int64_t block = chunk.holds.first_block + i;
-        if (config.moe.routes(block)) blocks.push_back(block);
+      for (const Layer& layer : chunk.layers) {
+        if (layer.block >= 0 && config.moe.routes(config.kind_of(layer.block)))
+          blocks.push_back(layer.block);
       }
     }
     router_log_ =
@@ -76,6 +79,10 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
   host_scalars_ = host_tensor(DType::f64, {kStepScalars});
   fill(context, {loss_state_, 0});
+  if (const int64_t depths = model_->config().mtp_layers; depths > 0) {
+    depth_losses_ =
+        device_.allocate(DType::f64, {depths, 2, kReproducibleSumSize}, MemoryTag::other);
+  }
 }
 
 RankContext Engine::context(bool training, bool gradients) {
@@ -88,6 +95,7 @@ RankContext Engine::context(bool training, bool gradients) {
                      .scalars = scalars_,
                      .loss_state = loss_state_,
                      .delayed = delayed_scales_.get(),
+                     .depth_losses = depth_losses_,
                      .router_log = gradients ? router_log_.get() : nullptr};
 }
 
@@ -126,6 +134,7 @@ void Engine::begin_step(const StepInputs& inputs) {
   write_scalar(StepScalar::skip, 0);
   OpContext context{device_, ops_};
   fill(context, {loss_state_, 0});
+  if (depth_losses_) fill(context, {depth_losses_, 0});
   store_->begin_step(context);
   if (router_log_) router_log_->begin_step(context);
 }
@@ -145,6 +154,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   const auto upload_at = [&](int64_t i) {
     const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
     HostBatch rows = batch_at(i);
+    add_shifted_tokens(rows, model_->config().mtp_layers);
     if (!run_.calculate_per_token_loss) rows.normalize_loss_weights();
     return upload_part(rows);
   };
@@ -277,6 +287,7 @@ StepResult Engine::finish_step(double scored_weight, bool update) {
   if (update) optimizer_->step(context, scalars_);
   StepResult result;
   result.loss = total_loss("loss") / scored;
+  result.depth_losses = depth_losses();
   result.grad_norm = read_scalar(StepScalar::gradient_norm, "gradient norm");
   result.skipped = read_scalar(StepScalar::skip, "skipped update") != 0;
   device_.end_sequence();
@@ -299,6 +310,28 @@ double Engine::total_loss(std::string_view reason) {
   groups_.pp().broadcast(loss_state_, groups_.pp().size() - 1).wait();
   sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   return read_scalar(StepScalar::loss_sum, reason);
+}
+
+std::vector<double> Engine::depth_losses() {
+  const int64_t depths = model_->config().mtp_layers;
+  if (depths == 0) return {};
+  OpContext context{device_, ops_};
+  for (int64_t depth = 0; depth < depths; ++depth) {
+    for (const int64_t sum : {0, 1})
+      reproducible_all_reduce(context, groups_.dp_cp(), depth_losses_.select(depth).select(sum));
+  }
+  groups_.pp().broadcast(depth_losses_, groups_.pp().size() - 1).wait();
+  const Tensor value = context.allocate(DType::f64, {1}, MemoryTag::other);
+  const auto read = [&](int64_t depth, int64_t sum) {
+    sum_value(context, {depth_losses_.select(depth).select(sum), value});
+    return host_read(device_, value, "loss of a further token", 0);
+  };
+  std::vector<double> losses;
+  for (int64_t depth = 0; depth < depths; ++depth) {
+    const double loss = read(depth, 0);
+    losses.push_back(loss / read(depth, 1));
+  }
+  return losses;
 }
 
 double Engine::evaluate(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at) {

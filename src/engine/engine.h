@@ -30,6 +30,9 @@ struct StepResult {
   double loss = 0;       // mean over the scored tokens of the global batch
   double grad_norm = 0;  // before clipping
   bool skipped = false;  // a gradient was not finite: weights and moments are as before
+  /// Of multi-token prediction, by depth: mean over the tokens of the global batch that the depth
+  /// scores, without its factor in the total.
+  std::vector<double> depth_losses;
 };
 
 class Engine {
@@ -137,6 +140,8 @@ class Engine {
   void check_large_gradients();
   /// The loss sum over all ranks; does not reset it.
   double total_loss(std::string_view reason);
+  /// Those of StepResult.
+  std::vector<double> depth_losses();
   void write_scalar(StepScalar slot, double value);
   double read_scalar(StepScalar slot, std::string_view reason);
 
@@ -155,6 +160,7 @@ class Engine {
   LargeGradients large_gradients_;
   std::shared_ptr<RouterLog> router_log_;
   Tensor scalars_, loss_state_;
+  Tensor depth_losses_;  // as RankContext::depth_losses; undefined without multi-token prediction
   Tensor host_scalars_;  // host copy of scalars_
   double loss_scale_ = 1, gradient_factor_ = 1;
   ActionLog* repeats_ = nullptr;  // not owned

@@ -27,18 +27,40 @@ void check_range(const char* what, const std::vector<int32_t>& values, int32_t l
   }
 }
 
-}  // namespace
-
-double HostBatch::scored_weight() const {
+double sum_of(const std::vector<float>& weights) {
   double sum = 0;
-  for (float w : loss_weight) sum += w;
+  for (float w : weights) sum += w;
   return sum;
 }
 
-void HostBatch::normalize_loss_weights() {
-  const double sum = scored_weight();
+void normalize(std::vector<float>& weights) {
+  const double sum = sum_of(weights);
   if (sum <= 0) return;
-  for (float& weight : loss_weight) weight = static_cast<float>(weight / sum);
+  for (float& weight : weights) weight = static_cast<float>(weight / sum);
+}
+
+/// The same checks as for the tokens themselves.
+ShiftedTokens upload_shifted(Device& device, const HostShiftedTokens& host, size_t tokens,
+                             int64_t vocabulary) {
+  VIADUCT_CHECK(ShapeError,
+                host.ids.size() == tokens && host.targets.size() == tokens &&
+                    host.loss_weight.size() == tokens,
+                "batch: lists of different lengths for {} tokens further on", tokens);
+  check_range("id further on", host.ids, 0, vocabulary);
+  check_range("target further on", host.targets, -1, vocabulary);
+  return {to_device(device, host.ids), to_device(device, host.targets),
+          to_device(device, host.loss_weight)};
+}
+
+}  // namespace
+
+double HostBatch::scored_weight() const {
+  return sum_of(loss_weight);
+}
+
+void HostBatch::normalize_loss_weights() {
+  normalize(loss_weight);
+  for (HostShiftedTokens& tokens : shifted) normalize(tokens.loss_weight);
 }
 
 Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
@@ -59,6 +81,8 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   batch.loss_weight = to_device(device, host.loss_weight);
   batch.token_index = to_device(device, host.token_index);
   batch.document_offsets = to_device(device, host.document_offsets);
+  for (const HostShiftedTokens& further : host.shifted)
+    batch.shifted.push_back(upload_shifted(device, further, tokens, vocabulary));
   if (place.cp > 1) {
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
                                         place.cp, place.cp_rank, place.cp_inner);

@@ -10,12 +10,20 @@
 
 namespace viaduct {
 
+/// Tokens k places further on, as `ShiftedTokens` describes them.
+struct HostShiftedTokens {
+  std::vector<int32_t> ids, targets;
+  std::vector<float> loss_weight;
+};
+
 /// T tokens of rows laid one after the other, as `Batch` describes them.
 struct HostBatch {
   std::vector<int32_t> ids, positions, targets;  // targets: −1 where nothing is scored
   std::vector<float> loss_weight;
   std::vector<int64_t> token_index;
   std::vector<int32_t> document_offsets{0};
+  /// For multi-token prediction (engine/shift_tokens.h), depth 1 first.
+  std::vector<HostShiftedTokens> shifted;
   /// After a cut for more than one context rank: token_index of the whole micro-batch with its
   /// padding (cut_batch.h).
   std::vector<int64_t> whole_token_index;
@@ -26,8 +34,8 @@ struct HostBatch {
   int64_t tokens() const { return static_cast<int64_t>(ids.size()); }
   /// Sum of the loss weights, the divisor of the mean loss.
   double scored_weight() const;
-  /// Scales the loss weights so that they sum to 1; unchanged if nothing is scored: a loss that is
-  /// the mean of the micro-batches' means.
+  /// Scales the loss weights, of each depth too, so that they sum to 1; unchanged if nothing is
+  /// scored: a loss that is the mean of the micro-batches' means.
   void normalize_loss_weights();
   /// Closes a document at the tokens added so far.
   void end_document() { document_offsets.push_back(static_cast<int32_t>(tokens())); }

@@ -81,8 +81,8 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       settings_(checked(settings, groups)),
       groups_(std::move(groups)),
       together_(share_experts(config, settings_.parallelism.mesh)),
-      model_(build_model(device, config, settings_.layers, settings_.positions,
-                         model_place(settings_.parallelism, groups_))),
+      model_(build_model(device, config.without_training_layers(), settings_.layers,
+                         settings_.positions, model_place(settings_.parallelism, groups_))),
       store_(std::make_unique<ParameterStore>(
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {

@@ -10,6 +10,7 @@
 #include "nn/embedding.h"
 #include "nn/latent_attention.h"
 #include "nn/mlp.h"
+#include "nn/multi_token.h"
 
 namespace viaduct {
 namespace {
@@ -50,7 +51,7 @@ AttentionSpec attention_spec(const Maker& m, int64_t layer) {
   spec.first_head = spec.heads * m.place.tp_rank;
   spec.scale = c.attention_scale;
   spec.softcap = c.attention_softcap;
-  spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(layer)];
+  spec.window = c.windows.empty() ? 0 : c.windows[static_cast<size_t>(c.kind_of(layer))];
   spec.dropout = c.attention_dropout;
   spec.method = {c.flash_attention, c.masked_softmax_fusion, c.softmax_in_fp32};
   if (!m.settings.context_exchange.empty())
@@ -159,17 +160,74 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
-/// The token table that a head shares. In a pipeline the first and the last stage hold it; the
-/// first stage's copy is the owner.
-ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place) {
+/// The token table that the last stage reads too: a tied head, or multi-token prediction. In a
+/// pipeline the first and the last stage hold it; the first stage's copy is the owner.
+ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place,
+                                   bool tied) {
   if (place.pp == 1) return table;
   auto held = std::make_shared<Parameter>(*table);
   held->holders = {0, place.pp - 1};
-  held->multiplied = place.pp_rank != 0;
+  held->multiplied = tied && place.pp_rank != 0;
   if (place.pp_rank != 0) {
     for (Part& part : held->parts) part.owned = false;
   }
   return held;
+}
+
+void build_block(const Maker& m, int64_t i, const RotaryTable* rotary, Layer& layer) {
+  layer.segments.push_back(m.config.latent.any() ? build_latent_attention(m, i, rotary)
+                                                 : build_attention(m, i, rotary));
+  if (!m.config.moe.routes(m.config.kind_of(i))) {
+    layer.segments.push_back(build_mlp(m, i));
+    return;
+  }
+  for (auto& segment : build_moe({m.config, m.names, m.settings, m.place, m.make}, i))
+    layer.segments.push_back(std::move(segment));
+}
+
+/// The layers of multi-token prediction (nn/multi_token.h). `norm`: the model's before its head,
+/// whose weight is `head`; `tokens`: its token table.
+void build_multi_token(const Maker& m, const RotaryTable* rotary, const Norm& norm,
+                       const ParameterPointer& tokens, const ParameterPointer& head,
+                       std::vector<Layer>& layers) {
+  const ModelConfig& c = m.config;
+  VIADUCT_CHECK(ConfigError, c.mtp_layers == 0 || !m.names.mtp_projection.empty(),
+                "model family {} has no names for multi-token prediction (model.mtp_num_layers)",
+                c.family);
+  Norm previous = norm;
+  for (int64_t depth = 0; depth < c.mtp_layers; ++depth) {
+    const int64_t block = c.layers + depth;
+    const std::string path = "multi_token." + std::to_string(depth);
+    const auto norm_of = [&](const char* role, const std::string& name) {
+      return m.make.norm(path + role, ParameterMaker::at(name, block), c.hidden, c.norm,
+                         stream_gradient(m.settings));
+    };
+    const auto add = [&](Layer layer) -> Layer& {
+      layer.training_only = true;
+      return layers.emplace_back(std::move(layer));
+    };
+    MultiTokenInputParts parts{
+        std::move(previous),
+        norm_of(".hidden_norm", m.names.mtp_hidden_norm),
+        norm_of(".embedding_norm", m.names.mtp_embedding_norm),
+        tokens,
+        c.embedding_scale,
+        ResidualDropout(c.embedding_dropout, path + ".embedding.dropout"),
+        c.padding_token,
+        ReplicatedLinear(m.make.replicated_matrix(
+            path + ".projection", {{ParameterMaker::at(m.names.mtp_projection, block), c.hidden}},
+            2 * c.hidden))};
+    add({path + ".input", {}})
+        .segments.push_back(
+            std::make_unique<MultiTokenInputSegment>(static_cast<size_t>(depth), std::move(parts)));
+    build_block(m, block, rotary, add({"blocks." + std::to_string(block), {}, block}));
+    previous = norm_of(".head_norm", m.names.mtp_head_norm);
+    add({path + ".head", {}})
+        .segments.push_back(std::make_unique<MultiTokenHeadSegment>(
+            static_cast<size_t>(depth), depth + 1 == c.mtp_layers, c.hidden,
+            c.mtp_loss_scale / static_cast<double>(c.mtp_layers),
+            HeadSegment({c.vocabulary, c.logit_softcap}, previous, head)));
+  }
 }
 
 }  // namespace
@@ -198,8 +256,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     if (!tokens)
       tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
                                      config.hidden, config.tied_embeddings);
-    if (config.tied_embeddings && tokens->holders.empty())
-      tokens = held_by_both_ends(tokens, place);
+    if ((config.tied_embeddings || config.mtp_layers > 0) && tokens->holders.empty())
+      tokens = held_by_both_ends(tokens, place, config.tied_embeddings);
     return tokens;
   };
 
@@ -220,23 +278,19 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     }
     for (int64_t i = layers.first_block; i < layers.first_block + layers.blocks; ++i) {
       Layer& layer = chunk.layers.emplace_back(Layer{"blocks." + std::to_string(i), {}, i});
-      layer.segments.push_back(config.latent.any() ? build_latent_attention(maker, i, rotary.get())
-                                                   : build_attention(maker, i, rotary.get()));
-      if (!config.moe.routes(i)) {
-        layer.segments.push_back(build_mlp(maker, i));
-        continue;
-      }
-      for (auto& segment : build_moe({config, names, settings, place, make}, i))
-        layer.segments.push_back(std::move(segment));
+      build_block(maker, i, rotary.get(), layer);
     }
     if (layers.head) {
-      auto head = std::make_unique<HeadSegment>(
-          HeadSpec{config.vocabulary, config.logit_softcap},
-          make.norm("head.norm", names.final_norm, config.hidden, config.norm,
-                    stream_gradient(settings)),
+      const Norm norm = make.norm("head.norm", names.final_norm, config.hidden, config.norm,
+                                  stream_gradient(settings));
+      const ParameterPointer weight =
           config.tied_embeddings ? token_table()
                                  : make.vocabulary_table("head.weight", names.head,
-                                                         config.vocabulary, config.hidden, true));
+                                                         config.vocabulary, config.hidden, true);
+      if (config.mtp_layers > 0)
+        build_multi_token(maker, rotary.get(), norm, token_table(), weight, chunk.layers);
+      auto head = std::make_unique<HeadSegment>(HeadSpec{config.vocabulary, config.logit_softcap},
+                                                norm, weight);
       chunk.head = head.get();
       Layer& layer = chunk.layers.emplace_back(Layer{"head", {}});
       layer.segments.push_back(std::move(head));

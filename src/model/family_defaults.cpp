@@ -25,6 +25,7 @@ void resolve_common(ModelFields& m) {
   m.add_attention_output_bias.resolve(m.add_bias_linear.value());
   m.add_mlp_bias.resolve(m.add_bias_linear.value());
   m.moe.resolve();
+  m.mtp_num_layers.resolve(std::nullopt);
   m.moe_router_linear_bias.resolve(false);
   m.latent.resolve();
   m.qk_layernorm.resolve(m.latent.multi_latent_attention.value());

@@ -19,6 +19,8 @@ void check(const FlopSizes& s) {
   positive("vocabulary", s.vocabulary);
   VIADUCT_CHECK(ShapeError, s.expert_layers >= 0 && s.expert_layers <= s.layers,
                 "flops: {} layers with experts of {}", s.expert_layers, s.layers);
+  VIADUCT_CHECK(ShapeError, s.mtp_layers >= 0, "flops: {} layers of multi-token prediction",
+                s.mtp_layers);
   if (s.expert_layers > 0) {
     positive("experts", s.experts);
     positive("experts_of_token", s.experts_of_token);
@@ -46,15 +48,18 @@ void add_documents(const FlopSizes& s, double parameters, double count, double l
                    FlopCount& flops) {
   const int64_t value_dim = s.kv_rank > 0 ? s.value_dim : s.head_dim;
   const double widths = static_cast<double>(s.heads) * static_cast<double>(s.head_dim + value_dim);
-  const double layers = static_cast<double>(s.layers);
+  const double layers = static_cast<double>(s.layers + s.mtp_layers);
   flops.token_part += 6 * parameters * count * length;
   flops.attention_part_full += 6 * widths * layers * count * length * length;
   if (s.sliding_windows.empty()) {
     flops.attention_part += 6 * widths * layers * count * attended_pairs(length, 0, s.causal);
     return;
   }
-  for (int64_t window : s.sliding_windows)
-    flops.attention_part += 6 * widths * count * attended_pairs(length, window, s.causal);
+  const auto add_layers = [&](double number, int64_t window) {
+    flops.attention_part += 6 * widths * number * count * attended_pairs(length, window, s.causal);
+  };
+  for (int64_t window : s.sliding_windows) add_layers(1, window);
+  add_layers(static_cast<double>(s.mtp_layers), s.sliding_windows.back());
 }
 
 }  // namespace
@@ -81,6 +86,8 @@ FlopSizes flop_sizes(const ModelConfig& config) {
           .experts_of_token = config.moe.routing.topk,
           .expert_feed_forward = config.moe.feed_forward,
           .shared_feed_forward = config.moe.shared_feed_forward,
+          .mtp_layers = config.mtp_layers,
+          .mtp_experts = config.moe.routes(config.layers - 1),
           .sliding_windows = config.windows};
 }
 
@@ -113,10 +120,12 @@ double matmul_parameters(const FlopSizes& s) {
   const double used =
       static_cast<double>(s.experts_of_token * s.expert_feed_forward + s.shared_feed_forward);
   const double experts = projections * h * used + h * static_cast<double>(s.experts);
-  const double routed = static_cast<double>(s.expert_layers);
-  const double dense = static_cast<double>(s.layers) - routed;
-  return static_cast<double>(s.layers) * attention + dense * projections * h * f +
-         routed * experts + h * static_cast<double>(s.vocabulary);
+  const double further = static_cast<double>(s.mtp_layers);
+  const double layers = static_cast<double>(s.layers) + further;
+  const double routed = static_cast<double>(s.expert_layers) + (s.mtp_experts ? further : 0);
+  const double dense = layers - routed;
+  return layers * attention + dense * projections * h * f + routed * experts +
+         further * 2 * h * h + (1 + further) * h * static_cast<double>(s.vocabulary);
 }
 
 FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths) {

@@ -47,6 +47,10 @@ struct FlopSizes {
   int64_t experts_of_token = 0;     // k
   int64_t expert_feed_forward = 0;  // F of an expert
   int64_t shared_feed_forward = 0;  // of the shared expert, 0: none
+  /// Layers of multi-token prediction, each with experts (or not) and a window like the last layer:
+  /// beside the block a projection [2 H → H] and the LM head once more. Not in `layers`.
+  int64_t mtp_layers = 0;
+  bool mtp_experts = false;
   bool causal = true;               // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;

@@ -58,6 +58,10 @@ struct ModelConfig {
   bool gated = true;
   double activation_clamp = 0;   // ops/activation.h; 0: none
   double activation_offset = 0;  // added to `up`
+  /// Layers of multi-token prediction behind the others, one for each further token, each like the
+  /// last of them (nn/multi_token.h); and the factor of the mean of their losses in the total.
+  int64_t mtp_layers = 0;
+  double mtp_loss_scale = 0.1;
   MoeConfig moe;                 // experts in place of the feed-forward of some layers
   bool router_bias = false;      // of the router's product
 
@@ -76,6 +80,15 @@ struct ModelConfig {
   double embedding_dropout = 0, residual_dropout = 0, attention_dropout = 0;
   double init_std = 0.02;
 
+  /// The layer whose kind (window, experts) block `block` has: one of multi-token prediction is
+  /// numbered on behind the last one and is like it.
+  int64_t kind_of(int64_t block) const { return block < layers ? block : layers - 1; }
+  /// The same model without what only training uses.
+  ModelConfig without_training_layers() const {
+    ModelConfig model = *this;
+    model.mtp_layers = 0;
+    return model;
+  }
   /// Dv: size of a head of values.
   int64_t value_dim() const { return latent.any() ? latent.value_dim : head_dim; }
 
@@ -105,6 +118,10 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
+  // Multi-token prediction: norms of stream and embedding, projection of both, norm before the head.
+  std::string mtp_hidden_norm, mtp_embedding_norm, mtp_projection, mtp_head_norm;
+  // Copies of the token embedding and the head that checkpoints have in such a layer.
+  std::string mtp_token_embedding, mtp_head;
   std::string router, expert_gate, expert_up, expert_down;  // the second "{}" is the expert
   std::string
       load_bias;  // of the router, the whole name; empty: router + ".e_score_correction_bias"

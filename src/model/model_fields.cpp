@@ -208,6 +208,17 @@ void add_rest(FieldGroup& group, ModelFields& config) {
              "divided by "
              "sqrt(2 · num_layers).")
       .range(0);
+  group
+      .field("mtp_num_layers", config.mtp_num_layers,
+             "Layers of multi-token prediction (DeepSeek-V3): layer k reads the last layer's "
+             "stream and the token k places further on, and predicts the token behind it with the "
+             "model's embedding and head; training alone runs them. null: none.")
+      .range(0, kMostLayers)
+      .constraint("needs a family with names for them (every descendant of Llama)");
+  group
+      .field("mtp_loss_scaling_factor", config.mtp_loss_scaling_factor,
+             "Factor of the mean of the losses of mtp_num_layers in the total that is trained.")
+      .range(0);
   group.field("calculate_per_token_loss", config.calculate_per_token_loss,
               "The loss is the mean over all scored tokens of the global batch; false: Megatron's "
               "mean of micro-batch means.");

@@ -51,6 +51,9 @@ struct ModelFields {
   bool masked_softmax_fusion = true;
   bool attention_softmax_in_fp32 = true;
 
+  Auto<std::optional<int64_t>> mtp_num_layers;
+  double mtp_loss_scaling_factor = 0.1;
+
   MoeFields moe;
   Auto<bool> moe_router_linear_bias;
 

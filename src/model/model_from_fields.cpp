@@ -108,6 +108,8 @@ void take_architecture(ModelFields& fields, const ModelConfig& model) {
   fields.activation_func.resolve(activation_name(model.activation));
   fields.gated_linear_unit.resolve(model.gated);
   take_moe(fields.moe, model.moe);
+  fields.mtp_num_layers.resolve(model.mtp_layers > 0 ? std::optional(model.mtp_layers)
+                                                     : std::nullopt);
   const bool learned = model.positions == PositionKind::learned;
   fields.position_embedding_type.resolve(learned ? "learned_absolute" : "rope");
   if (!learned) {
@@ -171,6 +173,8 @@ ModelConfig to_model_config(const ModelFields& fields, const ModelConfig& base) 
   model.activation = activation_kind(fields.activation_func.value());
   model.gated = fields.gated_linear_unit.value();
   model.moe = to_moe_config(fields.moe, model.layers, model.feed_forward);
+  model.mtp_layers = fields.mtp_num_layers.value().value_or(0);
+  model.mtp_loss_scale = fields.mtp_loss_scaling_factor;
   const bool learned = fields.position_embedding_type.value() == "learned_absolute";
   model.positions = learned ? PositionKind::learned : PositionKind::rotary;
   model.rotary = learned ? RotarySpec{} : rotary_of(fields);

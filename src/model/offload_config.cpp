@@ -77,7 +77,8 @@ std::string_view offloaded_unit(std::string_view module) {
   return found == kUnits.end() ? std::string_view() : *found;
 }
 
-void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy) {
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
+                 int64_t further) {
   const auto offload = [&](int64_t block, std::string_view unit) {
     if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
@@ -93,7 +94,7 @@ void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& polic
   }
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);
-    for (int64_t block = 0; block < layers; ++block)
+    for (int64_t block = 0; block < layers + further; ++block)
       for (const std::string& module : config.offload_modules)
         offload(block, offloaded_unit(module));
   }

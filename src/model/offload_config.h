@@ -39,9 +39,11 @@ std::string_view offloaded_unit(std::string_view module);
 /// The names that a dense model has.
 std::vector<std::string_view> dense_offload_modules();
 
-/// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks.
-/// What is recomputed already stays so.
-void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy);
+/// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks
+/// and `further` ones of multi-token prediction, which offloading by layers leaves alone. What is
+/// recomputed already stays so.
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
+                 int64_t further = 0);
 SecondMemorySettings second_memory_settings(const OffloadConfig& config);
 
 }  // namespace viaduct

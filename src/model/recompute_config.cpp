@@ -42,6 +42,20 @@ void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, b
     policy.recompute_layers({chunk.first_block + i, 1, apart});
 }
 
+/// The layers of multi-token prediction behind the last chunk, as in Megatron: uniform recomputes
+/// each by itself, block none, unless it means every layer.
+void recompute_further(const RecomputeConfig& config, int64_t first, int64_t blocks, bool all,
+                       SavedPolicy& policy) {
+  if (!all && config.recompute_method != "uniform") return;
+  for (int64_t i = 0; i < blocks; ++i)
+    policy.recompute_layers({first + i, 1, config.recompute_segments_apart});
+}
+
+/// One behind the last block of the map.
+int64_t end_of(const std::vector<ChunkLayers>& layer_map) {
+  return layer_map.empty() ? 0 : layer_map.back().first_block + layer_map.back().blocks;
+}
+
 }  // namespace
 
 FieldGroup recompute_fields(RecomputeConfig& config) {
@@ -116,7 +130,8 @@ std::vector<std::string_view> module_units(std::string_view module) {
   return {};
 }
 
-SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map) {
+SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map,
+                         int64_t further) {
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
   const bool partly = config.num_microbatches_with_partial_activation_checkpoints.has_value();
@@ -124,17 +139,24 @@ SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkL
     if (config.selective() && !partly) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, false, policy);
   }
+  const ChunkLayers behind{false, end_of(layer_map), further, false};
+  if (config.selective() && !partly) recompute_modules(config, behind, policy);
+  if (config.full()) recompute_further(config, behind.first_block, further, false, policy);
   return policy;
 }
 
 SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
-                                          const std::vector<ChunkLayers>& layer_map) {
+                                          const std::vector<ChunkLayers>& layer_map,
+                                          int64_t further) {
   SavedPolicy policy;
   if (config.distribute_saved_activations) policy.share_layer_inputs();
   for (const ChunkLayers& chunk : layer_map) {
     if (config.selective()) recompute_modules(config, chunk, policy);
     if (config.full()) recompute_layers(config, chunk, true, policy);
   }
+  const ChunkLayers behind{false, end_of(layer_map), further, false};
+  if (config.selective()) recompute_modules(config, behind, policy);
+  if (config.full()) recompute_further(config, behind.first_block, further, true, policy);
   return policy;
 }
 

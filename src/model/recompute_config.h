@@ -34,11 +34,14 @@ std::vector<std::string_view> recomputable_modules(bool latent_attention);
 /// The units that a module's name stands for; none if no model has such a module.
 std::vector<std::string_view> module_units(std::string_view module);
 
-/// What a configuration without problems asks for, for chunks as `layer_map` has them: one policy
-/// for all ranks. With a number of micro-batches that keep more, theirs.
-SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map);
+/// What a configuration without problems asks for, for chunks as `layer_map` has them, behind which
+/// are `further` layers of multi-token prediction: one policy for all ranks. With a number of
+/// micro-batches that keep more, theirs.
+SavedPolicy saved_policy(const RecomputeConfig& config, const std::vector<ChunkLayers>& layer_map,
+                         int64_t further = 0);
 /// Then that of the others: every layer, or every module of recompute_modules, runs again.
 SavedPolicy policy_of_later_micro_batches(const RecomputeConfig& config,
-                                          const std::vector<ChunkLayers>& layer_map);
+                                          const std::vector<ChunkLayers>& layer_map,
+                                          int64_t further = 0);
 
 }  // namespace viaduct

@@ -238,7 +238,9 @@ void SegmentWalk::for_each_backwards(SegmentRange range, SegmentWork work, F&& f
 
 TensorSet SegmentWalk::forward(SegmentRange range, TensorSet in) const {
   TensorSet set = std::move(in);
-  const std::vector<Place> list = places(range);
+  std::vector<Place> list = places(range);
+  if (context_.gradients == nullptr)
+    std::erase_if(list, [](const Place& place) { return place.layer->training_only; });
   Program program;
   for (const Place& place : list) program.segments.push_back({place.segment, SegmentWork::forward});
   for (size_t i = 0; i < list.size(); ++i) {

@@ -3,6 +3,7 @@
 // other, T tokens. Made by `train` (and `probe`, `generate`); layers only read it.
 
 #include <memory>
+#include <vector>
 
 #include "tensor/tensor.h"
 
@@ -10,6 +11,14 @@ namespace viaduct {
 
 class Communicator;
 struct ContextLayout;
+
+/// The tokens k places further on in the same document, for a depth k = 1, 2, … of multi-token
+/// prediction (nn/multi_token.h), all [T].
+struct ShiftedTokens {
+  Tensor ids;          // i32; 0 behind the document's end
+  Tensor targets;      // i32: of the token k places further on, −1 without loss
+  Tensor loss_weight;  // f32, 0 without loss
+};
 
 struct Batch {
   Tensor ids;                // i32 [T]
@@ -19,6 +28,8 @@ struct Batch {
   Tensor token_index;        // i64 [T]: global token index, the counter of random numbers
   Tensor document_offsets;   // i32 [documents + 1]: attention does not cross them
   int64_t max_document = 0;  // longest document, in tokens
+
+  std::vector<ShiftedTokens> shifted;  // depth 1 first; empty: no further tokens are predicted
 
   /// Positions of the other context ranks' tokens (nn/context_parallel/layout.h); null without
   /// context parallelism.

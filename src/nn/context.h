@@ -34,6 +34,9 @@ struct RankContext {
   /// counters of stochastic rounding.
   Tensor token_index = {};
   QuantizationLog* quantization_log = nullptr;  // null: quantized operands are not measured
+  /// f64 [depths, 2, kReproducibleSumSize]: of each depth of multi-token prediction the sums of the
+  /// weighted token losses of the step, and of the weights.
+  Tensor depth_losses = {};
   RouterLog* router_log =
       nullptr;  // figures of routers (nn/moe/router_log.h); null: none are taken
 

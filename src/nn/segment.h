@@ -95,6 +95,8 @@ struct Layer {
   std::string path;  // "embedding", "blocks.3", "head"
   std::vector<std::unique_ptr<Segment>> segments;
   int64_t block = -1;  // global number of the transformer block; −1: it is none
+  /// Left out of forwards that no backward follows: what it makes is only for its own loss.
+  bool training_only = false;
 };
 
 }  // namespace viaduct

@@ -85,10 +85,11 @@ std::vector<ChunkLayers> layer_map(const LayerMapSettings& s) {
   return chunks_of(ends ? sizes_with_ends(s) : even_sizes(s));
 }
 
-std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp) {
+std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp,
+                                   std::optional<int64_t> mtp) {
   if (config.pipeline_model_parallel_layout) {
     Problems problems;
-    auto map = parse_stage_layout(*config.pipeline_model_parallel_layout, layers, pp, problems);
+    auto map = parse_stage_layout(*config.pipeline_model_parallel_layout, layers, pp, problems, mtp);
     problems.throw_if_any();
     return map;
   }

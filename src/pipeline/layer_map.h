@@ -25,9 +25,10 @@ struct LayerMapSettings {
 /// one, if the layers do not divide, or if the ends are given twice.
 std::vector<ChunkLayers> layer_map(const LayerMapSettings& settings);
 
-/// The layer map of a configuration: from its layout text, or from the numbers above. ConfigError
-/// with all problems.
-std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp);
+/// The layer map of a configuration: from its layout text, or from the numbers above. `mtp`: layers
+/// of multi-token prediction, which are with the loss. ConfigError with all problems.
+std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers, int pp,
+                                   std::optional<int64_t> mtp = {});
 
 /// The chunks of one pipeline rank, in model order.
 std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank);

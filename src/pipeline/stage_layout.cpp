@@ -98,7 +98,8 @@ std::vector<ChunkLayers> stages_of(const std::string& letters) {
 }  // namespace
 
 std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout, int64_t layers,
-                                            int pp, Problems& problems) {
+                                            int pp, Problems& problems,
+                                            std::optional<int64_t> mtp) {
   const std::string text = joined(layout);
   std::string letters;
   if (!Expander(text, problems).expand(letters)) return {};
@@ -109,7 +110,15 @@ std::vector<ChunkLayers> parse_stage_layout(const OneOrList<std::string>& layout
     problems.add("{}: expected one E, as the first letter; found {}", kName, count('E'));
   if (count('L') != 1 || letters.back() != 'L')
     problems.add("{}: expected one L, as the last letter; found {}", kName, count('L'));
-  if (count('m') != 0) problems.add("{}: m: multi-token layers are not implemented yet", kName);
+  const int64_t further = count('m');
+  const size_t before_loss = letters.find_last_not_of("mL");
+  if (further > 0 && letters.find('m') < (before_loss == std::string::npos ? 0 : before_loss)) {
+    problems.add("{}: m: layers of multi-token prediction are right before L, in its stage", kName);
+  }
+  if (mtp && further != *mtp) {
+    problems.add("{}: {} layers of multi-token prediction (m), and model.mtp_num_layers = {}",
+                 kName, further, *mtp == 0 ? "null" : std::to_string(*mtp));
+  }
   if (layers > 0 && count('t') != layers) {
     problems.add("{}: {} transformer layers (t), and model.num_layers = {}", kName, count('t'),
                  layers);

@@ -43,7 +43,7 @@ StateBytes states_of(const DryRun& run) {
 }
 
 bool same_layers(const ModelConfig& model) {
-  if (model.moe.any()) return false;
+  if (model.moe.any() || model.mtp_layers > 0) return false;
   return std::adjacent_find(model.windows.begin(), model.windows.end(), std::not_equal_to<>()) ==
          model.windows.end();
 }

@@ -100,6 +100,10 @@ Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& s
   const StepResult result = run_scaled_step(engine, batch, settings, {}, false, scale);
   dump["loss"] = scalars_tensor({result.loss}, {});
   dump["grad_norm"] = scalars_tensor({result.grad_norm}, {});
+  if (!result.depth_losses.empty()) {
+    dump["mtp_losses"] = scalars_tensor(result.depth_losses,
+                                        {static_cast<int64_t>(result.depth_losses.size())});
+  }
   dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
   if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);
   return dump;

@@ -35,7 +35,7 @@ struct ProbeSettings {
 
 /// Every rank of `world` (null: this one alone) calls it with the same arguments; rank 0 returns
 /// the tensors, other ranks return an unspecified part. The tensors of `probe`: logits [B,S,V],
-/// loss [], grad_norm [], grad.NAME, … or loss [N], grad_norm [N], final.NAME with `train`; all f32
+/// loss [], grad_norm [], mtp_losses [D] of multi-token prediction, grad.NAME, … or loss [N], grad_norm [N], final.NAME with `train`; all f32
 /// on the host. `batch` holds input_ids [B,S] i64 and its companions. Errors name the tensor,
 /// expected and found.
 std::map<std::string, Tensor> run_probe(Device& device, const OpTable& ops,

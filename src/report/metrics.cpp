@@ -81,6 +81,7 @@ std::string json_line(const StepMetrics& m) {
       {"global_batch_size", m.step_samples},
       {"step_seconds", m.step_seconds},
   };
+  if (!m.mtp_losses.empty()) object["mtp_losses"] = m.mtp_losses;
   if (m.with_rates) {
     object["samples_per_second"] = m.samples_per_second;
     object["tokens_per_second"] = m.tokens_per_second;

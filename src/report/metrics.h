@@ -34,6 +34,8 @@ struct StepMetrics {
   /// Mean over all scored tokens of the global batch. No value on a simulated device; a NaN is
   /// written as null as well.
   std::optional<double> loss;
+  /// Of multi-token prediction, by depth, over the tokens that each scores; empty without it.
+  std::vector<double> mtp_losses;
   /// Global, before clipping; no value where it was not computed.
   std::optional<double> grad_norm;
   double learning_rate = 0;

@@ -24,6 +24,8 @@ std::vector<tensorboard::Scalar> scalars_of(const StepMetrics& m) {
     if (value) scalars.push_back({tag, *value});
   };
   add("train/loss", m.loss);
+  for (size_t depth = 0; depth < m.mtp_losses.size(); ++depth)
+    add(fmt::format("train/mtp_{}_loss", depth + 1), m.mtp_losses[depth]);
   add("train/grad_norm", m.grad_norm);
   add("train/learning_rate", m.learning_rate);
   add("train/skipped", static_cast<double>(m.skipped));

@@ -17,6 +17,8 @@ std::string progress_line(const StepMetrics& m, int64_t total_steps, double rema
   const std::string total = std::to_string(total_steps);
   std::string text = fmt::format("step {:>{}}/{}", m.step, total.size(), total);
   text += m.loss ? fmt::format(" | loss {:.4f}", *m.loss) : " | loss -";
+  for (size_t depth = 0; depth < m.mtp_losses.size(); ++depth)
+    text += fmt::format(" | mtp {} loss {:.4f}", depth + 1, m.mtp_losses[depth]);
   text += fmt::format(" | lr {:.3g}", m.learning_rate);
   if (m.grad_norm) text += fmt::format(" | grad norm {:.3g}", *m.grad_norm);
   text += m.with_rates ? fmt::format(" | {} tokens/s", format_count(m.tokens_per_second))

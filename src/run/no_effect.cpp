@@ -230,6 +230,11 @@ const std::vector<Rule>& rules() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(!c.model.window_size.value(), "model.window_size is null");
        }},
+      {{"model.mtp_loss_scaling_factor"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.model.mtp_num_layers.value().value_or(0) == 0,
+                     "model.mtp_num_layers is null");
+       }},
       {{"model.make_vocab_size_divisible_by"},
        [](const RunConfig& c, const ConfigOutcome&) {
          return when(c.parallel.tensor_model_parallel_size == 1,

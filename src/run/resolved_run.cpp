@@ -36,7 +36,7 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
 Parallelism parallelism_of(const RunConfig& config, const ModelConfig& model) {
   const ParallelConfig& parallel = config.parallel;
   Parallelism p{.mesh = mesh_of(config, model)};
-  p.layer_map = layer_map(config.pipeline, model.layers, p.size(Axis::pp));
+  p.layer_map = layer_map(config.pipeline, model.layers, p.size(Axis::pp), model.mtp_layers);
   if (parallel.tensor_model_parallel_size > 1)
     p.vocabulary_multiple = config.model.make_vocab_size_divisible_by;
   p.schedule = schedule_settings(config.pipeline, p.virtual_stages());
@@ -59,8 +59,8 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
         config.tensor_overlap, overlap_conditions(config, model.hidden, model.latent), problems);
     problems.throw_if_any();
   }
-  for (int64_t block = 0; block < model.layers; ++block)
-    s.context_exchange.push_back(config.context_parallel.exchange(block));
+  for (int64_t block = 0; block < model.layers + model.mtp_layers; ++block)
+    s.context_exchange.push_back(config.context_parallel.exchange(model.kind_of(block)));
   s.recompute_logits = config.fusion.recompute_logits.value();
   s.seed = static_cast<uint64_t>(config.rng.seed);
   return s;
@@ -68,16 +68,16 @@ LayerSettings layer_settings(const RunConfig& config, const ModelConfig& model) 
 
 MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model,
                                const std::vector<ChunkLayers>& layer_map) {
-  MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map),
+  MemorySettings memory{.saved_policy = saved_policy(config.recompute, layer_map, model.mtp_layers),
                         .second_memory = second_memory_settings(config.offload),
                         .packed_weights = config.packing.packed_weights.value(),
                         .offloaded_state = config.state_offload.fraction(),
                         .overlaps_state_copies = config.state_offload.overlap_cpu_optimizer_d2h_h2d,
                         .offloads_weights = config.offload.moves_weights()};
-  add_offload(config.offload, model.layers, memory.saved_policy);
+  add_offload(config.offload, model.layers, memory.saved_policy, model.mtp_layers);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
-    memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map)};
-    add_offload(config.offload, model.layers, memory.partial->others);
+    memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map, model.mtp_layers)};
+    add_offload(config.offload, model.layers, memory.partial->others, model.mtp_layers);
   }
   return memory;
 }

@@ -55,8 +55,10 @@ class PipelineRules {
   }
 
   void check_layout() {
-    const auto stages =
-        parse_stage_layout(*pipeline_.pipeline_model_parallel_layout, layers_, pp_, problems_);
+    const auto& further = config_.model.mtp_num_layers;
+    const auto stages = parse_stage_layout(
+        *pipeline_.pipeline_model_parallel_layout, layers_, pp_, problems_,
+        further.is_auto() ? std::optional<int64_t>() : further.value().value_or(0));
     chunks_ = std::max<int>(1, static_cast<int>(stages.size()) / pp_);
     const auto& given = pipeline_.virtual_pipeline_model_parallel_size;
     if (given && *given != chunks_) {

@@ -255,6 +255,7 @@ void Trainer::step() {
 
   StepMetrics metrics;
   metrics.loss = result.loss;
+  metrics.mtp_losses = result.depth_losses;
   metrics.grad_norm = result.grad_norm;
   metrics.learning_rate = inputs.learning_rate;
   metrics.data_seconds = data_seconds;

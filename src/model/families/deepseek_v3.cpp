@@ -34,8 +34,8 @@ ModelConfig read(HfConfig& config) {
   };
   only("scoring_func", "sigmoid");
   only("topk_method", "noaux_tc");
-  // Layers that predict further tokens: Hugging Face's code leaves them out as well.
-  config.ignore({"num_nextn_predict_layers"});
+  // Hugging Face's code leaves these layers out.
+  model.mtp_layers = config.integer("num_nextn_predict_layers", 0);
   return model;
 }
 
@@ -55,6 +55,7 @@ nlohmann::ordered_json write(const ModelConfig& model) {
   json["norm_topk_prob"] = routing.normalize;
   json["n_group"] = routing.groups;
   json["topk_group"] = routing.group_topk;
+  if (model.mtp_layers > 0) json["num_nextn_predict_layers"] = model.mtp_layers;
   json["rope_interleave"] = model.rotary.interleaved;
   return json;
 }

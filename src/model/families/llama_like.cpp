@@ -227,6 +227,13 @@ TensorNames llama_names() {
   names.gate = "model.layers.{}.mlp.gate_proj";
   names.up = "model.layers.{}.mlp.up_proj";
   names.down = "model.layers.{}.mlp.down_proj";
+  // As in DeepSeek-V3's checkpoints.
+  names.mtp_hidden_norm = "model.layers.{}.hnorm";
+  names.mtp_embedding_norm = "model.layers.{}.enorm";
+  names.mtp_projection = "model.layers.{}.eh_proj";
+  names.mtp_head_norm = "model.layers.{}.shared_head.norm";
+  names.mtp_token_embedding = "model.layers.{}.embed_tokens";
+  names.mtp_head = "model.layers.{}.shared_head.head";
   names.ignored_suffixes = {".rotary_emb.inv_freq"};
   names.optional_prefix = "model.";
   return names;
