@@ -113,6 +113,8 @@ std::vector<FieldCase> model_cases() {
       {"model.embedding_dropout", "0.1", kNumbers},
       {"model.attention_dropout", "0.1", kNumbers},
       {"model.init_method_std", "0.1", kNumbers},
+      {"model.mtp_num_layers", "1", kRecord, {}, {"32"}},
+      {"model.mtp_loss_scaling_factor", "0.5", kNumbers, {"model.mtp_num_layers=1"}},
       {"model.calculate_per_token_loss",
        "false",
        kNumbers,

@@ -26,11 +26,13 @@ struct Sizes {
   bool fp32_stream = false;    // under BF16; else all is FP32
   std::string recompute = "";  // layers, units or none
   std::string strategy = "";   // of sharding; none: auto
+  int64_t further = 0;         // layers of multi-token prediction
   std::string name() const {
     return "tp" + std::to_string(tp) + "_cp" + std::to_string(cp) + "_pp" + std::to_string(pp) +
            "_dp" + std::to_string(dp) + (chunks > 1 ? "_vpp" + std::to_string(chunks) : "") +
            (fp32_stream ? "_fp32_stream" : "") + (recompute.empty() ? "" : "_" + recompute) +
-           (strategy.empty() ? "" : "_" + strategy);
+           (strategy.empty() ? "" : "_" + strategy) +
+           (further > 0 ? "_mtp" + std::to_string(further) : "");
   }
 };
 
@@ -58,6 +60,7 @@ RunSetup setup_of(const Sizes& sizes) {
     config.recompute = {"selective", std::nullopt, std::nullopt, {"core_attn", "layernorm", "mlp"}};
   }
   if (!sizes.strategy.empty()) config.ddp.data_parallel_sharding_strategy = sizes.strategy;
+  if (sizes.further > 0) config.model.mtp_num_layers = std::optional(sizes.further);
   if (sizes.chunks > 1) config.pipeline.virtual_pipeline_model_parallel_size = sizes.chunks;
   return prepare_run(std::move(loaded));
 }
@@ -123,8 +126,22 @@ INSTANTIATE_TEST_SUITE_P(
                     Sizes{.dp = 4, .fp32_stream = true, .strategy = "optim_grads_params"},
                     Sizes{.tp = 2, .dp = 2, .strategy = "optim_grads_params"},
                     Sizes{.cp = 2, .recompute = "layers", .strategy = "optim_grads_params"},
-                    Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = "optim_grads_params"}),
+                    Sizes{.pp = 2, .dp = 2, .chunks = 2, .strategy = "optim_grads_params"},
+                    Sizes{.further = 2}, Sizes{.fp32_stream = true, .further = 1},
+                    Sizes{.tp = 2, .pp = 2, .recompute = "layers", .further = 2},
+                    Sizes{.cp = 2, .dp = 2, .recompute = "units", .further = 1},
+                    Sizes{.pp = 2, .dp = 2, .strategy = "optim_grads_params", .further = 1}),
     [](const auto& info) { return info.param.name(); });
+
+/// With multi-token prediction both stages have the token table, which counts once.
+TEST(DryRunReport, StagesTogetherAreTheModelThatPredictsFurtherTokens) {
+  const DryRun whole = dry_run(setup_of(Sizes{.further = 1}));
+  EXPECT_EQ(model_parameters(dry_run_stages(setup_of(Sizes{.tp = 2, .pp = 2, .further = 1}))),
+            whole.parameters);
+  // A block of H = 32 and F = 64, three norms, a projection [H, 2 H]; no tables.
+  EXPECT_EQ(whole.parameters - dry_run(setup_of(Sizes{})).parameters,
+            4 * 32 * 32 + 3 * 32 * 64 + 2 * 32 + 3 * 32 + 2 * 32 * 32);
+}
 
 TEST(DryRunReport, StagesTogetherAreTheModel) {
   const DryRun whole = dry_run(setup_of(Sizes{}));

@@ -125,6 +125,28 @@ TEST(Flops, OfLatentAttention) {
             27 * 3.0 * 16 * (192 + 128) * 4096 * 4096);
 }
 
+/// Two layers of multi-token prediction of DeepSeek-V2-Lite's kind: each a block like the last one,
+/// a projection of both inputs, and the head once more.
+TEST(Flops, OfMultiTokenPrediction) {
+  FlopSizes sizes = llama3_8b();
+  const double plain = matmul_parameters(sizes), h = 4096, head = h * 128256;
+  sizes.mtp_layers = 2;
+  const double block = (plain - head) / 32;
+  EXPECT_EQ(matmul_parameters(sizes), plain + 2 * (block + 2 * h * h + head));
+  EXPECT_EQ(training_flops(sizes, 1, 1024).attention_part, 34 * 6 * h * 1024 * 1024);
+  sizes.sliding_windows.assign(32, 0);
+  sizes.sliding_windows.back() = 256;
+  EXPECT_EQ(training_flops(sizes, 1, 1024).attention_part,
+            31 * 6 * h * 1024 * 1024 + 3 * 12 * h * (1024 * 256 - 256 * 256 / 2));
+  FlopSizes experts = sizes;
+  experts.expert_layers = 1, experts.experts = 8, experts.experts_of_token = 2;
+  experts.expert_feed_forward = 100;
+  const double dense = matmul_parameters(experts);
+  experts.mtp_experts = true;
+  EXPECT_EQ(matmul_parameters(experts) - dense,
+            2 * (3 * h * 200 + 8 * h - 3 * h * static_cast<double>(sizes.feed_forward)));
+}
+
 TEST(Flops, Gpt2Small) {
   EXPECT_EQ(matmul_parameters(gpt2_124m()), 123532032.0);
   const FlopCount one = training_flops(gpt2_124m(), 1, 1024);

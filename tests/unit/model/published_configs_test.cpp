@@ -20,7 +20,7 @@ const std::map<std::string, int64_t>& published() {
   static const std::map<std::string, int64_t> parameters{
       {"DeepSeek-R1-Distill-Qwen-1.5B", 1'777'088'000},
       {"DeepSeek-V2-Lite", 15'706'484'224},
-      {"DeepSeek-V3", 671'026'419'200},
+      {"DeepSeek-V3", 682'636'487'424},  // with its layer of multi-token prediction
       {"DialoGPT-small", 124'439'808},
       {"Llama-2-13b-hf", 13'015'864'320},
       {"Llama-2-70b-hf", 68'976'648'192},

@@ -37,6 +37,13 @@ TEST(Progress, TheLineNamesItsPeak) {
       "of FP32 FMA AVX2, 0.4 TFLOP/s measured on 2 threads | 1.50 GiB | ETA 3m07s");
 }
 
+TEST(Progress, TheLineHasTheLossesOfFurtherTokens) {
+  StepMetrics m = metrics();
+  m.mtp_losses = {4.5, 5.25};
+  EXPECT_THAT(progress_line(m, 2000, 1),
+              testing::HasSubstr("| loss 3.4568 | mtp 1 loss 4.5000 | mtp 2 loss 5.2500 | lr"));
+}
+
 TEST(Progress, TheLineShowsTheUncausalCountWhereThereIsOne) {
   StepMetrics m = metrics();
   m.mfu_full = 0.25;

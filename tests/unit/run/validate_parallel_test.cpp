@@ -277,7 +277,13 @@ TEST(ValidateParallel, LayoutText) {
              pp(2), text + "Et*3|t*4|tL");
   EXPECT_ONE("expected one E, as the first letter", pp(2), text + "t*4E|t*4L");
   EXPECT_ONE("expected one L, as the last letter; found 0", pp(2), text + "Et*4|t*4");
-  EXPECT_ONE("m: multi-token layers", pp(2), text + "Et*4|t*4mL");
+  EXPECT_ONE("1 layers of multi-token prediction (m), and model.mtp_num_layers = null", pp(2),
+             text + "Et*4|t*4mL", "model.mtp_num_layers=null");
+  EXPECT_ONE("0 layers of multi-token prediction (m), and model.mtp_num_layers = 2", pp(2),
+             text + "Et*4|t*4L", "model.mtp_num_layers=2");
+  EXPECT_GOOD(pp(2), text + "Et*4|t*4mmL", "model.mtp_num_layers=2");
+  EXPECT_ONE("m: layers of multi-token prediction are right before L", pp(2), text + "Et*4m|t*4mL",
+             "model.mtp_num_layers=2");
   EXPECT_ONE("at character 3 of 'Etx'", pp(2), text + "Etx");
   EXPECT_ONE(
       "virtual_pipeline_model_parallel_size: 2, but pipeline_model_parallel_layout has 2 stages "
@@ -285,6 +291,13 @@ TEST(ValidateParallel, LayoutText) {
       pp(2), vpp(2), text + "Et*3|t*5L");
   EXPECT_ONE("excludes num_layers_in_first", pp(2), text + "Et*3|t*5L",
              "model.num_layers_in_first_pipeline_stage=3");
+}
+
+TEST(ValidateParallel, MultiTokenPrediction) {
+  EXPECT_GOOD(pp(2), "model.mtp_num_layers=2");
+  EXPECT_ONE("mtp_num_layers: family gpt2 has no names for such layers; those that have: deepseek",
+             "model.family=gpt2", "model.mtp_num_layers=1");
+  EXPECT_ONE("mtp_num_layers: 64 with rows of seq_length = 64 tokens", "model.mtp_num_layers=64");
 }
 
 TEST(ValidateParallel, GroupsOfMicroBatches) {
