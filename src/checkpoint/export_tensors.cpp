@@ -29,8 +29,7 @@ std::set<std::string> block_modules(const ModelConfig& model) {
   std::set<std::string> modules;
   for (const std::string& name :
        {names.qkv, names.q, names.k, names.v, names.projection, names.gate, names.up, names.down}) {
-    for (int64_t layer = 0; layer < model.layers + model.mtp_layers && !name.empty();
-         ++layer)
+    for (int64_t layer = 0; layer < model.layers + model.mtp_layers && !name.empty(); ++layer)
       modules.insert(fmt::format(fmt::runtime(name), layer));
   }
   return modules;

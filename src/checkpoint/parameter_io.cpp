@@ -26,8 +26,8 @@ std::vector<std::string> further_layers(const TensorSource& source, const Tensor
   for (int64_t layer = first;; ++layer) {
     const std::string name = ParameterMaker::at(names.mtp_projection, layer) + ".weight";
     if (!source.contains(stored_name(source, name, names))) return prefixes;
-    prefixes.push_back(name.substr(0, name.find(std::to_string(layer)) +
-                                          std::to_string(layer).size() + 1));
+    prefixes.push_back(
+        name.substr(0, name.find(std::to_string(layer)) + std::to_string(layer).size() + 1));
   }
 }
 
@@ -99,7 +99,8 @@ TensorFit tensor_fit(const ModelConfig& config, const TensorSource& source,
   const auto unused = [&](const std::string& name) {
     return copies_table(name, names, config) ||
            std::any_of(left_out.begin(), left_out.end(), [&](const std::string& prefix) {
-             return name.starts_with(prefix) || name.starts_with(strip(prefix, names.optional_prefix));
+             return name.starts_with(prefix) ||
+                    name.starts_with(strip(prefix, names.optional_prefix));
            });
   };
   for (const TensorInfo& info : source.tensors()) {

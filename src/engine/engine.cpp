@@ -29,8 +29,7 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
   OpContext context{device_, ops_};
   const PrecisionRecipe& precision = run_.layers.precision;
   model_ = build_model(
-      device_,
-      run_.purpose == EnginePurpose::evaluate ? config.without_training_layers() : config,
+      device_, run_.purpose == EnginePurpose::evaluate ? config.without_training_layers() : config,
       run_.layers, run_.positions, model_place(run_.parallelism, groups_));
   DdpConfig ddp = run_.ddp;
   ddp.resolve(groups_.dp_cp().size(), groups_.pp().size() > 1 && model_->chunks().size() > 1);

@@ -124,8 +124,8 @@ double matmul_parameters(const FlopSizes& s) {
   const double layers = static_cast<double>(s.layers) + further;
   const double routed = static_cast<double>(s.expert_layers) + (s.mtp_experts ? further : 0);
   const double dense = layers - routed;
-  return layers * attention + dense * projections * h * f + routed * experts +
-         further * 2 * h * h + (1 + further) * h * static_cast<double>(s.vocabulary);
+  return layers * attention + dense * projections * h * f + routed * experts + further * 2 * h * h +
+         (1 + further) * h * static_cast<double>(s.vocabulary);
 }
 
 FlopCount training_flops(const FlopSizes& sizes, std::span<const int64_t> document_lengths) {

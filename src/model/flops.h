@@ -51,7 +51,7 @@ struct FlopSizes {
   /// beside the block a projection [2 H → H] and the LM head once more. Not in `layers`.
   int64_t mtp_layers = 0;
   bool mtp_experts = false;
-  bool causal = true;               // false: encoders, which attend the whole square
+  bool causal = true;  // false: encoders, which attend the whole square
   /// Window of each layer (0: none); empty: no layer has one. Otherwise one entry per layer.
   std::vector<int64_t> sliding_windows;
 };

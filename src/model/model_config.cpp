@@ -73,9 +73,9 @@ void check_model_config(const ModelConfig& c) {
   positive("head size", c.head_dim);
   positive("vocabulary", c.vocabulary);
   positive("longest sequence", c.max_positions);
-  if (c.mtp_layers < 0)
-    problems.push_back(
-        fmt::format("model.mtp_num_layers: {}, expected at least 0", c.mtp_layers));
+  if (c.mtp_layers < 0 || c.mtp_layers > kMostMultiTokenLayers)
+    problems.push_back(fmt::format("model.mtp_num_layers: {}, expected 0 to {}", c.mtp_layers,
+                                   kMostMultiTokenLayers));
   if (c.heads >= 1 && c.kv_heads >= 1 && c.heads % c.kv_heads != 0) {
     problems.push_back(fmt::format("model: {} key-value heads do not divide {} attention heads",
                                    c.kv_heads, c.heads));

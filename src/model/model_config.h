@@ -29,6 +29,9 @@ struct LatentSizes {
   bool operator==(const LatentSizes&) const = default;
 };
 
+/// Far above any model: a damaged config.json must not make a loop of it.
+inline constexpr int64_t kMostMultiTokenLayers = 1024;
+
 struct ModelConfig {
   std::string family;  // Hugging Face's model_type: "llama", "gpt2", …
 
@@ -62,8 +65,8 @@ struct ModelConfig {
   /// last of them (nn/multi_token.h); and the factor of the mean of their losses in the total.
   int64_t mtp_layers = 0;
   double mtp_loss_scale = 0.1;
-  MoeConfig moe;                 // experts in place of the feed-forward of some layers
-  bool router_bias = false;      // of the router's product
+  MoeConfig moe;             // experts in place of the feed-forward of some layers
+  bool router_bias = false;  // of the router's product
 
   PositionKind positions = PositionKind::rotary;
   RotarySpec rotary;  // rotary positions only
@@ -118,7 +121,8 @@ struct TensorNames {
   // Latent attention: matrices to and from the compressed vectors, and the norms on them.
   std::string q_down, q_down_norm, q_up, kv_down, kv_down_norm, kv_up;
   std::string mlp_norm, gate, up, down, mlp_output_norm;
-  // Multi-token prediction: norms of stream and embedding, projection of both, norm before the head.
+  // Multi-token prediction: norms of stream and embedding, projection of both, norm before the
+  // head.
   std::string mtp_hidden_norm, mtp_embedding_norm, mtp_projection, mtp_head_norm;
   // Copies of the token embedding and the head that checkpoints have in such a layer.
   std::string mtp_token_embedding, mtp_head;

@@ -213,7 +213,7 @@ void add_rest(FieldGroup& group, ModelFields& config) {
              "Layers of multi-token prediction (DeepSeek-V3): layer k reads the last layer's "
              "stream and the token k places further on, and predicts the token behind it with the "
              "model's embedding and head; training alone runs them. null: none.")
-      .range(0, kMostLayers)
+      .range(0, kMostMultiTokenLayers)
       .constraint("needs a family with names for them (every descendant of Llama)");
   group
       .field("mtp_loss_scaling_factor", config.mtp_loss_scaling_factor,

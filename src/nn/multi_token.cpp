@@ -91,8 +91,8 @@ TensorSet MultiTokenInputSegment::forward(RankContext& context, const Batch& bat
   }
   // out [stream tokens, H] = joined [., 2 H] · Wᵀ
   const Tensor projected = parts_.project.forward(context, joined, saved);
-  TensorSet out(kHidden, in_format(context, projected, context.settings.precision.stream,
-                                   MemoryTag::saved));
+  TensorSet out(kHidden,
+                in_format(context, projected, context.settings.precision.stream, MemoryTag::saved));
   if (depth_ == 0) out.set(kTrunk, stream);
   return out;
 }
@@ -101,16 +101,15 @@ TensorSet MultiTokenInputSegment::backward_input(RankContext& context, const Bat
                                                  const TensorSet& d_out, SavedStore& saved) {
   const PrecisionRecipe& precision = context.settings.precision;
   const int64_t hidden = parts_.hidden_norm.features();
-  const Tensor d_projected = in_format(context, d_out.get(kHidden), precision.activation,
-                                       MemoryTag::saved);
+  const Tensor d_projected =
+      in_format(context, d_out.get(kHidden), precision.activation, MemoryTag::saved);
   const Tensor d_joined = parts_.project.backward_input(context, d_projected, saved);
   const Shape shape{d_joined.dim(0), hidden};
 
   const Tensor d_embedded = context.stream(shape, MemoryTag::activations);
   parts_.embedding_norm.backward(context, d_joined.slice(1, 0, hidden), Tensor(), d_embedded,
                                  saved);
-  saved.keep(this, "d_rows",
-             parts_.dropout.backward(context, batch, d_embedded, precision.stream));
+  saved.keep(this, "d_rows", parts_.dropout.backward(context, batch, d_embedded, precision.stream));
 
   const Tensor d_before = context.activation(shape, MemoryTag::activations);
   parts_.hidden_norm.backward(context, d_joined.slice(1, hidden, hidden), Tensor(), d_before,

@@ -1,7 +1,7 @@
 #pragma once
-// Multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2): layer k = 1, 2, … behind
-// the model's last block predicts the token k + 1 places further on. Of the rows h of the layer
-// before it (the model's own at k = 1), as the head there reads them, behind its norm:
+// Multi-token prediction (DeepSeek-AI 2024, arXiv 2412.19437, section 2.2): layer k = 1, 2, …
+// behind the model's last block predicts the token k + 1 places further on. Of the rows h of the
+// layer before it (the model's own at k = 1), as the head there reads them, behind its norm:
 //
 //   h' = W · [norm(embedding of the token k places further on); norm(head norm(h))]
 //   h  = block(h'),   loss k = cross entropy of head(head norm k(h)) and the token k + 1 places on

@@ -89,7 +89,8 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
                                    std::optional<int64_t> mtp) {
   if (config.pipeline_model_parallel_layout) {
     Problems problems;
-    auto map = parse_stage_layout(*config.pipeline_model_parallel_layout, layers, pp, problems, mtp);
+    auto map =
+        parse_stage_layout(*config.pipeline_model_parallel_layout, layers, pp, problems, mtp);
     problems.throw_if_any();
     return map;
   }

@@ -101,8 +101,8 @@ Dump probe_once(Engine& engine, const TensorSource& file, const ProbeSettings& s
   dump["loss"] = scalars_tensor({result.loss}, {});
   dump["grad_norm"] = scalars_tensor({result.grad_norm}, {});
   if (!result.depth_losses.empty()) {
-    dump["mtp_losses"] = scalars_tensor(result.depth_losses,
-                                        {static_cast<int64_t>(result.depth_losses.size())});
+    dump["mtp_losses"] =
+        scalars_tensor(result.depth_losses, {static_cast<int64_t>(result.depth_losses.size())});
   }
   dump_runs(engine, "grad.", engine.gradient_factor(), gradient_of, dump);
   if (settings.weights) dump_runs(engine, "weight.", 1, master_of, dump);

@@ -76,7 +76,8 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
                         .offloads_weights = config.offload.moves_weights()};
   add_offload(config.offload, model.layers, memory.saved_policy, model.mtp_layers);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
-    memory.partial = {*number, policy_of_later_micro_batches(config.recompute, layer_map, model.mtp_layers)};
+    memory.partial = {*number,
+                      policy_of_later_micro_batches(config.recompute, layer_map, model.mtp_layers)};
     add_offload(config.offload, model.layers, memory.partial->others, model.mtp_layers);
   }
   return memory;

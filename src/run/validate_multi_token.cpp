@@ -14,8 +14,9 @@ void validate_multi_token(const RunConfig& config, Problems& problems) {
   }
   const auto& family = config.model.family;
   if (!family.is_auto() && std::find(named.begin(), named.end(), family.value()) == named.end()) {
-    problems.add("model.mtp_num_layers: family {} has no names for such layers; those that have: {}",
-                 family.value(), fmt::join(named, ", "));
+    problems.add(
+        "model.mtp_num_layers: family {} has no names for such layers; those that have: {}",
+        family.value(), fmt::join(named, ", "));
   }
   const auto& length = config.model.seq_length;
   if (!length.is_auto() && *layers.value() >= length.value()) {

@@ -18,20 +18,14 @@ constexpr double kLimit = 2e-5;
 
 const Overrides kLlama{"model.mtp_num_layers=2", "model.num_query_groups=2"};
 const Overrides kTied = kLlama + Overrides{"model.share_embeddings_and_output_weights=true"};
-const Overrides kExperts{"model.family=deepseek_v3",
-                         "model.mtp_num_layers=1",
-                         "model.num_moe_experts=4",
-                         "model.moe_router_topk=2",
-                         "model.moe_router_num_groups=2",
-                         "model.moe_router_group_topk=1",
-                         "model.moe_ffn_hidden_size=16",
-                         "model.moe_shared_expert_intermediate_size=16",
-                         "model.moe_layer_freq=[0,1,1,1]",
-                         "model.q_lora_rank=24",
-                         "model.kv_lora_rank=16",
-                         "model.qk_head_dim=12",
-                         "model.qk_pos_emb_head_dim=8",
-                         "model.v_head_dim=10"};
+const Overrides kExperts{
+    "model.family=deepseek_v3",       "model.mtp_num_layers=1",
+    "model.num_moe_experts=4",        "model.moe_router_topk=2",
+    "model.moe_router_num_groups=2",  "model.moe_router_group_topk=1",
+    "model.moe_ffn_hidden_size=16",   "model.moe_shared_expert_intermediate_size=16",
+    "model.moe_layer_freq=[0,1,1,1]", "model.q_lora_rank=24",
+    "model.kv_lora_rank=16",          "model.qk_head_dim=12",
+    "model.qk_pos_emb_head_dim=8",    "model.v_head_dim=10"};
 
 /// A saved model of four layers and the vocabulary of the golden batches, one step after its start.
 class SavedModel {
@@ -45,9 +39,9 @@ class SavedModel {
     alone_ = probe(layout(1, 1, 1, 1));
   }
   std::map<std::string, Tensor> probe(const LayoutCase& layout) const {
-    return probe_layout(folder_.path(), test_data("golden") / "llama" / "golden.safetensors", false,
-                        layout.overrides + Overrides{"mixed_precision=fp32",
-                                                     "model.mtp_loss_scaling_factor=0.5"});
+    return probe_layout(
+        folder_.path(), test_data("golden") / "llama" / "golden.safetensors", false,
+        layout.overrides + Overrides{"mixed_precision=fp32", "model.mtp_loss_scaling_factor=0.5"});
   }
   const std::map<std::string, Tensor>& alone() const { return alone_; }
 
@@ -60,7 +54,7 @@ const SavedModel& saved(const std::string& name) {
   static std::map<std::string, std::unique_ptr<SavedModel>> models;
   std::unique_ptr<SavedModel>& model = models[name];
   if (!model)
-    model = std::make_unique<SavedModel>(name == "llama" ? kLlama
+    model = std::make_unique<SavedModel>(name == "llama"  ? kLlama
                                          : name == "tied" ? kTied
                                                           : kExperts);
   return *model;
@@ -99,9 +93,9 @@ std::vector<Case> cases() {
   list.push_back(
       {"llama",
        layout(1, 1, 2, 1, {rows, "model.virtual_pipeline_model_parallel_size=2"}, "chunks")});
-  list.push_back({"llama", layout(1, 1, 2, 1,
-                                  {rows, "model.pipeline_model_parallel_layout=Et*3|tmmL"},
-                                  "layout")});
+  list.push_back(
+      {"llama",
+       layout(1, 1, 2, 1, {rows, "model.pipeline_model_parallel_layout=Et*3|tmmL"}, "layout")});
   list.push_back({"experts", experts(layout(1, 1, 1, 2))});
   list.push_back({"experts", experts(layout(2, 1, 1, 1))});
   list.push_back({"experts", experts(layout(2, 1, 2, 1, {rows}))});

@@ -32,13 +32,13 @@ const Overrides kRun = tiny_run() + Overrides{"model.mtp_num_layers=2", "train.t
                                               "scheduler.lr_decay_style=constant"};
 const Overrides kDeepSeek =
     tiny_run("deepseek_v3") +
-    Overrides{"model.mtp_num_layers=1",    "model.num_moe_experts=4",
-              "model.moe_router_topk=2",   "model.moe_router_num_groups=2",
+    Overrides{"model.mtp_num_layers=1",       "model.num_moe_experts=4",
+              "model.moe_router_topk=2",      "model.moe_router_num_groups=2",
               "model.moe_ffn_hidden_size=16", "model.moe_router_group_topk=1",
               "model.moe_layer_freq=[0,1]",   "model.moe_shared_expert_intermediate_size=16",
-              "model.q_lora_rank=24",      "model.kv_lora_rank=16",
-              "model.qk_head_dim=12",      "model.qk_pos_emb_head_dim=8",
-              "model.v_head_dim=10",       "train.train_iters=2"};
+              "model.q_lora_rank=24",         "model.kv_lora_rank=16",
+              "model.qk_head_dim=12",         "model.qk_pos_emb_head_dim=8",
+              "model.v_head_dim=10",          "train.train_iters=2"};
 
 std::string path_of(const TemporaryFolder& folder) {
   return folder.path().string();
@@ -142,7 +142,7 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
   convert_model({.from = saved.path(), .to = other / "hf"});
   const json config = json::parse(read_file(other / "hf" / "config.json"));
   EXPECT_EQ(config.at("num_nextn_predict_layers"), 1);
-  EXPECT_FALSE(config.contains("viaduct")) << "all of it is DeepSeek's own";
+  EXPECT_FALSE(config.contains("viaduct_fields")) << "all of it is DeepSeek's own";
   const SafetensorsFolder folder(other / "hf");
   const auto same = [&](const std::string& name, const std::string& as) {
     EXPECT_TRUE(bytes_of(folder.tensor(name)) == run.tensors.at(as)) << name;
@@ -166,8 +166,8 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
         << info.name;
 
   // Training goes on with the layer, without it where the user says so.
-  const Overrides pretrained = kDeepSeek + Overrides{"checkpoint.pretrained_checkpoint=" +
-                                                     (other / "hf").string()};
+  const Overrides pretrained =
+      kDeepSeek + Overrides{"checkpoint.pretrained_checkpoint=" + (other / "hf").string()};
   EXPECT_TRUE(train_run(pretrained).tensors.contains("model.layers.2.eh_proj.weight"));
   EXPECT_FALSE(train_run(pretrained + Overrides{"model.mtp_num_layers=null"})
                    .tensors.contains("model.layers.2.eh_proj.weight"));
@@ -175,8 +175,8 @@ TEST(MultiTokenFolders, HoldTheLayersAsDeepSeekDoes) {
 
 TEST(MultiTokenFolders, OfTransformersHaveNoneAndGenerateTheSame) {
   TemporaryFolder saved, other;
-  (void)train_run(kDeepSeek + Overrides{"checkpoint.save=" + path_of(saved),
-                                        "model.init_method_std=0.3"});
+  (void)train_run(kDeepSeek +
+                  Overrides{"checkpoint.save=" + path_of(saved), "model.init_method_std=0.3"});
   convert_model({.from = saved.path(), .to = other / "hf"});
   leave_out_further_layers(other / "hf", other / "plain");
   const ModelConfig plain = read_model_config(resolve_model_folder(other / "plain"));

@@ -160,9 +160,8 @@ TEST(MultiTokenPrediction, HasTheLossesOfTheFormulas) {
       const auto id = static_cast<size_t>(inside ? batch.ids[static_cast<size_t>(t + k)] : 0);
       const std::vector<double> embedded(table + id * h, table + (id + 1) * h);
       std::vector<double> both = rms_norm(embedded, embedding_norm, config.norm_eps);
-      const auto before =
-          rms_norm(rms_norm(stream[static_cast<size_t>(t)], norm, config.norm_eps), hidden_norm,
-                   config.norm_eps);
+      const auto before = rms_norm(rms_norm(stream[static_cast<size_t>(t)], norm, config.norm_eps),
+                                   hidden_norm, config.norm_eps);
       both.insert(both.end(), before.begin(), before.end());
       std::vector<double> row(h, 0);
       for (size_t i = 0; i < h; ++i)

@@ -34,8 +34,7 @@ TEST(ShiftTokens, StayInTheirDocument) {
   ASSERT_EQ(batch.shifted.size(), 2u);
   EXPECT_EQ(batch.shifted[0].ids, (std::vector<int32_t>{11, 12, 13, 0, 0, 16, 17, 0}));
   EXPECT_EQ(batch.shifted[0].targets, (std::vector<int32_t>{21, 22, -1, -1, -1, -1, 27, -1}));
-  EXPECT_EQ(batch.shifted[0].loss_weight,
-            (std::vector<float>{0.5f, 0.5f, 0, 0, 0, 0, 0.5f, 0}));
+  EXPECT_EQ(batch.shifted[0].loss_weight, (std::vector<float>{0.5f, 0.5f, 0, 0, 0, 0, 0.5f, 0}));
   EXPECT_EQ(batch.shifted[1].ids, (std::vector<int32_t>{12, 13, 0, 0, 0, 17, 0, 0}));
   EXPECT_EQ(batch.shifted[1].targets, (std::vector<int32_t>{22, -1, -1, -1, -1, 27, -1, -1}));
   add_shifted_tokens(batch, 1);
