@@ -12,6 +12,7 @@ OpTable cuda_ops(CudaTarget target) {
   cuda::add_rows(table);
   cuda::add_elementwise(table);
   cuda::add_optimizer(table);
+  cuda::add_experts(table);
   return table;
 }
 

@@ -26,6 +26,7 @@ void add_attention(OpTable& table);
 void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
 void add_optimizer(OpTable& table);    // reproducible sums, gradient norm, updates, formats
+void add_experts(OpTable& table);      // routing, order of rows, products of experts
 }  // namespace cuda
 
 }  // namespace viaduct

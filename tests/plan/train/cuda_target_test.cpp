@@ -55,6 +55,37 @@ TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
   }
 }
 
+TEST(CudaTarget, ExpertsHoldTheSameStateAndSendTheSameBytesAsOnTheCpu) {
+  for (const char* dispatcher : {"alltoall", "allgather"}) {
+    const auto run_on = [&](std::optional<CudaTarget> target) {
+      RunSetup setup = setup_of(
+          tiny_run("qwen3_moe") +
+          Overrides{"model.num_moe_experts=8", "model.moe_router_topk=2", "dist.ranks=4",
+                    "model.tensor_model_parallel_size=2", "model.expert_model_parallel_size=2",
+                    "train.global_batch_size=8", "mixed_precision=bf16_mixed",
+                    "model.packed_weights=false",
+                    std::string("model.moe_token_dispatcher_type=") + dispatcher});
+      setup.config.cuda_target = target;
+      return dry_run(setup);
+    };
+    const DryRun cpu = run_on({}), gpu = run_on(CudaTarget::sm_90a);
+    for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::main_gradients,
+                                MemoryTag::master_weights, MemoryTag::moments})
+      EXPECT_EQ(bytes_of(gpu, tag), bytes_of(cpu, tag)) << memory_tag_name(tag);
+    ASSERT_EQ(gpu.traffic.size(), cpu.traffic.size());
+    for (size_t i = 0; i < gpu.traffic.size(); ++i)
+      EXPECT_EQ(gpu.traffic[i].wire_bytes, cpu.traffic[i].wire_bytes);
+    const auto flops = [](const DryRun& run) {
+      double sum = 0;
+      for (const KernelUse& use : run.kernels)
+        if (use.op == "grouped_gemm") sum += use.cost.total_flops();
+      return sum;
+    };
+    EXPECT_GT(flops(gpu), 0);
+    EXPECT_EQ(flops(gpu), flops(cpu));
+  }
+}
+
 TEST(CudaTarget, KernelsAreTheGpus) {
   const DryRun run = dry_run(setup_for(CudaTarget::sm_90a, {}));
   int64_t launches = 0;
