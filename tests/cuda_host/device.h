@@ -1,0 +1,146 @@
+#pragma once
+// What nvcc gives a kernel, for g++: the words of the language, indices, barriers, collectives of
+// warps, atomics on integers and a few functions. Kernel files include it by
+// `ops/cuda/kernels/kernel.h`. There are no atomics on floating-point numbers: their order would be
+// visible in the sums.
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+
+#include "cuda_host/emulator.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline
+#define __launch_bounds__(...)
+#define threadIdx (::cuda_host::emulator().thread_index())
+#define blockIdx (::cuda_host::emulator().block_index())
+#define blockDim (::cuda_host::emulator().block_extent())
+#define gridDim (::cuda_host::emulator().grid_extent())
+
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+
+namespace cuda_host {
+
+enum Operation { kShuffle = 1, kBallot, kProduct };
+
+/// Names a collective and the line that calls it.
+inline int named(Operation operation, int line) {
+  return operation | line << 4;
+}
+
+template <class T>
+struct Sent {
+  T value;
+  int from;  // the lane whose value this lane wants
+};
+
+template <class T>
+T shuffle(unsigned mask, T value, int from, int line) {
+  static_assert(sizeof(T) <= 8);
+  const Sent<T> sent{value, from};
+  T received;
+  emulator().collective(
+      mask, named(kShuffle, line), &sent, sizeof sent, &received, sizeof received, [](Warp& warp) {
+        for (int lane = 0; lane < kWarp; ++lane) {
+          if ((warp.mask >> lane & 1) == 0) continue;
+          Sent<T> wanted, source;
+          std::memcpy(&wanted, warp.in[lane], sizeof wanted);
+          std::memset(warp.out[lane], 0xff, sizeof(T));  // of an absent lane: undefined
+          if ((warp.mask >> wanted.from & 1) == 0) continue;
+          std::memcpy(&source, warp.in[wanted.from], sizeof source);
+          std::memcpy(warp.out[lane], &source.value, sizeof(T));
+        }
+      });
+  return received;
+}
+
+/// `to` if it is in the same part of `width` lanes as `lane`, else `lane`.
+inline int in_part(int lane, int to, int width) {
+  return to >= 0 && to / width == lane / width ? to : lane;
+}
+
+}  // namespace cuda_host
+
+inline void __syncthreads() {
+  ::cuda_host::emulator().block_barrier(false);
+}
+inline int __syncthreads_or(int value) {
+  return ::cuda_host::emulator().block_barrier(value != 0);
+}
+template <class T>
+T __shfl_sync(unsigned mask, T value, int from, int width = 32, int line = __builtin_LINE()) {
+  const int lane = ::cuda_host::emulator().lane();
+  return ::cuda_host::shuffle(mask, value, lane / width * width + from % width, line);
+}
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int bits, int width = 32, int line = __builtin_LINE()) {
+  const int lane = ::cuda_host::emulator().lane();
+  return ::cuda_host::shuffle(mask, value, ::cuda_host::in_part(lane, lane ^ bits, width), line);
+}
+template <class T>
+T __shfl_up_sync(unsigned mask, T value, int delta, int width = 32, int line = __builtin_LINE()) {
+  const int lane = ::cuda_host::emulator().lane();
+  return ::cuda_host::shuffle(mask, value, ::cuda_host::in_part(lane, lane - delta, width), line);
+}
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, int delta, int width = 32, int line = __builtin_LINE()) {
+  const int lane = ::cuda_host::emulator().lane();
+  return ::cuda_host::shuffle(mask, value, ::cuda_host::in_part(lane, lane + delta, width), line);
+}
+inline unsigned __ballot_sync(unsigned mask, int value, int line = __builtin_LINE()) {
+  const uint32_t yes = value != 0 ? 1 : 0;
+  uint32_t votes;
+  ::cuda_host::emulator().collective(mask, ::cuda_host::named(::cuda_host::kBallot, line), &yes,
+                                     sizeof yes, &votes, sizeof votes, [](::cuda_host::Warp& warp) {
+                                       uint32_t all = 0;
+                                       for (int lane = 0; lane < ::cuda_host::kWarp; ++lane) {
+                                         if ((warp.mask >> lane & 1) == 0) continue;
+                                         all |= static_cast<uint32_t>(warp.in[lane][0] & 1) << lane;
+                                       }
+                                       for (auto& out : warp.out)
+                                         std::memcpy(out, &all, sizeof all);
+                                     });
+  return votes;
+}
+inline void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
+  __ballot_sync(mask, 0, line);
+}
+
+// A launch runs on one thread of the system, one block after the other.
+template <class T>
+T atomicAdd(T* at, T value) {
+  static_assert(std::is_integral_v<T>, "sums of floating-point numbers have one order");
+  const T before = *at;
+  *at = before + value;
+  return before;
+}
+template <class T>
+T atomicMax(T* at, T value) {
+  static_assert(std::is_integral_v<T>);
+  const T before = *at;
+  *at = std::max(before, value);
+  return before;
+}
+
+inline int __popc(unsigned bits) {
+  return std::popcount(bits);
+}
+inline float __uint_as_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
+inline unsigned __float_as_uint(float value) {
+  return std::bit_cast<unsigned>(value);
+}
+inline double __longlong_as_double(long long bits) {
+  return std::bit_cast<double>(bits);
+}
+inline long long __double_as_longlong(double value) {
+  return std::bit_cast<long long>(value);
+}

@@ -1,0 +1,200 @@
+#include "cuda_host/emulator.h"
+
+#include <algorithm>
+#include <cstring>
+#include <new>
+#include <numeric>
+
+namespace cuda_host {
+namespace {
+
+constexpr size_t kStackBytes = 64 * 1024;
+constexpr size_t kSharedAlignment = 128;
+
+}  // namespace
+
+// Exactly as many bytes as are asked for, so that AddressSanitizer sees an access beyond them.
+void Emulator::Memory::reserve(size_t size) {
+  constexpr std::align_val_t kAligned{kSharedAlignment};
+  bytes = size;
+  data = std::shared_ptr<void>(::operator new(size, kAligned),
+                               [](void* memory) { ::operator delete(memory, kAligned); });
+}
+
+void Emulator::Memory::poison() {
+  std::memset(data.get(), 0xff, bytes);
+}
+
+void Emulator::thread_main() {
+  Emulator& e = emulator();
+  Fiber::entered(e.scheduler_);
+  try {
+    (*e.body_)();
+  } catch (const std::exception& broken) {
+    if (e.error_.empty()) e.error_ = broken.what();
+  }
+  Thread& thread = *e.current_;
+  thread.wait = Wait::left;
+  --e.live_;
+  e.warps_[thread.number / kWarp].live &= ~(1u << (thread.number % kWarp));
+  for (;;) Fiber::switch_to(*thread.fiber, e.scheduler_);
+}
+
+void Emulator::pause() {
+  Fiber::switch_to(*current_->fiber, scheduler_);
+}
+
+void Emulator::fail(const std::string& what) const {
+  const auto& b = block_index_;
+  throw Error(what + " (block " + std::to_string(b.x) + "," + std::to_string(b.y) + "," +
+              std::to_string(b.z) + ", thread " + std::to_string(current_ ? current_->number : -1) +
+              ")");
+}
+
+void* Emulator::shared(const void* key, size_t bytes) {
+  for (Memory& memory : shared_)
+    if (memory.key == key) return memory.data.get();
+  Memory& memory = shared_.emplace_back();
+  memory.key = key;
+  memory.reserve(bytes);
+  memory.poison();
+  return memory.data.get();
+}
+
+void* Emulator::dynamic_shared() {
+  return dynamic_.data.get();
+}
+
+bool Emulator::block_barrier(bool value) {
+  any_ = any_ || value;
+  ++at_barrier_;
+  current_->wait = Wait::block;
+  pause();
+  return any_result_;
+}
+
+void Emulator::collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
+                          size_t out_bytes, void (*perform)(Warp&)) {
+  Warp& warp = warps_[static_cast<size_t>(current_->number / kWarp)];
+  const int lane = this->lane(), first = current_->number - lane;
+  if ((mask >> lane & 1) == 0) fail("a lane calls a warp collective whose mask leaves it out");
+  if ((mask & ~warp.live) != 0) fail("a warp collective names a lane that has left");
+  if (warp.arrived == 0) {
+    warp.operation = operation, warp.mask = mask;
+  } else if (warp.operation != operation || warp.mask != mask) {
+    fail("lanes of a warp meet in different collectives");
+  }
+  std::memcpy(warp.in[lane], in, in_bytes);
+  warp.arrived |= 1u << lane;
+  if (warp.arrived == mask) {
+    perform(warp);
+    warp.arrived = 0;
+    for (int other = 0; other < kWarp; ++other) {
+      if ((mask >> other & 1) != 0) threads_[static_cast<size_t>(first + other)].wait = Wait::none;
+    }
+  } else {
+    current_->wait = Wait::warp;
+    pause();
+  }
+  std::memcpy(out, warp.out[lane], out_bytes);
+}
+
+void Emulator::begin_block(int threads) {
+  while (static_cast<int>(fibers_.size()) < threads) fibers_.emplace_back(kStackBytes, thread_main);
+  threads_.assign(static_cast<size_t>(threads), {});
+  warps_.resize(static_cast<size_t>((threads + kWarp - 1) / kWarp));
+  for (size_t w = 0; w < warps_.size(); ++w) {
+    const int lanes = std::min(kWarp, threads - static_cast<int>(w) * kWarp);
+    warps_[w].live = lanes == kWarp ? ~0u : (1u << lanes) - 1;
+    warps_[w].arrived = 0;
+  }
+  for (int i = 0; i < threads; ++i) {
+    Thread& thread = threads_[static_cast<size_t>(i)];
+    const auto n = static_cast<unsigned>(i);
+    thread.fiber = &fibers_[static_cast<size_t>(i)];
+    thread.fiber->restart();
+    thread.number = i;
+    thread.index = {n % block_.x, n / block_.x % block_.y, n / (block_.x * block_.y)};
+  }
+  for (Memory& memory : shared_) memory.poison();
+  dynamic_.poison();
+  live_ = threads, at_barrier_ = 0, any_ = false;
+  error_.clear();
+}
+
+/// Lets a thread go on if it can.
+bool Emulator::run(Thread& thread) {
+  if (thread.wait != Wait::none) return false;
+  current_ = &thread;
+  Fiber::switch_to(scheduler_, *thread.fiber);
+  // The other threads are forgotten where they are: kernels own nothing.
+  if (!error_.empty()) throw Error(error_);
+  return true;
+}
+
+void Emulator::run_fair(bool& ran) {
+  if (seed_ != 0) std::shuffle(order_.begin(), order_.end(), random_);
+  for (const int i : order_) ran = run(threads_[static_cast<size_t>(i)]) || ran;
+}
+
+void Emulator::run_skewed(bool& ran) {
+  const size_t count = warps_.size(), first = random_() % count;
+  for (size_t k = 0; k < count; ++k) {
+    const size_t begin = (first + k) % count * kWarp,
+                 end = std::min(begin + kWarp, threads_.size());
+    for (bool again = true; again;) {
+      again = false;
+      for (size_t i = begin; i < end; ++i) again = run(threads_[i]) || again;
+      ran = ran || again;
+    }
+  }
+}
+
+void Emulator::release_block() {
+  current_ = nullptr;
+  if (live_ != static_cast<int>(threads_.size()))
+    fail("a barrier of a block that some threads have left");
+  for (Thread& thread : threads_) thread.wait = Wait::none;
+  at_barrier_ = 0;
+  any_result_ = any_;
+  any_ = false;
+}
+
+void Emulator::run_block() {
+  order_.resize(threads_.size());
+  std::iota(order_.begin(), order_.end(), 0);
+  while (live_ > 0) {
+    bool ran = false;
+    seed_ != 0 && (random_() & 1) != 0 ? run_skewed(ran) : run_fair(ran);
+    if (at_barrier_ > 0 && at_barrier_ == live_) {
+      release_block();
+      ran = true;
+    }
+    current_ = nullptr;
+    if (!ran && live_ > 0) fail("threads wait for each other, or for some that have left");
+  }
+}
+
+void Emulator::launch(Extent grid, Extent block, size_t dynamic_bytes,
+                      const std::function<void()>& body) {
+  grid_ = grid, block_ = block, block_index_ = {};
+  current_ = nullptr;
+  if (block.count() < 1 || block.count() > 1024 || grid.count() < 1 || grid.y > 65535 ||
+      grid.z > 65535 || grid.x > 0x7fffffffu || dynamic_bytes > kMostSharedBytes)
+    fail("a launch beyond the limits of a device");
+  body_ = &body;
+  random_.seed(seed_);
+  shared_.clear();
+  dynamic_.reserve(dynamic_bytes);
+  std::vector<int64_t> blocks(static_cast<size_t>(grid.count()));
+  std::iota(blocks.begin(), blocks.end(), int64_t{0});
+  if (seed_ != 0) std::shuffle(blocks.begin(), blocks.end(), random_);
+  for (const int64_t b : blocks) {
+    block_index_ = {static_cast<unsigned>(b % grid.x), static_cast<unsigned>(b / grid.x % grid.y),
+                    static_cast<unsigned>(b / grid.x / grid.y)};
+    begin_block(static_cast<int>(block.count()));
+    run_block();
+  }
+}
+
+}  // namespace cuda_host

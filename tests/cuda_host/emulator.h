@@ -1,0 +1,132 @@
+#pragma once
+// Runs CUDA kernels on the host: the threads of a block are fibers of one thread of the system,
+// which run in a random legal order from a seed. A kernel whose result depends on more than the
+// order that barriers give it has other bits with another seed.
+//
+//   - A thread runs until it waits: at a barrier of its block, or in a collective of its warp,
+//   which
+//     the last lane to come performs for all.
+//   - Blocks run one after the other, in random order. In a block, each round of the scheduler is
+//     either fair (every thread that can run goes on, in random order) or skewed (one warp runs as
+//     far as it gets, then the next): reuse of shared memory without a barrier shows only in the
+//     second.
+//   - Shared memory is poisoned (0xFF, which is NaN in FP32) when a block begins.
+//   - Rules of CUDA whose breach is undefined are errors: lanes that meet in different collectives,
+//     masks that name lanes which have left, barriers that some threads never reach.
+//
+// Not covered: the memory model between blocks (fences), clusters, and the accuracy of the device's
+// own mathematical functions.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <random>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "cuda_host/fiber.h"
+
+namespace cuda_host {
+
+inline constexpr int kWarp = 32;
+inline constexpr size_t kMostSharedBytes = 227 * 1024;
+
+/// A rule that a kernel broke, with block and thread.
+struct Error : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Index {
+  unsigned x = 0, y = 0, z = 0;
+};
+
+/// A grid of blocks or a block of threads.
+struct Extent {
+  unsigned x = 1, y = 1, z = 1;
+  constexpr Extent(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z) {}
+  int64_t count() const { return int64_t{x} * y * z; }
+};
+
+/// A collective that a warp assembles: what each lane brings, and what it gets.
+struct Warp {
+  uint32_t live = 0, arrived = 0, mask = 0;
+  int operation = 0;
+  uint64_t in[kWarp][8], out[kWarp][2];
+};
+
+class Emulator {
+ public:
+  /// 0: threads and blocks in order; else a random legal order. Holds for later launches.
+  void set_seed(uint64_t seed) { seed_ = seed; }
+  /// Runs `body` once for each thread. Error if the kernel breaks a rule; what it has written until
+  /// then stays.
+  void launch(Extent grid, Extent block, size_t dynamic_bytes, const std::function<void()>& body);
+
+  // For the thread that runs.
+  const Index& thread_index() const { return current_->index; }
+  const Index& block_index() const { return block_index_; }
+  const Extent& block_extent() const { return block_; }
+  const Extent& grid_extent() const { return grid_; }
+  int lane() const { return current_->number % kWarp; }
+  /// `__syncthreads_or`: the result is the same for all threads.
+  bool block_barrier(bool value);
+  /// The block's shared memory named `key`, aligned to 128 bytes; poisoned when the block begins.
+  void* shared(const void* key, size_t bytes);
+  void* dynamic_shared();
+  /// All lanes of `mask` bring `in`; the last one to come runs `perform`, then all get `out`.
+  /// `operation` names the collective and its place: lanes must agree in it.
+  void collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
+                  size_t out_bytes, void (*perform)(Warp&));
+
+ private:
+  enum class Wait : uint8_t { none, block, warp, left };
+  struct Thread {
+    Fiber* fiber = nullptr;
+    Index index;
+    int number = 0;
+    Wait wait = Wait::none;
+  };
+  struct Memory {
+    const void* key = nullptr;
+    size_t bytes = 0;
+    std::shared_ptr<void> data;
+    void reserve(size_t size);
+    void poison();
+  };
+
+  static void thread_main();
+  void begin_block(int threads);
+  void run_block();
+  void run_fair(bool& ran);
+  void run_skewed(bool& ran);
+  bool run(Thread& thread);
+  void release_block();
+  void pause();
+  [[noreturn]] void fail(const std::string& what) const;
+
+  uint64_t seed_ = 0;
+  std::mt19937_64 random_;
+  const std::function<void()>* body_ = nullptr;
+  Extent grid_, block_;
+  Index block_index_;
+  Fiber scheduler_;
+  std::vector<Fiber> fibers_;
+  std::vector<Thread> threads_;
+  std::vector<Warp> warps_;
+  std::vector<int> order_;
+  std::vector<Memory> shared_;
+  Memory dynamic_;
+  Thread* current_ = nullptr;
+  int live_ = 0, at_barrier_ = 0;
+  bool any_ = false, any_result_ = false;
+  std::string error_;
+};
+
+/// Of this thread of the system.
+inline Emulator& emulator() {
+  static thread_local Emulator instance;
+  return instance;
+}
+
+}  // namespace cuda_host
