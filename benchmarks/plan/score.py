@@ -40,7 +40,7 @@ def number(row, key, default=None):
 
 def model_overrides(model):
     if model["experts"]:
-        raise Unsupported("experts on GPU targets are not implemented yet")
+        raise Unsupported("experts on GPU targets are not scored yet")
     if model["attention"] not in ("MHA", "GQA", "MQA"):
         raise Unsupported(f"attention {model['attention']} on GPU targets is not implemented yet")
     gated = model["gated"] == "1"
@@ -70,7 +70,7 @@ def row_overrides(row, model):
     if tp is None or pp is None:
         raise Unsupported("the source does not state the layout")
     if number(row, "ep", 1) > 1:
-        raise Unsupported("experts on GPU targets are not implemented yet")
+        raise Unsupported("experts on GPU targets are not scored yet")
     micro = number(row, "micro_batch", 1)
     fields |= {"seq_length": number(row, "seq_len"), "max_position_embeddings": number(row, "seq_len"),
                "tensor_model_parallel_size": tp, "pipeline_model_parallel_size": pp,

@@ -49,13 +49,20 @@ std::vector<Row> rows() {
 
 /// Why the table does not say enough about a model; empty if it does.
 std::string missing_in(Row row) {
-  if (!row["experts"].empty()) return "experts";
+  const std::string shared = row["shared_expert_ffn"];
+  if (!row["experts"].empty() && !shared.empty() && shared != "0") return "shared experts";
   const std::string attention = row["attention"];
   if (attention != "MHA" && attention != "GQA" && attention != "MQA")
     return "attention of kind " + attention;
   if (row["gated"] != "1" && !row["kv_heads"].empty() && row["kv_heads"] != row["heads"])
     return "key-value heads shared by heads beside a feed-forward without gate";
   return {};
+}
+
+std::string family_of(Row row) {
+  if (row["gated"] != "1") return "gpt2";
+  if (row["experts"].empty()) return "llama";
+  return row["model"].starts_with("qwen3") ? "qwen3_moe" : "mixtral";
 }
 
 }  // namespace
@@ -76,7 +83,7 @@ std::vector<std::string> catalog_model(const std::string& name) {
                   "Face config.json or a training configuration instead",
                   name, missing);
     std::vector<std::string> overrides{
-        fmt::format("model.family={}", row["gated"] == "1" ? "llama" : "gpt2"),
+        "model.family=" + family_of(row),
         "model.hidden_dropout=0", "model.attention_dropout=0"};
     const auto add = [&](const char* field, const char* column) {
       if (!row[column].empty()) overrides.push_back(fmt::format("model.{}={}", field, row[column]));
@@ -86,6 +93,8 @@ std::vector<std::string> catalog_model(const std::string& name) {
     // The GPT-2 family has as many key-value heads as heads.
     if (row["gated"] == "1") add("num_query_groups", "kv_heads"), add("kv_channels", "head_dim");
     add("vocab_size", "vocab");
+    add("num_moe_experts", "experts"), add("moe_router_topk", "topk");
+    add("moe_ffn_hidden_size", "moe_ffn");
     overrides.push_back(fmt::format("model.share_embeddings_and_output_weights={}",
                                     row["tied_embeddings"] == "yes"));
     return overrides;

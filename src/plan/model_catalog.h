@@ -6,12 +6,12 @@
 
 namespace viaduct {
 
-/// Names of the dense models that the trainer has families for.
+/// Names of the models that the trainer has families for, as far as the table describes them.
 std::vector<std::string> catalog_models();
 
 /// A model's sizes as overrides of section `model`, dropout off. ConfigError for unknown names
 /// (with the nearest), and for models of the catalog that it describes too roughly to be built
-/// (experts, latent attention).
+/// (shared experts, latent attention).
 std::vector<std::string> catalog_model(const std::string& name);
 
 }  // namespace viaduct

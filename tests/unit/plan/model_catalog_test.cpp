@@ -46,9 +46,19 @@ TEST(ModelCatalog, SizesAreThoseOfTheTable) {
   EXPECT_FALSE(model.tied_embeddings);
 }
 
+TEST(ModelCatalog, ExpertsAreThoseOfTheTable) {
+  auto overrides = catalog_model("mixtral-8x7b");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  EXPECT_EQ(model.moe.experts, 8);
+  EXPECT_EQ(model.moe.routing.topk, 2);
+  EXPECT_EQ(model.moe.feed_forward, 14336);
+  EXPECT_EQ(model.layers, 32);
+}
+
 TEST(ModelCatalog, OthersAreRefusedWithTheReason) {
   EXPECT_THAT(error_of("llama3-8x"), testing::HasSubstr("did you mean llama3-8b?"));
-  EXPECT_THAT(error_of("mixtral-8x7b"), testing::HasSubstr("experts"));
+  EXPECT_THAT(error_of("deepseek-v3"), testing::HasSubstr("shared experts"));
   EXPECT_THAT(error_of("nemotron4-15b"), testing::HasSubstr("without gate"));
 }
 
