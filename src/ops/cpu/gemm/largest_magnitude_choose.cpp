@@ -48,15 +48,18 @@ int32_t largest_of_rotated(const Tensor& matrix, const Nvfp4Kernels& kernels, in
 
 int32_t largest_of_rows(const Tensor& matrix, const QuantizeKernels& kernels, int64_t begin,
                         int64_t end) {
-  alignas(64) int32_t most[kQuantizeColumns] = {};
+  int32_t most = 0;
   const int64_t columns = matrix.dim(1);
   for (int64_t row = begin; row < end; ++row) {
     for (int64_t column = 0; column < columns; column += kQuantizeColumns) {
-      kernels.magnitudes(row_address(matrix, row, column), matrix.dtype(),
-                         std::min(kQuantizeColumns, columns - column), most);
+      int32_t here = 0;
+      kernels.group_magnitudes(row_address(matrix, row, column), matrix.dtype(),
+                               std::min(kQuantizeColumns, columns - column), kQuantizeColumns,
+                               &here);
+      most = std::max(most, here);
     }
   }
-  return *std::max_element(most, most + kQuantizeColumns);
+  return most;
 }
 
 template <CpuIsa kIsa>

@@ -77,6 +77,51 @@ inline uint32_t nearest(float steps) {
   return bits_of_float(steps + 0x1p23f) & 0xfu;
 }
 
+#if !defined(VIADUCT_PORTABLE) && defined(__AVX512F__)
+
+/// steps_of, and the code: `random` null for nearest even. A code in each 32 bits.
+inline __m512i code_words(Vec x, const uint16_t* random, Mask m) {
+  const auto all = [](uint32_t value) { return _mm512_set1_epi32(static_cast<int>(value)); };
+  const __m512i bits = _mm512_castps_si512(x);
+  const __m512i magnitude = _mm512_and_si512(bits, all(0x7fffffffu));
+  const __mmask16 number = _mm512_cmple_epu32_mask(magnitude, all(0x7f800000u));
+  const __m512i least = _mm512_min_epu32(magnitude, all(0x40c00000u));
+  const __mmask16 below2 = _mm512_cmplt_epu32_mask(least, all(0x40000000u)),
+                  below4 = _mm512_cmplt_epu32_mask(least, all(0x40800000u));
+  const __m512i per_step = _mm512_mask_mov_epi32(
+      _mm512_mask_mov_epi32(all(0x3f000000u), below4, all(0x3f800000u)), below2, all(0x40000000u));
+  const __m512i first =
+      _mm512_mask_mov_epi32(_mm512_mask_mov_epi32(all(4), below4, all(2)), below2, all(0));
+  const Vec steps =
+      _mm512_maskz_mul_ps(number, _mm512_castsi512_ps(least), _mm512_castsi512_ps(per_step));
+  __m512i whole;
+  if (random == nullptr) {
+    whole = _mm512_and_si512(_mm512_castps_si512(add(steps, set1(0x1p23f))), all(0xfu));
+  } else {
+    const __m512i drawn = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(m, random));
+    const Vec up = mul(add(_mm512_cvtepi32_ps(drawn), set1(0.5f)), set1(0x1p-16f));
+    whole = _mm512_cvttps_epi32(add(steps, up));
+  }
+  const __m512i sign = _mm512_mask_and_epi32(all(8), number, _mm512_srli_epi32(bits, 28), all(8));
+  return _mm512_or_si512(_mm512_add_epi32(_mm512_maskz_mov_epi32(number, first), whole), sign);
+}
+
+void encode(const float* from, const float* divisors, const uint16_t* random, int64_t count,
+            uint8_t* to) {
+  for (int64_t c = 0; c < count; c += kLanes) {
+    const Mask m = count - c < kLanes ? first(count - c) : static_cast<Mask>(0xffff);
+    const __m512i codes = code_words(div(load(from + c, m), load(divisors + c, m)),
+                                     random == nullptr ? nullptr : random + c, m);
+    // In each 64 bits the even element is below the odd one, 28 bits beside its place.
+    const __m128i bytes =
+        _mm512_cvtepi64_epi8(_mm512_or_si512(codes, _mm512_srli_epi64(codes, 28)));
+    const int64_t pairs = count - c < kLanes ? (count - c) / 2 : kLanes / 2;
+    _mm_mask_storeu_epi8(to + c / 2, static_cast<__mmask16>((1u << pairs) - 1u), bytes);
+  }
+}
+
+#else
+
 void encode(const float* from, const float* divisors, const uint16_t* random, int64_t count,
             uint8_t* to) {
   alignas(64) uint8_t codes[kNvfp4Columns];
@@ -97,6 +142,8 @@ void encode(const float* from, const float* divisors, const uint16_t* random, in
     to[c] = static_cast<uint8_t>(codes[2 * c] | codes[2 * c + 1] << 4);
 }
 
+#endif
+
 void draw(uint64_t key, uint64_t token, uint64_t first, int64_t count, uint16_t* to) {
   for (int64_t c = 0; c < count; c += 8 * kLanes) {
     Words w[4];
@@ -109,12 +156,52 @@ void read_scales(const uint8_t* codes, int64_t count, float* to) {
   for (int64_t g = 0; g < count; ++g) to[g] = decode_e4m3(codes[g]);
 }
 
-inline float decode_e2m1(uint32_t bits) {
+constexpr float decode_e2m1(uint32_t bits) {
   const uint32_t code = bits & 7u;
   const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0.5f;
   const uint32_t normal = (code << 22) + (126u << 23);
   return float_of_bits(choose_bits(code < 2, bits_of_float(subnormal), normal) | (bits & 8u) << 28);
 }
+
+#if !defined(VIADUCT_PORTABLE) && defined(__AVX512F__)
+
+/// The numbers of the codes as BF16, twice.
+struct E2m1Numbers {
+  alignas(64) uint16_t of[32];
+  constexpr E2m1Numbers() : of() {
+    for (uint32_t code = 0; code < 32; ++code)
+      of[code] = static_cast<uint16_t>(bits_of_float(decode_e2m1(code & 15u)) >> 16);
+  }
+};
+constexpr E2m1Numbers kNumbers;
+
+/// A product of 2 and 4 significant bits: rounding to BF16 cuts off zeros.
+inline __m256i cut_product(__m256i numbers, Vec scales) {
+  const __m512i product = _mm512_castps_si512(mul(widen_bf16(numbers), scales));
+  return _mm512_cvtepi32_epi16(_mm512_srli_epi32(product, 16));
+}
+
+void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* to) {
+  const __m512i numbers = _mm512_load_si512(kNumbers.of);
+  for (int64_t c = 0; c < count; c += 32) {
+    const int64_t here = count - c < 32 ? count - c : 32;
+    const auto there = static_cast<__mmask32>(0xffffffffu >> (32 - here));
+    const auto low = static_cast<Mask>(there), high = static_cast<Mask>(there >> 16);
+    const auto pairs = static_cast<__mmask16>((1u << here / 2) - 1u);
+    const __m512i bytes = _mm512_cvtepu8_epi32(_mm_maskz_loadu_epi8(pairs, codes + c / 2));
+    const __m512i apart = _mm512_and_si512(_mm512_or_si512(bytes, _mm512_slli_epi32(bytes, 12)),
+                                           _mm512_set1_epi32(0x000f000f));
+    const __m512i values = _mm512_permutexvar_epi16(apart, numbers);
+    _mm256_mask_storeu_epi16(to + c, low,
+                             cut_product(_mm512_castsi512_si256(values), load(scales + c, low)));
+    if (high == 0) continue;
+    _mm256_mask_storeu_epi16(
+        to + c + 16, high,
+        cut_product(_mm512_extracti64x4_epi64(values, 1), load(scales + c + 16, high)));
+  }
+}
+
+#else
 
 void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* to) {
   alignas(64) uint8_t apart[kNvfp4Columns];
@@ -127,6 +214,8 @@ void widen(const uint8_t* codes, const float* scales, int64_t count, bfloat16* t
   for (int64_t c = 0; c < count; ++c)
     out[c] = static_cast<uint16_t>(bits_of_float(decode_e2m1(apart[c]) * scales[c]) >> 16);
 }
+
+#endif
 
 }  // namespace
 

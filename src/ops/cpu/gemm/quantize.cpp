@@ -29,9 +29,11 @@ int64_t scale_place(const Operand& operand, int64_t row, int64_t column) {
   return operand.form().orientation == Orientation::row_wise ? r * stride + c : c * stride + r;
 }
 
-void store_scale(const Tensor& scales, int64_t place, float scale) {
+/// Stores a power of two, or NaN: as e8m0 it is the exponent of FP32.
+void store_power(const Tensor& scales, int64_t place, float scale) {
   if (scales.dtype() == DType::e8m0) {
-    scales.data<float8_e8m0>()[place] = float8_e8m0::not_below(scale);
+    scales.data<float8_e8m0>()[place].bits =
+        static_cast<uint8_t>(std::bit_cast<uint32_t>(scale) >> 23);
   } else {
     scales.data<float>()[place] = scale;
   }
@@ -66,24 +68,30 @@ uint8_t* codes_at(const Tensor& values, int64_t row, int64_t column) {
   return static_cast<uint8_t*>(values.raw()) + row * values.stride(0) + column;
 }
 
-/// scales[c] = the scale of the group of (row, column + c), which this stores too.
+/// scales[g] = the scale of the group of (row, column + g · columns of a group), which this stores
+/// too. All are powers of two.
 void make_scales(const ConvertOperandArgs& args, const QuantizeKernels& kernels, int64_t row,
                  int64_t rows, int64_t column, int64_t columns, float* scales) {
   alignas(64) int32_t most[kQuantizeColumns];
-  std::fill_n(most, columns, 0);
-  for (int64_t r = row; r < row + rows; ++r) {
-    kernels.magnitudes(row_address(args.matrix, r, column), args.matrix.dtype(), columns, most);
-  }
+  const DType dtype = args.matrix.dtype();
   const OperandForm& form = args.out.form();
-  const int64_t width = group_of(form).columns;
-  for (int64_t begin = 0; begin < columns; begin += width) {
-    const int64_t end = std::min(begin + width, columns);
-    int32_t largest = 0;  // a plain loop, of which compilers make vectors
-    for (int64_t c = begin; c < end; ++c) largest = most[c] > largest ? most[c] : largest;
-    const float scale = operand_scale(std::bit_cast<float>(largest), *form.element, *form.scales);
-    store_scale(args.out.scales(), scale_place(args.out, row, column + begin), scale);
-    std::fill(scales + begin, scales + end, scale);
+  const int64_t width = group_of(form).columns, groups = (columns + width - 1) / width;
+  if (rows == 1 && width > 1) {
+    kernels.group_magnitudes(row_address(args.matrix, row, column), dtype, columns, width, most);
+  } else {
+    std::fill_n(most, columns, 0);
+    for (int64_t r = row; r < row + rows; ++r)
+      kernels.magnitudes(row_address(args.matrix, r, column), dtype, columns, most);
+    for (int64_t g = 0; width > 1 && g < groups; ++g) {
+      int32_t largest = 0;  // a plain loop, of which compilers make vectors
+      for (int64_t c = g * width; c < std::min((g + 1) * width, columns); ++c)
+        largest = most[c] > largest ? most[c] : largest;
+      most[g] = largest;
+    }
   }
+  kernels.powers(most, groups, largest_element(*form.element), scales);
+  for (int64_t g = 0; g < groups; ++g)
+    store_power(args.out.scales(), scale_place(args.out, row, column + g * width), scales[g]);
 }
 
 /// Rows that share scales; of one scale for all, one row.
@@ -99,6 +107,7 @@ bool is_quantized(const OperandForm& form) {
   if (has_one_scale(form)) return form.scales->dtype == DType::f32;
   const GroupSize group = group_of(form);
   return group.rows > 0 && group.columns > 0 && kQuantizeColumns % group.columns == 0 &&
+         (group.columns == 1 || group.columns % 16 == 0) &&
          (form.scales->dtype == DType::f32 || form.scales->dtype == DType::e8m0);
 }
 
@@ -108,19 +117,22 @@ void quantize(ThreadPool& pool, const ConvertOperandArgs& args, const QuantizeKe
   float scale = 1;
   if (whole) {
     scale = operand_scale(args.amax.data<float>()[0], *form.element, *form.scales);
-    store_scale(args.out.scales(), 0, scale);
+    args.out.scales().data<float>()[0] = scale;
   }
+  const int64_t width = whole ? 0 : group_of(form).columns;
   for_pieces(pool, args.matrix.shape(), height_of(form),
              [&](int64_t row, int64_t rows, int64_t column, int64_t columns) {
                alignas(64) float scales[kQuantizeColumns];
-               if (whole) {
-                 std::fill_n(scales, columns, scale);
-               } else {
-                 make_scales(args, kernels, row, rows, column, columns, scales);
-               }
+               if (!whole) make_scales(args, kernels, row, rows, column, columns, scales);
+               const DType dtype = args.matrix.dtype();
                for (int64_t r = row; r < row + rows; ++r) {
-                 kernels.encode(row_address(args.matrix, r, column), args.matrix.dtype(), scales,
-                                columns, *form.element, codes_at(args.out.values(), r, column));
+                 const void* from = row_address(args.matrix, r, column);
+                 uint8_t* const to = codes_at(args.out.values(), r, column);
+                 if (whole) {
+                   kernels.encode(from, dtype, scale, columns, *form.element, to);
+                 } else {
+                   kernels.encode_groups(from, dtype, scales, width, columns, *form.element, to);
+                 }
                }
              });
 }
@@ -134,12 +146,12 @@ void widen(ThreadPool& pool, const Operand& operand, const Tensor& to,
                alignas(64) float scales[kQuantizeColumns];
                const int64_t width = whole ? columns : group_of(form).columns;
                for (int64_t c = 0; c < columns && !whole; c += width) {
-                 std::fill(scales + c, scales + std::min(c + width, columns),
-                           scale_at(operand.scales(), scale_place(operand, row, column + c)));
+                 scales[c / width] =
+                     scale_at(operand.scales(), scale_place(operand, row, column + c));
                }
                for (int64_t r = row; r < row + rows; ++r) {
                  kernels.widen(codes_at(operand.values(), r, column), *form.element,
-                               whole ? nullptr : scales, columns,
+                               whole ? nullptr : scales, width, columns,
                                to.data<bfloat16>() + r * to.stride(0) + column);
                }
              });

@@ -9,7 +9,8 @@
 namespace viaduct::cpu {
 
 /// Whether `quantize` makes the form and `widen` reads it: row-major codes of e4m3 or e5m2, scales
-/// of the whole matrix (f32), or of groups that `kQuantizeColumns` is a multiple of (f32, e8m0).
+/// of the whole matrix (f32), or of groups of one column, or of a multiple of 16 columns that
+/// divides `kQuantizeColumns` (f32, e8m0).
 bool is_quantized(const OperandForm& form);
 
 /// args.out, in such a form, of a matrix of f32, bf16 or f16.

@@ -16,13 +16,24 @@ struct QuantizeKernels {
   /// most[c] = the larger of itself and the bits of |from[c]| as FP32: in this order, NaN is above
   /// infinity and infinity above all numbers.
   void (*magnitudes)(const void* from, DType dtype, int64_t count, int32_t* most);
-  /// to[c] = the code of from[c] / scales[c], rounded once more after the division.
-  void (*encode)(const void* from, DType dtype, const float* scales, int64_t count, DType element,
+  /// most[g] = the largest of these bits in each `width` columns, a multiple of 16; the last group
+  /// may have fewer.
+  void (*group_magnitudes)(const void* from, DType dtype, int64_t count, int64_t width,
+                           int32_t* most);
+  /// scales[g] = the power of two that operand_scale (tensor/operand_scale.h) makes of the bits
+  /// most[g] for elements up to `largest`.
+  void (*powers)(const int32_t* most, int64_t count, float largest, float* scales);
+  /// to[c] = the code of from[c] / scale, rounded once more after the division.
+  void (*encode)(const void* from, DType dtype, float scale, int64_t count, DType element,
                  uint8_t* to);
-  /// to[c] = the value of code c, times scales[c] unless `scales` is null; rounded to nearest even
-  /// (exact in the range of normal BF16 numbers where scales are powers of two).
-  void (*widen)(const uint8_t* codes, DType element, const float* scales, int64_t count,
-                bfloat16* to);
+  /// The same with powers of two: that of column c is scales[c / width]. `width` is 1 or a multiple
+  /// of 16.
+  void (*encode_groups)(const void* from, DType dtype, const float* scales, int64_t width,
+                        int64_t count, DType element, uint8_t* to);
+  /// to[c] = the value of code c, times scales[c / width] unless `scales` is null; rounded to
+  /// nearest even (exact in the range of normal BF16 numbers where scales are powers of two).
+  void (*widen)(const uint8_t* codes, DType element, const float* scales, int64_t width,
+                int64_t count, bfloat16* to);
 };
 
 namespace portable {

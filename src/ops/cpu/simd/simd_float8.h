@@ -6,21 +6,21 @@
 
 namespace viaduct::cpu::VIADUCT_ISA {
 
-inline uint32_t bits_of_float(float x) {
+constexpr uint32_t bits_of_float(float x) {
   return __builtin_bit_cast(uint32_t, x);
 }
-inline float float_of_bits(uint32_t x) {
+constexpr float float_of_bits(uint32_t x) {
   return __builtin_bit_cast(float, x);
 }
 
 /// `a` if `first`, else `b`, by masks: compilers make branches of conditional expressions with
 /// floating-point operations in them, and no vectors of branches.
-inline uint32_t choose_bits(bool first, uint32_t a, uint32_t b) {
+constexpr uint32_t choose_bits(bool first, uint32_t a, uint32_t b) {
   const uint32_t mask = 0u - static_cast<uint32_t>(first);
   return (a & mask) | (b & ~mask);
 }
 
-inline float decode_e4m3(uint8_t bits) {
+constexpr float decode_e4m3(uint8_t bits) {
   const uint32_t code = bits & 0x7fu;
   const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0x1p-9f;
   const float normal = float_of_bits((code << 20) + (120u << 23));
@@ -41,7 +41,7 @@ inline uint8_t encode_e4m3(float x) {
   return static_cast<uint8_t>(code | (u >> 24 & 0x80u));
 }
 
-inline float decode_e5m2(uint8_t bits) {
+constexpr float decode_e5m2(uint8_t bits) {
   const uint32_t code = bits & 0x7fu;
   const float subnormal = static_cast<float>(static_cast<int32_t>(code)) * 0x1p-16f;
   const float normal = float_of_bits((code << 21) + (112u << 23));
