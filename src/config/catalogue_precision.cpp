@@ -6,8 +6,6 @@ namespace viaduct::catalogue_tables {
 namespace {
 
 constexpr KnobRow kFp8[] = {
-    {"fp8_dot_product_attention", "bool", "false", "", "Attention products in FP8.", ""},
-    {"fp8_multi_head_attention", "bool", "false", "", "Attention input and output in FP8.", ""},
     {"fp4_param_gather", "bool", "false", "", "Weights are gathered in FP4.",
      "a recipe that supports it", "ddp.fp4_param_gather"},
 };

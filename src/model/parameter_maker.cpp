@@ -139,6 +139,7 @@ Linear ParameterMaker::row_linear(LinearRole role, const std::string& path, cons
   weight.parts = {std::move(part)};
   weight.multiplied = true;
   weight.quantized = quantizes(block, path);
+  weight.projects_attention = role == LinearRole::proj;
   ParameterPointer shared_bias;
   if (bias) {
     Parameter b = vector(path + ".bias", out, 0);

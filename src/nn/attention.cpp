@@ -6,7 +6,7 @@
 namespace viaduct {
 
 AttentionSegment::AttentionSegment(AttentionSpec spec, AttentionParts parts, std::string_view path)
-    : core_(spec, path, parts.sinks), parts_(std::move(parts)) {}
+    : core_(spec, path, parts.sinks, parts.projection.weight()), parts_(std::move(parts)) {}
 
 Tensor AttentionSegment::as_rows(const Tensor& heads) const {
   return heads.view({heads.dim(0), heads.dim(1) * heads.dim(2)});
@@ -38,7 +38,7 @@ AttentionHeads AttentionSegment::heads_of(RankContext& context, const Batch& bat
     heads.k = as_heads(parts_.k_wide_norm->forward(context, as_rows(heads.k), saved));
   heads.q = parts_.rotary.apply(context.ops, batch.positions, heads.q, tag);
   heads.k = parts_.rotary.apply(context.ops, batch.positions, heads.k, tag);
-  return heads;
+  return core_.prepare(context, heads, saved);
 }
 
 AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batch,
@@ -46,12 +46,11 @@ AttentionHeads AttentionSegment::project(RankContext& context, const Batch& batc
   const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
     const auto* self = static_cast<const AttentionSegment*>(layer);
-    const AttentionHeads heads = self->heads_of(rank, rows, inputs[0], store);
-    return std::vector{heads.q, heads.k, heads.v};
+    return self->heads_of(rank, rows, inputs[0], store).tensors();
   };
   ReplayableUnit scope(saved, unit::qkv_linear, {normed}, {this, again});
   const AttentionHeads heads = heads_of(context, batch, normed, saved);
-  scope.made({heads.q, heads.k, heads.v});
+  scope.made(heads.tensors());
   return heads;
 }
 
@@ -60,14 +59,12 @@ TensorSet AttentionSegment::forward(RankContext& context, const Batch& batch, co
   const Tensor x = in.get(kHidden);  // [stream tokens, H]
   // [stream tokens, H]
   const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved);
-  const Tensor attended =  // [T, N, D]
+  const Operand attended =  // [T, N · D]
       core_.forward(context, batch, project(context, batch, normed, saved), saved);
   const UnitScope scope(saved, unit::attn_proj);
   return TensorSet(
-      kHidden,
-      end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},
-                 attended.view({attended.dim(0), core_.spec().heads * core_.spec().head_dim}), x,
-                 saved));
+      kHidden, end_branch(context, batch, {parts_.projection, parts_.output_norm, parts_.residual},
+                          attended, x, saved));
 }
 
 TensorSet AttentionSegment::backward_input(RankContext& context, const Batch& batch,
@@ -96,10 +93,10 @@ TensorSet AttentionSegment::backward_through(RankContext& context, const Batch& 
   // d_attended [T, N, D] = d_branch · W_proj
   const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
                                 .view({tokens, core_.spec().heads, core_.spec().head_dim});
-  const Tensor delta = core_.delta(context, d_attended, saved);  // [N, T]
+  const AttendedGradient d_heads = core_.begin_backward(context, d_attended, saved);
   if (both) parts_.projection.backward_weight(context, saved);
   // d.q [T, N, D], d.k and d.v [T, K, D]
-  AttentionHeads d = core_.backward(context, batch, d_attended, delta, saved);
+  AttentionHeads d = core_.backward(context, batch, d_heads, saved);
   d.q = parts_.rotary.apply(context.ops, batch.positions, d.q, MemoryTag::activations, true);
   d.k = parts_.rotary.apply(context.ops, batch.positions, d.k, MemoryTag::activations, true);
   const Tensor d_qkv = context.activation(  // [T, (N + 2K) D]

@@ -14,6 +14,8 @@ struct AttentionMethod {
   /// to the activation format between the steps of the softmax, which then runs as three ops;
   /// maxima and sums stay FP32.
   bool softmax_in_fp32 = true;
+  /// Attended values in the statistic format, which are rounded where they are handed on.
+  bool wide_output = false;
 };
 
 /// As attention_forward and attention_backward. Composed attention holds a matrix f32 (f64 for f64)

@@ -15,7 +15,7 @@ DType branch_format(const RankContext& context, const BranchEnd& end) {
 
 }  // namespace
 
-Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Tensor& x,
+Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
                   const Tensor& stream, SavedStore& saved) {
   if (!end.norm && !end.dropout.active(context) && end.linear.takes_epilogue(context)) {
     return end.linear.forward(context, x, saved, saved.output_tag(), {.residual = stream},

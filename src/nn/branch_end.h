@@ -18,7 +18,7 @@ struct BranchEnd {
 };
 
 /// The stream after the branch, from the input of its last linear layer and the stream before.
-Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Tensor& x,
+Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
                   const Tensor& stream, SavedStore& saved);
 
 }  // namespace viaduct

@@ -10,9 +10,11 @@
 namespace viaduct {
 
 CoreAttention::CoreAttention(AttentionSpec spec, std::string_view path,
-                             std::shared_ptr<const Parameter> sinks)
+                             std::shared_ptr<const Parameter> sinks,
+                             std::shared_ptr<const Parameter> projection)
     : spec_(spec),
       sinks_(std::move(sinks)),
+      projection_(std::move(projection)),
       dropout_hash_(hash64(std::string(path) + ".core_attn")),
       alone_(make_self_communicator("cp.none")) {}
 
@@ -108,75 +110,112 @@ Tensor CoreAttention::attend_cached(RankContext& context, const Batch& batch, co
   return args.out;
 }
 
-Tensor CoreAttention::forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
-                              SavedStore& saved) const {
-  if (context.cache != nullptr) {
-    const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
-    return attend_cached(context, batch, heads.q, cached);
-  }
-  const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
-                        const std::vector<Tensor>& in) {
-    const auto* self = static_cast<const CoreAttention*>(layer);
-    return std::vector{self->attend_all(rank, rows, {in[0], in[1], in[2]}, store)};
-  };
-  ReplayableUnit scope(saved, unit::core_attn, {heads.q, heads.k, heads.v}, {this, again});
-  const Tensor attended = attend_all(context, batch, heads, saved);
-  scope.made({attended});
-  return attended;
+AttentionHeads CoreAttention::prepare(RankContext& context, const AttentionHeads& heads,
+                                      const SavedStore& saved) const {
+  // Cached keys and values are in the activation format.
+  if (context.cache != nullptr || !attends_in_fp8(context, projection_.get())) return heads;
+  return codes_of_heads(context, *projection_, heads, saved);
 }
 
-Tensor CoreAttention::attend_all(RankContext& context, const Batch& batch,
-                                 const AttentionHeads& heads, SavedStore& saved) const {
+Operand CoreAttention::forward(RankContext& context, const Batch& batch,
+                               const AttentionHeads& heads, SavedStore& saved) const {
+  const auto rows = [](const Tensor& attended) {
+    return attended.view({attended.dim(0), attended.dim(1) * attended.dim(2)});
+  };
+  if (context.cache != nullptr) {
+    const auto cached = context.cache->append(context.ops, spec_.layer, heads.k, heads.v);
+    return rows(attend_cached(context, batch, heads.q, cached));
+  }
+  const auto tensors = [](const HeadCodes& made) {
+    return made.scale ? std::vector{made.values, made.scale} : std::vector{made.values};
+  };
+  const auto again = [](const void* layer, RankContext& rank, const Batch& tokens,
+                        SavedStore& store, const std::vector<Tensor>& in) {
+    const auto* self = static_cast<const CoreAttention*>(layer);
+    const HeadCodes made = self->attend_all(rank, tokens, AttentionHeads::of(in), store);
+    return made.scale ? std::vector{made.values, made.scale} : std::vector{made.values};
+  };
+  ReplayableUnit scope(saved, unit::core_attn, heads.tensors(), {this, again});
+  const HeadCodes attended = attend_all(context, batch, heads, saved);
+  scope.made(tensors(attended));
+  return attended.scale ? operand_of(context, attended) : Operand(rows(attended.values));
+}
+
+HeadCodes CoreAttention::attend_all(RankContext& context, const Batch& batch,
+                                    const AttentionHeads& heads, SavedStore& saved) const {
   const Route way = route(context, batch);
   AttentionProblem base = problem(context, batch);
+  base.scales = heads.scales;
+  const bool hands_on = hands_on_fp8(context, projection_.get());
+  AttentionMethod method = spec_.method;
+  method.wide_output = hands_on;
+  HeadCodes out;
+  const auto hand_on = [&](const Tensor& values) {
+    out.values = values;
+    if (hands_on)
+      out = codes_of(context, *projection_, LayerOperand::input, values, saved.tag(), saved);
+  };
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   AttentionHeads mine = heads;
   AttentionResult result;
   if (way.gather != nullptr) {
-    result =
-        gathered_forward(context, *way.gather, *batch.context, spec_.method, base, mine, saved);
+    result = gathered_forward(context, *way.gather, *batch.context, method, base, mine, saved);
     add_sinks(context, result.out, result.lse, 0);
+    hand_on(result.out);
   } else {
     const auto exchanged = exchange.to_heads({heads.q, heads.k, heads.v}, saved.tag());
-    mine = {exchanged[0], exchanged[1], exchanged[2]};
+    mine = {exchanged[0], exchanged[1], exchanged[2], heads.scales};
     base.first_head += way.heads->rank() * mine.q.dim(1);
-    result = ring_forward(context, *way.ring, way.layout, spec_.method, base, mine, saved);
+    result = ring_forward(context, *way.ring, way.layout, method, base, mine, saved);
     add_sinks(context, result.out, result.lse, way.heads->rank() * mine.q.dim(1));
-    result.out = exchange.to_tokens({result.out}, saved.tag()).front();
+    hand_on(result.out);
+    out.values = exchange.to_tokens({out.values}, saved.tag()).front();
   }
   saved.keep(this, "q", mine.q);
   saved.keep(this, "k", mine.k);
   saved.keep(this, "v", mine.v);
-  saved.keep(this, "out", result.out);
+  if (heads.scales) saved.keep(this, "scales", heads.scales);
+  saved.keep(this, "out", out.values);
+  if (out.scale) saved.keep(this, "out scale", out.scale);
   saved.keep_statistic(this, "lse", result.lse);
-  return result.out;
+  return out;
 }
 
-Tensor CoreAttention::delta(RankContext& context, const Tensor& d_out, SavedStore& saved) const {
-  const Tensor delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
-  attention_delta(context.ops, {saved.take(this, "out"), d_out, delta});
-  return delta;
+AttendedGradient CoreAttention::begin_backward(RankContext& context, const Tensor& d_out,
+                                               SavedStore& saved) const {
+  AttendedGradient gradient{d_out, {}, {}};
+  if (attends_in_fp8(context, projection_.get())) {
+    const HeadCodes codes = codes_of(context, *projection_, LayerOperand::attended_gradient, d_out,
+                                     MemoryTag::activations, saved);
+    gradient.values = codes.values, gradient.scale = codes.scale;
+  }
+  gradient.delta = context.statistic({d_out.dim(1), d_out.dim(0)}, MemoryTag::activations);
+  const Tensor out = saved.take(this, "out");
+  const Tensor scale =
+      hands_on_fp8(context, projection_.get()) ? saved.take(this, "out scale") : Tensor();
+  attention_delta(context.ops, {out, gradient.values, gradient.delta, scale, gradient.scale});
+  return gradient;
 }
 
 AttentionHeads CoreAttention::backward(RankContext& context, const Batch& batch,
-                                       const Tensor& d_out, const Tensor& delta,
-                                       SavedStore& saved) const {
+                                       const AttendedGradient& d_out, SavedStore& saved) const {
   const Route way = route(context, batch);
   AttentionProblem base = problem(context, batch);
   const Tensor q = saved.take(this, "q"), k = saved.take(this, "k"), v = saved.take(this, "v"),
                lse = saved.take(this, "lse");
+  if (d_out.scale) base.scales = saved.take(this, "scales");
   if (way.gather != nullptr) {
-    add_sink_gradients(context, lse, delta, 0);
+    add_sink_gradients(context, lse, d_out.delta, 0);
     return gathered_backward(context, *way.gather, *batch.context, spec_.method, base, {q, k, v},
-                             d_out, lse, delta);
+                             d_out, lse);
   }
   const HeadExchange exchange(context.ops, *way.heads, way.layout);
   base.first_head += way.heads->rank() * q.dim(1);
-  const Tensor d_heads = exchange.to_heads({d_out}).front();
-  const Tensor delta_of_heads = exchange.per_query_to_heads(delta);
-  add_sink_gradients(context, lse, delta_of_heads, way.heads->rank() * q.dim(1));
-  const AttentionHeads d = ring_backward(context, *way.ring, way.layout, spec_.method, base,
-                                         {q, k, v}, d_heads, lse, delta_of_heads);
+  const AttendedGradient d_heads{exchange.to_heads({d_out.values}).front(), d_out.scale,
+                                 exchange.per_query_to_heads(d_out.delta)};
+  add_sink_gradients(context, lse, d_heads.delta, way.heads->rank() * q.dim(1));
+  const AttentionHeads d =
+      ring_backward(context, *way.ring, way.layout, spec_.method, base, {q, k, v}, d_heads, lse);
   const auto mine = exchange.to_tokens({d.q, d.k, d.v}, MemoryTag::activations);
   return {mine[0], mine[1], mine[2]};
 }

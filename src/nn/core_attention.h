@@ -4,6 +4,7 @@
 
 #include <string_view>
 
+#include "nn/attention_codes.h"
 #include "nn/attention_method.h"
 #include "nn/batch.h"
 #include "nn/context.h"
@@ -32,24 +33,31 @@ class CoreAttention {
  public:
   /// `sinks` [N]: a logit of each head of this rank that takes part in its softmax without a value
   /// (ops/attention_sink.h); null: none.
+  /// `projection`: the weight of the layer that reads the attended values; its recipe is that of
+  /// attention (nn/attention_codes.h). null: attention is not in FP8.
   CoreAttention(AttentionSpec spec, std::string_view path,
-                std::shared_ptr<const Parameter> sinks = nullptr);
+                std::shared_ptr<const Parameter> sinks = nullptr,
+                std::shared_ptr<const Parameter> projection = nullptr);
 
-  /// Attended values [T, N, Dv] of q [T, N, D], k [T, K, D] and v [T, K, Dv]; keeps q, k, v, the
-  /// output and its log-sum-exp. The tokens of other context ranks are attended to over the groups
-  /// of `context`.
-  Tensor forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
+  /// Heads as `forward` reads them: codes, if the recipe says so.
+  AttentionHeads prepare(RankContext& context, const AttentionHeads& heads,
+                         const SavedStore& saved) const;
+  /// Attended values [T, N · Dv], as the projection reads them, of q [T, N, D], k [T, K, D] and v
+  /// [T, K, Dv]; keeps q, k, v, the output and its log-sum-exp. The tokens of other context ranks
+  /// are attended to over the groups of `context`.
+  Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
                  SavedStore& saved) const;
   /// Generation: attended values of this step's queries over cached keys and values. ConfigError
   /// under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,
                        const KeyValueCache::View& cached) const;
-  /// Row sums [N, T] of d_out · output, in the statistic format: the last use of the kept output.
-  Tensor delta(RankContext& context, const Tensor& d_out, SavedStore& saved) const;
-  /// dq, dk, dv in the statistic format from the gradient of the output and its `delta`; the
-  /// gradient of the sinks accumulates (+=).
-  AttentionHeads backward(RankContext& context, const Batch& batch, const Tensor& d_out,
-                          const Tensor& delta, SavedStore& saved) const;
+  /// The gradient [T, N, Dv] of the output as the backward reads it, with its row sums: the last
+  /// use of the kept output.
+  AttendedGradient begin_backward(RankContext& context, const Tensor& d_out,
+                                  SavedStore& saved) const;
+  /// dq, dk, dv in the statistic format; the gradient of the sinks accumulates (+=).
+  AttentionHeads backward(RankContext& context, const Batch& batch, const AttendedGradient& d_out,
+                          SavedStore& saved) const;
 
   const AttentionSpec& spec() const { return spec_; }
   /// Null without sinks.
@@ -59,8 +67,9 @@ class CoreAttention {
   struct Route;
   Route route(RankContext& context, const Batch& batch) const;
   AttentionProblem problem(const RankContext& context, const Batch& batch) const;
-  Tensor attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
-                    SavedStore& saved) const;
+  /// The values, and the scale of codes.
+  HeadCodes attend_all(RankContext& context, const Batch& batch, const AttentionHeads& heads,
+                       SavedStore& saved) const;
   /// Corrects attended values of heads from `first_head` on (of this tensor rank) for their sinks.
   void add_sinks(RankContext& context, const Tensor& out, const Tensor& lse,
                  int64_t first_head) const;
@@ -68,7 +77,7 @@ class CoreAttention {
                           int64_t first_head) const;
 
   AttentionSpec spec_;
-  std::shared_ptr<const Parameter> sinks_;
+  std::shared_ptr<const Parameter> sinks_, projection_;
   uint64_t dropout_hash_;
   std::shared_ptr<Communicator> alone_;
 };

@@ -11,8 +11,14 @@
 namespace viaduct {
 namespace {
 
-constexpr std::array<std::string_view, kLayerOperands.size()> kOperandNames{"input", "weight",
-                                                                            "output_gradient"};
+/// By LayerOperand.
+constexpr std::array<std::string_view, kLayerOperands.size() + kAttentionOperands.size()>
+    kOperandNames{"input", "weight", "output_gradient",  "query",
+                  "key",   "value",  "attended_gradient"};
+
+bool is_gradient(LayerOperand operand) {
+  return operand == LayerOperand::output_gradient || operand == LayerOperand::attended_gradient;
+}
 
 }  // namespace
 
@@ -22,10 +28,12 @@ DelayedScales::DelayedScales(const OpContext& context,
     : device_(context.device), settings_(recipe.amax), groups_(groups) {
   for (const Parameter* parameter : parameters) {
     if (!parameter->quantized) continue;
-    first_[parameter] = parameters_.size() * kLayerOperands.size();
-    parameters_.push_back(parameter);
+    first_[parameter] = entries_.size();
+    for (const LayerOperand operand : kLayerOperands) entries_.push_back({parameter, operand});
+    if (!parameter->projects_attention || !recipe.products.attention) continue;
+    for (const LayerOperand operand : kAttentionOperands) entries_.push_back({parameter, operand});
   }
-  const auto tensors = static_cast<int64_t>(parameters_.size() * kLayerOperands.size());
+  const auto tensors = static_cast<int64_t>(entries_.size());
   if (tensors == 0) return;  // a stage of blocks that are not quantized
   noted_ = context.allocate(DType::f32, {tensors}, MemoryTag::other);
   history_ = context.allocate(DType::f32, {tensors, settings_.steps}, MemoryTag::other);
@@ -34,8 +42,7 @@ DelayedScales::DelayedScales(const OpContext& context,
   device_.copy_from_host(host_tensor(DType::f32, history_.shape()), history_);
   const Tensor ones = host_tensor(DType::f32, chosen_.shape());
   for (int64_t i = 0; i < tensors; ++i) {
-    const bool gradient = kLayerOperands[static_cast<size_t>(i) % kLayerOperands.size()] ==
-                          LayerOperand::output_gradient;
+    const bool gradient = is_gradient(entries_[static_cast<size_t>(i)].operand);
     ones.data<float>()[i] =
         largest_element(gradient ? recipe.products.gradient : recipe.products.forward);
   }
@@ -46,7 +53,11 @@ size_t DelayedScales::place(const Parameter& parameter, LayerOperand operand) co
   const auto found = first_.find(&parameter);
   VIADUCT_CHECK(ShapeError, found != first_.end(), "delayed scaling: {} has no quantized products",
                 parameter.path);
-  return found->second + static_cast<size_t>(operand);
+  const size_t place = found->second + static_cast<size_t>(operand);
+  VIADUCT_CHECK(ShapeError, place < entries_.size() && entries_[place].operand == operand,
+                "delayed scaling: {} has no operand \"{}\"", parameter.path,
+                kOperandNames[static_cast<size_t>(operand)]);
+  return place;
 }
 
 Tensor DelayedScales::chosen(const Parameter& parameter, LayerOperand operand) const {
@@ -81,7 +92,7 @@ Tensor DelayedScales::note_amax(OpContext& context, const Parameter& parameter,
 }
 
 void DelayedScales::finish_step(OpContext& context) {
-  if (parameters_.empty()) return;
+  if (entries_.empty()) return;
   Communicator& others = settings_.within_micro_batch ? groups_.cp() : groups_.dp_cp();
   for (Communicator* ranks : {&groups_.tp(), &others})
     ranks->all_reduce(noted_, ReduceOp::max).wait();
@@ -90,14 +101,14 @@ void DelayedScales::finish_step(OpContext& context) {
 
 std::vector<std::string> DelayedScales::names() const {
   std::vector<std::string> names;
-  for (const Parameter* parameter : parameters_)
-    for (const std::string_view operand : kOperandNames)
-      names.push_back(parameter->path + "/" + std::string(operand));
+  for (const Entry& entry : entries_)
+    names.push_back(entry.parameter->path + "/" +
+                    std::string(kOperandNames[static_cast<size_t>(entry.operand)]));
   return names;
 }
 
 Tensor DelayedScales::values(OpContext& context) const {
-  if (parameters_.empty()) return {};
+  if (entries_.empty()) return {};
   const int64_t tensors = chosen_.dim(0), steps = settings_.steps;
   const Tensor chosen = host_tensor(DType::f32, chosen_.shape()),
                history = host_tensor(DType::f32, history_.shape());

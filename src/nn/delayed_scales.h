@@ -15,14 +15,19 @@
 
 namespace viaduct {
 
-/// An operand of a layer's products.
-enum class LayerOperand { input, weight, output_gradient };
+/// An operand of a layer's products, or of those of the attention before a projection.
+enum class LayerOperand { input, weight, output_gradient, query, key, value, attended_gradient };
+/// Those of every layer, and then those of attention.
 inline constexpr std::array kLayerOperands{LayerOperand::input, LayerOperand::weight,
                                            LayerOperand::output_gradient};
+inline constexpr std::array kAttentionOperands{LayerOperand::query, LayerOperand::key,
+                                               LayerOperand::value,
+                                               LayerOperand::attended_gradient};
 
 class DelayedScales {
  public:
-  /// For those of `parameters` whose products are quantized. Every scale is 1 until its tensor has
+  /// For those of `parameters` whose products are quantized, and for attention before a projection
+  /// if the recipe quantizes its products. Every scale is 1 until its tensor has
   /// a magnitude, as in Transformer Engine. `groups`: maxima of a step are made over the ranks that
   /// the recipe says; all ranks of the run have such an object.
   DelayedScales(const OpContext& context, const std::vector<const Parameter*>& parameters,
@@ -56,6 +61,11 @@ class DelayedScales {
   void restore(size_t i, const Tensor& values);
 
  private:
+  /// An operand that has a history.
+  struct Entry {
+    const Parameter* parameter;
+    LayerOperand operand;
+  };
   size_t place(const Parameter& parameter, LayerOperand operand) const;
   Tensor at(const Tensor& values, size_t place) const {
     return values.slice(0, static_cast<int64_t>(place), 1);
@@ -64,7 +74,7 @@ class DelayedScales {
   Device& device_;
   AmaxSettings settings_;
   ParallelGroups groups_;
-  std::vector<const Parameter*> parameters_;
+  std::vector<Entry> entries_;                // the operands of a parameter follow each other
   std::map<const Parameter*, size_t> first_;  // place of a parameter's first operand
   Tensor noted_, history_, chosen_;           // f32 [N], [N, L], [N]
 };

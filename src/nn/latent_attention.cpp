@@ -76,7 +76,7 @@ AttentionHeads LatentAttentionSegment::expand(RankContext& context, const Batch&
   AttentionHeads heads = keys_and_values(context, from.key_value, rotary, saved);
   rotate(context, batch, heads.k.slice(2, plain_dim(), rotary_dim()), false);
   heads.q = queries(context, batch, from.query, saved);
-  return heads;
+  return core_.prepare(context, heads, saved);
 }
 
 AttentionHeads LatentAttentionSegment::expand_unit(RankContext& context, const Batch& batch,
@@ -85,13 +85,12 @@ AttentionHeads LatentAttentionSegment::expand_unit(RankContext& context, const B
   const auto again = [](const void* layer, RankContext& rank, const Batch& rows, SavedStore& store,
                         const std::vector<Tensor>& in) {
     const auto* self = static_cast<const LatentAttentionSegment*>(layer);
-    const AttentionHeads heads = self->expand(rank, rows, {in[0], in[1], in[2]}, store);
-    return std::vector{heads.q, heads.k, heads.v};
+    return self->expand(rank, rows, {in[0], in[1], in[2]}, store).tensors();
   };
   ReplayableUnit scope(saved, unit::mla_up_proj, {from.query, from.key_value, from.key_rotary},
                        {this, again});
   const AttentionHeads heads = expand(context, batch, from, saved);
-  scope.made({heads.q, heads.k, heads.v});
+  scope.made(heads.tensors());
   return heads;
 }
 
@@ -115,16 +114,18 @@ TensorSet LatentAttentionSegment::forward(RankContext& context, const Batch& bat
   const Tensor x = in.get(kHidden);  // [stream tokens, H]
   const Tensor normed = parts_.input_norm.forward_unit(unit::attn_norm, context, x, saved);
   const Compressed from = compress_unit(context, normed, saved);
-  const Tensor attended =  // [T, N, Dv]
+  const auto as_rows = [](const Tensor& heads) {
+    return Operand(heads.view({heads.dim(0), heads.dim(1) * heads.dim(2)}));
+  };
+  const Operand attended =  // [T, N · Dv]
       context.cache != nullptr
-          ? attend_cached(context, batch, from, saved)
+          ? as_rows(attend_cached(context, batch, from, saved))
           : core_.forward(context, batch, expand_unit(context, batch, from, saved), saved);
   const UnitScope scope(saved, unit::attn_proj);
   const std::optional<Norm> no_norm;
-  const AttentionSpec& spec = core_.spec();
   return TensorSet(
-      kHidden, end_branch(context, batch, {parts_.projection, no_norm, parts_.residual},
-                          attended.view({attended.dim(0), spec.heads * spec.value_dim}), x, saved));
+      kHidden, end_branch(context, batch, {parts_.projection, no_norm, parts_.residual}, attended,
+                          x, saved));
 }
 
 TensorSet LatentAttentionSegment::backward_input(RankContext& context, const Batch& batch,
@@ -137,8 +138,8 @@ TensorSet LatentAttentionSegment::backward_input(RankContext& context, const Bat
   // d_attended [T, N, Dv] = d_branch · W_projection
   const Tensor d_attended = parts_.projection.backward_input(context, d_branch, saved)
                                 .view({tokens, spec.heads, spec.value_dim});
-  const Tensor delta = core_.delta(context, d_attended, saved);  // [N, T]
-  const AttentionHeads d = core_.backward(context, batch, d_attended, delta, saved);
+  const AttendedGradient d_heads = core_.begin_backward(context, d_attended, saved);
+  const AttentionHeads d = core_.backward(context, batch, d_heads, saved);
 
   const Tensor d_query = context.activation({tokens, spec.heads, spec.head_dim});
   rotate(context, batch, d.q.slice(2, plain, rotary), true);

@@ -38,7 +38,7 @@ struct LatentAttentionParts {
 class LatentAttentionSegment final : public Segment {
  public:
   LatentAttentionSegment(AttentionSpec spec, LatentAttentionParts parts, std::string_view path)
-      : core_(spec, path), parts_(std::move(parts)) {}
+      : core_(spec, path, nullptr, parts.projection.weight()), parts_(std::move(parts)) {}
 
   Edge inputs(const RankContext& context, const Batch& batch) const override {
     return {stream_edge(context, batch, parts_.input_norm.features())};

@@ -50,12 +50,27 @@ Linear::Linear(LinearRole role, std::shared_ptr<const Parameter> weight,
                std::shared_ptr<const Parameter> bias)
     : role_(role), weight_(std::move(weight)), bias_(std::move(bias)) {}
 
-Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved, MemoryTag tag,
-                       const GemmEpilogue& epilogue, std::optional<DType> format) const {
-  const Tensor amax = amax_of(context, LayerOperand::input, x, saved);
-  log_operand(context, GemmForm::forward, x, amax);
-  const Operand kept = keep_operand(context, saved, this, "x", x, kept_forms(context).b, amax);
+Operand Linear::keep_input(RankContext& context, const Operand& x, const Tensor& amax,
+                           SavedStore& saved) const {
+  if (!x.form().plain()) {
+    VIADUCT_CHECK(ShapeError, !columns() && x.form() == kept_forms(context).b,
+                  "{}: x comes as {}, and its weight gradient reads {}", weight_->path,
+                  describe(x.form()), describe(kept_forms(context).b));
+    keep_operand(saved, this, "x", x);
+    return x;
+  }
+  log_operand(context, GemmForm::forward, x.tensor(), amax);
+  const Operand kept =
+      keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
   if (keeps_amax(context)) saved.keep(this, "x amax", amax);
+  return kept_or_matrix(context, GemmForm::forward, quantization(context), kept, x.tensor());
+}
+
+Tensor Linear::forward(RankContext& context, const Operand& x, SavedStore& saved, MemoryTag tag,
+                       const GemmEpilogue& epilogue, std::optional<DType> format) const {
+  const Tensor amax =
+      x.form().plain() ? amax_of(context, LayerOperand::input, x.tensor(), saved) : Tensor();
+  const Operand in = keep_input(context, x, amax, saved);
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,
                               weight_run(context, row, epilogue, weight_->shape[0]));
@@ -68,10 +83,10 @@ Tensor Linear::forward(RankContext& context, const Tensor& x, SavedStore& saved,
   // The outputs of a row-parallel layer are summed over the ranks: one of them has the bias.
   if (in_gemm && (columns() || context.groups.tp().rank() == 0)) product.bias = bias->tensor();
   // y [T, N] = x [T, K] · Wᵀ (+ bias [N]), W [N, K]; N or K are those of this rank
-  const Operand in = kept_or_matrix(context, GemmForm::forward, product.quantization, kept, x);
-  const Tensor y = !columns()               ? multiply_and_reduce(context, row, product, in, tag)
-                   : stream_is_cut(context) ? gather_and_multiply(context, row, product, x, tag)
-                                            : multiply(context, product, in, tag);
+  const Tensor y = !columns() ? multiply_and_reduce(context, row, product, in, tag)
+                   : stream_is_cut(context)
+                       ? gather_and_multiply(context, row, product, x.tensor(), tag)
+                       : multiply(context, product, in, tag);
   if (bias_ && !in_gemm) bias_add(context.ops, {y, bias->tensor(), y});
   return y;
 }
@@ -196,12 +211,7 @@ Tensor Linear::amax_of(RankContext& context, LayerOperand operand, const Tensor&
     const bool is_stream = columns() == (operand == LayerOperand::input);
     return amax_over_ranks(context, how, matrix, is_stream && stream_is_cut(context));
   }
-  // Evaluation does not count, nor what runs again.
-  if (context.gradients == nullptr)
-    return context.delayed->chosen_for(context.ops, *weight_, operand, matrix);
-  Tensor amax = context.delayed->chosen(*weight_, operand);
-  saved.once([&] { amax = context.delayed->note(context.ops, *weight_, operand, matrix); });
-  return amax;
+  return delayed_amax(context, *weight_, operand, matrix, saved);
 }
 
 bool Linear::keeps_amax(const RankContext& context) const {

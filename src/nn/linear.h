@@ -32,7 +32,8 @@ class Linear {
   /// y [T, out] = x [T, in] · Wᵀ + b; out and in as held by this rank. The side that is the stream
   /// has this rank's rows of it. `epilogue`: only if `takes_epilogue`; its tensors have y's rows.
   /// `format` of y: if absent, the activation format, which sums over tensor ranks always have.
-  Tensor forward(RankContext& context, const Tensor& x, SavedStore& saved,
+  /// x of a row-parallel layer may be an operand in the form that its products read.
+  Tensor forward(RankContext& context, const Operand& x, SavedStore& saved,
                  MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
                  std::optional<DType> format = {}) const;
   /// dx [T, in] = dy [T, out] · W; the gradient of the bias accumulates (+=). With an `epilogue`
@@ -47,6 +48,7 @@ class Linear {
 
   /// Whether the forward's GEMM may have an epilogue: its result is the whole sum, with the bias.
   bool takes_epilogue(const RankContext& context) const;
+  const std::shared_ptr<const Parameter>& weight() const { return weight_; }
   /// Output features held by this rank.
   int64_t outputs() const { return weight_->shape[0]; }
 
@@ -62,6 +64,10 @@ class Linear {
                        const Tensor& x_amax) const;
   /// How the operands of its products are quantized.
   Quantization quantization(const RankContext& context) const;
+  /// Keeps x for the weight gradient and returns it as the forward's product reads it. `amax`: of
+  /// a tensor.
+  Operand keep_input(RankContext& context, const Operand& x, const Tensor& amax,
+                     SavedStore& saved) const;
   /// The largest magnitude that the scale of x or dy is made for; undefined without such a scale.
   Tensor amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
                  const SavedStore& saved) const;

@@ -73,6 +73,8 @@ struct Parameter {
   bool multiplied = false;
   /// Its products read quantized operands, as the recipe says.
   bool quantized = false;
+  /// The projection of an attention layer, whose operands have scales under its name.
+  bool projects_attention = false;
   /// Whose groups share it: experts' weights are on the expert grid, all others are dense.
   Grid grid = Grid::attention;
   std::optional<DType> format = {};  // of the weight, where it is not the recipe's

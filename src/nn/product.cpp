@@ -42,6 +42,16 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
   return amax;
 }
 
+Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
+                    const Tensor& matrix, const SavedStore& saved) {
+  // Evaluation does not count, nor what runs again.
+  if (context.gradients == nullptr)
+    return context.delayed->chosen_for(context.ops, parameter, operand, matrix);
+  Tensor amax = context.delayed->chosen(parameter, operand);
+  saved.once([&] { amax = context.delayed->note(context.ops, parameter, operand, matrix); });
+  return amax;
+}
+
 GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
                         const Quantization& quantization) {
   GemmRequest request{GemmForm::weight_gradient, context.settings.precision.activation};
@@ -65,10 +75,15 @@ Operand keep_operand(RankContext& context, SavedStore& saved, const void* owner,
                 describe(form), dtype_name(context.settings.precision.activation),
                 describe(matrix));
   const Operand operand = operand_in(context.ops, matrix, form, saved.tag(), amax, rounding);
+  keep_operand(saved, owner, name, operand);
+  return operand;
+}
+
+void keep_operand(SavedStore& saved, const void* owner, std::string_view name,
+                  const Operand& operand) {
   saved.keep(owner, name, operand.values());
   if (operand.scales()) saved.keep(owner, scales_name(name), operand.scales());
   if (operand.matrix_scale()) saved.keep(owner, matrix_scale_name(name), operand.matrix_scale());
-  return operand;
 }
 
 Operand kept_or_matrix(const RankContext& context, GemmForm form, const Quantization& quantization,

@@ -3,6 +3,7 @@
 // ops read. Weights already come in their forms (access.h).
 
 #include "nn/context.h"
+#include "nn/delayed_scales.h"
 #include "nn/saved.h"
 #include "ops/gemm.h"
 
@@ -27,6 +28,11 @@ void run_product(OpContext& context, GemmArgs args, const ProductAmax& amax = {}
 Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, const Tensor& matrix,
                        bool gathered);
 
+/// The same from the histories of delayed scaling (context.delayed): noted in the first run of a
+/// step, and not in evaluation. f32 [1].
+Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
+                    const Tensor& matrix, const SavedStore& saved);
+
 /// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
 /// its product reads, if they show their matrix's shape; else tensors, which the product converts.
 GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
@@ -37,6 +43,9 @@ GemmForms waiting_forms(const RankContext& context, int64_t n, int64_t k,
 Operand keep_operand(RankContext& context, SavedStore& saved, const void* owner,
                      std::string_view name, const Tensor& matrix, const OperandForm& form,
                      const Tensor& amax = {}, const StochasticRounding& rounding = {});
+/// Keeps an operand that has its form already.
+void keep_operand(SavedStore& saved, const void* owner, std::string_view name,
+                  const Operand& operand);
 /// `kept`, if it has the form in which a product reads a matrix as its a; else the matrix. Operands
 /// with one scale for the whole matrix are read by several products.
 Operand kept_or_matrix(const RankContext& context, GemmForm form, const Quantization& quantization,

@@ -21,10 +21,32 @@ void check_index(std::string_view op, std::string_view argument, const Tensor& t
   check_contiguous(op, argument, tensor);
 }
 
+bool is_code(DType dtype) {
+  return dtype == DType::e4m3 || dtype == DType::e5m2;
+}
+
+/// Scales f32 [count] if `of` is codes; none otherwise.
+void check_scale(std::string_view op, std::string_view argument, const Tensor& scale, int64_t count,
+                 const Tensor& of) {
+  VIADUCT_CHECK(ShapeError, scale.defined() == is_code(of.dtype()),
+                "{}: {}: expected {} for {}, found {}", op, argument,
+                is_code(of.dtype()) ? "scales" : "none", describe(of), describe(scale));
+  if (!scale) return;
+  check_shape(op, argument, scale, {count});
+  check_dtype(op, argument, scale, {DType::f32});
+  check_contiguous(op, argument, scale);
+}
+
+/// The dtype of sums over elements of `tensor`.
+DType sum_dtype(const Tensor& tensor) {
+  return is_code(tensor.dtype()) ? DType::f32 : accumulator_dtype(tensor.dtype());
+}
+
 void check_inputs(std::string_view op, const AttentionProblem& problem, const Tensor& q,
                   const Tensor& k, const Tensor& v) {
   check_rank(op, "q", q, 3);
-  check_floating(op, "q", q);
+  if (q.dtype() != DType::e4m3) check_floating(op, "q", q);
+  check_scale(op, "scales", problem.scales, 3, q);
   check_dense_rows(op, "q", q);
   check_rank(op, "k", k, 3);
   check_rank(op, "v", v, 3);
@@ -65,14 +87,21 @@ void check_attention_problem(std::string_view op, const AttentionProblem& proble
 void check_per_query(std::string_view op, std::string_view argument, const Tensor& tensor,
                      const Tensor& q) {
   check_shape(op, argument, tensor, {q.dim(1), q.dim(0)});
-  check_dtype(op, argument, tensor, {accumulator_dtype(q.dtype())});
+  check_dtype(op, argument, tensor, {sum_dtype(q)});
   check_contiguous(op, argument, tensor);
 }
 
 void attention_forward(OpContext& context, const AttentionForwardArgs& args) {
   constexpr std::string_view op = "attention_forward";
   check_inputs(op, args.problem, args.q, args.k, args.v);
-  check_heads(op, "out", args.out, {args.q.dim(0), args.q.dim(1), args.v.dim(2)}, args.q.dtype());
+  const Shape out{args.q.dim(0), args.q.dim(1), args.v.dim(2)};
+  if (is_code(args.q.dtype())) {
+    check_shape(op, "out", args.out, out);
+    check_dtype(op, "out", args.out, {DType::f32, DType::bf16, DType::f16});
+    check_dense_rows(op, "out", args.out);
+  } else {
+    check_heads(op, "out", args.out, out, args.q.dtype());
+  }
   check_per_query(op, "lse", args.lse, args.q);
   dispatch(context, op, context.ops.attention_forward, args);
 }
@@ -80,9 +109,14 @@ void attention_forward(OpContext& context, const AttentionForwardArgs& args) {
 void attention_delta(OpContext& context, const AttentionDeltaArgs& args) {
   constexpr std::string_view op = "attention_delta";
   check_rank(op, "out", args.out, 3);
-  check_floating(op, "out", args.out);
+  check_scale(op, "out_scale", args.out_scale, 1, args.out);
+  check_scale(op, "d_out_scale", args.d_out_scale, 1, args.d_out);
+  if (!args.out_scale) check_floating(op, "out", args.out);
   check_dense_rows(op, "out", args.out);
-  check_heads(op, "d_out", args.d_out, args.out.shape(), args.out.dtype());
+  check_heads(op, "d_out", args.d_out, args.out.shape(),
+              args.d_out_scale ? args.d_out.dtype() : args.out.dtype());
+  VIADUCT_CHECK(ShapeError, !args.d_out_scale || args.out.dtype() != DType::f64,
+                "{}: d_out: expected f64 beside out in f64, found {}", op, describe(args.d_out));
   check_per_query(op, "delta", args.delta, args.out);
   dispatch(context, op, context.ops.attention_delta, args);
 }
@@ -90,14 +124,19 @@ void attention_delta(OpContext& context, const AttentionDeltaArgs& args) {
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args) {
   constexpr std::string_view op = "attention_backward";
   check_inputs(op, args.problem, args.q, args.k, args.v);
+  const bool codes = is_code(args.q.dtype());
+  VIADUCT_CHECK(ShapeError, codes == is_code(args.d_out.dtype()),
+                "{}: d_out: expected codes where q is codes, found {} and {}", op,
+                describe(args.d_out), describe(args.q));
+  check_scale(op, "d_out_scale", args.d_out_scale, 1, args.d_out);
   check_heads(op, "d_out", args.d_out, {args.q.dim(0), args.q.dim(1), args.v.dim(2)},
-              args.q.dtype());
+              codes ? args.d_out.dtype() : args.q.dtype());
   check_per_query(op, "lse", args.lse, args.q);
   check_per_query(op, "delta", args.delta, args.q);
   const auto check_gradient = [&](std::string_view argument, const Tensor& tensor,
                                   const Tensor& of) {
     check_shape(op, argument, tensor, of.shape());
-    check_dtype(op, argument, tensor, {accumulator_dtype(of.dtype())});
+    check_dtype(op, argument, tensor, {sum_dtype(of)});
     check_contiguous(op, argument, tensor);
   };
   check_gradient("dq", args.dq, args.q);

@@ -25,6 +25,16 @@
 //
 // q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one
 // floating dtype. lse, delta: f32 [N, Tq] (f64 for f64), contiguous.
+//
+// FP8: q, k and v may be codes of e4m3, whose elements are code · scale with the scales of
+// AttentionProblem; out is then f32, bf16 or f16, and d_out codes of e4m3 or e5m2. Products are
+// those of the codes with FP32 sums; scales, and dropout's factor, multiply the sums. Besides q, k,
+// v and d_out two operands of products are rounded (ops/attention_fp8.h):
+//   forward   e4m3(2^8 · e^s / 2^n) with 2^n the least power of two that is not below e^s of the
+//             visible keys so far: it does not matter which keys come first, but for codes below
+//             E4M3's normal range. The sum that divides, and gives lse, is that of the codes.
+//   backward  e4m3(2^8 · p) in dv, and e5m2(ds / u) in dq and dk with a power of two u that bounds
+//             their magnitude. delta is that of the codes of d_out.
 
 #include "base/philox.h"
 #include "ops/dispatch.h"
@@ -49,6 +59,7 @@ struct AttentionProblem {
   int64_t max_queries = 0, max_keys = 0;
   /// Visible (query, key) pairs of a head, for the cost; 0: estimated from the bounds.
   double visible_pairs = 0;
+  Tensor scales;  // f32 [3]: of q, k and v where they are codes, and only then
 };
 
 struct AttentionForwardArgs {
@@ -60,9 +71,11 @@ struct AttentionForwardArgs {
 
 void attention_forward(OpContext& context, const AttentionForwardArgs& args);
 
-/// delta [N, Tq] = rowsum(d_out · out): the only use of the output in the backward.
+/// delta [N, Tq] = rowsum(d_out · out): the only use of the output in the backward. Either may be
+/// codes of e4m3 or e5m2 with a scale f32 [1]; delta is then f32.
 struct AttentionDeltaArgs {
   Tensor out, d_out, delta;
+  Tensor out_scale = {}, d_out_scale = {};  // where these are codes, and only then
 };
 
 void attention_delta(OpContext& context, const AttentionDeltaArgs& args);
@@ -73,7 +86,8 @@ void attention_delta(OpContext& context, const AttentionDeltaArgs& args);
 struct AttentionBackwardArgs {
   AttentionProblem problem;
   Tensor q, k, v, d_out, lse, delta;
-  Tensor dq, dk, dv;  // +=
+  Tensor dq, dk, dv;        // +=
+  Tensor d_out_scale = {};  // f32 [1], where d_out is codes, and only then
 };
 
 void attention_backward(OpContext& context, const AttentionBackwardArgs& args);

@@ -177,18 +177,19 @@ Cost cost_of(const RotaryArgs& args) {
 }
 
 Cost cost_of(const AttentionForwardArgs& args) {
-  return make_cost(args.q.dtype(),
+  return make_cost(args.out.dtype(),
                    2 * visible_pairs(args.problem, args.q, args.k) *
                        static_cast<double>(args.q.dim(2) + args.v.dim(2)),
                    {&args.q, &args.k, &args.v}, {&args.out, &args.lse});
 }
 
 Cost cost_of(const AttentionDeltaArgs& args) {
-  return make_cost(args.out.dtype(), 2 * count(args.out), {&args.out, &args.d_out}, {&args.delta});
+  return make_cost(args.delta.dtype(), 2 * count(args.out), {&args.out, &args.d_out},
+                   {&args.delta});
 }
 
 Cost cost_of(const AttentionBackwardArgs& args) {
-  return make_cost(args.q.dtype(),
+  return make_cost(args.lse.dtype(),
                    2 * visible_pairs(args.problem, args.q, args.k) *
                        static_cast<double>(3 * args.q.dim(2) + 2 * args.v.dim(2)),
                    {&args.q, &args.k, &args.v, &args.d_out, &args.lse, &args.delta, &args.dq,

@@ -11,10 +11,15 @@ void embedding_forward(OpContext& context, const EmbeddingForwardArgs& args) {
   check_dtype(kOp, "ids", args.ids, {DType::i32});
   check_contiguous(kOp, "ids", args.ids);
   check_rank(kOp, "weight", args.weight, 2);
-  check_floating(kOp, "weight", args.weight);
+  const DType dtype = args.weight.dtype();
+  const bool codes = dtype == DType::e4m3 || dtype == DType::e5m2;
+  if (!codes) check_floating(kOp, "weight", args.weight);
+  VIADUCT_CHECK(ShapeError, !codes || (args.scale == 1 && args.mode == WriteMode::assign),
+                "{}: weight: codes of FP8 are copied, and neither scaled nor added; found {}", kOp,
+                describe(args.weight));
   check_contiguous(kOp, "weight", args.weight);
   check_shape(kOp, "out", args.out, {args.ids.dim(0), args.weight.dim(1)});
-  check_dtype(kOp, "out", args.out, {args.weight.dtype(), accumulator_dtype(args.weight.dtype())});
+  check_dtype(kOp, "out", args.out, {dtype, codes ? dtype : accumulator_dtype(dtype)});
   check_dense_rows(kOp, "out", args.out);
   dispatch(context, kOp, context.ops.embedding_forward, args);
 }

@@ -7,11 +7,11 @@
 
 namespace viaduct {
 
-/// out [T, H] (= or +=) scale · weight[ids − first_row].
+/// out [T, H] (= or +=) scale · weight[ids − first_row]. Codes of FP8 are copied as they are.
 struct EmbeddingForwardArgs {
   Tensor ids;     // i32 [T]
-  Tensor weight;  // [R, H], floating, contiguous
-  Tensor out;     // [T, H], dtype of weight or f32
+  Tensor weight;  // [R, H], floating, contiguous; or e4m3, e5m2 (scale 1, assign)
+  Tensor out;     // [T, H], dtype of weight or f32; of codes, that of weight
   int64_t first_row = 0;
   double scale = 1;
   WriteMode mode = WriteMode::assign;

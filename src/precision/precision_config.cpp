@@ -93,6 +93,18 @@ void add_quantization_fields(PrecisionConfig& config, FieldGroup& group) {
   group.field("fp8_wgrad", config.fp8_wgrad,
               "Products of weight gradients read FP8 or FP4 operands too; false: they stay in 16 "
               "bits.");
+  group
+      .field("fp8_dot_product_attention", config.fp8_dot_product_attention,
+             "Attention's products in FP8, in blocks with FP8 products: queries, keys, values and "
+             "probabilities in E4M3, the gradient of the output as gradients, those of scores in "
+             "E5M2. They are kept, and context ranks send them, as FP8. Generation with cached "
+             "keys stays in 16 bits.")
+      .constraint("fp8_recipe=tensorwise or delayed; attention_backend=flash");
+  group
+      .field("fp8_multi_head_attention", config.fp8_multi_head_attention,
+             "Attention's output leaves it in FP8, rounded once, as the operand of the projection: "
+             "there is none in 16 bits.")
+      .constraint("fp8_dot_product_attention; fp8_wgrad");
   add_amax_fields(config, group);
   group.field("first_last_layers_bf16", config.first_last_layers_bf16,
               "The first and the last blocks of the model have no FP8 or FP4 products. null: what "
@@ -198,6 +210,8 @@ PrecisionRecipe precision_recipe(const PrecisionConfig& config) {
   recipe.stores_codes = config.fp8_param_gather && products.scaling != Scaling::nvfp4;
   apply_amax_fields(config, recipe);
   products.weight_gradient = config.fp8_wgrad;
+  products.attention = config.fp8_dot_product_attention && products.scaling == Scaling::tensor;
+  products.attended = config.fp8_multi_head_attention && products.attention;
   recipe.plain_layers = config.layers_in_bf16;
   const bool plain_ends = config.first_last_layers_bf16.value_or(recipe.plain_blocks_at_start > 0);
   const auto count = [&](const std::optional<int64_t>& given, int64_t of_recipe) {

@@ -26,6 +26,7 @@ struct PrecisionConfig {
   std::string fp4_recipe = "nvfp4";
   std::vector<std::string> layers_in_bf16;
   bool fp8_wgrad = true;
+  bool fp8_dot_product_attention = false, fp8_multi_head_attention = false;
   // Scales of whole tensors.
   bool fp8_local_amax = false, tp_only_amax_red = false;
   int64_t fp8_margin = 0;

@@ -134,6 +134,8 @@ constexpr NamedRule kRules[] = {
     {"mixed_precision.fp4_recipe", said(kOtherRounding)},
     {"mixed_precision.layers_in_bf16", said(kOtherRounding)},
     {"mixed_precision.fp8_wgrad", said(kOtherRounding)},
+    {"mixed_precision.fp8_dot_product_attention", said(kOtherRounding)},
+    {"mixed_precision.fp8_multi_head_attention", said(kOtherRounding)},
     {"mixed_precision.fp8_local_amax", said(kOtherRounding)},
     {"mixed_precision.tp_only_amax_red", said(kOtherRounding)},
     {"mixed_precision.fp8_margin", said(kOtherRounding)},

@@ -140,6 +140,33 @@ void validate_stored_codes(const RunConfig& config, const PrecisionRecipe& recip
   }
 }
 
+/// Why attention cannot be in FP8, where it is to be.
+void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
+                        Problems& problems) {
+  const PrecisionConfig& given = config.mixed_precision;
+  constexpr std::string_view kField = "mixed_precision.fp8_dot_product_attention: true",
+                             kOutput = "mixed_precision.fp8_multi_head_attention: true";
+  if (given.fp8_multi_head_attention && !given.fp8_dot_product_attention)
+    problems.add("{} needs fp8_dot_product_attention, which is false", kOutput);
+  if (given.fp8_multi_head_attention && !given.fp8_wgrad) {
+    problems.add(
+        "{} excludes fp8_wgrad = false: the projection's weight gradient would read attention's "
+        "output in 16 bits, and there is none",
+        kOutput);
+  }
+  if (!given.fp8_dot_product_attention) return;
+  if (recipe.products.scaling != Scaling::tensor) {
+    problems.add(
+        "{} needs one scale for each tensor (fp8_recipe = tensorwise or delayed); groups of {} "
+        "would lie along different dims of the same queries, keys and values",
+        kField, name_of(recipe.products.scaling));
+  }
+  const Auto<std::string>& backend = config.model.attention_backend;
+  if (!backend.is_auto() && backend.value() != "flash") {
+    problems.add("{} needs model.attention_backend = flash, found {}", kField, backend.value());
+  }
+}
+
 /// The linear layers of a block, by their names in a path. Whether attention is latent may not be
 /// known yet.
 std::vector<std::string_view> linear_layers(const Auto<bool>& latent) {
@@ -199,6 +226,7 @@ void validate_precision(const RunConfig& config, Problems& problems) {
   validate_product_sizes(config, problems);
   validate_plain_blocks(config, problems);
   validate_stored_codes(config, recipe, problems);
+  validate_attention(config, recipe, problems);
   validate_plain_layers(config, problems);
 }
 

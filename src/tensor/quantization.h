@@ -27,6 +27,9 @@ struct Quantization {
   DType forward = DType::e4m3;   // elements of activations and weights
   DType gradient = DType::e4m3;  // elements of gradients of activations
   bool weight_gradient = true;   // also in products of weight gradients
+  // With one scale for each matrix, in blocks whose projection has quantized products:
+  bool attention = false;  // also in the products of attention (ops/attention.h)
+  bool attended = false;   // with these: attention's output leaves it as an operand
 
   bool operator==(const Quantization&) const = default;
   /// Rows of a weight that share a scale of a block.

@@ -74,6 +74,19 @@ TEST(Fp8Layouts, CurrentScaling) {
                    layout(1, 2, 1, 1), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
 }
 
+// Attention's operands have scales over tensor and context ranks, and its output too.
+TEST(Fp8Layouts, Attention) {
+  const auto context = [](const char* exchange) {
+    return layout(1, 2, 1, 1, {std::string("model.cp_comm_type=") + exchange}, exchange);
+  };
+  for (const bool attended : {false, true}) {
+    expect_one_rank(
+        {Scaling::tensor, DType::e4m3, DType::e5m2, true, true, attended},
+        {layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"), context("p2p"),
+         context("all_gather"), context("a2a"), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
+  }
+}
+
 // Groups of 32 features, of 32 tokens of a row: context ranks would cut the row.
 TEST(Fp8Layouts, Mxfp8) {
   expect_one_rank({Scaling::mx, DType::e4m3, DType::e4m3},

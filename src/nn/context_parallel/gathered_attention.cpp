@@ -56,7 +56,8 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
     args.problem = half_problem(base, layout, half);
     args.q = heads.q;
     args.k = kv.k, args.v = kv.v;
-    args.out = context.activation(shape, half == 0 ? saved.tag() : MemoryTag::activations);
+    args.out =
+        allocate_attended(context, method, shape, half == 0 ? saved.tag() : MemoryTag::activations);
     args.lse = context.statistic({heads.q.dim(1), heads.q.dim(0)},
                                  half == 0 ? saved.statistic_tag() : MemoryTag::activations);
     attend(context.ops, method, args);
@@ -73,7 +74,7 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,
-                                 const Tensor& d_out, const Tensor& lse, const Tensor& delta) {
+                                 const AttendedGradient& d_out, const Tensor& lse) {
   const auto zeros = [&](const Shape& shape) {
     const Tensor tensor = context.statistic(shape, MemoryTag::activations);
     fill(context.ops, {tensor, 0});
@@ -82,7 +83,8 @@ AttentionHeads gathered_backward(RankContext& context, Communicator& group,
   const int64_t tokens = heads.k.dim(0), kv_heads = heads.k.dim(1);
   const AttentionHeads kv = gather_key_values(context, group, layout, heads);
   AttentionBackwardArgs args;
-  args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
+  args.q = heads.q, args.lse = lse;
+  args.d_out = d_out.values, args.d_out_scale = d_out.scale, args.delta = d_out.delta;
   args.k = kv.k, args.v = kv.v;
   args.dq = zeros(heads.q.shape());
   args.dk = zeros({group.size() * tokens, kv_heads, heads.k.dim(2)});  // += per half

@@ -15,6 +15,6 @@ AttentionResult gathered_forward(RankContext& context, Communicator& group,
 AttentionHeads gathered_backward(RankContext& context, Communicator& group,
                                  const ContextLayout& layout, const AttentionMethod& method,
                                  const AttentionProblem& base, const AttentionHeads& heads,
-                                 const Tensor& d_out, const Tensor& lse, const Tensor& delta);
+                                 const AttendedGradient& d_out, const Tensor& lse);
 
 }  // namespace viaduct

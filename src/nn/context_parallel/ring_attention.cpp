@@ -91,6 +91,12 @@ void check_window(const AttentionProblem& base, const Communicator& ring) {
 
 }  // namespace
 
+Tensor allocate_attended(RankContext& context, const AttentionMethod& method, const Shape& shape,
+                         MemoryTag tag) {
+  return method.wide_output ? context.statistic(shape, MemoryTag::activations)
+                            : context.activation(shape, tag);
+}
+
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
@@ -108,7 +114,8 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
     AttentionForwardArgs args;
     args.problem = block_problem(base, layout, ring.rank(), blocks.source());
     args.q = heads.q, args.k = blocks.k(), args.v = blocks.v();
-    args.out = context.activation(shape, step == 0 ? saved.tag() : MemoryTag::activations);
+    args.out =
+        allocate_attended(context, method, shape, step == 0 ? saved.tag() : MemoryTag::activations);
     args.lse =
         context.statistic(per_query, step == 0 ? saved.statistic_tag() : MemoryTag::activations);
     attend(context.ops, method, args);
@@ -131,7 +138,7 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
 AttentionHeads ring_backward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
-                             const Tensor& d_out, const Tensor& lse, const Tensor& delta) {
+                             const AttendedGradient& d_out, const Tensor& lse) {
   check_window(base, ring);
   const auto statistic = [&](const Shape& shape) {
     return context.statistic(shape, MemoryTag::activations);
@@ -145,7 +152,8 @@ AttentionHeads ring_backward(RankContext& context, Communicator& ring,
   };
   KeyValueRing blocks(context, ring, heads);
   AttentionBackwardArgs args;
-  args.q = heads.q, args.d_out = d_out, args.lse = lse, args.delta = delta;
+  args.q = heads.q, args.lse = lse;
+  args.d_out = d_out.values, args.d_out_scale = d_out.scale, args.delta = d_out.delta;
   args.dq = statistic(heads.q.shape());  // [I, N, D], += per block
   fill(context.ops, {args.dq, 0});
   Tensor mine, arriving, leaving;  // dk [I, K, D] and dv [I, K, Dv] of a block, one after the other

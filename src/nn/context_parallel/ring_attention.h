@@ -8,6 +8,8 @@
 // and nothing of its second half; only the second half of the queries sees a higher rank's keys,
 // all of them. The outputs are merged by their log-sum-exp and summed in FP32.
 
+#include <vector>
+
 #include "nn/attention_method.h"
 #include "nn/context.h"
 #include "nn/context_parallel/layout.h"
@@ -15,9 +17,24 @@
 
 namespace viaduct {
 
-/// q [I, N, D], k [I, K, D] and v [I, K, Dv].
+/// q [I, N, D], k [I, K, D] and v [I, K, Dv]; as codes (nn/attention_codes.h) with their scales.
 struct AttentionHeads {
   Tensor q, k, v;
+  Tensor scales = {};  // f32 [3], of codes
+
+  /// For units that run again: the tensors that are defined, and heads of these.
+  std::vector<Tensor> tensors() const {
+    return scales ? std::vector{q, k, v, scales} : std::vector{q, k, v};
+  }
+  static AttentionHeads of(const std::vector<Tensor>& tensors) {
+    return {tensors[0], tensors[1], tensors[2], tensors.size() > 3 ? tensors[3] : Tensor()};
+  }
+};
+
+/// The gradient of attended values [I, N, Dv], with the scale f32 [1] of codes, and the row sums
+/// [N, I] of its product with the values.
+struct AttendedGradient {
+  Tensor values, scale, delta;
 };
 
 /// Attended values [I, N, Dv] and log-sum-exp [N, I].
@@ -25,7 +42,7 @@ struct AttentionResult {
   Tensor out, lse;
 };
 
-/// `base`: the fields that are the same for all blocks. `saved` decides the memory tags of the
+/// `base`: the fields that are the same for all blocks, scales of codes among them. `saved` decides the memory tags of the
 /// result.
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
@@ -37,6 +54,9 @@ AttentionResult ring_forward(RankContext& context, Communicator& ring,
 AttentionHeads ring_backward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
-                             const Tensor& d_out, const Tensor& lse, const Tensor& delta);
+                             const AttendedGradient& d_out, const Tensor& lse);
+/// Attended values of `shape` before they are kept or handed on.
+Tensor allocate_attended(RankContext& context, const AttentionMethod& method, const Shape& shape,
+                         MemoryTag tag);
 
 }  // namespace viaduct

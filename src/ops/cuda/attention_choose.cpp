@@ -13,16 +13,23 @@ void check_head_dims(std::string_view op, const Tensor& q, const Tensor& v, cons
                 traits.name, kMostHeadDim, q.dim(2), v.dim(2));
 }
 
+/// The dtype whose matrix units the products use: codes of FP8 count as BF16, the narrowest format
+/// that operations are counted in.
+DType product_dtype(const Tensor& q) {
+  return q.dtype() == DType::e4m3 ? DType::bf16 : q.dtype();
+}
+
 /// Scores of f32 tensors are computed by the vector units.
-std::string_view flash_kernel(DType dtype) {
-  return dtype == DType::f32 ? "flash_f32" : "flash_mma";
+std::string_view flash_kernel(const Tensor& q) {
+  if (q.dtype() == DType::e4m3) return "flash_fp8";
+  return q.dtype() == DType::f32 ? "flash_f32" : "flash_mma";
 }
 
 Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_forward";
   check_head_dims(op, args.q, args.v, traits);
-  const DType dtype = args.q.dtype();
-  Choice choice = choose_kernel(op, flash_kernel(dtype), dtype, args, traits);
+  const DType dtype = product_dtype(args.q);
+  Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
   use_matrix_units(choice.cost, dtype);
   return choice;
 }
@@ -30,8 +37,8 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
 Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_backward";
   check_head_dims(op, args.q, args.v, traits);
-  const DType dtype = args.q.dtype();
-  Choice choice = choose_kernel(op, flash_kernel(dtype), dtype, args, traits);
+  const DType dtype = product_dtype(args.q);
+  Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
   // Both kernels compute q·k and d_out·v: these two of the five products are made twice.
   const auto width = static_cast<double>(args.q.dim(2));
   const auto value_width = static_cast<double>(args.v.dim(2));
@@ -45,7 +52,8 @@ Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) 
 }
 
 Choice choose_delta(const AttentionDeltaArgs& args, const Traits& traits) {
-  return choose_kernel("attention_delta", "rows", args.out.dtype(), args, traits);
+  const DType dtype = args.out_scale ? DType::f32 : args.out.dtype();
+  return choose_kernel("attention_delta", "rows", dtype, args, traits);
 }
 
 Choice choose_merge(const AttentionMergeArgs& args, const Traits& traits) {

@@ -34,6 +34,7 @@ Choice choose_rotary(const RotaryArgs& args, const Traits& traits) {
 }
 
 Choice choose_embedding(const EmbeddingForwardArgs& args, const Traits& traits) {
+  if (dtype_bytes(args.weight.dtype()) == 1) return choose_kernel("copy_rows", args);  // codes
   return choose_kernel("embedding_forward", "rows", args.weight.dtype(), args, traits);
 }
 

@@ -28,6 +28,11 @@ const Overrides kDelayed =
                            "mixed_precision.fp8_amax_history_len=3", "train.train_iters=6",
                            "train.micro_batch_size=1"};
 
+const Overrides kAttention{"mixed_precision.fp8_dot_product_attention=true",
+                           "mixed_precision.fp8_multi_head_attention=true"};
+/// Histories of the run's two blocks of four linear layers, and of their attention.
+constexpr size_t kHistories = 2 * (4 * 3 + 4);
+
 // Transformer Engine's documentation of DelayedScaling, in FP64:
 //   FP8_MAX = maximum_representable_value(fp8_format)
 //   new_scaling_factor = (FP8_MAX / amax) / (2 ^ margin)
@@ -223,13 +228,14 @@ const Layout kLayouts[] = {
 // Micro-batches of one row in every layout, so that the step is the same.
 TEST(DelayedScaling, EveryLayoutHasTheScalesOfOneRank) {
   for (const int steps : {1, 3}) {
-    const Overrides run = kDelayed + Overrides{fmt::format("train.train_iters={}", steps)};
+    const Overrides run =
+        kDelayed + kAttention + Overrides{fmt::format("train.train_iters={}", steps)};
     std::map<std::string, std::vector<float>> alone;
     with_trainers(run, [&](Trainer& trainer, Communicator&) {
       trainer.run();
       alone = values_of(trainer.engine());
     });
-    ASSERT_EQ(alone.size(), 2 * 4 * 3);
+    ASSERT_EQ(alone.size(), kHistories);
     for (const Layout& layout : kLayouts) {
       SCOPED_TRACE(layout.name + " " + std::to_string(steps));
       std::vector<std::map<std::string, std::vector<float>>> by_rank(4);
@@ -246,8 +252,8 @@ TEST(DelayedScaling, EveryLayoutHasTheScalesOfOneRank) {
             if (steps == 1 && layout.same_bits) {
               EXPECT_EQ(ours[i], one[i]) << name;
             } else {
-              // BF16 tensors; FP8 products of other sums.
-              EXPECT_NEAR(ours[i], one[i], 0.15 * one[i]) << name << " " << i;
+              // BF16 tensors; FP8 products of other sums, attention's among them.
+              EXPECT_NEAR(ours[i], one[i], 0.25 * one[i]) << name << " " << i;
             }
           }
           for (const auto& other : by_rank) {
@@ -293,43 +299,46 @@ TEST(DelayedScaling, DataRanksHaveTheirOwnScalesIfMaximaAreNotReducedOverThem) {
 }
 
 TEST(DelayedScaling, WhatRunsAgainOrIsEvaluatedCountsOnce) {
-  const RunOutcome run = train_run(kDelayed);
+  const RunOutcome run = train_run(kDelayed + kAttention);
   ASSERT_TRUE(run.tensors.contains("fp8_amax/blocks.0.attention.qkv.weight/input"));
+  ASSERT_TRUE(run.tensors.contains("fp8_amax/blocks.1.attention.projection.weight/value"));
   for (const Overrides& change :
        std::vector<Overrides>{{"model.recompute_granularity=full", "model.recompute_method=uniform",
                                "model.recompute_num_layers=1"},
                               {"model.recompute_granularity=selective",
                                "model.recompute_modules=[core_attn, layernorm, mlp]"},
                               {"validation.eval_iters=1", "validation.eval_interval=2"}}) {
-    const RunOutcome changed = train_run(kDelayed + change);
+    const RunOutcome changed = train_run(kDelayed + kAttention + change);
     EXPECT_EQ(changed.tensors, run.tensors) << change.front();
   }
 }
 
 TEST(DelayedScaling, StopAndResumeChangesNoBitNorDoesTheLayoutOfTheCheckpoint) {
-  const RunOutcome whole = train_run(kDelayed);
+  const RunOutcome whole = train_run(kDelayed + kAttention);
   TemporaryFolder folder;
-  const Overrides saved = kDelayed + Overrides{"checkpoint.save=" + folder.path().string()};
+  const Overrides saved =
+      kDelayed + kAttention + Overrides{"checkpoint.save=" + folder.path().string()};
   train_run(saved + Overrides{"train.exit_interval=3"});
   const auto reader = open_checkpoint(folder.path());
   std::map<std::string, std::string> stored;
   for (const TensorInfo& info : reader->tensors())
     if (info.name.starts_with("fp8_amax/")) stored[info.name] = bytes_of(reader->tensor(info.name));
-  EXPECT_EQ(stored.size(), 2u * 4 * 3);
+  EXPECT_EQ(stored.size(), kHistories);
   for (const Layout& layout : kLayouts) {
-    with_trainers(
-        kDelayed + layout.settings + Overrides{"checkpoint.load=" + folder.path().string()},
-        [&](Trainer& trainer, Communicator& world) {
-          std::map<std::string, std::string> held = staged(trainer);
-          std::erase_if(held,
-                        [](const auto& entry) { return !entry.first.starts_with("fp8_amax/"); });
-          for (const auto& [name, bytes] : held)
-            EXPECT_TRUE(stored.at(name) == bytes) << layout.name << " " << name;
-          // The histories of a stage are saved by one of its ranks.
-          const int copies =
-              trainer.engine().groups().tp().rank() + trainer.engine().groups().dp_cp().rank();
-          EXPECT_EQ(held.empty(), copies > 0) << world.rank();
-        });
+    with_trainers(kDelayed + kAttention + layout.settings +
+                      Overrides{"checkpoint.load=" + folder.path().string()},
+                  [&](Trainer& trainer, Communicator& world) {
+                    std::map<std::string, std::string> held = staged(trainer);
+                    std::erase_if(held, [](const auto& entry) {
+                      return !entry.first.starts_with("fp8_amax/");
+                    });
+                    for (const auto& [name, bytes] : held)
+                      EXPECT_TRUE(stored.at(name) == bytes) << layout.name << " " << name;
+                    // The histories of a stage are saved by one of its ranks.
+                    const int copies = trainer.engine().groups().tp().rank() +
+                                       trainer.engine().groups().dp_cp().rank();
+                    EXPECT_EQ(held.empty(), copies > 0) << world.rank();
+                  });
   }
   EXPECT_EQ(train_run(saved), whole);
 }

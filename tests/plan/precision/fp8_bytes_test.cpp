@@ -127,6 +127,34 @@ TEST(Fp8Bytes, OneReductionOfAllMaximaAStep) {
   EXPECT_EQ(reductions(local + whole), reductions(Overrides{"mixed_precision=bf16_mixed"} + whole));
 }
 
+const Overrides kAttention{"mixed_precision.fp8_dot_product_attention=true"};
+const Overrides kAttended = kAttention + Overrides{"mixed_precision.fp8_multi_head_attention=true"};
+
+// Keys and values in the ring, in the gather of all of them, and in the exchange of heads.
+TEST(Fp8Bytes, ContextRanksSendFp8) {
+  const Overrides two{"dist.ranks=2", "model.context_parallel_size=2"};
+  const auto sent = [&](const std::string& exchange, const std::string& operation,
+                        const Overrides& more) {
+    return traffic_of(kCurrent + two + Overrides{"model.cp_comm_type=" + exchange} + more,
+                      operation, "cp");
+  };
+  for (const auto& [exchange, operation] :
+       {std::pair{"p2p", "send"}, {"all_gather", "all_gather"}, {"a2a", "all_to_all"}}) {
+    const int64_t plain = sent(exchange, operation, {}),
+                  heads = sent(exchange, operation, kAttention),
+                  whole = sent(exchange, operation, kAttended);
+    EXPECT_GT(plain, 0) << exchange;
+    EXPECT_LT(heads, plain) << exchange;
+    if (std::string_view(exchange) == "all_gather") {
+      EXPECT_EQ(2 * heads, plain);
+      EXPECT_EQ(whole, heads);
+    }
+    if (std::string_view(exchange) == "a2a") {
+      EXPECT_LT(whole, heads);
+    }
+  }
+}
+
 TEST(Fp8Bytes, PartsOfSumsTravelInOneByteAndTheirScales) {
   const Overrides tp = kDelayed + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",
                                             "comm_overlap.num_splits=2"};

@@ -115,11 +115,13 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
     spec.method.flash = c.flash;
     const CoreAttention attention(spec, "layer");
     SavedStore saved;
-    const Tensor out = attention.forward(context, batch, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved);
+    const Tensor rows =
+        attention.forward(context, batch, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved).tensor();
+    const Tensor out = rows.view({rows.dim(0), spec.heads, rows.dim(1) / spec.heads});
     trace.saved_entries = saved.entries();
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) trace.saved_bytes += bytes;
-    const Tensor delta = attention.delta(context, cut(d_out, 0), saved);
-    const AttentionHeads d = attention.backward(context, batch, cut(d_out, 0), delta, saved);
+    const AttendedGradient d_heads = attention.begin_backward(context, cut(d_out, 0), saved);
+    const AttentionHeads d = attention.backward(context, batch, d_heads, saved);
     EXPECT_EQ(saved.entries(), 0u);
     put_back(out, sources, results[layer].out);
     put_back(d.q, sources, results[layer].dq);

@@ -153,6 +153,38 @@ TEST(ValidatePrecision, WeightsThatAreStoredAsFp8) {
               ElementsAre(HasSubstr("second memory")));
 }
 
+TEST(ValidatePrecision, AttentionInFp8) {
+  const std::string products = "mixed_precision.fp8_dot_product_attention=true",
+                    output = "mixed_precision.fp8_multi_head_attention=true";
+  const auto of = [&](const std::string& recipe, std::vector<std::string> more) {
+    more.insert(more.begin(), "mixed_precision=" + recipe);
+    return outcome_of(more);
+  };
+  for (const char* recipe :
+       {"bf16_with_fp8_delayed_scaling_mixed", "fp16_with_fp8_current_scaling_mixed"}) {
+    const Outcome heads = of(recipe, {products}), whole = of(recipe, {products, output});
+    EXPECT_THAT(heads.problems, IsEmpty());
+    EXPECT_TRUE(heads.recipe.products.attention);
+    EXPECT_FALSE(heads.recipe.products.attended);
+    EXPECT_THAT(whole.problems, IsEmpty());
+    EXPECT_TRUE(whole.recipe.products.attended);
+  }
+  for (const char* recipe : {"bf16_with_fp8_subchannel_scaling_mixed", "bf16_with_mxfp8_mixed",
+                             "bf16_with_nvfp4_mixed"}) {
+    const Outcome groups = of(recipe, {products});
+    EXPECT_THAT(groups.problems, ElementsAre(HasSubstr("needs one scale for each tensor")));
+    EXPECT_FALSE(groups.recipe.products.attention);
+  }
+  const std::string current = "bf16_with_fp8_current_scaling_mixed";
+  EXPECT_THAT(of(current, {output}).problems,
+              ElementsAre(HasSubstr("needs fp8_dot_product_attention, which is false")));
+  EXPECT_THAT(of(current, {products, output, "mixed_precision.fp8_wgrad=false"}).problems,
+              ElementsAre(HasSubstr("excludes fp8_wgrad = false")));
+  EXPECT_THAT(of(current, {products, "model.attention_backend=unfused"}).problems,
+              ElementsAre(HasSubstr("needs model.attention_backend = flash, found unfused")));
+  EXPECT_FALSE(of("bf16_mixed", {products}).recipe.products.attention);
+}
+
 TEST(ValidatePrecision, Fp4) {
   const auto added = outcome_of({"mixed_precision=fp16_mixed", "mixed_precision.fp4=e2m1",
                                  "mixed_precision.first_last_layers_bf16=true",

@@ -68,6 +68,8 @@ inline AttentionHead backward_head(const AttentionBackwardArgs& args, int64_t d,
   head.dq = dq + token * head.dq_token + kv_head * group * head.width;
   head.dk = args.dk.data<float>() + key * head.dk_token + kv_head * head.width;
   head.dv = args.dv.data<float>() + key * head.dv_token + kv_head * head.value_width;
+  head.out_dtype = args.d_out.dtype();
+  if (args.problem.scales) set_code_factors(args, head);
   return head;
 }
 

@@ -20,10 +20,12 @@ const AttentionKernels& kernels(const Choice& choice) {
 }
 
 Choice flash_choice(std::string_view op, CpuIsa isa, DType dtype) {
-  Choice choice = vector_choice(op, isa, dtype);
-  if (choice.variant == kPortableKernel) choice.kernel = "flash_portable";
-  if (choice.variant == kAvx2Kernel) choice.kernel = "flash_avx2";
-  if (choice.variant == kAvx512Kernel) choice.kernel = "flash_avx512";
+  const bool codes = dtype == DType::e4m3;
+  Choice choice = vector_choice(op, isa, codes ? DType::f32 : dtype);
+  if (choice.variant == kPortableKernel)
+    choice.kernel = codes ? "flash_fp8_portable" : "flash_portable";
+  if (choice.variant == kAvx2Kernel) choice.kernel = codes ? "flash_fp8_avx2" : "flash_avx2";
+  if (choice.variant == kAvx512Kernel) choice.kernel = codes ? "flash_fp8_avx512" : "flash_avx512";
   return choice;
 }
 

@@ -10,6 +10,8 @@ struct Running {
 
 /// Turns scores [keys][kRows] into exp(score − largest so far) and updates the running softmax:
 /// earlier exponentials must be multiplied by `shrink`. Returns whether one of these is not 1.
+/// kCodes: exponentials are relative to a power of two, and become the numbers of codes.
+template <bool kCodes>
 inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64_t begin,
                           int64_t count, float* scores, Running& running) {
   const Vec hidden = set1(-__builtin_inff());
@@ -27,14 +29,19 @@ inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64
       most = maximum(most, s);
     }
     // While a row has seen no key, exponentials are relative to a finite number: e^−inf = 0.
-    const Vec base = maximum(set1(-3.0e38f), most);
+    const Vec base = maximum(set1(-3.0e38f), kCodes ? powers_above(most) : most);
     Vec total = zero();
     for (int64_t j = 0; j < count; ++j) {
       const Vec p = exp(sub(load(scores + j * kRows + r), base));
       store(scores + j * kRows + r, p);
       total = add(total, p);
     }
-    const Vec shrink = exp(sub(before, base));
+    if constexpr (kCodes) {
+      total = zero();
+      round_to_codes<E4m3>(scores + r, count, kLanes, head.probability_steps);
+      for (int64_t j = 0; j < count; ++j) total = add(total, load(scores + j * kRows + r));
+    }
+    const Vec shrink = exp(sub(kCodes ? powers_above(before) : before, base));
     store(running.total + r, fma(load(running.total + r), shrink, total));
     store(running.largest + r, most);
     store(running.shrink + r, shrink);
@@ -42,6 +49,12 @@ inline bool softmax_block(const AttentionHead& head, const RowBlock& rows, int64
   bool changed = false;
   for (int64_t r = 0; r < rows.padded; ++r) changed |= running.shrink[r] != 1.0f;
   return changed;
+}
+
+inline void narrow_as(DType dtype, const float* from, int64_t size, void* to, int64_t offset) {
+  if (dtype == DType::bf16) return narrow(from, size, static_cast<bfloat16*>(to) + offset);
+  if (dtype == DType::f16) return narrow(from, size, static_cast<float16*>(to) + offset);
+  narrow(from, size, static_cast<float*>(to) + offset);
 }
 
 template <class T>
@@ -67,7 +80,7 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
     widen_keys<T>(head.k, head.k_token, begin, count, width, keys);
     widen_keys<T>(head.v, head.v_token, begin, count, value_width, values);
     block_product<false>(count, rows.padded, width, keys, width, q, kRows, scores, kRows, false);
-    if (softmax_block(head, rows, begin, count, scores, running)) {
+    if (softmax_block<kIsCode<T>>(head, rows, begin, count, scores, running)) {
       for (int64_t i = 0; i < value_width; ++i) {
         for (int64_t r = 0; r < rows.padded; r += kLanes) {
           float* o = out + i * kRows + r;
@@ -91,12 +104,22 @@ void forward_rows(const AttentionHead& head, int64_t row, float* scratch) {
     const int64_t query = rows.query(head, r), member = rows.member(head, r);
     const float total = running.total[r];
     // Not "total > 0": a NaN must propagate.
-    const float inverse = total == 0 ? 0.0f : 1.0f / total;
+    const float inverse = total == 0 ? 0.0f : head.out_factor / total;
     for (int64_t i = 0; i < value_width; ++i) line[i] = out[i * kRows + r] * inverse;
-    narrow(line, value_width,
-           static_cast<T*>(head.out) + query * head.out_token + member * head.out_head);
-    head.lse[member * head.lse_head + query] =
-        total == 0 ? -__builtin_inff() : running.largest[r] + ::logf(total);
+    const int64_t to = query * head.out_token + member * head.out_head;
+    if constexpr (kIsCode<T>) {
+      narrow_as(head.out_dtype, line, value_width, head.out, to);
+    } else {
+      narrow(line, value_width, static_cast<T*>(head.out) + to);
+    }
+    float& lse = head.lse[member * head.lse_head + query];
+    if (total == 0) {
+      lse = -__builtin_inff();
+    } else if constexpr (kIsCode<T>) {
+      lse = power_above(running.largest[r]) + ::logf(total / head.probability_steps);
+    } else {
+      lse = running.largest[r] + ::logf(total);
+    }
   }
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "ops/attention.h"
+#include "ops/attention_fp8.h"
 #include "ops/cpu/attention/attention_kernels.h"
 
 namespace viaduct::cpu {
@@ -52,7 +53,25 @@ inline AttentionHead attention_head(const AttentionProblem& problem, const Tenso
   }
   head.lse = lse.data<float>() + first * q.dim(0) + token;
   head.lse_head = q.dim(0);
+  if (problem.scales) {
+    const float* scales = problem.scales.data<float>();
+    head.scale *= scales[0] * scales[1];
+    head.probability_steps = 1 / kProbabilityScale;
+  }
   return head;
+}
+
+/// The factors of codes in the backward.
+inline void set_code_factors(const AttentionBackwardArgs& args, AttentionHead& head) {
+  const float* scales = args.problem.scales.data<float>();
+  const float q = scales[0], k = scales[1], v = scales[2], d = args.d_out_scale.data<float>()[0];
+  const auto scale = static_cast<float>(args.problem.scale);
+  head.gradient_unit = score_gradient_scale(v, d, head.value_width, head.dropout_factor,
+                                            args.d_out.dtype() == DType::e5m2 ? 57344.0f : 448.0f);
+  head.d_scale = d * v;
+  head.dq_factor = scale * k * head.gradient_unit;
+  head.dk_factor = scale * q * head.gradient_unit;
+  head.dv_factor = d * kProbabilityScale;
 }
 
 /// The same with the outputs of the forward.
@@ -62,6 +81,8 @@ inline AttentionHead forward_head(const AttentionForwardArgs& args, int64_t d, i
   head.out = const_cast<void*>(tensor_at(args.out, q_offsets[d], kv_head * head.group));
   head.out_token = args.out.stride(0);
   head.out_head = args.out.stride(1);
+  head.out_dtype = args.out.dtype();
+  if (args.problem.scales) head.out_factor = args.problem.scales.data<float>()[2];
   return head;
 }
 

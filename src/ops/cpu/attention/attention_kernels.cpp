@@ -4,6 +4,7 @@
 
 #include <math.h>
 
+#include "ops/cpu/attention/attention_codes.h"
 #include "ops/cpu/attention/attention_kernels.h"
 #include "ops/cpu/attention/attention_rules.h"
 #include "ops/cpu/attention/block_product.h"
@@ -141,6 +142,8 @@ namespace viaduct::cpu::VIADUCT_ISA {
 namespace {
 
 void delta(const AttentionRows& rows, int64_t begin, int64_t end) {
+  if (rows.other_dtype != rows.dtype || rows.dtype == DType::e4m3)
+    return delta_of_codes(rows, begin, end);
   switch (rows.dtype) {
     case DType::bf16:
       return delta_tokens<bfloat16>(rows, begin, end);
@@ -171,6 +174,8 @@ void forward(const AttentionHead& head, int64_t row, float* scratch) {
       return forward_rows<bfloat16>(head, row, scratch);
     case DType::f16:
       return forward_rows<float16>(head, row, scratch);
+    case DType::e4m3:
+      return forward_rows<E4m3>(head, row, scratch);
     default:
       return forward_rows<float>(head, row, scratch);
   }
@@ -182,6 +187,9 @@ void backward(const AttentionHead& head, int64_t begin, int64_t end, float* scra
       return backward_keys<bfloat16>(head, begin, end, scratch);
     case DType::f16:
       return backward_keys<float16>(head, begin, end, scratch);
+    case DType::e4m3:
+      return head.out_dtype == DType::e5m2 ? backward_keys<E4m3, E5m2>(head, begin, end, scratch)
+                                           : backward_keys<E4m3, E4m3>(head, begin, end, scratch);
     default:
       return backward_keys<float>(head, begin, end, scratch);
   }

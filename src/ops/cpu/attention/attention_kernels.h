@@ -49,6 +49,14 @@ struct AttentionHead {
   float* dv = nullptr;
   int64_t dq_token = 0, dq_head = 0, dk_token = 0, dv_token = 0;
 
+  // Where q, k and v are codes of e4m3 (`dtype`); `scale` has those of q and k. In d_probabilities
+  // are codes of d_out times codes of v times `d_scale`; gradients of scores are codes of e5m2 in
+  // units of `gradient_unit`; sums of codes are out, dq, dk and dv times these factors.
+  // Probabilities are codes of e4m3 times `probability_steps`.
+  DType out_dtype = DType::f32;  // of out, or of d_out
+  float probability_steps = 1;
+  float d_scale = 1, gradient_unit = 1, out_factor = 1, dq_factor = 1, dk_factor = 1, dv_factor = 1;
+
   int64_t rows() const { return queries * group; }
 };
 
@@ -60,6 +68,7 @@ struct AttentionRows {
   const void* other = nullptr;  // d_out, or the other part's output
   int64_t out_token = 0, out_head = 0, other_token = 0, other_head = 0;
   float* per_query = nullptr;  // [N, Tq]: delta, or the merged lse
+  float factor = 1;            // of delta: the scales of codes
   const float* other_lse = nullptr;
 };
 

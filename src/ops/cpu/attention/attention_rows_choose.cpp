@@ -41,14 +41,17 @@ void for_token_runs(OpContext& context, const Tensor& out, F&& f) {
 
 template <CpuIsa isa>
 Choice choose_delta(const AttentionDeltaArgs& args, const Traits&) {
-  Choice choice = vector_choice("attention_delta", isa, args.out.dtype());
+  Choice choice =
+      vector_choice("attention_delta", isa, args.out_scale ? DType::f32 : args.out.dtype());
   choice.cost = cost_of(args);
   return choice;
 }
 
 void launch_delta(OpContext& context, const Choice& choice, const AttentionDeltaArgs& args, void*) {
   if (choice.variant == kReferenceKernel) return reference::attention_delta(args);
-  const AttentionRows rows = rows_of(args.out, args.d_out, args.delta);
+  AttentionRows rows = rows_of(args.out, args.d_out, args.delta);
+  for (const Tensor* scale : {&args.out_scale, &args.d_out_scale})
+    if (*scale) rows.factor *= scale->data<float>()[0];
   for_token_runs(context, args.out,
                  [&](int64_t begin, int64_t end) { kernels(choice).delta(rows, begin, end); });
 }

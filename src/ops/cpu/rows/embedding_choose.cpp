@@ -16,6 +16,8 @@ constexpr int64_t kTokensPerTask = 32;
 constexpr int64_t kSliceFeatures = 128;
 constexpr int64_t kTasksWanted = 16;  // enough to balance threads; fixed, like all task boundaries
 constexpr int64_t kZeroBytes = 1 << 20;
+// Choice::variant of a look-up of codes, a byte each.
+constexpr int kCopyKernel = kFamilyKernels;
 
 const std::byte* row_of(const Tensor& tensor, int64_t row, int64_t column = 0) {
   return static_cast<const std::byte*>(tensor.raw()) +
@@ -34,9 +36,15 @@ void launch_forward(OpContext& context, const Choice& choice, const EmbeddingFor
     for (int64_t t = task * kTokensPerTask; t < end; ++t) {
       const int64_t row = ids[t] - args.first_row;
       const bool here = row >= 0 && row < rows;
+      auto* out = const_cast<std::byte*>(row_of(args.out, t));
+      if (choice.variant == kCopyKernel) {
+        here ? std::memcpy(out, row_of(args.weight, row), static_cast<size_t>(width))
+             : std::memset(out, 0, static_cast<size_t>(width));
+        continue;
+      }
       kKernels().gather(here ? row_of(args.weight, row) : nullptr, args.weight.dtype(), width,
-                        static_cast<float>(args.scale), args.mode == WriteMode::accumulate,
-                        const_cast<std::byte*>(row_of(args.out, t)), args.out.dtype());
+                        static_cast<float>(args.scale), args.mode == WriteMode::accumulate, out,
+                        args.out.dtype());
     }
   });
 }
@@ -94,7 +102,10 @@ void launch_backward(OpContext& context, const Choice& choice, const EmbeddingBa
 }
 
 Choice choose_forward(const EmbeddingForwardArgs& args, const Traits& traits) {
-  Choice choice = choose_by_dtype("embedding_forward", args.weight.dtype(), traits, "rows");
+  const bool codes = dtype_bytes(args.weight.dtype()) == 1;
+  Choice choice = choose_by_dtype("embedding_forward", codes ? DType::f32 : args.weight.dtype(),
+                                  traits, codes ? "copy" : "rows");
+  if (codes) choice.variant = kCopyKernel;
   choice.cost = cost_of(args);
   return choice;
 }
