@@ -209,10 +209,11 @@ void add_rest(FieldGroup& group, ModelFields& config) {
              "sqrt(2 · num_layers).")
       .range(0);
   group
-      .field("mtp_num_layers", config.mtp_num_layers,
-             "Layers of multi-token prediction (DeepSeek-V3): layer k reads the last layer's "
-             "stream and the token k places further on, and predicts the token behind it with the "
-             "model's embedding and head; training alone runs them. null: none.")
+      .field(
+          "mtp_num_layers", config.mtp_num_layers,
+          "Layers of multi-token prediction (DeepSeek-V3): layer k reads the stream of the layer "
+          "before it and the token k places further on, and predicts the token behind that, with "
+          "the model's embedding and head; training alone runs them. null: none.")
       .range(0, kMostMultiTokenLayers)
       .constraint("needs a family with names for them (every descendant of Llama)");
   group
