@@ -11,11 +11,13 @@
 namespace viaduct {
 namespace {
 
-bool in_optimizer(const StepRecord& record, int64_t scope) {
-  for (; scope >= 0; scope = record.scopes()[static_cast<size_t>(scope)].parent) {
-    if (record.scopes()[static_cast<size_t>(scope)].name == "optimizer") return true;
-  }
-  return false;
+/// By index of the record's scopes: whether it is the optimizer's, or inside of it.
+std::vector<bool> scopes_of_optimizer(const StepRecord& record) {
+  std::vector<bool> inside;
+  for (const ScopeRecord& scope : record.scopes())  // a scope begins behind its parent
+    inside.push_back(scope.name == "optimizer" ||
+                     (scope.parent >= 0 && inside[static_cast<size_t>(scope.parent)]));
+  return inside;
 }
 
 /// Times of the second step only, counted from its begin.
@@ -104,6 +106,7 @@ StageTime stage_time(const StepTimes& of, double end) {
                         [&](const std::string&, double s) { time.bubble += s; });
     for (const TimeSpan& part : rest) time.host += part.seconds();
   };
+  const std::vector<bool> optimizer = scopes_of_optimizer(of.record);
   double at = of.begin;
   for (size_t i = 0; i < of.times.ops.size(); ++i) {
     const OpEntryRecord& op = of.record.ops()[i];
@@ -111,7 +114,7 @@ StageTime stage_time(const StepTimes& of, double end) {
     if (op.stream != 0 || span.end <= at) continue;
     idle(at, span.begin);
     const double seconds = span.end - std::max(at, span.begin);
-    if (in_optimizer(of.record, op.scope)) {
+    if (op.scope >= 0 && optimizer[static_cast<size_t>(op.scope)]) {
       time.optimizer += seconds;
     } else {
       time.compute += seconds;
@@ -138,6 +141,27 @@ double end_before(const StepRecord& record, const RankTimes& times, int64_t at) 
   for (size_t i = 0; i < times.collectives.size(); ++i)
     if (record.collectives()[i].launched_at < at) end = std::max(end, times.collectives[i].end);
   return end;
+}
+
+/// Adds what the copies to and from the host's memory take longer than the step, beside which they
+/// run.
+void add_offload(const Cluster& cluster, const PredictionSettings& settings,
+                 Prediction& prediction) {
+  const double rate = cluster.gpu.host_bytes_per_second * settings.collectives.link_share;
+  std::vector<double> longer;
+  for (const StagePrediction& stage : prediction.stages) {
+    const OffloadCounts& offload = stage.run.offload;
+    const auto bytes = static_cast<double>(std::max(offload.put_bytes, offload.fetched_bytes));
+    longer.push_back(std::max(0.0, bytes / rate - prediction.step_seconds));
+  }
+  const double most = *std::max_element(longer.begin(), longer.end());
+  if (most == 0) return;
+  for (size_t stage = 0; stage < longer.size(); ++stage) {
+    StageTime& time = prediction.stages[stage].time;
+    if (longer[stage] > 0) time.exposed["host memory"] += longer[stage];
+    time.bubble += most - longer[stage];
+  }
+  prediction.step_seconds += most;
 }
 
 }  // namespace
@@ -212,6 +236,7 @@ Prediction predict(const RunSetup& given, const Cluster& cluster,
   const double tokens = static_cast<double>(batch_schedule(setup.config).full() *
                                             setup.config.model.seq_length.value());
   prediction.step_seconds = end - begin;
+  add_offload(cluster, settings, prediction);
   prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
   const double flops = prediction.stages.front().run.model_flops / prediction.step_seconds / gpus;
   prediction.model_tflops_per_gpu = flops / 1e12;
