@@ -49,15 +49,28 @@ void enumeration(benchmark::State& state) {
 }
 BENCHMARK(enumeration);
 
-void search(benchmark::State& state) {
-  const PlanRequest request = request_of("llama3-8b", static_cast<int>(state.range(0)), 1024);
+/// `range`: GPUs. User CPU time is that of all threads.
+void search(benchmark::State& state, const char* model) {
+  const PlanRequest request = request_of(model, static_cast<int>(state.range(0)), 1024);
   for (auto _ : state) {
     const SearchResult result = search_layouts(request, {.time_limit_seconds = 60});
     state.counters["layouts"] = static_cast<double>(result.layouts);
+    state.counters["layers"] = static_cast<double>(result.layer_costs);
     state.counters["predicted"] = static_cast<double>(result.dry_runs);
+    state.counters["proven"] = result.complete ? 1 : 0;
   }
 }
-BENCHMARK(search)->Arg(64)->Arg(1024)->Unit(benchmark::kMillisecond)->Iterations(1);
+BENCHMARK_CAPTURE(search, llama3_8b, "llama3-8b")
+    ->Arg(64)
+    ->Arg(1024)
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime()
+    ->Iterations(1);
+BENCHMARK_CAPTURE(search, llama3_70b, "llama3-70b")
+    ->Arg(1024)
+    ->Unit(benchmark::kMillisecond)
+    ->MeasureProcessCPUTime()
+    ->Iterations(1);
 
 }  // namespace
 }  // namespace viaduct

@@ -5,9 +5,11 @@
 namespace viaduct {
 namespace {
 
+constexpr double kEmbeddingShare = 0.49;
+
 /// Of one parameter on a rank, in the shards of the layout.
 double state_bytes(const StateBytes& bytes, const Layout& layout) {
-  const double shards = layout.shards();
+  const double shards = std::max(layout.shards(), layout.expert_shards());
   switch (layout.sharding) {
     case Sharding::none:
       return bytes.weights + bytes.gradients + bytes.optimizer;
@@ -27,7 +29,7 @@ double micro_batches_in_flight(const Layout& layout) {
   const double p = layout.pp, v = layout.vpp;
   if (layout.pp == 1) return 1;
   if (layout.vpp == 1) return std::min(n, p);
-  return std::min(n * v, 2 * (p - 1) + (v - 1) * p) / v;
+  return std::min(n * v, 2 * (p - 1) + (v - 1) * p + 1) / v;
 }
 
 LowerBound model_bound(const ModelCost& model, const Layout& layout) {
@@ -35,12 +37,21 @@ LowerBound model_bound(const ModelCost& model, const Layout& layout) {
   const double p = layout.pp, v = layout.vpp;
   const double ranks = double(layout.tp) * layout.cp * p * layout.dp;
   const double bubble = model.has_bubble ? (p - 1) / (v * n) : 0;
-  const double again_layers = std::max(0.0, static_cast<double>(model.layers) - p * v);
+  const auto again_layers = static_cast<double>(model.layers - 1);
   const double again =
       again_layers * model.layer_again_seconds[static_cast<size_t>(layout.recompute)];
-  return {
-      (model.step_seconds * (1 + bubble) + again) / ranks,
-      model.parameters / (layout.tp * p * model.expert_ranks) * state_bytes(model.bytes, layout)};
+  // Dense weights are cut over tp ranks, experts over ep · etp.
+  const double cuts = std::max(layout.tp, layout.ep * layout.etp);
+  return {(model.step_seconds * (1 + bubble) + again) / ranks,
+          model.parameters / (cuts * p) * state_bytes(model.bytes, layout)};
+}
+
+LayerCost share_of(const LayerCost& largest, int64_t rows, int64_t most) {
+  LayerCost cost = largest;
+  const double share = static_cast<double>(rows) / static_cast<double>(most);
+  cost.layer_seconds *= share, cost.end_seconds *= share, cost.layer_kept_bytes *= share;
+  cost.again_seconds = 0, cost.other_bytes = 0;
+  return cost;
 }
 
 LayoutBound::LayoutBound(const ModelCost& model, const Cluster& cluster,
@@ -50,12 +61,32 @@ LayoutBound::LayoutBound(const ModelCost& model, const Cluster& cluster,
 double LayoutBound::gradient_exchange_seconds(const Layout& layout, double parameters) const {
   if (layout.shards() == 1 || layout.sharding == Sharding::given) return 0;
   // Weights once, and gradients in the narrower of their formats and the weights'; fully sharded:
-  // both for each micro-batch.
-  const double wire = model_.bytes.weights + std::min(model_.bytes.weights, model_.bytes.gradients);
-  const double once = collective_time_.seconds(
-      "all_gather", wire * parameters, collective_time_.strided_extent(layout.shards(), layout.tp));
-  return layout.sharding == Sharding::full ? once * static_cast<double>(layout.micro_batches)
-                                           : once;
+  // both for each micro-batch, and weights again for the backward, but those of the last layer.
+  // Experts have fewer copies, so that less of them moves.
+  if (layout.ep > 1) return 0;
+  const double gradients = std::min(model_.bytes.weights, model_.bytes.gradients);
+  const auto seconds = [&](double wire) {
+    return collective_time_.seconds("all_gather", wire * parameters,
+                                    collective_time_.strided_extent(layout.shards(), layout.tp));
+  };
+  if (layout.sharding != Sharding::full) return seconds(model_.bytes.weights + gradients);
+  const double stage_layers = static_cast<double>(model_.layers) / layout.pp;
+  const double again = std::max(0.0, 1 - 1 / stage_layers);
+  return static_cast<double>(layout.micro_batches) *
+         seconds((1 + again) * model_.bytes.weights + gradients);
+}
+
+LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most,
+                               const Layout& layout) const {
+  LayerCost cost = share_of(largest, layout.micro_batch, most);
+  // Recompute keeps less, and its time is known of one rank alone.
+  if (layout.recompute != Recompute::none) cost.layer_kept_bytes = 0;
+  const double share = static_cast<double>(layout.micro_batch) / model_.rows /
+                       (double(layout.tp) * layout.cp);
+  cost.again_seconds = model_.layer_again_seconds[static_cast<size_t>(layout.recompute)] * share;
+  // With many rows the head may make its logits a second time.
+  cost.end_seconds = std::min(cost.end_seconds, model_.end_seconds * share);
+  return of(cost, layout);
 }
 
 LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
@@ -67,16 +98,27 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   const bool equal = cut == model_.layers;  // stages have equally many layers
   const auto most = static_cast<double>((model_.layers + layout.pp - 1) / layout.pp);
   const double t = layer.layer_seconds;
-  double seconds = n * (most * t + std::max(0.0, most - layout.vpp) * layer.again_seconds);
+  // Stages before the last run all of their layers again.
+  const double again = layout.pp > 1 && equal ? most : most - 1;
+  double seconds = n * (most * t + again * layer.again_seconds);
   if (model_.has_bubble) seconds += (layers - most) * t / layout.vpp;
   // The head or the embedding takes at least half of what both do.
   if (equal) seconds += n * layer.end_seconds / (layout.pp == 1 ? 1 : 2);
-  const double shards = layout.sharding == Sharding::none ? 1 : layout.shards();
+  const double shards = layout.sharding == Sharding::none
+                            ? 1
+                            : std::max(layout.shards(), layout.expert_shards());
   seconds += most * layer.layer_update_seconds / shards;
+  // Gradients are there in the backward of the last micro-batches, and updated weights are needed
+  // in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
   const double stage_layers = layers / layout.pp;
-  bound.seconds =
-      std::max({bound.seconds, seconds,
-                gradient_exchange_seconds(layout, stage_layers * layer.layer_parameters)});
+  const double at_end = layout.vpp == 1 ? 1 : std::min<double>(n, layout.pp);
+  const double hidden = layout.sharding == Sharding::full
+                            ? seconds
+                            : at_end * (most * (t + layer.again_seconds) + layer.end_seconds) +
+                                  most * layer.layer_update_seconds / shards;
+  seconds += std::max(
+      0.0, gradient_exchange_seconds(layout, stage_layers * layer.layer_parameters) - hidden);
+  bound.seconds = std::max(bound.seconds, seconds);
 
   const double state = state_bytes(model_.bytes, layout);
   const auto per_stage = static_cast<double>(cut / layout.pp);
@@ -91,8 +133,12 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   double in_flight = micro_batches_in_flight(layout), in_last = 1.0 / layout.vpp;
   if (model_.all_in_flight) in_flight = in_last = n;
   if (!layer.keeps_alike) in_flight = 1, in_last = 1.0 / layout.vpp;
-  bound.bytes = std::max({bound.bytes, first * (of_layer + in_flight * kept),
-                          last * (of_layer + in_last * kept) + layer.end_parameters / 2 * state});
+  // The embedding is nearly half of both ends: the head has the last norm.
+  bound.bytes = std::max({bound.bytes,
+                          first * (of_layer + in_flight * kept) +
+                              kEmbeddingShare * layer.end_parameters * state,
+                          last * (of_layer + in_last * kept) + layer.end_parameters / 2 * state +
+                              (model_.all_in_flight ? 0 : layer.other_bytes)});
   return bound;
 }
 

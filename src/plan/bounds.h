@@ -4,12 +4,13 @@
 // whole model on one rank, and of one and two layers), so they hold no model of memory of their
 // own; tests compare them with the dry runs of whole layouts, which they may never exceed.
 //
-//   time    n · m · t + (L − m) · t / v, and what is made again; or the data ranks' communication
-//           if that takes longer
+//   time    n · m · t + (L − m) · t / v, and what is made again; and of the data ranks'
+//           communication what takes longer than the micro-batches that it may be hidden behind
 //   memory  state of the first stage's layers + micro-batches in flight · their kept activations
 //
 // n micro-batches, m layers of the largest of the stages, t seconds of a layer (forward and
-// backward of one micro-batch), L layers, v chunks of a stage. Bubble and stages: Narayanan et al.
+// backward of one micro-batch, with the communication that its tensor, context and expert ranks
+// wait for), L layers, v chunks of a stage. Bubble and stages: Narayanan et al.
 // 2021 (arXiv 2104.04473, section 2).
 
 #include <array>
@@ -31,6 +32,7 @@ struct ModelCost {
   double parameters = 0;  // of all layers and both ends
   StateBytes bytes;
   double step_seconds = 0;  // of the global batch on one GPU, nothing made again, at least
+  double end_seconds = 0;   // of that, of embedding and head
   /// Of that, what recompute adds for each layer; by Recompute.
   std::array<double, kRecomputes> layer_again_seconds{};
   /// Layers that count one more when they are cut into stages.
@@ -38,15 +40,15 @@ struct ModelCost {
   bool has_bubble = true;      // false: weight gradients fill it (zero_bubble)
   bool all_in_flight = false;  // all forwards come before the first backward (gpipe)
   bool even_stages = true;     // false: stages as the configuration describes them
-  int expert_ranks = 1;        // that share the parameters further
+  double rows = 1;             // of the global batch
 };
 
-/// Of one micro-batch on one rank: (tp, cp, micro-batch, recompute) decide about it.
+/// Of one micro-batch on one rank: (tp, cp, ep, etp, micro-batch, recompute) decide about it.
 struct LayerCost {
   bool known = false;  // false: of layers that differ from each other, or no dry run could be made
   double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
   double layer_seconds = 0, end_seconds = 0;        // forward and backward, nothing made again
-  /// More than that with recompute. The last layer of a chunk may do without: its backward comes
+  /// More than that with recompute. The last layer of the model may do without: its backward comes
   /// right behind its forward.
   double again_seconds = 0;
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
@@ -54,6 +56,10 @@ struct LayerCost {
   double other_bytes = 0;           // beside states and what layers keep, at the fullest moment
   bool keeps_alike = true;          // false: what is kept differs between micro-batches
 };
+
+/// The least that a layer costs with `rows` in a micro-batch, from its cost with more of them,
+/// `most`, and nothing made again: kernels that work on less at a time take longer for each row.
+LayerCost share_of(const LayerCost& largest, int64_t rows, int64_t most);
 
 struct LowerBound {
   double seconds = 0;
@@ -69,6 +75,9 @@ class LayoutBound {
   LayoutBound(const ModelCost& model, const Cluster& cluster,
               const CollectiveTimeSettings& collectives);
   LowerBound of(const LayerCost& layer, const Layout& layout) const;
+  /// The bound from the cost of the layer with `most` rows in a micro-batch, which layouts with
+  /// fewer share. At most `of` the layout's own cost.
+  LowerBound shared(const LayerCost& largest, int64_t most, const Layout& layout) const;
 
  private:
   double gradient_exchange_seconds(const Layout& layout, double parameters) const;
@@ -78,7 +87,8 @@ class LayoutBound {
 };
 
 /// Micro-batches whose forward a first stage has run and whose backward it has not, in units of
-/// whole stages: 1F1B min(n, p), interleaved (2 (p − 1) + (v − 1) p) / v chunks (the same paper).
+/// whole stages: 1F1B min(n, p), interleaved 2 (p − 1) + (v − 1) p chunks and the one that runs
+/// before the first backward, of v (the same paper).
 double micro_batches_in_flight(const Layout& layout);
 
 }  // namespace viaduct

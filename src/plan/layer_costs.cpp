@@ -5,20 +5,22 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <numeric>
 
 #include "base/error.h"
 #include "device/memory_tag.h"
+#include "plan/collective_time.h"
 #include "plan/op_time.h"
+#include "timeline/resolver.h"
 
 namespace viaduct {
 namespace {
 
-/// One rank for everything, nothing sharded.
-const std::vector<std::string> kUnsharded{"ddp.use_distributed_optimizer=false",
-                                          "ddp.data_parallel_sharding_strategy=no_shard"};
-
-std::vector<std::string> on_ranks(int64_t ranks, int64_t rows) {
-  std::vector<std::string> overrides = kUnsharded;
+/// `sharded`: optimizer state is sharded over the ranks, else nothing is.
+std::vector<std::string> on_ranks(int64_t ranks, int64_t rows, bool sharded) {
+  std::vector<std::string> overrides{
+      fmt::format("ddp.use_distributed_optimizer={}", sharded),
+      fmt::format("ddp.data_parallel_sharding_strategy={}", sharded ? "optim" : "no_shard")};
   overrides.push_back(fmt::format("dist.ranks={}", ranks));
   overrides.push_back(fmt::format("train.global_batch_size={}", rows));
   for (const char* field :
@@ -42,37 +44,77 @@ StateBytes states_of(const DryRun& run) {
           bytes_of(run, MemoryTag::master_weights) + bytes_of(run, MemoryTag::moments)};
 }
 
-bool same_layers(const ModelConfig& model) {
-  if (model.moe.any() || model.mtp_layers > 0) return false;
-  return std::adjacent_find(model.windows.begin(), model.windows.end(), std::not_equal_to<>()) ==
-         model.windows.end();
+template <class T>
+bool all_equal(const std::vector<T>& values) {
+  return std::adjacent_find(values.begin(), values.end(), std::not_equal_to<>()) == values.end();
 }
 
-/// A dry run with the seconds of the ops of its compute stream.
+bool same_layers(const ModelConfig& model) {
+  return model.mtp_layers == 0 && all_equal(model.windows) && all_equal(model.moe.layers);
+}
+
+/// A dry run with the seconds of its step.
 struct MeasuredRun {
   DryRun run;
-  double batch_seconds = 0;   // of its micro-batch
-  double update_seconds = 0;  // of the optimizer
+  double batch_seconds = 0;   // from the micro-batch's first work to its last
+  double op_seconds = 0;      // of the micro-batch's ops alone
+  double update_seconds = 0;  // of the optimizer's ops
 };
 
-/// Ops alone: what communication adds depends on what else runs, and what is done once a step is
-/// no micro-batch's.
+/// The scope of a micro-batch or of the optimizer around `scope`; null: none of them.
+const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
+  while (scope >= 0) {
+    const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
+    if (around.micro_batch >= 0 || around.name == "optimizer") return &around;
+    scope = around.parent;
+  }
+  return nullptr;
+}
+
+/// Whether a group sums gradients or gathers weights, which is not each micro-batch's.
+bool of_data_ranks(const std::string& group) {
+  return group.starts_with("dp") || group.starts_with("expert_dp");
+}
+
+/// Without the host, which may run ahead of the device, and without the data ranks.
 MeasuredRun measure(const RunSetup& setup, const PlanRequest& request) {
   StepRecord record;
   MeasuredRun measured{dry_run(setup, {0}, &record)};
   const SequenceWindow& step = measured.run.windows[static_cast<size_t>(MemorySequence::step)];
   const OpTime time(request.cluster.gpu, request.prediction.ops);
+  const CollectiveTime collective_time(request.cluster, request.prediction.collectives);
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
-  for (const OpEntryRecord& op : record.ops()) {
-    if (op.stream != 0 || op.at < step.begin || op.at >= step.end) continue;
-    for (int64_t scope = op.scope; scope >= 0;) {
-      const ScopeRecord& around = record.scopes()[static_cast<size_t>(scope)];
-      if (around.micro_batch >= 0) measured.batch_seconds += time.seconds(op) / share;
-      if (around.name == "optimizer") measured.update_seconds += time.seconds(op) / share;
-      if (around.micro_batch >= 0 || around.name == "optimizer") break;
-      scope = around.parent;
+  const int64_t first = measured.run.windows[static_cast<size_t>(MemorySequence::initialize)].end;
+  const RankTimes times =
+      resolve_times({{0, &record, first, step.end}},
+                    {.op = [&](const OpEntryRecord& op) { return time.seconds(op) / share; },
+                     .collective =
+                         [&](const CollectiveRecord& c) {
+                           return of_data_ranks(c.group) ? 0 : collective_time.seconds(c);
+                         },
+                     .slowdown = request.prediction.slowdown})
+          .front();
+  double begin = times.end, end = 0;
+  const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {
+    if (at < step.begin || at >= step.end) return;
+    const ScopeRecord* phase = phase_around(record, scope);
+    if (phase == nullptr) return;
+    if (phase->micro_batch >= 0) {
+      begin = std::min(begin, span.begin), end = std::max(end, span.end);
+      if (op) measured.op_seconds += span.seconds();
+    } else if (op) {
+      measured.update_seconds += span.seconds();
     }
+  };
+  for (size_t i = 0; i < times.ops.size(); ++i)
+    if (record.ops()[i].stream == 0)
+      add(record.ops()[i].at, record.ops()[i].scope, times.ops[i], true);
+  for (size_t i = 0; i < times.collectives.size(); ++i) {
+    const CollectiveRecord& c = record.collectives()[i];
+    if (!of_data_ranks(c.group))
+      add(c.launched_at, c.scope, {times.begun[i], times.collectives[i].end}, false);
   }
+  measured.batch_seconds = std::max(0.0, end - begin);
   return measured;
 }
 
@@ -100,15 +142,26 @@ RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
   return prepare_run(load_run_config(request.file, overrides, defaults));
 }
 
-LayerCosts::LayerCosts(const PlanRequest& request) : request_(request) {
+LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant)
+    : request_(request), variant_(std::move(variant)) {
   VIADUCT_CHECK(ConfigError, request.cluster.gpu.has_kernels(),
                 "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
                 "hardware/gpus.yaml have some",
                 request.cluster.name, request.cluster.gpu.name);
-  std::vector<std::string> overrides = on_ranks(1, 1);
-  for (const char* field : {"context_parallel_size=1", "expert_model_parallel_size=1"})
-    overrides.push_back(std::string("model.") + field);
-  whole_ = setup_of_layout(request, {.recompute = Recompute::given}, overrides);
+  const auto setup = [&](bool sharded) {
+    std::vector<std::string> overrides = on_ranks(1, 1, sharded);
+    for (const char* field : {"context_parallel_size=1", "expert_model_parallel_size=1",
+                              "expert_tensor_parallel_size=null"})
+      overrides.push_back(std::string("model.") + field);
+    return setup_of_layout(request, {.recompute = Recompute::given, .variant = variant_},
+                           overrides);
+  };
+  try {
+    whole_ = setup(false);
+  } catch (const ConfigError&) {
+    whole_ = setup(true);  // weights gathered in FP8, for one, need shards
+    sharded_ = true;
+  }
   const DryRun run = run_of_whole(whole_, request.cluster);
   const StateBytes held = states_of(run);
   model_.layers = whole_.model.layers;
@@ -118,32 +171,48 @@ LayerCosts::LayerCosts(const PlanRequest& request) : request_(request) {
   layers_alike_ = same_layers(whole_.model);
 }
 
+const LayerCost* LayerCosts::made(const Layout& layout) const {
+  const auto found = made_.find(key_of(layout));
+  return found == made_.end() ? nullptr : &found->second;
+}
+
 const LayerCost& LayerCosts::of(const Layout& layout) {
-  const auto [entry, is_new] =
-      made_.try_emplace({layout.tp, layout.cp, layout.micro_batch, layout.recompute}, LayerCost());
-  LayerCost& cost = entry->second;
-  if (!is_new) return cost;
-  cost = make(layout);
+  if (made(layout) == nullptr) keep(layout, measured(layout));
+  return *made(layout);
+}
+
+LayerCost LayerCosts::measured(const Layout& layout) const {
+  LayerCost cost = make(layout);
   if (!cost.known || layout.recompute == Recompute::none) return cost;
-  // What is made again is counted apart, for not every layer's is.
   Layout kept = layout;
   kept.recompute = Recompute::none;
-  const LayerCost& without = of(kept);
+  const LayerCost* known = made(kept);
+  set_apart(cost, known != nullptr ? *known : make(kept));
+  return cost;
+}
+
+void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
   cost.known = without.known;
   cost.again_seconds = std::max(0.0, cost.layer_seconds - without.layer_seconds);
   cost.layer_seconds = std::min(cost.layer_seconds, without.layer_seconds);
   cost.end_seconds = without.end_seconds;
-  return cost;
 }
 
 LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>& overrides) const {
   LayerCost cost;
   if (!layers_alike_ || model_.layers < 2) return cost;
+  // Ranks that hold all of a layer: those of a micro-batch, and those of its experts.
+  const int64_t together = int64_t{layout.tp} * layout.cp;
+  const int64_t ranks =
+      layout.ep == 0 ? together : std::lcm(together, int64_t{layout.ep} * layout.etp);
+  const bool sharded = sharded_ || layout.ep > 1 || (layout.ep == 1 && layout.etp != layout.tp);
   Layout one = layout;
-  one.pp = one.vpp = one.dp = 1, one.micro_batches = 1, one.sharding = Sharding::given;
+  one.pp = one.vpp = 1, one.dp = static_cast<int>(ranks / together);
+  one.micro_batches = 1, one.sharding = Sharding::given, one.variant = variant_;
   std::array<MeasuredRun, 2> of_layers;
   for (size_t i = 0; i < 2; ++i) {
-    std::vector<std::string> further = on_ranks(layout.tp * layout.cp, layout.micro_batch);
+    std::vector<std::string> further =
+        on_ranks(ranks, layout.micro_batch * ranks / together, sharded);
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     further.insert(further.end(), overrides.begin(), overrides.end());
     try {
@@ -163,9 +232,13 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   const double per_parameter = model_.bytes.weights;
   cost.layer_parameters = (two_layers.weights - one_layer.weights) / per_parameter;
   cost.end_parameters = one_layer.weights / per_parameter - cost.layer_parameters;
-  cost.layer_seconds = b.batch_seconds - a.batch_seconds;
-  cost.end_seconds = std::max(0.0, a.batch_seconds - cost.layer_seconds);
-  cost.layer_update_seconds = std::max(0.0, b.update_seconds - a.update_seconds);
+  // What both ends wait for may be hidden behind other micro-batches.
+  const double layer_op_seconds = b.op_seconds - a.op_seconds;
+  cost.layer_seconds = std::max(b.batch_seconds - a.batch_seconds, layer_op_seconds);
+  cost.end_seconds = std::max(0.0, a.op_seconds - layer_op_seconds);
+  // Sharded over the ranks of this run, experts over fewer.
+  const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
+  cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);
   cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state);
   cost.other_bytes = std::max(0.0, peak_a - sum(one_layer) - cost.layer_kept_bytes);
   const OffloadConfig& offload = whole_.config.offload;

@@ -20,6 +20,8 @@ struct PlanRequest {
   std::vector<std::string> overrides;
   Cluster cluster;
   PredictionSettings prediction;
+  /// What the search may choose beside the layout (plan/variants.h); empty: nothing.
+  std::vector<std::shared_ptr<const Variant>> variants = {};
 };
 
 /// The run of a layout, with further overrides behind it. ConfigError or IoError as of
@@ -27,32 +29,49 @@ struct PlanRequest {
 RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
                          const std::vector<std::string>& further = {});
 
+/// Of one variant of the request.
 class LayerCosts {
  public:
   /// Makes the dry run of the whole model on one rank.
-  explicit LayerCosts(const PlanRequest& request);
+  explicit LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant = {});
 
   const ModelCost& model() const { return model_; }
   /// The one rank's run: what all layouts have in common.
   const RunSetup& whole() const { return whole_; }
+  /// Whether all layers are alike, so that one has a cost.
+  bool layers_alike() const { return layers_alike_; }
   /// Made at the first call for these sizes.
   const LayerCost& of(const Layout& layout);
+  /// Null if it was not made.
+  const LayerCost* made(const Layout& layout) const;
+  /// What `of` makes, without keeping it: any number of threads may call it at a time.
+  LayerCost measured(const Layout& layout) const;
+  /// Keeps what `measured` returned for the layout.
+  void keep(const Layout& layout, const LayerCost& cost) { made_[key_of(layout)] = cost; }
   /// Seconds of embedding and head of the layout's micro-batch whose logits are made once, whether
   /// the trainer would make them again or not; 0 if that is not known.
   double end_seconds_once(const Layout& layout) const {
     return make(layout, {"model.recompute_logits=false"}).end_seconds;
   }
-  /// Pairs of dry runs that were made.
-  int64_t made() const { return static_cast<int64_t>(made_.size()); }
+  /// Pairs of dry runs that are kept.
+  int64_t pairs() const { return static_cast<int64_t>(made_.size()); }
 
  private:
+  using Key = std::tuple<int, int, int, int, int64_t, Recompute>;
+  static Key key_of(const Layout& l) {
+    return {l.tp, l.cp, l.ep, l.etp, l.micro_batch, l.recompute};
+  }
   LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {}) const;
+  /// Takes what is made again out of the seconds of `cost`: not every layer's is.
+  static void set_apart(LayerCost& cost, const LayerCost& without);
 
   PlanRequest request_;
+  std::shared_ptr<const Variant> variant_;
+  bool sharded_ = false;  // the trainer takes the run only with sharded optimizer state
   RunSetup whole_;
   ModelCost model_;
   bool layers_alike_ = true;
-  std::map<std::tuple<int, int, int64_t, Recompute>, LayerCost> made_;
+  std::map<Key, LayerCost> made_;
 };
 
 }  // namespace viaduct

@@ -27,6 +27,11 @@ void add_sharding(Sharding sharding, std::vector<std::string>& fields) {
 
 }  // namespace
 
+bool same_layer(const Layout& a, const Layout& b) {
+  return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp &&
+         a.micro_batch == b.micro_batch && a.recompute == b.recompute && a.variant == b.variant;
+}
+
 std::vector<std::string> overrides_of(const Layout& l) {
   std::vector<std::string> fields{
       fmt::format("model.tensor_model_parallel_size={}", l.tp),
@@ -38,6 +43,12 @@ std::vector<std::string> overrides_of(const Layout& l) {
   if (!l.given_sequence_parallel) fields.emplace_back("model.sequence_parallel=auto");
   add_recompute(l.recompute, fields);
   add_sharding(l.sharding, fields);
+  if (l.ep > 0) {
+    fields.push_back(fmt::format("model.expert_model_parallel_size={}", l.ep));
+    fields.push_back(fmt::format("model.expert_tensor_parallel_size={}", l.etp));
+  }
+  if (l.variant)
+    fields.insert(fields.end(), l.variant->overrides.begin(), l.variant->overrides.end());
   return fields;
 }
 
@@ -70,10 +81,14 @@ std::string_view sharding_text(Sharding sharding) {
 }
 
 std::string describe(const Layout& l) {
-  return fmt::format(
-      "tp {} · cp {} · pp {} · vpp {} · dp {}, micro-batch {} × {}, sharding {}, recompute {}",
-      l.tp, l.cp, l.pp, l.vpp, l.dp, l.micro_batch, l.micro_batches, sharding_text(l.sharding),
-      recompute_text(l.recompute));
+  const std::string experts =
+      l.ep > 0 ? fmt::format(" · ep {} · etp {}", l.ep, l.etp) : std::string();
+  std::string text = fmt::format(
+      "tp {} · cp {} · pp {} · vpp {} · dp {}{}, micro-batch {} × {}, sharding {}, recompute {}",
+      l.tp, l.cp, l.pp, l.vpp, l.dp, experts, l.micro_batch, l.micro_batches,
+      sharding_text(l.sharding), recompute_text(l.recompute));
+  if (l.variant) text += ", " + l.variant->name;
+  return text;
 }
 
 std::vector<std::string> differences(const Layout& a, const Layout& b) {
@@ -83,12 +98,14 @@ std::vector<std::string> differences(const Layout& a, const Layout& b) {
   };
   number("tp", a.tp, b.tp), number("cp", a.cp, b.cp), number("pp", a.pp, b.pp);
   number("vpp", a.vpp, b.vpp), number("micro-batch", a.micro_batch, b.micro_batch);
+  number("ep", a.ep, b.ep), number("etp", a.etp, b.etp);
   if (a.recompute != b.recompute)
     texts.push_back(
         fmt::format("recompute {} → {}", recompute_text(a.recompute), recompute_text(b.recompute)));
   if (a.sharding != b.sharding)
     texts.push_back(
         fmt::format("sharding {} → {}", sharding_text(a.sharding), sharding_text(b.sharding)));
+  if (a.variant != b.variant && b.variant) texts.push_back(b.variant->name);
   return texts;
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 // A layout: how a run is cut over the ranks of a cluster. The search compares layouts; all other
-// fields of a configuration stay as they are given.
+// fields of a configuration stay as they are given, but for those of its variant.
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +18,12 @@ inline constexpr int kRecomputes = 4;
 /// gradients as well. `given`: as the configuration says.
 enum class Sharding { none, optimizer, full, given };
 
+/// One combination of values of the fields that the user lets the search vary (plan/variants.h).
+struct Variant {
+  std::string name;                    // "optimizer.exp_avg_dtype=bf16"
+  std::vector<std::string> overrides;  // section.field=value
+};
+
 struct Layout {
   int tp = 1, cp = 1, pp = 1;
   int vpp = 1;  // model chunks of a stage
@@ -26,11 +33,18 @@ struct Layout {
   Recompute recompute = Recompute::none;
   Sharding sharding = Sharding::optimizer;
   bool given_sequence_parallel = false;  // it stays as the configuration says
+  int ep = 0, etp = 0;  // expert parallel sizes; 0: there are no experts
+  std::shared_ptr<const Variant> variant = {};  // null: nothing is varied
 
   /// Ranks that share optimizer state, or all state.
   int shards() const { return dp * cp; }
+  /// Ranks that have the same experts.
+  int expert_shards() const { return ep == 0 ? shards() : tp * cp * dp / (ep * etp); }
   bool operator==(const Layout&) const = default;
 };
+
+/// Whether a micro-batch of a layer costs the same on a rank of both layouts.
+bool same_layer(const Layout& a, const Layout& b);
 
 /// The layout as fields of a training configuration, "section.field=value".
 std::vector<std::string> overrides_of(const Layout& layout);

@@ -1,5 +1,7 @@
 #include "plan/layout_space.h"
 
+#include <utility>
+
 namespace viaduct {
 namespace {
 
@@ -55,12 +57,35 @@ std::vector<Sharding> shardings(const SpaceLimits& limits, int64_t shards) {
   return {Sharding::none, Sharding::optimizer, Sharding::full};
 }
 
-/// The layouts of given sizes: sharding, recompute.
+/// Expert parallel sizes and tensor parallel sizes of experts, for a layout's ranks of a stage.
+std::vector<std::pair<int, int>> expert_sizes(const SpaceLimits& limits, const Layout& layout) {
+  if (limits.experts == 0) return {{0, 0}};
+  const int64_t ranks = int64_t{layout.tp} * layout.cp * layout.dp;
+  std::vector<std::pair<int, int>> sizes;
+  std::vector<int64_t> widths{1, layout.tp};
+  if (limits.etp) widths = {*limits.etp};
+  if (layout.tp == 1 && widths.size() == 2) widths.pop_back();
+  for (const int64_t etp : widths) {
+    if (limits.expert_feed_forward % etp != 0) continue;
+    for (const int64_t ep : divisors(limits.experts, ranks, limits.ep))
+      if (ranks % (ep * etp) == 0)
+        sizes.emplace_back(static_cast<int>(ep), static_cast<int>(etp));
+  }
+  return sizes;
+}
+
+/// The layouts of given sizes: experts, sharding, recompute.
 void add_kinds(const SpaceLimits& limits, Layout layout, std::vector<Layout>& all) {
-  for (const Sharding sharding : shardings(limits, layout.shards())) {
-    for (const Recompute recompute : recomputes_of(limits)) {
-      layout.sharding = sharding, layout.recompute = recompute;
-      all.push_back(layout);
+  for (const auto& [ep, etp] : expert_sizes(limits, layout)) {
+    layout.ep = ep, layout.etp = etp;
+    const bool fewer_copies = ep > 1 || (ep == 1 && etp != layout.tp);
+    for (const Sharding sharding : shardings(limits, layout.shards())) {
+      // The trainer has no plain copies of what differs in its number of copies.
+      if (fewer_copies && sharding == Sharding::none) continue;
+      for (const Recompute recompute : recomputes_of(limits)) {
+        layout.sharding = sharding, layout.recompute = recompute;
+        all.push_back(layout);
+      }
     }
   }
 }

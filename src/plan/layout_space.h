@@ -2,8 +2,9 @@
 // All layouts of a model on a number of GPUs that the search looks at.
 //
 // Rules beside divisibility: tensor parallel groups stay inside a domain of fast links; context
-// parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows. A value
-// that the user fixed takes the place of its rule.
+// parallel ranks keep 1,024 tokens of a row or more; micro-batches have at most 16 rows; experts
+// are whole or cut like the dense weights (etp 1 or tp). A value that the user fixed takes the
+// place of its rule.
 
 #include <optional>
 #include <vector>
@@ -21,8 +22,10 @@ struct SpaceLimits {
   bool account_for_embedding = false, account_for_loss = false;
   int64_t heads = 1, feed_forward = 1;
   int domain = 1;
+  int64_t experts = 0;              // of a layer; 0: none
+  int64_t expert_feed_forward = 1;  // width of one
 
-  std::optional<int> tp, cp, pp, vpp;
+  std::optional<int> tp, cp, pp, vpp, ep, etp;
   std::optional<int64_t> micro_batch;
   bool given_recompute = false, given_sharding = false, given_sequence_parallel = false;
   /// Stages are as the configuration describes them: any pp, one vpp as given or 1.

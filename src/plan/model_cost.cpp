@@ -36,14 +36,18 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   const LeastSeconds least = least_seconds(request, space, layers.whole().model);
   const int64_t rows = space.micro_batch.value_or(std::min(kMostMicroBatch, space.global_batch));
   const double batches = static_cast<double>(space.global_batch) / static_cast<double>(rows);
-  const LayerCost layer = layers.of({.micro_batch = rows});
+  // One rank has all experts.
+  Layout one{.micro_batch = rows};
+  if (layers.whole().model.moe.any()) one.ep = one.etp = 1;
+  const LayerCost layer = layers.of(one);
   // On one rank the head may make its logits a second time, on several it may not.
-  const double ends =
-      std::max(least.head, batches * layers.end_seconds_once({.micro_batch = rows}));
+  const double ends = std::max(least.head, batches * layers.end_seconds_once(one));
+  model.end_seconds = ends;
   model.step_seconds = std::max(
       least.step, batches * static_cast<double>(model.layers) * layer.layer_seconds + ends);
   for (const Recompute recompute : recomputes_of(space)) {
-    const LayerCost& again = layers.of({.micro_batch = rows, .recompute = recompute});
+    one.recompute = recompute;
+    const LayerCost& again = layers.of(one);
     model.layer_again_seconds[static_cast<size_t>(recompute)] = batches * again.again_seconds;
   }
   model.account_for_embedding = space.account_for_embedding;
@@ -51,7 +55,7 @@ ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, Lay
   model.even_stages = !space.given_stages;
   model.has_bubble = limits.has_bubble;
   model.all_in_flight = limits.all_in_flight;
-  model.expert_ranks = limits.expert_ranks;
+  model.rows = static_cast<double>(space.global_batch);
   return model;
 }
 

@@ -2,15 +2,14 @@
 
 #include <algorithm>
 #include <chrono>
-#include <future>
 #include <optional>
 #include <queue>
 
 #include "base/error.h"
-#include "plan/layout_space.h"
-#include "plan/model_cost.h"
+#include "base/thread_pool.h"
 #include "plan/reasons.h"
-#include "plan/search_limits.h"
+#include "plan/search_space.h"
+#include "run/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -30,61 +29,96 @@ double seconds_since(Clock::time_point begin) {
 /// A layout that waits, the one with the lowest bound first.
 struct Waiting {
   LowerBound bound;
-  size_t layout;
-  bool refined;  // the bound is that of its layers
+  const Layout* layout;
+  SearchSpace* space;
+  BoundBasis basis;
   bool operator<(const Waiting& other) const { return bound.seconds > other.bound.seconds; }
 };
 
 class Search {
  public:
   Search(const PlanRequest& request, const SearchSettings& settings)
-      : request_(request), settings_(settings), begin_(Clock::now()), costs_(request) {}
+      : request_(request), settings_(settings), begin_(Clock::now()), pool_(settings.threads) {}
 
   SearchResult run() {
-    const SearchLimits limits = search_limits(request_, costs_.whole());
-    model_ = model_cost(request_, limits, costs_);
-    result_.model = costs_.whole().model;
-    result_.ranks = limits.space.ranks, result_.global_batch = limits.space.global_batch;
-    result_.length = limits.space.length;
-    result_.not_searched = limits.not_searched;
-    result_.capacity_bytes = capacity_bytes(request_.cluster, request_.prediction);
-    layouts_ = enumerate_layouts(limits.space);
-    result_.layouts = static_cast<int64_t>(layouts_.size());
-    VIADUCT_CHECK(ConfigError, !layouts_.empty(),
-                  "viaduct plan: no layout divides {} ranks, {} layers and {} rows under the given "
-                  "overrides; fix fewer sizes, or choose ranks and a batch with more divisors",
-                  result_.ranks, model_.layers, result_.global_batch);
-    bound_.emplace(model_, request_.cluster, request_.prediction.collectives);
-    for (size_t i = 0; i < layouts_.size(); ++i) add({model_bound(model_, layouts_[i]), i, false});
-    int64_t next_guess = kGuessAfter;
-    while (!empty() && !done()) {
-      // A prediction out of turn makes a best time to compare bounds with.
-      const bool guess = costs_.made() >= next_guess && !refined_.empty() && may_be_best();
-      if (guess || rough_.empty() || front().refined) {
-        predict_next();
-        next_guess = costs_.made() + kGuessAfter;
-      } else {
-        const Waiting next = rough_.top();
-        rough_.pop();
-        add({layer_bound(layouts_[next.layout]), next.layout, true});
-      }
+    make_spaces();
+    describe_result();
+    for (const auto& space : spaces_) {
+      for (const Layout& layout : space->layouts())
+        add({model_bound(space->model(), layout), &layout, space.get(), BoundBasis::model});
     }
+    while (!empty() && !done()) advance();
     finish();
     return std::move(result_);
   }
 
  private:
-  LowerBound layer_bound(const Layout& layout) { return bound_->of(costs_.of(layout), layout); }
+  struct Predicted {
+    std::optional<Candidate> candidate;
+    std::string refused;   // why, if there is none
+    double too_large = 0;  // or the bytes of a stage that does not fit
+    Waiting waiting;
+  };
+
+  /// One for each variant that can be planned.
+  void make_spaces() {
+    if (request_.variants.empty()) {
+      spaces_.push_back(std::make_unique<SearchSpace>(request_));
+      return;
+    }
+    std::string last;
+    for (const auto& variant : request_.variants) {
+      try {
+        spaces_.push_back(std::make_unique<SearchSpace>(request_, variant));
+      } catch (const ConfigError& error) {
+        last = variant->name + ": " + error.what();
+        ++result_.refused[last];
+      }
+    }
+    VIADUCT_CHECK(ConfigError, !spaces_.empty(),
+                  "viaduct plan: none of the {} variants can be planned; {}",
+                  request_.variants.size(), last);
+  }
+
+  void describe_result() {
+    const SearchSpace& first = *spaces_.front();
+    result_.model = first.costs().whole().model;
+    const SpaceLimits& space = first.limits().space;
+    result_.ranks = space.ranks, result_.global_batch = space.global_batch;
+    result_.length = space.length;
+    result_.not_searched = first.limits().not_searched;
+    result_.capacity_bytes = capacity_bytes(request_.cluster, request_.prediction);
+    for (const auto& each : spaces_)
+      result_.layouts += static_cast<int64_t>(each->layouts().size());
+    VIADUCT_CHECK(ConfigError, result_.layouts > 0,
+                  "viaduct plan: no layout divides {} ranks, {} layers and {} rows under the given "
+                  "overrides; fix fewer sizes, or choose ranks and a batch with more divisors",
+                  result_.ranks, first.model().layers, result_.global_batch);
+  }
 
   /// Puts a layout into the queue unless its memory is known to be too much.
   void add(const Waiting& waiting) {
     const LowerBound& bound = waiting.bound;
+    const bool refined = waiting.basis == BoundBasis::layer;
     if (bound.bytes <= result_.capacity_bytes)
-      return (waiting.refined ? refined_ : rough_).push(waiting);
-    result_.rejected.push_back({.layout = layouts_[waiting.layout],
+      return (refined ? refined_ : rough_).push(waiting);
+    result_.rejected.push_back({.layout = *waiting.layout,
                                 .seconds = bound.seconds,
                                 .bytes = bound.bytes,
-                                .refined = waiting.refined});
+                                .refined = refined});
+  }
+
+  /// Puts a layout back with the next closer bound, whose costs are known.
+  void refine(Waiting waiting) {
+    waiting.basis = next_basis(waiting);
+    const LowerBound closer = *waiting.space->bound(*waiting.layout, waiting.basis);
+    waiting.bound.seconds = std::max(waiting.bound.seconds, closer.seconds);
+    waiting.bound.bytes = std::max(waiting.bound.bytes, closer.bytes);
+    add(waiting);
+  }
+
+  static BoundBasis next_basis(const Waiting& waiting) {
+    return static_cast<BoundBasis>(static_cast<int>(waiting.basis) + 1);
   }
 
   bool done() const {
@@ -104,46 +138,114 @@ class Search {
                : rough_.top();
   }
 
-  /// Whether the foremost layout whose bound is that of its layers may be the fastest.
-  bool may_be_best() const {
-    return result_.candidates.empty() || refined_.top().bound.seconds <= best_;
-  }
-
-  /// Predicts the foremost of the layouts whose bounds are those of their layers, as many at a time
-  /// as there are threads.
-  void predict_next() {
-    std::vector<Waiting> next;
-    std::vector<std::future<Predicted>> predicted;
-    while (!refined_.empty() && static_cast<int>(next.size()) < settings_.threads &&
-           (next.empty() || may_be_best())) {
-      next.push_back(refined_.top());
-      refined_.pop();
-      predicted.push_back(std::async(next.size() == 1 ? std::launch::deferred : std::launch::async,
-                                     &Search::predict_layout, this, next.back()));
-    }
-    for (auto& each : predicted) take(each.get());
-  }
-
-  struct Predicted {
-    std::optional<Candidate> candidate;
-    std::string refused;  // why, if there is none
+  /// A prediction, or the cost of a layer.
+  struct Task {
+    Waiting waiting;
+    std::optional<Layout> sizes;  // of the layer
+    LayerCost cost = {};
+    Predicted predicted = {};
   };
+
+  /// One piece of work for each thread: what the foremost layouts wait for.
+  void advance() {
+    std::vector<Task> tasks;
+    std::vector<Waiting> held;  // until the tasks' costs are there
+    // A prediction out of turn makes a best time to compare bounds with.
+    if (made_ >= next_guess_ && !refined_.empty() && may_be_best(refined_.top())) {
+      tasks.push_back({.waiting = refined_.top()});
+      refined_.pop();
+    }
+    while (static_cast<int>(tasks.size()) < settings_.threads && !empty()) {
+      const Waiting next = front();
+      if (!tasks.empty() && !may_be_best(next)) break;
+      (next.basis == BoundBasis::layer ? refined_ : rough_).pop();
+      if (next.basis == BoundBasis::layer) {
+        tasks.push_back({.waiting = next});
+      } else if (next.space->bound(*next.layout, next_basis(next))) {
+        refine(next);
+      } else {
+        held.push_back(next);
+        Layout sizes = next.space->needed(*next.layout, next_basis(next));
+        if (std::none_of(tasks.begin(), tasks.end(),
+                         [&](const Task& task) { return makes(task, next, sizes); }))
+          tasks.push_back({.waiting = next, .sizes = std::move(sizes)});
+      }
+    }
+    pool_.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+      Task& task = tasks[static_cast<size_t>(i)];
+      if (task.sizes) {
+        task.cost = task.waiting.space->costs().measured(*task.sizes);
+      } else {
+        task.predicted = predict_layout(task.waiting);
+      }
+    });
+    for (Task& task : tasks) {
+      if (task.sizes) {
+        task.waiting.space->costs().keep(*task.sizes, task.cost);
+        ++made_;
+      } else {
+        take(std::move(task.predicted));
+        next_guess_ = made_ + kGuessAfter;
+      }
+    }
+    for (const Waiting& waiting : held) refine(waiting);
+  }
+
+  /// Whether a task makes the cost of the same layer.
+  static bool makes(const Task& task, const Waiting& waiting, const Layout& sizes) {
+    return task.sizes && task.waiting.space == waiting.space && same_layer(*task.sizes, sizes);
+  }
+
+  /// Whether a layout may be the fastest, by its bound.
+  bool may_be_best(const Waiting& waiting) const {
+    return result_.candidates.empty() || waiting.bound.seconds <= best_;
+  }
+
+  LowerBound closest_bound(const Layout& layout) {
+    for (const auto& space : spaces_)
+      if (space->variant() == layout.variant) return space->closest(layout);
+    return {};
+  }
 
   /// Changes nothing: several run at a time.
   Predicted predict_layout(const Waiting& waiting) const {
-    const Layout& layout = layouts_[waiting.layout];
+    const Layout& layout = *waiting.layout;
     try {
       const RunSetup setup = setup_of_layout(request_, layout);
-      return {Candidate{layout, waiting.bound,
-                        predict(setup, request_.cluster, request_.prediction), setup.notes},
-              {}};
+      if (const double bytes = too_large_stage(setup, layout); bytes > 0)
+        return {.too_large = bytes, .waiting = waiting};
+      return {.candidate =
+                  Candidate{layout, waiting.bound,
+                            predict(setup, request_.cluster, request_.prediction), setup.notes},
+              .waiting = waiting};
     } catch (const ConfigError& error) {
-      return {std::nullopt, error.what()};
+      return {.refused = error.what(), .waiting = waiting};
     }
+  }
+
+  /// The bytes of the first or last stage if it does not fit, else 0: their dry runs, which nobody
+  /// times, are a small part of a prediction.
+  double too_large_stage(const RunSetup& setup, const Layout& layout) const {
+    if (layout.pp == 1) return 0;
+    const ResolvedRun run = resolve_run(setup.config, setup.model);
+    const auto stages = run.parallelism.mesh.group({0}, {Axis::pp});
+    for (const GlobalRank rank : {stages.front(), stages.back()}) {
+      const auto bytes = static_cast<double>(dry_run(setup, rank).peak.bytes);
+      if (bytes > result_.capacity_bytes) return bytes;
+    }
+    return 0;
   }
 
   void take(Predicted predicted) {
     ++result_.dry_runs;
+    if (predicted.too_large > 0) {
+      const Waiting& waiting = predicted.waiting;
+      result_.rejected.push_back({.layout = *waiting.layout,
+                                  .seconds = waiting.bound.seconds,
+                                  .bytes = std::max(waiting.bound.bytes, predicted.too_large),
+                                  .refined = true});
+      return;
+    }
     if (!predicted.candidate) {
       ++result_.refused[predicted.refused];
       return;
@@ -183,7 +285,7 @@ class Search {
         if (entry->refined) {
           entry->bytes = peak_bytes(entry->layout), entry->exact_bytes = true;
         } else {
-          const LowerBound closer = layer_bound(entry->layout);
+          const LowerBound closer = closest_bound(entry->layout);
           entry->seconds = std::max(entry->seconds, closer.seconds);
           entry->bytes = std::max(entry->bytes, closer.bytes);
           entry->refined = true;
@@ -208,11 +310,14 @@ class Search {
   /// The fastest layout with one field changed that fits, by its bound of time.
   std::optional<Layout> neighbor_that_fits(const Layout& layout) {
     std::vector<std::pair<double, const Layout*>> neighbors;
-    for (const Layout& other : layouts_) {
-      if (!time_is_left()) return std::nullopt;
-      if (differences(layout, other).size() != 1) continue;
-      const LowerBound bound = layer_bound(other);
-      if (bound.bytes <= result_.capacity_bytes) neighbors.emplace_back(bound.seconds, &other);
+    for (const auto& space : spaces_) {
+      for (const Layout& other : space->layouts()) {
+        if (!time_is_left()) return std::nullopt;
+        if (differences(layout, other).size() != 1) continue;
+        if (model_bound(space->model(), other).bytes > result_.capacity_bytes) continue;
+        const LowerBound bound = space->closest(other);
+        if (bound.bytes <= result_.capacity_bytes) neighbors.emplace_back(bound.seconds, &other);
+      }
     }
     std::sort(neighbors.begin(), neighbors.end(),
               [](const auto& a, const auto& b) { return a.first < b.first; });
@@ -238,18 +343,17 @@ class Search {
     result_.next_bound = empty() ? 0 : front().bound.seconds;
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
     look_at_near_misses();
-    result_.layer_costs = costs_.made();
+    for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = seconds_since(begin_);
   }
 
   const PlanRequest& request_;
   SearchSettings settings_;
   Clock::time_point begin_;
-  LayerCosts costs_;
-  ModelCost model_;
-  std::vector<Layout> layouts_;
-  std::optional<LayoutBound> bound_;
-  std::priority_queue<Waiting> rough_, refined_;  // by what the bound is of: the model, the layers
+  ThreadPool pool_;
+  std::vector<std::unique_ptr<SearchSpace>> spaces_;
+  std::priority_queue<Waiting> rough_, refined_;  // the second: with their closest bounds
+  int64_t made_ = 0, next_guess_ = kGuessAfter;   // costs of layers
   double best_ = 0;                               // seconds
   SearchResult result_;
 };

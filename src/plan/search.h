@@ -1,8 +1,8 @@
 #pragma once
 // The search for the fastest layout of a model on a cluster: branch and bound.
 //
-// Layouts wait in order of a lower bound of their step time: of the model's work first, then of
-// dry runs of one and two layers (plan/bounds.h), and the foremost is predicted by the dry run of
+// Layouts wait in order of a lower bound of their step time, which dry runs of one and two layers
+// make closer step by step (plan/search_space.h), and the foremost is predicted by the dry run of
 // the whole layout. A layout whose bound of memory is above what a GPU has is rejected without a
 // dry run. The search is complete when the next bound is above the best prediction; a limit of time
 // may end it before, which the result says. Then the layouts that miss by least are looked at.
@@ -25,7 +25,7 @@ struct SearchSettings {
   double tie_share = 0.03;
   /// So many layouts that fit are predicted if there are as many, within the limit of time.
   int least_candidates = 5;
-  int threads = 2;  // layouts that are predicted at a time
+  int threads = 2;  // dry runs at a time
 };
 
 /// A layout that fits.
@@ -44,7 +44,7 @@ struct Rejected {
   Layout layout;
   double seconds = 0, bytes = 0;                    // of a step; of the fullest stage
   bool exact_seconds = false, exact_bytes = false;  // false: a lower bound
-  bool refined = false;                             // the bounds are those of its layers
+  bool refined = false;                             // the bounds are the closest ones
   /// The fastest layout that differs in one field and fits, by the bytes of its dry run.
   std::optional<Layout> neighbor;
 };

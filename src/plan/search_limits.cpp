@@ -20,19 +20,23 @@ struct Given {
   }
 };
 
-void read(const PlanRequest& request, Given& given) {
+void read(const PlanRequest& request, const Variant* variant, Given& given) {
   Problems problems;
   RunConfig ignored;
-  given.all = read_config(run_schema(given.config), {request.file, request.overrides}, problems);
-  given.overrides = read_config(run_schema(ignored), {{}, request.overrides}, problems);
+  std::vector<std::string> overrides = request.overrides;
+  if (variant != nullptr)
+    overrides.insert(overrides.end(), variant->overrides.begin(), variant->overrides.end());
+  given.all = read_config(run_schema(given.config), {request.file, overrides}, problems);
+  given.overrides = read_config(run_schema(ignored), {{}, overrides}, problems);
   problems.throw_if_any();
 }
 
 }  // namespace
 
-SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole) {
+SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
+                           const Variant* variant) {
   Given given;
-  read(request, given);
+  read(request, variant, given);
   const RunConfig& config = given.config;
   SearchLimits limits;
   SpaceLimits& space = limits.space;
@@ -69,11 +73,18 @@ SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole) {
   if (pipeline.pipeline_schedule != "1f1b" && !space.vpp) space.vpp = 1;  // others have one chunk
   limits.has_bubble = pipeline.pipeline_schedule != "zero_bubble";
   limits.all_in_flight = pipeline.pipeline_schedule == "gpipe";
-  limits.expert_ranks = sizes.expert_model_parallel_size;
-  if (whole.model.moe.any())
-    limits.not_searched.push_back("expert and expert tensor parallel sizes: they stay as given");
+  if (whole.model.moe.any()) {
+    space.experts = whole.model.moe.experts;
+    space.expert_feed_forward = whole.model.moe.feed_forward;
+    if (given.fixes("model.expert_model_parallel_size"))
+      space.ep = sizes.expert_model_parallel_size;
+    if (given.fixes("model.expert_tensor_parallel_size")) space.etp = sizes.expert_tensor();
+  }
   limits.not_searched.emplace_back(
-      "precision, offload, schedule, buckets and overlap: they stay as given");
+      request.variants.empty()
+          ? "precision, offload, schedule, buckets and overlap: they stay as given, unless --vary "
+            "names them"
+          : "all fields beside the layout that --vary does not name: they stay as given");
   return limits;
 }
 

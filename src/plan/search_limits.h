@@ -13,12 +13,12 @@ struct SearchLimits {
   SpaceLimits space;
   bool has_bubble = true;                 // of the pipeline schedule
   bool all_in_flight = false;             // the same
-  int expert_ranks = 1;                   // expert parallel size
   std::vector<std::string> not_searched;  // in words
 };
 
-/// `whole`: the resolved run of the whole model. ConfigError with all problems of the request's
-/// file and overrides.
-SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole);
+/// `whole`: the resolved run of the whole model. `variant`: what it gives is fixed, too; may be
+/// null. ConfigError with all problems of the request's file and overrides.
+SearchLimits search_limits(const PlanRequest& request, const RunSetup& whole,
+                           const Variant* variant = nullptr);
 
 }  // namespace viaduct

@@ -7,10 +7,11 @@
 
 #include "base/error.h"
 #include "base/output_file.h"
+#include "plan/largest.h"
 #include "plan/layout_space.h"
-#include "plan/model_cost.h"
 #include "plan/reasons.h"
-#include "plan/search_limits.h"
+#include "plan/search_space.h"
+#include "plan/variants.h"
 #include "plan/written_config.h"
 #include "support/temporary_folder.h"
 #include "support/training.h"
@@ -32,27 +33,29 @@ PlanRequest request_of(const Overrides& overrides, const std::string& cluster = 
       .cluster = load_cluster(cluster)};
 }
 
-/// Every n-th layout of a request with its bounds and its prediction.
+/// Every n-th layout of a request with its bounds, by BoundBasis, and its prediction.
 struct Sampled {
   Layout layout;
-  LowerBound whole, bound;
+  std::vector<LowerBound> bounds;
   Prediction prediction;
 };
 
+constexpr BoundBasis kBases[] = {BoundBasis::model, BoundBasis::largest, BoundBasis::kept,
+                                 BoundBasis::layer};
+
 std::vector<Sampled> sample(const PlanRequest& request, size_t every) {
-  LayerCosts costs(request);
-  const SearchLimits limits = search_limits(request, costs.whole());
-  const ModelCost model = model_cost(request, limits, costs);
-  const LayoutBound bound(model, request.cluster, request.prediction.collectives);
+  SearchSpace space(request);
   std::vector<Sampled> sampled;
-  const auto layouts = enumerate_layouts(limits.space);
-  for (size_t i = 0; i < layouts.size(); i += every) {
+  for (size_t i = 0; i < space.layouts().size(); i += every) {
+    const Layout& layout = space.layouts()[i];
     try {
-      const RunSetup setup = setup_of_layout(request, layouts[i]);
-      sampled.push_back({layouts[i], model_bound(model, layouts[i]),
-                         bound.of(costs.of(layouts[i]), layouts[i]),
-                         predict(setup, request.cluster)});
+      sampled.push_back({layout, {}, predict(setup_of_layout(request, layout), request.cluster)});
     } catch (const ConfigError&) {
+      continue;
+    }
+    for (const BoundBasis basis : kBases) {
+      space.costs().of(space.needed(layout, basis));
+      sampled.back().bounds.push_back(space.bound(layout, basis).value());
     }
   }
   return sampled;
@@ -73,14 +76,15 @@ TEST_P(Bounds, AreNeverAboveTheDryRun) {
   double time_share = 0, memory_share = 0;
   for (const Sampled& s : sampled) {
     SCOPED_TRACE(describe(s.layout));
-    EXPECT_LE(s.whole.bytes, peak_of(s.prediction));
-    EXPECT_LE(s.bound.bytes, peak_of(s.prediction));
-    EXPECT_LE(s.whole.seconds, s.prediction.step_seconds);
-    EXPECT_LE(s.bound.seconds, s.prediction.step_seconds);
-    EXPECT_GE(s.bound.seconds, s.whole.seconds);
-    EXPECT_GE(s.bound.bytes, s.whole.bytes);
-    time_share += s.bound.seconds / s.prediction.step_seconds;
-    memory_share += s.bound.bytes / peak_of(s.prediction);
+    for (size_t basis = 0; basis < s.bounds.size(); ++basis) {
+      EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
+      EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
+    }
+    const LowerBound &whole = s.bounds.front(), &closest = s.bounds.back();
+    EXPECT_GE(closest.seconds, whole.seconds);
+    EXPECT_GE(closest.bytes, whole.bytes);
+    time_share += closest.seconds / s.prediction.step_seconds;
+    memory_share += closest.bytes / peak_of(s.prediction);
   }
   // Near enough to prune with.
   const auto count = static_cast<double>(sampled.size());
@@ -113,6 +117,98 @@ TEST(Search, FindsTheFastestOfAllLayouts) {
   // And it did not have to predict all of them.
   EXPECT_LT(result.dry_runs, result.layouts / 2);
   EXPECT_GT(result.left, 0);
+}
+
+/// Four layers of eight experts.
+PlanRequest expert_request(const Overrides& overrides) {
+  return request_of(Overrides{"model.family=mixtral", "model.num_layers=4",
+                              "model.hidden_size=1024", "model.num_attention_heads=16",
+                              "model.num_query_groups=4", "model.ffn_hidden_size=4096",
+                              "model.num_moe_experts=8", "model.moe_router_topk=2"} +
+                    overrides);
+}
+
+TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
+  const auto sampled = sample(
+      expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23);
+  ASSERT_GT(sampled.size(), 10u);
+  for (const Sampled& s : sampled) {
+    SCOPED_TRACE(describe(s.layout));
+    for (size_t basis = 0; basis < s.bounds.size(); ++basis) {
+      EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
+      EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
+    }
+  }
+}
+
+TEST(Search, ExpertsAndVariantsAreSearchedToTheFastest) {
+  PlanRequest request = expert_request(
+      {"dist.ranks=4", "train.global_batch_size=4", "model.context_parallel_size=1",
+       "model.pipeline_model_parallel_size=1", "train.micro_batch_size=1",
+       "model.recompute_granularity=null", "ddp.use_distributed_optimizer=true"});
+  request.variants = variants_of({"model.moe_token_dispatcher_type=alltoall|allgather"});
+  const SearchResult result =
+      search_layouts(request, {.time_limit_seconds = 600, .least_candidates = 1});
+  EXPECT_TRUE(result.complete);
+  ASSERT_FALSE(result.candidates.empty());
+  double best = 1e9;
+  for (const auto& variant : request.variants) {
+    PlanRequest one = request;
+    one.variants.clear();
+    one.overrides.insert(one.overrides.end(), variant->overrides.begin(),
+                         variant->overrides.end());
+    for (const Sampled& s : sample(one, 1))
+      if (s.prediction.fits) best = std::min(best, s.prediction.step_seconds);
+  }
+  EXPECT_DOUBLE_EQ(result.candidates.front().prediction.step_seconds, best);
+  EXPECT_TRUE(result.candidates.front().layout.variant);
+  EXPECT_GT(result.candidates.front().layout.ep, 0);
+}
+
+TEST(Search, AVariantThatCannotBePlannedIsRefusedAndTheOthersAreSearched) {
+  PlanRequest request = request_of({"dist.ranks=2", "train.global_batch_size=2"});
+  request.variants = variants_of({"model.attention_softmax_in_fp32=true",
+                                  "mixed_precision.recipe=bf16_mixed|no_such_recipe"});
+  const SearchResult result = search_layouts(request, {.time_limit_seconds = 600});
+  EXPECT_FALSE(result.candidates.empty());
+  ASSERT_FALSE(result.refused.empty());
+  EXPECT_THAT(result.refused.begin()->first, testing::HasSubstr("no_such_recipe"));
+  request.variants = {request.variants.back()};
+  EXPECT_THROW(search_layouts(request), ConfigError);
+}
+
+TEST(Largest, TheNextStepFitsInNoLayout) {
+  // All layouts of the next step are looked at.
+  const PlanRequest request = request_of(
+      {"dist.ranks=2", "train.global_batch_size=2", "model.hidden_size=8192",
+       "model.num_attention_heads=64", "model.ffn_hidden_size=28672", "train.micro_batch_size=1"});
+  const LargestFit fit = largest_that_fits(request, LargestOf::layers, 600);
+  EXPECT_TRUE(fit.proven);
+  ASSERT_GT(fit.value, 0);
+  EXPECT_EQ(fit.value % step_of(LargestOf::layers), 0);
+  const auto peak = [&](int64_t value, const Layout& layout) {
+    double most = 0;
+    for (const DryRun& stage : dry_run_stages(
+             setup_of_layout(with_value(request, LargestOf::layers, value), layout)))
+      most = std::max(most, static_cast<double>(stage.peak.bytes));
+    return most;
+  };
+  EXPECT_EQ(peak(fit.value, fit.layout), fit.bytes);
+  EXPECT_LE(fit.bytes, fit.capacity_bytes);
+  const int64_t next = fit.value + step_of(LargestOf::layers);
+  const SearchSpace space(with_value(request, LargestOf::layers, next));
+  for (const Layout& layout : space.layouts()) {
+    try {
+      EXPECT_GT(peak(next, layout), fit.capacity_bytes) << describe(layout);
+    } catch (const ConfigError&) {
+    }
+  }
+}
+
+TEST(Largest, TimeThatEndsIsSaid) {
+  const LargestFit fit = largest_that_fits(request_of({}), LargestOf::layers, 1e-9);
+  EXPECT_FALSE(fit.proven);
+  EXPECT_EQ(fit.value, 0);
 }
 
 TEST(Search, WhatDoesNotFitIsRejectedByTheBytesOfItsDryRun) {

@@ -53,6 +53,25 @@ TEST(LayoutSpace, TensorGroupsStayInsideADomain) {
   EXPECT_FALSE(some(enumerate_layouts(l), [](const Layout& x) { return x.tp > 8; }));
 }
 
+TEST(LayoutSpace, ExpertsAreSharedAndCutLikeDenseWeightsOrWhole) {
+  SpaceLimits l = limits();
+  EXPECT_FALSE(some(enumerate_layouts(l), [](const Layout& x) { return x.ep != 0; }));
+  l.experts = 8, l.expert_feed_forward = 14336;
+  const auto all = enumerate_layouts(l);
+  for (const Layout& layout : all) {
+    ASSERT_GT(layout.ep, 0);
+    EXPECT_EQ(8 % layout.ep, 0);
+    EXPECT_EQ(layout.tp * layout.cp * layout.dp % (layout.ep * layout.etp), 0);
+    EXPECT_TRUE(layout.etp == 1 || layout.etp == layout.tp);
+    EXPECT_TRUE(layout.sharding != Sharding::none || (layout.ep == 1 && layout.etp == layout.tp));
+    EXPECT_EQ(layout.expert_shards() * layout.ep * layout.etp, layout.tp * layout.cp * layout.dp);
+  }
+  EXPECT_TRUE(some(all, [](const Layout& x) { return x.ep == 8 && x.etp == 1 && x.tp == 8; }));
+  EXPECT_TRUE(some(all, [](const Layout& x) { return x.ep == 2 && x.etp == 4; }));
+  l.ep = 4, l.etp = 2;
+  for (const Layout& layout : enumerate_layouts(l)) EXPECT_EQ(layout.ep * layout.etp, 8);
+}
+
 TEST(LayoutSpace, ContextRanksKeepEnoughTokens) {
   for (const Layout& l : enumerate_layouts(limits())) EXPECT_GE(8192 / l.cp, kLeastContextTokens);
 }

@@ -1,0 +1,168 @@
+#include "plan/largest.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <queue>
+
+#include "base/error.h"
+
+namespace viaduct {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr int64_t kMostTokens = int64_t{1} << 24, kMostLayers = 1 << 14;
+
+struct OutOfTime {};
+
+/// What the search for one value found.
+struct Found {
+  std::optional<Layout> layout;  // that fits
+  double bytes = 0;              // of its fullest stage; of none, what is needed at least
+};
+
+class Largest {
+ public:
+  Largest(const PlanRequest& request, LargestOf question, double time_limit_seconds)
+      : request_(request),
+        question_(question),
+        step_(step_of(question)),
+        most_((question == LargestOf::tokens ? kMostTokens : kMostLayers) / step_),
+        end_(begin_ + std::chrono::duration_cast<Clock::duration>(
+                          std::chrono::duration<double>(time_limit_seconds))) {
+    fit_.capacity_bytes = capacity_bytes(request.cluster, request.prediction);
+  }
+
+  LargestFit run() {
+    try {
+      bisect();
+      fit_.proven = true;
+    } catch (const OutOfTime&) {
+    }
+    fit_.seconds = std::chrono::duration<double>(Clock::now() - begin_).count();
+    return fit_;
+  }
+
+ private:
+  /// Steps: `fits` of them do, `too_many` do not.
+  void bisect() {
+    int64_t fits = 0, too_many = 1;
+    while (too_many <= most_ && try_value(too_many)) fits = too_many, too_many *= 2;
+    while (too_many - fits > 1) {
+      const int64_t middle = (fits + too_many) / 2;
+      (try_value(middle) ? fits : too_many) = middle;
+    }
+  }
+
+  /// Whether so many steps fit; remembers what does and what does not.
+  bool try_value(int64_t steps) {
+    const int64_t value = steps * step_;
+    try {
+      const Found found = search(with_one_row(with_value(request_, question_, value)));
+      if (found.layout) {
+        fit_.value = value, fit_.layout = *found.layout, fit_.bytes = found.bytes;
+        return true;
+      }
+      fit_.next_bytes = found.bytes, fit_.next_refused.clear();
+    } catch (const ConfigError& error) {
+      if (steps == 1) throw;
+      fit_.next_bytes = 0, fit_.next_refused = error.what();
+    }
+    return false;
+  }
+
+  /// Unless the rows of a micro-batch are given: others need more memory.
+  static PlanRequest with_one_row(PlanRequest request) {
+    const std::string field = "train.micro_batch_size=";
+    const auto& given = request.overrides;
+    if (std::none_of(given.begin(), given.end(),
+                     [&](const std::string& text) { return text.starts_with(field); }))
+      request.overrides.push_back(field + "1");
+    return request;
+  }
+
+  struct Waiting {
+    double bytes;
+    const Layout* layout;
+    bool closest;  // the bound is
+    bool operator<(const Waiting& other) const { return bytes > other.bytes; }
+  };
+
+  Found search(const PlanRequest& request) {
+    SearchSpace space(request);
+    std::priority_queue<Waiting> waiting;
+    int chunks = std::numeric_limits<int>::max();
+    for (const Layout& layout : space.layouts()) chunks = std::min(chunks, layout.vpp);
+    for (const Layout& layout : space.layouts())
+      if (layout.vpp == chunks)
+        waiting.push({model_bound(space.model(), layout).bytes, &layout, false});
+    VIADUCT_CHECK(ConfigError, !waiting.empty(),
+                  "viaduct plan: no layout divides {} ranks, {} layers and {} rows under the given "
+                  "overrides",
+                  space.limits().space.ranks, space.model().layers,
+                  space.limits().space.global_batch);
+    std::string refused;
+    double least = 0;  // of the layouts that were measured and need too much
+    while (!waiting.empty()) {
+      if (Clock::now() > end_) throw OutOfTime();
+      const Waiting next = waiting.top();
+      waiting.pop();
+      if (next.bytes > fit_.capacity_bytes)
+        return {{}, least > 0 ? std::min(least, next.bytes) : next.bytes};
+      if (!next.closest) {
+        waiting.push({std::max(next.bytes, space.closest(*next.layout).bytes), next.layout, true});
+        continue;
+      }
+      try {
+        const double bytes = peak_bytes(request, *next.layout);
+        if (bytes <= fit_.capacity_bytes) return {*next.layout, bytes};
+        least = least > 0 ? std::min(least, bytes) : bytes;
+      } catch (const ConfigError& error) {
+        refused = error.what();
+      }
+    }
+    if (least == 0) fail<ConfigError>("{}", refused);
+    return {{}, least};
+  }
+
+  double peak_bytes(const PlanRequest& request, const Layout& layout) {
+    ++fit_.dry_runs;
+    double peak = 0;
+    for (const DryRun& stage : dry_run_stages(setup_of_layout(request, layout)))
+      peak = std::max(peak, static_cast<double>(stage.peak.bytes));
+    return peak;
+  }
+
+  const PlanRequest& request_;
+  LargestOf question_;
+  int64_t step_, most_;
+  Clock::time_point begin_ = Clock::now(), end_;
+  LargestFit fit_;
+};
+
+}  // namespace
+
+int64_t step_of(LargestOf question) {
+  return question == LargestOf::tokens ? 1024 : 4;
+}
+
+PlanRequest with_value(const PlanRequest& request, LargestOf question, int64_t value) {
+  PlanRequest changed = request;
+  if (question == LargestOf::layers) {
+    changed.overrides.push_back(fmt::format("model.num_layers={}", value));
+  } else {
+    changed.overrides.push_back(fmt::format("model.seq_length={}", value));
+    changed.overrides.push_back(fmt::format("model.max_position_embeddings={}", value));
+  }
+  return changed;
+}
+
+LargestFit largest_that_fits(const PlanRequest& request, LargestOf question,
+                             double time_limit_seconds) {
+  return Largest(request, question, time_limit_seconds).run();
+}
+
+}  // namespace viaduct

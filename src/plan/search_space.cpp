@@ -1,0 +1,44 @@
+#include "plan/search_space.h"
+
+#include <algorithm>
+
+#include "plan/layout_space.h"
+#include "plan/model_cost.h"
+
+namespace viaduct {
+
+SearchSpace::SearchSpace(const PlanRequest& request, std::shared_ptr<const Variant> variant)
+    : variant_(std::move(variant)),
+      costs_(request, variant_),
+      limits_(search_limits(request, costs_.whole(), variant_.get())),
+      model_(model_cost(request, limits_, costs_)),
+      bound_(model_, request.cluster, request.prediction.collectives),
+      layouts_(enumerate_layouts(limits_.space)) {
+  for (Layout& layout : layouts_) {
+    layout.variant = variant_;
+    most_rows_ = std::max(most_rows_, layout.micro_batch);
+  }
+}
+
+Layout SearchSpace::needed(const Layout& layout, BoundBasis basis) const {
+  Layout sizes = layout;
+  if (basis == BoundBasis::largest) sizes.micro_batch = most_rows_;
+  if (basis != BoundBasis::layer) sizes.recompute = Recompute::none;
+  return sizes;
+}
+
+std::optional<LowerBound> SearchSpace::bound(const Layout& layout, BoundBasis basis) const {
+  if (basis == BoundBasis::model || !costs_.layers_alike()) return model_bound(model_, layout);
+  const Layout sizes = needed(layout, basis);
+  const LayerCost* cost = costs_.made(sizes);
+  if (cost == nullptr) return std::nullopt;
+  return basis == BoundBasis::layer ? bound_.of(*cost, layout)
+                                    : bound_.shared(*cost, sizes.micro_batch, layout);
+}
+
+LowerBound SearchSpace::closest(const Layout& layout) {
+  if (costs_.layers_alike()) costs_.of(layout);
+  return *bound(layout, BoundBasis::layer);
+}
+
+}  // namespace viaduct
