@@ -15,6 +15,7 @@
 #include "hardware/cluster.h"
 #include "model/flops.h"
 #include "plan/predict.h"
+#include "plan_measured.h"
 #include "plan_search.h"
 #include "subcommands.h"
 
@@ -24,7 +25,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string config, cluster;
+  std::string config, cluster, measured;
   PlanSearchOptions search;  // overrides and flags are those of a prediction, too
   /// Options that only a search has and that were given.
   std::function<std::vector<std::string>()> given_of_search;
@@ -59,13 +60,13 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
 }
 
 void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
-                const std::string& basis) {
+                const std::optional<MeasuredSteps>& measured, const std::string& basis) {
   Json stages = Json::array(), memory = Json::array();
   for (const StagePrediction& stage : p.stages) {
     stages.push_back(stage_json(stage));
     memory.push_back(stage.run.peak.bytes);
   }
-  const Json document{{"config", to_yaml(setup.config)},
+  Json document{{"config", to_yaml(setup.config)},
                       {"cluster", cluster.name},
                       {"gpu", cluster.gpu.name},
                       {"gpus", setup.config.dist.ranks},
@@ -81,6 +82,7 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
                       {"stages", std::move(stages)},
                       {"basis", basis},
                       {"notes", setup.notes}};
+  if (measured) document["measured"] = measured_json(p, *measured);
   fmt::print("{}\n", document.dump(2));
 }
 
@@ -131,10 +133,16 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     defaults.cuda_target = cluster.gpu.architecture;
     return prepare_run(load_run_config(options.config, common.overrides, defaults));
   });
+  std::optional<MeasuredSteps> measured;
+  if (!options.measured.empty()) measured = read_measured_steps(options.measured);
   const Prediction prediction =
       predict(setup, cluster, prediction_settings(cluster, common.spec_sheet));
-  common.json ? print_json(setup, cluster, prediction, basis)
-              : print_text(setup, cluster, prediction, basis);
+  if (common.json) {
+    print_json(setup, cluster, prediction, measured, basis);
+    return 0;
+  }
+  print_text(setup, cluster, prediction, basis);
+  if (measured) print_measured(prediction, *measured);
   return 0;
 }
 
@@ -142,6 +150,9 @@ int run(const Options& options) {
   const Cluster cluster = load_cluster(options.cluster);
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.search.model.empty()) return predict_one(options, cluster, basis);
+  VIADUCT_CHECK(
+      ConfigError, options.measured.empty(),
+      "viaduct plan: --measured without --config has no effect");
   VIADUCT_CHECK(
       ConfigError, options.config.empty(),
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "
@@ -175,6 +186,14 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_option("--budget", search.budget,
                      "US dollars: the fastest of --ranks that train --tokens for them")
           ->check(CLI::PositiveNumber),
+      app.add_option("--vary", search.vary,
+                     "Searches values of a field, too: section.field=a|b|c, or a set of them: "
+                     "states (formats of moments and gradients), units (recompute of single "
+                     "units), offload; may be given several times")
+          ->allow_extra_args(false),
+      app.add_flag("--longest", search.longest, "The longest rows that fit on --ranks, instead"),
+      app.add_flag("--largest", search.largest,
+                   "The most layers of the model that fit on --ranks, instead"),
       app.add_option("--top", search.top, "Layouts to show, at most; default 5")
           ->check(CLI::PositiveNumber),
       app.add_option("--time-limit", search.time_limit,
@@ -204,6 +223,8 @@ Subcommand add_plan(CLI::App& root) {
                   "layout is not used, a Hugging Face folder or config.json, or a name such as "
                   "llama3-8b");
   app->add_option("--config", options->config, "Predicts this configuration, as of viaduct train");
+  app->add_option("--measured", options->measured,
+                  "With --config: the metrics.jsonl of a run of it, to show beside the prediction");
   add_search_options(*app, *options);
   app->add_option("--cluster", options->cluster,
                   fmt::format("A cluster: {}, or a YAML file with the fields of one "

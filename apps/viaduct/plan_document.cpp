@@ -9,7 +9,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json layout_json(const Layout& l) {
-  return {{"tensor_model_parallel_size", l.tp},
+  Json json{{"tensor_model_parallel_size", l.tp},
           {"context_parallel_size", l.cp},
           {"pipeline_model_parallel_size", l.pp},
           {"virtual_pipeline_model_parallel_size", l.vpp},
@@ -18,6 +18,10 @@ Json layout_json(const Layout& l) {
           {"micro_batches", l.micro_batches},
           {"sharding", sharding_text(l.sharding)},
           {"recompute", recompute_text(l.recompute)}};
+  if (l.ep > 0)
+    json["expert_model_parallel_size"] = l.ep, json["expert_tensor_parallel_size"] = l.etp;
+  if (l.variant) json["varied"] = l.variant->name;
+  return json;
 }
 
 Json candidate_json(const PlanSearchOptions& options, const Cluster& cluster,

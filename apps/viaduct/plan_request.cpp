@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "plan/model_catalog.h"
+#include "plan/variants.h"
 
 namespace viaduct::cli {
 namespace {
@@ -65,6 +66,7 @@ PlanRequest plan_request(const PlanSearchOptions& options, const Cluster& cluste
     fields.push_back("mixed_precision.recipe=" +
                      recipe_of(options.precision.value_or("bf16"), cluster));
   fields.insert(fields.end(), options.overrides.begin(), options.overrides.end());
+  request.variants = variants_of(options.vary);
   return request;
 }
 

@@ -9,6 +9,7 @@
 #include "plan/reasons.h"
 #include "plan/written_config.h"
 #include "plan_document.h"
+#include "plan_largest.h"
 #include "plan_scaling.h"
 
 namespace viaduct::cli {
@@ -36,6 +37,8 @@ void print_row(const PlanSearchOptions& options, const Cluster& cluster, const S
   std::string money;
   if (bill.days) money += fmt::format("  {:.1f} days", *bill.days);
   if (bill.usd) money += fmt::format("  ${}", format_count(*bill.usd));
+  if (l.ep > 0) money += fmt::format("  ep {} etp {}", l.ep, l.etp);
+  if (l.variant) money += "  " + l.variant->name;
   fmt::print(
       "{:>2}{} {:>3} {:>3} {:>3} {:>3} {:>5} {:>5} × {:<5} {:<9} {:<9} {:>9} {:>10.0f} "
       "{:>5.1f} % {:>10} {:>10}{}{}\n",
@@ -128,6 +131,13 @@ int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
   VIADUCT_CHECK(ConfigError, options.global_batch.has_value(),
                 "viaduct plan --model: --global-batch is missing, the rows of a step");
   const std::vector<int64_t> counts = rank_counts(options.ranks);
+  if (options.longest || options.largest) {
+    VIADUCT_CHECK(ConfigError, counts.size() == 1 && !options.weak && !options.deadline &&
+                                   !options.budget && !options.tokens,
+                  "viaduct plan: --longest and --largest expect one number of ranks, and neither "
+                  "--weak, --tokens, --deadline nor --budget");
+    return run_plan_largest(options, cluster, counts.front(), basis);
+  }
   if (counts.size() > 1) return run_plan_scaling(options, cluster, counts, basis);
   return search_once(options, cluster, counts.front(), basis);
 }

@@ -29,7 +29,7 @@ TEST(PlanSearch, ShowsTheFastestLayoutsWithReasons) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("llama3-8b on 8 × h100-sxm (dgx-h100)"), HasSubstr("the step is"),
                     HasSubstr("slower than the best"), HasSubstr("none is faster than the best"),
-                    HasSubstr("not searched: precision")));
+                    HasSubstr("not searched: precision, offload")));
 }
 
 TEST(PlanSearch, TheDocumentHasCandidatesInOrder) {
@@ -124,6 +124,51 @@ TEST(PlanSearch, ASearchThatRanOutOfTimeDoesNotSayThatNothingFits) {
   EXPECT_THAT(run.err, HasSubstr("found in time"));
 }
 
+TEST(PlanSearch, FieldsThatVaryAreChosenAndWritten) {
+  const test::TemporaryFolder folder;
+  const std::string written = folder / "best.yaml";
+  const auto run = test::run_viaduct(
+      kSearch + "--json --vary 'optimizer.store_param_remainders=false|true' "
+                "optimizer.use_precision_aware_optimizer=true --write " + written);
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json document = json::parse(run.out);
+  EXPECT_TRUE(document["search"]["complete"]);
+  const std::string best = document["candidates"][0]["varied"];
+  EXPECT_THAT(best, testing::StartsWith("optimizer.store_param_remainders="));
+  std::ifstream in(written);
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  EXPECT_THAT(text, HasSubstr("store_param_remainders: " + best.substr(best.find('=') + 1)));
+}
+
+TEST(PlanSearch, ExpertsAreSearched) {
+  const auto run = test::run_viaduct(
+      "plan --model mixtral-8x7b --cluster dgx-h100 --ranks 8 --global-batch 8 --seq-length 2048 "
+      "--time-limit 600 --json model.num_layers=4 model.context_parallel_size=1 "
+      "model.pipeline_model_parallel_size=1 train.micro_batch_size=1");
+  ASSERT_EQ(run.status, 0) << run.err;
+  const json best = json::parse(run.out)["candidates"][0];
+  const int ep = best["expert_model_parallel_size"], etp = best["expert_tensor_parallel_size"];
+  EXPECT_EQ(8 % (ep * etp), 0);
+  EXPECT_GT(ep * etp, 1) << "four layers of experts with all states do not fit on one GPU";
+}
+
+TEST(PlanSearch, TheMostThatFitsIsFoundAndTheNextDoesNot) {
+  for (const std::string question : {"--longest", "--largest"}) {
+    const auto run = test::run_viaduct(
+        "plan --model llama3-8b --cluster dgx-h100 --ranks 2 --global-batch 2 --time-limit 600 "
+        "--json " + question + (question == "--longest"
+                           ? " model.num_layers=6 model.tensor_model_parallel_size=1 "
+                             "model.context_parallel_size=1 model.pipeline_model_parallel_size=1"
+                           : " --seq-length 2048"));
+    ASSERT_EQ(run.status, 0) << run.err;
+    const json answer = json::parse(run.out);
+    EXPECT_TRUE(answer["proven"]);
+    EXPECT_LE(answer["peak_memory_bytes"], answer["capacity_bytes"]);
+    EXPECT_GT(answer["next"]["least_bytes"], answer["capacity_bytes"]);
+    EXPECT_GT(answer["next"]["value"], answer["value"]);
+  }
+}
+
 TEST(PlanSearch, WrongOptionsAreErrors) {
   const auto status_and_error = [](const std::string& arguments, const std::string& text) {
     const auto run = test::run_viaduct("plan --cluster dgx-h100 " + arguments);
@@ -142,7 +187,15 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
                    "expected one number of ranks");
   status_and_error("--model llama3-8b --ranks many --global-batch 8", "found many");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --precision fp8", "no kernels");
-  status_and_error("--model mixtral-8x7b --ranks 8 --global-batch 8", "experts");
+  status_and_error("--model deepseek-v3 --ranks 8 --global-batch 8", "shared experts");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --vary state",
+                   "nearest: states");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --longest --largest",
+                   "give one of them");
+  status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --longest",
+                   "expect one number of ranks");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --measured x.jsonl",
+                   "--measured without --config");
   status_and_error("--ranks 8 dist.ranks=8", "--ranks without --model has no effect");
   status_and_error("", "expected --model MODEL to search");
   status_and_error("--model llama3-8b --config x.yaml --ranks 8 --global-batch 8",
@@ -188,6 +241,24 @@ TEST(PlanSearch, TheWinnerForACpuClusterTrainsAsItIsWritten) {
   const auto steps = steps_of(folder / "run" / "metrics.jsonl");
   ASSERT_EQ(steps.size(), 3u);
   const auto& stages = best["predicted"]["peak_memory_bytes"];
+  // And what was planned beside what was measured.
+  const std::string metrics = (folder / "run" / "metrics.jsonl").string();
+  const std::string beside =
+      "plan --config " + written + " --cluster cpu --measured " + metrics;
+  const auto compared = test::run_viaduct(beside + " --json");
+  ASSERT_EQ(compared.status, 0) << compared.err;
+  const json measured = json::parse(compared.out)["measured"];
+  EXPECT_EQ(measured["steps"], 2) << "the first does not count";
+  EXPECT_EQ(measured["simulated"], false);
+  const json& step = measured["figures"][0];
+  EXPECT_EQ(step["planned"], best["predicted"]["step_seconds"]);
+  EXPECT_DOUBLE_EQ(step["measured"], (steps[1]["step_seconds"].get<double>() +
+                                      steps[2]["step_seconds"].get<double>()) /
+                                         2);
+  EXPECT_EQ(measured["figures"][2]["difference"], 0) << "memory is exact";
+  const auto table = test::run_viaduct(beside);
+  EXPECT_THAT(table.out, AllOf(HasSubstr("planned"), HasSubstr("peak memory"),
+                               HasSubstr("+0.0 %"), HasSubstr("the median of 2 steps")));
   EXPECT_EQ(steps.back()["peak_memory_bytes"].get<int64_t>(),
             std::max_element(stages.begin(), stages.end())->get<int64_t>());
 }
