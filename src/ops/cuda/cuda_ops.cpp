@@ -11,8 +11,9 @@ OpTable cuda_ops(CudaTarget target) {
   cuda::add_attention(table);
   cuda::add_rows(table);
   cuda::add_elementwise(table);
-  cuda::add_optimizer(table);
   cuda::add_experts(table);
+  cuda::add_quantize(table);
+  cuda::add_optimizer(table);
   return table;
 }
 

@@ -1,8 +1,8 @@
 #pragma once
 // The table of ops of a GPU: for each op the kernel, launches, workspace and cost. The choices read
 // shapes and dtypes alone and include no CUDA header, so they are compiled everywhere and a dry run
-// for a GPU needs none. Their launches are not implemented yet: a device that executes gets a
-// DeviceError.
+// for a GPU needs none. Launches are in a library of their own (launch/cuda_launches.h); in this
+// table, and for ops that have none yet, a device that executes gets a DeviceError.
 //
 // How the kernels are meant, where it shows in a choice:
 //   - Products are cuBLASLt's, with a fixed workspace. It has no epilogue with the bits of two ops
@@ -25,6 +25,7 @@ void add_gemm(OpTable& table);  // gemm, column_sum, bias_add
 void add_attention(OpTable& table);
 void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
+void add_quantize(OpTable& table);     // FP8 operands, magnitudes, delayed scaling
 void add_optimizer(OpTable& table);    // reproducible sums, gradient norm, updates, formats
 void add_experts(OpTable& table);      // routing, order of rows, products of experts
 }  // namespace cuda

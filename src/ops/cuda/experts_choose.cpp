@@ -76,21 +76,30 @@ Choice choose_arrival(const ArrivalOrderArgs& args, const Traits&) {
   return choice;
 }
 
-Choice choose_combine(const CombineRowsArgs& args, const Traits&) {
+/// Kernels over rows read these formats.
+void check_rows(std::string_view op, DType dtype, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16,
+                "{}: {} has no kernel for {}; it has f32, bf16 and f16", op, traits.name,
+                dtype_name(dtype));
+}
+
+Choice choose_combine(const CombineRowsArgs& args, const Traits& traits) {
+  check_rows("combine_rows", args.rows.dtype(), traits);
   const int64_t read = args.position.elements() * args.out.dim(1);
   Choice choice = choose_bytes(
-      "tokens",
+      "places",
       read * dtype_bytes(args.rows.dtype()) + args.position.bytes() + bytes_of(args.weight),
       args.out.bytes());
   add_vector_flops(choice.cost, args.rows.dtype(), 2.0 * static_cast<double>(read));
   return choice;
 }
 
-Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits&) {
+Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits& traits) {
+  check_rows("combine_rows_backward", args.rows.dtype(), traits);
   const int64_t moved = args.position.elements() * args.d_out.dim(1);
   const int64_t bytes = moved * dtype_bytes(args.rows.dtype());
   Choice choice = choose_bytes(
-      "tokens", bytes + args.d_out.bytes() + args.position.bytes() + args.weight.bytes(),
+      "places", bytes + args.d_out.bytes() + args.position.bytes() + args.weight.bytes(),
       bytes + args.d_weight.bytes());
   add_vector_flops(choice.cost, args.rows.dtype(), 3.0 * static_cast<double>(moved));
   return choice;
@@ -98,9 +107,7 @@ Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits
 
 Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
   const DType dtype = args.a.dtype();
-  VIADUCT_CHECK(DeviceError, dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16,
-                "grouped_gemm: {} has no kernel for {}; it has f32, bf16 and f16", traits.name,
-                dtype_name(dtype));
+  check_rows("grouped_gemm", dtype, traits);
   const bool gradient = args.form == GemmForm::weight_gradient;
   const Tensor& weights = gradient ? args.c : args.b;
   const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
@@ -121,7 +128,7 @@ Choice choose_expert_bias(const ExpertBiasArgs& args, const Traits& traits) {
 }
 
 Choice choose_expert_bias_backward(const ExpertBiasBackwardArgs& args, const Traits& traits) {
-  return choose_kernel("expert_bias_backward", "block_per_expert", args.dy.dtype(), args, traits);
+  return choose_kernel("expert_bias_backward", "columns", args.dy.dtype(), args, traits);
 }
 
 Choice choose_load_error(const LoadErrorArgs& args, const Traits&) {

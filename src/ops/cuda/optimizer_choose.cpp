@@ -1,5 +1,7 @@
-// Choices for the ops of the optimizer step on a GPU: lists of runs are one launch.
+// Choices for the ops of the optimizer step on a GPU: lists of runs are one launch, AdamW's as many
+// as its parameters need.
 
+#include "ops/cuda/adamw_groups.h"
 #include "ops/cuda/cuda_entry.h"
 
 namespace viaduct::cuda {
@@ -39,6 +41,13 @@ Choice choose_runs(const Args& args, const Traits&) {
   return choose_kernel("runs", args);
 }
 
+Choice choose_adamw(const AdamWListArgs& args, const Traits&) {
+  Choice choice = choose_kernel("runs", args);
+  choice.launches = 0;
+  for_launches(args, [&](size_t, size_t) { ++choice.launches; });
+  return choice;
+}
+
 }  // namespace
 
 void add_optimizer(OpTable& table) {
@@ -48,7 +57,7 @@ void add_optimizer(OpTable& table) {
   add_entry(table.narrow_sum, choose_scalars<NarrowSumArgs>);
   add_entry(table.sum_value, choose_scalars<SumValueArgs>);
   add_entry(table.gradient_norm, choose_scalars<GradientNormArgs>);
-  add_entry(table.adamw, choose_runs<AdamWListArgs>);
+  add_entry(table.adamw, choose_adamw);
   add_entry(table.momentum, choose_runs<MomentumListArgs>);
   add_entry(table.adafactor_limits, choose_runs<AdafactorLimitsArgs>);
   add_entry(table.adafactor_sums, choose_runs<AdafactorSumsArgs>);

@@ -158,6 +158,10 @@ TEST_P(CudaChoices, AListOfRunsIsOneLaunch) {
   const Choice choice = choose(table_.adamw, list);
   EXPECT_EQ(choice.launches, 1);
   EXPECT_EQ(choice.cost.bytes_written, 5 * (3 * 400 + 200));
+  list.runs[2].weight_decay = 0.1;  // runs 0 and 1, run 2, runs 3 and 4
+  EXPECT_EQ(choose(table_.adamw, list).launches, 3);
+  list.runs.assign(90, list.runs[0]);  // a kernel's parameters hold 40
+  EXPECT_EQ(choose(table_.adamw, list).launches, 3);
 }
 
 TEST_P(CudaChoices, ADeviceThatExecutesIsRefused) {

@@ -1,0 +1,31 @@
+#pragma once
+// AdamW over a list of runs (ops/optimizer.h), with the cpu's bits. Runs travel in the kernel's
+// parameters, which hold kMostRuns of them.
+
+#include "ops/cuda/kernels/views.h"
+
+namespace viaduct::cuda {
+
+struct AdamWRun {
+  float *master, *first, *second;
+  Vector gradient, weight;  // weight may be absent
+  int64_t elements;
+  int64_t first_block;  // of this run; set by the launch
+};
+
+/// Constants of the run; what changes from step to step is in `scalars`.
+struct AdamWConstants {
+  const double* scalars;  // StepScalar slots, in device memory
+  int skip, clip_factor, learning_rate, weight_decay_factor, bias_correction1, bias_correction2;
+  double beta1, beta2, epsilon, weight_decay, learning_rate_multiplier;
+};
+
+struct AdamWList {
+  static constexpr int kMostRuns = 40;
+  AdamWConstants constants;
+  int runs;
+  AdamWRun run[kMostRuns];
+};
+void adamw(AdamWList& args, Stream stream);
+
+}  // namespace viaduct::cuda
