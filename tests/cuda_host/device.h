@@ -135,6 +135,8 @@ inline int __popc(unsigned bits) {
 inline float __uint_as_float(unsigned bits) {
   return std::bit_cast<float>(bits);
 }
+using std::max;
+using std::min;
 inline unsigned __float_as_uint(float value) {
   return std::bit_cast<unsigned>(value);
 }

@@ -90,21 +90,6 @@ double smallest_step(DType dtype) {
 
 }  // namespace
 
-std::vector<CpuIsa> testable_isas() {
-  std::vector<CpuIsa> isas;
-  for (CpuIsa isa : kCpuIsas) {
-    if (cpu_supports(isa)) isas.push_back(isa);
-  }
-  return isas;
-}
-
-OpMachine::OpMachine(CpuIsa isa, int threads, std::initializer_list<AddFamily> families)
-    : device_(make_cpu_device(threads)) {
-  table_.traits.name = "cpu:" + std::string(cpu_isa_name(isa));
-  table_.traits.vector_floats = isa <= CpuIsa::avx2 ? 8 : 16;
-  for (AddFamily add : families) add(table_, isa);
-}
-
 double element(const Tensor& tensor, int64_t index) {
   return with_type(tensor.dtype(),
                    [&](auto type) { return widened<decltype(type)>(address(tensor, index)); });

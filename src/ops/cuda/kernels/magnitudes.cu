@@ -1,0 +1,80 @@
+// The largest magnitude of a matrix, and the scales that delayed scaling makes of those of earlier
+// steps.
+
+#include "ops/cuda/kernels/quantize.h"
+#include "ops/cuda/kernels/row_group.cuh"
+
+namespace viaduct::cuda {
+namespace {
+
+constexpr uint32_t kInfinity = 0x7f800000u;
+
+/// Bits of magnitudes order as the values do, and those of infinities and NaN are the largest.
+template <int kRun>
+__global__ void __launch_bounds__(kRowThreads) magnitudes_kernel(Magnitudes args) {
+  uint32_t most = 0;
+  for_elements<kRun>(args.rows, args.columns, kRowThreads, [&](int64_t row, int64_t i, auto count) {
+    constexpr int n = decltype(count)::value;
+    float x[n];
+    load(address_of(args.matrix, row), args.matrix.format, i, x);
+#pragma unroll
+    for (int j = 0; j < n; ++j) most = LargestOf{}(most, __float_as_uint(x[j]) & 0x7fffffffu);
+  });
+  most = join_block<kRowThreads>(most, LargestOf{});
+  if (threadIdx.x == 0) args.workspace[blockIdx.x] = most;
+}
+
+__global__ void __launch_bounds__(kRowThreads)
+    largest_kernel(const uint32_t* values, int64_t count, float* out) {
+  uint32_t most = 0;
+  for (int64_t i = threadIdx.x; i < count; i += kRowThreads) most = LargestOf{}(most, values[i]);
+  most = join_block<kRowThreads>(most, LargestOf{});
+  if (threadIdx.x == 0) *out = __uint_as_float(most < kInfinity ? most : kInfinity);
+}
+
+__device__ bool is_finite(float x) {
+  return (__float_as_uint(x) & kInfinity) != kInfinity;
+}
+
+__global__ void note_amax_kernel(const float* amax, float* noted, const float* chosen, float* out) {
+  *noted = *noted < *amax ? *amax : *noted;
+  *out = is_finite(*amax) ? *chosen : __uint_as_float(kInfinity);
+}
+
+__global__ void __launch_bounds__(kRowThreads) choose_amax_kernel(AmaxHistory args) {
+  for_elements<1>(1, args.tensors, kRowThreads, [&](int64_t, int64_t i, auto) {
+    float* const history = args.history + i * args.steps;
+    float largest = is_finite(args.noted[i]) ? args.noted[i] : 0.0f;
+    for (int64_t s = args.steps - 1; s > 0; --s) history[s] = history[s - 1];
+    history[0] = largest;
+    args.noted[i] = 0;
+    for (int64_t s = 1; s < args.steps && !args.most_recent; ++s)
+      largest = largest < history[s] ? history[s] : largest;
+    if (largest == 0) return;
+    const float scaled = ldexpf(largest, args.margin), most = 3.4028234663852886e38f;
+    args.chosen[i] = most < scaled ? most : scaled;
+  });
+}
+
+}  // namespace
+
+void largest_magnitude(const Magnitudes& args, Stream stream) {
+  const bool wide = is_wide(args.matrix);
+  const Grid needed = grid_for_elements(args.rows, args.columns, wide ? 8 : 1, kRowThreads);
+  const int64_t blocks = needed.x < kMagnitudeBlocks ? needed.x : kMagnitudeBlocks;
+  launch("magnitudes", wide ? magnitudes_kernel<8> : magnitudes_kernel<1>, Grid(blocks),
+         kRowThreads, stream, args);
+  launch("largest_magnitude", largest_kernel, Grid(1), kRowThreads, stream, args.workspace, blocks,
+         args.out);
+}
+
+void note_amax(const float* amax, float* noted, const float* chosen, float* out, Stream stream) {
+  launch("note_amax", note_amax_kernel, Grid(1), 1, stream, amax, noted, chosen, out);
+}
+
+void choose_amax(const AmaxHistory& args, Stream stream) {
+  launch("choose_amax", choose_amax_kernel, grid_for_elements(1, args.tensors, 1, kRowThreads),
+         kRowThreads, stream, args);
+}
+
+}  // namespace viaduct::cuda

@@ -1,0 +1,178 @@
+// The machine of the tests of ops with a GPU's kernels on the emulator, so that the tests of the
+// cpu's ops hold for them as they are. Each launch runs once for each of several seeds, from the
+// same bytes and with a poisoned workspace, and must leave the same bytes everywhere; where an op
+// promises the cpu's bits, the cpu's launch is run as well. FP64, which has no kernels, runs the
+// cpu's reference.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+#include "cuda_host/emulator.h"
+#include "ops/cuda/launch/cuda_launches.h"
+#include "support/op_testing.h"
+
+namespace viaduct::test {
+namespace {
+
+constexpr uint64_t kSeeds[] = {0, 1, 2, 3};
+
+/// All bytes of the storages of an op's tensors.
+class Bytes {
+ public:
+  template <class Args>
+  explicit Bytes(const Args& args) {
+    for_each_tensor(args, [&](const Tensor& tensor) {
+      if (tensor.defined()) saved_[tensor.storage().get()];
+    });
+    for (auto& [storage, bytes] : saved_) {
+      const auto* data = static_cast<const char*>(storage->data());
+      bytes.assign(data, data + storage->bytes());
+    }
+  }
+  void restore() const {
+    for (const auto& [storage, bytes] : saved_)
+      if (!bytes.empty()) std::memcpy(storage->data(), bytes.data(), bytes.size());
+  }
+  bool operator==(const Bytes&) const = default;
+
+ private:
+  std::map<Storage*, std::vector<char>> saved_;
+};
+
+/// An entry of the table whose launches are checked. kOnCpu says which arguments have no kernel.
+template <auto kEntry, bool kCpuBits, class Args, bool (*kOnCpu)(const Args&)>
+struct Checked {
+  static inline OpEntry<Args> cpu, cuda;
+
+  static Choice choose(const Args& args, const Traits& traits) {
+    return kOnCpu(args) ? cpu.choose(args, traits) : cuda.choose(args, traits);
+  }
+
+  static void launch(OpContext& context, const Choice& choice, const Args& args, void* workspace) {
+    if (kOnCpu(args)) return cpu.launch(context, choice, args, workspace);
+    const Bytes before(args);
+    run(context, choice, args, workspace, kSeeds[0]);
+    const Bytes first(args);
+    for (const uint64_t seed : kSeeds) {
+      before.restore();
+      run(context, choice, args, workspace, seed);
+      EXPECT_TRUE(Bytes(args) == first) << choice.kernel << ": other bits with seed " << seed;
+    }
+    if constexpr (kCpuBits) {
+      before.restore();
+      const Choice other = cpu.choose(args, {.name = "cpu:portable"});
+      const Tensor memory = host_tensor(DType::u8, {other.workspace_bytes});
+      cpu.launch(context, other, args, memory.raw());
+      EXPECT_TRUE(Bytes(args) == first) << choice.kernel << ": other bits than the cpu's";
+    }
+    first.restore();
+  }
+
+  static void run(OpContext& context, const Choice& choice, const Args& args, void* workspace,
+                  uint64_t seed) {
+    if (choice.workspace_bytes > 0)
+      std::memset(workspace, 0xff, static_cast<size_t>(choice.workspace_bytes));
+    cuda_host::emulator().set_seed(seed);
+    cuda.launch(context, choice, args, workspace);
+  }
+
+  static void put(OpTable& table, const OpTable& kernels) {
+    if ((table.*kEntry).choose == nullptr) return;
+    cpu = table.*kEntry;
+    cuda = kernels.*kEntry;
+    table.*kEntry = {choose, launch};
+  }
+};
+
+template <class Args>
+bool never(const Args&) {
+  return false;
+}
+/// For ops whose tensors are all of one kind.
+template <class Args>
+bool any_f64(const Args& args) {
+  bool found = false;
+  for_each_tensor(args, [&](const Tensor& tensor) {
+    found = found || (tensor.defined() && tensor.dtype() == DType::f64);
+  });
+  return found;
+}
+template <class Args, auto kTensor>
+bool is_f64(const Args& args) {
+  return (args.*kTensor).dtype() == DType::f64;
+}
+/// State in other formats than FP32 has no kernel yet.
+bool has_coded_state(const AdamWListArgs& args) {
+  for (const AdamWArgs& run : args.runs) {
+    for (const Tensor* tensor : {&run.master, &run.first, &run.second})
+      if (tensor->dtype() != DType::f32) return true;
+    if (run.weight && run.weight.dtype() == DType::f64) return true;
+  }
+  return false;
+}
+
+/// Formats of 4 bits, and tiles of the cpu's products.
+bool has_no_conversion(const ConvertOperandArgs& args) {
+  const OperandForm& form = args.out.form();
+  return form.layout != kRowMajor || form.element == DType::e2m1x2 || form.rotated ||
+         args.matrix.dtype() == DType::f64;
+}
+bool is_rotated(const LargestMagnitudeArgs& args) {
+  return args.rotated;
+}
+
+constexpr bool kSameBits = true, kCloseBits = false;
+
+void put_kernels(OpTable& table, const OpTable& k) {
+  using T = OpTable;
+  Checked<&T::add, kSameBits, AddArgs, any_f64>::put(table, k);
+  Checked<&T::multiply, kSameBits, MultiplyArgs, any_f64>::put(table, k);
+  Checked<&T::copy, kSameBits, CopyArgs, never>::put(table, k);
+  Checked<&T::sum_rows, kSameBits, SumRowsArgs, any_f64>::put(table, k);
+  Checked<&T::scale, kSameBits, ScaleArgs, any_f64>::put(table, k);
+  Checked<&T::fill, kSameBits, FillArgs, never>::put(table, k);
+  Checked<&T::dropout, kSameBits, DropoutArgs, any_f64>::put(table, k);
+  Checked<&T::random_normal, kSameBits, RandomNormalArgs, never>::put(table, k);
+  Checked<&T::bias_add, kSameBits, BiasAddArgs, any_f64>::put(table, k);
+  Checked<&T::column_sum, kCloseBits, ColumnSumArgs, any_f64>::put(table, k);
+  Checked<&T::norm_forward, kCloseBits, NormForwardArgs, any_f64>::put(table, k);
+  Checked<&T::norm_backward, kCloseBits, NormBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::activation_forward, kCloseBits, ActivationForwardArgs, any_f64>::put(table, k);
+  Checked<&T::activation_backward, kCloseBits, ActivationBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::rotary, kSameBits, RotaryArgs, any_f64>::put(table, k);
+  Checked<&T::embedding_forward, kSameBits, EmbeddingForwardArgs, any_f64>::put(table, k);
+  Checked<&T::embedding_backward, kSameBits, EmbeddingBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::cross_entropy_forward, kCloseBits, CrossEntropyForwardArgs,
+          is_f64<CrossEntropyForwardArgs, &CrossEntropyForwardArgs::logits>>::put(table, k);
+  Checked<&T::cross_entropy_backward, kCloseBits, CrossEntropyBackwardArgs,
+          is_f64<CrossEntropyBackwardArgs, &CrossEntropyBackwardArgs::out>>::put(table, k);
+  Checked<&T::lse_share, kCloseBits, LseShareArgs, never>::put(table, k);
+  Checked<&T::lse_join, kCloseBits, LseJoinArgs, never>::put(table, k);
+  Checked<&T::combine_rows, kSameBits, CombineRowsArgs, any_f64>::put(table, k);
+  Checked<&T::combine_rows_backward, kCloseBits, CombineRowsBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::expert_bias, kSameBits, ExpertBiasArgs, any_f64>::put(table, k);
+  Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);
+  Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, is_rotated>::put(table, k);
+  Checked<&T::note_amax, kSameBits, NoteAmaxArgs, never>::put(table, k);
+  Checked<&T::choose_amax, kSameBits, ChooseAmaxArgs, never>::put(table, k);
+  Checked<&T::adamw, kSameBits, AdamWListArgs, has_coded_state>::put(table, k);
+}
+
+}  // namespace
+
+/// One machine: its name in the tests is that of the instruction set it stands in for.
+std::vector<CpuIsa> testable_isas() {
+  return {CpuIsa::portable};
+}
+
+OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> families)
+    : device_(make_cpu_device(threads)) {
+  table_.traits.name = "cuda:sm_90a";
+  for (AddFamily add : families) add(table_, CpuIsa::portable);
+  put_kernels(table_, cuda_ops_with_launches(CudaTarget::sm_90a));
+}
+
+}  // namespace viaduct::test
