@@ -1,0 +1,17 @@
+# viaduct_cuda: the kernels of src/ops/cuda for GPUs, compiled by nvcc for each target, with their launches (cmake --preset cuda).
+# Whatever links it links viaduct::ops and the CUDA runtime; nothing else of the project needs either.
+enable_language(CUDA)
+find_package(CUDAToolkit REQUIRED)
+
+file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/launch/*.cpp)
+file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/kernels/*.cu)
+add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources})
+add_library(viaduct::cuda ALIAS viaduct_cuda)
+target_include_directories(viaduct_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
+# Only users wait for viaduct::ops; the files here need its headers.
+target_link_libraries(viaduct_cuda INTERFACE viaduct::ops CUDA::cudart_static)
+target_link_libraries(viaduct_cuda PRIVATE fmt::fmt)
+# -std: CMake knows no C++20 for CUDA before 3.25.2, and takes an older one in silence. -fmad=false: kernels write fma where they
+# mean it, and have the cpu's bits.
+target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--compress-mode=size>")
+set_target_properties(viaduct_cuda PROPERTIES CUDA_ARCHITECTURES "80-real;90a-real;100a-real" CUDA_RUNTIME_LIBRARY None)
