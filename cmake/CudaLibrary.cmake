@@ -1,6 +1,7 @@
 # viaduct_cuda: the kernels of src/ops/cuda for GPUs, compiled by nvcc for each target, with their launches (cmake --preset cuda).
 # Whatever links it links viaduct::ops and the CUDA runtime; nothing else of the project needs either.
 enable_language(CUDA)
+set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 find_package(CUDAToolkit REQUIRED)
 
 file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/launch/*.cpp)
@@ -11,7 +12,11 @@ target_include_directories(viaduct_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
 # Only users wait for viaduct::ops; the files here need its headers.
 target_link_libraries(viaduct_cuda INTERFACE viaduct::ops CUDA::cudart_static)
 target_link_libraries(viaduct_cuda PRIVATE fmt::fmt)
-# -std: CMake knows no C++20 for CUDA before 3.25.2, and takes an older one in silence. -fmad=false: kernels write fma where they
-# mean it, and have the cpu's bits.
+# Options of the whole project are the C++ compiler's.
+get_target_property(host_options viaduct_cuda COMPILE_OPTIONS)
+set_target_properties(viaduct_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${host_options}>")
+# -std: CMake 3.25 knows no C++20 for CUDA, and would take an older one. -fmad=false: kernels write fma where they mean it, and
+# have the cpu's bits.
 target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--compress-mode=size>")
-set_target_properties(viaduct_cuda PROPERTIES CUDA_ARCHITECTURES "80-real;90a-real;100a-real" CUDA_RUNTIME_LIBRARY None)
+set_target_properties(viaduct_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "80-real;90a-real;100a-real"
+  CUDA_RUNTIME_LIBRARY None)
