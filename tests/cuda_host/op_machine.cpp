@@ -16,7 +16,7 @@
 namespace viaduct::test {
 namespace {
 
-constexpr uint64_t kSeeds[] = {0, 1, 2, 3};
+constexpr uint64_t kFirstSeed = 0, kMoreSeeds[] = {1, 2};
 
 /// All bytes of the storages of an op's tensors.
 class Bytes {
@@ -53,9 +53,9 @@ struct Checked {
   static void launch(OpContext& context, const Choice& choice, const Args& args, void* workspace) {
     if (kOnCpu(args)) return cpu.launch(context, choice, args, workspace);
     const Bytes before(args);
-    run(context, choice, args, workspace, kSeeds[0]);
+    run(context, choice, args, workspace, kFirstSeed);
     const Bytes first(args);
-    for (const uint64_t seed : kSeeds) {
+    for (const uint64_t seed : kMoreSeeds) {
       before.restore();
       run(context, choice, args, workspace, seed);
       EXPECT_TRUE(Bytes(args) == first) << choice.kernel << ": other bits with seed " << seed;
@@ -113,11 +113,11 @@ bool has_coded_state(const AdamWListArgs& args) {
   return false;
 }
 
-/// Formats of 4 bits, and tiles of the cpu's products.
+/// Other elements than FP8, and tiles of the cpu's products.
 bool has_no_conversion(const ConvertOperandArgs& args) {
   const OperandForm& form = args.out.form();
-  return form.layout != kRowMajor || form.element == DType::e2m1x2 || form.rotated ||
-         args.matrix.dtype() == DType::f64;
+  const bool float8 = form.element == DType::e4m3 || form.element == DType::e5m2;
+  return form.layout != kRowMajor || !float8 || form.rotated || args.matrix.dtype() == DType::f64;
 }
 bool is_rotated(const LargestMagnitudeArgs& args) {
   return args.rotated;

@@ -44,9 +44,9 @@ __device__ inline Point gelu_tanh_at(float x) {
   return {x * s, fmaf(z, s * (1.0f - s) * slope, s)};
 }
 
-/// x · sigmoid(k x).
+/// x · sigmoid(k x). Where the exponential overflows the sigmoid is 0.
 __device__ inline Point swish_at(float x, float k) {
-  const float z = bounded(x, 88.0f / k), s = logistic(k * z);
+  const float z = bounded(x, 104.0f / k), s = logistic(k * z);
   return {x * s, fmaf(z, s * (1.0f - s) * k, s)};
 }
 

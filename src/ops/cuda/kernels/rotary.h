@@ -1,5 +1,6 @@
 #pragma once
-// Rotary position embedding in place (ops/rotary.h), with the cpu's bits.
+// Rotary position embedding in place (ops/rotary.h), with the cpu's bits. A position outside of the
+// table, which the host does not see, makes NaN.
 
 #include "ops/cuda/kernels/views.h"
 
@@ -8,8 +9,8 @@ namespace viaduct::cuda {
 struct RotaryRows {
   Rows x;  // heads of tokens: row t · heads + n
   const int32_t* positions;
-  const float *cos, *sin;  // [P, half]
-  int64_t tokens, heads, half;
+  const float *cos, *sin;  // [table, half]
+  int64_t tokens, heads, half, table;
   bool inverse, interleaved;
 };
 void rotary(const RotaryRows& args, Stream stream);

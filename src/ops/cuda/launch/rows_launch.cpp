@@ -71,8 +71,8 @@ void launch_activation_backward(OpContext& context, const Choice&,
 
 void launch_rotary(OpContext& context, const Choice&, const RotaryArgs& args, void*) {
   rotary({rows_of("rotary", args.x), args.positions.data<int32_t>(), args.cos.data<float>(),
-          args.sin.data<float>(), args.x.dim(0), args.x.dim(1), args.cos.dim(1), args.inverse,
-          args.interleaved},
+          args.sin.data<float>(), args.x.dim(0), args.x.dim(1), args.cos.dim(1), args.cos.dim(0),
+          args.inverse, args.interleaved},
          stream_of(context));
 }
 
