@@ -96,14 +96,23 @@ AttentionHeads LatentAttentionSegment::expand_unit(RankContext& context, const B
 
 Tensor LatentAttentionSegment::attend_cached(RankContext& context, const Batch& batch,
                                              const Compressed& from, SavedStore& saved) const {
-  const int64_t tokens = from.key_value.dim(0);
-  const Tensor rotary = context.activation({tokens, 1, rotary_dim()});
-  copy(context.ops, {from.key_rotary, rotary.view({tokens, rotary_dim()})});
+  const int64_t tokens = batch.tokens();
+  const Tensor own = context.activation({from.key_value.dim(0), rotary_dim()});
+  copy(context.ops, {from.key_rotary, own});
+  const Tensor rotary = gather_stream(context, own).view({tokens, 1, rotary_dim()});
   rotate(context, batch, rotary, false);
   KeyValueCache::View cached = context.cache->append(
-      context.ops, core_.spec().layer, from.key_value.view({tokens, 1, compressed()}), rotary);
+      context.ops, core_.spec().layer,
+      gather_stream(context, from.key_value).view({tokens, 1, compressed()}), rotary);
   const int64_t rows = cached.k.dim(0);
-  const AttentionHeads all = keys_and_values(context, cached.k.view({rows, compressed()}),
+  // Every tensor rank has all cached rows: the product gathers none.
+  LayerSettings of_whole_rows = context.settings;
+  of_whole_rows.sequence_parallel = false;
+  RankContext whole{.ops = context.ops,
+                    .weights = context.weights,
+                    .groups = context.groups,
+                    .settings = of_whole_rows};
+  const AttentionHeads all = keys_and_values(whole, cached.k.view({rows, compressed()}),
                                              cached.v.view({rows, rotary_dim()}), saved);
   cached.k = all.k, cached.v = all.v;
   return core_.attend_cached(context, batch, queries(context, batch, from.query, saved), cached);

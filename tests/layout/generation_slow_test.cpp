@@ -83,6 +83,7 @@ LayoutCase experts(int ep, int etp, LayoutCase c) {
   c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
   c.overrides.push_back("model.expert_tensor_parallel_size=" + std::to_string(etp));
   c.name += "_ep" + std::to_string(ep) + "_etp" + std::to_string(etp);
+  if (ep == 4) c.only = {"mixtral", "deepseek_v2_lite", "deepseek_v3"};  // qwen3_moe has 6 experts
   return c;
 }
 
@@ -101,6 +102,7 @@ class ExpertGeneration : public testing::TestWithParam<LayoutCase> {};
 
 TEST_P(ExpertGeneration, GivesTheTokensOfOneRank) {
   for (const char* name : {"mixtral", "qwen3_moe", "deepseek_v2_lite", "deepseek_v3"}) {
+    if (!GetParam().suits(name)) continue;
     const LanguageModel model(name);
     const auto alone = tokens_of(generate_texts(model.generation(), work_of(0.8, 1)));
     ASSERT_EQ(alone.size(), prompts().size());
