@@ -74,16 +74,14 @@ TEST(Fp8Layouts, CurrentScaling) {
                    layout(1, 2, 1, 1), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
 }
 
-// Attention's operands have scales over tensor and context ranks, and its output too.
+// Attention's operands have scales over tensor and context ranks, and its output too. Where these
+// add up otherwise, an element is rounded otherwise here and there, which attention amplifies
+// (unit/nn/attention_codes_test.cpp has it alone); other axes leave all bits alone.
 TEST(Fp8Layouts, Attention) {
-  const auto context = [](const char* exchange) {
-    return layout(1, 2, 1, 1, {std::string("model.cp_comm_type=") + exchange}, exchange);
-  };
   for (const bool attended : {false, true}) {
-    expect_one_rank(
-        {Scaling::tensor, DType::e4m3, DType::e5m2, true, true, attended},
-        {layout(2, 1, 1, 1, {"model.sequence_parallel=true"}, "seq"), context("p2p"),
-         context("all_gather"), context("a2a"), layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
+    expect_one_rank({Scaling::tensor, DType::e4m3, DType::e5m2, true, true, attended},
+                    {layout(1, 1, 2, 1), layout(1, 1, 1, 2),
+                     layout(1, 2, 1, 1, {"model.cp_comm_type=a2a"}, "a2a")});
   }
 }
 

@@ -11,6 +11,7 @@
 #include "support/instruction_set.h"
 #include "support/no_weights.h"
 #include "support/op_testing.h"
+#include "tensor/number_formats.h"
 
 namespace viaduct::test {
 
@@ -22,7 +23,26 @@ struct ContextCase {
   int64_t window = 0;
   double softcap = 0, dropout = 0;
   bool flash = true;
+  bool fp8 = false, fp8_output = false;  // products of attention, and what leaves it
 };
+
+/// The projection behind attention in FP8.
+inline std::shared_ptr<const Parameter> quantized_projection() {
+  Parameter projection;
+  projection.path = "layer.projection.weight";
+  projection.quantized = projection.projects_attention = true;
+  return std::make_shared<const Parameter>(projection);
+}
+
+/// The numbers of an operand with one scale, or the tensor itself.
+inline Tensor numbers_of(const Operand& operand) {
+  if (operand.form().plain()) return operand.tensor();
+  const Tensor numbers = host_tensor(DType::f32, operand.shape());
+  const auto* codes = static_cast<const float8_e4m3*>(operand.values().raw());
+  for (int64_t i = 0; i < numbers.elements(); ++i)
+    numbers.data<float>()[i] = static_cast<float>(codes[i]) * operand.scales().data<float>()[0];
+  return numbers;
+}
 
 /// Of the whole micro-batch in document order.
 struct AttentionTensors {
@@ -82,7 +102,10 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
                            const ParallelGroups& groups,
                            const std::vector<ContextExchange>& exchanges, Device& device,
                            std::vector<AttentionTensors>& results, RankTrace& trace) {
-  const LayerSettings settings{.precision = precision_recipe(precision), .seed = 5};
+  LayerSettings settings{.precision = precision_recipe(precision), .seed = 5};
+  if (c.fp8)
+    settings.precision.products = {Scaling::tensor, DType::e4m3, DType::e5m2, true, true,
+                                   c.fp8_output};
   const OpTable ops = cpu_ops(test::instruction_set());
   const HostBatch whole = whole_batch(c);
   const BatchPlace place = batch_place(groups, false);
@@ -113,10 +136,11 @@ inline void attend_as_rank(const ContextCase& c, const char* precision,
     spec.softcap = c.softcap, spec.window = c.window, spec.dropout = c.dropout;
     spec.context_exchange = exchanges[layer];
     spec.method.flash = c.flash;
-    const CoreAttention attention(spec, "layer");
+    const CoreAttention attention(spec, "layer", nullptr, quantized_projection());
     SavedStore saved;
-    const Tensor rows =
-        attention.forward(context, batch, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved).tensor();
+    const AttentionHeads heads =
+        attention.prepare(context, {cut(q, 7), cut(k, 7), cut(v, 7)}, saved);
+    const Tensor rows = numbers_of(attention.forward(context, batch, heads, saved));
     const Tensor out = rows.view({rows.dim(0), spec.heads, rows.dim(1) / spec.heads});
     trace.saved_entries = saved.entries();
     for (const auto& [unit, bytes] : saved.bytes_by_unit()) trace.saved_bytes += bytes;
