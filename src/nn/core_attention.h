@@ -46,7 +46,7 @@ class CoreAttention {
   /// [T, K, Dv]; keeps q, k, v, the output and its log-sum-exp. The tokens of other context ranks
   /// are attended to over the groups of `context`.
   Operand forward(RankContext& context, const Batch& batch, const AttentionHeads& heads,
-                 SavedStore& saved) const;
+                  SavedStore& saved) const;
   /// Generation: attended values of this step's queries over cached keys and values. ConfigError
   /// under context parallelism.
   Tensor attend_cached(RankContext& context, const Batch& batch, const Tensor& q,

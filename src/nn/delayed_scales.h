@@ -20,9 +20,8 @@ enum class LayerOperand { input, weight, output_gradient, query, key, value, att
 /// Those of every layer, and then those of attention.
 inline constexpr std::array kLayerOperands{LayerOperand::input, LayerOperand::weight,
                                            LayerOperand::output_gradient};
-inline constexpr std::array kAttentionOperands{LayerOperand::query, LayerOperand::key,
-                                               LayerOperand::value,
-                                               LayerOperand::attended_gradient};
+inline constexpr std::array kAttentionOperands{
+    LayerOperand::query, LayerOperand::key, LayerOperand::value, LayerOperand::attended_gradient};
 
 class DelayedScales {
  public:

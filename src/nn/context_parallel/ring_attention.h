@@ -42,8 +42,8 @@ struct AttentionResult {
   Tensor out, lse;
 };
 
-/// `base`: the fields that are the same for all blocks, scales of codes among them. `saved` decides the memory tags of the
-/// result.
+/// `base`: the fields that are the same for all blocks, scales of codes among them. `saved` decides
+/// the memory tags of the result.
 AttentionResult ring_forward(RankContext& context, Communicator& ring,
                              const AttentionLayout& layout, const AttentionMethod& method,
                              const AttentionProblem& base, const AttentionHeads& heads,
