@@ -100,7 +100,9 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   const double t = layer.layer_seconds;
   // Stages before the last run all of their layers again.
   const double again = layout.pp > 1 && equal ? most : most - 1;
-  double seconds = n * (most * t + again * layer.again_seconds);
+  // The backward of the last layer may find its weights gathered.
+  double seconds = n * (most * t + again * layer.again_seconds +
+                        std::max(0.0, most - 1) * layer.sharded_seconds);
   if (model_.has_bubble) seconds += (layers - most) * t / layout.vpp;
   // The head or the embedding takes at least half of what both do.
   if (equal) seconds += n * layer.end_seconds / (layout.pp == 1 ? 1 : 2);

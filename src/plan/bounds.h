@@ -43,7 +43,8 @@ struct ModelCost {
   double rows = 1;             // of the global batch
 };
 
-/// Of one micro-batch on one rank: (tp, cp, ep, etp, micro-batch, recompute) decide about it.
+/// Of one micro-batch on one rank: (tp, cp, ep, etp, micro-batch, recompute) decide about it, and
+/// dp where weights and gradients are sharded.
 struct LayerCost {
   bool known = false;  // false: of layers that differ from each other, or no dry run could be made
   double layer_parameters = 0, end_parameters = 0;  // of the rank; ends: embedding and head
@@ -52,6 +53,8 @@ struct LayerCost {
   /// right behind its forward.
   double again_seconds = 0;
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
+  /// More than all that with weights and gradients sharded over the layout's data ranks.
+  double sharded_seconds = 0;
   double layer_kept_bytes = 0;      // from forward to backward
   double other_bytes = 0;           // beside states and what layers keep, at the fullest moment
   bool keeps_alike = true;          // false: what is kept differs between micro-batches

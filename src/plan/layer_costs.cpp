@@ -76,8 +76,10 @@ bool of_data_ranks(const std::string& group) {
   return group.starts_with("dp") || group.starts_with("expert_dp");
 }
 
-/// Without the host, which may run ahead of the device, and without the data ranks.
-MeasuredRun measure(const RunSetup& setup, const PlanRequest& request) {
+/// Without the host, which may run ahead of the device, and without the communication of data ranks
+/// unless `with_data_ranks`.
+MeasuredRun measure(const RunSetup& setup, const PlanRequest& request,
+                    bool with_data_ranks = false) {
   StepRecord record;
   MeasuredRun measured{dry_run(setup, {0}, &record)};
   const SequenceWindow& step = measured.run.windows[static_cast<size_t>(MemorySequence::step)];
@@ -90,7 +92,9 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request) {
                     {.op = [&](const OpEntryRecord& op) { return time.seconds(op) / share; },
                      .collective =
                          [&](const CollectiveRecord& c) {
-                           return of_data_ranks(c.group) ? 0 : collective_time.seconds(c);
+                           return with_data_ranks || !of_data_ranks(c.group)
+                                      ? collective_time.seconds(c)
+                                      : 0;
                          },
                      .slowdown = request.prediction.slowdown})
           .front();
@@ -111,7 +115,7 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request) {
       add(record.ops()[i].at, record.ops()[i].scope, times.ops[i], true);
   for (size_t i = 0; i < times.collectives.size(); ++i) {
     const CollectiveRecord& c = record.collectives()[i];
-    if (!of_data_ranks(c.group))
+    if (with_data_ranks || !of_data_ranks(c.group))
       add(c.launched_at, c.scope, {times.begun[i], times.collectives[i].end}, false);
   }
   measured.batch_seconds = std::max(0.0, end - begin);
@@ -182,6 +186,17 @@ const LayerCost& LayerCosts::of(const Layout& layout) {
 }
 
 LayerCost LayerCosts::measured(const Layout& layout) const {
+  if (layout.sharding == Sharding::full) {
+    Layout whole = layout;
+    whole.sharding = Sharding::optimizer;
+    const LayerCost* known = made(whole);
+    LayerCost cost = known != nullptr ? *known : measured(whole);
+    if (cost.known) {
+      cost.sharded_seconds = std::max(
+          0.0, sharded_layer_seconds(layout) - cost.layer_seconds - cost.again_seconds);
+    }
+    return cost;
+  }
   LayerCost cost = make(layout);
   if (!cost.known || layout.recompute == Recompute::none) return cost;
   Layout kept = layout;
@@ -189,6 +204,24 @@ LayerCost LayerCosts::measured(const Layout& layout) const {
   const LayerCost* known = made(kept);
   set_apart(cost, known != nullptr ? *known : make(kept));
   return cost;
+}
+
+double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
+  Layout one = layout;
+  one.pp = one.vpp = 1, one.micro_batches = 1, one.variant = variant_;
+  std::array<double, 2> seconds{};
+  for (size_t i = 0; i < 2; ++i) {
+    std::vector<std::string> further = on_ranks(int64_t{layout.tp} * layout.cp * layout.dp,
+                                                layout.micro_batch * layout.dp, true);
+    further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
+    further.push_back(fmt::format("model.num_layers={}", i + 1));
+    try {
+      seconds[i] = measure(setup_of_layout(request_, one, further), request_, true).batch_seconds;
+    } catch (const ConfigError&) {
+      return 0;
+    }
+  }
+  return seconds[1] - seconds[0];
 }
 
 void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {

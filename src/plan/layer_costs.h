@@ -57,11 +57,15 @@ class LayerCosts {
   int64_t pairs() const { return static_cast<int64_t>(made_.size()); }
 
  private:
-  using Key = std::tuple<int, int, int, int, int64_t, Recompute>;
+  using Key = std::tuple<int, int, int, int, int, int64_t, Recompute>;
   static Key key_of(const Layout& l) {
-    return {l.tp, l.cp, l.ep, l.etp, l.micro_batch, l.recompute};
+    const int sharded = l.sharding == Sharding::full ? l.dp : 0;
+    return {l.tp, l.cp, l.ep, l.etp, sharded, l.micro_batch, l.recompute};
   }
   LayerCost make(const Layout& layout, const std::vector<std::string>& overrides = {}) const;
+  /// Seconds of a layer's micro-batch with weights and gradients sharded over the data ranks, with
+  /// all that is made again; 0 if that is not known.
+  double sharded_layer_seconds(const Layout& layout) const;
   /// Takes what is made again out of the seconds of `cost`: not every layer's is.
   static void set_apart(LayerCost& cost, const LayerCost& without);
 

@@ -29,7 +29,8 @@ void add_sharding(Sharding sharding, std::vector<std::string>& fields) {
 
 bool same_layer(const Layout& a, const Layout& b) {
   return a.tp == b.tp && a.cp == b.cp && a.ep == b.ep && a.etp == b.etp &&
-         a.micro_batch == b.micro_batch && a.recompute == b.recompute && a.variant == b.variant;
+         a.micro_batch == b.micro_batch && a.recompute == b.recompute && a.variant == b.variant &&
+         (a.sharding == Sharding::full ? a.dp : 0) == (b.sharding == Sharding::full ? b.dp : 0);
 }
 
 std::vector<std::string> overrides_of(const Layout& l) {

@@ -43,7 +43,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// Whether a micro-batch of a layer costs the same on a rank of both layouts.
+/// Whether a micro-batch of a layer costs the same on a rank of both layouts, `dp` where weights are
+/// sharded included.
 bool same_layer(const Layout& a, const Layout& b);
 
 /// The layout as fields of a training configuration, "section.field=value".

@@ -99,7 +99,7 @@ class Search {
   /// Puts a layout into the queue unless its memory is known to be too much.
   void add(const Waiting& waiting) {
     const LowerBound& bound = waiting.bound;
-    const bool refined = waiting.basis == BoundBasis::layer;
+    const bool refined = waiting.basis == kClosestBasis;
     if (bound.bytes <= result_.capacity_bytes)
       return (refined ? refined_ : rough_).push(waiting);
     result_.rejected.push_back({.layout = *waiting.layout,
@@ -158,8 +158,8 @@ class Search {
     while (static_cast<int>(tasks.size()) < settings_.threads && !empty()) {
       const Waiting next = front();
       if (!tasks.empty() && !may_be_best(next)) break;
-      (next.basis == BoundBasis::layer ? refined_ : rough_).pop();
-      if (next.basis == BoundBasis::layer) {
+      (next.basis == kClosestBasis ? refined_ : rough_).pop();
+      if (next.basis == kClosestBasis) {
         tasks.push_back({.waiting = next});
       } else if (next.space->bound(*next.layout, next_basis(next))) {
         refine(next);

@@ -23,7 +23,11 @@ SearchSpace::SearchSpace(const PlanRequest& request, std::shared_ptr<const Varia
 Layout SearchSpace::needed(const Layout& layout, BoundBasis basis) const {
   Layout sizes = layout;
   if (basis == BoundBasis::largest) sizes.micro_batch = most_rows_;
-  if (basis != BoundBasis::layer) sizes.recompute = Recompute::none;
+  if (basis < BoundBasis::layer) sizes.recompute = Recompute::none;
+  // Experts have fewer copies: what they gather is left out.
+  const bool sharded = basis == BoundBasis::sharded && layout.sharding == Sharding::full &&
+                       layout.dp > 1 && layout.ep == 0;
+  if (!sharded) sizes.sharding = Sharding::optimizer;
   return sizes;
 }
 
@@ -32,13 +36,15 @@ std::optional<LowerBound> SearchSpace::bound(const Layout& layout, BoundBasis ba
   const Layout sizes = needed(layout, basis);
   const LayerCost* cost = costs_.made(sizes);
   if (cost == nullptr) return std::nullopt;
-  return basis == BoundBasis::layer ? bound_.of(*cost, layout)
+  return basis >= BoundBasis::layer ? bound_.of(*cost, layout)
                                     : bound_.shared(*cost, sizes.micro_batch, layout);
 }
 
 LowerBound SearchSpace::closest(const Layout& layout) {
-  if (costs_.layers_alike()) costs_.of(layout);
-  return *bound(layout, BoundBasis::layer);
+  if (costs_.layers_alike())
+    for (const BoundBasis basis : {BoundBasis::layer, kClosestBasis})
+      costs_.of(needed(layout, basis));
+  return *bound(layout, kClosestBasis);
 }
 
 }  // namespace viaduct

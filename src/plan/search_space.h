@@ -6,6 +6,7 @@
 //            micro-batch of all layouts and nothing made again
 //   kept     of that layer with the layout's own micro-batch
 //   layer    and with the layout's own recompute
+//   sharded  and with weights and gradients sharded over the layout's data ranks, if they are
 //
 // Many layouts share the dry runs of the first ones, so most are ruled out without runs of their
 // own.
@@ -16,7 +17,8 @@
 
 namespace viaduct {
 
-enum class BoundBasis : uint8_t { model, largest, kept, layer };
+enum class BoundBasis : uint8_t { model, largest, kept, layer, sharded };
+inline constexpr BoundBasis kClosestBasis = BoundBasis::sharded;
 
 class SearchSpace {
  public:

@@ -41,7 +41,7 @@ struct Sampled {
 };
 
 constexpr BoundBasis kBases[] = {BoundBasis::model, BoundBasis::largest, BoundBasis::kept,
-                                 BoundBasis::layer};
+                                 BoundBasis::layer, BoundBasis::sharded};
 
 std::vector<Sampled> sample(const PlanRequest& request, size_t every) {
   SearchSpace space(request);
