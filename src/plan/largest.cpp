@@ -117,7 +117,8 @@ class Largest {
         continue;
       }
       try {
-        const double bytes = peak_bytes(request, *next.layout);
+        ++fit_.dry_runs;
+        const double bytes = peak_bytes_of_layout(request, *next.layout);
         if (bytes <= fit_.capacity_bytes) return {*next.layout, bytes};
         least = least > 0 ? std::min(least, bytes) : bytes;
       } catch (const ConfigError& error) {
@@ -126,14 +127,6 @@ class Largest {
     }
     if (least == 0) fail<ConfigError>("{}", refused);
     return {{}, least};
-  }
-
-  double peak_bytes(const PlanRequest& request, const Layout& layout) {
-    ++fit_.dry_runs;
-    double peak = 0;
-    for (const DryRun& stage : dry_run_stages(setup_of_layout(request, layout)))
-      peak = std::max(peak, static_cast<double>(stage.peak.bytes));
-    return peak;
   }
 
   const PlanRequest& request_;

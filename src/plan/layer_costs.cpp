@@ -146,6 +146,13 @@ RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
   return prepare_run(load_run_config(request.file, overrides, defaults));
 }
 
+double peak_bytes_of_layout(const PlanRequest& request, const Layout& layout) {
+  double peak = 0;
+  for (const DryRun& stage : dry_run_stages(setup_of_layout(request, layout)))
+    peak = std::max(peak, static_cast<double>(stage.peak.bytes));
+  return peak;
+}
+
 LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant> variant)
     : request_(request), variant_(std::move(variant)) {
   VIADUCT_CHECK(ConfigError, request.cluster.gpu.has_kernels(),

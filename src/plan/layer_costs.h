@@ -29,6 +29,9 @@ struct PlanRequest {
 RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
                          const std::vector<std::string>& further = {});
 
+/// Bytes of the fullest stage of a layout, by dry runs. ConfigError if the trainer refuses it.
+double peak_bytes_of_layout(const PlanRequest& request, const Layout& layout);
+
 /// Of one variant of the request.
 class LayerCosts {
  public:

@@ -7,7 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "plan/reasons.h"
+#include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
 #include "run/resolved_run.h"
 
@@ -201,12 +201,6 @@ class Search {
     return result_.candidates.empty() || waiting.bound.seconds <= best_;
   }
 
-  LowerBound closest_bound(const Layout& layout) {
-    for (const auto& space : spaces_)
-      if (space->variant() == layout.variant) return space->closest(layout);
-    return {};
-  }
-
   /// Changes nothing: several run at a time.
   Predicted predict_layout(const Waiting& waiting) const {
     const Layout& layout = *waiting.layout;
@@ -261,77 +255,6 @@ class Search {
     result_.candidates.push_back(std::move(candidate));
   }
 
-  bool time_is_left() const { return seconds_since(begin_) <= settings_.time_limit_seconds; }
-
-  /// Bytes of the fullest stage, by dry runs. ConfigError if the trainer refuses the layout.
-  double peak_bytes(const Layout& layout) const {
-    double peak = 0;
-    for (const DryRun& stage : dry_run_stages(setup_of_layout(request_, layout)))
-      peak = std::max(peak, static_cast<double>(stage.peak.bytes));
-    return peak;
-  }
-
-  /// Replaces the bounds of the layouts that miss by least by closer ones, then by what dry runs
-  /// say, and finds what would make them fit.
-  void look_at_near_misses() {
-    while (time_is_left()) {
-      const auto misses = near_misses(result_);
-      const auto unknown = std::find_if(misses.begin(), misses.end(), [](const NearMiss& miss) {
-        return !miss.rejected.refined || !miss.rejected.exact_bytes;
-      });
-      if (unknown == misses.end()) break;
-      const auto entry = entry_of(*unknown);
-      try {
-        if (entry->refined) {
-          entry->bytes = peak_bytes(entry->layout), entry->exact_bytes = true;
-        } else {
-          const LowerBound closer = closest_bound(entry->layout);
-          entry->seconds = std::max(entry->seconds, closer.seconds);
-          entry->bytes = std::max(entry->bytes, closer.bytes);
-          entry->refined = true;
-        }
-      } catch (const ConfigError& error) {
-        ++result_.refused[error.what()];
-        result_.rejected.erase(entry);
-      }
-    }
-    for (const NearMiss& miss : near_misses(result_)) {
-      const auto entry = entry_of(miss);
-      entry->neighbor = neighbor_that_fits(entry->layout);
-    }
-  }
-
-  std::vector<Rejected>::iterator entry_of(const NearMiss& miss) {
-    return std::find_if(
-        result_.rejected.begin(), result_.rejected.end(),
-        [&](const Rejected& rejected) { return rejected.layout == miss.rejected.layout; });
-  }
-
-  /// The fastest layout with one field changed that fits, by its bound of time.
-  std::optional<Layout> neighbor_that_fits(const Layout& layout) {
-    std::vector<std::pair<double, const Layout*>> neighbors;
-    for (const auto& space : spaces_) {
-      for (const Layout& other : space->layouts()) {
-        if (!time_is_left()) return std::nullopt;
-        if (differences(layout, other).size() != 1) continue;
-        if (model_bound(space->model(), other).bytes > result_.capacity_bytes) continue;
-        const LowerBound bound = space->closest(other);
-        if (bound.bytes <= result_.capacity_bytes) neighbors.emplace_back(bound.seconds, &other);
-      }
-    }
-    std::sort(neighbors.begin(), neighbors.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [seconds, other] : neighbors) {
-      if (!time_is_left()) break;
-      try {
-        if (peak_bytes(*other) <= result_.capacity_bytes) return *other;
-      } catch (const ConfigError&) {
-        continue;
-      }
-    }
-    return std::nullopt;
-  }
-
   void finish() {
     const auto faster = [](const auto& a, const auto& b) { return a.seconds < b.seconds; };
     std::stable_sort(result_.candidates.begin(), result_.candidates.end(),
@@ -342,7 +265,9 @@ class Search {
     result_.left = static_cast<int64_t>(rough_.size() + refined_.size());
     result_.next_bound = empty() ? 0 : front().bound.seconds;
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
-    look_at_near_misses();
+    look_at_near_misses(request_, spaces_, result_, [this] {
+      return seconds_since(begin_) <= settings_.time_limit_seconds;
+    });
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = seconds_since(begin_);
   }

@@ -177,6 +177,19 @@ TEST(Search, AVariantThatCannotBePlannedIsRefusedAndTheOthersAreSearched) {
   EXPECT_THROW(search_layouts(request), ConfigError);
 }
 
+TEST(Search, WeightsGatheredInFp8AreSearchedWithSharding) {
+  const SearchResult result = search_layouts(
+      request_of({"model.num_layers=2", "model.hidden_size=256", "model.num_attention_heads=4",
+                  "model.ffn_hidden_size=512", "model.vocab_size=512", "model.seq_length=128",
+                  "mixed_precision=bf16_with_fp8_current_scaling_mixed",
+                  "mixed_precision.fp8_param_gather=true", "dist.ranks=2"},
+                 "cpu"),
+      {.time_limit_seconds = 600});
+  EXPECT_TRUE(result.complete);
+  ASSERT_FALSE(result.candidates.empty());
+  for (const Candidate& c : result.candidates) EXPECT_NE(c.layout.sharding, Sharding::none);
+}
+
 TEST(Largest, TheNextStepFitsInNoLayout) {
   // All layouts of the next step are looked at.
   const PlanRequest request = request_of(
