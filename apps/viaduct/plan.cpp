@@ -67,21 +67,21 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
     memory.push_back(stage.run.peak.bytes);
   }
   Json document{{"config", to_yaml(setup.config)},
-                      {"cluster", cluster.name},
-                      {"gpu", cluster.gpu.name},
-                      {"gpus", setup.config.dist.ranks},
-                      {"predicted",
-                       {{"step_seconds", p.step_seconds},
-                        {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
-                        {"tflops_per_gpu", p.model_tflops_per_gpu},
-                        {"mfu", p.mfu},
-                        {"flop_convention", kFlopConvention},
-                        {"peak_memory_bytes", std::move(memory)},
-                        {"capacity_bytes", p.capacity_bytes},
-                        {"fits", p.fits}}},
-                      {"stages", std::move(stages)},
-                      {"basis", basis},
-                      {"notes", setup.notes}};
+                {"cluster", cluster.name},
+                {"gpu", cluster.gpu.name},
+                {"gpus", setup.config.dist.ranks},
+                {"predicted",
+                 {{"step_seconds", p.step_seconds},
+                  {"tokens_per_second_per_gpu", p.tokens_per_second_per_gpu},
+                  {"tflops_per_gpu", p.model_tflops_per_gpu},
+                  {"mfu", p.mfu},
+                  {"flop_convention", kFlopConvention},
+                  {"peak_memory_bytes", std::move(memory)},
+                  {"capacity_bytes", p.capacity_bytes},
+                  {"fits", p.fits}}},
+                {"stages", std::move(stages)},
+                {"basis", basis},
+                {"notes", setup.notes}};
   if (measured) document["measured"] = measured_json(p, *measured);
   fmt::print("{}\n", document.dump(2));
 }
@@ -150,9 +150,8 @@ int run(const Options& options) {
   const Cluster cluster = load_cluster(options.cluster);
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.search.model.empty()) return predict_one(options, cluster, basis);
-  VIADUCT_CHECK(
-      ConfigError, options.measured.empty(),
-      "viaduct plan: --measured without --config has no effect");
+  VIADUCT_CHECK(ConfigError, options.measured.empty(),
+                "viaduct plan: --measured without --config has no effect");
   VIADUCT_CHECK(
       ConfigError, options.config.empty(),
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "

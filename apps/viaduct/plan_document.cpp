@@ -10,14 +10,14 @@ using Json = nlohmann::ordered_json;
 
 Json layout_json(const Layout& l) {
   Json json{{"tensor_model_parallel_size", l.tp},
-          {"context_parallel_size", l.cp},
-          {"pipeline_model_parallel_size", l.pp},
-          {"virtual_pipeline_model_parallel_size", l.vpp},
-          {"data_parallel_size", l.dp},
-          {"micro_batch_size", l.micro_batch},
-          {"micro_batches", l.micro_batches},
-          {"sharding", sharding_text(l.sharding)},
-          {"recompute", recompute_text(l.recompute)}};
+            {"context_parallel_size", l.cp},
+            {"pipeline_model_parallel_size", l.pp},
+            {"virtual_pipeline_model_parallel_size", l.vpp},
+            {"data_parallel_size", l.dp},
+            {"micro_batch_size", l.micro_batch},
+            {"micro_batches", l.micro_batches},
+            {"sharding", sharding_text(l.sharding)},
+            {"recompute", recompute_text(l.recompute)}};
   if (l.ep > 0)
     json["expert_model_parallel_size"] = l.ep, json["expert_tensor_parallel_size"] = l.etp;
   if (l.variant) json["varied"] = l.variant->name;

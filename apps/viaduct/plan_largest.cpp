@@ -48,10 +48,9 @@ Json json_of(const PlanSearchOptions& options, const Cluster& cluster, int64_t r
     document["layout"] = describe(fit.layout);
     document["overrides"] = overrides_of(fit.layout);
     document["peak_memory_bytes"] = fit.bytes;
-    document["predicted"] = {
-        {"step_seconds", prediction->step_seconds},
-        {"tokens_per_second_per_gpu", prediction->tokens_per_second_per_gpu},
-        {"mfu", prediction->mfu}};
+    document["predicted"] = {{"step_seconds", prediction->step_seconds},
+                             {"tokens_per_second_per_gpu", prediction->tokens_per_second_per_gpu},
+                             {"mfu", prediction->mfu}};
   }
   document["next"] = {{"value", fit.value + step_of(question)},
                       {"least_bytes", fit.next_bytes > 0 ? Json(fit.next_bytes) : Json()},

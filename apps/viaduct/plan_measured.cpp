@@ -46,9 +46,8 @@ MeasuredSteps read_measured_steps(const std::filesystem::path& metrics) {
     if (!line.contains("step_seconds")) continue;  // of a validation
     seconds.push_back(number(line, "step_seconds", what));
     communication.push_back(number(line, "communication_seconds", what));
-    steps.peak_memory_bytes =
-        std::max(steps.peak_memory_bytes,
-                 static_cast<int64_t>(number(line, "peak_memory_bytes", what)));
+    steps.peak_memory_bytes = std::max(
+        steps.peak_memory_bytes, static_cast<int64_t>(number(line, "peak_memory_bytes", what)));
     steps.simulated = steps.simulated || line.contains("simulated");
   }
   VIADUCT_CHECK(IoError, !seconds.empty(), "{}: no step was logged", metrics.string());

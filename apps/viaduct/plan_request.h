@@ -18,9 +18,9 @@ struct PlanSearchOptions {
   std::optional<double> deadline, budget;  // days; US dollars
   int top = 5;
   double time_limit = 8;
-  std::string write;  // a file; empty: none
-  bool weak = false;              // the global batch grows with the ranks
-  std::vector<std::string> vary;  // as of variants_of
+  std::string write;                      // a file; empty: none
+  bool weak = false;                      // the global batch grows with the ranks
+  std::vector<std::string> vary;          // as of variants_of
   bool longest = false, largest = false;  // the questions of plan/largest.h
   std::vector<std::string> overrides;
   bool json = false, spec_sheet = false;

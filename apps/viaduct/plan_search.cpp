@@ -132,8 +132,9 @@ int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
                 "viaduct plan --model: --global-batch is missing, the rows of a step");
   const std::vector<int64_t> counts = rank_counts(options.ranks);
   if (options.longest || options.largest) {
-    VIADUCT_CHECK(ConfigError, counts.size() == 1 && !options.weak && !options.deadline &&
-                                   !options.budget && !options.tokens,
+    VIADUCT_CHECK(ConfigError,
+                  counts.size() == 1 && !options.weak && !options.deadline && !options.budget &&
+                      !options.tokens,
                   "viaduct plan: --longest and --largest expect one number of ranks, and neither "
                   "--weak, --tokens, --deadline nor --budget");
     return run_plan_largest(options, cluster, counts.front(), basis);

@@ -76,13 +76,12 @@ double LayoutBound::gradient_exchange_seconds(const Layout& layout, double param
          seconds((1 + again) * model_.bytes.weights + gradients);
 }
 
-LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most,
-                               const Layout& layout) const {
+LowerBound LayoutBound::shared(const LayerCost& largest, int64_t most, const Layout& layout) const {
   LayerCost cost = share_of(largest, layout.micro_batch, most);
   // Recompute keeps less, and its time is known of one rank alone.
   if (layout.recompute != Recompute::none) cost.layer_kept_bytes = 0;
-  const double share = static_cast<double>(layout.micro_batch) / model_.rows /
-                       (double(layout.tp) * layout.cp);
+  const double share =
+      static_cast<double>(layout.micro_batch) / model_.rows / (double(layout.tp) * layout.cp);
   cost.again_seconds = model_.layer_again_seconds[static_cast<size_t>(layout.recompute)] * share;
   // With many rows the head may make its logits a second time.
   cost.end_seconds = std::min(cost.end_seconds, model_.end_seconds * share);
@@ -106,9 +105,8 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   if (model_.has_bubble) seconds += (layers - most) * t / layout.vpp;
   // The head or the embedding takes at least half of what both do.
   if (equal) seconds += n * layer.end_seconds / (layout.pp == 1 ? 1 : 2);
-  const double shards = layout.sharding == Sharding::none
-                            ? 1
-                            : std::max(layout.shards(), layout.expert_shards());
+  const double shards =
+      layout.sharding == Sharding::none ? 1 : std::max(layout.shards(), layout.expert_shards());
   seconds += most * layer.layer_update_seconds / shards;
   // Gradients are there in the backward of the last micro-batches, and updated weights are needed
   // in the forward of the first. Virtual stages take turns in groups of pp micro-batches.
@@ -136,11 +134,11 @@ LowerBound LayoutBound::of(const LayerCost& layer, const Layout& layout) const {
   if (model_.all_in_flight) in_flight = in_last = n;
   if (!layer.keeps_alike) in_flight = 1, in_last = 1.0 / layout.vpp;
   // The embedding is nearly half of both ends: the head has the last norm.
-  bound.bytes = std::max({bound.bytes,
-                          first * (of_layer + in_flight * kept) +
-                              kEmbeddingShare * layer.end_parameters * state,
-                          last * (of_layer + in_last * kept) + layer.end_parameters / 2 * state +
-                              (model_.all_in_flight ? 0 : layer.other_bytes)});
+  bound.bytes = std::max(
+      {bound.bytes,
+       first * (of_layer + in_flight * kept) + kEmbeddingShare * layer.end_parameters * state,
+       last * (of_layer + in_last * kept) + layer.end_parameters / 2 * state +
+           (model_.all_in_flight ? 0 : layer.other_bytes)});
   return bound;
 }
 

@@ -55,9 +55,9 @@ struct LayerCost {
   double layer_update_seconds = 0;  // of the optimizer, nothing sharded
   /// More than all that with weights and gradients sharded over the layout's data ranks.
   double sharded_seconds = 0;
-  double layer_kept_bytes = 0;      // from forward to backward
-  double other_bytes = 0;           // beside states and what layers keep, at the fullest moment
-  bool keeps_alike = true;          // false: what is kept differs between micro-batches
+  double layer_kept_bytes = 0;  // from forward to backward
+  double other_bytes = 0;       // beside states and what layers keep, at the fullest moment
+  bool keeps_alike = true;      // false: what is kept differs between micro-batches
 };
 
 /// The least that a layer costs with `rows` in a micro-batch, from its cost with more of them,

@@ -88,15 +88,14 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request,
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
   const int64_t first = measured.run.windows[static_cast<size_t>(MemorySequence::initialize)].end;
   const RankTimes times =
-      resolve_times({{0, &record, first, step.end}},
-                    {.op = [&](const OpEntryRecord& op) { return time.seconds(op) / share; },
-                     .collective =
-                         [&](const CollectiveRecord& c) {
-                           return with_data_ranks || !of_data_ranks(c.group)
-                                      ? collective_time.seconds(c)
-                                      : 0;
-                         },
-                     .slowdown = request.prediction.slowdown})
+      resolve_times(
+          {{0, &record, first, step.end}},
+          {.op = [&](const OpEntryRecord& op) { return time.seconds(op) / share; },
+           .collective =
+               [&](const CollectiveRecord& c) {
+                 return with_data_ranks || !of_data_ranks(c.group) ? collective_time.seconds(c) : 0;
+               },
+           .slowdown = request.prediction.slowdown})
           .front();
   double begin = times.end, end = 0;
   const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {
@@ -199,8 +198,8 @@ LayerCost LayerCosts::measured(const Layout& layout) const {
     const LayerCost* known = made(whole);
     LayerCost cost = known != nullptr ? *known : measured(whole);
     if (cost.known) {
-      cost.sharded_seconds = std::max(
-          0.0, sharded_layer_seconds(layout) - cost.layer_seconds - cost.again_seconds);
+      cost.sharded_seconds =
+          std::max(0.0, sharded_layer_seconds(layout) - cost.layer_seconds - cost.again_seconds);
     }
     return cost;
   }
@@ -218,8 +217,8 @@ double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
   one.pp = one.vpp = 1, one.micro_batches = 1, one.variant = variant_;
   std::array<double, 2> seconds{};
   for (size_t i = 0; i < 2; ++i) {
-    std::vector<std::string> further = on_ranks(int64_t{layout.tp} * layout.cp * layout.dp,
-                                                layout.micro_batch * layout.dp, true);
+    std::vector<std::string> further =
+        on_ranks(int64_t{layout.tp} * layout.cp * layout.dp, layout.micro_batch * layout.dp, true);
     further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     try {

@@ -32,8 +32,8 @@ struct Layout {
   int64_t micro_batches = 1;  // of a step, on a rank
   Recompute recompute = Recompute::none;
   Sharding sharding = Sharding::optimizer;
-  bool given_sequence_parallel = false;  // it stays as the configuration says
-  int ep = 0, etp = 0;  // expert parallel sizes; 0: there are no experts
+  bool given_sequence_parallel = false;         // it stays as the configuration says
+  int ep = 0, etp = 0;                          // expert parallel sizes; 0: there are no experts
   std::shared_ptr<const Variant> variant = {};  // null: nothing is varied
 
   /// Ranks that share optimizer state, or all state.
@@ -43,8 +43,8 @@ struct Layout {
   bool operator==(const Layout&) const = default;
 };
 
-/// Whether a micro-batch of a layer costs the same on a rank of both layouts, `dp` where weights are
-/// sharded included.
+/// Whether a micro-batch of a layer costs the same on a rank of both layouts, `dp` where weights
+/// are sharded included.
 bool same_layer(const Layout& a, const Layout& b);
 
 /// The layout as fields of a training configuration, "section.field=value".

@@ -68,8 +68,7 @@ std::vector<std::pair<int, int>> expert_sizes(const SpaceLimits& limits, const L
   for (const int64_t etp : widths) {
     if (limits.expert_feed_forward % etp != 0) continue;
     for (const int64_t ep : divisors(limits.experts, ranks, limits.ep))
-      if (ranks % (ep * etp) == 0)
-        sizes.emplace_back(static_cast<int>(ep), static_cast<int>(etp));
+      if (ranks % (ep * etp) == 0) sizes.emplace_back(static_cast<int>(ep), static_cast<int>(etp));
   }
   return sizes;
 }

@@ -82,9 +82,8 @@ std::vector<std::string> catalog_model(const std::string& name) {
                   "model {}: has {}, which the table of models does not describe; give its Hugging "
                   "Face config.json or a training configuration instead",
                   name, missing);
-    std::vector<std::string> overrides{
-        "model.family=" + family_of(row),
-        "model.hidden_dropout=0", "model.attention_dropout=0"};
+    std::vector<std::string> overrides{"model.family=" + family_of(row), "model.hidden_dropout=0",
+                                       "model.attention_dropout=0"};
     const auto add = [&](const char* field, const char* column) {
       if (!row[column].empty()) overrides.push_back(fmt::format("model.{}={}", field, row[column]));
     };

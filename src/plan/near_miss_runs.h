@@ -12,8 +12,8 @@
 namespace viaduct {
 
 /// Replaces the bounds of the layouts of `result.rejected` that miss by least by closer ones, then
-/// by what dry runs say, and finds what would make them fit, as long as `time_is_left`. Layouts that
-/// the trainer refuses go to `result.refused`.
+/// by what dry runs say, and finds what would make them fit, as long as `time_is_left`. Layouts
+/// that the trainer refuses go to `result.refused`.
 void look_at_near_misses(const PlanRequest& request,
                          const std::vector<std::unique_ptr<SearchSpace>>& spaces,
                          SearchResult& result, FunctionRef<bool()> time_is_left);

@@ -100,8 +100,7 @@ class Search {
   void add(const Waiting& waiting) {
     const LowerBound& bound = waiting.bound;
     const bool refined = waiting.basis == kClosestBasis;
-    if (bound.bytes <= result_.capacity_bytes)
-      return (refined ? refined_ : rough_).push(waiting);
+    if (bound.bytes <= result_.capacity_bytes) return (refined ? refined_ : rough_).push(waiting);
     result_.rejected.push_back({.layout = *waiting.layout,
                                 .seconds = bound.seconds,
                                 .bytes = bound.bytes,
@@ -265,9 +264,8 @@ class Search {
     result_.left = static_cast<int64_t>(rough_.size() + refined_.size());
     result_.next_bound = empty() ? 0 : front().bound.seconds;
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
-    look_at_near_misses(request_, spaces_, result_, [this] {
-      return seconds_since(begin_) <= settings_.time_limit_seconds;
-    });
+    look_at_near_misses(request_, spaces_, result_,
+                        [this] { return seconds_since(begin_) <= settings_.time_limit_seconds; });
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = seconds_since(begin_);
   }

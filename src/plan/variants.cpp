@@ -78,9 +78,8 @@ Values values_of(const std::string& text) {
     names.push_back(set.name);
   }
   const auto nearest = nearest_name(text, names);
-  fail<ConfigError>(
-      "viaduct plan --vary {}: expected section.field=value|value, or one of {}{}", text,
-      fmt::join(names, ", "), nearest ? "; nearest: " + *nearest : "");
+  fail<ConfigError>("viaduct plan --vary {}: expected section.field=value|value, or one of {}{}",
+                    text, fmt::join(names, ", "), nearest ? "; nearest: " + *nearest : "");
 }
 
 void check_fields(const Values& values, const std::string& text, std::set<std::string>& taken) {

@@ -127,9 +127,10 @@ TEST(PlanSearch, ASearchThatRanOutOfTimeDoesNotSayThatNothingFits) {
 TEST(PlanSearch, FieldsThatVaryAreChosenAndWritten) {
   const test::TemporaryFolder folder;
   const std::string written = folder / "best.yaml";
-  const auto run = test::run_viaduct(
-      kSearch + "--json --vary 'optimizer.store_param_remainders=false|true' "
-                "optimizer.use_precision_aware_optimizer=true --write " + written);
+  const auto run = test::run_viaduct(kSearch +
+                                     "--json --vary 'optimizer.store_param_remainders=false|true' "
+                                     "optimizer.use_precision_aware_optimizer=true --write " +
+                                     written);
   ASSERT_EQ(run.status, 0) << run.err;
   const json document = json::parse(run.out);
   EXPECT_TRUE(document["search"]["complete"]);
@@ -156,10 +157,12 @@ TEST(PlanSearch, TheMostThatFitsIsFoundAndTheNextDoesNot) {
   for (const std::string question : {"--longest", "--largest"}) {
     const auto run = test::run_viaduct(
         "plan --model llama3-8b --cluster dgx-h100 --ranks 2 --global-batch 2 --time-limit 600 "
-        "--json " + question + (question == "--longest"
-                           ? " model.num_layers=6 model.tensor_model_parallel_size=1 "
-                             "model.context_parallel_size=1 model.pipeline_model_parallel_size=1"
-                           : " --seq-length 2048"));
+        "--json " +
+        question +
+        (question == "--longest"
+             ? " model.num_layers=6 model.tensor_model_parallel_size=1 "
+               "model.context_parallel_size=1 model.pipeline_model_parallel_size=1"
+             : " --seq-length 2048"));
     ASSERT_EQ(run.status, 0) << run.err;
     const json answer = json::parse(run.out);
     EXPECT_TRUE(answer["proven"]);
@@ -188,8 +191,7 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
   status_and_error("--model llama3-8b --ranks many --global-batch 8", "found many");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --precision fp8", "no kernels");
   status_and_error("--model deepseek-v3 --ranks 8 --global-batch 8", "shared experts");
-  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --vary state",
-                   "nearest: states");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --vary state", "nearest: states");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --longest --largest",
                    "give one of them");
   status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --longest",
@@ -243,8 +245,7 @@ TEST(PlanSearch, TheWinnerForACpuClusterTrainsAsItIsWritten) {
   const auto& stages = best["predicted"]["peak_memory_bytes"];
   // And what was planned beside what was measured.
   const std::string metrics = (folder / "run" / "metrics.jsonl").string();
-  const std::string beside =
-      "plan --config " + written + " --cluster cpu --measured " + metrics;
+  const std::string beside = "plan --config " + written + " --cluster cpu --measured " + metrics;
   const auto compared = test::run_viaduct(beside + " --json");
   ASSERT_EQ(compared.status, 0) << compared.err;
   const json measured = json::parse(compared.out)["measured"];
@@ -252,13 +253,13 @@ TEST(PlanSearch, TheWinnerForACpuClusterTrainsAsItIsWritten) {
   EXPECT_EQ(measured["simulated"], false);
   const json& step = measured["figures"][0];
   EXPECT_EQ(step["planned"], best["predicted"]["step_seconds"]);
-  EXPECT_DOUBLE_EQ(step["measured"], (steps[1]["step_seconds"].get<double>() +
-                                      steps[2]["step_seconds"].get<double>()) /
-                                         2);
+  EXPECT_DOUBLE_EQ(
+      step["measured"],
+      (steps[1]["step_seconds"].get<double>() + steps[2]["step_seconds"].get<double>()) / 2);
   EXPECT_EQ(measured["figures"][2]["difference"], 0) << "memory is exact";
   const auto table = test::run_viaduct(beside);
-  EXPECT_THAT(table.out, AllOf(HasSubstr("planned"), HasSubstr("peak memory"),
-                               HasSubstr("+0.0 %"), HasSubstr("the median of 2 steps")));
+  EXPECT_THAT(table.out, AllOf(HasSubstr("planned"), HasSubstr("peak memory"), HasSubstr("+0.0 %"),
+                               HasSubstr("the median of 2 steps")));
   EXPECT_EQ(steps.back()["peak_memory_bytes"].get<int64_t>(),
             std::max_element(stages.begin(), stages.end())->get<int64_t>());
 }

@@ -47,8 +47,7 @@ Choice choose_router_loss(const RouterLossArgs& args, const Traits&) {
   Choice choice = choose_logits(args.logits);
   choice.cost.bytes_written = args.out.bytes();
   choice.launches = 2;
-  choice.workspace_bytes =
-      3 * parts_of(args.logits.dim(0)) * static_cast<int64_t>(sizeof(double));
+  choice.workspace_bytes = 3 * parts_of(args.logits.dim(0)) * static_cast<int64_t>(sizeof(double));
   return choice;
 }
 
@@ -63,15 +62,14 @@ Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
   Choice choice = choose_bytes(
       "counting_sort", 2 * args.choice.bytes(),
       args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes(), 3);
-  choice.workspace_bytes = parts_of(args.choice.dim(0)) * args.counts.dim(0) *
-                           static_cast<int64_t>(sizeof(int32_t));
+  choice.workspace_bytes =
+      parts_of(args.choice.dim(0)) * args.counts.dim(0) * static_cast<int64_t>(sizeof(int32_t));
   return choice;
 }
 
 Choice choose_arrival(const ArrivalOrderArgs& args, const Traits&) {
-  Choice choice =
-      choose_bytes("counting_sort", 2 * args.counts.bytes(),
-                   args.from.bytes() + args.back.bytes() + args.offsets.bytes(), 2);
+  Choice choice = choose_bytes("counting_sort", 2 * args.counts.bytes(),
+                               args.from.bytes() + args.back.bytes() + args.offsets.bytes(), 2);
   choice.workspace_bytes = args.counts.elements() * static_cast<int64_t>(sizeof(int32_t));
   return choice;
 }
@@ -112,10 +110,10 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
   const Tensor& weights = gradient ? args.c : args.b;
   const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
   const bool accumulate = args.mode == WriteMode::accumulate;
-  Choice choice = choose_bytes("grouped_tiles",
-                               args.a.bytes() + args.b.bytes() + args.offsets.bytes() +
-                                   (accumulate ? args.c.bytes() : 0),
-                               args.c.bytes());
+  Choice choice = choose_bytes(
+      "grouped_tiles",
+      args.a.bytes() + args.b.bytes() + args.offsets.bytes() + (accumulate ? args.c.bytes() : 0),
+      args.c.bytes());
   const double products =
       static_cast<double>(rows) * static_cast<double>(weights.dim(0) / experts * weights.dim(1));
   add_vector_flops(choice.cost, dtype, 2.0 * products);

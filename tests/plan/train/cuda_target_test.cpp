@@ -58,13 +58,13 @@ TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
 TEST(CudaTarget, ExpertsHoldTheSameStateAndSendTheSameBytesAsOnTheCpu) {
   for (const char* dispatcher : {"alltoall", "allgather"}) {
     const auto run_on = [&](std::optional<CudaTarget> target) {
-      RunSetup setup = setup_of(
-          tiny_run("qwen3_moe") +
-          Overrides{"model.num_moe_experts=8", "model.moe_router_topk=2", "dist.ranks=4",
-                    "model.tensor_model_parallel_size=2", "model.expert_model_parallel_size=2",
-                    "train.global_batch_size=8", "mixed_precision=bf16_mixed",
-                    "model.packed_weights=false",
-                    std::string("model.moe_token_dispatcher_type=") + dispatcher});
+      RunSetup setup =
+          setup_of(tiny_run("qwen3_moe") +
+                   Overrides{"model.num_moe_experts=8", "model.moe_router_topk=2", "dist.ranks=4",
+                             "model.tensor_model_parallel_size=2",
+                             "model.expert_model_parallel_size=2", "train.global_batch_size=8",
+                             "mixed_precision=bf16_mixed", "model.packed_weights=false",
+                             std::string("model.moe_token_dispatcher_type=") + dispatcher});
       setup.config.cuda_target = target;
       return dry_run(setup);
     };

@@ -129,8 +129,8 @@ PlanRequest expert_request(const Overrides& overrides) {
 }
 
 TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
-  const auto sampled = sample(
-      expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23);
+  const auto sampled =
+      sample(expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23);
   ASSERT_GT(sampled.size(), 10u);
   for (const Sampled& s : sampled) {
     SCOPED_TRACE(describe(s.layout));
@@ -142,10 +142,10 @@ TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
 }
 
 TEST(Search, ExpertsAndVariantsAreSearchedToTheFastest) {
-  PlanRequest request = expert_request(
-      {"dist.ranks=4", "train.global_batch_size=4", "model.context_parallel_size=1",
-       "model.pipeline_model_parallel_size=1", "train.micro_batch_size=1",
-       "model.recompute_granularity=null", "ddp.use_distributed_optimizer=true"});
+  PlanRequest request =
+      expert_request({"dist.ranks=4", "train.global_batch_size=4", "model.context_parallel_size=1",
+                      "model.pipeline_model_parallel_size=1", "train.micro_batch_size=1",
+                      "model.recompute_granularity=null", "ddp.use_distributed_optimizer=true"});
   request.variants = variants_of({"model.moe_token_dispatcher_type=alltoall|allgather"});
   const SearchResult result =
       search_layouts(request, {.time_limit_seconds = 600, .least_candidates = 1});
@@ -155,8 +155,7 @@ TEST(Search, ExpertsAndVariantsAreSearchedToTheFastest) {
   for (const auto& variant : request.variants) {
     PlanRequest one = request;
     one.variants.clear();
-    one.overrides.insert(one.overrides.end(), variant->overrides.begin(),
-                         variant->overrides.end());
+    one.overrides.insert(one.overrides.end(), variant->overrides.begin(), variant->overrides.end());
     for (const Sampled& s : sample(one, 1))
       if (s.prediction.fits) best = std::min(best, s.prediction.step_seconds);
   }
@@ -167,8 +166,8 @@ TEST(Search, ExpertsAndVariantsAreSearchedToTheFastest) {
 
 TEST(Search, AVariantThatCannotBePlannedIsRefusedAndTheOthersAreSearched) {
   PlanRequest request = request_of({"dist.ranks=2", "train.global_batch_size=2"});
-  request.variants = variants_of({"model.attention_softmax_in_fp32=true",
-                                  "mixed_precision.recipe=bf16_mixed|no_such_recipe"});
+  request.variants = variants_of(
+      {"model.attention_softmax_in_fp32=true", "mixed_precision.recipe=bf16_mixed|no_such_recipe"});
   const SearchResult result = search_layouts(request, {.time_limit_seconds = 600});
   EXPECT_FALSE(result.candidates.empty());
   ASSERT_FALSE(result.refused.empty());
@@ -201,8 +200,8 @@ TEST(Largest, TheNextStepFitsInNoLayout) {
   EXPECT_EQ(fit.value % step_of(LargestOf::layers), 0);
   const auto peak = [&](int64_t value, const Layout& layout) {
     double most = 0;
-    for (const DryRun& stage : dry_run_stages(
-             setup_of_layout(with_value(request, LargestOf::layers, value), layout)))
+    for (const DryRun& stage :
+         dry_run_stages(setup_of_layout(with_value(request, LargestOf::layers, value), layout)))
       most = std::max(most, static_cast<double>(stage.peak.bytes));
     return most;
   };
