@@ -73,8 +73,6 @@ TEST(ValidateParallel, TokensThatAreScaledTogetherHaveNoPadding) {
   EXPECT_GOOD(kMixtral, kExperts, ep(2), cp(2), sinkhorn);
   EXPECT_ONE("sinkhorn is not implemented with documents", kMixtral, kExperts, ep(2), cp(2),
              sinkhorn, packed);
-  EXPECT_ONE("expected true and moe_router_score_function=softmax", kMixtral, kExperts, sinkhorn,
-             "model.moe_router_pre_softmax=false");
 }
 
 TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
