@@ -1,6 +1,7 @@
 #include "support/toy_ranks.h"
 
 #include <cmath>
+#include <cstring>
 
 #include "base/philox.h"
 #include "comm/world.h"
@@ -165,6 +166,18 @@ int64_t toy_elements() {
   int64_t sum = 0;
   for (const Shape& shape : toy_shapes()) sum += shape.elements();
   return sum;
+}
+
+std::vector<std::vector<double>> toy_weights(const std::string& bytes) {
+  std::vector<std::vector<double>> list;
+  const char* next = bytes.data();
+  for (const Shape& shape : toy_shapes()) {
+    std::vector<float> floats(static_cast<size_t>(shape.elements()));
+    std::memcpy(floats.data(), next, floats.size() * sizeof(float));
+    next += floats.size() * sizeof(float);
+    list.emplace_back(floats.begin(), floats.end());
+  }
+  return list;
 }
 
 float toy_gradient(int step, int rank, int micro_batch, int parameter, int64_t element) {

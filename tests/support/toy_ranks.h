@@ -45,6 +45,9 @@ struct ToyRank {
 std::vector<Shape> toy_shapes();
 int64_t toy_elements();
 
+/// The values of FP32 weights as `ToyRank::weights` has them, by parameter.
+std::vector<std::vector<double>> toy_weights(const std::string& bytes);
+
 /// The gradient that one backward contributes.
 float toy_gradient(int step, int rank, int micro_batch, int parameter, int64_t element);
 

@@ -13,6 +13,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "support/finite_differences.h"
 #include "support/instruction_set.h"
 #include "support/tiny_models.h"
 
@@ -167,32 +168,14 @@ TEST_P(ModelGradient, EqualsFiniteDifferences) {
   engine.finish_step(1, false);
 
   for (const Parameter* p : engine.store().parameters()) {
-    const int64_t n = p->shape.elements();
-    double* values = engine.store().master(*p).data<double>();
-    const double* gradient = engine.store().main_gradient(*p).data<double>();
     if (p->load_bias_rate) {  // the choice has no slope; load errors add up to 0
+      const int64_t n = p->shape.elements();
+      const double* gradient = engine.store().main_gradient(*p).data<double>();
       EXPECT_EQ(std::accumulate(gradient, gradient + n, 0.0), 0);
       EXPECT_TRUE(std::any_of(gradient, gradient + n, [](double error) { return error != 0; }));
       continue;
     }
-    const std::vector<double> original(values, values + n);
-    std::vector<double> direction(static_cast<size_t>(n));
-    double expected = 0, size = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      direction[static_cast<size_t>(i)] = normal(random);
-      expected += gradient[i] * direction[static_cast<size_t>(i)];
-      size += std::abs(gradient[i] * direction[static_cast<size_t>(i)]);
-    }
-    const double step = 1e-5;
-    double side[2];
-    for (int s = 0; s < 2; ++s) {
-      for (int64_t i = 0; i < n; ++i)
-        values[i] = original[static_cast<size_t>(i)] +
-                    (s == 0 ? step : -step) * direction[static_cast<size_t>(i)];
-      side[s] = loss();
-    }
-    std::copy(original.begin(), original.end(), values);
-    EXPECT_NEAR((side[0] - side[1]) / (2 * step), expected, 1e-6 * (1 + size)) << p->path;
+    test::expect_slope(engine, *p, random, loss);
   }
 }
 

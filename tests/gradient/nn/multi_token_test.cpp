@@ -12,6 +12,7 @@
 #include "ops/cpu/cpu_ops.h"
 #include "ops/elementwise.h"
 #include "ops/optimizer.h"
+#include "support/finite_differences.h"
 #include "support/instruction_set.h"
 #include "support/tiny_models.h"
 
@@ -257,30 +258,12 @@ TEST_P(MultiTokenGradient, EqualsFiniteDifferences) {
     return total;
   };
   std::mt19937 random(3);
-  std::normal_distribution<double> normal;
   for (const Parameter* p : engine.store().parameters()) {
-    const int64_t n = p->shape.elements();
-    double* values = engine.store().master(*p).data<double>();
-    const double* gradient = engine.store().main_gradient(*p).data<double>();
-    const std::vector<double> original(values, values + n);
-    std::vector<double> direction(static_cast<size_t>(n));
-    double expected = 0, size = 0;
-    for (int64_t i = 0; i < n; ++i) {
-      direction[static_cast<size_t>(i)] = normal(random);
-      expected += gradient[i] * direction[static_cast<size_t>(i)];
-      size += std::abs(gradient[i] * direction[static_cast<size_t>(i)]);
-    }
-    EXPECT_GT(size, 0) << p->path;
-    const double step = 1e-5;
-    double side[2];
-    for (int s = 0; s < 2; ++s) {
-      for (int64_t i = 0; i < n; ++i)
-        values[i] = original[static_cast<size_t>(i)] +
-                    (s == 0 ? step : -step) * direction[static_cast<size_t>(i)];
-      side[s] = loss();
-    }
-    std::copy(original.begin(), original.end(), values);
-    EXPECT_NEAR((side[0] - side[1]) / (2 * step), expected, 1e-6 * (1 + size)) << p->path;
+    const Tensor gradient = engine.store().main_gradient(*p);
+    const double* values = gradient.data<double>();
+    EXPECT_TRUE(std::any_of(values, values + p->shape.elements(), [](double g) { return g != 0; }))
+        << p->path;
+    test::expect_slope(engine, *p, random, loss);
   }
 }
 

@@ -129,16 +129,7 @@ std::vector<Values> weights_after(int steps, const AdafactorSettings& settings) 
   run.steps = steps, run.micro_batches = 1;
   run.optimizer.name = "adafactor";
   run.optimizer.adafactor = settings;
-  const std::string bytes = train_toy(run)[0].weights;
-  std::vector<Values> list;
-  const char* next = bytes.data();
-  for (const Shape& shape : toy_shapes()) {
-    std::vector<float> floats(static_cast<size_t>(shape.elements()));
-    std::memcpy(floats.data(), next, floats.size() * sizeof(float));
-    next += floats.size() * sizeof(float);
-    list.emplace_back(floats.begin(), floats.end());
-  }
-  return list;
+  return toy_weights(train_toy(run)[0].weights);
 }
 
 class AdafactorSteps : public testing::TestWithParam<AdafactorSettings> {};

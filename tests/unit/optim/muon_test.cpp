@@ -108,16 +108,7 @@ ToyRun toy(int steps, bool nesterov) {
 
 /// By parameter.
 std::vector<Values> weights_after(int steps, bool nesterov) {
-  const std::string bytes = train_toy(toy(steps, nesterov))[0].weights;
-  std::vector<Values> list;
-  const char* next = bytes.data();
-  for (const Shape& shape : toy_shapes()) {
-    std::vector<float> floats(static_cast<size_t>(shape.elements()));
-    std::memcpy(floats.data(), next, floats.size() * sizeof(float));
-    next += floats.size() * sizeof(float);
-    list.emplace_back(floats.begin(), floats.end());
-  }
-  return list;
+  return toy_weights(train_toy(toy(steps, nesterov))[0].weights);
 }
 
 class MuonSteps : public testing::TestWithParam<bool> {};
