@@ -16,7 +16,13 @@ add_compile_options(-ffp-contract=off)
 if(VIADUCT_SANITIZE)
   add_compile_options(-fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(VIADUCT_SANITIZE MATCHES "undefined")
-    add_compile_options(-fno-sanitize-recover=undefined)
+    # Null pointers fault by themselves, and nothing here casts between classes that are not related; these two checks stand at
+    # every access and cost a fifth of the time to compile.
+    add_compile_options(-fno-sanitize=null,vptr -fno-sanitize-recover=undefined)
+  endif()
+  if(VIADUCT_SANITIZE MATCHES "address")
+    # Checks of memory are calls: half the code to compile. Kernel files have them inline (cmake/ViaductLibrary.cmake).
+    add_compile_options(--param=asan-instrumentation-with-call-threshold=0)
   endif()
   add_link_options(-fsanitize=${VIADUCT_SANITIZE})
 endif()
