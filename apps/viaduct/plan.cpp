@@ -134,7 +134,7 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     return prepare_run(load_run_config(options.config, common.overrides, defaults));
   });
   std::optional<MeasuredSteps> measured;
-  if (!options.measured.empty()) measured = read_measured_steps(options.measured);
+  if (!options.measured.empty()) measured = measured_steps(read_run_log(options.measured));
   const Prediction prediction =
       predict(setup, cluster, prediction_settings(cluster, common.spec_sheet));
   if (common.json) {

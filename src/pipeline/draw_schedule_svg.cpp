@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "base/markup.h"
 #include "pipeline/draw_schedule.h"
 
 namespace viaduct {
@@ -42,20 +43,6 @@ std::string fill(const Colour& colour, int chunk, int chunks) {
   return fmt::format("#{:02x}{:02x}{:02x}", rgb[0], rgb[1], rgb[2]);
 }
 
-std::string escaped(std::string_view text) {
-  std::string out;
-  for (const char c : text) {
-    if (c == '<') {
-      out += "&lt;";
-    } else if (c == '&') {
-      out += "&amp;";
-    } else {
-      out += c;
-    }
-  }
-  return out;
-}
-
 /// Writes elements; coordinates are in pixels.
 class Svg {
  public:
@@ -67,7 +54,7 @@ class Svg {
   void text(double x, double y, double size, std::string_view anchor, std::string_view text) {
     body_ += fmt::format(
         "<text x=\"{:.1f}\" y=\"{:.1f}\" font-size=\"{:.0f}\" text-anchor=\"{}\">{}</text>\n", x, y,
-        size, anchor, escaped(text));
+        size, anchor, escaped_markup(text));
   }
   std::string document(double width, double height) const {
     return fmt::format(

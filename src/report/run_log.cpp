@@ -1,0 +1,130 @@
+#include "report/run_log.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "base/error.h"
+#include "base/json_reader.h"
+
+namespace viaduct {
+namespace {
+
+using Json = nlohmann::json;
+
+double number(const Json& line, const char* name, const std::string& what) {
+  const auto found = line.find(name);
+  VIADUCT_CHECK(IoError, found != line.end() && found->is_number(), "{}: {} is missing", what,
+                name);
+  return found->get<double>();
+}
+
+std::optional<double> number_if(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  if (found == line.end() || !found->is_number()) return std::nullopt;
+  return found->get<double>();
+}
+
+std::string text_if(const Json& line, const char* name) {
+  const auto found = line.find(name);
+  return found != line.end() && found->is_string() ? found->get<std::string>() : "";
+}
+
+LoggedStep step_of(const Json& line, const std::string& what) {
+  LoggedStep step;
+  step.step = static_cast<int64_t>(number(line, "step", what));
+  step.step_seconds = number(line, "step_seconds", what);
+  step.communication_seconds = number(line, "communication_seconds", what);
+  step.data_seconds = number_if(line, "data_seconds").value_or(0);
+  step.peak_memory_bytes = static_cast<int64_t>(number(line, "peak_memory_bytes", what));
+  step.skipped = static_cast<int64_t>(number_if(line, "skipped").value_or(0));
+  step.loss = number_if(line, "loss");
+  step.grad_norm = number_if(line, "grad_norm");
+  step.learning_rate = number_if(line, "learning_rate");
+  step.tokens_per_second = number_if(line, "tokens_per_second");
+  step.tflops_per_rank = number_if(line, "tflops_per_rank");
+  step.mfu = number_if(line, "mfu");
+  if (const auto ranks = line.find("ranks"); ranks != line.end() && ranks->is_object()) {
+    if (const auto seconds = ranks->find("step_seconds");
+        seconds != ranks->end() && seconds->is_object()) {
+      step.slowest_seconds = number_if(*seconds, "max");
+      if (const auto rank = number_if(*seconds, "max_rank"))
+        step.slowest_rank = static_cast<int64_t>(*rank);
+    }
+  }
+  if (const auto routers = line.find("routers"); routers != line.end() && routers->is_object())
+    if (const auto load = routers->find("load"); load != routers->end() && load->is_object())
+      step.expert_load = number_if(*load, "max");
+  return step;
+}
+
+void take_line(RunLog& log, const Json& line, const std::string& what) {
+  VIADUCT_CHECK(IoError, line.is_object(), "{}: expected an object", what);
+  if (line.contains("stopped")) log.stopped = text_if(line, "stopped");
+  for (const char* kind : {"validation", "test"}) {
+    const std::string name(kind);
+    if (const auto loss = number_if(line, (name + "_loss").c_str()))
+      log.validations.push_back({static_cast<int64_t>(number(line, "step", what)), *loss,
+                                 text_if(line, (name + "_data").c_str()), name == "test"});
+  }
+  if (!line.contains("step_seconds")) return;
+  log.steps.push_back(step_of(line, what));
+  log.tokens = static_cast<int64_t>(number_if(line, "tokens").value_or(0));
+  log.simulated = log.simulated || line.contains("simulated");
+  if (const std::string peak = text_if(line, "mfu_peak"); !peak.empty()) log.mfu_peak = peak;
+  if (const std::string flops = text_if(line, "flop_convention"); !flops.empty())
+    log.flop_convention = flops;
+}
+
+}  // namespace
+
+RunLog read_run_log(const std::filesystem::path& metrics) {
+  const MappedFile file(metrics);
+  std::string_view rest = file.text();
+  RunLog log;
+  for (int64_t line = 1; !rest.empty(); ++line) {
+    const size_t end = rest.find('\n');
+    const std::string_view text = rest.substr(0, end);
+    const std::string what = fmt::format("{}, line {}", metrics.string(), line);
+    rest.remove_prefix(end == std::string_view::npos ? rest.size() : end + 1);
+    if (text.empty()) continue;
+    if (end == std::string_view::npos) {
+      const std::optional<Json> last = try_parse_json<Json>(text);
+      if (last) take_line(log, *last, what);
+      log.truncated = !last;
+      continue;
+    }
+    take_line(log, parse_json<Json>(text, what), what);
+  }
+  file.check();
+  VIADUCT_CHECK(IoError, !log.steps.empty(), "{}: no step was logged", metrics.string());
+  return log;
+}
+
+double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  const size_t middle = values.size() / 2;
+  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
+}
+
+MeasuredSteps measured_steps(const RunLog& log) {
+  std::vector<double> seconds, communication, data;
+  MeasuredSteps measured;
+  measured.simulated = log.simulated;
+  for (size_t i = 0; i < log.steps.size(); ++i) {
+    const LoggedStep& step = log.steps[i];
+    measured.peak_memory_bytes = std::max(measured.peak_memory_bytes, step.peak_memory_bytes);
+    if (i == 0 && log.steps.size() > 1) continue;
+    seconds.push_back(step.step_seconds);
+    communication.push_back(step.communication_seconds);
+    data.push_back(step.data_seconds);
+  }
+  measured.steps = static_cast<int64_t>(seconds.size());
+  measured.step_seconds = median(std::move(seconds));
+  measured.communication_seconds = median(std::move(communication));
+  measured.data_seconds = median(std::move(data));
+  return measured;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,62 @@
+#pragma once
+// What a run wrote into `metrics.jsonl`, read back.
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace viaduct {
+
+/// A line of a step. Fields that the line does not have, or that are null, are empty.
+struct LoggedStep {
+  int64_t step = 0;
+  double step_seconds = 0, communication_seconds = 0, data_seconds = 0;
+  int64_t peak_memory_bytes = 0, skipped = 0;
+  std::optional<double> loss, grad_norm, learning_rate, tokens_per_second, tflops_per_rank, mfu;
+  /// Of the rank that took longest, and its number.
+  std::optional<double> slowest_seconds;
+  std::optional<int64_t> slowest_rank;
+  /// Largest load of an expert, of an equal share.
+  std::optional<double> expert_load;
+};
+
+struct LoggedValidation {
+  int64_t step = 0;
+  double loss = 0;
+  std::string set;  // name of its data, where there are several
+  bool test = false;
+};
+
+struct RunLog {
+  std::vector<LoggedStep> steps;
+  std::vector<LoggedValidation> validations;
+  std::string stopped;  // the reason of the last line, if the run says one
+  std::string mfu_peak, flop_convention;
+  int64_t tokens = 0;      // consumed by the last step
+  bool simulated = false;  // its seconds are not a machine's
+  bool truncated = false;  // the last line is incomplete: the run was killed while it wrote
+};
+
+/// IoError with the line if the file cannot be read, is not metrics.jsonl, or has no step.
+RunLog read_run_log(const std::filesystem::path& metrics);
+
+/// Middle value; of an even number, the mean of the two. `values` is not empty.
+double median(std::vector<double> values);
+
+/// A run's steady state. The first step, which touches all memory for the first time, counts only
+/// if there is no other.
+struct MeasuredSteps {
+  int64_t steps = 0;
+  double step_seconds = 0;           // the median
+  double communication_seconds = 0;  // the median: what compute waited for
+  double data_seconds = 0;           // the median: waiting for the next batch
+  int64_t peak_memory_bytes = 0;     // the most, over steps and ranks
+  bool simulated = false;
+};
+MeasuredSteps measured_steps(const RunLog& log);
+
+}  // namespace viaduct
