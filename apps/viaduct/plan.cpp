@@ -26,28 +26,43 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string config, cluster, measured;
+  bool timeline = false;
   PlanSearchOptions search;  // overrides and flags are those of a prediction, too
   /// Options that only a search has and that were given.
   std::function<std::vector<std::string>()> given_of_search;
 };
+
+Json timeline_json(const StageTimeline& timeline) {
+  Json phases = Json::array(), memory = Json::array();
+  for (const PhaseSpan& phase : timeline.phases)
+    phases.push_back({{"name", phase.name},
+                      {"micro_batch", phase.micro_batch < 0 ? Json() : Json(phase.micro_batch)},
+                      {"chunk", phase.chunk < 0 ? Json() : Json(phase.chunk)},
+                      {"begin", phase.span.begin},
+                      {"end", phase.span.end}});
+  for (const MemoryPoint& point : timeline.memory) memory.push_back({point.seconds, point.bytes});
+  return {{"phases", std::move(phases)}, {"memory", std::move(memory)}};
+}
 
 Json stage_json(const StagePrediction& stage) {
   Json kinds;
   for (int kind = 0; kind < kOpKinds; ++kind)
     kinds[std::string(op_kind_name(OpKind(kind)))] =
         stage.time.compute_by_kind[static_cast<size_t>(kind)];
-  return {{"rank", stage.run.rank.value},
-          {"peak_memory_bytes", stage.run.peak.bytes},
-          {"memory_by_owner", stage.run.peak.bytes_by_tag},
-          {"launches_per_step", stage.run.launches},
-          {"seconds",
-           {{"compute", stage.time.compute},
-            {"compute_by_kind", std::move(kinds)},
-            {"optimizer", stage.time.optimizer},
-            {"exposed_communication", stage.time.exposed},
-            {"bubble", stage.time.bubble},
-            {"host", stage.time.host},
-            {"communication_busy", stage.busy_communication}}}};
+  Json object{{"rank", stage.run.rank.value},
+              {"peak_memory_bytes", stage.run.peak.bytes},
+              {"memory_by_owner", stage.run.peak.bytes_by_tag},
+              {"launches_per_step", stage.run.launches},
+              {"seconds",
+               {{"compute", stage.time.compute},
+                {"compute_by_kind", std::move(kinds)},
+                {"optimizer", stage.time.optimizer},
+                {"exposed_communication", stage.time.exposed},
+                {"bubble", stage.time.bubble},
+                {"host", stage.time.host},
+                {"communication_busy", stage.busy_communication}}}};
+  if (!stage.timeline.phases.empty()) object["timeline"] = timeline_json(stage.timeline);
+  return object;
 }
 
 /// Where the times come from.
@@ -133,10 +148,13 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     defaults.cuda_target = cluster.gpu.architecture;
     return prepare_run(load_run_config(options.config, common.overrides, defaults));
   });
+  VIADUCT_CHECK(ConfigError, !options.timeline || common.json,
+                "viaduct plan: --timeline without --json has no effect");
   std::optional<MeasuredSteps> measured;
   if (!options.measured.empty()) measured = measured_steps(read_run_log(options.measured));
-  const Prediction prediction =
-      predict(setup, cluster, prediction_settings(cluster, common.spec_sheet));
+  PredictionSettings settings = prediction_settings(cluster, common.spec_sheet);
+  settings.timeline = options.timeline;
+  const Prediction prediction = predict(setup, cluster, settings);
   if (common.json) {
     print_json(setup, cluster, prediction, measured, basis);
     return 0;
@@ -150,8 +168,9 @@ int run(const Options& options) {
   const Cluster cluster = load_cluster(options.cluster);
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.search.model.empty()) return predict_one(options, cluster, basis);
-  VIADUCT_CHECK(ConfigError, options.measured.empty(),
-                "viaduct plan: --measured without --config has no effect");
+  VIADUCT_CHECK(ConfigError, options.measured.empty() && !options.timeline,
+                "viaduct plan: {} without --config has no effect",
+                options.timeline ? "--timeline" : "--measured");
   VIADUCT_CHECK(
       ConfigError, options.config.empty(),
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "
@@ -224,6 +243,9 @@ Subcommand add_plan(CLI::App& root) {
   app->add_option("--config", options->config, "Predicts this configuration, as of viaduct train");
   app->add_option("--measured", options->measured,
                   "With --config: the metrics.jsonl of a run of it, to show beside the prediction");
+  app->add_flag(
+      "--timeline", options->timeline,
+      "With --config and --json: when each stage's phases run, and its memory over the step");
   add_search_options(*app, *options);
   app->add_option("--cluster", options->cluster,
                   fmt::format("A cluster: {}, or a YAML file with the fields of one "

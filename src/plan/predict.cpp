@@ -197,7 +197,7 @@ Prediction predict(const RunSetup& given, const Cluster& cluster,
   std::vector<RankRecord> timed;
   Prediction prediction;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    prediction.stages.push_back({dry_run(setup, ranks[stage], &records[stage]), {}, 0});
+    prediction.stages.push_back({dry_run(setup, ranks[stage], &records[stage]), {}, 0, {}});
     const auto& windows = prediction.stages.back().run.windows;
     timed.push_back({ranks[stage].value, &records[stage],
                      windows[static_cast<size_t>(MemorySequence::initialize)].end,
@@ -226,6 +226,8 @@ Prediction predict(const RunSetup& given, const Cluster& cluster,
     const StepTimes step{records[stage], times[stage],
                          of.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
     of.time = stage_time(step, end);
+    if (settings.timeline)
+      of.timeline = stage_timeline(records[stage], times[stage], step.step, begin, end);
     for (size_t i = 0; i < times[stage].collectives.size(); ++i) {
       if (step.inside(records[stage].collectives()[i].launched_at))
         of.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];

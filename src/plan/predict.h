@@ -12,6 +12,7 @@
 #include "hardware/cluster.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
+#include "plan/stage_timeline.h"
 #include "run/setup.h"
 
 namespace viaduct {
@@ -26,6 +27,7 @@ struct PredictionSettings {
   double reserve_bytes = 1.5e9;     // of a GPU: driver's context and communicators
   double cpu_reserve_bytes = 2e8;   // of a rank on a CPU: the process and the system
   bool spec_sheet = false;          // leaves out Gpu::step_share
+  bool timeline = false;            // fills StagePrediction::timeline
 };
 
 /// The settings for the cluster: those above for GPUs; for ranks on a CPU round figures, since its
@@ -46,6 +48,7 @@ struct StagePrediction {
   DryRun run;
   StageTime time;
   double busy_communication = 0;  // seconds in which data moves, hidden or not
+  StageTimeline timeline;         // empty unless the settings ask for it
 };
 
 struct Prediction {
