@@ -6,12 +6,15 @@ find_package(CUDAToolkit REQUIRED)
 
 file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/launch/*.cpp)
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/kernels/*.cu)
-add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources})
+# check_values.cpp: whether the tests' double of cuBLASLt has the values of this toolkit.
+add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources}
+  ${PROJECT_SOURCE_DIR}/tests/cuda_host/cublaslt/check_values.cpp)
 add_library(viaduct::cuda ALIAS viaduct_cuda)
 target_include_directories(viaduct_cuda PRIVATE ${PROJECT_SOURCE_DIR}/src)
 # Only users wait for viaduct::ops; the files here need its headers.
-target_link_libraries(viaduct_cuda INTERFACE viaduct::ops CUDA::cudart_static)
+target_link_libraries(viaduct_cuda INTERFACE viaduct::ops CUDA::cudart_static CUDA::cublasLt)
 target_link_libraries(viaduct_cuda PRIVATE fmt::fmt)
+target_include_directories(viaduct_cuda SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS})
 # Options of the whole project are the C++ compiler's.
 get_target_property(host_options viaduct_cuda COMPILE_OPTIONS)
 set_target_properties(viaduct_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGUAGE:CXX>:${host_options}>")

@@ -6,10 +6,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstring>
-#include <map>
 
+#include "cuda_host/argument_bytes.h"
 #include "cuda_host/emulator.h"
+#include "cuda_host/gemm_targets.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "support/op_testing.h"
 
@@ -18,28 +20,13 @@ namespace {
 
 constexpr uint64_t kFirstSeed = 0, kMoreSeeds[] = {1, 2};
 
-/// All bytes of the storages of an op's tensors.
-class Bytes {
- public:
-  template <class Args>
-  explicit Bytes(const Args& args) {
-    for_each_tensor(args, [&](const Tensor& tensor) {
-      if (tensor.defined()) saved_[tensor.storage().get()];
-    });
-    for (auto& [storage, bytes] : saved_) {
-      const auto* data = static_cast<const char*>(storage->data());
-      bytes.assign(data, data + storage->bytes());
-    }
-  }
-  void restore() const {
-    for (const auto& [storage, bytes] : saved_)
-      if (!bytes.empty()) std::memcpy(storage->data(), bytes.data(), bytes.size());
-  }
-  bool operator==(const Bytes&) const = default;
-
- private:
-  std::map<Storage*, std::vector<char>> saved_;
-};
+/// At most some MiB at either end: between them is the library's own workspace.
+void poison(void* memory, size_t bytes) {
+  if (bytes == 0) return;
+  const size_t part = std::min(bytes, size_t{4} << 20);
+  std::memset(memory, 0xff, part);
+  std::memset(static_cast<char*>(memory) + bytes - part, 0xff, part);
+}
 
 /// An entry of the table whose launches are checked. kOnCpu says which arguments have no kernel.
 template <auto kEntry, bool kCpuBits, class Args, bool (*kOnCpu)(const Args&)>
@@ -52,28 +39,28 @@ struct Checked {
 
   static void launch(OpContext& context, const Choice& choice, const Args& args, void* workspace) {
     if (kOnCpu(args)) return cpu.launch(context, choice, args, workspace);
-    const Bytes before(args);
+    const ArgumentBytes before(args);
     run(context, choice, args, workspace, kFirstSeed);
-    const Bytes first(args);
+    const ArgumentBytes first(args);
     for (const uint64_t seed : kMoreSeeds) {
       before.restore();
       run(context, choice, args, workspace, seed);
-      EXPECT_TRUE(Bytes(args) == first) << choice.kernel << ": other bits with seed " << seed;
+      EXPECT_TRUE(ArgumentBytes(args) == first)
+          << choice.kernel << ": other bits with seed " << seed;
     }
     if constexpr (kCpuBits) {
       before.restore();
       const Choice other = cpu.choose(args, {.name = "cpu:portable"});
       const Tensor memory = host_tensor(DType::u8, {other.workspace_bytes});
       cpu.launch(context, other, args, memory.raw());
-      EXPECT_TRUE(Bytes(args) == first) << choice.kernel << ": other bits than the cpu's";
+      EXPECT_TRUE(ArgumentBytes(args) == first) << choice.kernel << ": other bits than the cpu's";
     }
     first.restore();
   }
 
   static void run(OpContext& context, const Choice& choice, const Args& args, void* workspace,
                   uint64_t seed) {
-    if (choice.workspace_bytes > 0)
-      std::memset(workspace, 0xff, static_cast<size_t>(choice.workspace_bytes));
+    poison(workspace, static_cast<size_t>(choice.workspace_bytes));
     cuda_host::emulator().set_seed(seed);
     cuda.launch(context, choice, args, workspace);
   }
@@ -102,6 +89,9 @@ bool any_f64(const Args& args) {
 template <class Args, auto kTensor>
 bool is_f64(const Args& args) {
   return (args.*kTensor).dtype() == DType::f64;
+}
+bool is_f64_product(const GemmArgs& args) {
+  return args.a.dtype() == DType::f64;
 }
 /// State in other formats than FP32 has no kernel yet.
 bool has_coded_state(const AdamWListArgs& args) {
@@ -136,6 +126,7 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::dropout, kSameBits, DropoutArgs, any_f64>::put(table, k);
   Checked<&T::random_normal, kSameBits, RandomNormalArgs, never>::put(table, k);
   Checked<&T::bias_add, kSameBits, BiasAddArgs, any_f64>::put(table, k);
+  Checked<&T::gemm, kCloseBits, GemmArgs, is_f64_product>::put(table, k);
   Checked<&T::column_sum, kCloseBits, ColumnSumArgs, any_f64>::put(table, k);
   Checked<&T::norm_forward, kCloseBits, NormForwardArgs, any_f64>::put(table, k);
   Checked<&T::norm_backward, kCloseBits, NormBackwardArgs, any_f64>::put(table, k);
@@ -172,7 +163,9 @@ OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> famil
     : device_(make_cpu_device(threads)) {
   table_.traits.name = "cuda:sm_90a";
   for (AddFamily add : families) add(table_, CpuIsa::portable);
-  put_kernels(table_, cuda_ops_with_launches(CudaTarget::sm_90a));
+  OpTable kernels = cuda_ops_with_launches(CudaTarget::sm_90a);
+  kernels.gemm = gemm_of_targets();
+  put_kernels(table_, kernels);
 }
 
 }  // namespace viaduct::test

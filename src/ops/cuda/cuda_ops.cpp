@@ -7,7 +7,7 @@ OpTable cuda_ops(CudaTarget target) {
   table.traits.name = "cuda:" + std::string(cuda_target_name(target));
   table.traits.vector_floats = 4;  // a thread's widest access, 16 bytes
   table.traits.matrix_bf16 = true;
-  cuda::add_gemm(table);
+  cuda::add_gemm(table, target);
   cuda::add_attention(table);
   cuda::add_rows(table);
   cuda::add_elementwise(table);

@@ -21,7 +21,7 @@ OpTable cuda_ops(CudaTarget target);
 
 namespace cuda {
 // What each family adds to the table.
-void add_gemm(OpTable& table);  // gemm, column_sum, bias_add
+void add_gemm(OpTable& table, CudaTarget target);  // gemm, column_sum, bias_add
 void add_attention(OpTable& table);
 void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …

@@ -1,46 +1,63 @@
 // Choices for products on a GPU, and for the sums and additions of biases.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/product_layout.h"
+#include "ops/quantized_forms.h"
 
 namespace viaduct::cuda {
 namespace {
 
-// cuBLASLt's choice among its kernels depends on it: the same for all products.
-constexpr int64_t kProductWorkspace = int64_t{32} << 20;
-
-std::string_view product_kernel(DType dtype) {
-  if (dtype == DType::bf16) return "cublaslt_bf16";
-  return dtype == DType::f16 ? "cublaslt_f16" : "cublaslt_f32";
+std::string_view product_kernel(const GemmArgs& args) {
+  switch (args.quantization.scaling) {
+    case Scaling::none:
+      break;
+    case Scaling::tensor:
+      return "cublaslt_fp8";
+    case Scaling::blocks:
+      return "cublaslt_fp8_blocks";
+    case Scaling::mx:
+      return "cublaslt_mxfp8";
+    case Scaling::nvfp4:
+      return "cublaslt_nvfp4";
+  }
+  if (args.a.dtype() == DType::bf16) return "cublaslt_bf16";
+  return args.a.dtype() == DType::f16 ? "cublaslt_f16" : "cublaslt_f32";
 }
 
+template <CudaTarget kTarget>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const DType dtype = args.a.dtype();
-  Choice choice = choose_kernel("gemm", product_kernel(dtype), dtype, args, traits);
+  Choice choice = choose_kernel("gemm", product_kernel(args), dtype, args, traits);
+  const bool narrow = args.a.form().element.has_value();
+  if (narrow) move_flops(choice.cost, FlopFormat::bf16);
   use_matrix_units(choice.cost, dtype);
-  choice.workspace_bytes = kProductWorkspace;
-  const auto read_again = [&](int64_t bytes) {
-    ++choice.launches;
-    choice.cost.bytes_read += bytes;
-  };
-  // The library adds a bias only in the dtype of c; for another dtype a separate kernel adds it.
-  if (args.bias && args.bias.dtype() != args.c.dtype()) {
-    read_again(args.c.bytes());
-    choice.cost.bytes_written += args.c.bytes();
-  }
+  const auto layout = std::make_shared<const ProductLayout>(product_layout(args, kTarget));
+  choice.workspace_bytes = layout->workspace_bytes;
+  choice.launches = layout->launches;
+  choice.cost.bytes_read += layout->bytes_read;
+  choice.cost.bytes_written += layout->bytes_written;
+  choice.plan = layout;
   const GemmEpilogue& epilogue = args.epilogue;
   if (!epilogue.any()) return choice;
   choice.cost += epilogue_cost(args);
-  if (epilogue.raised) {
-    // The product cannot go into c, which may be the input of the activation: [M, K].
-    const int64_t product = args.a.dim(0) * args.b.dim(1) * dtype_bytes(args.c.dtype());
-    read_again(product);
-    choice.cost.bytes_written += product;
-    choice.workspace_bytes += product;
-  } else {
-    read_again(args.c.bytes());
-    if (epilogue.residual) choice.cost.bytes_written += args.c.bytes();
-  }
+  if (epilogue.raised) return choice;  // its launch is that which reads the product
+  ++choice.launches;
+  choice.cost.bytes_read += args.c.bytes();
+  if (epilogue.residual) choice.cost.bytes_written += args.c.bytes();
   return choice;
+}
+
+template <CudaTarget kTarget>
+GemmForms forms(const GemmRequest& request, const Traits&) {
+  if (!request.quantization.any() || request.dtype == DType::f64) return {};
+  check_quantization(request.quantization, kTarget);
+  return quantized_forms(request.form, request.quantization);
+}
+
+template <CudaTarget kTarget>
+void add_products(OpTable& table) {
+  add_entry(table.gemm, choose_gemm<kTarget>);
+  table.gemm_forms = forms<kTarget>;
 }
 
 Choice choose_column_sum(const ColumnSumArgs& args, const Traits& traits) {
@@ -56,8 +73,18 @@ Choice choose_bias_add(const BiasAddArgs& args, const Traits& traits) {
 
 }  // namespace
 
-void add_gemm(OpTable& table) {
-  add_entry(table.gemm, choose_gemm);
+void add_gemm(OpTable& table, CudaTarget target) {
+  switch (target) {
+    case CudaTarget::sm_80:
+      add_products<CudaTarget::sm_80>(table);
+      break;
+    case CudaTarget::sm_90a:
+      add_products<CudaTarget::sm_90a>(table);
+      break;
+    case CudaTarget::sm_100a:
+      add_products<CudaTarget::sm_100a>(table);
+      break;
+  }
   add_entry(table.column_sum, choose_column_sum);
   add_entry(table.bias_add, choose_bias_add);
 }

@@ -2,13 +2,23 @@
 // over rows.
 
 #include "ops/cuda/cuda_entry.h"
-#include "ops/cuda/kernels/activation.h"
 #include "ops/cuda/kernels/cross_entropy.h"
 #include "ops/cuda/kernels/norm.h"
 #include "ops/cuda/kernels/rotary.h"
+#include "ops/cuda/launch/activation_rows.h"
 #include "ops/cuda/launch/launch_args.h"
 
 namespace viaduct::cuda {
+
+ActivationRows activation_rows(ActivationKind kind, bool gated, const GateShape& shape) {
+  static_assert(static_cast<int>(ActivationKind::squared_relu) ==
+                static_cast<int>(ActivationFunction::squared_relu));
+  ActivationRows rows{static_cast<ActivationFunction>(kind), gated};
+  rows.interleaved = shape.interleaved;
+  rows.clamp = static_cast<float>(shape.clamp), rows.offset = static_cast<float>(shape.offset);
+  return rows;
+}
+
 namespace {
 
 void launch_norm_forward(OpContext& context, const Choice&, const NormForwardArgs& args, void*) {
@@ -39,15 +49,6 @@ void launch_column_sum(OpContext& context, const Choice&, const ColumnSumArgs& a
       {rows_of("column_sum", args.x), args.out.data<float>(), static_cast<float*>(workspace),
        args.mode == WriteMode::accumulate, parts_of(rows), rows, args.x.dim(1)},
       stream_of(context));
-}
-
-ActivationRows activation_rows(ActivationKind kind, bool gated, const GateShape& shape) {
-  static_assert(static_cast<int>(ActivationKind::squared_relu) ==
-                static_cast<int>(ActivationFunction::squared_relu));
-  ActivationRows rows{static_cast<ActivationFunction>(kind), gated};
-  rows.interleaved = shape.interleaved;
-  rows.clamp = static_cast<float>(shape.clamp), rows.offset = static_cast<float>(shape.offset);
-  return rows;
 }
 
 void launch_activation(OpContext& context, const Choice&, const ActivationForwardArgs& args,

@@ -1,0 +1,436 @@
+#include <cublasLt.h>
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+#include "cublaslt_double.h"
+#include "number_codes.h"
+
+struct cublasLtContext {
+  int version = 13;
+};
+struct cublasLtLayoutDouble {
+  cudaDataType type;
+  uint64_t rows, columns;
+  int64_t ld;
+};
+struct cublasLtDescDouble {
+  int32_t pointer_mode = CUBLASLT_POINTER_MODE_HOST;
+  int32_t transa = CUBLAS_OP_N, transb = CUBLAS_OP_N;
+  uint32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void *bias = nullptr, *a_scale = nullptr, *b_scale = nullptr;
+  int32_t bias_type = -1;
+  int32_t a_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+  int32_t b_mode = CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F;
+};
+struct cublasLtPreferenceDouble {
+  uint64_t workspace_bytes = 0;
+  uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_MASK;
+  uint32_t alignments[4] = {256, 256, 256, 256};  // of a, b, c, d
+};
+
+namespace cublaslt_double {
+namespace {
+
+// At either end of a workspace.
+constexpr size_t kPoisonedBytes = 1 << 20;
+
+struct State {
+  int capability = 90;
+  std::string refusal;
+  int64_t heuristic_calls = 0, live_objects = 0;
+};
+State& state() {
+  static thread_local State instance;
+  return instance;
+}
+
+cublasStatus_t refuse(cublasStatus_t status, std::string reason) {
+  state().refusal = std::move(reason);
+  return status;
+}
+cublasStatus_t succeed() {
+  state().refusal.clear();
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+template <class T>
+cublasStatus_t create(T** object, T value) {
+  if (object == nullptr) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no place for the object");
+  *object = new T(value);
+  ++state().live_objects;
+  return succeed();
+}
+template <class T>
+cublasStatus_t destroy(T* object) {
+  if (object == nullptr) return refuse(CUBLAS_STATUS_INVALID_VALUE, "no object");
+  delete object;
+  --state().live_objects;
+  return succeed();
+}
+
+cublasStatus_t set(void* field, size_t field_bytes, const void* value, size_t bytes) {
+  if (value == nullptr || bytes != field_bytes)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "an attribute of " + std::to_string(field_bytes) +
+                                                   " bytes, given " + std::to_string(bytes));
+  std::memcpy(field, value, bytes);
+  return succeed();
+}
+
+/// A product as the descriptors say it: d [m, n] = op(a) [m, k] · op(b) [k, n].
+struct Problem {
+  const cublasLtDescDouble& desc;
+  const cublasLtLayoutDouble &a, &b, &c, &d;
+  bool transa = desc.transa == CUBLAS_OP_T, transb = desc.transb == CUBLAS_OP_T;
+  int64_t m = static_cast<int64_t>(transa ? a.columns : a.rows);
+  int64_t k = static_cast<int64_t>(transa ? a.rows : a.columns);
+  int64_t n = static_cast<int64_t>(transb ? b.rows : b.columns);
+  bool has_fp4 = a.type == CUDA_R_4F_E2M1 || b.type == CUDA_R_4F_E2M1;
+  bool is_narrow = bits_of(a.type) <= 8 || bits_of(b.type) <= 8;
+};
+
+/// Whether a GPU of this capability has products with such scales; empty, or what is wrong.
+std::string check_scales(const Problem& p) {
+  const int capability = state().capability;
+  const auto blocks = [](int mode) {
+    return mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F ||
+           mode == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F;
+  };
+  const int a = p.desc.a_mode, b = p.desc.b_mode;
+  if (p.has_fp4 && (a != CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 || a != b))
+    return "e2m1 has scales of 16 elements";
+  if (!p.has_fp4 && a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3)
+    return "scales of 16 elements are e2m1's";
+  if (a == CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F && a == b)
+    return "not both operands in squares of 128";
+  if (blocks(a) != blocks(b) || (!blocks(a) && a != b)) return "scales of two kinds";
+  if (blocks(a) && capability != 90) return "blocks of 128 are those of 9.0";
+  if (blocks(a) && (p.m % 4 != 0 || p.n % 4 != 0))
+    return "with blocks of 128, m and n are multiples of 4";
+  const bool bytes = a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0 ||
+                     a == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3;
+  if (bytes && capability < 100) return "scales of 16 and 32 elements need 10.0";
+  if (bytes && p.k % 32 != 0) return "with scales of 16 and 32 elements, k is a multiple of 32";
+  const auto placed = [&](const void* scales) {
+    return scales != nullptr &&
+           reinterpret_cast<uintptr_t>(scales) % (blocks(a) || bytes ? 16 : 4) == 0;
+  };
+  if (!placed(p.desc.a_scale) || !placed(p.desc.b_scale))
+    return "scales are not there, or unaligned";
+  return "";
+}
+
+std::string check_narrow(const Problem& p) {
+  if (!p.is_narrow)
+    return p.desc.a_scale == nullptr && p.desc.b_scale == nullptr ? "" : "scales of wide elements";
+  if (state().capability < 89) return "FP8 needs 8.9";
+  if (p.has_fp4 && (state().capability < 100 || p.a.type != p.b.type)) return "e2m1 needs 10.0";
+  if (p.a.type == CUDA_R_8F_E5M2 && p.a.type == p.b.type) return "e5m2 times e5m2";
+  if ((p.has_fp4 || state().capability < 100) && !(p.transa && !p.transb))
+    return "only a transposed times b as it is";
+  const auto aligned = [](const cublasLtLayoutDouble& l) {
+    return l.ld * bits_of(l.type) % 128 == 0 &&
+           static_cast<int64_t>(l.rows) * bits_of(l.type) % 128 == 0;
+  };
+  if (p.a.type != p.b.type && bits_of(p.a.type) != bits_of(p.b.type))
+    return "operands of two sizes";
+  if (!aligned(p.a) || !aligned(p.b) || !aligned(p.d))
+    return "rows and leading dimensions are not multiples of 16 bytes";
+  return check_scales(p);
+}
+
+/// Empty, or what is wrong with the problem.
+std::string check(const Problem& p) {
+  const int64_t depth = static_cast<int64_t>(p.transb ? p.b.columns : p.b.rows);
+  if (depth != p.k) return "a and b contract different sizes";
+  if (static_cast<int64_t>(p.d.rows) != p.m || static_cast<int64_t>(p.d.columns) != p.n)
+    return "d has other sizes than the product";
+  if (p.c.rows != p.d.rows || p.c.columns != p.d.columns || p.c.type != p.d.type)
+    return "c is not like d";
+  for (const cublasLtLayoutDouble* l : {&p.a, &p.b, &p.c, &p.d}) {
+    if (l->ld < static_cast<int64_t>(l->rows)) return "a leading dimension below the rows";
+    if (l->rows == 0 || l->columns == 0) return "an empty matrix";
+  }
+  if (!p.is_narrow && p.a.type != p.b.type) return "operands of two formats";
+  if (p.d.type != CUDA_R_32F && p.d.type != CUDA_R_16BF && p.d.type != CUDA_R_16F)
+    return "d in a format that is not written";
+  if (!p.is_narrow && p.d.type != CUDA_R_32F && p.d.type != p.a.type)
+    return "d in another 16-bit format than the operands";
+  if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+    const int expected = p.is_narrow && p.d.type == CUDA_R_32F ? CUDA_R_16BF : p.d.type;
+    const int type = p.desc.bias_type == -1 ? expected : p.desc.bias_type;
+    if (type != expected) return "a bias of another format than d's";
+    if (p.desc.bias == nullptr) return "no bias";
+  } else if (p.desc.epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
+    return "an epilogue that the double does not have";
+  }
+  return check_narrow(p);
+}
+
+/// Identifies the problem that an algorithm was asked for, and the promised alignments.
+cublasLtMatmulAlgo_t algorithm_for(const Problem& p, const cublasLtPreferenceDouble& preference) {
+  uint64_t hash = 1469598103934665603u;
+  const auto mix = [&](uint64_t value) { hash = (hash ^ value) * 1099511628211u; };
+  for (const cublasLtLayoutDouble* l : {&p.a, &p.b, &p.c, &p.d}) {
+    mix(static_cast<uint64_t>(l->type)), mix(l->rows), mix(l->columns);
+    mix(static_cast<uint64_t>(l->ld));
+  }
+  mix(p.transa), mix(p.transb), mix(p.desc.epilogue);
+  mix(static_cast<uint64_t>(p.desc.a_mode)), mix(static_cast<uint64_t>(p.desc.b_mode));
+  mix(static_cast<uint64_t>(p.desc.pointer_mode));
+  cublasLtMatmulAlgo_t algo{};
+  algo.data[0] = hash;
+  algo.data[1] = preference.workspace_bytes;
+  for (int i = 0; i < 4; ++i) algo.data[2 + i] = preference.alignments[i];
+  return algo;
+}
+
+/// Where the scale of element (i, l) is: i along the kept dim, l along the contracted one.
+int64_t scale_index(int mode, int64_t kept, int64_t contracted, int64_t i, int64_t l) {
+  const int64_t blocks = (contracted + 127) / 128;
+  switch (mode) {
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC128_32F:
+      return l / 128 * kept + i;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_BLK128x128_32F:
+      return i / 128 * ((blocks + 3) / 4 * 4) + l / 128;
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3:
+    case CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0: {
+      const int64_t group = l / (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3 ? 16 : 32);
+      const int64_t across = mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3
+                                 ? (contracted + 63) / 64
+                                 : (contracted + 127) / 128;
+      return (i / 128 * across + group / 4) * 512 + i % 32 * 16 + i % 128 / 32 * 4 + group % 4;
+    }
+    default:
+      return 0;
+  }
+}
+
+/// [kept, contracted] of an operand as FP32, times the scales of groups.
+std::vector<float> widened(const void* data, const cublasLtLayoutDouble& layout, bool last,
+                           int mode, const void* scales) {
+  const auto kept = static_cast<int64_t>(last ? layout.columns : layout.rows);
+  const auto contracted = static_cast<int64_t>(last ? layout.rows : layout.columns);
+  std::vector<float> out(static_cast<size_t>(kept * contracted));
+  for (int64_t i = 0; i < kept; ++i) {
+    for (int64_t l = 0; l < contracted; ++l) {
+      float value = read_element(data, layout.type, last ? i * layout.ld + l : l * layout.ld + i);
+      if (mode != CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
+        const int64_t at = scale_index(mode, kept, contracted, i, l);
+        if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC16_UE4M3) {
+          value *= e4m3_value(static_cast<const uint8_t*>(scales)[at]);
+        } else if (mode == CUBLASLT_MATMUL_MATRIX_SCALE_VEC32_UE8M0) {
+          value *= e8m0_value(static_cast<const uint8_t*>(scales)[at]);
+        } else {
+          value *= static_cast<const float*>(scales)[at];
+        }
+      }
+      out[static_cast<size_t>(i * contracted + l)] = value;
+    }
+  }
+  return out;
+}
+
+struct Pointers {
+  const void *alpha, *a, *b, *beta, *c;
+  void *d, *workspace;
+  size_t workspace_bytes;
+};
+
+void compute(const Problem& p, const Pointers& at) {
+  if (at.workspace != nullptr) {
+    const size_t part = std::min(at.workspace_bytes, kPoisonedBytes);
+    std::memset(at.workspace, 0xff, part);
+    std::memset(static_cast<char*>(at.workspace) + at.workspace_bytes - part, 0xff, part);
+  }
+  const float alpha = *static_cast<const float*>(at.alpha);
+  const float beta = *static_cast<const float*>(at.beta);
+  float factor = alpha;
+  if (p.is_narrow && p.desc.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
+    factor = alpha * (*static_cast<const float*>(p.desc.a_scale) *
+                      *static_cast<const float*>(p.desc.b_scale));
+  }
+  const std::vector<float> a = widened(at.a, p.a, p.transa, p.desc.a_mode, p.desc.a_scale);
+  const std::vector<float> b = widened(at.b, p.b, !p.transb, p.desc.b_mode, p.desc.b_scale);
+  const auto k = static_cast<size_t>(p.k);
+  // [k, m], so that the innermost loop runs over elements and each sum keeps its order.
+  std::vector<float> across(a.size()), sums(static_cast<size_t>(p.m));
+  for (size_t i = 0; i < sums.size(); ++i)
+    for (size_t l = 0; l < k; ++l) across[l * sums.size() + i] = a[i * k + l];
+  for (int64_t j = 0; j < p.n; ++j) {
+    std::fill(sums.begin(), sums.end(), 0.0f);
+    for (size_t l = 0; l < k; ++l) {
+      const float y = b[static_cast<size_t>(j) * k + l];
+      const float* x = across.data() + l * sums.size();
+      for (size_t i = 0; i < sums.size(); ++i) sums[i] += x[i] * y;
+    }
+    for (int64_t i = 0; i < p.m; ++i) {
+      float value = sums[static_cast<size_t>(i)] * factor;
+      if (beta != 0) value += beta * read_element(at.c, p.c.type, j * p.c.ld + i);
+      if (p.desc.epilogue == CUBLASLT_EPILOGUE_BIAS) {
+        const auto type =
+            p.desc.bias_type == -1 ? p.d.type : static_cast<cudaDataType_t>(p.desc.bias_type);
+        value += read_element(p.desc.bias, type, i);
+      }
+      write_element(at.d, p.d.type, j * p.d.ld + i, value);
+    }
+  }
+}
+
+/// Empty, or what is wrong with the memory of a call.
+std::string check_memory(const cublasLtMatmulAlgo_t& algo, bool is_narrow, const Pointers& at) {
+  const void* data[4] = {at.a, at.b, at.c, at.d};
+  for (int i = 0; i < 4; ++i) {
+    if (reinterpret_cast<uintptr_t>(data[i]) % algo.data[2 + i] != 0)
+      return "a matrix is not aligned as promised";
+  }
+  for (int i = 0; is_narrow && i < 4; ++i)
+    if (algo.data[2 + i] < 16) return "a matrix of FP8 or FP4 is not aligned to 16 bytes";
+  if (at.workspace_bytes < algo.data[1]) return "less workspace than the algorithm needs";
+  if (reinterpret_cast<uintptr_t>(at.workspace) % 256 != 0)
+    return "the workspace is not aligned to 256 bytes";
+  return "";
+}
+
+}  // namespace
+
+void set_capability(int capability) {
+  state().capability = capability;
+}
+const std::string& latest_refusal() {
+  return state().refusal;
+}
+int64_t heuristic_calls() {
+  return state().heuristic_calls;
+}
+int64_t live_objects() {
+  return state().live_objects;
+}
+
+}  // namespace cublaslt_double
+
+using namespace cublaslt_double;
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) {
+  return create(handle, cublasLtContext{});
+}
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+  return destroy(handle);
+}
+
+const char* cublasLtGetStatusString(cublasStatus_t status) {
+  static thread_local std::string text;
+  text = "status " + std::to_string(static_cast<int>(status));
+  if (!latest_refusal().empty()) text += " (" + latest_refusal() + ")";
+  return text.c_str();
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* desc, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+  if (compute != CUBLAS_COMPUTE_32F || scale != CUDA_R_32F)
+    return refuse(CUBLAS_STATUS_NOT_SUPPORTED, "sums other than FP32");
+  return create(desc, cublasLtDescDouble{});
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t desc) {
+  return destroy(desc);
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t desc,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void* value, size_t bytes) {
+  const auto to = [&](auto& field) { return set(&field, sizeof field, value, bytes); };
+  switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+      return to(desc->pointer_mode);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+      return to(desc->transa);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+      return to(desc->transb);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+      return to(desc->epilogue);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+      return to(desc->bias);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_POINTER:
+      return to(desc->a_scale);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_POINTER:
+      return to(desc->b_scale);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+      return to(desc->bias_type);
+    case CUBLASLT_MATMUL_DESC_A_SCALE_MODE:
+      return to(desc->a_mode);
+    case CUBLASLT_MATMUL_DESC_B_SCALE_MODE:
+      return to(desc->b_mode);
+  }
+  return refuse(CUBLAS_STATUS_INVALID_VALUE, "an unknown attribute");
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+  return create(layout, cublasLtLayoutDouble{type, rows, columns, ld});
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+  return destroy(layout);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference, cublasLtPreferenceDouble{});
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+  return destroy(preference);
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, size_t bytes) {
+  const auto to = [&](auto& field) { return set(&field, sizeof field, value, bytes); };
+  if (attribute == CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES) return to(preference->workspace_bytes);
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK) return to(preference->reduction);
+  const int matrix = attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
+  if (matrix >= 0 && matrix < 4) return to(preference->alignments[matrix]);
+  return refuse(CUBLAS_STATUS_INVALID_VALUE, "an unknown preference");
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int* returned) {
+  if (handle == nullptr || requested < 1)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "nothing is asked for");
+  ++state().heuristic_calls;
+  *returned = 0;
+  const Problem problem{*desc, *a, *b, *c, *d};
+  const std::string wrong = check(problem);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, wrong);
+  results[0] = {algorithm_for(problem, *preference),
+                preference->workspace_bytes,
+                CUBLAS_STATUS_SUCCESS,
+                1,
+                {}};
+  *returned = 1;
+  return succeed();
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc, const void* alpha,
+                              const void* a_data, cublasLtMatrixLayout_t a, const void* b_data,
+                              cublasLtMatrixLayout_t b, const void* beta, const void* c_data,
+                              cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d,
+                              const cublasLtMatmulAlgo_t* algo, void* workspace,
+                              size_t workspace_bytes, cudaStream_t) {
+  if (handle == nullptr) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
+  const Problem problem{*desc, *a, *b, *c, *d};
+  std::string wrong = check(problem);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_NOT_SUPPORTED, wrong);
+  cublasLtPreferenceDouble promised;
+  promised.workspace_bytes = algo->data[1];
+  for (int i = 0; i < 4; ++i) promised.alignments[i] = static_cast<uint32_t>(algo->data[2 + i]);
+  if (std::memcmp(algorithm_for(problem, promised).data, algo->data, sizeof algo->data) != 0)
+    return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm is that of another problem");
+  const Pointers at{alpha, a_data, b_data, beta, c_data, d_data, workspace, workspace_bytes};
+  wrong = check_memory(*algo, problem.is_narrow, at);
+  if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
+  compute(problem, at);
+  return succeed();
+}
