@@ -28,7 +28,7 @@ struct alignas(16) uint4 {
 
 namespace cuda_host {
 
-enum Operation { kShuffle = 1, kBallot, kProduct };
+enum Operation { kShuffle = 1, kBallot, kProduct, kLoad, kLoadTransposed };
 
 /// Names a collective and the line that calls it.
 inline int named(Operation operation, int line) {

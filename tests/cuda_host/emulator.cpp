@@ -30,6 +30,8 @@ void Emulator::thread_main() {
   Fiber::entered(e.scheduler_);
   try {
     (*e.body_)();
+    if (!e.copies_[static_cast<size_t>(e.current_->number)].list.empty())
+      e.fail("a thread leaves without waiting for its copies");
   } catch (const std::exception& broken) {
     if (e.error_.empty()) e.error_ = broken.what();
   }
@@ -63,6 +65,55 @@ void* Emulator::shared(const void* key, size_t bytes) {
 
 void* Emulator::dynamic_shared() {
   return dynamic_.data.get();
+}
+
+void Emulator::check_shared(const void* at, size_t bytes, const char* what) const {
+  const auto address = reinterpret_cast<uintptr_t>(at);
+  const auto holds = [&](const Memory& memory) {
+    const auto begin = reinterpret_cast<uintptr_t>(memory.data.get());
+    return address >= begin && address + bytes <= begin + memory.bytes;
+  };
+  if (address % bytes != 0 || (!holds(dynamic_) && !std::ranges::any_of(shared_, holds)))
+    fail(std::string(what) + ": an address that is not in shared memory or not aligned");
+}
+
+void Emulator::Copy::land() {
+  if (landed) return;
+  landed = true;
+  std::memcpy(to, from, read);
+  std::memset(to + read, 0, bytes - read);
+}
+
+// Without a seed a copy lands at once; with one, half of them do.
+void Emulator::begin_copy(void* to, const void* from, size_t bytes, size_t read) {
+  check_shared(to, bytes, "cp.async");
+  if (reinterpret_cast<uintptr_t>(from) % bytes != 0)
+    fail("cp.async: a source that is not aligned");
+  Copies& copies = copies_[static_cast<size_t>(current_->number)];
+  Copy& copy = copies.list.emplace_back(
+      Copy{static_cast<char*>(to), static_cast<const char*>(from), bytes, read, copies.groups});
+  any_copies_ = true;
+  if (seed_ == 0 || (random_() & 1) != 0) return copy.land();
+  std::memset(to, 0xff, bytes);
+}
+
+void Emulator::commit_copies() {
+  ++copies_[static_cast<size_t>(current_->number)].groups;
+}
+
+void Emulator::wait_for_copies(int but) {
+  Copies& copies = copies_[static_cast<size_t>(current_->number)];
+  std::erase_if(copies.list, [&](Copy& copy) {
+    if (copy.group >= copies.groups - but) return false;
+    copy.land();
+    return true;
+  });
+}
+
+void Emulator::land_some_copies() {
+  for (Copies& copies : copies_)
+    for (Copy& copy : copies.list)
+      if ((random_() & 3) == 0) copy.land();
 }
 
 bool Emulator::block_barrier(bool value) {
@@ -108,6 +159,8 @@ void Emulator::begin_block(int threads) {
     warps_[w].live = lanes == kWarp ? ~0u : (1u << lanes) - 1;
     warps_[w].arrived = 0;
   }
+  copies_.assign(static_cast<size_t>(threads), {});
+  any_copies_ = false;
   for (int i = 0; i < threads; ++i) {
     Thread& thread = threads_[static_cast<size_t>(i)];
     const auto n = static_cast<unsigned>(i);
@@ -165,6 +218,7 @@ void Emulator::run_block() {
   std::iota(order_.begin(), order_.end(), 0);
   while (live_ > 0) {
     bool ran = false;
+    if (any_copies_ && seed_ != 0 && (random_() & 3) == 0) land_some_copies();
     seed_ != 0 && (random_() & 1) != 0 ? run_skewed(ran) : run_fair(ran);
     if (at_barrier_ > 0 && at_barrier_ == live_) {
       release_block();

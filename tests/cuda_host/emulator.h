@@ -11,8 +11,12 @@
 //     far as it gets, then the next): reuse of shared memory without a barrier shows only in the
 //     second.
 //   - Shared memory is poisoned (0xFF, which is NaN in FP32) when a block begins.
+//   - An asynchronous copy to shared memory lands at a random moment between its start and the wait
+//   for
+//     it; until then its destination is poisoned.
 //   - Rules of CUDA whose breach is undefined are errors: lanes that meet in different collectives,
-//     masks that name lanes which have left, barriers that some threads never reach.
+//     masks that name lanes which have left, barriers that some threads never reach, copies that
+//     their thread does not wait for.
 //
 // Not covered: the memory model between blocks (fences), clusters, and the accuracy of the device's
 // own mathematical functions.
@@ -74,6 +78,13 @@ class Emulator {
   /// The block's shared memory named `key`, aligned to 128 bytes; poisoned when the block begins.
   void* shared(const void* key, size_t bytes);
   void* dynamic_shared();
+  /// Error unless these bytes are in the block's shared memory, at a multiple of their number.
+  void check_shared(const void* at, size_t bytes, const char* what) const;
+  /// Starts a copy of `read` bytes to shared memory, with zeros behind them up to `bytes`.
+  void begin_copy(void* to, const void* from, size_t bytes, size_t read);
+  void commit_copies();
+  /// Waits for all committed groups of copies of the thread but the latest `but`.
+  void wait_for_copies(int but);
   /// All lanes of `mask` bring `in`; the last one to come runs `perform`, then all get `out`.
   /// `operation` names the collective and its place: lanes must agree in it.
   void collective(uint32_t mask, int operation, const void* in, size_t in_bytes, void* out,
@@ -95,9 +106,24 @@ class Emulator {
     void poison();
   };
 
+  /// Asynchronous copies of a thread.
+  struct Copy {
+    char* to;
+    const char* from;
+    size_t bytes, read;
+    int group;
+    bool landed = false;
+    void land();
+  };
+  struct Copies {
+    std::vector<Copy> list;  // begun and not waited for
+    int groups = 0;          // committed
+  };
+
   static void thread_main();
   void begin_block(int threads);
   void run_block();
+  void land_some_copies();
   void run_fair(bool& ran);
   void run_skewed(bool& ran);
   bool run(Thread& thread);
@@ -114,6 +140,8 @@ class Emulator {
   std::vector<Fiber> fibers_;
   std::vector<Thread> threads_;
   std::vector<Warp> warps_;
+  std::vector<Copies> copies_;  // by thread
+  bool any_copies_ = false;
   std::vector<int> order_;
   std::vector<Memory> shared_;
   Memory dynamic_;

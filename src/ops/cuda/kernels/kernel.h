@@ -34,6 +34,25 @@ __device__ T& shared() {
 #endif
 }
 
+/// The shared memory whose size the launch gives, aligned to 128 bytes; uninitialised.
+template <class T>
+__device__ T* dynamic_shared() {
+#if defined(__CUDACC__)
+  extern __shared__ __align__(128) unsigned char viaduct_dynamic_memory[];
+  return reinterpret_cast<T*>(viaduct_dynamic_memory);
+#else
+  return static_cast<T*>(::cuda_host::emulator().dynamic_shared());
+#endif
+}
+
+/// Threads of a block, and its dynamic shared memory.
+struct Block {
+  unsigned threads;
+  size_t shared_bytes;
+  Block(int64_t threads, size_t shared_bytes = 0)
+      : threads(static_cast<unsigned>(threads)), shared_bytes(shared_bytes) {}
+};
+
 struct Grid {
   unsigned x = 1, y = 1;
   Grid(int64_t x, int64_t y = 1) : x(static_cast<unsigned>(x)), y(static_cast<unsigned>(y)) {}
@@ -41,20 +60,26 @@ struct Grid {
 
 /// Starts `kernel` on the stream with a copy of its arguments. Nothing for an empty grid.
 template <class... Parameters, class... Args>
-void launch(const char* name, void (*kernel)(Parameters...), Grid grid, unsigned threads,
-            Stream stream, const Args&... args) {
+void launch(const char* name, void (*kernel)(Parameters...), Grid grid, Block block, Stream stream,
+            const Args&... args) {
   if (grid.x == 0 || grid.y == 0) return;
 #if defined(__CUDACC__)
   cudaLaunchConfig_t config{};
   config.gridDim = dim3(grid.x, grid.y);
-  config.blockDim = dim3(threads);
+  config.blockDim = dim3(block.threads);
+  config.dynamicSmemBytes = block.shared_bytes;
   config.stream = stream;
-  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, Parameters(args)...);
+  constexpr size_t kWithoutAsking = 48 * 1024;
+  cudaError_t error = cudaSuccess;
+  if (block.shared_bytes > kWithoutAsking)
+    error = cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                 static_cast<int>(block.shared_bytes));
+  if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, Parameters(args)...);
   if (error != cudaSuccess) launch_failed(name, cudaGetErrorString(error));
 #else
   static_cast<void>(stream);
   try {
-    ::cuda_host::emulator().launch({grid.x, grid.y}, threads, 0,
+    ::cuda_host::emulator().launch({grid.x, grid.y}, block.threads, block.shared_bytes,
                                    [&] { kernel(Parameters(args)...); });
   } catch (const ::cuda_host::Error& error) {
     launch_failed(name, error.what());
