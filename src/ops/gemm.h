@@ -10,8 +10,10 @@
 // `convert_operand` makes. They share one dtype of {f64, f32, bf16, f16}, which is that of the
 // matrices; c has that dtype or f32; sums run in FP32 (FP64 for f64). Rows of tensors may be
 // strided (the innermost dim is dense); rank 2. `mode` = accumulate is allowed for every form; with
-// bias or an epilogue only `assign`. The order of summation of an element depends on the contracted
-// size alone, so results are bitwise equal for any number of threads.
+// bias or an epilogue only `assign`. On the cpu the order of summation of an element depends on the
+// contracted size alone, so results are bitwise equal for any number of threads and any split of
+// the rows. On a GPU the order is that of the library's kernel for all sizes, strides and formats
+// of the product: the same product has the same bits each time, a part of it may have others.
 
 #include "ops/activation.h"
 #include "ops/convert_operand.h"

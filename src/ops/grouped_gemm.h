@@ -9,7 +9,9 @@
 //
 // dtypes as in `gemm`, without bias and epilogues; nothing is padded or copied for it. offsets[0]
 // is 0; rows from offsets[E] ≤ R on belong to nobody and are neither read nor written. An expert
-// without rows has a gradient of zero. Each product has the bits of `gemm` over the expert's rows.
+// without rows has a gradient of zero. On the cpu each product has the bits of `gemm` over the
+// expert's rows, and offsets out of order are refused; a GPU's kernels have an order of summation
+// of their own, and read the offsets where they are.
 
 #include "ops/gemm.h"
 

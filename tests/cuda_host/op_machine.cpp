@@ -127,6 +127,8 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::random_normal, kSameBits, RandomNormalArgs, never>::put(table, k);
   Checked<&T::bias_add, kSameBits, BiasAddArgs, any_f64>::put(table, k);
   Checked<&T::gemm, kCloseBits, GemmArgs, is_f64_product>::put(table, k);
+  Checked<&T::grouped_gemm, kCloseBits, GroupedGemmArgs,
+          is_f64<GroupedGemmArgs, &GroupedGemmArgs::a>>::put(table, k);
   Checked<&T::column_sum, kCloseBits, ColumnSumArgs, any_f64>::put(table, k);
   Checked<&T::norm_forward, kCloseBits, NormForwardArgs, any_f64>::put(table, k);
   Checked<&T::norm_backward, kCloseBits, NormBackwardArgs, any_f64>::put(table, k);

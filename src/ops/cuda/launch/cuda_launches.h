@@ -12,6 +12,7 @@ OpTable cuda_ops_with_launches(CudaTarget target);
 namespace cuda {
 void add_elementwise_launches(OpTable& table);
 void add_gemm_launches(OpTable& table);
+void add_grouped_gemm_launches(OpTable& table);
 void add_row_launches(OpTable& table);
 void add_embedding_launches(OpTable& table);
 void add_expert_launches(OpTable& table);

@@ -6,6 +6,7 @@ OpTable cuda_ops_with_launches(CudaTarget target) {
   OpTable table = cuda_ops(target);
   cuda::add_elementwise_launches(table);
   cuda::add_gemm_launches(table);
+  cuda::add_grouped_gemm_launches(table);
   cuda::add_row_launches(table);
   cuda::add_embedding_launches(table);
   cuda::add_expert_launches(table);

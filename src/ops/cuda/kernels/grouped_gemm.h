@@ -1,0 +1,39 @@
+#pragma once
+// Products of the experts of a rank (ops/grouped_gemm.h), all in one launch. Blocks find their
+// expert by the offsets, which stay on the device.
+
+#include "ops/cuda/kernels/views.h"
+
+namespace viaduct::cuda {
+
+enum class GroupedForm : uint8_t { forward, data_gradient, weight_gradient };
+
+/// Row r of a tensor begins at element r · stride.
+struct GroupedProduct {
+  GroupedForm form;
+  Format format, c_format;  // of a and b; of c
+  bool accumulate;
+  const void *a, *b;
+  void* c;
+  int64_t a_stride, b_stride, c_stride;
+  const int32_t* offsets;  // [experts + 1]
+  int64_t experts;
+  int64_t rows;  // of a: those from offsets[experts] on belong to nobody
+  int64_t n, k;  // of a weight
+};
+/// Sums in FP32, in the order of the contracted dim.
+void grouped_gemm(const GroupedProduct& args, Stream stream);
+
+/// Sides of the tiles of c that a block computes.
+inline constexpr int64_t kGroupedTile = 64;
+
+/// Blocks of a launch: each expert may end with a tile that is not full.
+inline int64_t grouped_tiles(const GroupedProduct& args) {
+  const auto tiles = [](int64_t size) { return (size + kGroupedTile - 1) / kGroupedTile; };
+  if (args.form == GroupedForm::weight_gradient)
+    return args.experts * tiles(args.n) * tiles(args.k);
+  const int64_t columns = args.form == GroupedForm::forward ? args.n : args.k;
+  return (args.rows / kGroupedTile + args.experts) * tiles(columns);
+}
+
+}  // namespace viaduct::cuda
