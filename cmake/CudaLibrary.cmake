@@ -4,7 +4,10 @@ enable_language(CUDA)
 set(CMAKE_CUDA_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
 find_package(CUDAToolkit REQUIRED)
 
-file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/launch/*.cpp)
+file(GLOB launch_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/launch/*.cpp
+  ${PROJECT_SOURCE_DIR}/src/device/cuda/*.cpp)
+# Whether the double of the runtime has the values of this toolkit.
+list(APPEND launch_sources ${PROJECT_SOURCE_DIR}/tests/cuda_host/runtime/check_values.cpp)
 file(GLOB kernel_sources CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/src/ops/cuda/kernels/*.cu)
 # check_values.cpp: whether the tests' double of cuBLASLt has the values of this toolkit.
 add_library(viaduct_cuda STATIC EXCLUDE_FROM_ALL ${launch_sources} ${kernel_sources}
@@ -23,3 +26,9 @@ set_target_properties(viaduct_cuda PROPERTIES COMPILE_OPTIONS "$<$<COMPILE_LANGU
 target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-std=c++20;-fmad=false;--compress-mode=size>")
 set_target_properties(viaduct_cuda PROPERTIES CUDA_STANDARD_REQUIRED OFF CUDA_ARCHITECTURES "80-real;90a-real;100a-real"
   CUDA_RUNTIME_LIBRARY None)
+
+# libviaduct_cuda.so, which programs load when a run asks for dist.device=cuda: beside the program of this build.
+add_library(viaduct_cuda_module MODULE EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/src/run/cuda/backend.cpp)
+target_link_libraries(viaduct_cuda_module PRIVATE viaduct_cuda)
+target_link_options(viaduct_cuda_module PRIVATE -Wl,--exclude-libs,ALL)
+set_target_properties(viaduct_cuda_module PROPERTIES OUTPUT_NAME viaduct_cuda LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})

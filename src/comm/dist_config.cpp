@@ -18,9 +18,10 @@ FieldGroup dist_fields(DistConfig& config) {
       .constraint("divisible by tp · cp · pp and by etp · ep · pp");
   group
       .field("device", config.device,
-             "What ranks compute on; auto: cuda where a GPU is usable, else cpu.")
-      .one_of({"cpu"})
-      .planned_values({"cuda", "sim"}, "the cuda backend and the simulator's clock");
+             "What ranks compute on; cuda needs a GPU for each rank, or one that ranks share, and "
+             "libviaduct_cuda.so; auto: cpu.")
+      .one_of({"cpu", "cuda"})
+      .planned_values({"sim"}, "the simulator's clock");
   group
       .field("cpu_isa", config.cpu_isa,
              "Instruction set of the CPU kernels; auto: the best of this machine. portable runs on "

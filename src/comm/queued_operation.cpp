@@ -11,13 +11,22 @@ QueuedOperation::~QueuedOperation() {
   }
 }
 
+void QueuedOperation::finish_late() {
+  auto* const late = dynamic_cast<LateOperation*>(running_.get());
+  if (late == nullptr || tensors_.empty()) return;
+  late->finish();
+  complete_ = device_.record_event(stream_);
+}
+
 void QueuedOperation::wait_on(int stream) {
+  finish_late();
   device_.wait(stream, complete_);
   for (const Tensor& tensor : tensors_) device_.hold(stream, tensor);
   tensors_.clear();
 }
 
 void QueuedOperation::wait() {
+  finish_late();
   device_.wait_host(complete_);
   wait_on(kComputeStream);
 }

@@ -8,6 +8,15 @@
 
 namespace viaduct {
 
+/// An operation on a device's stream whose last work the host gives to the stream when somebody
+/// waits for it.
+class LateOperation : public CommOperation {
+ public:
+  /// Waits for what the host must wait for, and gives the rest to the stream.
+  virtual void finish() = 0;
+  void wait() override { finish(); }
+};
+
 /// The last operation given to a device's stream. Streams wait for it by an event; it holds its
 /// tensors until compute has waited for it.
 class QueuedOperation final : public CommOperation {
@@ -16,6 +25,7 @@ class QueuedOperation final : public CommOperation {
                   std::vector<Tensor> tensors)
       : running_(std::move(running)),
         device_(device),
+        stream_(stream),
         complete_(device.record_event(stream)),
         tensors_(std::move(tensors)) {}
   /// If a handle is dropped, compute waits, because its tensors are freed.
@@ -27,8 +37,11 @@ class QueuedOperation final : public CommOperation {
   double busy_seconds() const override { return running_->busy_seconds(); }
 
  private:
+  void finish_late();
+
   std::unique_ptr<CommOperation> running_;
   Device& device_;
+  int stream_;
   Event complete_;
   std::vector<Tensor> tensors_;
 };

@@ -3,9 +3,24 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "comm/staged_communicator.h"
+#include "run/cuda_backend.h"
 #include "run/rank_device.h"
 
 namespace viaduct {
+namespace {
+
+/// Ranks whose communicators exchange host memory.
+void run_host_ranks(const DistConfig& config, bool by_mpi, RankMain rank_main) {
+  if (config.ranks == 1) return rank_main(make_self_communicator("world"));
+  WorldOptions options;
+  options.timeout_seconds = 60 * config.distributed_timeout_minutes;
+  options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
+  if (by_mpi) return run_mpi_rank(options, rank_main);
+  run_thread_ranks(config.ranks, options, rank_main);
+}
+
+}  // namespace
 
 Launch launch_on_cpu(const EnvironmentLookup& environment) {
   Launch launch = detect_launch(environment);
@@ -46,12 +61,15 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   VIADUCT_CHECK(ConfigError, cpu_supports(cpu_isa_of(config)),
                 "dist.cpu_isa: this machine cannot run {}; its best is {}",
                 cpu_isa_name(cpu_isa_of(config)), cpu_isa_name(best_cpu_isa()));
-  if (config.ranks == 1) return rank_main(make_self_communicator("world"));
-  WorldOptions options;
-  options.timeout_seconds = 60 * config.distributed_timeout_minutes;
-  options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
-  if (by_mpi) return run_mpi_rank(options, rank_main);
-  run_thread_ranks(config.ranks, options, rank_main);
+  if (config.device.value_or("cpu") != "cuda") return run_host_ranks(config, by_mpi, rank_main);
+  // Ranks of a machine take its GPUs in turn, and share them if there are fewer.
+  const CudaBackend& backend = cuda_backend();
+  const int gpus = backend.count_gpus();
+  run_host_ranks(config, by_mpi, [&](std::shared_ptr<Communicator> world) {
+    const int local = by_mpi ? world->rank() % launch.local_ranks : world->rank();
+    backend.use_gpu(local % gpus);
+    rank_main(world->size() == 1 ? world : make_staged_communicator(world));
+  });
 }
 
 }  // namespace viaduct

@@ -2,6 +2,7 @@
 
 #include "base/error.h"
 #include "ops/cuda/cuda_ops.h"
+#include "run/cuda_backend.h"
 
 namespace viaduct {
 
@@ -16,8 +17,12 @@ CpuIsa cpu_isa_of(const DistConfig& config) {
 
 RankDevice make_rank_device(const DistConfig& config) {
   const std::string kind = config.device.value_or("cpu");
-  VIADUCT_CHECK(ConfigError, kind == "cpu", "dist.device={}: not implemented yet (built: cpu)",
-                kind);
+  if (kind == "cuda") {
+    const CudaBackend& backend = cuda_backend();
+    return {backend.make_device(), backend.ops(backend.target())};
+  }
+  VIADUCT_CHECK(ConfigError, kind == "cpu",
+                "dist.device={}: not implemented yet (built: cpu, cuda)", kind);
   return {make_cpu_device(config.threads_per_rank.value_or(default_pool_threads(config.ranks))),
           cpu_ops(cpu_isa_of(config))};
 }

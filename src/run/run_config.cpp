@@ -5,6 +5,7 @@
 #include "config/catalogue.h"
 #include "ops/cpu/cpu_ops.h"
 #include "precision/recipe.h"
+#include "run/cuda_backend.h"
 #include "run/packed_weights.h"
 #include "run/parallel_settings.h"
 #include "run/run_length.h"
@@ -107,6 +108,8 @@ void resolve(RunConfig& config) {
   resolve_parallel(config);
   config.fusion.resolve(config.model.activation_func.value(), kept_logits_bytes(config));
   config.dist.device.resolve("cpu");
+  if (config.dist.device.value() == "cuda" && !config.cuda_target)
+    config.cuda_target = cuda_backend().target();
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   resolve_packed_weights(config);
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));

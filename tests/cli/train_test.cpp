@@ -388,11 +388,18 @@ TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
 
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
   for (const char* setting : {"model.moe_dispatch_fwd_dtype=mxfp8", "dist.device=sim",
-                              "dist.device=cuda", "logger.log_energy=true"}) {
+                              "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
                    AllOf(HasSubstr(name), HasSubstr("not implemented yet")));
   }
+}
+
+TEST(TrainCommand, TheCudaDeviceNeedsItsLibrary) {
+  expect_refused(tiny_run() + Overrides{"dist.device=cuda"},
+                 AllOf(HasSubstr("dist.device=cuda: libviaduct_cuda.so cannot be loaded"),
+                       HasSubstr("/nowhere/libviaduct_cuda.so"), HasSubstr("cmake --preset cuda")),
+                 {"VIADUCT_CUDA_LIBRARY=/nowhere/libviaduct_cuda.so"});
 }
 
 TEST(TrainCommand, LaunchersAreRefused) {

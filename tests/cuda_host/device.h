@@ -11,6 +11,7 @@
 #include <cstring>
 
 #include "cuda_host/emulator.h"
+#include "cuda_host/streams.h"
 
 #define __global__
 #define __device__

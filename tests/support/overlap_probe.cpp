@@ -6,9 +6,9 @@
 #include <thread>
 
 #include "comm/completed_operation.h"
+#include "comm/start_request.h"
 #include "ops/cpu/cpu_ops.h"
 #include "support/instruction_set.h"
-#include "support/start_request.h"
 
 namespace viaduct::test {
 namespace {

@@ -1,6 +1,7 @@
 #pragma once
 // Ops and communicators of a StreamDevice: they queue their work in its streams.
 
+#include <functional>
 #include <memory>
 
 #include "comm/communicator.h"
@@ -8,8 +9,17 @@
 
 namespace viaduct::test {
 
-/// `table`, whose launches are queued in a StreamDevice and run its kernels.
+/// `table`, whose launches are queued in a StreamDevice and run its kernels; those of a device that
+/// the op queue takes go there.
 OpTable queued(OpTable table);
+
+/// Another device with streams, for ops on the host.
+struct OpQueue {
+  bool (*takes)(const Device& device) = nullptr;
+  void (*push)(OpContext& context, std::string_view what, std::function<void()> work) = nullptr;
+  const OpTable* kernels = nullptr;
+};
+void use_op_queue(const OpQueue& queue);
 
 /// `inner`, and all its splits: each operation begins when it is at the head of its stream, and
 /// keeps that stream until it is complete. `inner` has no device of its own.

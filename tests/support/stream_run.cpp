@@ -3,6 +3,7 @@
 #include <mutex>
 #include <random>
 
+#include "comm/staged_communicator.h"
 #include "engine/engine.h"
 #include "run/launch.h"
 #include "run/parallel_settings.h"
@@ -111,6 +112,12 @@ StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> see
     const auto me = static_cast<size_t>(world->rank());
     if (!seed) {
       const RankDevice rank = make_rank_device(setup.config.dist);
+      outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world, nullptr);
+      return;
+    }
+    if (run.device) {
+      const RankDevice rank = run.device(*seed);
+      if (world->size() > 1) world = make_staged_communicator(world);
       outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world, nullptr);
       return;
     }

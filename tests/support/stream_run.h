@@ -3,10 +3,12 @@
 // side streams: what is left of them must be the same.
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "run/rank_device.h"
 #include "support/training.h"
 
 namespace viaduct::test {
@@ -17,6 +19,9 @@ struct StreamRun {
   bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
   bool offload = false;  // on streams: what units keep goes to a second memory, and comes back
   double patience_seconds = 20;
+  /// In place of a StreamDevice: the device of a rank with its ops, for a seed. Its communicators
+  /// go through the host (comm/staged_communicator.h).
+  std::function<RankDevice(uint64_t seed)> device = nullptr;
 };
 
 struct StreamOutcome {

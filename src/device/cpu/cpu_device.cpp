@@ -10,25 +10,18 @@
 #include <vector>
 
 #include "base/error.h"
-#include "device/cpu/planned_arena.h"
 #include "device/cpu/system_memory.h"
 #include "device/device.h"
+#include "device/planned_arena.h"
+#include "device/size_class.h"
 
 namespace viaduct {
 namespace {
 
 constexpr int64_t kAlignment = 64;
 
-int64_t round_up(int64_t value, int64_t multiple) {
-  return (value + multiple - 1) / multiple * multiple;
-}
-
-/// Sizes of one class share a free list. Eight classes per power of two waste at most an eighth.
-int64_t size_class(int64_t bytes) {
-  int64_t step = kAlignment;
-  while (step * 16 <= bytes) step *= 2;
-  const int64_t rounded = round_up(bytes, step);
-  return rounded >= kHugePageBytes ? round_up(rounded, kHugePageBytes) : rounded;
+int64_t block_bytes(int64_t bytes) {
+  return size_class(bytes, kAlignment, kHugePageBytes);
 }
 
 class CpuDevice final : public Device {
@@ -46,7 +39,8 @@ class CpuDevice final : public Device {
   void use_plan(const MemoryPlan& plan) override {
     VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,
                   "cpu device: a memory plan must be given once, before the first allocation");
-    arena_ = std::make_unique<PlannedArena>(plan);
+    arena_memory_ = SystemMemory(plan.arena_bytes);
+    arena_ = std::make_unique<PlannedArena>(plan, arena_memory_.data(), arena_memory_.bytes());
     statistics().planned_bytes = arena_->bytes();
     statistics().reserved_bytes += arena_->bytes();
     ++statistics().system_allocations;
@@ -74,7 +68,7 @@ class CpuDevice final : public Device {
   }
   void give(void* data, int64_t bytes) override {
     if (arena_ && arena_->give(data)) return;
-    const int64_t size = size_class(bytes);
+    const int64_t size = block_bytes(bytes);
     // Between the sequences of a plan (loading, saving, …) large blocks are not kept: nothing would
     // reuse them soon, and the arena has its own memory.
     if (arena_ && !arena_->in_sequence() && size >= kHugePageBytes) {
@@ -96,7 +90,7 @@ class CpuDevice final : public Device {
   }
 
   void* take_unplanned(int64_t bytes) {
-    const int64_t size = size_class(bytes);
+    const int64_t size = block_bytes(bytes);
     auto& blocks = free_[size];
     if (!blocks.empty()) {
       void* block = blocks.back();
@@ -123,6 +117,7 @@ class CpuDevice final : public Device {
   }
 
   ThreadPool pool_;
+  SystemMemory arena_memory_;
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   std::map<int64_t, std::vector<void*>> free_;
   std::unordered_map<void*, SystemMemory> large_;

@@ -1,10 +1,12 @@
 #include <cublasLt.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <vector>
 
 #include "cublaslt_double.h"
+#include "cuda_host/streams.h"
 #include "number_codes.h"
 
 struct cublasLtContext {
@@ -418,7 +420,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
                               cublasLtMatrixLayout_t b, const void* beta, const void* c_data,
                               cublasLtMatrixLayout_t c, void* d_data, cublasLtMatrixLayout_t d,
                               const cublasLtMatmulAlgo_t* algo, void* workspace,
-                              size_t workspace_bytes, cudaStream_t) {
+                              size_t workspace_bytes, cudaStream_t stream) {
   if (handle == nullptr) return refuse(CUBLAS_STATUS_NOT_INITIALIZED, "no handle");
   const Problem problem{*desc, *a, *b, *c, *d};
   std::string wrong = check(problem);
@@ -431,6 +433,16 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   const Pointers at{alpha, a_data, b_data, beta, c_data, d_data, workspace, workspace_bytes};
   wrong = check_memory(*algo, problem.is_narrow, at);
   if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
-  compute(problem, at);
+  // Descriptors and factors of the host may change once the product is given to its stream.
+  const bool of_host = desc->pointer_mode == CUBLASLT_POINTER_MODE_HOST;
+  const float factors[2] = {of_host ? *static_cast<const float*>(alpha) : 0,
+                            of_host ? *static_cast<const float*>(beta) : 0};
+  cuda_host::enqueue(
+      stream, "product",
+      [=, desc = *desc, a = *a, b = *b, c = *c, d = *d, factors = std::to_array(factors)] {
+        Pointers now = at;
+        if (of_host) now.alpha = &factors[0], now.beta = &factors[1];
+        compute(Problem{desc, a, b, c, d}, now);
+      });
   return succeed();
 }

@@ -77,10 +77,11 @@ void launch(const char* name, void (*kernel)(Parameters...), Grid grid, Block bl
   if (error == cudaSuccess) error = cudaLaunchKernelEx(&config, kernel, Parameters(args)...);
   if (error != cudaSuccess) launch_failed(name, cudaGetErrorString(error));
 #else
-  static_cast<void>(stream);
   try {
-    ::cuda_host::emulator().launch({grid.x, grid.y}, block.threads, block.shared_bytes,
-                                   [&] { kernel(Parameters(args)...); });
+    ::cuda_host::enqueue(stream, name, [=] {
+      ::cuda_host::emulator().launch({grid.x, grid.y}, block.threads, block.shared_bytes,
+                                     [&] { kernel(Parameters(args)...); });
+    });
   } catch (const ::cuda_host::Error& error) {
     launch_failed(name, error.what());
   }

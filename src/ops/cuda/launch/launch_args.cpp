@@ -1,5 +1,7 @@
 #include "ops/cuda/launch/launch_args.h"
 
+#include "device/cuda/cuda_device.h"
+
 namespace viaduct {
 
 OpTable cuda_ops_with_launches(CudaTarget target) {
@@ -19,6 +21,11 @@ namespace cuda {
 
 void launch_failed(const char* kernel, const char* reason) {
   fail<DeviceError>("kernel {}: {}", kernel, reason);
+}
+
+Stream stream_of(const OpContext& context) {
+  auto* const device = dynamic_cast<CudaDevice*>(&context.device);
+  return device != nullptr ? device->handle(context.stream) : nullptr;
 }
 
 Format format_of(std::string_view op, DType dtype, bool with_f64) {

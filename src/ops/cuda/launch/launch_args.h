@@ -29,9 +29,8 @@ inline int64_t width_of(const Tensor& tensor) {
   return tensor.rank() > 0 ? tensor.dim(-1) : 1;
 }
 
-/// Where an op's kernels go. The device has no streams of its own yet: the default stream.
-inline Stream stream_of(const OpContext&) {
-  return nullptr;
-}
+/// The stream that an op's kernels go to. Null on a device that is not the cuda device: tests of
+/// single ops on the emulator, which runs a kernel at once then.
+Stream stream_of(const OpContext& context);
 
 }  // namespace viaduct::cuda

@@ -3,9 +3,9 @@
 
 #include "comm/communicator.h"
 
-namespace viaduct::test {
+namespace viaduct {
 
 /// A barrier is complete when it returns.
 CommHandle start_request(Communicator& inner, const CommRequest& request);
 
-}  // namespace viaduct::test
+}  // namespace viaduct

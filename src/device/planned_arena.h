@@ -1,25 +1,24 @@
 #pragma once
-// The part of the cpu device's memory in which a plan gives the places: one mapping, on huge pages
-// where the system grants them.
+// The part of a device's memory in which a plan gives the places. It computes addresses alone, and
+// touches no memory.
 
 #include <map>
 #include <unordered_map>
 #include <vector>
 
-#include "device/cpu/system_memory.h"
 #include "device/memory_plan.h"
 
 namespace viaduct {
 
 class PlannedArena {
  public:
-  /// Maps the arena; the system commits pages at the first write. DeviceError if there is no room.
-  explicit PlannedArena(const MemoryPlan& plan);
+  /// Places in the `bytes` of memory at `base`, at least as many as the plan needs. Not owned.
+  PlannedArena(const MemoryPlan& plan, void* base, int64_t bytes);
 
   void begin(MemorySequence sequence);
   void end() { sequence_ = -1; }
   bool in_sequence() const { return sequence_ >= 0; }
-  int64_t bytes() const { return memory_.bytes(); }
+  int64_t bytes() const { return bytes_; }
 
   /// The planned place of the next allocation of this tag and size or, if that place is still in
   /// use, a free one of the same tag and size; null outside of sequences, and if the plan has none.
@@ -37,7 +36,8 @@ class PlannedArena {
 
   void* hold(int64_t offset, int64_t bytes);
 
-  SystemMemory memory_;
+  char* base_;
+  int64_t bytes_;
   std::vector<Sequence> sequences_;
   Sequence resident_;
   int sequence_ = -1;

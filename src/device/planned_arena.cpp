@@ -1,4 +1,4 @@
-#include "device/cpu/planned_arena.h"
+#include "device/planned_arena.h"
 
 #include <algorithm>
 
@@ -11,8 +11,8 @@ uint64_t key_of(MemoryTag tag, int64_t bytes) {
 
 }  // namespace
 
-PlannedArena::PlannedArena(const MemoryPlan& plan)
-    : memory_(plan.arena_bytes), sequences_(kMemorySequences) {
+PlannedArena::PlannedArena(const MemoryPlan& plan, void* base, int64_t bytes)
+    : base_(static_cast<char*>(base)), bytes_(bytes), sequences_(kMemorySequences) {
   const auto add = [](Sequence& sequence, const std::vector<PlannedAllocation>& list) {
     for (const PlannedAllocation& a : list)
       sequence[key_of(a.tag, a.bytes)].offsets.push_back(a.offset);
@@ -31,7 +31,7 @@ void* PlannedArena::hold(int64_t offset, int64_t bytes) {
   if (after != held_.end() && after->first < offset + bytes) return nullptr;
   if (after != held_.begin() && std::prev(after)->second > offset) return nullptr;
   held_.emplace_hint(after, offset, offset + bytes);
-  return static_cast<char*>(memory_.data()) + offset;
+  return base_ + offset;
 }
 
 void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
@@ -63,10 +63,9 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
 }
 
 bool PlannedArena::give(void* data) {
-  const char* base = static_cast<const char*>(memory_.data());
   const char* at = static_cast<const char*>(data);
-  if (at < base || at >= base + memory_.bytes()) return false;
-  held_.erase(at - base);
+  if (at < base_ || at >= base_ + bytes_) return false;
+  held_.erase(at - base_);
   return true;
 }
 

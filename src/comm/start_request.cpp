@@ -1,6 +1,6 @@
-#include "support/start_request.h"
+#include "comm/start_request.h"
 
-namespace viaduct::test {
+namespace viaduct {
 
 CommHandle start_request(Communicator& inner, const CommRequest& r) {
   switch (r.collective) {
@@ -25,4 +25,4 @@ CommHandle start_request(Communicator& inner, const CommRequest& r) {
   return {};
 }
 
-}  // namespace viaduct::test
+}  // namespace viaduct

@@ -1,0 +1,227 @@
+// The cuda device. With a plan, memory comes from one arena of the GPU, each allocation at its
+// planned place; everything else from blocks that are kept (cuda_memory.h). Copies between host and
+// GPU go through pinned memory, so the host's tensors are free when a copy returns; only copies to
+// the host wait for the GPU.
+
+#include "device/cuda/cuda_device.h"
+
+#include <algorithm>
+#include <cstring>
+#include <string>
+
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_streams.h"
+#include "device/cuda/pinned_memory.h"
+#include "device/planned_arena.h"
+
+namespace viaduct {
+namespace {
+
+/// Bytes of one copy through pinned memory.
+constexpr int64_t kMostStaged = 32 << 20;
+/// Bytes that become NaN at either end of an allocation, for tests.
+constexpr int64_t kMostPoisoned = 1 << 20;
+
+void check_equal(const Tensor& from, const Tensor& to) {
+  VIADUCT_CHECK(ShapeError,
+                from.dtype() == to.dtype() && from.elements() == to.elements() &&
+                    from.is_contiguous() && to.is_contiguous(),
+                "copy: expected contiguous tensors of one dtype and size, got {} to {}",
+                describe(from), describe(to));
+}
+
+/// "weights 12, activations 3": bytes by tag, without those that have none.
+std::string by_tag(const MemoryStatistics& memory) {
+  std::string list;
+  for (size_t tag = 0; tag < memory.bytes_by_tag.size(); ++tag) {
+    if (memory.bytes_by_tag[tag] == 0) continue;
+    list += fmt::format("{}{} {}", list.empty() ? "" : ", ",
+                        memory_tag_name(static_cast<MemoryTag>(tag)), memory.bytes_by_tag[tag]);
+  }
+  return list.empty() ? "nothing" : list;
+}
+
+class GpuDevice final : public CudaDevice {
+ public:
+  explicit GpuDevice(const CudaDeviceSettings& settings)
+      : settings_(settings), properties_(gpu_of_thread()) {}
+  ~GpuDevice() override;
+
+  const GpuProperties& properties() const override { return properties_; }
+  ThreadPool& pool() override { return pool_; }
+  CUstream_st* handle(int stream) override;
+  void finish() override { check_cuda(streams_.finish(), "cudaStreamSynchronize"); }
+
+  void use_plan(const MemoryPlan& plan) override;
+  void begin_sequence(MemorySequence sequence) override {
+    if (arena_) arena_->begin(sequence);
+  }
+  void end_sequence() override {
+    if (arena_) arena_->end();
+  }
+
+  void wait_host(const Event& event) override {
+    check_cuda(cudaEventSynchronize(behind(event)), "cudaEventSynchronize");
+  }
+  void copy_from_host(const Tensor& host, const Tensor& device) override;
+  void copy_to_host(const Tensor& device, const Tensor& host) override;
+  void copy(const Tensor& from, const Tensor& to, int stream) override;
+
+ protected:
+  void enqueue_wait(int stream, const Event& event) override {
+    cudaStream_t waiting = handle(stream);
+    check_cuda(cudaStreamWaitEvent(waiting, behind(event), 0), "cudaStreamWaitEvent");
+  }
+  void* take(int64_t bytes, MemoryTag tag) override;
+  void give(void* data, int64_t bytes) override;
+
+ private:
+  cudaEvent_t behind(const Event& event) {
+    return streams_.behind(event.stream, event.position, record_event(event.stream).position);
+  }
+  void* place(int64_t bytes, MemoryTag tag);
+  [[noreturn]] void no_memory(int64_t bytes, const std::string& use) const;
+  void poison(void* data, int64_t bytes);
+
+  const CudaDeviceSettings settings_;
+  const GpuProperties properties_;
+  ThreadPool pool_{1};
+  CudaMemory memory_;
+  void* arena_memory_ = nullptr;
+  std::unique_ptr<PlannedArena> arena_;  // null without a plan
+  PinnedMemory pinned_;
+  CudaStreams streams_;
+  bool closing_ = false;
+};
+
+GpuDevice::~GpuDevice() {
+  closing_ = true;
+  static_cast<void>(streams_.finish());
+  release_states();
+  release_held();
+  if (arena_memory_ != nullptr) cudaFree(arena_memory_);
+}
+
+CUstream_st* GpuDevice::handle(int stream) {
+  // The work that is about to be given counts already. Side streams wait for compute when they get
+  // work, at its end; so compute needs no marks.
+  if (stream != kComputeStream) streams_.mark(stream, record_event(stream).position - 1);
+  return streams_.handle(stream);
+}
+
+void GpuDevice::use_plan(const MemoryPlan& plan) {
+  VIADUCT_CHECK(DeviceError, arena_ == nullptr && memory().system_allocations == 0,
+                "cuda device: a memory plan must be given once, before the first allocation");
+  const int64_t bytes = std::max<int64_t>(1, plan.arena_bytes);
+  const cudaError_t error = cudaMalloc(&arena_memory_, static_cast<size_t>(bytes));
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    no_memory(bytes, "the planned memory of a step");
+  }
+  check_cuda(error, "cudaMalloc");
+  arena_ = std::make_unique<PlannedArena>(plan, arena_memory_, bytes);
+  statistics().planned_bytes = bytes;
+  statistics().reserved_bytes += bytes;
+  ++statistics().system_allocations;
+}
+
+void GpuDevice::no_memory(int64_t bytes, const std::string& use) const {
+  size_t free = 0, total = 0;
+  static_cast<void>(cudaMemGetInfo(&free, &total));
+  fail<DeviceError>(
+      "cuda: no memory for {} bytes ({}): GPU {} ({}) has {} of {} bytes free; this rank has "
+      "reserved {} and uses {} ({}). Smaller micro-batches, recomputation or more ranks need less",
+      bytes, use, properties_.ordinal, properties_.name, free, total, memory().reserved_bytes,
+      memory().bytes_in_use, by_tag(memory()));
+}
+
+void* GpuDevice::place(int64_t bytes, MemoryTag tag) {
+  if (arena_) {
+    if (void* planned = arena_->take(bytes, tag)) return planned;
+    if (arena_->in_sequence()) {
+      ++statistics().unplanned_allocations;
+      statistics().unplanned_bytes += bytes;
+    }
+  }
+  const CudaMemory::Taken taken = memory_.take(bytes);
+  statistics().reserved_bytes += taken.reserved;
+  statistics().system_allocations += taken.requests;
+  if (taken.data == nullptr) no_memory(bytes, std::string(memory_tag_name(tag)));
+  return taken.data;
+}
+
+void* GpuDevice::take(int64_t bytes, MemoryTag tag) {
+  void* data = place(bytes, tag);
+  poison(data, bytes);
+  return data;
+}
+
+void GpuDevice::give(void* data, int64_t bytes) {
+  if (closing_) return;
+  poison(data, bytes);
+  if (!arena_ || !arena_->give(data)) memory_.give(data, bytes);
+}
+
+void GpuDevice::poison(void* data, int64_t bytes) {
+  if (!settings_.poison) return;
+  launched(kComputeStream);
+  // Destructors come here: an error shows at the next call.
+  const auto part = static_cast<size_t>(std::min(bytes, kMostPoisoned));
+  cudaStream_t compute = streams_.handle(kComputeStream);
+  cudaMemsetAsync(data, 0xff, part, compute);
+  if (bytes > kMostPoisoned)
+    cudaMemsetAsync(static_cast<char*>(data) + bytes - kMostPoisoned, 0xff, part, compute);
+}
+
+void GpuDevice::copy_from_host(const Tensor& host, const Tensor& device) {
+  check_equal(host, device);
+  launched(kComputeStream);
+  cudaStream_t compute = handle(kComputeStream);
+  for (int64_t at = 0; at < host.bytes(); at += kMostStaged) {
+    const int64_t bytes = std::min(kMostStaged, host.bytes() - at);
+    const PinnedMemory::Block block = pinned_.take(bytes);
+    std::memcpy(block.data, static_cast<const char*>(host.raw()) + at, static_cast<size_t>(bytes));
+    check_cuda(cudaMemcpyAsync(static_cast<char*>(device.raw()) + at, block.data,
+                               static_cast<size_t>(bytes), cudaMemcpyHostToDevice, compute),
+               "cudaMemcpyAsync to the GPU");
+    pinned_.give(block, compute);
+  }
+}
+
+void GpuDevice::copy_to_host(const Tensor& device, const Tensor& host) {
+  check_equal(device, host);
+  launched(kComputeStream);
+  cudaStream_t compute = handle(kComputeStream);
+  for (int64_t at = 0; at < host.bytes(); at += kMostStaged) {
+    const int64_t bytes = std::min(kMostStaged, host.bytes() - at);
+    const PinnedMemory::Block block = pinned_.take(bytes);
+    check_cuda(cudaMemcpyAsync(block.data, static_cast<const char*>(device.raw()) + at,
+                               static_cast<size_t>(bytes), cudaMemcpyDeviceToHost, compute),
+               "cudaMemcpyAsync to the host");
+    pinned_.give(block, compute);
+    check_cuda(cudaEventSynchronize(block.last), "cudaEventSynchronize");
+    std::memcpy(static_cast<char*>(host.raw()) + at, block.data, static_cast<size_t>(bytes));
+  }
+}
+
+void GpuDevice::copy(const Tensor& from, const Tensor& to, int stream) {
+  VIADUCT_CHECK(
+      ShapeError, from.bytes() == to.bytes() && from.is_contiguous() && to.is_contiguous(),
+      "copy: expected contiguous tensors of one size, got {} to {}", describe(from), describe(to));
+  cudaStream_t on = handle(stream);
+  if (from.raw() == to.raw() || from.bytes() == 0) return;
+  check_cuda(cudaMemcpyAsync(to.raw(), from.raw(), static_cast<size_t>(from.bytes()),
+                             cudaMemcpyDefault, on),
+             "cudaMemcpyAsync");
+}
+
+}  // namespace
+
+CudaDevice::~CudaDevice() = default;
+
+std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings) {
+  return std::make_unique<GpuDevice>(settings);
+}
+
+}  // namespace viaduct

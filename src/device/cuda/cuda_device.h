@@ -1,0 +1,75 @@
+#pragma once
+// The cuda device of a rank: memory of one GPU, streams with events between them, and a place for
+// what a backend keeps from launch to launch. No CUDA header: launches of ops include it.
+
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "device/device.h"
+
+struct CUstream_st;  // the runtime's
+
+namespace viaduct {
+
+/// What `cudaGetDeviceProperties` says of a GPU.
+struct GpuProperties {
+  std::string name;
+  int ordinal = 0;             // among those that this process sees
+  int compute_capability = 0;  // 90: 9.0
+  int64_t memory_bytes = 0;
+};
+
+struct CudaDeviceSettings {
+  /// Memory becomes 0xFF, which is NaN, when it is handed out and when it is freed (the first and
+  /// the last MiB of it): for tests.
+  bool poison = false;
+};
+
+class CudaDevice : public Device {
+ public:
+  ~CudaDevice() override;
+
+  DeviceKind kind() const override { return DeviceKind::cuda; }
+  bool has_side_streams() const override { return true; }
+  virtual const GpuProperties& properties() const = 0;
+  /// The runtime's stream, to which the caller gives the work that `launched` has announced last;
+  /// made at its first use.
+  virtual CUstream_st* handle(int stream) = 0;
+  /// Waits for all streams.
+  virtual void finish() = 0;
+
+  /// What a backend keeps between launches (handles of libraries, plans, scratch): one object of
+  /// each type, made from nothing at its first use and destroyed before the device's streams.
+  template <class State>
+  State& state() {
+    static const char kType = 0;
+    for (const auto& [type, made] : states_)
+      if (type == &kType) return *static_cast<State*>(made.get());
+    states_.emplace_back(&kType, std::make_shared<State>());
+    return *static_cast<State*>(states_.back().second.get());
+  }
+
+ protected:
+  /// The device calls it in its destructor, when its streams have nothing to do.
+  void release_states() {
+    while (!states_.empty()) states_.pop_back();
+  }
+
+ private:
+  std::vector<std::pair<const void*, std::shared_ptr<void>>> states_;
+};
+
+/// The GPUs that this process sees. DeviceError if there is none: it says what was found and what
+/// is needed.
+int count_gpus();
+/// Makes GPU `ordinal` that of the calling thread, and of devices made by it.
+void use_gpu(int ordinal);
+/// The GPU of the calling thread. DeviceError as `make_cuda_device` says.
+GpuProperties gpu_of_thread();
+/// A device on the GPU of the calling thread, for use by this thread. DeviceError if there is no
+/// GPU, or one that is older than compute capability 8.0.
+std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings = {});
+
+}  // namespace viaduct

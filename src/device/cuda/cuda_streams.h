@@ -1,0 +1,46 @@
+#pragma once
+// The runtime's streams behind the names of a device, and events between them.
+
+#include <deque>
+#include <vector>
+
+#include "device/cuda/cuda_check.h"
+
+namespace viaduct {
+
+/// Streams do not wait for the default stream. Streams beside compute have a higher priority: what
+/// they do is short, and others wait for it.
+class CudaStreams {
+ public:
+  CudaStreams() = default;
+  ~CudaStreams();
+  CudaStreams(const CudaStreams&) = delete;
+  CudaStreams& operator=(const CudaStreams&) = delete;
+
+  /// Made at its first use.
+  cudaStream_t handle(int stream);
+  /// An event behind the work of `stream` up to `position` at least, of which `given` are given to
+  /// the runtime so far. Valid until the next call for this stream.
+  cudaEvent_t behind(int stream, int64_t position, int64_t given);
+  /// Notes that the work of `stream` up to `given` has been given to the runtime, and that more is
+  /// about to come: later waits for that work need not wait for what follows.
+  void mark(int stream, int64_t given);
+  /// Waits for all streams; returns the first error.
+  cudaError_t finish();
+
+ private:
+  struct Mark {
+    int64_t position = 0;
+    cudaEvent_t event = nullptr;
+  };
+  struct Stream {
+    cudaStream_t handle = nullptr;
+    std::deque<Mark> marks;  // in ascending order
+  };
+  Stream& of(int stream);
+  cudaEvent_t record(Stream& stream, int64_t given);
+
+  std::vector<Stream> streams_;
+};
+
+}  // namespace viaduct

@@ -1,0 +1,12 @@
+// What launches keep from call to call is in the device.
+
+#include "device/cuda/cuda_device.h"
+#include "ops/cuda/launch/product_library.h"
+
+namespace viaduct::cuda {
+
+ProductLibrary& product_library(OpContext& context) {
+  return dynamic_cast<CudaDevice&>(context.device).state<ProductLibrary>();
+}
+
+}  // namespace viaduct::cuda

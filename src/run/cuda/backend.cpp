@@ -1,0 +1,35 @@
+// The entry of libviaduct_cuda.so.
+
+#include "device/cuda/cuda_device.h"
+#include "ops/cuda/launch/cuda_launches.h"
+#include "run/cuda_backend.h"
+
+namespace viaduct {
+namespace {
+
+CudaTarget target_of_gpu() {
+  const int capability = gpu_of_thread().compute_capability;
+  // Kernels of the `a` forms run on the one architecture they name.
+  if (capability >= 100 && capability < 110) return CudaTarget::sm_100a;
+  if (capability == 90) return CudaTarget::sm_90a;
+  VIADUCT_CHECK(DeviceError, capability < 90,
+                "dist.device=cuda: found a GPU of compute capability {}.{}; kernels exist for 8.x, "
+                "9.0 and 10.x",
+                capability / 10, capability % 10);
+  return CudaTarget::sm_80;
+}
+
+std::unique_ptr<Device> make_device() {
+  return make_cuda_device();
+}
+
+}  // namespace
+}  // namespace viaduct
+
+extern "C" __attribute__((visibility("default"))) const viaduct::CudaBackend*
+viaduct_cuda_backend() {
+  using namespace viaduct;
+  static const CudaBackend backend{
+      {}, count_gpus, use_gpu, target_of_gpu, cuda_ops_with_launches, make_device};
+  return &backend;
+}

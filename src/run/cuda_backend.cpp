@@ -1,0 +1,71 @@
+#include "run/cuda_backend.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "base/error.h"
+
+// Null in programs without a backend of their own.
+extern "C" __attribute__((weak)) const viaduct::CudaBackend* viaduct_cuda_backend();
+
+namespace viaduct {
+namespace {
+
+constexpr const char* kLibrary = "libviaduct_cuda.so";
+constexpr const char* kVariable = "VIADUCT_CUDA_LIBRARY";
+
+using Entry = const CudaBackend* (*)();
+
+std::vector<std::string> places() {
+  if (const char* named = std::getenv(kVariable)) return {named};
+  std::vector<std::string> list;
+  std::error_code none;
+  const auto program = std::filesystem::read_symlink("/proc/self/exe", none);
+  if (!none) {
+    const auto folder = program.parent_path();
+    list.push_back(folder / kLibrary);
+    list.push_back(folder.parent_path() / "lib" / kLibrary);
+  }
+  list.emplace_back(kLibrary);
+  return list;
+}
+
+/// The library stays loaded: a device of it may be in use.
+const CudaBackend& load() {
+  std::string reasons;
+  for (const std::string& place : places()) {
+    void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      reasons += (reasons.empty() ? "" : "; ") + std::string(::dlerror());
+      continue;
+    }
+    const auto entry = reinterpret_cast<Entry>(::dlsym(library, "viaduct_cuda_backend"));
+    VIADUCT_CHECK(ConfigError, entry != nullptr,
+                  "dist.device=cuda: {} is no library of GPU kernels: it has no "
+                  "viaduct_cuda_backend",
+                  place);
+    return *entry();
+  }
+  fail<ConfigError>(
+      "dist.device=cuda: {} cannot be loaded ({}). Build it with `cmake --preset cuda && cmake "
+      "--build --preset cuda` and put it beside the program, or name it in {}; or train with "
+      "dist.device=cpu",
+      kLibrary, reasons, kVariable);
+}
+
+}  // namespace
+
+const CudaBackend& cuda_backend() {
+  const CudaBackend& backend = viaduct_cuda_backend != nullptr ? *viaduct_cuda_backend() : load();
+  VIADUCT_CHECK(ConfigError, backend.build == CudaBackendBuild{},
+                "dist.device=cuda: {} is of another build than this program: build both from the "
+                "same sources",
+                kLibrary);
+  return backend;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,202 @@
+// Which work runs next.
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <cstring>
+#include <stdexcept>
+
+#include "cuda_host/emulator.h"
+#include "cuda_host/runtime/state.h"
+
+namespace cuda_host {
+namespace {
+
+constexpr size_t kPage = 4096;
+
+}  // namespace
+
+Runtime& runtime() {
+  static Runtime instance;
+  return instance;
+}
+
+int& current_device() {
+  static thread_local int device = 0;
+  return device;
+}
+
+void reset_runtime(const RuntimeSettings& settings) {
+  runtime().reset(settings);
+}
+
+RuntimeCounts runtime_counts() {
+  const Runtime::Call call = runtime().call();
+  return runtime().counts;
+}
+
+void enqueue(CUstream_st* stream, const char* what, std::function<void()> work) {
+  if (stream == nullptr) return work();
+  const Runtime::Call call = runtime().call();
+  if (call.error != cudaSuccess) throw Error(cudaGetErrorString(call.error));
+  ++runtime().counts.kernels;
+  runtime().push(stream, {what, std::move(work), {}, {}});
+  if (runtime().sticky != cudaSuccess) throw Error(runtime().failure);
+}
+
+Runtime::Call Runtime::call() {
+  Call call{Lock(mutex_), sticky};
+  if (in_work_) call.error = cudaErrorNotPermitted;
+  return call;
+}
+
+void Runtime::reset(const RuntimeSettings& to) {
+  const Lock lock(mutex_);
+  const auto of_device = [](const auto& block) { return block.second.device >= 0; };
+  if (!streams.empty() || std::any_of(blocks_.begin(), blocks_.end(), of_device))
+    throw std::logic_error("the runtime's double: streams or memory of an earlier user are left");
+  settings = to;
+  counts = {};
+  random_.seed(to.seed);
+  // With some seeds the host runs far ahead, with others the device follows closely.
+  beside_ = std::array{1, 2, 8, 1'000'000}[random_() % 4];
+  sticky = last = cudaSuccess;
+  failure.clear();
+}
+
+void Runtime::push(CUstream_st* stream, Work work) {
+  work.number = next_++;
+  if (stream->capture != nullptr) {
+    stream->capture->nodes.emplace_back(stream, std::move(work));
+    return;
+  }
+  stream->queue.push_back(std::move(work));
+  run_some();
+}
+
+void Runtime::run_some() {
+  if (settings.seed == 0) {
+    while (step_any()) {
+    }
+  } else {
+    while (random_() % static_cast<uint64_t>(beside_ + 1) == 0 && step_any()) {
+    }
+  }
+  open_memory(false);
+}
+
+void Runtime::draw_eagerness() {
+  if (--until_draw_ > 0) return;
+  until_draw_ = static_cast<int>(random_() % 60);
+  for (CUstream_st* stream : streams)
+    stream->eagerness = std::array{0.0005, 0.05, 1.0, 20.0}[random_() % 4];
+}
+
+bool Runtime::step_any() {
+  draw_eagerness();
+  std::exponential_distribution<double> turn;
+  CUstream_st* best = nullptr;
+  double first = 0;
+  for (CUstream_st* stream : streams) {
+    if (stream->queue.empty()) continue;
+    const Work& work = stream->queue.front();
+    if (work.waits != nullptr && !work.waits->open) continue;
+    const double at =
+        settings.seed == 0 ? static_cast<double>(work.number) : turn(random_) / stream->eagerness;
+    if (best == nullptr || at < first) best = stream, first = at;
+  }
+  if (best != nullptr) step(best);
+  return best != nullptr;
+}
+
+void Runtime::step(CUstream_st* stream) {
+  Work work = std::move(stream->queue.front());
+  stream->queue.pop_front();
+  const auto older = [&](CUstream_st* other) {
+    return !other->queue.empty() && other->queue.front().number < work.number;
+  };
+  counts.out_of_order += std::any_of(streams.begin(), streams.end(), older);
+  // After a failure nothing runs, but all of it passes.
+  if (work.run && sticky == cudaSuccess) {
+    open_memory(true);
+    emulator().set_seed(settings.seed == 0 ? 0 : random_());
+    in_work_ = true;
+    try {
+      work.run();
+    } catch (const std::exception& error) {
+      sticky = cudaErrorLaunchFailure;
+      failure = work.what + ": " + error.what();
+    }
+    in_work_ = false;
+  }
+  if (work.opens != nullptr) {
+    work.opens->open = true;
+    work.opens->opened = std::chrono::steady_clock::now();
+  }
+}
+
+cudaError_t Runtime::until(const std::function<bool()>& done) {
+  ++counts.host_waits;
+  while (!done()) {
+    if (step_any()) continue;
+    sticky = cudaErrorUnknown;
+    failure = "streams wait for each other:";
+    for (const CUstream_st* stream : streams)
+      if (!stream->queue.empty()) failure += " " + stream->queue.front().what;
+    break;
+  }
+  open_memory(false);
+  return sticky;
+}
+
+void Runtime::open_memory(bool open) {
+  if (!settings.guard || open == open_) return;
+  open_ = open;
+  for (const auto& [data, block] : blocks_)
+    if (block.device >= 0)
+      ::mprotect(data, block.mapped, open ? PROT_READ | PROT_WRITE : PROT_NONE);
+}
+
+void* Runtime::take(size_t bytes, int device) {
+  Block block{bytes, (bytes + kPage - 1) / kPage * kPage, device};
+  void* data =
+      ::mmap(nullptr, block.mapped, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (data == MAP_FAILED) return nullptr;
+  std::memset(data, 0xff, bytes);
+  blocks_[static_cast<char*>(data)] = block;
+  if (settings.guard && device >= 0 && !open_) ::mprotect(data, block.mapped, PROT_NONE);
+  return data;
+}
+
+/// Its addresses are used by no later allocation while the program holds them: a use after this is
+/// a fault.
+cudaError_t Runtime::give(void* data, bool pinned) {
+  const auto found = blocks_.find(static_cast<char*>(data));
+  if (found == blocks_.end() || (found->second.device < 0) != pinned) return cudaErrorInvalidValue;
+  const cudaError_t error = until([&] {
+    return std::all_of(streams.begin(), streams.end(),
+                       [](const CUstream_st* stream) { return stream->queue.empty(); });
+  });
+  ::munmap(data, found->second.mapped);
+  blocks_.erase(found);
+  return error;
+}
+
+bool Runtime::inside(const void* data, size_t bytes) const {
+  const char* at = static_cast<const char*>(data);
+  auto after = blocks_.upper_bound(const_cast<char*>(at));
+  if (after == blocks_.begin()) return true;
+  const auto& [begin, block] = *std::prev(after);
+  return at >= begin + block.mapped || at + bytes <= begin + block.bytes;
+}
+
+size_t Runtime::used(int device) const {
+  size_t sum = 0;
+  for (const auto& [data, block] : blocks_)
+    if (block.device == device) sum += block.bytes;
+  return sum;
+}
+
+}  // namespace cuda_host

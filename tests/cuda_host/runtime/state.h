@@ -1,0 +1,115 @@
+#pragma once
+// The state of the runtime's double: streams with their work, memory, devices. One mutex for all of
+// it, which a piece of work holds while it runs.
+
+#include <chrono>
+#include <deque>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "cuda_host/runtime/cuda_runtime_api.h"
+#include "cuda_host/streams.h"
+
+namespace cuda_host {
+
+/// One recording of an event.
+struct Gate {
+  bool open = false;
+  std::chrono::steady_clock::time_point opened;
+};
+
+struct Work {
+  std::string what;
+  std::function<void()> run;    // may be empty
+  std::shared_ptr<Gate> waits;  // begins when this is open
+  std::shared_ptr<Gate> opens;
+  uint64_t number = 0;
+};
+
+struct Block {
+  size_t bytes = 0, mapped = 0;
+  int device = 0;  // −1: of the host, pinned
+};
+
+}  // namespace cuda_host
+
+/// Work as it was captured, by stream.
+struct CUgraph_st {
+  std::vector<std::pair<CUstream_st*, cuda_host::Work>> nodes;
+};
+struct CUgraphExec_st {
+  CUgraph_st graph;
+  std::vector<CUstream_st*> streams;  // that its launches run on, by number of the captured one
+};
+struct CUstream_st {
+  int device = 0;
+  std::deque<cuda_host::Work> queue;
+  double eagerness = 1;
+  std::shared_ptr<CUgraph_st> capture;  // what it is captured into
+  bool origin = false;                  // the capture began here
+};
+struct CUevent_st {
+  std::shared_ptr<cuda_host::Gate> last;  // null: never recorded
+  std::shared_ptr<CUgraph_st> capture;    // of that recording
+};
+
+namespace cuda_host {
+
+class Runtime {
+ public:
+  using Lock = std::unique_lock<std::recursive_mutex>;
+
+  /// Of a call: a lock, and the error that it must return at once.
+  struct Call {
+    Lock lock;
+    cudaError_t error = cudaSuccess;
+  };
+  Call call();
+  void reset(const RuntimeSettings& settings);
+
+  void push(CUstream_st* stream, Work work);
+  /// Runs work until `done()`. Error if no work can begin before.
+  cudaError_t until(const std::function<bool()>& done);
+  bool step_any();
+  /// Lets the device go on for a while beside the host.
+  void run_some();
+
+  void* take(size_t bytes, int device);
+  cudaError_t give(void* data, bool pinned);
+  /// Whether [data, data + bytes) is in one allocation, or begins in none.
+  bool inside(const void* data, size_t bytes) const;
+  size_t used(int device) const;
+
+  RuntimeSettings settings;
+  RuntimeCounts counts;
+  std::set<CUstream_st*> streams;
+  std::string failure;               // of the first kernel that failed
+  cudaError_t sticky = cudaSuccess;  // every call returns it
+  cudaError_t last = cudaSuccess;
+
+ private:
+  void step(CUstream_st* stream);
+  void draw_eagerness();
+  void open_memory(bool open);
+
+  std::recursive_mutex mutex_;
+  std::mt19937_64 random_;
+  std::map<char*, Block> blocks_;
+  uint64_t next_ = 1;
+  int until_draw_ = 0;
+  int beside_ = 8;
+  bool open_ = false;
+  bool in_work_ = false;
+};
+
+Runtime& runtime();
+/// The device of this thread of the system.
+int& current_device();
+
+}  // namespace cuda_host
