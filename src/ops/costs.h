@@ -20,6 +20,8 @@
 #include "ops/optimizer.h"
 #include "ops/optimizer_state.h"
 #include "ops/rotary.h"
+#include "ops/score_matrix.h"
+#include "ops/softmax.h"
 
 namespace viaduct {
 
@@ -51,6 +53,18 @@ Cost cost_of(const AttentionSinkArgs& args);
 Cost cost_of(const AttentionSinkBackwardArgs& args);
 Cost cost_of(const RepeatHeadsArgs& args);
 Cost cost_of(const SumHeadsArgs& args);
+Cost cost_of(const ScoreProductArgs& args);
+Cost cost_of(const ScoreSoftmaxArgs& args);
+Cost cost_of(const ScoreSoftmaxBackwardArgs& args);
+Cost cost_of(const ScoreDropoutArgs& args);
+Cost cost_of(const SoftCapArgs& args);
+Cost cost_of(const SoftCapBackwardArgs& args);
+Cost cost_of(const RowLargestArgs& args);
+Cost cost_of(const RowExponentialArgs& args);
+Cost cost_of(const RowSumArgs& args);
+Cost cost_of(const RowDivideArgs& args);
+Cost cost_of(const RowPickArgs& args);
+Cost cost_of(const SoftmaxLossBackwardArgs& args);
 Cost cost_of(const ExpertBiasArgs& args);
 Cost cost_of(const ExpertBiasBackwardArgs& args);
 Cost cost_of(const EmbeddingForwardArgs& args);

@@ -113,6 +113,18 @@ bool is_rotated(const LargestMagnitudeArgs& args) {
   return args.rotated;
 }
 
+bool is_code(const Tensor& tensor) {
+  return dtype_bytes(tensor.dtype()) == 1;
+}
+/// FP8 attention has no kernels.
+template <class Args>
+bool no_attention(const Args& args) {
+  return any_f64(args) || is_code(args.q);
+}
+bool no_delta(const AttentionDeltaArgs& args) {
+  return any_f64(args) || is_code(args.out) || is_code(args.d_out);
+}
+
 constexpr bool kSameBits = true, kCloseBits = false;
 
 void put_kernels(OpTable& table, const OpTable& k) {
@@ -135,6 +147,28 @@ void put_kernels(OpTable& table, const OpTable& k) {
   Checked<&T::activation_forward, kCloseBits, ActivationForwardArgs, any_f64>::put(table, k);
   Checked<&T::activation_backward, kCloseBits, ActivationBackwardArgs, any_f64>::put(table, k);
   Checked<&T::rotary, kSameBits, RotaryArgs, any_f64>::put(table, k);
+  Checked<&T::attention_forward, kCloseBits, AttentionForwardArgs, no_attention>::put(table, k);
+  Checked<&T::attention_backward, kCloseBits, AttentionBackwardArgs, no_attention>::put(table, k);
+  Checked<&T::attention_delta, kCloseBits, AttentionDeltaArgs, no_delta>::put(table, k);
+  Checked<&T::attention_merge, kCloseBits, AttentionMergeArgs, any_f64>::put(table, k);
+  Checked<&T::attention_sink, kCloseBits, AttentionSinkArgs, any_f64>::put(table, k);
+  Checked<&T::attention_sink_backward, kCloseBits, AttentionSinkBackwardArgs, any_f64>::put(table,
+                                                                                            k);
+  Checked<&T::repeat_heads, kSameBits, RepeatHeadsArgs, any_f64>::put(table, k);
+  Checked<&T::sum_heads, kSameBits, SumHeadsArgs, any_f64>::put(table, k);
+  Checked<&T::score_product, kCloseBits, ScoreProductArgs, any_f64>::put(table, k);
+  Checked<&T::score_softmax, kCloseBits, ScoreSoftmaxArgs, any_f64>::put(table, k);
+  Checked<&T::score_softmax_backward, kCloseBits, ScoreSoftmaxBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::score_dropout, kSameBits, ScoreDropoutArgs, any_f64>::put(table, k);
+  Checked<&T::soft_cap, kCloseBits, SoftCapArgs, any_f64>::put(table, k);
+  Checked<&T::soft_cap_backward, kSameBits, SoftCapBackwardArgs, any_f64>::put(table, k);
+  Checked<&T::row_largest, kSameBits, RowLargestArgs, any_f64>::put(table, k);
+  Checked<&T::row_exponential, kCloseBits, RowExponentialArgs, any_f64>::put(table, k);
+  Checked<&T::row_sum, kCloseBits, RowSumArgs, any_f64>::put(table, k);
+  Checked<&T::row_divide, kSameBits, RowDivideArgs, any_f64>::put(table, k);
+  Checked<&T::row_pick, kSameBits, RowPickArgs, any_f64>::put(table, k);
+  Checked<&T::softmax_loss_backward, kSameBits, SoftmaxLossBackwardArgs,
+          is_f64<SoftmaxLossBackwardArgs, &SoftmaxLossBackwardArgs::out>>::put(table, k);
   Checked<&T::embedding_forward, kSameBits, EmbeddingForwardArgs, any_f64>::put(table, k);
   Checked<&T::embedding_backward, kSameBits, EmbeddingBackwardArgs, any_f64>::put(table, k);
   Checked<&T::cross_entropy_forward, kCloseBits, CrossEntropyForwardArgs,
@@ -159,6 +193,10 @@ void put_kernels(OpTable& table, const OpTable& k) {
 /// One machine: its name in the tests is that of the instruction set it stands in for.
 std::vector<CpuIsa> testable_isas() {
   return {CpuIsa::portable};
+}
+
+bool rounds_attention_factors(CpuIsa, DType dtype) {
+  return dtype == DType::bf16 || dtype == DType::f16;
 }
 
 OpMachine::OpMachine(CpuIsa, int threads, std::initializer_list<AddFamily> families)

@@ -13,6 +13,10 @@ std::vector<CpuIsa> testable_isas() {
   return isas;
 }
 
+bool rounds_attention_factors(CpuIsa isa, DType dtype) {
+  return dtype == DType::bf16 && (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx);
+}
+
 OpMachine::OpMachine(CpuIsa isa, int threads, std::initializer_list<AddFamily> families)
     : device_(make_cpu_device(threads)) {
   table_.traits.name = "cpu:" + std::string(cpu_isa_name(isa));

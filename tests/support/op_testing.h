@@ -12,6 +12,9 @@ namespace viaduct::test {
 
 /// The instruction sets that this machine runs.
 std::vector<CpuIsa> testable_isas();
+/// Whether attention's products in `dtype` are those of matrix units, which read probabilities and
+/// gradients of scores in that format (ops/attention.h).
+bool rounds_attention_factors(CpuIsa isa, DType dtype);
 /// The dtypes that kernels take beside f64: f32, bf16, f16.
 inline constexpr DType kKernelDTypes[] = {DType::f32, DType::bf16, DType::f16};
 

@@ -1,16 +1,18 @@
 // Choices for attention on a GPU.
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/attention.h"
 
 namespace viaduct::cuda {
 namespace {
 
-constexpr int64_t kMostHeadDim = 256;  // a tile's rows must fit into shared memory
-
-void check_head_dims(std::string_view op, const Tensor& q, const Tensor& v, const Traits& traits) {
-  VIADUCT_CHECK(DeviceError, q.dim(2) <= kMostHeadDim && v.dim(2) <= kMostHeadDim,
+const HeadWidths& checked_widths(std::string_view op, const Tensor& q, const Tensor& v,
+                                 const Traits& traits) {
+  const HeadWidths* widths = head_widths_for(q.dim(2), v.dim(2));
+  VIADUCT_CHECK(DeviceError, widths != nullptr,
                 "{}: {} has kernels for head dims up to {}, not for {} (values: {})", op,
-                traits.name, kMostHeadDim, q.dim(2), v.dim(2));
+                traits.name, std::end(kHeadWidths)[-1].width, q.dim(2), v.dim(2));
+  return *widths;
 }
 
 /// The dtype whose matrix units the products use: codes of FP8 count as BF16, the narrowest format
@@ -27,7 +29,7 @@ std::string_view flash_kernel(const Tensor& q) {
 
 Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_forward";
-  check_head_dims(op, args.q, args.v, traits);
+  checked_widths(op, args.q, args.v, traits);
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
   use_matrix_units(choice.cost, dtype);
@@ -36,17 +38,18 @@ Choice choose_forward(const AttentionForwardArgs& args, const Traits& traits) {
 
 Choice choose_backward(const AttentionBackwardArgs& args, const Traits& traits) {
   constexpr std::string_view op = "attention_backward";
-  check_head_dims(op, args.q, args.v, traits);
+  const int parts = checked_widths(op, args.q, args.v, traits).parts;
   const DType dtype = product_dtype(args.q);
   Choice choice = choose_kernel(op, flash_kernel(args.q), dtype, args, traits);
-  // Both kernels compute q·k and d_out·v: these two of the five products are made twice.
+  // Both kernels compute q·k and d_out·v, that of the keys for each part of its columns: these two
+  // of the five products are made that often once more.
   const auto width = static_cast<double>(args.q.dim(2));
   const auto value_width = static_cast<double>(args.v.dim(2));
   const double ratio = (width + value_width) / (3 * width + 2 * value_width);
-  for (double& flops : choice.cost.flops) flops *= 1 + ratio;
+  for (double& flops : choice.cost.flops) flops *= 1 + parts * ratio;
   use_matrix_units(choice.cost, dtype);
-  choice.cost.bytes_read += args.q.bytes() + args.k.bytes() + args.v.bytes() + args.d_out.bytes() +
-                            args.lse.bytes() + args.delta.bytes();
+  choice.cost.bytes_read += parts * (args.q.bytes() + args.k.bytes() + args.v.bytes() +
+                                     args.d_out.bytes() + args.lse.bytes() + args.delta.bytes());
   choice.launches = 2;
   return choice;
 }

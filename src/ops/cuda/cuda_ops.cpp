@@ -9,6 +9,7 @@ OpTable cuda_ops(CudaTarget target) {
   table.traits.matrix_bf16 = true;
   cuda::add_gemm(table, target);
   cuda::add_attention(table);
+  cuda::add_composed(table);
   cuda::add_rows(table);
   cuda::add_elementwise(table);
   cuda::add_experts(table);

@@ -23,6 +23,7 @@ namespace cuda {
 // What each family adds to the table.
 void add_gemm(OpTable& table, CudaTarget target);  // gemm, column_sum, bias_add
 void add_attention(OpTable& table);
+void add_composed(OpTable& table);     // score matrices, steps of softmax cross entropy
 void add_rows(OpTable& table);         // norm, activation, rotary, embedding, cross entropy
 void add_elementwise(OpTable& table);  // add, multiply, copy, scale, fill, …
 void add_quantize(OpTable& table);     // FP8 operands, magnitudes, delayed scaling

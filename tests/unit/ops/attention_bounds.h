@@ -82,17 +82,17 @@ struct AttentionBounds {
     }
   }
 
-  /// What ops/attention.h allows where probabilities and score gradients are rounded to BF16.
-  void allow_rounded_factors() {
-    const double share = 0x1p-8 / (4 * 0x1p-23 * std::sqrt(std::max(1.0, terms)));
+  /// What ops/attention.h allows where probabilities and score gradients are rounded to `format`.
+  void allow_rounded_factors(DType format = DType::bf16) {
+    const double half_unit = format == DType::f16 ? 0x1p-11 : 0x1p-8;
+    const double share = half_unit / (4 * 0x1p-23 * std::sqrt(std::max(1.0, terms)));
     for (const Tensor* sums : {&out, &dq, &dk, &dv}) {
       for (int64_t i = 0; i < sums->elements(); ++i) sums->data<double>()[i] *= 1 + share;
     }
   }
   /// For results of this instruction set in this dtype.
   void allow_rounding_of(CpuIsa isa, DType dtype) {
-    const bool tiles = isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx;
-    if (tiles && dtype == DType::bf16) allow_rounded_factors();
+    if (rounds_attention_factors(isa, dtype)) allow_rounded_factors(dtype);
   }
 
   static Tensor delta(const AttentionData& x) {

@@ -254,19 +254,22 @@ TEST(AttentionReference, GradientsAreFiniteDifferences) {
   }
 }
 
-TEST(AttentionChecks, RefuseWhatDoesNotFit) {
+template <class Change>
+void expect_refused(Change&& change) {
   OpMachine machine(CpuIsa::portable, 1, {cpu::add_attention});
   OpContext context = machine.context();
-  const AttentionData good({}, DType::bf16);
-  const auto refused = [&](auto&& change) {
-    AttentionData data = good;
-    change(data);
-    EXPECT_THROW(attention_forward(context, data.forward()), ShapeError);
-    EXPECT_THROW(attention_backward(context, data.backward()), ShapeError);
-  };
-  const auto offsets = [](const std::vector<int64_t>& values) {
-    return test::integers(DType::i32, values);
-  };
+  AttentionData data({}, DType::bf16);
+  change(data);
+  EXPECT_THROW(attention_forward(context, data.forward()), ShapeError);
+  EXPECT_THROW(attention_backward(context, data.backward()), ShapeError);
+}
+
+Tensor offsets(const std::vector<int64_t>& values) {
+  return test::integers(DType::i32, values);
+}
+
+TEST(AttentionChecks, RefuseWhatDoesNotFit) {
+  const auto refused = [](auto&& change) { expect_refused(change); };
   refused([](auto& d) { d.q = {}; });
   refused([](auto& d) { d.k = host_tensor(DType::bf16, {37, 2, 15}); });
   refused([](auto& d) { d.k = d.v = host_tensor(DType::bf16, {37, 3, 16}); });
@@ -274,18 +277,22 @@ TEST(AttentionChecks, RefuseWhatDoesNotFit) {
   refused([](auto& d) { d.v = host_tensor(DType::f32, {37, 2, 16}); });
   refused([](auto& d) { d.out = d.d_out = host_tensor(DType::bf16, {37, 2, 15}); });
   refused([](auto& d) { d.lse = host_tensor(DType::f32, {37, 2}); });
-  refused([&](auto& d) { d.problem.q_offsets = offsets({0, 36}); });
-  refused([&](auto& d) { d.problem.kv_offsets = offsets({0, 38}); });
-  refused([&](auto& d) { d.problem.kv_offsets = offsets({0, 20, 37}); });
-  refused([&](auto& d) {
-    d.problem.q_offsets = offsets({0, 40, 37}), d.problem.kv_offsets = offsets({0, 30, 37});
-  });
-  refused([&](auto& d) { d.problem.diagonal = offsets({0, 0}); });
+  refused([](auto& d) { d.problem.kv_offsets = offsets({0, 20, 37}); });
+  refused([](auto& d) { d.problem.diagonal = offsets({0, 0}); });
   refused([](auto& d) { d.problem.dropout = 0.5; });  // without query_index
   refused([](auto& d) { d.problem.window = -1; });
-  refused([&](auto& d) {
+  refused([](auto& d) {
     d.problem.dropout = 0.5, d.problem.query_index = host_tensor(DType::i64, {37});
     d.problem.key_position = offsets({0, 1});
+  });
+}
+
+// The host reads these values on a cpu alone.
+TEST(AttentionChecks, RefuseOffsetsOfOtherTokens) {
+  expect_refused([](auto& d) { d.problem.q_offsets = offsets({0, 36}); });
+  expect_refused([](auto& d) { d.problem.kv_offsets = offsets({0, 38}); });
+  expect_refused([](auto& d) {
+    d.problem.q_offsets = offsets({0, 40, 37}), d.problem.kv_offsets = offsets({0, 30, 37});
   });
 }
 

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <vector>
 
+#include "ops/costs.h"
 #include "ops/cpu/attention/attention_launch.h"
 #include "ops/cpu/attention/score_matrix_kernels.h"
 #include "ops/reference/reference.h"
@@ -35,16 +36,6 @@ struct Documents {
   }
 };
 
-/// Elements of the matrix for (query, key) pairs of one document, from the bounds.
-double matrix_elements(const Tensor& matrix, const AttentionProblem& problem) {
-  const int64_t keys = problem.max_keys > 0 ? problem.max_keys : matrix.dim(2);
-  return static_cast<double>(matrix.dim(0) * matrix.dim(1)) * static_cast<double>(keys);
-}
-
-int64_t matrix_bytes(const Tensor& matrix, const AttentionProblem& problem) {
-  return static_cast<int64_t>(matrix_elements(matrix, problem)) * dtype_bytes(matrix.dtype());
-}
-
 int64_t product_floats(const ScoreProductArgs& args) {
   return round_up_to(score_scratch(args.queries.dim(2)), 16);
 }
@@ -52,25 +43,7 @@ int64_t product_floats(const ScoreProductArgs& args) {
 template <CpuIsa isa>
 Choice choose_product(const ScoreProductArgs& args, const Traits&) {
   Choice choice = vector_choice("score_product", isa, args.matrix.dtype());
-  add_flops(
-      choice, args.matrix.dtype(),
-      2 * matrix_elements(args.matrix, args.problem) * static_cast<double>(args.queries.dim(2)));
-  const int64_t matrix = matrix_bytes(args.matrix, args.problem);
-  const int64_t queries = bytes_of(args.queries), keys = bytes_of(args.keys);
-  switch (args.form) {
-    case ScoreProduct::scores:
-      choice.cost.bytes_read = queries + keys;
-      choice.cost.bytes_written = matrix;
-      break;
-    case ScoreProduct::values:
-      choice.cost.bytes_read = matrix + keys + (args.mode == WriteMode::accumulate ? queries : 0);
-      choice.cost.bytes_written = queries;
-      break;
-    case ScoreProduct::keys:
-      choice.cost.bytes_read = matrix + queries + keys;
-      choice.cost.bytes_written = keys;
-      break;
-  }
+  choice.cost = cost_of(args);
   if (choice.variant != kReferenceKernel)
     choice.workspace_bytes = kAttentionSlots * product_floats(args) * 4;
   return choice;
@@ -164,14 +137,7 @@ void for_score_rows(OpContext& context, const Documents& documents, const Attent
 template <CpuIsa isa>
 Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits&) {
   Choice choice = vector_choice("score_softmax", isa, args.matrix.dtype());
-  const double per_element = args.steps == ScoreSteps::all     ? 4
-                             : args.steps == ScoreSteps::scale ? 1
-                             : args.steps == ScoreSteps::mask  ? 0
-                                                               : 3;
-  add_flops(choice, args.matrix.dtype(), per_element * matrix_elements(args.matrix, args.problem));
-  choice.cost.bytes_read = choice.cost.bytes_written = matrix_bytes(args.matrix, args.problem);
-  if (args.steps == ScoreSteps::all || args.steps == ScoreSteps::softmax)
-    (args.known_lse ? choice.cost.bytes_read : choice.cost.bytes_written) += bytes_of(args.lse);
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -189,16 +155,7 @@ void launch_softmax(OpContext& context, const Choice& choice, const ScoreSoftmax
 template <CpuIsa isa>
 Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits&) {
   Choice choice = vector_choice("score_softmax_backward", isa, args.gradient.dtype());
-  const double per_element = args.steps == ScoreSteps::all       ? 3
-                             : args.steps == ScoreSteps::softmax ? 2
-                                                                 : 1;
-  add_flops(choice, args.gradient.dtype(),
-            per_element * matrix_elements(args.gradient, args.problem));
-  choice.cost.bytes_written = matrix_bytes(args.gradient, args.problem);
-  // The scale step reads probabilities only for the slope of the cap.
-  const bool reads = args.steps != ScoreSteps::scale || args.problem.softcap > 0;
-  choice.cost.bytes_read =
-      (reads ? 2 : 1) * choice.cost.bytes_written + bytes_of(args.lse) + bytes_of(args.delta);
+  choice.cost = cost_of(args);
   return choice;
 }
 
@@ -220,8 +177,7 @@ void launch_softmax_backward(OpContext& context, const Choice& choice,
 template <CpuIsa isa>
 Choice choose_dropout(const ScoreDropoutArgs& args, const Traits&) {
   Choice choice = vector_choice("score_dropout", isa, args.x.dtype());
-  add_flops(choice, args.x.dtype(), matrix_elements(args.x, args.problem));
-  choice.cost.bytes_read = choice.cost.bytes_written = matrix_bytes(args.x, args.problem);
+  choice.cost = cost_of(args);
   return choice;
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "ops/costs.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/rows/softmax_kernels.h"
@@ -115,43 +116,36 @@ void launch_loss_backward(OpContext& context, const Choice& choice,
   });
 }
 
-Choice choose(std::string_view op, const Tensor& x, const Traits& traits, double flops,
-              std::initializer_list<const Tensor*> read, const Tensor& written) {
-  Choice choice = choose_by_dtype(op, x.dtype(), traits, "rows");
-  add_flops(choice, x.dtype(), flops * static_cast<double>(x.elements()));
-  for (const Tensor* tensor : read) choice.cost.bytes_read += tensor->bytes();
-  choice.cost.bytes_written = written.bytes();
+template <class Args>
+Choice choose(std::string_view op, DType dtype, const Args& args, const Traits& traits) {
+  Choice choice = choose_by_dtype(op, dtype, traits, "rows");
+  choice.cost = cost_of(args);
   return choice;
 }
 
-// Operations of an exponential (a polynomial of degree 7), and of a tanh based on one.
-constexpr double kExponential = 18, kTanh = 24;
-
 Choice choose_soft_cap(const SoftCapArgs& args, const Traits& traits) {
-  return choose("soft_cap", args.x, traits, kTanh, {&args.x}, args.out);
+  return choose("soft_cap", args.x.dtype(), args, traits);
 }
 Choice choose_soft_cap_backward(const SoftCapBackwardArgs& args, const Traits& traits) {
-  return choose("soft_cap_backward", args.z, traits, 4, {&args.d_out, &args.z}, args.d_in);
+  return choose("soft_cap_backward", args.z.dtype(), args, traits);
 }
 Choice choose_largest(const RowLargestArgs& args, const Traits& traits) {
-  return choose("row_largest", args.x, traits, 1, {&args.x}, args.out);
+  return choose("row_largest", args.x.dtype(), args, traits);
 }
 Choice choose_exponential(const RowExponentialArgs& args, const Traits& traits) {
-  return choose("row_exponential", args.x, traits, kExponential, {&args.x, &args.shift}, args.out);
+  return choose("row_exponential", args.x.dtype(), args, traits);
 }
 Choice choose_sum(const RowSumArgs& args, const Traits& traits) {
-  return choose("row_sum", args.x, traits, 1, {&args.x}, args.out);
+  return choose("row_sum", args.x.dtype(), args, traits);
 }
 Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
-  return choose("row_divide", args.x, traits, 1, {&args.x, &args.divisor}, args.out);
+  return choose("row_divide", args.x.dtype(), args, traits);
 }
-/// Reads one element of a row.
 Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
-  return choose("row_pick", args.out, traits, 0, {&args.out, &args.targets}, args.out);
+  return choose("row_pick", args.out.dtype(), args, traits);
 }
 Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& traits) {
-  return choose("softmax_loss_backward", args.out, traits, 2,
-                {&args.probabilities, &args.targets, &args.weight}, args.out);
+  return choose("softmax_loss_backward", args.out.dtype(), args, traits);
 }
 
 template <const SoftmaxKernels& (*kKernels)()>

@@ -13,6 +13,8 @@ namespace cuda {
 void add_elementwise_launches(OpTable& table);
 void add_gemm_launches(OpTable& table);
 void add_grouped_gemm_launches(OpTable& table);
+void add_attention_launches(OpTable& table);
+void add_composed_launches(OpTable& table);
 void add_row_launches(OpTable& table);
 void add_embedding_launches(OpTable& table);
 void add_expert_launches(OpTable& table);

@@ -9,6 +9,8 @@ OpTable cuda_ops_with_launches(CudaTarget target) {
   cuda::add_elementwise_launches(table);
   cuda::add_gemm_launches(table);
   cuda::add_grouped_gemm_launches(table);
+  cuda::add_attention_launches(table);
+  cuda::add_composed_launches(table);
   cuda::add_row_launches(table);
   cuda::add_embedding_launches(table);
   cuda::add_expert_launches(table);

@@ -85,21 +85,38 @@ TEST_P(CudaChoices, ABiasOfAnotherFormatIsALaunchOfItsOwn) {
   EXPECT_EQ(choose(table_.gemm, args).launches, 2);
 }
 
-TEST_P(CudaChoices, AttentionsBackwardMakesTheScoresTwice) {
-  const int64_t tokens = 128, heads = 4, width = 64;
-  const Tensor q = sized(DType::bf16, {tokens, heads, width}),
-               sums = sized(DType::f32, {tokens, heads, width}),
-               rows = sized(DType::f32, {heads, tokens});
+TEST_P(CudaChoices, AttentionsBackwardMakesTheScoresAgain) {
+  // Of heads up to 128, and of wider ones: the gradients of their keys are made in two parts.
+  for (const auto& [width, products] : {std::pair<int64_t, int>(64, 7), {256, 9}}) {
+    const int64_t tokens = 128, heads = 4;
+    const Tensor q = sized(DType::bf16, {tokens, heads, width}),
+                 sums = sized(DType::f32, {tokens, heads, width}),
+                 rows = sized(DType::f32, {heads, tokens});
+    AttentionProblem problem;
+    problem.visible_pairs = 1000;
+    const AttentionBackwardArgs args{problem, q, q, q, q, rows, rows, sums, sums, sums};
+    const Choice choice = choose(table_.attention_backward, args);
+    EXPECT_EQ(choice.launches, 2);
+    EXPECT_EQ(choice.workspace_bytes, 0);
+    const auto of_product = 2.0 * 1000 * static_cast<double>(heads * width);
+    EXPECT_DOUBLE_EQ(flops(choice, FlopFormat::bf16), of_product * products);
+    const AttentionForwardArgs forward{problem, q, q, q, q, rows};
+    EXPECT_DOUBLE_EQ(flops(choose(table_.attention_forward, forward), FlopFormat::bf16),
+                     of_product * 2);
+  }
+}
+
+TEST_P(CudaChoices, WhatIsComposedOfOpsIsFp32) {
   AttentionProblem problem;
-  problem.visible_pairs = 1000;
-  const AttentionBackwardArgs args{problem, q, q, q, q, rows, rows, sums, sums, sums};
-  const Choice choice = choose(table_.attention_backward, args);
-  EXPECT_EQ(choice.launches, 2);
-  EXPECT_EQ(choice.workspace_bytes, 0);
-  EXPECT_DOUBLE_EQ(flops(choice, FlopFormat::bf16), 2.0 * 1000 * heads * 7 * width);
-  const AttentionForwardArgs forward{problem, q, q, q, q, rows};
-  EXPECT_DOUBLE_EQ(flops(choose(table_.attention_forward, forward), FlopFormat::bf16),
-                   2.0 * 1000 * heads * 2 * width);
+  const ScoreSoftmaxArgs softmax{ScoreSteps::all, problem, sized(DType::f32, {2, 8, 16}),
+                                 sized(DType::f32, {2, 8})};
+  EXPECT_EQ(choose(table_.score_softmax, softmax).cost.bytes_read, 2 * 8 * 16 * 4);
+  EXPECT_THAT(
+      [&] {
+        choose(table_.row_sum, {sized(DType::f64, {2, 8}), sized(DType::f64, {2}), 8});
+      },
+      ThrowsMessage<DeviceError>(
+          testing::AllOf(HasSubstr("row_sum"), HasSubstr("f64"), HasSubstr("f32"))));
 }
 
 TEST_P(CudaChoices, WhatHasNoKernelIsRefusedWithWhatThereIs) {

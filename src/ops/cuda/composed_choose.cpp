@@ -1,0 +1,75 @@
+// Choices for what is composed of ops on a GPU: the score matrix of unfused attention, whose
+// products are made in FP32 by vector units, and the steps of softmax cross entropy.
+
+#include "ops/cuda/cuda_entry.h"
+
+namespace viaduct::cuda {
+namespace {
+
+/// Its tensor is f32.
+template <class Args>
+Choice choose_rows(std::string_view op, const Tensor& x, const Args& args, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, x.dtype() == DType::f32, "{}: {} has no kernel for {}; it has f32", op,
+                traits.name, dtype_name(x.dtype()));
+  return choose_kernel("rows", args);
+}
+
+Choice choose_product(const ScoreProductArgs& args, const Traits& traits) {
+  constexpr std::string_view op = "score_product";
+  Choice choice = choose_rows(op, args.matrix, args, traits);
+  choice.kernel = "tiles_f32";
+  return choice;
+}
+Choice choose_softmax(const ScoreSoftmaxArgs& args, const Traits& traits) {
+  return choose_rows("score_softmax", args.matrix, args, traits);
+}
+Choice choose_softmax_backward(const ScoreSoftmaxBackwardArgs& args, const Traits& traits) {
+  return choose_rows("score_softmax_backward", args.gradient, args, traits);
+}
+Choice choose_dropout(const ScoreDropoutArgs& args, const Traits& traits) {
+  return choose_rows("score_dropout", args.x, args, traits);
+}
+
+Choice choose_soft_cap(const SoftCapArgs& args, const Traits& traits) {
+  return choose_rows("soft_cap", args.x, args, traits);
+}
+Choice choose_soft_cap_backward(const SoftCapBackwardArgs& args, const Traits& traits) {
+  return choose_rows("soft_cap_backward", args.z, args, traits);
+}
+Choice choose_largest(const RowLargestArgs& args, const Traits& traits) {
+  return choose_rows("row_largest", args.x, args, traits);
+}
+Choice choose_exponential(const RowExponentialArgs& args, const Traits& traits) {
+  return choose_rows("row_exponential", args.x, args, traits);
+}
+Choice choose_sum(const RowSumArgs& args, const Traits& traits) {
+  return choose_rows("row_sum", args.x, args, traits);
+}
+Choice choose_divide(const RowDivideArgs& args, const Traits& traits) {
+  return choose_rows("row_divide", args.x, args, traits);
+}
+Choice choose_pick(const RowPickArgs& args, const Traits& traits) {
+  return choose_rows("row_pick", args.out, args, traits);
+}
+Choice choose_loss_backward(const SoftmaxLossBackwardArgs& args, const Traits& traits) {
+  return choose_rows("softmax_loss_backward", args.out, args, traits);
+}
+
+}  // namespace
+
+void add_composed(OpTable& table) {
+  add_entry(table.score_product, choose_product);
+  add_entry(table.score_softmax, choose_softmax);
+  add_entry(table.score_softmax_backward, choose_softmax_backward);
+  add_entry(table.score_dropout, choose_dropout);
+  add_entry(table.soft_cap, choose_soft_cap);
+  add_entry(table.soft_cap_backward, choose_soft_cap_backward);
+  add_entry(table.row_largest, choose_largest);
+  add_entry(table.row_exponential, choose_exponential);
+  add_entry(table.row_sum, choose_sum);
+  add_entry(table.row_divide, choose_divide);
+  add_entry(table.row_pick, choose_pick);
+  add_entry(table.softmax_loss_backward, choose_loss_backward);
+}
+
+}  // namespace viaduct::cuda

@@ -1,0 +1,149 @@
+// What is done to the rows of a score matrix: scale, mask, softmax, their gradients, and dropout.
+// The single steps and all of them together do the same arithmetic: their bits are the same.
+
+#include "ops/cuda/kernels/attention_block.cuh"
+#include "ops/cuda/kernels/row_group.cuh"
+#include "ops/cuda/kernels/score_matrix.h"
+
+namespace viaduct::cuda {
+namespace {
+
+/// A row of the matrix: a query of a head and the keys of its document.
+struct ScoreRow {
+  AttentionBlock block;
+  int64_t head, query, at;  // query: of all documents; at: of [N, Tq]
+  int keys, first, end;     // of which [first, end) are seen
+};
+
+/// False beyond the last row.
+__device__ bool find_row(const AttentionProblemView& p, int64_t number, ScoreRow& row) {
+  if (number >= int64_t{p.kv_heads} * p.group * p.queries) return false;
+  row.head = number / p.queries, row.query = number % p.queries, row.at = number;
+  int low = 0, high = p.documents;  // offsets[low] ≤ query < offsets[high]
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (p.q_offsets[middle] <= row.query ? low : high) = middle;
+  }
+  AttentionBlock& block = row.block;
+  block.first_query = p.q_offsets[low], block.first_key = p.kv_offsets[low];
+  block.queries = p.q_offsets[low + 1] - p.q_offsets[low];
+  block.keys = p.kv_offsets[low + 1] - p.kv_offsets[low];
+  block.diagonal = p.diagonal != nullptr ? p.diagonal[low] : 0;
+  row.keys = block.keys;
+  row.first = block.first_seen(p, row.query - block.first_query);
+  row.end = block.end_seen(p, row.query - block.first_query);
+  return true;
+}
+
+template <class Group, class F>
+__device__ void for_keys(const ScoreRow& row, F&& f) {
+  for (int j = Group::thread(); j < row.keys; j += Group::kThreadsOfRow) f(j);
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kRowThreads) score_softmax_kernel(ScoreRowsView args) {
+  using Group = RowGroup<kThreads>;
+  const AttentionProblemView& p = args.problem;
+  ScoreRow row;
+  if (!find_row(p, Group::row(), row)) return;
+  float* const scores = args.matrix + row.at * args.row;
+  const float inverse_cap = p.softcap > 0 ? 1.0f / p.softcap : 0.0f;
+  float most = -INFINITY;
+  for_keys<Group>(row, [&](int j) {
+    float s = scores[j];
+    if (args.scale) {
+      s *= p.scale;
+      if (p.softcap > 0) s = p.softcap * tanhf(s * inverse_cap);
+    }
+    if (args.mask && (j < row.first || j >= row.end)) s = -INFINITY;
+    scores[j] = s;
+    most = fmaxf(most, s);
+  });
+  if (!args.softmax) return;
+  float lse = args.known_lse ? p.lse[row.at] : 0.0f;
+  if (!args.known_lse) {
+    most = Group::join(most, LargestOf{});
+    float total = 0;
+    if (most != -INFINITY) for_keys<Group>(row, [&](int j) { total += expf(scores[j] - most); });
+    total = Group::join(total, SumOf{});
+    lse = most == -INFINITY ? -INFINITY : most + logf(total);
+    if (Group::thread() == 0) p.lse[row.at] = lse;
+  }
+  // A query without visible keys: e^(−inf − inf) = 0.
+  const float base = lse == -INFINITY ? INFINITY : lse;
+  for_keys<Group>(row, [&](int j) { scores[j] = expf(scores[j] - base); });
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kRowThreads) score_softmax_backward_kernel(ScoreRowsView args) {
+  using Group = RowGroup<kThreads>;
+  const AttentionProblemView& p = args.problem;
+  ScoreRow row;
+  if (!find_row(p, Group::row(), row)) return;
+  float* const gradient = args.matrix + row.at * args.row;
+  const float* const probabilities = args.probabilities + row.at * args.row;
+  const float delta = args.delta[row.at], lse = p.lse[row.at];
+  const bool capped = p.softcap > 0;
+  for_keys<Group>(row, [&](int j) {
+    float d = gradient[j];
+    if (args.softmax) d = probabilities[j] * (d - delta);
+    if (args.scale && !capped) d *= p.scale;
+    if (args.scale && capped) {
+      // p was computed from the capped score.
+      const float probability = probabilities[j];
+      const float t = probability == 0 ? 0.0f : (logf(probability) + lse) / p.softcap;
+      d *= p.scale * (1.0f - t * t);
+    }
+    gradient[j] = d;
+  });
+}
+
+template <int kThreads>
+__global__ void __launch_bounds__(kRowThreads) score_dropout_kernel(ScoreDropoutView args) {
+  using Group = RowGroup<kThreads>;
+  const AttentionProblemView& p = args.problem;
+  ScoreRow row;
+  if (!find_row(p, Group::row(), row)) return;
+  const RowDraw draw{static_cast<uint64_t>(p.query_index[row.query]),
+                     p.first_head + static_cast<uint32_t>(row.head)};
+  const int64_t begin = row.at * args.row;
+  for_keys<Group>(row, [&](int j) {
+    args.out[begin + j] = args.x[begin + j] * factor_of(p, row.block, draw, j);
+  });
+}
+
+/// Calls f(Count<threads of a row>, grid).
+template <class F>
+void for_matrix(const AttentionProblemView& p, int64_t width, F&& f) {
+  const int64_t rows = int64_t{p.kv_heads} * p.group * p.queries;
+  if (width <= kWarpRow) {
+    f(Count<kWarpLanes>{}, Grid(blocks_for(rows, kRowThreads / kWarpLanes)));
+  } else {
+    f(Count<kRowThreads>{}, Grid(rows));
+  }
+}
+
+}  // namespace
+
+void score_softmax(const ScoreRowsView& args, Stream stream) {
+  for_matrix(args.problem, args.row, [&](auto threads, Grid grid) {
+    launch("score_softmax", score_softmax_kernel<decltype(threads)::value>, grid, kRowThreads,
+           stream, args);
+  });
+}
+
+void score_softmax_backward(const ScoreRowsView& args, Stream stream) {
+  for_matrix(args.problem, args.row, [&](auto threads, Grid grid) {
+    launch("score_softmax_backward", score_softmax_backward_kernel<decltype(threads)::value>, grid,
+           kRowThreads, stream, args);
+  });
+}
+
+void score_dropout(const ScoreDropoutView& args, Stream stream) {
+  for_matrix(args.problem, args.row, [&](auto threads, Grid grid) {
+    launch("score_dropout", score_dropout_kernel<decltype(threads)::value>, grid, kRowThreads,
+           stream, args);
+  });
+}
+
+}  // namespace viaduct::cuda

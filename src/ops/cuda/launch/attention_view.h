@@ -1,0 +1,18 @@
+#pragma once
+// From an attention problem to what its kernels take.
+
+#include "ops/attention.h"
+#include "ops/cuda/kernels/attention.h"
+#include "ops/cuda/launch/launch_args.h"
+
+namespace viaduct::cuda {
+
+/// [T, N, D] with dense rows.
+Heads heads_of(const Tensor& x);
+
+/// Documents, mask, scale and dropout of a problem with so many queries and keys; heads, and what
+/// belongs to them, are left out.
+AttentionProblemView document_view(std::string_view op, const AttentionProblem& problem,
+                                   int64_t queries, int64_t keys);
+
+}  // namespace viaduct::cuda
