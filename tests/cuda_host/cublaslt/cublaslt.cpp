@@ -1,7 +1,6 @@
 #include <cublasLt.h>
 
 #include <algorithm>
-#include <array>
 #include <cstring>
 #include <vector>
 
@@ -80,10 +79,11 @@ cublasStatus_t set(void* field, size_t field_bytes, const void* value, size_t by
   return succeed();
 }
 
-/// A product as the descriptors say it: d [m, n] = op(a) [m, k] · op(b) [k, n].
+/// A product as the descriptors say it: d [m, n] = op(a) [m, k] · op(b) [k, n]. A copy: callers may
+/// change or destroy descriptors before the stream runs.
 struct Problem {
-  const cublasLtDescDouble& desc;
-  const cublasLtLayoutDouble &a, &b, &c, &d;
+  cublasLtDescDouble desc;
+  cublasLtLayoutDouble a, b, c, d;
   bool transa = desc.transa == CUBLAS_OP_T, transb = desc.transb == CUBLAS_OP_T;
   int64_t m = static_cast<int64_t>(transa ? a.columns : a.rows);
   int64_t k = static_cast<int64_t>(transa ? a.rows : a.columns);
@@ -235,7 +235,10 @@ std::vector<float> widened(const void* data, const cublasLtLayoutDouble& layout,
 }
 
 struct Pointers {
-  const void *alpha, *a, *b, *beta, *c;
+  float alpha, beta;          // read when the library is called, or
+  const float* device_alpha;  // with pointers to the device, when the stream runs
+  const float* device_beta;
+  const void *a, *b, *c;
   void *d, *workspace;
   size_t workspace_bytes;
 };
@@ -246,8 +249,8 @@ void compute(const Problem& p, const Pointers& at) {
     std::memset(at.workspace, 0xff, part);
     std::memset(static_cast<char*>(at.workspace) + at.workspace_bytes - part, 0xff, part);
   }
-  const float alpha = *static_cast<const float*>(at.alpha);
-  const float beta = *static_cast<const float*>(at.beta);
+  const float alpha = at.device_alpha != nullptr ? *at.device_alpha : at.alpha;
+  const float beta = at.device_beta != nullptr ? *at.device_beta : at.beta;
   float factor = alpha;
   if (p.is_narrow && p.desc.a_mode == CUBLASLT_MATMUL_MATRIX_SCALE_SCALAR_32F) {
     factor = alpha * (*static_cast<const float*>(p.desc.a_scale) *
@@ -278,6 +281,12 @@ void compute(const Problem& p, const Pointers& at) {
       write_element(at.d, p.d.type, j * p.d.ld + i, value);
     }
   }
+}
+
+/// Gives work to a stream.
+template <class Work>
+void run_on(cudaStream_t stream, const Work& work) {
+  cuda_host::enqueue(stream, "product", work);
 }
 
 /// Empty, or what is wrong with the memory of a call.
@@ -430,19 +439,15 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t desc
   for (int i = 0; i < 4; ++i) promised.alignments[i] = static_cast<uint32_t>(algo->data[2 + i]);
   if (std::memcmp(algorithm_for(problem, promised).data, algo->data, sizeof algo->data) != 0)
     return refuse(CUBLAS_STATUS_INVALID_VALUE, "the algorithm is that of another problem");
-  const Pointers at{alpha, a_data, b_data, beta, c_data, d_data, workspace, workspace_bytes};
+  Pointers at{1, 0, nullptr, nullptr, a_data, b_data, c_data, d_data, workspace, workspace_bytes};
+  const auto *first = static_cast<const float*>(alpha), *second = static_cast<const float*>(beta);
+  if (desc->pointer_mode == CUBLASLT_POINTER_MODE_DEVICE) {
+    at.device_alpha = first, at.device_beta = second;
+  } else {
+    at.alpha = *first, at.beta = *second;
+  }
   wrong = check_memory(*algo, problem.is_narrow, at);
   if (!wrong.empty()) return refuse(CUBLAS_STATUS_INVALID_VALUE, wrong);
-  // Descriptors and factors of the host may change once the product is given to its stream.
-  const bool of_host = desc->pointer_mode == CUBLASLT_POINTER_MODE_HOST;
-  const float factors[2] = {of_host ? *static_cast<const float*>(alpha) : 0,
-                            of_host ? *static_cast<const float*>(beta) : 0};
-  cuda_host::enqueue(
-      stream, "product",
-      [=, desc = *desc, a = *a, b = *b, c = *c, d = *d, factors = std::to_array(factors)] {
-        Pointers now = at;
-        if (of_host) now.alpha = &factors[0], now.beta = &factors[1];
-        compute(Problem{desc, a, b, c, d}, now);
-      });
+  run_on(stream, [problem, at] { compute(problem, at); });
   return succeed();
 }
