@@ -93,24 +93,22 @@ bool is_f64(const Args& args) {
 bool is_f64_product(const GemmArgs& args) {
   return args.a.dtype() == DType::f64;
 }
-/// State in other formats than FP32 has no kernel yet.
-bool has_coded_state(const AdamWListArgs& args) {
-  for (const AdamWArgs& run : args.runs) {
-    for (const Tensor* tensor : {&run.master, &run.first, &run.second})
-      if (tensor->dtype() != DType::f32) return true;
+/// The cpu has no kernel for weights in FP64 beside masters in FP32 either.
+template <class List>
+bool has_f64_runs(const List& args) {
+  for (const auto& run : args.runs) {
+    if (run.master.dtype() == DType::f64) return true;
     if (run.weight && run.weight.dtype() == DType::f64) return true;
   }
   return false;
 }
 
-/// Other elements than FP8, and tiles of the cpu's products.
+/// Other elements than FP8 and NVFP4, and tiles of the cpu's products.
 bool has_no_conversion(const ConvertOperandArgs& args) {
   const OperandForm& form = args.out.form();
-  const bool float8 = form.element == DType::e4m3 || form.element == DType::e5m2;
-  return form.layout != kRowMajor || !float8 || form.rotated || args.matrix.dtype() == DType::f64;
-}
-bool is_rotated(const LargestMagnitudeArgs& args) {
-  return args.rotated;
+  const bool kernels =
+      form.element == DType::e4m3 || form.element == DType::e5m2 || form.element == DType::e2m1x2;
+  return form.layout != kRowMajor || !kernels || args.matrix.dtype() == DType::f64;
 }
 
 bool is_code(const Tensor& tensor) {
@@ -177,15 +175,46 @@ void put_kernels(OpTable& table, const OpTable& k) {
           is_f64<CrossEntropyBackwardArgs, &CrossEntropyBackwardArgs::out>>::put(table, k);
   Checked<&T::lse_share, kCloseBits, LseShareArgs, never>::put(table, k);
   Checked<&T::lse_join, kCloseBits, LseJoinArgs, never>::put(table, k);
+  Checked<&T::route, kCloseBits, RouteArgs, any_f64>::put(table, k);
+  Checked<&T::route_backward, kCloseBits, RouteBackwardArgs,
+          is_f64<RouteBackwardArgs, &RouteBackwardArgs::logits>>::put(table, k);
+  Checked<&T::router_loss, kCloseBits, RouterLossArgs,
+          is_f64<RouterLossArgs, &RouterLossArgs::logits>>::put(table, k);
+  Checked<&T::count_choices, kSameBits, CountChoicesArgs, never>::put(table, k);
+  Checked<&T::load_error, kSameBits, LoadErrorArgs, never>::put(table, k);
+  Checked<&T::move_load_bias, kSameBits, MoveLoadBiasArgs, never>::put(table, k);
+  Checked<&T::limit_experts, kSameBits, LimitExpertsArgs, any_f64>::put(table, k);
+  Checked<&T::sinkhorn_bias, kCloseBits, SinkhornArgs, any_f64>::put(table, k);
+  Checked<&T::jitter, kSameBits, JitterArgs, any_f64>::put(table, k);
+  Checked<&T::random_rows, kSameBits, RandomRowsArgs, any_f64>::put(table, k);
+  Checked<&T::sort_by_expert, kSameBits, SortByExpertArgs, never>::put(table, k);
+  Checked<&T::arrival_order, kSameBits, ArrivalOrderArgs, never>::put(table, k);
   Checked<&T::combine_rows, kSameBits, CombineRowsArgs, any_f64>::put(table, k);
   Checked<&T::combine_rows_backward, kCloseBits, CombineRowsBackwardArgs, any_f64>::put(table, k);
   Checked<&T::expert_bias, kSameBits, ExpertBiasArgs, any_f64>::put(table, k);
   Checked<&T::expert_bias_backward, kSameBits, ExpertBiasBackwardArgs, any_f64>::put(table, k);
   Checked<&T::convert_operand, kSameBits, ConvertOperandArgs, has_no_conversion>::put(table, k);
-  Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, is_rotated>::put(table, k);
+  Checked<&T::largest_magnitude, kSameBits, LargestMagnitudeArgs, never>::put(table, k);
   Checked<&T::note_amax, kSameBits, NoteAmaxArgs, never>::put(table, k);
   Checked<&T::choose_amax, kSameBits, ChooseAmaxArgs, never>::put(table, k);
-  Checked<&T::adamw, kSameBits, AdamWListArgs, has_coded_state>::put(table, k);
+  Checked<&T::reproducible_sum, kSameBits, ReproducibleSumArgs, never>::put(table, k);
+  Checked<&T::reproducible_sums, kSameBits, ReproducibleSumsArgs, never>::put(table, k);
+  Checked<&T::widen_sum, kSameBits, WidenSumArgs, never>::put(table, k);
+  Checked<&T::narrow_sum, kSameBits, NarrowSumArgs, never>::put(table, k);
+  Checked<&T::sum_value, kSameBits, SumValueArgs, never>::put(table, k);
+  Checked<&T::gradient_norm, kSameBits, GradientNormArgs, never>::put(table, k);
+  Checked<&T::adamw, kSameBits, AdamWListArgs, has_f64_runs>::put(table, k);
+  Checked<&T::momentum, kSameBits, MomentumListArgs, has_f64_runs>::put(table, k);
+  Checked<&T::muon_momentum, kSameBits, MuonMomentumArgs, never>::put(table, k);
+  Checked<&T::normalize, kSameBits, NormalizeArgs, never>::put(table, k);
+  Checked<&T::muon_update, kSameBits, MuonUpdateArgs, never>::put(table, k);
+  Checked<&T::adafactor_limits, kSameBits, AdafactorLimitsArgs, never>::put(table, k);
+  Checked<&T::adafactor_sums, kSameBits, AdafactorSumsArgs, never>::put(table, k);
+  Checked<&T::adafactor_moments, kCloseBits, AdafactorMomentsArgs, never>::put(table, k);
+  Checked<&T::adafactor_direction, kSameBits, AdafactorDirectionArgs, never>::put(table, k);
+  Checked<&T::adafactor_update, kSameBits, AdafactorUpdateArgs, never>::put(table, k);
+  Checked<&T::expand_state, kSameBits, ExpandStateArgs, never>::put(table, k);
+  Checked<&T::store_state, kSameBits, StoreStateArgs, never>::put(table, k);
 }
 
 }  // namespace

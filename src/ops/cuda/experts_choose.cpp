@@ -1,14 +1,21 @@
 // Choices for the ops of experts on a GPU: routing (a warp a token), the order of rows by expert
-// (counts, their prefix sums and the places, without atomics), what moves rows, and the products of
-// all experts of a rank in one launch, whose tiles find their expert by the offsets.
+// (a stable sort, prefix sums and the places, without atomics), what moves rows, and the products
+// of all experts of a rank in one launch, whose tiles find their expert by the offsets.
 
+#include "ops/cuda/choice_sort.h"
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/routing.h"
 
 namespace viaduct::cuda {
 namespace {
 
 // Of a logit: exponential, comparison, product.
 constexpr double kFlopsOfLogit = 20;
+
+void check_f32(std::string_view op, DType dtype, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, dtype == DType::f32, "{}: {} has no kernel for {}; it has f32", op,
+                traits.name, dtype_name(dtype));
+}
 
 /// A choice of an op over integers and few numbers, with the bytes of its operands.
 Choice choose_bytes(std::string_view kernel, int64_t read, int64_t written, int launches = 1) {
@@ -20,22 +27,35 @@ Choice choose_bytes(std::string_view kernel, int64_t read, int64_t written, int 
   return choice;
 }
 
-Choice choose_logits(const Tensor& logits) {
+/// Kernels of routers compute in FP32.
+Choice choose_logits(std::string_view op, const Tensor& logits, const Traits& traits) {
+  check_f32(op, logits.dtype(), traits);
   Choice choice = choose_bytes("warp_per_token", logits.bytes(), 0);
   add_vector_flops(choice.cost, logits.dtype(),
                    kFlopsOfLogit * static_cast<double>(logits.elements()));
   return choice;
 }
 
-Choice choose_route(const RouteArgs& args, const Traits&) {
-  Choice choice = choose_logits(args.logits);
+/// What sorting choices by expert adds.
+void add_sort(Choice& choice, const ChoiceSort& sort) {
+  constexpr auto kBytes = static_cast<int64_t>(sizeof(TokenOfRow));
+  choice.workspace_bytes = sort.workspace_bytes();
+  choice.cost.bytes_read += 2 * sort.passes() * sort.choices * kBytes;
+  choice.cost.bytes_written += sort.passes() * sort.choices * kBytes;
+}
+
+Choice choose_route(const RouteArgs& args, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, args.rule.groups <= kMostGroups,
+                "route: {} has kernels for up to {} groups of experts, found {}", traits.name,
+                kMostGroups, args.rule.groups);
+  Choice choice = choose_logits("route", args.logits, traits);
   choice.cost.bytes_read += bytes_of(args.bias);
   choice.cost.bytes_written = args.probabilities.bytes() + args.choice.bytes();
   return choice;
 }
 
-Choice choose_route_backward(const RouteBackwardArgs& args, const Traits&) {
-  Choice choice = choose_logits(args.logits);
+Choice choose_route_backward(const RouteBackwardArgs& args, const Traits& traits) {
+  Choice choice = choose_logits("route_backward", args.logits, traits);
   choice.cost.bytes_read +=
       args.d_probabilities.bytes() + args.choice.bytes() + bytes_of(args.losses.counts);
   choice.cost.bytes_written = args.d_logits.bytes();
@@ -43,34 +63,35 @@ Choice choose_route_backward(const RouteBackwardArgs& args, const Traits&) {
 }
 
 /// Sums over the tokens: in parts, and a second launch adds them in order.
-Choice choose_router_loss(const RouterLossArgs& args, const Traits&) {
-  Choice choice = choose_logits(args.logits);
+Choice choose_router_loss(const RouterLossArgs& args, const Traits& traits) {
+  Choice choice = choose_logits("router_loss", args.logits, traits);
   choice.cost.bytes_written = args.out.bytes();
   choice.launches = 2;
   choice.workspace_bytes = 3 * parts_of(args.logits.dim(0)) * static_cast<int64_t>(sizeof(double));
   return choice;
 }
 
+/// Whole numbers are added by atomics: their order does not show.
 Choice choose_count(const CountChoicesArgs& args, const Traits&) {
-  Choice choice = choose_bytes("count_parts", args.choice.bytes() + bytes_of(args.documents),
-                               args.counts.bytes(), 2);
-  choice.workspace_bytes = parts_of(args.choice.dim(0)) * args.counts.bytes();
-  return choice;
+  return choose_bytes("count", args.choice.bytes() + bytes_of(args.documents), args.counts.bytes(),
+                      args.mode == WriteMode::assign ? 2 : 1);
 }
 
+/// The choices are sorted by expert; prefix sums of destinations and the rows' places follow.
 Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
+  const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
   Choice choice = choose_bytes(
-      "counting_sort", 2 * args.choice.bytes(),
-      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes(), 3);
-  choice.workspace_bytes =
-      parts_of(args.choice.dim(0)) * args.counts.dim(0) * static_cast<int64_t>(sizeof(int32_t));
+      "sorted_choices", 2 * args.choice.bytes(),
+      args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes(),
+      sort.launches() + 3);
+  add_sort(choice, sort);
   return choice;
 }
 
 Choice choose_arrival(const ArrivalOrderArgs& args, const Traits&) {
-  Choice choice = choose_bytes("counting_sort", 2 * args.counts.bytes(),
+  Choice choice = choose_bytes("prefix_sums", 2 * args.counts.bytes(),
                                args.from.bytes() + args.back.bytes() + args.offsets.bytes(), 2);
-  choice.workspace_bytes = args.counts.elements() * static_cast<int64_t>(sizeof(int32_t));
+  choice.workspace_bytes = 2 * args.counts.elements() * static_cast<int64_t>(sizeof(int32_t));
   return choice;
 }
 
@@ -138,9 +159,29 @@ Choice choose_move_bias(const MoveLoadBiasArgs& args, const Traits&) {
                       args.bias.bytes() + bytes_of(args.weight));
 }
 
-Choice choose_limit(const LimitExpertsArgs& args, const Traits&) {
+Choice choose_limit(const LimitExpertsArgs& args, const Traits& traits) {
+  check_f32("limit_experts", args.probabilities.dtype(), traits);
   const int64_t bytes = args.choice.bytes() + args.probabilities.bytes();
-  return choose_bytes("block_per_expert", bytes, bytes);
+  const ChoiceSort sort{args.choice.elements(), args.experts};
+  Choice choice = choose_bytes("block_per_expert", bytes, bytes, sort.launches() + 1);
+  add_sort(choice, sort);
+  return choice;
+}
+
+/// One block makes all rounds: how many there are depends on values.
+Choice choose_sinkhorn(const SinkhornArgs& args, const Traits& traits) {
+  // Of a logit: an exponential, and two products and sums a round. Logits of a router that is not
+  // far from balance take about so many rounds.
+  constexpr double kFlopsOfExponential = 15, kFlopsOfRound = 4, kExpectedRounds = 10;
+  check_f32("sinkhorn_bias", args.logits.dtype(), traits);
+  const int64_t experts = args.logits.dim(1), logits = args.logits.elements();
+  Choice choice = choose_bytes("one_block", args.logits.bytes(), args.bias.bytes());
+  add_vector_flops(
+      choice.cost, args.logits.dtype(),
+      (kFlopsOfExponential + kExpectedRounds * kFlopsOfRound) * static_cast<double>(logits));
+  choice.workspace_bytes = (1 + kSinkhornWarps) * experts * static_cast<int64_t>(sizeof(double)) +
+                           logits * static_cast<int64_t>(sizeof(float));
+  return choice;
 }
 
 Choice choose_jitter(const JitterArgs& args, const Traits&) {
@@ -171,6 +212,7 @@ void add_experts(OpTable& table) {
   add_entry(table.load_error, choose_load_error);
   add_entry(table.move_load_bias, choose_move_bias);
   add_entry(table.limit_experts, choose_limit);
+  add_entry(table.sinkhorn_bias, choose_sinkhorn);
   add_entry(table.jitter, choose_jitter);
   add_entry(table.random_rows, choose_random_rows);
 }

@@ -1,13 +1,26 @@
-// Choices for quantized operands on a GPU: their conversion to FP8, magnitudes, delayed scaling. No
-// product reads them yet (`gemm_forms` is empty).
+// Choices for quantized operands on a GPU: their conversion to FP8 and NVFP4, magnitudes, delayed
+// scaling. No product reads them yet (`gemm_forms` is empty).
 
 #include "ops/cuda/cuda_entry.h"
+#include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/kernels/quantize.h"
 
 namespace viaduct::cuda {
 namespace {
 
+/// Row-major e2m1 with E4M3 scales of 16 elements along the contracted dim or of 16 × 16; rotated
+/// only if column-wise.
+bool is_nvfp4(const OperandForm& form) {
+  const OperandExtent line{1, 16}, square{16, 16};
+  return form.layout == kRowMajor && form.element == DType::e2m1x2 && form.scales &&
+         form.scales->dtype == DType::e4m3 &&
+         (form.scales->group == line || form.scales->group == square) &&
+         (!form.rotated ||
+          (form.orientation == Orientation::column_wise && form.scales->group == line));
+}
+
 bool has_kernel(const OperandForm& form) {
+  if (is_nvfp4(form)) return true;
   if (form.layout != kRowMajor || form.rotated || !form.scales) return false;
   if (form.element != DType::e4m3 && form.element != DType::e5m2) return false;
   const bool whole = has_one_scale(form);
@@ -24,19 +37,20 @@ Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
   VIADUCT_CHECK(DeviceError,
                 has_kernel(args.out.form()) &&
                     (dtype == DType::f32 || dtype == DType::bf16 || dtype == DType::f16),
-                "convert_operand: {} makes row-major e4m3 and e5m2 with scales of f32, bf16 and "
-                "f16, not {} of {}",
+                "convert_operand: {} makes row-major e4m3 and e5m2 with scales, and e2m1 with E4M3 "
+                "scales of 16, of f32, bf16 and f16, not {} of {}",
                 traits.name, describe(args.out.form()), dtype_name(dtype));
+  VIADUCT_CHECK(DeviceError, args.rounding.features.size() <= RandomBits::kMostRuns,
+                "convert_operand: {} rounds columns of up to {} runs of features, found {}",
+                traits.name, RandomBits::kMostRuns, args.rounding.features.size());
   Choice choice;
-  choice.kernel = "quantize";
+  choice.kernel = is_nvfp4(args.out.form()) ? "quantize_nvfp4" : "quantize";
   choice.cost.bytes_read = args.matrix.bytes();
   choice.cost.bytes_written = args.out.bytes();
   return choice;
 }
 
-Choice choose_magnitude(const LargestMagnitudeArgs& args, const Traits& traits) {
-  VIADUCT_CHECK(DeviceError, !args.rotated,
-                "largest_magnitude: {} has no kernel for rotated matrices yet", traits.name);
+Choice choose_magnitude(const LargestMagnitudeArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "magnitudes";
   choice.launches = 2;

@@ -29,6 +29,18 @@ __global__ void __launch_bounds__(kThreads) embedding_kernel(EmbeddingRows args)
   });
 }
 
+template <int kRun>
+__global__ void __launch_bounds__(kThreads) copy_code_rows_kernel(CodeRows args) {
+  for_elements<kRun>(args.tokens, args.width, kThreads, [&](int64_t token, int64_t i, auto count) {
+    using Codes = Run<uint8_t, decltype(count)::value>;
+    const int64_t row = int64_t{args.ids[token]} - args.first_row;
+    Codes codes{};
+    if (row >= 0 && row < args.rows)
+      codes = *reinterpret_cast<const Codes*>(args.weight + row * args.weight_stride + i);
+    *reinterpret_cast<Codes*>(args.out + token * args.out_stride + i) = codes;
+  });
+}
+
 constexpr int kGradientThreads = 128;
 /// No sum is longer than kTogether, plus a term for every kTogether² tokens.
 constexpr int64_t kTogether = 32;
@@ -70,6 +82,14 @@ __global__ void __launch_bounds__(kGradientThreads)
 }
 
 }  // namespace
+
+void copy_code_rows(const CodeRows& args, Stream stream) {
+  const bool wide = is_wide(args.weight) && is_wide(args.out) && args.weight_stride % 16 == 0 &&
+                    args.out_stride % 16 == 0;
+  launch("copy_code_rows", wide ? copy_code_rows_kernel<16> : copy_code_rows_kernel<1>,
+         grid_for_elements(args.tokens, args.width, wide ? 16 : 1, kThreads), kThreads, stream,
+         args);
+}
 
 void embedding_forward(const EmbeddingRows& args, Stream stream) {
   const bool wide = is_wide(args.weight) && is_wide(args.out);

@@ -15,6 +15,16 @@ struct EmbeddingRows {
 };
 void embedding_forward(const EmbeddingRows& args, Stream stream);
 
+/// The look-up of codes of FP8, which are copied as they are; strides in bytes.
+struct CodeRows {
+  const int32_t* ids;
+  const uint8_t* weight;
+  uint8_t* out;
+  int64_t weight_stride, out_stride;
+  int64_t tokens, rows, width, first_row;
+};
+void copy_code_rows(const CodeRows& args, Stream stream);
+
 /// A token with the row that it belongs to; tokens of no row have the row after the last one.
 struct TokenOfRow {
   int32_t row, token;

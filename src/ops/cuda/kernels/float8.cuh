@@ -30,6 +30,14 @@ __device__ inline uint8_t encode_float8(float x, bool e5m2) {
   return e5m2 ? encode_float8<2, 15, 0x7b>(x) : encode_float8<3, 7, 0x7e>(x);
 }
 
+__device__ inline float decode_e4m3(uint8_t bits) {
+  const uint32_t code = bits & 0x7fu;
+  const uint32_t value = code == 0x7f ? 0x7fc00000u
+                         : code < 8   ? __float_as_uint(static_cast<float>(code) * 0x1p-9f)
+                                      : (code << 20) + (120u << 23);
+  return __uint_as_float(value | (bits & 0x80u) << 24);
+}
+
 /// The code of the smallest power of two that is at least `value`; 255 for NaN and infinity.
 __device__ inline uint8_t power_not_below(float value) {
   const uint32_t u = __float_as_uint(value);

@@ -2,6 +2,7 @@
 // steps.
 
 #include "ops/cuda/kernels/quantize.h"
+#include "ops/cuda/kernels/rotation.cuh"
 #include "ops/cuda/kernels/row_group.cuh"
 
 namespace viaduct::cuda {
@@ -20,6 +21,27 @@ __global__ void __launch_bounds__(kRowThreads) magnitudes_kernel(Magnitudes args
 #pragma unroll
     for (int j = 0; j < n; ++j) most = LargestOf{}(most, __float_as_uint(x[j]) & 0x7fffffffu);
   });
+  most = join_block<kRowThreads>(most, LargestOf{});
+  if (threadIdx.x == 0) args.workspace[blockIdx.x] = most;
+}
+
+/// The same after a rotation of each 16 rows: a thread has a column of them.
+__global__ void __launch_bounds__(kRowThreads) rotated_magnitudes_kernel(Magnitudes args) {
+  uint32_t most = 0;
+  for_elements<1>(
+      args.rows / kRotatedRows, args.columns, kRowThreads, [&](int64_t band, int64_t column, auto) {
+        float x[kRotatedRows];
+#pragma unroll
+        for (int r = 0; r < kRotatedRows; ++r) {
+          float one[1];
+          load(address_of(args.matrix, band * kRotatedRows + r), args.matrix.format, column, one);
+          x[r] = one[0];
+        }
+        rotate(x);
+#pragma unroll
+        for (int r = 0; r < kRotatedRows; ++r)
+          most = LargestOf{}(most, __float_as_uint(x[r]) & 0x7fffffffu);
+      });
   most = join_block<kRowThreads>(most, LargestOf{});
   if (threadIdx.x == 0) args.workspace[blockIdx.x] = most;
 }
@@ -60,10 +82,15 @@ __global__ void __launch_bounds__(kRowThreads) choose_amax_kernel(AmaxHistory ar
 
 void largest_magnitude(const Magnitudes& args, Stream stream) {
   const bool wide = is_wide(args.matrix);
-  const Grid needed = grid_for_elements(args.rows, args.columns, wide ? 8 : 1, kRowThreads);
+  const int64_t rows = args.rotated ? args.rows / kRotatedRows : args.rows;
+  const Grid needed =
+      grid_for_elements(rows, args.columns, wide && !args.rotated ? 8 : 1, kRowThreads);
   const int64_t blocks = needed.x < kMagnitudeBlocks ? needed.x : kMagnitudeBlocks;
-  launch("magnitudes", wide ? magnitudes_kernel<8> : magnitudes_kernel<1>, Grid(blocks),
-         kRowThreads, stream, args);
+  launch("magnitudes",
+         args.rotated ? rotated_magnitudes_kernel
+         : wide       ? magnitudes_kernel<8>
+                      : magnitudes_kernel<1>,
+         Grid(blocks), kRowThreads, stream, args);
   launch("largest_magnitude", largest_kernel, Grid(1), kRowThreads, stream, args.workspace, blocks,
          args.out);
 }

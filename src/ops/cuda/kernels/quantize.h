@@ -30,6 +30,7 @@ struct Magnitudes {
   int64_t rows, columns;
   uint32_t* workspace;
   float* out;
+  bool rotated = false;  // by columns, in runs of 16 rows
 };
 void largest_magnitude(const Magnitudes& args, Stream stream);
 

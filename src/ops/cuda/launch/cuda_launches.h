@@ -20,6 +20,11 @@ void add_embedding_launches(OpTable& table);
 void add_expert_launches(OpTable& table);
 void add_quantize_launches(OpTable& table);
 void add_optimizer_launches(OpTable& table);
+void add_sum_launches(OpTable& table);
+void add_momentum_launches(OpTable& table);
+void add_adafactor_launches(OpTable& table);
+void add_routing_launches(OpTable& table);
+void add_expert_order_launches(OpTable& table);
 }  // namespace cuda
 
 }  // namespace viaduct

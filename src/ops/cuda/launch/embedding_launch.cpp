@@ -11,6 +11,13 @@ namespace {
 
 void launch_forward(OpContext& context, const Choice&, const EmbeddingForwardArgs& args, void*) {
   constexpr std::string_view op = "embedding_forward";
+  if (dtype_bytes(args.weight.dtype()) == 1) {
+    return copy_code_rows(
+        {args.ids.data<int32_t>(), static_cast<const uint8_t*>(args.weight.raw()),
+         static_cast<uint8_t*>(args.out.raw()), args.weight.stride(0), args.out.stride(0),
+         args.ids.dim(0), args.weight.dim(0), args.weight.dim(1), args.first_row},
+        stream_of(context));
+  }
   embedding_forward({args.ids.data<int32_t>(), rows_of(op, args.weight), rows_of(op, args.out),
                      args.ids.dim(0), args.weight.dim(0), args.weight.dim(1), args.first_row,
                      static_cast<float>(args.scale), args.mode == WriteMode::accumulate},

@@ -16,6 +16,11 @@ OpTable cuda_ops_with_launches(CudaTarget target) {
   cuda::add_expert_launches(table);
   cuda::add_quantize_launches(table);
   cuda::add_optimizer_launches(table);
+  cuda::add_sum_launches(table);
+  cuda::add_momentum_launches(table);
+  cuda::add_adafactor_launches(table);
+  cuda::add_routing_launches(table);
+  cuda::add_expert_order_launches(table);
   return table;
 }
 

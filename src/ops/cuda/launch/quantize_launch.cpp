@@ -1,5 +1,6 @@
 // Launches of quantized operands.
 
+#include "ops/cuda/kernels/nvfp4.h"
 #include "ops/cuda/kernels/quantize.h"
 #include "ops/cuda/launch/launch_args.h"
 #include "tensor/number_formats.h"
@@ -7,8 +8,40 @@
 namespace viaduct::cuda {
 namespace {
 
+RandomBits random_bits(const StochasticRounding& rounding, bool row_wise) {
+  RandomBits random;
+  if (!rounding.defined()) return random;
+  RandomKey stream = rounding.key;
+  stream.path_hash += row_wise ? 1 : 2;
+  random.key = philox_key(stream);
+  random.token_index = rounding.token_index.data<int64_t>();
+  for (const FeatureRun& run : rounding.features) {
+    random.begin[random.runs] = run.begin;
+    random.first[random.runs++] = run.first;
+  }
+  return random;
+}
+
+void convert_nvfp4(OpContext& context, const ConvertOperandArgs& args) {
+  const OperandForm& form = args.out.form();
+  const Tensor &values = args.out.values(), &scales = args.out.scales();
+  const bool row_wise = form.orientation == Orientation::row_wise;
+  const OperandExtent& group = form.scales->group;
+  // Scales are [groups along kept, groups along contracted].
+  quantize_nvfp4(
+      {rows_of("convert_operand", args.matrix), args.matrix.dim(0), args.matrix.dim(1),
+       form.rotated, args.amax.data<float>(), args.out.matrix_scale().data<float>(),
+       static_cast<uint8_t*>(values.raw()), values.stride(0), static_cast<uint8_t*>(scales.raw()),
+       row_wise ? scales.stride(0) : 1, row_wise ? 1 : scales.stride(0),
+       static_cast<int>(row_wise ? group.kept : group.contracted),
+       static_cast<int>(row_wise ? group.contracted : group.kept),
+       random_bits(args.rounding, row_wise)},
+      stream_of(context));
+}
+
 void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs& args, void*) {
   const OperandForm& form = args.out.form();
+  if (form.element == DType::e2m1x2) return convert_nvfp4(context, args);
   const Tensor& scales = args.out.scales();
   QuantizedRows rows{rows_of("convert_operand", args.matrix),
                      args.matrix.dim(0),
@@ -35,9 +68,10 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
 
 void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
                       void* workspace) {
-  largest_magnitude({rows_of("largest_magnitude", args.matrix), args.matrix.dim(0),
-                     args.matrix.dim(1), static_cast<uint32_t*>(workspace), args.out.data<float>()},
-                    stream_of(context));
+  largest_magnitude(
+      {rows_of("largest_magnitude", args.matrix), args.matrix.dim(0), args.matrix.dim(1),
+       static_cast<uint32_t*>(workspace), args.out.data<float>(), args.rotated},
+      stream_of(context));
 }
 
 void launch_note(OpContext& context, const Choice&, const NoteAmaxArgs& args, void*) {

@@ -181,6 +181,31 @@ TEST_P(CudaChoices, AListOfRunsIsOneLaunch) {
   EXPECT_EQ(choose(table_.adamw, list).launches, 3);
 }
 
+TEST_P(CudaChoices, SumsHaveAStateForEachBlock) {
+  const auto sums = [&](const std::vector<int64_t>& sizes) {
+    ReproducibleSumsArgs args;
+    for (const int64_t size : sizes) args.x.push_back(sized(DType::f32, {size}));
+    args.state = sized(DType::f64, {kReproducibleSumSize});
+    return choose(table_.reproducible_sums, args);
+  };
+  EXPECT_EQ(sums({100}).workspace_bytes, 64);
+  EXPECT_EQ(sums({65537, 100, 0}).workspace_bytes, 3 * 64);
+  EXPECT_EQ(sums({65537, 100, 0}).launches, 2);
+  EXPECT_EQ(sums(std::vector<int64_t>(130, 10)).launches, 3) << "128 runs in one launch";
+  EXPECT_EQ(sums({int64_t{1} << 27}).workspace_bytes, 683 * 64) << "blocks of 3 · 2^16";
+}
+
+TEST_P(CudaChoices, RoutersHaveAsManyGroupsAsKernelsTake) {
+  RouteArgs args;
+  args.rule.groups = 256, args.rule.group_topk = 2;
+  args.logits = sized(DType::f32, {10, 1024});
+  args.probabilities = sized(DType::f32, {10, 2}), args.choice = sized(DType::i32, {10, 2});
+  EXPECT_EQ(choose(table_.route, args).launches, 1);
+  args.rule.groups = 512;
+  EXPECT_THAT([&] { choose(table_.route, args); },
+              ThrowsMessage<DeviceError>(HasSubstr("up to 256 groups of experts, found 512")));
+}
+
 TEST_P(CudaChoices, ADeviceThatExecutesIsRefused) {
   const auto device = make_cpu_device(1);
   OpContext context{*device, table_};

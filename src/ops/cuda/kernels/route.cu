@@ -1,0 +1,143 @@
+// The choice of experts: a warp finds a token's best scores one after the other, of equal ones the
+// first.
+
+#include "ops/cuda/kernels/routing.cuh"
+
+namespace viaduct::cuda {
+namespace {
+
+/// A score and whose it is; number −1: none.
+struct Candidate {
+  float value;
+  int32_t number;
+};
+
+__device__ bool better(float a, float b) {
+  return a != a ? !(b != b) : a > b;
+}
+/// Whether a is chosen before b: a NaN counts as the largest, of equal scores the first wins.
+__device__ bool precedes(Candidate a, Candidate b) {
+  if (a.number < 0 || b.number < 0) return a.number >= 0;
+  return better(a.value, b.value) || (!better(b.value, a.value) && a.number < b.number);
+}
+
+/// The best of n candidates behind `last` in the order of choosing, by the lanes [0, lanes) of a
+/// warp from `lane` on (1: this thread alone).
+template <class Value, class May>
+__device__ Candidate next_best(int64_t n, Candidate last, int lane, int lanes, const Value& value,
+                               const May& may) {
+  Candidate best{0, -1};
+  for (int64_t e = lane; e < n; e += lanes) {
+    if (!may(e)) continue;
+    const Candidate own{value(e), static_cast<int32_t>(e)};
+    if (last.number >= 0 && !precedes(last, own)) continue;
+    if (precedes(own, best)) best = own;
+  }
+  for (int bits = lanes / 2; bits > 0; bits /= 2) {
+    const Candidate other{__shfl_xor_sync(kAllLanes, best.value, bits),
+                          __shfl_xor_sync(kAllLanes, best.number, bits)};
+    if (precedes(other, best)) best = other;
+  }
+  return best;
+}
+
+struct Groups {
+  float scores[kRouterWarps][kMostGroups];
+  bool allowed[kRouterWarps][kMostGroups];
+};
+
+/// Marks the groups that may be chosen from. A lane adds up the best scores of a group.
+template <class Value>
+__device__ void choose_groups(const RouterRule& rule, int64_t experts, const Value& value,
+                              float (&scores)[kMostGroups], bool (&allowed)[kMostGroups]) {
+  const int64_t size = experts / rule.groups, best = min(size, rule.best_of_group);
+  for (int64_t group = lane_of_thread(); group < rule.groups; group += kWarpLanes) {
+    Candidate last{0, -1};
+    float sum = 0;
+    for (int64_t i = 0; i < best; ++i) {
+      last = next_best(
+          size, last, 0, 1, [&](int64_t e) { return value(group * size + e); },
+          [](int64_t) { return true; });
+      sum += last.value;
+    }
+    scores[group] = sum;
+    allowed[group] = false;
+  }
+  __syncwarp();
+  Candidate last{0, -1};
+  for (int64_t i = 0; i < rule.group_topk; ++i) {
+    last = next_best(
+        rule.groups, last, lane_of_thread(), kWarpLanes, [&](int64_t g) { return scores[g]; },
+        [](int64_t) { return true; });
+    if (lane_of_thread() == 0) allowed[last.number] = true;
+  }
+  __syncwarp();
+}
+
+template <bool kGroups>
+__device__ void choose_experts(const RoutedRows& args, const float* logits, int32_t* chosen) {
+  const RouterRule& rule = args.rule;
+  const auto value = [&](int64_t e) {
+    const bool plain = rule.score == RouterScore::softmax || rule.choose_logits;
+    const float own = plain ? logits[e] : score_of(rule.score, logits[e]);
+    return args.bias != nullptr ? own + args.bias[e] : own;
+  };
+  const bool* allowed = nullptr;
+  if constexpr (kGroups) {
+    auto& groups = shared<Groups>();
+    const auto warp = threadIdx.x / kWarpLanes;
+    if (rule.score == RouterScore::softmax && rule.pre_softmax) {
+      float most = value(0);
+      for (int64_t e = lane_of_thread(); e < args.experts; e += kWarpLanes)
+        most = LargestOf{}(most, value(e));
+      most = join_warp(most, LargestOf{});
+      choose_groups(
+          rule, args.experts, [&](int64_t e) { return expf(value(e) - most); }, groups.scores[warp],
+          groups.allowed[warp]);
+    } else {
+      choose_groups(rule, args.experts, value, groups.scores[warp], groups.allowed[warp]);
+    }
+    allowed = groups.allowed[warp];
+  }
+  const int64_t size = kGroups ? args.experts / rule.groups : 1;
+  Candidate last{0, -1};
+  for (int64_t j = 0; j < rule.topk; ++j) {
+    last = next_best(args.experts, last, lane_of_thread(), kWarpLanes, value,
+                     [&](int64_t e) { return !kGroups || allowed[e / size]; });
+    if (lane_of_thread() == 0) chosen[j] = last.number;
+  }
+  __syncwarp();  // the choice is there for all lanes
+}
+
+template <bool kGroups>
+__global__ void __launch_bounds__(kRouterThreads) route_kernel(RoutedRows args) {
+  const int64_t token = token_of_warp();
+  if (token >= args.tokens) return;  // the whole warp
+  const RouterRule& rule = args.rule;
+  const float* const logits = args.logits + token * args.experts;
+  float* const p = args.probabilities + token * rule.topk;
+  int32_t* const chosen = args.choice + token * rule.topk;
+  choose_experts<kGroups>(args, logits, chosen);
+  const bool softmax = rule.score == RouterScore::softmax;
+  const float shift = !softmax           ? 0
+                      : rule.pre_softmax ? log_sum_exp(logits, args.experts)
+                                         : logits[chosen[0]];
+  for (int64_t j = lane_of_thread(); j < rule.topk; j += kWarpLanes)
+    p[j] = softmax ? expf(logits[chosen[j]] - shift) : score_of(rule.score, logits[chosen[j]]);
+  __syncwarp();
+  float sum = 0;
+  for (int64_t j = 0; j < rule.topk; ++j) sum += p[j];
+  if (!softmax) sum = rule.topk > 1 && rule.normalize ? sum + 1e-20f : 1;
+  if (softmax && rule.pre_softmax) sum = 1;
+  __syncwarp();  // all lanes have read the sum's terms
+  for (int64_t j = lane_of_thread(); j < rule.topk; j += kWarpLanes) p[j] *= rule.scaling / sum;
+}
+
+}  // namespace
+
+void route(const RoutedRows& args, Stream stream) {
+  launch("route", args.rule.groups > 0 ? route_kernel<true> : route_kernel<false>,
+         Grid(blocks_for(args.tokens, kRouterWarps)), kRouterThreads, stream, args);
+}
+
+}  // namespace viaduct::cuda

@@ -1,0 +1,82 @@
+#pragma once
+// The choice of experts, its gradient and the losses of routers (ops/routing.h), in FP32. A warp
+// has a token.
+
+#include "ops/cuda/kernels/views.h"
+
+namespace viaduct::cuda {
+
+enum class RouterScore : uint8_t { softmax, sigmoid, sqrt_softplus };
+
+struct RouterRule {
+  RouterScore score;
+  bool pre_softmax, normalize, choose_logits;
+  int64_t topk, groups, group_topk, best_of_group;
+  float scaling;
+};
+/// Groups that kernels take.
+inline constexpr int kMostGroups = 256;
+
+struct RoutedRows {
+  RouterRule rule;
+  const float* logits;  // [tokens, experts]
+  const float* bias;    // [experts] or null
+  float* probabilities;
+  int32_t* choice;  // [tokens, topk] both
+  int64_t tokens, experts;
+};
+void route(const RoutedRows& args, Stream stream);
+
+/// What a balancing loss reads.
+struct RouterBalance {
+  const int64_t* counts;     // [experts], with documents [D, experts]; or null
+  const int32_t* documents;  // [document_ends], or null
+  int64_t document_ends, first_token, tokens;
+};
+
+struct RoutedGradients {
+  RouterRule rule;
+  const float *d_probabilities, *logits;
+  const int32_t* choice;
+  float* d_logits;  // may be logits
+  RouterBalance balance;
+  double balance_factor, z_factor;  // 0: none
+  const double* loss_scale;
+  int64_t tokens, experts;
+};
+void route_backward(const RoutedGradients& args, Stream stream);
+
+struct RouterLosses {
+  RouterRule rule;
+  const float* logits;
+  RouterBalance balance;
+  double* partial;  // [parts, 3]
+  double* out;      // [3], added to
+  int64_t tokens, experts, parts;
+};
+void router_loss(const RouterLosses& args, Stream stream);
+
+struct ChoiceCounts {
+  const int32_t* choice;  // [choices]
+  int64_t* counts;        // [counters]
+  const int32_t* documents;
+  int64_t document_ends, first_token, choices, topk, experts, counters;
+  bool accumulate;
+};
+void count_choices(const ChoiceCounts& args, Stream stream);
+
+/// Factors of experts by Sinkhorn's iteration (ops/sinkhorn.h), in one block: how many rounds it
+/// takes is known on the device alone.
+struct Sinkhorn {
+  const float* logits;
+  float* bias;
+  double *factors, *sums;  // [experts], [kSinkhornWarps, experts]
+  float* exponentials;     // [tokens, experts]
+  int64_t tokens, experts;
+  double tolerance, epsilon;
+  int rounds;
+};
+inline constexpr int kSinkhornWarps = 16;
+void sinkhorn(const Sinkhorn& args, Stream stream);
+
+}  // namespace viaduct::cuda
