@@ -43,8 +43,12 @@ __global__ void __launch_bounds__(kThreads) elementwise_kernel(ElementwiseRows a
 }
 
 __global__ void __launch_bounds__(kThreads)
-    fill_f64_kernel(double* out, double value, int64_t count) {
-  for_elements<1>(1, count, kThreads, [&](int64_t, int64_t i, auto) { out[i] = value; });
+    elementwise_f64_kernel(ElementwiseF64 args) {
+  for_elements<1>(1, args.count, kThreads, [&](int64_t, int64_t i, auto) {
+    args.out[i] = args.kind == Elementwise::add     ? args.a[i] + args.b[i]
+                  : args.kind == Elementwise::scale ? args.factor * args.a[i]
+                                                    : args.factor;
+  });
 }
 
 template <int kRun>
@@ -70,9 +74,9 @@ void elementwise(const ElementwiseRows& args, Stream stream) {
          grid_for_elements(args.rows, args.width, wide ? 8 : 1, kThreads), kThreads, stream, args);
 }
 
-void fill_f64(double* out, double value, int64_t count, Stream stream) {
-  launch("fill_f64", fill_f64_kernel, grid_for_elements(1, count, 1, kThreads), kThreads, stream,
-         out, value, count);
+void elementwise_f64(const ElementwiseF64& args, Stream stream) {
+  launch("elementwise_f64", elementwise_f64_kernel, grid_for_elements(1, args.count, 1, kThreads),
+         kThreads, stream, args);
 }
 
 void sum_rows(const SumOfRows& args, Stream stream) {

@@ -24,8 +24,15 @@ struct ElementwiseRows {
 };
 void elementwise(const ElementwiseRows& args, Stream stream);
 
-/// out [count] = value.
-void fill_f64(double* out, double value, int64_t count, Stream stream);
+/// The same of dense FP64 tensors, in FP64: add, scale and fill.
+struct ElementwiseF64 {
+  Elementwise kind;
+  const double *a, *b;
+  double* out;
+  double factor;
+  int64_t count;
+};
+void elementwise_f64(const ElementwiseF64& args, Stream stream);
 
 /// out [width] f32 = Σ x[r], in row order.
 struct SumOfRows {

@@ -15,6 +15,14 @@ void run(OpContext& context, std::string_view op, Elementwise kind, const Tensor
          const Tensor& b, const Tensor& out, double factor = 0) {
   const auto contiguous = [](const Tensor& t) { return !t || t.is_contiguous(); };
   const bool flat = contiguous(a) && contiguous(b) && contiguous(out);
+  // Losses of tokens and scalars of a step: few kinds, and no strides.
+  const bool in_f64 =
+      kind == Elementwise::add || kind == Elementwise::scale || kind == Elementwise::fill;
+  if (out.dtype() == DType::f64 && flat && in_f64) {
+    return elementwise_f64({kind, pointer_of<double>(a), pointer_of<double>(b), out.data<double>(),
+                            factor, out.elements()},
+                           stream_of(context));
+  }
   const auto view = [&](const Tensor& t) { return flat ? one_row(op, t) : rows_of(op, t); };
   ElementwiseRows args{kind,
                        view(a),
@@ -35,11 +43,7 @@ void launch_scale(OpContext& context, const Choice&, const ScaleArgs& args, void
 }
 
 void launch_fill(OpContext& context, const Choice&, const FillArgs& args, void*) {
-  if (args.out.dtype() == DType::f64) {
-    fill_f64(args.out.data<double>(), args.value, args.out.elements(), stream_of(context));
-  } else {
-    run(context, "fill", Elementwise::fill, {}, {}, args.out, args.value);
-  }
+  run(context, "fill", Elementwise::fill, {}, {}, args.out, args.value);
 }
 
 /// Rows of `out` with a row of `b` for each `rows_of_b` of them.

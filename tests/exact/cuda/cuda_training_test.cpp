@@ -1,0 +1,112 @@
+// Whole models and runs with dist.device=cuda: the GPU's kernels on the emulator, over the doubles
+// of the runtime and of cuBLASLt. Gradients and losses follow the cpu's within the format's
+// tolerance, and are the same bits in whatever order the streams and the blocks run.
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <optional>
+
+#include "cuda_host/streams.h"
+#include "support/golden.h"
+#include "support/layout_run.h"
+#include "support/paths.h"
+#include "support/tensor_bytes.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+const std::string kCuda = "dist.device=cuda";
+
+struct Case {
+  std::string name, model;
+  Overrides settings;
+  double limit;
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class CudaModels : public testing::TestWithParam<Case> {
+ protected:
+  static std::map<std::string, Tensor> probe(const Overrides& more) {
+    const auto folder = test_data("golden/" + GetParam().model);
+    return probe_layout(folder / "model", folder / "golden.safetensors", false,
+                        GetParam().settings + more);
+  }
+};
+
+TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
+  const auto cpu = probe({});
+  std::map<std::string, Tensor> first;
+  for (uint64_t seed = 0; seed <= 2; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
+    const auto cuda = probe({kCuda});
+    EXPECT_GT(cuda_host::runtime_counts().kernels, 100);
+    ASSERT_EQ(cuda.size(), cpu.size());
+    for (const auto& [name, values] : cpu) {
+      EXPECT_LE(relative_error(cuda.at(name), values), GetParam().limit) << name;
+      if (seed > 0)
+        EXPECT_TRUE(bytes_of(cuda.at(name)) == bytes_of(first.at(name))) << name << ": other bits";
+    }
+    if (seed == 0) first = cuda;
+  }
+}
+
+const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
+
+INSTANTIATE_TEST_SUITE_P(
+    Models, CudaModels,
+    testing::Values(
+        Case{"llama", "llama", kNone, 2e-5}, Case{"llama_bf16", "llama", kBf16, 3e-2},
+        Case{"llama_tied_tp2",
+             "llama_tied",
+             {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
+             2e-5},
+        Case{"llama_tied_dp2", "llama_tied", {"dist.ranks=2", "train.micro_batch_size=1"}, 2e-5},
+        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5}),
+    [](const auto& info) { return info.param.name; });
+
+/// Of two tensors' bytes as FP32 numbers: relative L2.
+double distance(const std::string& a, const std::string& b) {
+  const auto count = static_cast<int64_t>(a.size() / sizeof(float));
+  const Tensor x = host_tensor(DType::f32, {count}), y = host_tensor(DType::f32, {count});
+  std::memcpy(x.raw(), a.data(), a.size());
+  std::memcpy(y.raw(), b.data(), b.size());
+  return relative_error(x, y);
+}
+
+TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
+  struct Row {
+    std::string precision;
+    double limit;
+  };
+  for (const Row& row :
+       {Row{"mixed_precision=fp32", 1e-3}, Row{"mixed_precision=bf16_mixed", 0.2}}) {
+    SCOPED_TRACE(row.precision);
+    const Overrides run = tiny_run() + Overrides{row.precision, "train.train_iters=4"};
+    const RunOutcome cpu = train_run(run);
+    std::optional<RunOutcome> first;
+    for (uint64_t seed = 0; seed <= 2; ++seed) {
+      cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
+      const RunOutcome cuda = train_run(run + Overrides{kCuda});
+      ASSERT_EQ(cuda.tensors.size(), cpu.tensors.size());
+      for (const auto& [name, bytes] : cpu.tensors) {
+        ASSERT_EQ(cuda.tensors.at(name).size(), bytes.size()) << name;
+        EXPECT_LE(distance(cuda.tensors.at(name), bytes), row.limit) << name;
+      }
+      if (first) {
+        EXPECT_TRUE(cuda == *first) << "seed " << seed;
+      } else {
+        first = cuda;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
