@@ -7,17 +7,22 @@
 namespace viaduct::cuda {
 namespace {
 
+/// Rows of a tile: 192 columns of dk and 128 of dv leave registers for the scores of 16.
+template <class T, int kD>
+inline constexpr int kTileRows = kD == 192 ? 16 : TileShape<T, kD>::kOther;
+
 template <class T, int kD, int kDv>
 struct KeysMemory {
   using Shape = TileShape<T, kD>;
+  static constexpr int kRows = kTileRows<T, kD>;
   Tile<T, Shape::kOwn, kD> k;
   Tile<T, Shape::kOwn, kDv> v;
   struct Stage {
-    Tile<T, Shape::kOther, kD> q;
-    Tile<T, Shape::kOther, kDv> d_out;
-    BackwardRow rows[Shape::kOther];
+    Tile<T, kRows, kD> q;
+    Tile<T, kRows, kDv> d_out;
+    BackwardRow rows[kRows];
   } stages[2];
-  Exchange<T, Shape::kWarps, Shape::kOther> exchange;
+  Exchange<T, Shape::kWarps, kRows> exchange;
 };
 
 template <class T, int kD, int kDv, int kParts>
@@ -26,7 +31,7 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
   using Memory = KeysMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
   static_assert(sizeof(Memory) <= kSharedLimit);
-  constexpr int kThreads = Shape::kThreads, kRows = Shape::kOther;
+  constexpr int kThreads = Shape::kThreads, kRows = Memory::kRows;
   constexpr int kColumns = kD / kParts, kValueColumns = kDv / kParts;
   const AttentionProblemView& p = args.problem;
   auto& memory = *dynamic_shared<Memory>();
@@ -68,12 +73,17 @@ __global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
     Part<kRows> scores, gradients;
     multiply(scores, memory.k, warp_key, tiles.q, p.width);
     multiply(gradients, memory.v, warp_key, tiles.d_out, p.value_width);
+    const int first_query = begin / p.group;
+    const int last_query =
+        static_cast<int>(smaller(begin + kRows, block.queries * p.group) - 1) / p.group;
+    const bool all_seen =
+        block.begin >= block.first_seen(p, last_query) && end_key <= block.end_seen(p, first_query);
 #pragma unroll
     for (int n = 0; n < kRows / 8; ++n)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
         backward_element(p, block, tiles.rows[column_of(n, i)], block.begin + warp_key + row_of(i),
-                         false, scores[n][i], gradients[n][i]);
+                         all_seen, scores[n][i], gradients[n][i]);
     add_product<T, kValueColumns>(dv, scores, tiles.d_out, value_column, p.value_width,
                                   memory.exchange);
     add_product<T, kColumns>(dk, gradients, tiles.q, column, p.width, memory.exchange);

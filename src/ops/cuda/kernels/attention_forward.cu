@@ -69,8 +69,12 @@ __device__ void softmax_tile(const AttentionProblemView& p, int begin, bool all_
   }
 }
 
+/// Blocks that a multiprocessor of sm_80 has memory for.
 template <class T, int kD, int kDv>
-__global__ void __launch_bounds__(TileShape<T, kD>::kThreads)
+inline constexpr int kBlocks = 164 * 1024 / (sizeof(ForwardMemory<T, kD, kDv>) + 1024);
+
+template <class T, int kD, int kDv>
+__global__ void __launch_bounds__(TileShape<T, kD>::kThreads, kBlocks<T, kD, kDv>)
     forward_kernel(AttentionForwardView args) {
   using Memory = ForwardMemory<T, kD, kDv>;
   using Shape = TileShape<T, kD>;
