@@ -7,6 +7,7 @@
 #include <limits>
 
 #include "support/op_testing.h"
+#include "tensor/state_formats.h"
 
 namespace viaduct::test {
 namespace {
@@ -50,6 +51,57 @@ TEST(MuonSteps, AreTheCpus) {
       }
     }
   }
+}
+
+TEST(OptimizerLists, TakeSeveralLaunches) {
+  OpMachine machine(CpuIsa::portable, 1, {cpu::add_optimizer, cpu::add_optimizer_state});
+  OpContext context = machine.context();
+  const Tensor scalars = some_scalars();
+  const auto set = [&](StepScalar name, double value) {
+    scalars.data<double>()[static_cast<int>(name)] = value;
+  };
+  set(StepScalar::bias_correction1, 0.3), set(StepScalar::bias_correction2, 0.1);
+  AdamWListArgs coded;
+  MomentumListArgs lion;
+  ReproducibleSumsArgs sums{{}, true, host_tensor(DType::f64, {kReproducibleSumSize})};
+  double squares = 0;
+  for (int64_t i = 0; i < 140; ++i) {
+    const auto seed = static_cast<uint64_t>(i);
+    const int64_t count = i % 13 * 21;
+    const Tensor x = random_tensor(DType::f32, {count}, seed);
+    for (const double value : values(x)) squares += value * value;
+    sums.x.push_back(x);
+    if (count == 0) continue;
+    if (i % 2 == 0) {
+      AdamWArgs run;
+      run.master = random_tensor(DType::f32, {count}, seed), run.gradient = x;
+      run.first = random_tensor(DType::bf16, {count}, seed + 1);
+      run.second = host_tensor(DType::f16, {count});
+      run.second_scales = host_tensor(DType::f32, {state_groups(count)});
+      store_state(context, {converted(magnitudes(x), DType::f32), run.second, run.second_scales});
+      run.weight = host_tensor(DType::bf16, {count}), run.scalars = scalars;
+      run.weight_decay = i < 70 ? 0.1 : 0;
+      coded.runs.push_back(run);
+    }
+    MomentumArgs run{random_tensor(DType::f32, {count}, seed + 2),
+                     x,
+                     random_tensor(DType::f32, {count}, seed + 3),
+                     {},
+                     scalars,
+                     MomentumRule::lion};
+    lion.runs.push_back(run);
+  }
+  ASSERT_GT(coded.runs.size(), 40u) << "more than a launch takes";
+  const double before = element(lion.runs.back().master, 0);
+  adamw_list(context, coded);
+  momentum_list(context, lion);
+  reproducible_sums(context, sums);
+  const AdamWArgs& last = coded.runs.back();
+  expect_same_bits(last.weight, converted(last.master, DType::bf16));
+  EXPECT_NEAR(std::abs(element(lion.runs.back().master, 0) - before), 0.02, 1e-6);
+  const Tensor sum = host_tensor(DType::f64, {1});
+  sum_value(context, {sums.state, sum});
+  EXPECT_NEAR(element(sum, 0), squares, 1e-9 * squares);
 }
 
 /// Two pieces that are a matrix together, in arrays that begin with another matrix.
