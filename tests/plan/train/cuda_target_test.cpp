@@ -102,6 +102,66 @@ TEST(CudaTarget, KernelsAreTheGpus) {
   EXPECT_EQ(launches, run.launches);
 }
 
+/// Sizes of products that all recipes have.
+const Overrides kWide{"model.hidden_size=128", "model.ffn_hidden_size=256",
+                      "model.num_query_groups=2"};
+const Overrides kDelayed{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
+    kCurrent{"mixed_precision=bf16_with_fp8_current_scaling_mixed"},
+    kBlocks{"mixed_precision=bf16_with_fp8_subchannel_scaling_mixed"},
+    kMx{"mixed_precision=bf16_with_mxfp8_mixed"}, kFp4{"mixed_precision=bf16_with_nvfp4_mixed"};
+
+struct RecipeRow {
+  Overrides recipe;
+  std::string kernel;
+  std::vector<CudaTarget> targets;
+};
+
+TEST(CudaTarget, QuantizedProductsHoldAndSendTheBytesOfTheCpu) {
+  const std::vector<CudaTarget> both{CudaTarget::sm_90a, CudaTarget::sm_100a},
+      newest{CudaTarget::sm_100a};
+  for (const RecipeRow& row :
+       {RecipeRow{kDelayed, "cublaslt_fp8", both},
+        RecipeRow{kCurrent + Overrides{"mixed_precision.fp8_param_gather=true",
+                                       "ddp.data_parallel_sharding_strategy=optim"},
+                  "cublaslt_fp8", both},
+        RecipeRow{kBlocks, "cublaslt_fp8_blocks", both},
+        RecipeRow{kMx, "cublaslt_mxfp8", newest}}) {
+    SCOPED_TRACE(row.recipe.front() + " " + row.recipe.back());
+    const Overrides overrides = kWide + Overrides{"dist.ranks=2"} + row.recipe;
+    const DryRun cpu = dry_run(setup_for({}, overrides));
+    for (const CudaTarget target : row.targets) {
+      SCOPED_TRACE(cuda_target_name(target));
+      const DryRun gpu = dry_run(setup_for(target, overrides));
+      for (const MemoryTag tag : {MemoryTag::weights, MemoryTag::main_gradients,
+                                  MemoryTag::master_weights, MemoryTag::moments})
+        EXPECT_EQ(bytes_of(gpu, tag), bytes_of(cpu, tag)) << memory_tag_name(tag);
+      ASSERT_EQ(gpu.traffic.size(), cpu.traffic.size());
+      for (size_t i = 0; i < gpu.traffic.size(); ++i)
+        EXPECT_EQ(gpu.traffic[i].wire_bytes, cpu.traffic[i].wire_bytes);
+      int64_t products = 0;
+      for (const KernelUse& use : gpu.kernels) products += use.kernel == row.kernel ? 1 : 0;
+      EXPECT_GT(products, 0);
+    }
+  }
+}
+
+TEST(CudaTarget, AGenerationWithoutTheProductsOfARecipeIsNamed) {
+  const auto refusal = [](CudaTarget target, const Overrides& recipe) -> std::string {
+    try {
+      dry_run(setup_for(target, kWide + recipe));
+    } catch (const DeviceError& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_THAT(refusal(CudaTarget::sm_80, kCurrent),
+              testing::HasSubstr("cuda:sm_80 has no products of quantized operands"));
+  EXPECT_THAT(refusal(CudaTarget::sm_90a, kMx),
+              testing::HasSubstr("cuda:sm_90a has no products of MXFP8 operands"));
+  EXPECT_THAT(refusal(CudaTarget::sm_90a, kFp4),
+              testing::HasSubstr("cuda:sm_90a has no products of NVFP4 operands"));
+}
+
 TEST(CudaTarget, UsesOfKernelsAreTheWholeStep) {
   StepRecord record;
   const DryRun run = dry_run(setup_for({}, {}), {0}, &record);
