@@ -102,8 +102,8 @@ TEST(CudaTarget, KernelsAreTheGpus) {
   EXPECT_EQ(launches, run.launches);
 }
 
-/// Sizes of products that all recipes have.
-const Overrides kWide{"model.hidden_size=128", "model.ffn_hidden_size=256",
+/// Sizes that products of all recipes have, and layers between the first and the last.
+const Overrides kWide{"model.num_layers=3", "model.hidden_size=128", "model.ffn_hidden_size=256",
                       "model.num_query_groups=2"};
 const Overrides kDelayed{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
     kCurrent{"mixed_precision=bf16_with_fp8_current_scaling_mixed"},
