@@ -4,6 +4,7 @@
 
 #include "model/flops.h"
 #include "plan/op_time.h"
+#include "precision/precision_config.h"
 
 namespace viaduct {
 namespace {
@@ -15,17 +16,18 @@ struct LeastSeconds {
 };
 
 LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
-                           const ModelConfig& model) {
-  const FlopSizes sizes = flop_sizes(model);
+                           const RunSetup& run) {
+  const FlopSizes sizes = flop_sizes(run.model);
+  const bool narrow = precision_recipe(run.config.mixed_precision).products.any();
   const FlopCount flops = training_flops(sizes, space.global_batch, space.length);
   const double head = 6 * static_cast<double>(sizes.hidden * sizes.vocabulary) *
                       static_cast<double>(space.global_batch * space.length);
   const OpTime time(request.cluster.gpu, request.prediction.ops);
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
-  return {(time.least_seconds(flops.token_part, OpKind::product) +
-           time.least_seconds(flops.attention_part, OpKind::attention)) /
+  return {(time.least_seconds(flops.token_part, OpKind::product, narrow) +
+           time.least_seconds(flops.attention_part, OpKind::attention, narrow)) /
               share,
-          time.least_seconds(head, OpKind::product) / share};
+          time.least_seconds(head, OpKind::product, narrow) / share};
 }
 
 }  // namespace
@@ -33,7 +35,7 @@ LeastSeconds least_seconds(const PlanRequest& request, const SpaceLimits& space,
 ModelCost model_cost(const PlanRequest& request, const SearchLimits& limits, LayerCosts& layers) {
   const SpaceLimits& space = limits.space;
   ModelCost model = layers.model();
-  const LeastSeconds least = least_seconds(request, space, layers.whole().model);
+  const LeastSeconds least = least_seconds(request, space, layers.whole());
   const int64_t rows = space.micro_batch.value_or(std::min(kMostMicroBatch, space.global_batch));
   const double batches = static_cast<double>(space.global_batch) / static_cast<double>(rows);
   // One rank has all experts.

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-constexpr std::string_view kFormatNames[kFlopFormats] = {"f64", "f32", "f16", "bf16"};
+constexpr std::string_view kFormatNames[kFlopFormats] = {"f64", "f32", "f16", "bf16", "fp8", "fp4"};
 
 double rate_of(const FormatRates& rates, std::string_view format) {
   const auto found = rates.find(std::string(format));
@@ -49,8 +49,9 @@ OpTime::OpTime(const Gpu& gpu, const OpTimeSettings& settings) : settings_(setti
   bandwidth_ = gpu.memory_bytes_per_second * settings.bandwidth_share;
 }
 
-double OpTime::least_seconds(double flops, OpKind kind) const {
-  const double rate = *std::max_element(matrix_rates_.begin(), matrix_rates_.end());
+double OpTime::least_seconds(double flops, OpKind kind, bool narrow) const {
+  const auto end = matrix_rates_.begin() + static_cast<int>(FlopFormat::fp8);
+  const double rate = *std::max_element(matrix_rates_.begin(), narrow ? matrix_rates_.end() : end);
   return flops /
          (rate * (kind == OpKind::attention ? settings_.attention_share : settings_.product_share));
 }

@@ -38,7 +38,8 @@ class OpTime {
   /// Of all launches of the op together.
   double seconds(const OpEntryRecord& op) const;
   /// Of operations of products or attention in the format that is fastest: no op takes less.
-  double least_seconds(double flops, OpKind kind) const;
+  /// `narrow`: some may have operands of FP8 or FP4.
+  double least_seconds(double flops, OpKind kind, bool narrow) const;
 
  private:
   OpTimeSettings settings_;

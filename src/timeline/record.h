@@ -17,8 +17,8 @@
 namespace viaduct {
 
 /// Formats that matrix and vector units count their operations in.
-enum class FlopFormat : uint8_t { f64, f32, f16, bf16 };
-inline constexpr int kFlopFormats = 4;
+enum class FlopFormat : uint8_t { f64, f32, f16, bf16, fp8, fp4 };
+inline constexpr int kFlopFormats = 6;
 
 /// What an op costs, computed from its shapes.
 struct Cost {

@@ -28,9 +28,12 @@ template <CudaTarget kTarget>
 Choice choose_gemm(const GemmArgs& args, const Traits& traits) {
   const DType dtype = args.a.dtype();
   Choice choice = choose_kernel("gemm", product_kernel(args), dtype, args, traits);
-  const bool narrow = args.a.form().element.has_value();
-  if (narrow) move_flops(choice.cost, FlopFormat::bf16);
-  use_matrix_units(choice.cost, dtype);
+  const std::optional<DType> element = args.a.form().element;
+  if (element) {
+    move_flops(choice.cost, element == DType::e2m1x2 ? FlopFormat::fp4 : FlopFormat::fp8);
+  } else {
+    use_matrix_units(choice.cost, dtype);
+  }
   const auto layout = std::make_shared<const ProductLayout>(product_layout(args, kTarget));
   choice.workspace_bytes = layout->workspace_bytes;
   choice.launches = layout->launches;

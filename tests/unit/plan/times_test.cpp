@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "base/error.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
 
@@ -26,6 +27,21 @@ TEST(OpTime, LargeProductsReachTheirShareOfTheMeasuredRate) {
   // Twice the work takes less than twice the time, and never less than at the roof.
   EXPECT_LT(time.seconds(product(2e10, 1000)), 2 * time.seconds(product(1e10, 1000)));
   EXPECT_GT(time.seconds(product(1e10, 1000)), 1e10 / rate);
+}
+
+TEST(OpTime, NarrowProductsRunAtTheirOwnRate) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  const OpTime time(gpu);
+  OpEntryRecord fp8 = product(0, 1000);
+  fp8.cost.flops[static_cast<size_t>(FlopFormat::fp8)] = 1e15;
+  EXPECT_NEAR(time.seconds(product(1e15, 1000)) / time.seconds(fp8),
+              gpu.measured_flops.at("fp8") / gpu.measured_flops.at("bf16"), 0.01);
+  // The bound of a model without such products does not count on their rate.
+  EXPECT_GT(time.least_seconds(1e15, OpKind::product, false), time.seconds(fp8));
+  EXPECT_LE(time.least_seconds(1e15, OpKind::product, true), time.seconds(fp8));
+  // No GPU of this generation has FP4.
+  fp8.cost.flops[static_cast<size_t>(FlopFormat::fp4)] = 1;
+  EXPECT_THROW(time.seconds(fp8), ConfigError);
 }
 
 TEST(OpTime, WhatMovesManyBytesTakesTheirTime) {

@@ -97,7 +97,11 @@ TEST_F(CudaProducts, HopperReadsBothOperandsWithTheContractedDimLast) {
   EXPECT_EQ(hopper.workspace_bytes, cuda::kProductWorkspace + copies);
   EXPECT_EQ(hopper.cost.bytes_read, blackwell.cost.bytes_read + copies);
   EXPECT_EQ(hopper.cost.bytes_written, blackwell.cost.bytes_written + copies);
-  EXPECT_EQ(hopper.cost.total_flops(), 2.0 * kM * kN * kK);
+  const double operations = 2.0 * kM * kN * kK;
+  EXPECT_EQ(hopper.cost.flops[static_cast<size_t>(FlopFormat::fp8)], operations);
+  EXPECT_EQ(hopper.cost.total_flops(), operations);
+  const Choice fp4 = choose(product(GemmForm::forward, kNvfp4), CudaTarget::sm_100a);
+  EXPECT_EQ(fp4.cost.flops[static_cast<size_t>(FlopFormat::fp4)], operations);
 }
 
 TEST_F(CudaProducts, ScalesOfGroupsAreOrderedForTheLibrary) {
