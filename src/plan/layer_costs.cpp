@@ -11,6 +11,7 @@
 #include "device/memory_tag.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
+#include "precision/precision_config.h"
 #include "timeline/resolver.h"
 
 namespace viaduct {
@@ -53,6 +54,14 @@ bool same_layers(const ModelConfig& model) {
   return model.mtp_layers == 0 && all_equal(model.windows) && all_equal(model.moe.layers);
 }
 
+/// Whether a run of one or two layers has the products of any layer: the first and the last may be
+/// left in 16 bits.
+bool same_products(const RunConfig& config) {
+  const PrecisionRecipe recipe = precision_recipe(config.mixed_precision);
+  return !recipe.products.any() || (recipe.plain_blocks_at_start == 0 &&
+                                    recipe.plain_blocks_at_end == 0 && recipe.plain_layers.empty());
+}
+
 /// A dry run with the seconds of its step.
 struct MeasuredRun {
   DryRun run;
@@ -71,6 +80,12 @@ const ScopeRecord* phase_around(const StepRecord& record, int64_t scope) {
   return nullptr;
 }
 
+/// Whether an op makes quantized operands: of weights once for all micro-batches, of activations
+/// for each. A lower bound counts neither.
+bool quantizes(const OpEntryRecord& op) {
+  return op.op == "convert_operand" || op.op == "largest_magnitude" || op.op == "note_amax";
+}
+
 /// Whether a group sums gradients or gathers weights, which is not each micro-batch's.
 bool of_data_ranks(const std::string& group) {
   return group.starts_with("dp") || group.starts_with("expert_dp");
@@ -87,16 +102,19 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request,
   const CollectiveTime collective_time(request.cluster, request.prediction.collectives);
   const double share = request.prediction.spec_sheet ? 1 : request.cluster.gpu.step_share;
   const int64_t first = measured.run.windows[static_cast<size_t>(MemorySequence::initialize)].end;
-  const RankTimes times =
-      resolve_times(
-          {{0, &record, first, step.end}},
-          {.op = [&](const OpEntryRecord& op) { return time.seconds(op) / share; },
-           .collective =
-               [&](const CollectiveRecord& c) {
-                 return with_data_ranks || !of_data_ranks(c.group) ? collective_time.seconds(c) : 0;
-               },
-           .slowdown = request.prediction.slowdown})
-          .front();
+  const RankTimes times = resolve_times({{0, &record, first, step.end}},
+                                        {.op =
+                                             [&](const OpEntryRecord& op) {
+                                               return quantizes(op) ? 0 : time.seconds(op) / share;
+                                             },
+                                         .collective =
+                                             [&](const CollectiveRecord& c) {
+                                               return with_data_ranks || !of_data_ranks(c.group)
+                                                          ? collective_time.seconds(c)
+                                                          : 0;
+                                             },
+                                         .slowdown = request.prediction.slowdown})
+                              .front();
   double begin = times.end, end = 0;
   const auto add = [&](int64_t at, int64_t scope, const TimeSpan& span, bool op) {
     if (at < step.begin || at >= step.end) return;
@@ -178,7 +196,7 @@ LayerCosts::LayerCosts(const PlanRequest& request, std::shared_ptr<const Variant
   model_.parameters = static_cast<double>(run.parameters);
   model_.bytes = {held.weights / model_.parameters, held.gradients / model_.parameters,
                   held.optimizer / model_.parameters};
-  layers_alike_ = same_layers(whole_.model);
+  layers_alike_ = same_layers(whole_.model) && same_products(whole_.config);
 }
 
 const LayerCost* LayerCosts::made(const Layout& layout) const {
@@ -278,7 +296,10 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   // Sharded over the ranks of this run, experts over fewer.
   const double shards = sharded ? std::min(one.shards(), one.expert_shards()) : 1;
   cost.layer_update_seconds = shards * std::max(0.0, b.update_seconds - a.update_seconds);
-  cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state);
+  // Other forms of weights are there once, whatever the number of micro-batches.
+  const double forms =
+      bytes_of(b.run, MemoryTag::derived_weights) - bytes_of(a.run, MemoryTag::derived_weights);
+  cost.layer_kept_bytes = std::max(0.0, peak_b - peak_a - layer_state - forms);
   cost.other_bytes = std::max(0.0, peak_a - sum(one_layer) - cost.layer_kept_bytes);
   const OffloadConfig& offload = whole_.config.offload;
   // What leaves for another memory differs between the layers.

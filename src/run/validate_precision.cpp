@@ -6,6 +6,7 @@
 
 #include "base/function_ref.h"
 #include "base/nearest.h"
+#include "ops/cuda/product_layout.h"
 
 namespace viaduct {
 namespace {
@@ -167,6 +168,16 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
   }
 }
 
+/// A dry run for a GPU needs its generation's products.
+void validate_target(const RunConfig& config, const PrecisionRecipe& recipe, Problems& problems) {
+  if (!config.cuda_target) return;
+  const std::string missing = cuda::missing_products(recipe.products, *config.cuda_target);
+  if (missing.empty()) return;
+  const bool fp4 = recipe.products.scaling == Scaling::nvfp4;
+  problems.add("mixed_precision.{} ({}): {}", fp4 ? "fp4_recipe" : "fp8_recipe",
+               name_of(recipe.products.scaling), missing);
+}
+
 /// The linear layers of a block, by their names in a path. Whether attention is latent may not be
 /// known yet.
 std::vector<std::string_view> linear_layers(const Auto<bool>& latent) {
@@ -223,6 +234,7 @@ void validate_precision(const RunConfig& config, Problems& problems) {
         given.fp4 ? "fp4" : "fp8", given.fp4 ? *given.fp4 : given.fp8.value_or(""), given.recipe);
     return;
   }
+  validate_target(config, recipe, problems);
   validate_product_sizes(config, problems);
   validate_plain_blocks(config, problems);
   validate_stored_codes(config, recipe, problems);

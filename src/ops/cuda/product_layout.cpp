@@ -121,20 +121,27 @@ bool is_narrow(const Operand& operand) {
 
 }  // namespace
 
-void check_quantization(const Quantization& quantization, CudaTarget target) {
+std::string missing_products(const Quantization& quantization, CudaTarget target) {
   const Scaling scaling = quantization.scaling;
+  if (scaling == Scaling::none || target == CudaTarget::sm_100a) return "";
   const std::string_view name = cuda_target_name(target);
-  if (scaling == Scaling::none) return;
-  VIADUCT_CHECK(DeviceError, target != CudaTarget::sm_80,
-                "gemm: cuda:{} has no products of quantized operands; sm_90a has them with one "
-                "scale for a matrix and in blocks of 128, sm_100a also MXFP8 and NVFP4",
-                name);
-  VIADUCT_CHECK(
-      DeviceError,
-      target == CudaTarget::sm_100a || (scaling != Scaling::mx && scaling != Scaling::nvfp4),
-      "gemm: cuda:{} has no products of {} operands; it has FP8 with one scale for a "
-      "matrix and in blocks of 128, sm_100a has {} too",
-      name, scaling == Scaling::mx ? "MXFP8" : "NVFP4", scaling == Scaling::mx ? "MXFP8" : "NVFP4");
+  if (target == CudaTarget::sm_80) {
+    return fmt::format(
+        "cuda:{} has no products of quantized operands; sm_90a has them with one scale for a "
+        "matrix and in blocks of 128, sm_100a also MXFP8 and NVFP4",
+        name);
+  }
+  if (scaling != Scaling::mx && scaling != Scaling::nvfp4) return "";
+  const std::string_view recipe = scaling == Scaling::mx ? "MXFP8" : "NVFP4";
+  return fmt::format(
+      "cuda:{} has no products of {} operands; it has FP8 with one scale for a matrix and in "
+      "blocks of 128, sm_100a has {} too",
+      name, recipe, recipe);
+}
+
+void check_quantization(const Quantization& quantization, CudaTarget target) {
+  const std::string missing = missing_products(quantization, target);
+  VIADUCT_CHECK(DeviceError, missing.empty(), "gemm: {}", missing);
 }
 
 ProductLayout product_layout(const GemmArgs& args, CudaTarget target) {

@@ -16,6 +16,8 @@
 //
 // (cuBLAS 13 documentation, "Narrow precision data types usage".)
 
+#include <string>
+
 #include "hardware/cuda_target.h"
 #include "ops/gemm.h"
 
@@ -70,7 +72,9 @@ struct ProductLayout {
 /// DeviceError for operands that the target's library has no products of.
 ProductLayout product_layout(const GemmArgs& args, CudaTarget target);
 
-/// DeviceError unless the target has products of operands quantized so.
+/// Whether the target has products of operands quantized so: empty, or what it has instead.
+std::string missing_products(const Quantization& quantization, CudaTarget target);
+/// DeviceError with that.
 void check_quantization(const Quantization& quantization, CudaTarget target);
 
 }  // namespace viaduct::cuda

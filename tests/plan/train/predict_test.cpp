@@ -104,6 +104,13 @@ TEST(Predict, NewerGpusAreFaster) {
   EXPECT_LT(predicted(layout, "dgx-b200").step_seconds, predicted(layout, "dgx-h100").step_seconds);
 }
 
+TEST(Predict, ProductsInFp8TakeLessTime) {
+  const Overrides wide{"dist.ranks=8", "model.num_layers=3", "train.micro_batch_size=4"};
+  const Overrides fp8 = wide + Overrides{"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"};
+  for (const char* cluster : {"dgx-h100", "dgx-b200"})
+    EXPECT_LT(predicted(fp8, cluster).step_seconds, predicted(wide, cluster).step_seconds);
+}
+
 TEST(Predict, SaysWhetherTheModelFits) {
   EXPECT_TRUE(predicted({"dist.ranks=1"}).fits);
   EXPECT_FALSE(predicted({"dist.ranks=1", "model.num_layers=80", "model.hidden_size=8192",

@@ -2,6 +2,7 @@
 
 #include "plan/search.h"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -100,6 +101,17 @@ INSTANTIATE_TEST_SUITE_P(
                               "optimizer.exp_avg_dtype=bf16", "optimizer.exp_avg_sq_dtype=bf16"},
                     Overrides{"model.pipeline_schedule=gpipe"}));
 
+TEST(Search, ARecipeWithoutProductsOnTheGpuIsNamed) {
+  const Overrides mx{"mixed_precision=bf16_with_mxfp8_mixed", "dist.ranks=2",
+                     "train.global_batch_size=2"};
+  EXPECT_THAT([&] { search_layouts(request_of(mx)); },
+              testing::ThrowsMessage<ConfigError>(testing::AllOf(
+                  testing::HasSubstr("mixed_precision.fp8_recipe (MXFP8)"),
+                  testing::HasSubstr("cuda:sm_90a has no products of MXFP8 operands"))));
+  EXPECT_FALSE(
+      search_layouts(request_of(mx, "dgx-b200"), {.time_limit_seconds = 600}).candidates.empty());
+}
+
 TEST(Search, FindsTheFastestOfAllLayouts) {
   // All layouts of a small space, one by one.
   const PlanRequest request =
@@ -128,9 +140,7 @@ PlanRequest expert_request(const Overrides& overrides) {
                     overrides);
 }
 
-TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
-  const auto sampled =
-      sample(expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23);
+void expect_bounds_below(const std::vector<Sampled>& sampled) {
   ASSERT_GT(sampled.size(), 10u);
   for (const Sampled& s : sampled) {
     SCOPED_TRACE(describe(s.layout));
@@ -138,6 +148,19 @@ TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
       EXPECT_LE(s.bounds[basis].bytes, peak_of(s.prediction)) << basis;
       EXPECT_LE(s.bounds[basis].seconds, s.prediction.step_seconds) << basis;
     }
+  }
+}
+
+TEST(Search, BoundsOfExpertsAreNeverAboveTheDryRun) {
+  expect_bounds_below(
+      sample(expert_request({"model.context_parallel_size=1", "train.global_batch_size=8"}), 23));
+}
+
+TEST(Search, BoundsOfQuantizedProductsAreNeverAboveTheDryRun) {
+  for (const char* recipe : {"delayed_scaling", "current_scaling", "subchannel_scaling"}) {
+    SCOPED_TRACE(recipe);
+    expect_bounds_below(
+        sample(request_of({fmt::format("mixed_precision=bf16_with_fp8_{}_mixed", recipe)}), 11));
   }
 }
 
