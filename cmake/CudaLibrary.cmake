@@ -32,3 +32,7 @@ add_library(viaduct_cuda_module MODULE EXCLUDE_FROM_ALL ${PROJECT_SOURCE_DIR}/sr
 target_link_libraries(viaduct_cuda_module PRIVATE viaduct_cuda)
 target_link_options(viaduct_cuda_module PRIVATE -Wl,--exclude-libs,ALL)
 set_target_properties(viaduct_cuda_module PROPERTIES OUTPUT_NAME viaduct_cuda LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+option(VIADUCT_CUDA_REPORT "The build says what each kernel uses (tools/gpu_code.py reads it)" OFF)
+if(VIADUCT_CUDA_REPORT)
+  target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")
+endif()
