@@ -17,11 +17,11 @@
 // low = global token index of the query, high = head << 32 | key position inside the document),
 // which is j, or key_position[j] where the run is a piece of the document.
 //
-// Precision: scores, softmax and sums are FP32 (FP64 for f64). Where the cpu has products of BF16
-// tiles, BF16 probabilities and score gradients enter the products with v, d_out, k and q rounded
-// to BF16, as the GPU kernels have it: an element of out, dq, dk, dv may be off by another half
-// unit of BF16, 2^-8, times the sum of its terms' magnitudes. Sums over keys that give lse are not
-// rounded.
+// Precision: scores, softmax and sums are FP32 (FP64 for f64). Where matrix units make the products
+// (the cpu's of BF16 tiles; a GPU's of BF16 and FP16), probabilities and score gradients enter
+// those with v, d_out, k and q rounded to that format: an element of out, dq, dk, dv may be off by
+// another half unit of it, 2^-8 or 2^-11, times the sum of its terms' magnitudes; FP16 gradients
+// below 2^-14 lose bits. Sums over keys that give lse are not rounded.
 //
 // q [Tq, N, D], k [Tk, K, D], v [Tk, K, Dv], out [Tq, N, Dv]: outer dims strided, dense inside, one
 // floating dtype. lse, delta: f32 [N, Tq] (f64 for f64), contiguous.

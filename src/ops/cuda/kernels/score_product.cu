@@ -56,7 +56,7 @@ __device__ void multiply_block(Tiles& tiles, int rows, int columns, int terms, c
   }
 }
 
-__global__ void __launch_bounds__(kThreads) score_product_kernel(ScoreProductView args) {
+__global__ void __launch_bounds__(kThreads, 3) score_product_kernel(ScoreProductView args) {
   auto& tiles = shared<Tiles>();
   const AttentionProblemView& p = args.problem;
   const bool by_keys = args.form == ScoreForm::keys;
