@@ -146,6 +146,7 @@ __device__ uint32_t encode_e2m1(float x, Round&& round) {
   return (first + round(least * per_step)) | (bits >> 28 & 8u);
 }
 
+template <bool kWide>
 __device__ void encode(const Nvfp4Rows& args, const Own& own, const Tile& tile) {
   if (own.count == 0) return;
   uint32_t codes[kRun] = {};
@@ -169,8 +170,15 @@ __device__ void encode(const Nvfp4Rows& args, const Own& own, const Tile& tile) 
   }
   uint8_t* const to = args.values + (own.first_row + own.row) * args.values_stride +
                       (own.first_column + own.column) / 2;
-  for (int j = 0; j < own.count; j += 2)
-    to[j / 2] = static_cast<uint8_t>(codes[j] | codes[j + 1] << 4);
+  Run<uint8_t, kRun / 2> pairs;
+#pragma unroll
+  for (int j = 0; j < kRun; j += 2)
+    pairs.values[j / 2] = static_cast<uint8_t>(codes[j] | codes[j + 1] << 4);
+  if (kWide && own.count == kRun) {
+    *reinterpret_cast<Run<uint8_t, kRun / 2>*>(to) = pairs;
+  } else {
+    for (int j = 0; j < own.count; j += 2) to[j / 2] = pairs.values[j / 2];
+  }
 }
 
 /// amax / (448 · 6), at least 2^-126; 1 of zeros, NaN if it is not finite.
@@ -189,7 +197,7 @@ __global__ void __launch_bounds__(kThreads) quantize_nvfp4_kernel(Nvfp4Rows args
   const Own own = own_elements(args);
   load_tile<kWide>(args, own, tile);
   make_scales(args, own, matrix_scale, tile);
-  encode(args, own, tile);
+  encode<kWide>(args, own, tile);
 }
 
 }  // namespace
@@ -198,8 +206,8 @@ void quantize_nvfp4(const Nvfp4Rows& args, Stream stream) {
   static_assert(sizeof(Nvfp4Rows) <= 4096, "what all drivers take as parameters");
   // A matrix without elements still has a scale.
   const int64_t across = blocks_for(args.columns, kColumns), down = blocks_for(args.rows, kRows);
-  launch("quantize_nvfp4",
-         is_wide(args.matrix) ? quantize_nvfp4_kernel<true> : quantize_nvfp4_kernel<false>,
+  const bool wide = is_wide(args.matrix) && is_wide(args.values) && args.values_stride % 4 == 0;
+  launch("quantize_nvfp4", wide ? quantize_nvfp4_kernel<true> : quantize_nvfp4_kernel<false>,
          Grid(across > 0 ? across : 1, down > 0 ? down : 1), kThreads, stream, args);
 }
 
