@@ -28,7 +28,7 @@ struct Arguments {
   int64_t micro_batches = 1, group = 0;
   int64_t deferral_limit = -1;  // as comm_overlap.wgrad_deferral_limit
   std::string kind, svg;
-  bool json = false;
+  bool json = false, combined = false;
 };
 
 struct Result {
@@ -53,6 +53,7 @@ Result make(const Arguments& arguments) {
     r.settings.deferred_heads =
         arguments.deferral_limit == 0 ? arguments.micro_batches : arguments.deferral_limit;
   }
+  r.settings.combines = arguments.combined;
   check_schedule_settings(r.settings);
   const double work =
       3.0 * arguments.pp * arguments.virtual_stages * static_cast<double>(arguments.micro_batches);
@@ -82,6 +83,7 @@ ordered_json action_json(const Action& action) {
   }
   if (action.begins >= 0) j["begins"] = action.begins;
   if (action.last_gradient) j["last_gradient"] = true;
+  if (action.combined) j["combined"] = true;
   return j;
 }
 
@@ -133,7 +135,9 @@ void print_text(const Result& r) {
       "time {:.0f} ({}forward 1, backward {}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
       "%\n",
       r.times.end, r.settings.virtual_stages > 1 ? "of a chunk: " : "",
-      r.settings.kind == ScheduleKind::zb_h1 ? "1 + 1" : "2",
+      r.settings.kind == ScheduleKind::zb_h1        ? "1 + 1"
+      : r.settings.kind == ScheduleKind::dualpipe_v ? "2, or 1 + 1 in halves"
+                                                    : "2",
       r.settings.deferred_heads > 0 ? "; where the head's weight gradient waits, 1 and 1" : "",
       r.times.busy, bubble(r), 100 * (1 - r.times.busy / r.times.end));
   fmt::print("held at most, in {}:",
@@ -177,14 +181,17 @@ Subcommand add_schedule(CLI::App& root) {
       ->required();
   app->add_option(
       "--kind", arguments->kind,
-      "1f1b, interleaved, gpipe or zero_bubble, which is zb-h1 (default: interleaved with "
-      "--vpp, else 1f1b)");
+      "1f1b, interleaved, gpipe, zero_bubble, which is zb-h1, or dualpipe_v (default: interleaved "
+      "with --vpp, else 1f1b)");
   app->add_option("--g", arguments->group,
                   "Interleaved: micro-batches that a chunk runs before the next (default: pp)");
   app->add_option("--wgrad-deferral-limit", arguments->deferral_limit,
                   "Micro-batches whose weight gradient of the head waits for the drain "
                   "(defer_embedding_wgrad_compute); 0: all")
       ->check(CLI::NonNegativeNumber);
+  app->add_flag("--combined", arguments->combined,
+                "Forwards run in turn with the backward beside them, marked with & "
+                "(overlap_moe_expert_parallel_comm)");
   app->add_option("--svg", arguments->svg,
                   "Write the drawing to this file; -: only the drawing, to standard output");
   app->add_flag("--json", arguments->json, "All actions of each stage, as JSON");

@@ -24,16 +24,6 @@ constexpr KnobRow kTensor[] = {
      "How buffer handles are exchanged at start.", "", "", kCuda},
 };
 
-constexpr KnobRow kOverlap[] = {
-    {"overlap_moe_expert_parallel_comm", "bool", "false", "",
-     "Expert exchange of one micro-batch runs under the compute of another.",
-     "ep > 1, alltoall or flex, 16-bit, virtual stages if pp > 1, no full recompute, no "
-     "shared-expert overlap"},
-    {"delay_wgrad_compute", "bool", "false", "",
-     "Weight gradients run under the other micro-batch's exchange.",
-     "needs overlap_moe_expert_parallel_comm"},
-};
-
 constexpr KnobRow kOverlapOnGpu[] = {
     {"num_sm", "int or null", "null", "",
      "Multiprocessors given to communication; null: 16, on rings 1.", "at most the device's", "",
@@ -92,9 +82,7 @@ std::vector<KnobTable> parallel() {
   return {
       {"model", "", "pipeline parallelism", kPipeline},
       {"model", "", "tensor parallelism", kTensor},
-      {"comm_overlap", "Communication hidden under computation.", "overlapped communication",
-       kOverlap},
-      {"comm_overlap", "", gpu, kOverlapOnGpu},
+      {"comm_overlap", "Communication hidden under computation.", gpu, kOverlapOnGpu},
       {"ddp", "", gpu, kDataOnGpu},
       {"ddp", "", "fully sharded data parallel", kFullySharded},
       {"dist", "", "fully sharded data parallel, the simulator, and binding to memory", kInit},

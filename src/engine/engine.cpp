@@ -51,9 +51,11 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
         std::make_unique<DelayedScales>(context, store_->parameters(), precision, groups_);
   store_->derive_weights(context, run_.memory.packed_weights, delayed_scales_.get());
   if (store_->shards_weights()) {
-    // Under GPipe the forwards of all micro-batches come before the first backward.
+    // Under GPipe the forwards of all micro-batches come before the first backward, and a backward
+    // that is combined with a forward begins before its end.
+    const ScheduleSettings& schedule = run_.parallelism.schedule;
     const bool turns =
-        groups_.pp().size() == 1 || run_.parallelism.schedule.kind != ScheduleKind::gpipe;
+        !schedule.combines && (groups_.pp().size() == 1 || schedule.kind != ScheduleKind::gpipe);
     gathers_ = std::make_unique<GatherSegments>(*store_, turns ? model_->head() : nullptr);
   }
   if (run_.purpose == EnginePurpose::train)
@@ -146,6 +148,16 @@ ScheduleSettings Engine::schedule_of(int64_t micro_batches) const {
   return schedule;
 }
 
+ActionList Engine::actions_of(int64_t micro_batches) const {
+  const ScheduleSettings schedule = schedule_of(micro_batches);
+  ActionList actions = stage_schedule(schedule, groups_.pp().rank());
+  if (!schedule.combines) return actions;
+  std::vector<ChunkTurns> turns;
+  for (size_t chunk = 0; chunk < model_->chunks().size(); ++chunk)
+    turns.push_back(model_->turns(chunk));
+  return interleave_turns(actions, turns, schedule.delays_weights);
+}
+
 void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> batch_at,
                                bool dropout) {
   RankContext rank = context(dropout, true);
@@ -158,7 +170,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
     return upload_part(rows);
   };
   micro_batches_ += count;
-  const ActionList actions = stage_schedule(schedule_of(count), groups_.pp().rank());
+  const ActionList actions = actions_of(count);
   const MemorySettings& memory = run_.memory;
   const auto later = later_micro_batches(actions);
   const auto policy_at = [&](int64_t micro_batch, int chunk) {
@@ -304,9 +316,9 @@ void Engine::check_large_gradients() {
 
 double Engine::total_loss(std::string_view reason) {
   OpContext context{device_, ops_};
-  // Tensor ranks have the same sum each; only the last stage has one.
+  // Tensor ranks have the same sum each; only the stage with the head has one.
   reproducible_all_reduce(context, groups_.dp_cp(), loss_state_);
-  groups_.pp().broadcast(loss_state_, groups_.pp().size() - 1).wait();
+  groups_.pp().broadcast(loss_state_, run_.parallelism.head_stage()).wait();
   sum_value(context, {loss_state_, step_scalar(scalars_, StepScalar::loss_sum)});
   return read_scalar(StepScalar::loss_sum, reason);
 }
@@ -319,7 +331,7 @@ std::vector<double> Engine::depth_losses() {
     for (const int64_t sum : {0, 1})
       reproducible_all_reduce(context, groups_.dp_cp(), depth_losses_.select(depth).select(sum));
   }
-  groups_.pp().broadcast(depth_losses_, groups_.pp().size() - 1).wait();
+  groups_.pp().broadcast(depth_losses_, run_.parallelism.head_stage()).wait();
   const Tensor value = context.allocate(DType::f64, {1}, MemoryTag::other);
   const auto read = [&](int64_t depth, int64_t sum) {
     sum_value(context, {depth_losses_.select(depth).select(sum), value});

@@ -126,6 +126,8 @@ class Engine {
 
  private:
   ScheduleSettings schedule_of(int64_t micro_batches) const;
+  /// What this rank does in a step of training.
+  ActionList actions_of(int64_t micro_batches) const;
   /// Runs the forwards of micro-batches 0 … count − 1 through all stages.
   void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
   /// The ranks that share a micro-batch's documents with this one.

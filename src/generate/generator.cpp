@@ -86,8 +86,7 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       store_(std::make_unique<ParameterStore>(
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
-  VIADUCT_CHECK(ConfigError,
-                !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
+  VIADUCT_CHECK(ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
                 "model.moe_token_dispatcher_type: allgather needs equally many tokens on every "
                 "rank, and the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
@@ -146,8 +145,7 @@ Generator::Pass Generator::pass_of(Feed ids) {
     index.resize(all.size(), 0);
     counts[filled] += pass.filling;
     longest = std::max(longest, counts[filled]);
-    for (size_t i = filled + 1; i < offsets.size(); ++i)
-      offsets[i] = static_cast<int32_t>(total);
+    for (size_t i = filled + 1; i < offsets.size(); ++i) offsets[i] = static_cast<int32_t>(total);
   }
   OpContext context = this->context();
   cache_->begin_step(context, counts);
@@ -250,7 +248,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
     });
   }
   groups_.tp().broadcast(chosen, 0).wait_host();
-  groups_.pp().broadcast(chosen, groups_.pp().size() - 1).wait_host();
+  groups_.pp().broadcast(chosen, settings_.parallelism.head_stage()).wait_host();
   return {tokens, tokens + fed};
 }
 

@@ -12,7 +12,7 @@ namespace viaduct {
 namespace {
 
 std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const ExpertPlace& place,
-                                      const std::string& path, int64_t layer) {
+                                                  const std::string& path, int64_t layer) {
   const ModelConfig& c = b.config;
   const int64_t features = c.moe.shared_feed_forward;
   VIADUCT_CHECK(ConfigError, !b.names.shared_up.empty(),
@@ -70,11 +70,16 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   if (c.moe.shared_feed_forward > 0) shared = build_shared(b, place, path, layer);
   const bool beside = c.moe.shared_overlap && place.ranks > 1 && !place.gathers(c.moe);
   if (shared && !beside) segments.push_back(std::move(shared));
+  const bool in_turn =
+      b.settings.exchange_in_two_parts && place.ranks > 1 && !place.gathers(c.moe) && !beside;
+  const auto add_exchange = [&](std::unique_ptr<ExchangeSegment> exchange) {
+    if (!in_turn) return segments.push_back(std::move(exchange));
+    for (auto& part : in_two_parts(std::move(exchange))) segments.push_back(std::move(part));
+  };
   if (place.gathers(c.moe)) {
     segments.push_back(std::make_unique<GatherDispatchSegment>(c.moe, place, c.hidden));
   } else {
-    segments.push_back(
-        std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
+    add_exchange(std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   }
   const bool fused = fuses_experts(b.names) && c.gated;
   std::vector<std::string> up{at(b.names.expert_up)};
@@ -100,7 +105,7 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
         b.make.experts_bias(path + ".experts.down", at(b.names.expert_down), c.hidden);
   }
   segments.push_back(std::make_unique<ExpertsSegment>(c.moe, place, std::move(parts)));
-  segments.push_back(std::make_unique<CombineSegment>(
+  add_exchange(std::make_unique<CombineSegment>(
       c.moe, place, c.hidden, ResidualDropout(c.residual_dropout, path + ".dropout")));
   return segments;
 }

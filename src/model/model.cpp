@@ -58,6 +58,18 @@ int Model::segments(size_t chunk) const {
   return static_cast<int>(count);
 }
 
+ChunkTurns Model::turns(size_t chunk) const {
+  ChunkTurns turns{.ends_with_head = chunks_[chunk].head != nullptr};
+  int number = 0;
+  for (const Layer& layer : chunks_[chunk].layers) {
+    for (const auto& segment : layer.segments) {
+      if (segment->exchange_part() == ExchangePart::second) turns.places.push_back(number);
+      ++number;
+    }
+  }
+  return turns;
+}
+
 SegmentRange Model::before_head(size_t chunk) const {
   return chunks_[chunk].head == nullptr ? SegmentRange{} : kAllButLastSegment;
 }

@@ -9,7 +9,7 @@
 #include "model/model_chunk.h"
 #include "model/model_place.h"
 #include "model/segment_hooks.h"
-#include "pipeline/action.h"
+#include "pipeline/interleave_turns.h"
 
 namespace viaduct {
 
@@ -29,6 +29,8 @@ class Model {
 
   /// Segments of a chunk.
   int segments(size_t chunk) const;
+  /// Where another micro-batch may run: between the two segments of exchanges in two parts.
+  ChunkTurns turns(size_t chunk) const;
   /// The layers of a chunk up to the residual stream: all segments but the head's.
   SegmentRange before_head(size_t chunk) const;
 

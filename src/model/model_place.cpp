@@ -21,7 +21,8 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
   place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();
   if (!parallelism.layer_map.empty())
-    place.chunks = chunks_of_stage(parallelism.layer_map, place.pp, place.pp_rank);
+    place.chunks = chunks_of_stage(parallelism.layer_map, place.pp, place.pp_rank,
+                                   parallelism.schedule.placement());
   return place;
 }
 

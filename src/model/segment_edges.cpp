@@ -37,6 +37,16 @@ void check_declared(const Layer& layer, const Segment& segment, const TensorSet&
                 describe(found));
 }
 
+/// Fails unless an exchange that is under way meets the segment that ends it, and no other one.
+void check_under_way(const Layer& layer, const Segment& segment, const TensorSet& in,
+                     ExchangePart ends) {
+  const bool expected = segment.exchange_part() == ends;
+  VIADUCT_CHECK(ShapeError, expected == (in.under_way() != nullptr), "segment {}: {}",
+                name_of(layer, segment),
+                expected ? "the exchange that it ends was not begun"
+                         : "an exchange is under way, which it does not end");
+}
+
 /// `made` plus the tensors that bypassed the segment.
 TensorSet join(const Layer& layer, const Segment& segment, TensorSet made,
                const TensorSet& passed) {
@@ -72,7 +82,9 @@ Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& 
 
 TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
                           const Batch& batch, const TensorSet& in, SavedStore& saved) {
+  check_under_way(layer, segment, in, ExchangePart::second);
   TensorSet reads, passed = in;
+  reads.set_under_way(in.under_way());
   for (const EdgeTensor& declared : segment.inputs(context, batch)) {
     check_declared(layer, segment, in, declared, "input");
     reads.set(declared.name, in.operand(declared.name));
@@ -94,7 +106,9 @@ TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& con
 TensorSet backward_through(const Layer& layer, const Segment& segment, const RankContext& context,
                            const Batch& batch, const TensorSet& d_out,
                            FunctionRef<TensorSet(const TensorSet& d_out)> call) {
+  check_under_way(layer, segment, d_out, ExchangePart::first);
   TensorSet reads, passed = d_out;
+  reads.set_under_way(d_out.under_way());
   for (const std::string_view name : segment.outputs()) {
     if (!d_out.has(name)) continue;  // it has no gradient
     reads.set(name, d_out.operand(name));

@@ -22,7 +22,10 @@ struct LayerSettings {
   /// How context ranks attend to each other, by block; empty: p2p in all.
   std::vector<ContextExchange> context_exchange;
   bool recompute_logits = true;  // the head's backward recomputes them instead of keeping them
-  uint64_t seed = 1234;          // of initial weights and dropout
+  /// The exchange of experts' rows is two segments, so that a schedule puts the compute of another
+  /// micro-batch between its begin and its end.
+  bool exchange_in_two_parts = false;
+  uint64_t seed = 1234;  // of initial weights and dropout
 };
 
 }  // namespace viaduct

@@ -15,6 +15,8 @@
 
 namespace viaduct {
 
+class UnderWay;  // nn/exchange_segment.h
+
 /// A small named set of operands: what goes from segment to segment, and what a pipeline edge
 /// sends.
 class TensorSet {
@@ -31,13 +33,23 @@ class TensorSet {
   bool has(std::string_view name) const;
   /// Nothing happens if there is none of that name.
   void remove(std::string_view name);
-  bool empty() const { return operands_.empty(); }
+  /// Nothing in it, and nothing under way.
+  bool empty() const { return operands_.empty() && under_way_ == nullptr; }
   /// All of them, in the order of being set.
   const std::vector<Named>& operands() const { return operands_; }
 
+  /// A communication that the segment before has begun, and the one behind it ends; null: none.
+  const std::shared_ptr<UnderWay>& under_way() const { return under_way_; }
+  void set_under_way(std::shared_ptr<UnderWay> begun) { under_way_ = std::move(begun); }
+
  private:
   std::vector<Named> operands_;
+  std::shared_ptr<UnderWay> under_way_;
 };
+
+/// A communication may be two segments, so that a schedule puts other work between its begin and
+/// its end. In the forward the first one begins it, in the backward the second one.
+enum class ExchangePart { none, first, second };
 
 /// As the size of dim 0 or 1 of an edge's tensor: it follows from the data, and no message between
 /// stages carries it.
@@ -89,6 +101,7 @@ class Segment {
   /// Those whose weights the input half of the backward reads; the weight half reads none.
   virtual std::vector<const Parameter*> read_backward() const { return parameters(); }
   virtual std::string_view name() const = 0;
+  virtual ExchangePart exchange_part() const { return ExchangePart::none; }
 };
 
 struct Layer {

@@ -45,6 +45,8 @@ std::string_view action_name(ActionKind kind) {
       return "post_receive";
     case ActionKind::wait:
       return "wait";
+    case ActionKind::pass:
+      return "pass";
   }
   return "?";
 }

@@ -19,6 +19,7 @@ enum class ActionKind {
   post_send,        // these two return at once
   post_receive,
   wait,  // for a message posted before: it has arrived, or its buffer is free again
+  pass,  // what a chunk made is the input of another one here (Message::peer is this rank)
 };
 std::string_view action_name(ActionKind kind);
 /// True for actions that compute; false for those that move messages.
@@ -63,6 +64,9 @@ struct Action {
   /// first forward). Stages run one forward behind each other, so this is one time for all; −1:
   /// none.
   int begins = -1;
+  /// Of a forward: its segments run in turn with those of the backward that follows, so that
+  /// exchanges of the one are hidden under the other (pipeline/interleave_turns.h).
+  bool combined = false;
   bool last_gradient = false;  // the last action of the chunk that adds to weight gradients
   /// Of a backward: the chunk whose weight gradients were complete `stage` backwards earlier.
   /// Backwards begin on the last stage and reach each stage before it one later, so this is one

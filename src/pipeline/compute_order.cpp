@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "pipeline/dualpipe_order.h"
+
 namespace viaduct {
 namespace {
 
@@ -39,6 +41,17 @@ Steps one_forward_one_backward(int64_t micro_batches, int64_t warmup) {
   for (int64_t i = micro_batches - warmup; i < micro_batches; ++i)
     append(steps, ActionKind::backward, i);
   return numbered(std::move(steps), warmup, steady_end);
+}
+
+/// 1F1B of one stage whose forwards run in turn with the backward of the micro-batch before.
+Steps one_ahead(int64_t micro_batches) {
+  Steps steps;
+  append(steps, ActionKind::forward, 0);
+  for (int64_t i = 1; i < micro_batches; ++i) {
+    steps.push_back({{{ActionKind::forward, i}, {ActionKind::backward, i - 1}}, false, true});
+  }
+  append(steps, ActionKind::backward, micro_batches - 1);
+  return numbered(std::move(steps), 1, micro_batches);
 }
 
 /// 1F1B with the weight half of a backward `lag` backwards later. If the lag is the stage's number,
@@ -80,6 +93,8 @@ Steps interleaved(const ScheduleSettings& s, int stage) {
   const auto number = numbers(order, s);
   const auto total = static_cast<int64_t>(order.size());
   int64_t warmup = 2 * int64_t{s.pp - stage - 1} + (s.virtual_stages - 1) * group;
+  // A forward that runs in turn with a backward cannot be the one whose output this one reads.
+  if (s.combines) ++warmup;
   warmup = s.backward ? std::min(total, warmup) : total;
   const bool first = stage == 0, last = stage == s.pp - 1;
 
@@ -112,7 +127,7 @@ Steps interleaved(const ScheduleSettings& s, int stage) {
   Steps steps;
   for (int64_t n = 0; n < warmup; ++n) steps.push_back({{forward(n)}, false});
   for (int64_t n = warmup; n < total; ++n)
-    steps.push_back({{forward(n), backward(n - warmup)}, true});
+    steps.push_back({{forward(n), backward(n - warmup)}, true, s.combines});
   for (int64_t n = total - warmup; s.backward && n < total; ++n)
     steps.push_back({{backward(n)}, false});
   return steps;
@@ -134,6 +149,7 @@ std::vector<ForwardNumber> interleaved_order(int virtual_stages, int64_t micro_b
 
 Steps compute_order(const ScheduleSettings& s, int stage) {
   if (s.kind == ScheduleKind::interleaved) return interleaved(s, stage);
+  if (s.kind == ScheduleKind::dualpipe_v) return dualpipe_v_order(s, stage);
   const int64_t warmup = std::min<int64_t>(s.pp - stage - 1, s.micro_batches);
   if (!s.backward) {
     Steps steps;
@@ -142,6 +158,7 @@ Steps compute_order(const ScheduleSettings& s, int stage) {
   }
   if (s.kind == ScheduleKind::gpipe) return forward_then_backward(s.micro_batches);
   if (s.kind == ScheduleKind::zb_h1) return zero_bubble_h1(s.micro_batches, warmup, stage);
+  if (s.combines) return one_ahead(s.micro_batches);
   return one_forward_one_backward(s.micro_batches, warmup);
 }
 

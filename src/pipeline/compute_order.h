@@ -23,6 +23,9 @@ struct Compute {
 struct Step {
   std::vector<Compute> work;
   bool steady = false;  // neither warm-up nor drain
+  /// A forward and a backward that run in turn: both have their inputs before, and hand over their
+  /// outputs after both.
+  bool combined = false;
 };
 
 std::vector<Step> compute_order(const ScheduleSettings& settings, int stage);

@@ -20,7 +20,7 @@ std::string label(const Action& action, int virtual_stages) {
   } else if (virtual_stages > 1) {
     chunk = static_cast<char>('a' + action.chunk);
   }
-  return fmt::format("{}{}{}", letter, action.micro_batch, chunk);
+  return fmt::format("{}{}{}{}", letter, action.micro_batch, chunk, action.combined ? "&" : "");
 }
 
 }  // namespace

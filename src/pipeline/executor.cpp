@@ -50,6 +50,8 @@ class Executor {
         return post_receive(action);
       case ActionKind::wait:
         return wait(action);
+      case ActionKind::pass:
+        return pass(action);
     }
   }
 
@@ -131,6 +133,18 @@ class Executor {
       message.tensors.set(tensor.name, buffer);
       message.handles.push_back(pp_.receive(buffer, m.peer, m.flow));
     }
+  }
+
+  /// To the next chunk of the model in the direction of the flow, which this stage has as well.
+  void pass(const Action& action) {
+    VIADUCT_CHECK(CommError, program_.edge(action).empty() || made_.contains(edge_of(action)),
+                  "pipeline: stage {}: {}: its tensors were not computed", pp_.rank(),
+                  describe(action));
+    const bool forward = action.message.flow == Flow::activations;
+    Action to = action;
+    to.chunk += forward ? 1 : -1;
+    to.message.outgoing = false;
+    received_[edge_of(to)] = take(made_, edge_of(action));
   }
 
   void wait(const Action& action) {

@@ -13,6 +13,7 @@ inline ScheduleSettings forward_schedule(ScheduleSettings run, int pp, size_t vi
   run.micro_batches = micro_batches;
   run.backward = false;
   run.deferred_heads = 0;
+  run.combines = run.delays_weights = false;
   // With sequential messages, a stage would wait for one that its peer sends only later.
   if (virtual_stages > 1) run.messages = PointToPoint::overlapped;
   return run;

@@ -104,10 +104,12 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
   return layer_map(s);
 }
 
-std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank) {
+std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,
+                                         StagePlacement placement) {
+  const StageOrder order{pp, placement};
   std::vector<ChunkLayers> chunks;
-  for (size_t i = static_cast<size_t>(pp_rank); i < map.size(); i += static_cast<size_t>(pp))
-    chunks.push_back(map[i]);
+  for (size_t i = 0; i < map.size(); ++i)
+    if (order.rank_of(static_cast<int64_t>(i)) == pp_rank) chunks.push_back(map[i]);
   return chunks;
 }
 

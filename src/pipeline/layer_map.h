@@ -1,6 +1,6 @@
 #pragma once
-// The layers of each virtual stage. Virtual stage i is chunk i / pp of pipeline rank i % pp, and
-// virtual stages hold the model's layers in order.
+// The layers of each virtual stage. Virtual stages hold the model's layers in order; which rank has
+// which of them: pipeline/stage_placement.h.
 
 #include <cstdint>
 #include <optional>
@@ -8,6 +8,7 @@
 
 #include "pipeline/chunk_layers.h"
 #include "pipeline/pipeline_config.h"
+#include "pipeline/stage_placement.h"
 
 namespace viaduct {
 
@@ -31,6 +32,7 @@ std::vector<ChunkLayers> layer_map(const PipelineConfig& config, int64_t layers,
                                    std::optional<int64_t> mtp = {});
 
 /// The chunks of one pipeline rank, in model order.
-std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank);
+std::vector<ChunkLayers> chunks_of_stage(const std::vector<ChunkLayers>& map, int pp, int pp_rank,
+                                         StagePlacement placement = StagePlacement::loop);
 
 }  // namespace viaduct

@@ -3,6 +3,7 @@
 // its work. One value for the whole run; `model_place` (model/model_place.h) derives one rank's
 // part.
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <vector>
@@ -27,6 +28,11 @@ struct Parallelism {
   std::optional<DType> message_format;
 
   int size(Axis axis) const { return mesh.size(axis); }
+  StageOrder stage_order() const { return {size(Axis::pp), schedule.placement()}; }
+  /// The pipeline rank that has the head, and the loss.
+  int head_stage() const {
+    return stage_order().rank_of(static_cast<int64_t>(std::max<size_t>(1, layer_map.size())) - 1);
+  }
   int virtual_stages() const { return static_cast<int>(layer_map.size()) / size(Axis::pp); }
 };
 

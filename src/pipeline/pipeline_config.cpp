@@ -50,9 +50,13 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
       .field("pipeline_schedule", config.pipeline_schedule,
              "Order of a stage's forwards and backwards: 1f1b (one forward, one backward; "
              "interleaved where a stage has several chunks), gpipe (all forwards, then all "
-             "backwards), zero_bubble (ZB-H1: 1f1b whose weight gradients fill the bubble).")
-      .one_of({"1f1b", "gpipe", "zero_bubble"})
-      .constraint("gpipe and zero_bubble have one chunk a stage");
+             "backwards), zero_bubble (ZB-H1: 1f1b whose weight gradients fill the bubble), "
+             "dualpipe_v (two chunks a stage, down the stages and back up, forwards beside "
+             "backwards). dualpipe is refused: it holds all parameters twice.")
+      .one_of({"1f1b", "gpipe", "zero_bubble", "dualpipe_v", "dualpipe"})
+      .constraint(
+          "gpipe and zero_bubble have one chunk a stage; dualpipe_v has two, at least 2 · pp "
+          "micro-batches, overlapped messages and no tied embeddings");
   group
       .field("microbatch_group_size_per_vp_stage", config.microbatch_group_size_per_vp_stage,
              "Micro-batches that a virtual stage runs before the next chunk; null: pp.")
@@ -139,6 +143,24 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
       .in("micro-batches")
       .constraint("above 0 needs defer_embedding_wgrad_compute")
       .alias("model.wgrad_deferral_limit");
+  group
+      .field(
+          "overlap_moe_expert_parallel_comm", config.overlap_moe_expert_parallel_comm,
+          "The forward of a micro-batch runs in turn with the backward of another one, each while "
+          "rows of the other's experts are under way; a stage has one micro-batch more in "
+          "flight.")
+      .constraint(
+          "expert_model_parallel_size > 1, moe_token_dispatcher_type=alltoall, a 16-bit recipe, "
+          "pipeline_schedule=1f1b with virtual stages if pp > 1, no full recompute nor that of "
+          "moe, "
+          "no moe_shared_expert_overlap, mtp_num_layers <= 1")
+      .alias("model.overlap_moe_expert_parallel_comm");
+  group
+      .field("delay_wgrad_compute", config.delay_wgrad_compute,
+             "Weight gradients of layers are computed after the exchange of the gradients of their "
+             "inputs has begun.")
+      .constraint("needs overlap_moe_expert_parallel_comm")
+      .alias("model.delay_wgrad_compute");
   return group;
 }
 

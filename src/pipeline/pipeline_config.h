@@ -24,7 +24,7 @@ struct PipelineConfig {
   std::optional<OneOrList<std::string>> pipeline_model_parallel_layout;
 
   // The order of work.
-  /// "1f1b" (interleaved where a stage has several chunks), "gpipe" or "zero_bubble".
+  /// "1f1b" (interleaved where a stage has several chunks), "gpipe", "zero_bubble" or "dualpipe_v".
   std::string pipeline_schedule = "1f1b";
   /// Micro-batches that a stage runs on a chunk before the next one; null: pp.
   std::optional<int> microbatch_group_size_per_vp_stage;
@@ -42,6 +42,10 @@ struct PipelineConfig {
   // Weight gradients of the output layer after the drain.
   bool defer_embedding_wgrad_compute = false;
   int wgrad_deferral_limit = -1;  // micro-batches; 0: all
+
+  // Exchanges of experts' rows beside the compute of another micro-batch.
+  bool overlap_moe_expert_parallel_comm = false;
+  bool delay_wgrad_compute = false;
 
   /// Number of micro-batches with a deferred weight gradient of the output layer; all: the largest
   /// number.

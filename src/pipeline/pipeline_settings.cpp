@@ -6,6 +6,7 @@ namespace {
 ScheduleKind kind_of(const PipelineConfig& config, int virtual_stages) {
   if (config.pipeline_schedule == "gpipe") return ScheduleKind::gpipe;
   if (config.pipeline_schedule == "zero_bubble") return ScheduleKind::zb_h1;
+  if (config.pipeline_schedule == "dualpipe_v") return ScheduleKind::dualpipe_v;
   return virtual_stages > 1 ? ScheduleKind::interleaved : ScheduleKind::one_f_one_b;
 }
 
@@ -22,8 +23,11 @@ ScheduleSettings schedule_settings(const PipelineConfig& config, int virtual_sta
   s.virtual_stages = virtual_stages;
   s.group = config.microbatch_group_size_per_vp_stage.value_or(0);
   s.messages = messages_of(config);
-  s.overlap_warmup_flush = config.overlap_p2p_comm_warmup_flush;
+  s.overlap_warmup_flush =
+      config.overlap_p2p_comm_warmup_flush || s.kind == ScheduleKind::dualpipe_v;
   s.deferred_heads = config.deferred_micro_batches();
+  s.combines = config.overlap_moe_expert_parallel_comm;
+  s.delays_weights = config.delay_wgrad_compute;
   return s;
 }
 

@@ -19,15 +19,16 @@ class Writer {
     for (int64_t i = 0; i <= count; ++i) {
       exchange(i);
       if (i == count) break;
-      for (const Compute& work : steps_[static_cast<size_t>(i)].work) {
-        wait_for_input(work);
-        actions_.push_back({work.kind, work.micro_batch, work.chunk});
-        if (!sends_output(work)) continue;
-        const Action send = send_of(work);
-        if (overlapped_at(i + 1)) {
-          post(send);
-        } else {
-          ready_to_send_.push_back(send);
+      const Step& step = steps_[static_cast<size_t>(i)];
+      if (step.combined) {
+        for (const Compute& work : step.work) wait_for_input(work);
+        for (const Compute& work : step.work) compute(work, &work == &step.work.front());
+        for (const Compute& work : step.work) hand_over(work, i);
+      } else {
+        for (const Compute& work : step.work) {
+          wait_for_input(work);
+          compute(work, false);
+          hand_over(work, i);
         }
       }
     }
@@ -36,46 +37,66 @@ class Writer {
   }
 
  private:
+  void compute(const Compute& work, bool combined) {
+    Action action{work.kind, work.micro_batch, work.chunk};
+    action.combined = combined;
+    actions_.push_back(action);
+  }
+  /// The output of work of step i: sent at once, or at the next exchange.
+  void hand_over(const Compute& work, int64_t i) {
+    if (receiver(work) < 0) return;
+    const Action output = output_of(work);
+    if (output.kind == ActionKind::pass) {
+      actions_.push_back(output);
+    } else if (overlapped_at(i + 1)) {
+      post(output);
+    } else {
+      ready_to_send_.push_back(output);
+    }
+  }
+
   using Channel = std::array<int, 3>;  // outgoing, flow, peer
   static Channel channel(const Message& m) {
     return {m.outgoing ? 1 : 0, static_cast<int>(m.flow), m.peer};
   }
 
-  int64_t virtual_stage(const Compute& work) const {
-    return int64_t{work.chunk} * settings_.pp + stage_;
+  /// The rank that has the virtual stage `ahead` of that of `work` in the direction of its flow;
+  /// −1: the model ends before it.
+  int rank_ahead(const Compute& work, int ahead) const {
+    const StageOrder order{settings_.pp, settings_.placement()};
+    const int64_t other =
+        order.virtual_stage(stage_, work.chunk) + (is_forward(work) ? ahead : -ahead);
+    const int64_t count = int64_t{settings_.pp} * settings_.virtual_stages;
+    return other < 0 || other >= count ? -1 : order.rank_of(other);
   }
-  int64_t last_virtual_stage() const {
-    return int64_t{settings_.pp} * settings_.virtual_stages - 1;
-  }
-  int next() const { return (stage_ + 1) % settings_.pp; }
-  int previous() const { return (stage_ + settings_.pp - 1) % settings_.pp; }
   static bool is_forward(const Compute& work) { return work.kind == ActionKind::forward; }
+  static Flow flow_of(const Compute& work) {
+    return is_forward(work) ? Flow::activations : Flow::gradients;
+  }
 
   bool receives_input(const Compute& work) const {
     if (work.kind == ActionKind::backward_weight) return false;
-    return virtual_stage(work) != (is_forward(work) ? 0 : last_virtual_stage());
+    const int from = rank_ahead(work, -1);
+    return from >= 0 && from != stage_;
   }
-  bool sends_output(const Compute& work) const {
-    if (work.kind == ActionKind::backward_weight) return false;
-    return virtual_stage(work) != (is_forward(work) ? last_virtual_stage() : 0);
+  /// The rank that gets the output: another one, this one, or −1.
+  int receiver(const Compute& work) const {
+    return work.kind == ActionKind::backward_weight ? -1 : rank_ahead(work, 1);
   }
-  Action send_of(const Compute& work) const {
-    const bool forward = is_forward(work);
-    return {
-        ActionKind::post_send,
-        work.micro_batch,
-        work.chunk,
-        {},
-        {true, forward ? Flow::activations : Flow::gradients, forward ? next() : previous(), 0}};
+  Action output_of(const Compute& work) const {
+    const int to = receiver(work);
+    return {to == stage_ ? ActionKind::pass : ActionKind::post_send,
+            work.micro_batch,
+            work.chunk,
+            {},
+            {true, flow_of(work), to, 0}};
   }
   Action receive_of(const Compute& work) const {
-    const bool forward = is_forward(work);
-    return {
-        ActionKind::post_receive,
-        work.micro_batch,
-        work.chunk,
-        {},
-        {false, forward ? Flow::activations : Flow::gradients, forward ? previous() : next(), 0}};
+    return {ActionKind::post_receive,
+            work.micro_batch,
+            work.chunk,
+            {},
+            {false, flow_of(work), rank_ahead(work, -1), 0}};
   }
 
   /// All receives of the step, by the exchange at which they are due.

@@ -136,7 +136,7 @@ ScheduleTimes replay_schedule(const Schedule& schedule, const ComputeTimes& time
         const auto through = messages.through(action.message, here);
         if (!through) return false;
         state.clock = std::max(state.clock, *through);
-      } else {
+      } else if (action.kind != ActionKind::pass) {
         messages.post(action.message, here, state.clock);
       }
     }

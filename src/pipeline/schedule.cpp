@@ -14,7 +14,7 @@ namespace viaduct {
 namespace {
 
 constexpr std::array kKinds{ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
-                            ScheduleKind::gpipe, ScheduleKind::zb_h1};
+                            ScheduleKind::gpipe, ScheduleKind::zb_h1, ScheduleKind::dualpipe_v};
 
 void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage) {
   std::set<int> begun, ended;
@@ -23,9 +23,11 @@ void set_flags(const ScheduleSettings& settings, ActionList& actions, int stage)
     if (action.kind != ActionKind::forward) continue;
     forwards.push_back(&action);
     if (!begun.insert(action.chunk).second) continue;
-    // A short list of forwards may not reach that far ahead; then nothing needs the mark.
+    // A short list of forwards may not reach that far ahead; then nothing needs the mark. Nor do
+    // stages that are not in step.
+    const bool in_step = settings.backward && settings.kind != ScheduleKind::dualpipe_v;
     const size_t number = forwards.size() - 1,
-                 ahead = settings.backward ? std::min(number, static_cast<size_t>(stage)) : 0;
+                 ahead = in_step ? std::min(number, static_cast<size_t>(stage)) : 0;
     forwards[number - ahead]->begins = action.chunk;
   }
   for (auto action = actions.rbegin(); action != actions.rend(); ++action) {
@@ -62,6 +64,31 @@ void defer_heads(const ScheduleSettings& settings, ActionList& actions) {
   const auto waits = [](const Action& action) { return action.kind == ActionKind::wait; };
   const auto drained = std::find_if_not(actions.rbegin(), actions.rend(), waits).base();
   actions.insert(drained, heads.begin(), heads.end());
+}
+
+void check_dualpipe_v(const ScheduleSettings& s, std::vector<std::string>& problems) {
+  if (s.pp == 1 || s.virtual_stages != 2) {
+    problems.push_back(
+        fmt::format("schedule dualpipe_v needs pipeline_model_parallel_size above 1 and 2 virtual "
+                    "stages, found {} and {}",
+                    s.pp, s.virtual_stages));
+  }
+  if (s.backward && s.micro_batches < 2 * int64_t{s.pp}) {
+    problems.push_back(
+        fmt::format("schedule dualpipe_v: {} micro-batches are fewer than 2 · "
+                    "pipeline_model_parallel_size = {}",
+                    s.micro_batches, 2 * s.pp));
+  }
+  // Its stages are not in step.
+  if (s.messages != PointToPoint::overlapped || !s.overlap_warmup_flush) {
+    problems.push_back(
+        "schedule dualpipe_v needs messages that are overlapped, in warm-up and drain too");
+  }
+  if (s.deferred_heads > 0) {
+    problems.push_back(
+        "schedule dualpipe_v already delays weight gradients; that of the head cannot be deferred "
+        "in addition");
+  }
 }
 
 void check_group(const ScheduleSettings& s, std::vector<std::string>& problems) {
@@ -103,6 +130,8 @@ std::string_view schedule_kind_name(ScheduleKind kind) {
       return "interleaved";
     case ScheduleKind::zb_h1:
       return "zb-h1";
+    case ScheduleKind::dualpipe_v:
+      return "dualpipe_v";
   }
   return "?";
 }
@@ -114,11 +143,12 @@ ScheduleKind parse_schedule_kind(const std::string& name) {
     names.emplace_back(schedule_kind_name(kind));
   }
   if (name == "zero_bubble") return ScheduleKind::zb_h1;  // value of model.pipeline_schedule
+  VIADUCT_CHECK(ConfigError, name != "dualpipe", "{}", kDualPipeRefused);
   names.emplace_back("zero_bubble");
   const auto near = nearest_name(name, names);
   fail<ConfigError>(
-      "no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe and "
-      "zero_bubble (zb-h1)",
+      "no pipeline schedule \"{}\"{}; there are 1f1b, interleaved, gpipe, "
+      "zero_bubble (zb-h1) and dualpipe_v",
       name, near ? fmt::format("; did you mean {}?", *near) : "");
 }
 
@@ -148,7 +178,9 @@ void check_schedule_settings(const ScheduleSettings& s) {
       check_group(s, problems);
     }
   } else {
-    if (s.virtual_stages > 1) {
+    if (s.kind == ScheduleKind::dualpipe_v) {
+      check_dualpipe_v(s, problems);
+    } else if (s.virtual_stages > 1) {
       problems.push_back(
           fmt::format("schedule {} has one virtual stage, {} are asked for; take the schedule "
                       "interleaved",
@@ -164,6 +196,13 @@ void check_schedule_settings(const ScheduleSettings& s) {
     problems.push_back(
         "schedule zb-h1 already delays all weight gradients; that of the head cannot be deferred "
         "in addition");
+  }
+  if (s.combines && s.backward && s.kind != ScheduleKind::interleaved &&
+      s.kind != ScheduleKind::dualpipe_v && (s.kind != ScheduleKind::one_f_one_b || s.pp > 1)) {
+    problems.push_back(fmt::format(
+        "schedule {} of {} stages does not combine forwards with backwards; interleaved "
+        "and dualpipe_v do, and 1f1b of one stage",
+        kind, s.pp));
   }
   // Its stages are not in step, so neighbours would both send first.
   if (s.kind == ScheduleKind::zb_h1 && s.messages == PointToPoint::ordered && s.pp > 1) {
@@ -185,7 +224,7 @@ ActionList stage_schedule(const ScheduleSettings& settings, int stage) {
 
 Schedule make_schedule(const ScheduleSettings& settings) {
   check_schedule_settings(settings);
-  Schedule schedule{settings.virtual_stages, settings.micro_batches, {}};
+  Schedule schedule{settings.virtual_stages, settings.micro_batches, {}, settings.placement()};
   for (int stage = 0; stage < settings.pp; ++stage)
     schedule.stages.push_back(stage_schedule(settings, stage));
   return schedule;

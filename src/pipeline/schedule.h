@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "pipeline/action.h"
+#include "pipeline/stage_placement.h"
 
 namespace viaduct {
 
@@ -13,9 +14,15 @@ enum class ScheduleKind {
   one_f_one_b,  // a backward as soon as there is one (Narayanan et al. 2021, PipeDream-Flush)
   interleaved,  // 1F1B over several chunks of layers a stage (Narayanan et al. 2021, section 2.2)
   zb_h1,        // 1F1B whose weight gradients fill the bubble (Qi et al. 2023, ZB-H1)
+  dualpipe_v,  // two chunks a stage in a V, forwards beside backwards (DeepSeek-AI 2025, DualPipeV)
 };
+/// Why DualPipe is refused, and what there is instead.
+inline constexpr std::string_view kDualPipeRefused =
+    "dualpipe holds the parameters of two stages on each rank, twice the memory of their weights, "
+    "gradients and optimizer state; dualpipe_v has its order of work with each parameter once";
 std::string_view schedule_kind_name(ScheduleKind kind);
-/// "1f1b", "interleaved", "gpipe", "zb-h1". ConfigError, with the nearest name, otherwise.
+/// "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe_v". ConfigError, with the nearest name,
+/// otherwise.
 ScheduleKind parse_schedule_kind(const std::string& name);
 
 /// How messages are posted and waited for.
@@ -38,13 +45,25 @@ struct ScheduleSettings {
   /// Micro-batches, the first of a step, whose weight gradient of the head (the last segment of the
   /// last chunk) is deferred until the last stage would be idle (defer_embedding_wgrad_compute).
   int64_t deferred_heads = 0;
+  /// Forwards run in turn with backwards of other micro-batches, for which each stage runs one
+  /// forward more ahead (overlap_moe_expert_parallel_comm). 1F1B of one stage, interleaved, or
+  /// DualPipeV, whose forwards beside backwards are independent of them anyway.
+  bool combines = false;
+  /// Where exchanges are in two parts, the weight halves of backwards run after the begin of the
+  /// next exchange (delay_wgrad_compute).
+  bool delays_weights = false;
   /// false: only forwards (evaluation).
   bool backward = true;
+
+  StagePlacement placement() const {
+    return kind == ScheduleKind::dualpipe_v ? StagePlacement::v : StagePlacement::loop;
+  }
 };
 
 /// ConfigError listing all problems: numbers below 1, virtual stages that the kind does not
 /// support, a group outside [pp, micro-batches] or with a remainder below pp, deferred heads with a
-/// kind that delays all weight gradients.
+/// kind that delays all weight gradients, combined actions with a kind or a number of stages that
+/// has none.
 void check_schedule_settings(const ScheduleSettings& settings);
 
 /// The actions of pipeline rank `stage` in a step. ConfigError as check_schedule_settings.
@@ -55,8 +74,10 @@ struct Schedule {
   int virtual_stages = 1;
   int64_t micro_batches = 1;
   std::vector<ActionList> stages;
+  StagePlacement placement = StagePlacement::loop;
 
   int pp() const { return static_cast<int>(stages.size()); }
+  StageOrder order() const { return {pp(), placement}; }
 };
 Schedule make_schedule(const ScheduleSettings& settings);
 

@@ -66,7 +66,7 @@ class StageCheck {
                   describe(action), why);
   }
   int64_t virtual_stage(const Action& action) const {
-    return int64_t{action.chunk} * schedule_.pp() + stage_;
+    return schedule_.order().virtual_stage(stage_, action.chunk);
   }
   int64_t last_virtual_stage() const {
     return int64_t{schedule_.pp()} * schedule_.virtual_stages - 1;
@@ -155,9 +155,14 @@ class StageCheck {
   void message(const Action& action) {
     const Message& m = action.message;
     const bool activations = m.flow == Flow::activations;
-    const bool to_next = activations == m.outgoing;
-    const int peer = (stage_ + (to_next ? 1 : schedule_.pp() - 1)) % schedule_.pp();
-    require(m.peer == peer, action, "the other end of this edge is another stage");
+    const int64_t step = activations ? 1 : -1, here = virtual_stage(action);
+    const int64_t from = m.outgoing ? here : here - step, to = m.outgoing ? here + step : here;
+    require(std::min(from, to) >= 0 && std::max(from, to) <= last_virtual_stage(), action,
+            "the model ends here");
+    require(m.peer == schedule_.order().rank_of(m.outgoing ? to : from), action,
+            "the other end of this edge is another stage");
+    require((action.kind == ActionKind::pass) == (m.peer == stage_), action,
+            "what goes to another stage is a message, and what stays is passed");
     const Key key{action.micro_batch, action.chunk, m.flow};
     if (action.kind == ActionKind::wait) {
       require(open_.erase({m.outgoing, m.flow, m.peer, m.sequence}) == 1, action,
@@ -165,22 +170,23 @@ class StageCheck {
       if (!m.outgoing) require(received_.insert(key).second, action, "received twice");
       return;
     }
-    require(m.outgoing == (action.kind == ActionKind::post_send), action, "wrong direction");
-    const int64_t step = activations ? 1 : -1, here = virtual_stage(action);
-    const int64_t from = m.outgoing ? here : here - step, to = m.outgoing ? here + step : here;
-    require(std::min(from, to) >= 0 && std::max(from, to) <= last_virtual_stage(), action,
-            "the model ends here");
+    require(m.outgoing == (action.kind != ActionKind::post_receive), action, "wrong direction");
+    if (m.outgoing) {
+      const Progress& progress = progress_[{action.micro_batch, action.chunk}];
+      require(activations ? progress.forward_done() : progress.input == 0, action,
+              "what it sends is not computed yet");
+    }
+    if (action.kind == ActionKind::pass) {
+      const int chunk = action.chunk + static_cast<int>(step);
+      require(received_.insert({action.micro_batch, chunk, m.flow}).second, action, "passed twice");
+      return;
+    }
     auto& posts =
         m.outgoing ? sends_[{stage_, m.peer, m.flow}] : receives_[{m.peer, stage_, m.flow}];
     require(m.sequence == static_cast<int64_t>(posts.size()), action,
             "sequence numbers of a channel do not count up");
     posts.push_back({action.micro_batch, from});
     open_.insert({m.outgoing, m.flow, m.peer, m.sequence});
-    if (m.outgoing) {
-      const Progress& progress = progress_[{action.micro_batch, action.chunk}];
-      require(activations ? progress.forward_done() : progress.input == 0, action,
-              "what it sends is not computed yet");
-    }
   }
 
   void at_the_end() const {

@@ -29,7 +29,10 @@ std::vector<std::string> on_ranks(int64_t ranks, int64_t rows, bool sharded) {
         "model.account_for_loss_in_pipeline_split=false",
         "model.num_layers_in_first_pipeline_stage=null",
         "model.num_layers_in_last_pipeline_stage=null", "model.pipeline_model_parallel_layout=null",
-        "model.microbatch_group_size_per_vp_stage=null", "train.rampup_batch_size=null"})
+        "model.microbatch_group_size_per_vp_stage=null", "train.rampup_batch_size=null",
+        // One micro-batch of one stage has no other one beside it.
+        "model.pipeline_schedule=1f1b", "comm_overlap.overlap_moe_expert_parallel_comm=false",
+        "comm_overlap.delay_wgrad_compute=false"})
     overrides.emplace_back(field);
   return overrides;
 }
@@ -92,8 +95,8 @@ bool of_data_ranks(const std::string& group) {
 }
 
 /// Without the host, which may run ahead of the device, and without the communication of data ranks
-/// unless `with_data_ranks`.
-MeasuredRun measure(const RunSetup& setup, const PlanRequest& request,
+/// unless `with_data_ranks`, nor that of experts' ranks if another micro-batch may hide it.
+MeasuredRun measure(const RunSetup& setup, const PlanRequest& request, bool hides_exchange,
                     bool with_data_ranks = false) {
   StepRecord record;
   MeasuredRun measured{dry_run(setup, {0}, &record)};
@@ -109,6 +112,8 @@ MeasuredRun measure(const RunSetup& setup, const PlanRequest& request,
                                              },
                                          .collective =
                                              [&](const CollectiveRecord& c) {
+                                               if (hides_exchange && c.group == "expert_tp_ep")
+                                                 return 0.0;
                                                return with_data_ranks || !of_data_ranks(c.group)
                                                           ? collective_time.seconds(c)
                                                           : 0;
@@ -240,12 +245,23 @@ double LayerCosts::sharded_layer_seconds(const Layout& layout) const {
     further.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     try {
-      seconds[i] = measure(setup_of_layout(request_, one, further), request_, true).batch_seconds;
+      seconds[i] =
+          measure(setup_of_layout(request_, one, further), request_, hides_exchange(layout), true)
+              .batch_seconds;
     } catch (const ConfigError&) {
       return 0;
     }
   }
   return seconds[1] - seconds[0];
+}
+
+bool LayerCosts::hides_exchange(const Layout& layout) const {
+  if (layout.ep <= 1) return false;
+  try {
+    return setup_of_layout(request_, layout).config.pipeline.overlap_moe_expert_parallel_comm;
+  } catch (const ConfigError&) {
+    return true;  // the cost counts for other layouts too, which may hide it
+  }
 }
 
 void LayerCosts::set_apart(LayerCost& cost, const LayerCost& without) {
@@ -267,13 +283,14 @@ LayerCost LayerCosts::make(const Layout& layout, const std::vector<std::string>&
   one.pp = one.vpp = 1, one.dp = static_cast<int>(ranks / together);
   one.micro_batches = 1, one.sharding = Sharding::given, one.variant = variant_;
   std::array<MeasuredRun, 2> of_layers;
+  const bool hides = hides_exchange(layout);
   for (size_t i = 0; i < 2; ++i) {
     std::vector<std::string> further =
         on_ranks(ranks, layout.micro_batch * ranks / together, sharded);
     further.push_back(fmt::format("model.num_layers={}", i + 1));
     further.insert(further.end(), overrides.begin(), overrides.end());
     try {
-      of_layers[i] = measure(setup_of_layout(request_, one, further), request_);
+      of_layers[i] = measure(setup_of_layout(request_, one, further), request_, hides);
     } catch (const ConfigError&) {
       return cost;  // the layout itself is refused with the reason, or bounded by the whole model
     }

@@ -69,6 +69,9 @@ class LayerCosts {
   /// Seconds of a layer's micro-batch with weights and gradients sharded over the data ranks, with
   /// all that is made again; 0 if that is not known.
   double sharded_layer_seconds(const Layout& layout) const;
+  /// Whether the exchange of experts' rows may run beside the compute of another micro-batch: then
+  /// it is in no lower bound.
+  bool hides_exchange(const Layout& layout) const;
   /// Takes what is made again out of the seconds of `cost`: not every layer's is.
   static void set_apart(LayerCost& cost, const LayerCost& without);
 

@@ -69,16 +69,15 @@ std::vector<int64_t> token_origins(BatchPlace place, const HostBatch& row) {
 
 /// The pipeline rank that makes a value.
 int stage_of(const Parallelism& parallelism, const std::string& name) {
-  const int stages = parallelism.size(Axis::pp);
   if (name == "hidden.embed") return 0;
-  if (!name.starts_with("hidden.layer")) return stages - 1;
+  if (!name.starts_with("hidden.layer")) return parallelism.head_stage();
   const int64_t block = std::stoll(name.substr(std::strlen("hidden.layer")));
   for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
     const ChunkLayers& chunk = parallelism.layer_map[i];
     if (block >= chunk.first_block && block < chunk.first_block + chunk.blocks)
-      return static_cast<int>(i) % stages;
+      return parallelism.stage_order().rank_of(static_cast<int64_t>(i));
   }
-  return stages - 1;
+  return parallelism.head_stage();
 }
 
 }  // namespace

@@ -328,6 +328,11 @@ const std::vector<Rule>& rules() {
          return when(!c.pipeline.defer_embedding_wgrad_compute,
                      "comm_overlap.defer_embedding_wgrad_compute is off");
        }},
+      {{"comm_overlap.overlap_moe_expert_parallel_comm"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return when(c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
+                     "a step has one micro-batch, and no other one to compute meanwhile");
+       }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
       {{"ddp.data_parallel_sharding_strategy", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2"},
        [](const RunConfig& c, const ConfigOutcome&) {

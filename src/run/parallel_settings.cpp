@@ -35,8 +35,10 @@ int64_t kept_logits_bytes(const RunConfig& config) {
 OverlapConditions overlap_conditions(const RunConfig& config, int64_t hidden,
                                      const LatentSizes& latent) {
   // A single stage runs both halves of a backward in sequence.
-  const bool waits = config.parallel.pipeline_model_parallel_size > 1 &&
-                     config.pipeline.pipeline_schedule == "zero_bubble";
+  const bool waits = (config.parallel.pipeline_model_parallel_size > 1 &&
+                      (config.pipeline.pipeline_schedule == "zero_bubble" ||
+                       config.pipeline.pipeline_schedule == "dualpipe_v")) ||
+                     config.pipeline.delay_wgrad_compute;
   const Quantization products = precision_recipe(config.mixed_precision).products;
   const int64_t features = std::gcd(hidden, std::gcd(latent.q_rank, latent.kv_rank));
   return {config.parallel.tensor_model_parallel_size, features, waits, products.any(),

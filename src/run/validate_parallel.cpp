@@ -67,6 +67,7 @@ void validate_parallel(const RunConfig& config, const ConfigOutcome& outcome, Pr
   validate_pipeline_parallel(config, problems);
   validate_data_parallel(config, problems);
   validate_experts(config, problems);
+  validate_expert_overlap(config, problems);
   validate_multi_token(config, problems);
   validate_fusions(config, problems);
   validate_recompute(config, problems);

@@ -22,6 +22,8 @@ void validate_data_parallel(const RunConfig& config, Problems& problems);
 /// What data-parallel ranks keep shards of, and in which formats.
 void validate_full_sharding(const RunConfig& config, Problems& problems);
 void validate_experts(const RunConfig& config, Problems& problems);
+/// Exchanges of experts' rows beside the compute of another micro-batch.
+void validate_expert_overlap(const RunConfig& config, Problems& problems);
 /// Multi-token prediction.
 void validate_multi_token(const RunConfig& config, Problems& problems);
 /// Fused operations, and what needs them.

@@ -1,4 +1,5 @@
 #include "config/nearest_valid.h"
+#include "pipeline/schedule.h"
 #include "pipeline/stage_layout.h"
 #include "run/parallel_settings.h"
 #include "run/run_length.h"
@@ -139,10 +140,15 @@ class PipelineRules {
   }
 
   void check_schedule() {
+    if (pipeline_.pipeline_schedule == "dualpipe") {
+      problems_.add("model.pipeline_schedule: {}", kDualPipeRefused);
+      return;
+    }
+    if (pipeline_.pipeline_schedule == "dualpipe_v") return check_dualpipe_v();
     if (chunks_ > 1 && pipeline_.pipeline_schedule != "1f1b") {
       problems_.add(
           "model.pipeline_schedule: {} has one chunk a stage, and "
-          "virtual_pipeline_model_parallel_size is {}; 1f1b has several",
+          "virtual_pipeline_model_parallel_size is {}; 1f1b has several, and dualpipe_v two",
           pipeline_.pipeline_schedule, chunks_);
     }
     const auto& given = pipeline_.microbatch_group_size_per_vp_stage;
@@ -168,6 +174,54 @@ class PipelineRules {
     if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
     for (const BatchSchedule::Size& size : batches.sizes()) {
       if (size.rows % rows == 0 && !check_group(size.rows / rows, group)) return;
+    }
+  }
+
+  void check_dualpipe_v() {
+    constexpr const char* kName = "model.pipeline_schedule: dualpipe_v";
+    if (pp_ == 1 || chunks_ != 2) {
+      problems_.add(
+          "{} needs pipeline_model_parallel_size of at least 2 and "
+          "virtual_pipeline_model_parallel_size = 2, found {} and {}",
+          kName, pp_, chunks_);
+    }
+    if (const auto& group = pipeline_.microbatch_group_size_per_vp_stage)
+      problems_.add("{} has no groups, and microbatch_group_size_per_vp_stage is {}; expected null",
+                    kName, *group);
+    if (ends_given()) {
+      problems_.add(
+          "{} has two chunks at different depths on each rank: write the layers of each in "
+          "pipeline_model_parallel_layout in place of num_layers_in_first/last_pipeline_stage",
+          kName);
+    }
+    if (!pipeline_.overlap_p2p_comm.value_or(true) || pipeline_.batch_p2p_comm.value_or(false)) {
+      problems_.add(
+          "{} needs comm_overlap.overlap_p2p_comm = true: its stages are not in step, and others' "
+          "messages would wait for each other",
+          kName);
+    }
+    const auto& tied = config_.model.share_embeddings_and_output_weights;
+    const auto& further = config_.model.mtp_num_layers;
+    const bool shares = !tied.is_auto() && tied.value();
+    if (shares || (!further.is_auto() && further.value().value_or(0) > 0)) {
+      problems_.add(
+          "{} has the first and the last layer in two chunks of one rank, which cannot share the "
+          "token table: not with model.{}",
+          kName,
+          shares ? std::string("share_embeddings_and_output_weights = true")
+                 : fmt::format("mtp_num_layers = {}", *further.value()));
+    }
+    const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
+    const BatchSchedule batches = batch_schedule(config_);
+    if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere
+    for (const BatchSchedule::Size& size : batches.sizes()) {
+      const int64_t count = size.rows / rows;
+      if (size.rows % rows != 0 || count >= 2 * int64_t{pp_}) continue;
+      problems_.add(
+          "{} needs at least 2 · pipeline_model_parallel_size = {} micro-batches in a step, and "
+          "train.global_batch_size = {} has {}",
+          kName, 2 * pp_, size.rows, count);
+      return;
     }
   }
 
@@ -219,10 +273,13 @@ class PipelineRules {
       }
       return;
     }
-    if (pipeline_.pipeline_schedule == "zero_bubble") {
+    if (pipeline_.pipeline_schedule == "zero_bubble" ||
+        pipeline_.pipeline_schedule == "dualpipe_v") {
       problems_.add(
-          "comm_overlap.defer_embedding_wgrad_compute: pipeline_schedule = zero_bubble delays all "
-          "weight gradients already; 1f1b and gpipe do not");
+          "comm_overlap.defer_embedding_wgrad_compute: pipeline_schedule = {} weight gradients "
+          "already; 1f1b and gpipe do not",
+          pipeline_.pipeline_schedule == "zero_bubble" ? "zero_bubble delays all"
+                                                       : "dualpipe_v delays");
     }
     if (pp_ < 2) {
       problems_.add(

@@ -72,6 +72,15 @@ TEST(ScheduleCommand, ThePageShowsWhatIsPrinted) {
   EXPECT_GE(drawings, 4);
 }
 
+TEST(ScheduleCommand, CombinedForwardsAreMarked) {
+  EXPECT_THAT(schedule("--pp 1 --microbatches 3 --combined").out,
+              HasSubstr("stage 0  F0  F1& B0===== F2& B1===== B2=====\n"));
+  EXPECT_EQ(schedule("--pp 2 --microbatches 3 --combined").status, 2);
+  const auto refused = schedule("--pp 2 --vpp 2 --microbatches 4 --kind dualpipe");
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("dualpipe_v has its order of work with each parameter once"));
+}
+
 TEST(ScheduleCommand, DeferredHeadsAreDrawn) {
   const std::string deferred = "--pp 2 --microbatches 3 --wgrad-deferral-limit ";
   const auto text = schedule(deferred + "2").out;

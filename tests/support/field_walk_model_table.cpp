@@ -315,6 +315,13 @@ std::vector<FieldCase> data_parallel_cases() {
       {"comm_overlap.fp8_buf", "true", kRecord,
        kTp + kDelayedFp8 + Overrides{"model.hidden_size=128", "comm_overlap.num_splits=2"}},
       {"comm_overlap.overlap_p2p_comm", "false", kRecord, kVpp},
+      {"comm_overlap.overlap_moe_expert_parallel_comm", "true", kRecord,
+       kMoe + kDp + kBf16 +
+           Overrides{"model.expert_model_parallel_size=2", "train.global_batch_size=8"}},
+      {"comm_overlap.delay_wgrad_compute", "true", kRecord,
+       kMoe + kDp + kBf16 +
+           Overrides{"model.expert_model_parallel_size=2", "train.global_batch_size=8",
+                     "comm_overlap.overlap_moe_expert_parallel_comm=true"}},
       {"comm_overlap.defer_embedding_wgrad_compute", "true", kRecord,
        kPp + Overrides{"comm_overlap.wgrad_deferral_limit=0"}},
       {"comm_overlap.wgrad_deferral_limit", "2", kRecord,

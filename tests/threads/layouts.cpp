@@ -22,11 +22,14 @@ constexpr int kSteps = 2;
 
 struct Layout {
   int tp = 1, cp = 1, dp = 1, pp = 1;
+  bool experts = false;  // over the data ranks, with exchanges beside the other micro-batch
+  ScheduleKind stages = ScheduleKind::interleaved;
   int ranks() const { return tp * cp * dp * pp; }
 };
 
 void PrintTo(const Layout& l, std::ostream* os) {
-  *os << "tp" << l.tp << "_cp" << l.cp << "_dp" << l.dp << "_pp" << l.pp;
+  *os << "tp" << l.tp << "_cp" << l.cp << "_dp" << l.dp << "_pp" << l.pp
+      << (l.experts ? "_experts" : "") << (l.stages == ScheduleKind::dualpipe_v ? "_v" : "");
 }
 
 HostBatch micro_batch(int64_t number, int64_t vocabulary) {
@@ -53,12 +56,21 @@ ResolvedRun run_of(const ModelConfig& model, const Layout& layout) {
   run.layers.sequence_parallel = layout.tp > 1;
   run.positions = kPositions;
   Parallelism& parallelism = run.parallelism;
-  parallelism.mesh = Mesh({layout.tp, layout.cp, 1, layout.dp, layout.pp});
+  parallelism.mesh = Mesh::make({.ranks = layout.ranks(),
+                                 .tp = layout.tp,
+                                 .cp = layout.cp,
+                                 .pp = layout.pp,
+                                 .ep = layout.experts ? layout.dp : 1,
+                                 .etp = layout.tp});
   parallelism.vocabulary_multiple = 4;
   if (layout.pp > 1) {
     parallelism.layer_map = layer_map(LayerMapSettings{model.layers, layout.pp, 2});
-    parallelism.schedule.kind = ScheduleKind::interleaved;
+    parallelism.schedule.kind = layout.stages;
     parallelism.schedule.messages = PointToPoint::overlapped;
+  }
+  if (layout.experts && layout.dp > 1) {
+    run.layers.exchange_in_two_parts = true;
+    parallelism.schedule.combines = parallelism.schedule.delays_weights = true;
   }
   TensorOverlapConfig overlap;
   overlap.tp_comm_overlap = true;
@@ -74,8 +86,9 @@ struct Outcome {
 
 /// Of the last step.
 Outcome train(const Layout& layout) {
-  ModelConfig model = test::tiny_model("llama");
+  ModelConfig model = test::tiny_model(layout.experts ? "mixtral" : "llama");
   model.layers = 4;
+  if (layout.experts) model.moe.layers.assign(4, 1);
   const ResolvedRun run = run_of(model, layout);
   Outcome outcome;
   run_thread_ranks(
@@ -107,7 +120,7 @@ Outcome train(const Layout& layout) {
 class Layouts : public testing::TestWithParam<Layout> {};
 
 TEST_P(Layouts, TrainAsOneRankDoes) {
-  const Outcome one = train({}), many = train(GetParam());
+  const Outcome one = train({.experts = GetParam().experts}), many = train(GetParam());
   EXPECT_GT(one.loss, 1);
   EXPECT_NEAR(many.loss, one.loss, 1e-4 * one.loss);
   EXPECT_NEAR(many.grad_norm, one.grad_norm, 1e-3 * one.grad_norm);
@@ -115,7 +128,10 @@ TEST_P(Layouts, TrainAsOneRankDoes) {
 
 INSTANTIATE_TEST_SUITE_P(Axes, Layouts,
                          testing::Values(Layout{.tp = 2}, Layout{.cp = 2}, Layout{.dp = 2},
-                                         Layout{.pp = 2}, Layout{.tp = 2, .dp = 2}),
+                                         Layout{.pp = 2}, Layout{.tp = 2, .dp = 2},
+                                         Layout{.dp = 2, .experts = true},
+                                         Layout{.dp = 2, .pp = 2, .experts = true},
+                                         Layout{.pp = 2, .stages = ScheduleKind::dualpipe_v}),
                          testing::PrintToStringParamName());
 
 }  // namespace

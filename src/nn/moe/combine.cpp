@@ -1,11 +1,24 @@
 #include "nn/moe/combine.h"
 
+#include <utility>
+
 #include "nn/moe/gathered_rows.h"
 #include "nn/moe/token_exchange.h"
 #include "ops/elementwise.h"
 #include "ops/expert_rows.h"
 
 namespace viaduct {
+
+struct CombineSegment::ResultsLeaving final : UnderWay {
+  RowsUnderWay sending;  // where rows are exchanged
+  ExchangeOrder order;
+  TensorSet in;  // what the end still reads
+};
+
+struct CombineSegment::GradientsLeaving final : UnderWay {
+  RowsUnderWay sending;  // where rows are exchanged
+  TensorSet d_in;        // gradients that are there already
+};
 
 Edge CombineSegment::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden_);
@@ -19,17 +32,30 @@ Edge CombineSegment::inputs(const RankContext& context, const Batch& batch) cons
   return edge;
 }
 
-Tensor CombineSegment::sum_rows(RankContext& context, const Batch& batch, const TensorSet& in,
+ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const Batch&,
+                                                     const TensorSet& in, SavedStore& saved) {
+  auto begun = std::make_shared<ResultsLeaving>();
+  begun->in = in;
+  if (place_.gathers(moe_)) return begun;
+  begun->order = {in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
+  begun->sending =
+      begin_home(context, place_, begun->order, in.get(moe_edge::results), saved.tag());
+  begun->in.remove(moe_edge::results);
+  return begun;
+}
+
+Tensor CombineSegment::sum_rows(RankContext& context, const Batch& batch, ResultsLeaving& leaving,
                                 SavedStore& saved) const {
+  const TensorSet& in = leaving.in;
   const bool gathers = place_.gathers(moe_);
   CombineRowsArgs sum;
-  sum.rows = in.get(moe_edge::results);
-  if (!gathers) {
-    const ExchangeOrder order{in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
-    sum.rows = send_home(context, place_, order, sum.rows, saved.tag());  // [R, H]
+  if (gathers) {
+    sum.rows = in.get(moe_edge::results);
+  } else {
+    sum.rows = std::exchange(leaving.sending, {}).finish(context);  // [R, H]
     sum.copies = place_.copies;
-    saved.keep(this, "exchange", order.rows);
-    saved.keep(this, "arrival", order.arrival);
+    saved.keep(this, "exchange", leaving.order.rows);
+    saved.keep(this, "arrival", leaving.order.arrival);
   }
   sum.position = in.get(moe_edge::position);
   sum.weight = in.get(moe_edge::probabilities);
@@ -42,16 +68,18 @@ Tensor CombineSegment::sum_rows(RankContext& context, const Batch& batch, const 
   return gathers ? sum_over_ranks(context, place_, sum.out).finish() : sum.out;
 }
 
-TensorSet CombineSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                                  SavedStore& saved) {
-  const Tensor sum = sum_rows(context, batch, in, saved);  // [T, H]
+TensorSet CombineSegment::end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
+                                      SavedStore& saved) {
+  auto& leaving = static_cast<ResultsLeaving&>(begun);
+  const TensorSet& in = leaving.in;
+  const Tensor sum = sum_rows(context, batch, leaving, saved);  // [T, H]
   if (moe_.shared_feed_forward > 0) add(context.ops, {sum, in.get(moe_edge::shared), sum});
   return TensorSet(kHidden,
                    residual_.forward(context, batch, sum, in.get(kHidden), saved.output_tag()));
 }
 
-TensorSet CombineSegment::backward_input(RankContext& context, const Batch& batch,
-                                         const TensorSet& d_out, SavedStore& saved) {
+ExchangeSegment::Begun CombineSegment::begin_backward(RankContext& context, const Batch& batch,
+                                                      const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_stream = d_out.get(kHidden);
   const Tensor d_branch =  // [T, H]
       residual_.backward(context, batch, d_stream, context.settings.precision.activation);
@@ -67,16 +95,28 @@ TensorSet CombineSegment::backward_input(RankContext& context, const Batch& batc
   // Rows of dropped choices and of padding have no gradient.
   if (moe_.capacity_factor > 0) fill(context.ops, {spread.d_rows, 0});
   combine_rows_backward(context.ops, spread);
-  TensorSet d_in(kHidden, d_stream);
+  auto begun = std::make_shared<GradientsLeaving>();
+  TensorSet& d_in = begun->d_in;
+  d_in.set(kHidden, d_stream);
   d_in.set(moe_edge::probabilities, spread.d_weight);
-  Tensor d_results = spread.d_rows;
-  if (!gathers) {
-    const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
-    d_results = send_to_experts(context, place_, order, d_results, MemoryTag::activations);
-  }
-  d_in.set(moe_edge::results, d_results);
   if (moe_.shared_feed_forward > 0) d_in.set(moe_edge::shared, d_branch);
-  return d_in;
+  if (gathers) {
+    d_in.set(moe_edge::results, spread.d_rows);
+  } else {
+    const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
+    begun->sending =
+        begin_to_experts(context, place_, order, spread.d_rows, MemoryTag::activations);
+  }
+  return begun;
+}
+
+TensorSet CombineSegment::end_backward(RankContext& context, const Batch&, UnderWay& begun,
+                                       SavedStore&) {
+  auto& leaving = static_cast<GradientsLeaving&>(begun);
+  if (!place_.gathers(moe_)) {
+    leaving.d_in.set(moe_edge::results, std::exchange(leaving.sending, {}).finish(context));
+  }
+  return std::move(leaving.d_in);
 }
 
 }  // namespace viaduct

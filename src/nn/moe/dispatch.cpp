@@ -1,10 +1,26 @@
 #include "nn/moe/dispatch.h"
 
+#include <utility>
+
 #include "nn/moe/token_exchange.h"
 #include "ops/embedding.h"
 #include "ops/expert_rows.h"
 
 namespace viaduct {
+namespace {
+
+struct RowsLeaving final : UnderWay {
+  RowsUnderWay sending;
+  ExchangeOrder order;
+  TensorSet made;  // outputs that are there already
+};
+
+struct GradientsLeaving final : UnderWay {
+  RowsUnderWay sending;
+  SharedExpertSegment::OwnGradient own;
+};
+
+}  // namespace
 
 Edge DispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden_);
@@ -18,8 +34,8 @@ std::vector<std::string_view> DispatchSegment::outputs() const {
   return list;
 }
 
-TensorSet DispatchSegment::forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                                   SavedStore& saved) {
+ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, const Batch& batch,
+                                                      const TensorSet& in, SavedStore& saved) {
   const Tensor tokens = in.get(moe_edge::tokens), sources = in.get(moe_edge::sources);
   const MemoryTag tag = saved.output_tag();
   const bool alone = place_.ranks == 1;
@@ -35,40 +51,55 @@ TensorSet DispatchSegment::forward(RankContext& context, const Batch& batch, con
     order = agree_on_rows(context, moe_, place_, in.get(moe_edge::counts), sources.dim(0), offsets,
                           tag);
   }
-  RowsUnderWay sending = begin_to_experts(context, place_, order, leaving, tag);
-  TensorSet out;
+  auto begun = std::make_shared<RowsLeaving>();
+  begun->sending = begin_to_experts(context, place_, order, leaving, tag);
+  TensorSet& out = begun->made;
   if (beside_) {
     const TensorSet made =
         beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
     out.set(moe_edge::shared, made.get(moe_edge::shared));
   }
-  out.set(moe_edge::rows, sending.finish(context));
   const Tensor position = in.get(moe_edge::position);
   saved.keep(this, "position", position);
-  saved.keep(this, "exchange", order.rows);
-  saved.keep(this, "arrival", order.arrival);
   out.set(moe_edge::offsets, offsets);
   out.set(moe_edge::position, position);
   out.set(moe_edge::exchange, order.rows);
   out.set(moe_edge::arrival, order.arrival);
-  return out;
+  begun->order = std::move(order);
+  return begun;
 }
 
-TensorSet DispatchSegment::backward_input(RankContext& context, const Batch& batch,
-                                          const TensorSet& d_out, SavedStore& saved) {
+TensorSet DispatchSegment::end_forward(RankContext& context, const Batch&, UnderWay& begun,
+                                       SavedStore& saved) {
+  auto& leaving = static_cast<RowsLeaving&>(begun);
+  leaving.made.set(moe_edge::rows, std::exchange(leaving.sending, {}).finish(context));
+  saved.keep(this, "exchange", leaving.order.rows);
+  saved.keep(this, "arrival", leaving.order.arrival);
+  return std::move(leaving.made);
+}
+
+ExchangeSegment::Begun DispatchSegment::begin_backward(RankContext& context, const Batch&,
+                                                       const TensorSet& d_out, SavedStore& saved) {
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
-  RowsUnderWay sending =
+  auto begun = std::make_shared<GradientsLeaving>();
+  begun->sending =
       begin_home(context, place_, order, d_out.get(moe_edge::rows), MemoryTag::activations);
-  SharedExpertSegment::OwnGradient own;
-  if (beside_) own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
+  if (beside_) begun->own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
+  return begun;
+}
+
+TensorSet DispatchSegment::end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
+                                        SavedStore& saved) {
+  auto& leaving = static_cast<GradientsLeaving&>(begun);
   CombineRowsArgs sum;
-  sum.rows = sending.finish(context);  // [R, H]
+  sum.rows = std::exchange(leaving.sending, {}).finish(context);  // [R, H]
   sum.position = saved.take(this, "position");
   sum.out = context.activation({batch.stream_tokens, hidden_}, MemoryTag::activations);
   sum.copies = place_.copies;
   combine_rows(context.ops, sum);
-  return TensorSet(moe_edge::tokens,
-                   beside_ ? beside_->finish_backward(context, own, sum.out, saved) : sum.out);
+  return TensorSet(
+      moe_edge::tokens,
+      beside_ ? beside_->finish_backward(context, leaving.own, sum.out, saved) : sum.out);
 }
 
 void DispatchSegment::backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) {

@@ -5,12 +5,13 @@
 
 #include <memory>
 
+#include "nn/exchange_segment.h"
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/shared_experts.h"
 
 namespace viaduct {
 
-class DispatchSegment final : public Segment {
+class DispatchSegment final : public ExchangeSegment {
  public:
   /// `beside`: the shared expert, which runs here while rows are under way, and its backward while
   /// their gradients are; null: it is a segment of its own, or there is none.
@@ -20,10 +21,14 @@ class DispatchSegment final : public Segment {
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override;
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
+  Begun begin_forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                      SavedStore& saved) override;
+  TensorSet end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
+                        SavedStore& saved) override;
+  Begun begin_backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                       SavedStore& saved) override;
+  TensorSet end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
+                         SavedStore& saved) override;
   void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "dispatch"; }

@@ -155,7 +155,8 @@ std::vector<Case> cases() {
           {"first stage given", first, ScheduleKind::zb_h1},
           {"virtual stages", {4, 2, 2}, ScheduleKind::interleaved},
           {"virtual stages, groups of five", {4, 2, 2}, ScheduleKind::interleaved, 5},
-          {"ends without a block", bare, ScheduleKind::interleaved}};
+          {"ends without a block", bare, ScheduleKind::interleaved},
+          {"a V", {4, 2, 2}, ScheduleKind::dualpipe_v}};
 }
 
 TEST(Stages, HaveTheGradientsOfOneRank) {
@@ -166,6 +167,8 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
       StageRun reference = one_rank(model, recipe);
       if (fp32_stream) reference = with_fp32_stream(reference);
       for (const Case& c : cases()) {
+        const bool v = c.kind == ScheduleKind::dualpipe_v;
+        if (v && model.tied_embeddings) continue;
         StageRun run{model, recipe, c.map, {}, {}};
         if (fp32_stream) run = with_fp32_stream(run);
         // Groups of pp must leave at least pp: 5 of 2 and 3 do not.
@@ -174,6 +177,7 @@ TEST(Stages, HaveTheGradientsOfOneRank) {
         const Outcome expected = run_stages(reference);
         run.schedule.kind = c.kind, run.schedule.group = c.group;
         for (const PointToPoint messages : {PointToPoint::overlapped, PointToPoint::batched}) {
+          if (v && messages == PointToPoint::batched) continue;
           SCOPED_TRACE(fmt::format("{} {} {} messages {}", name, recipe, c.name, int(messages)));
           run.schedule.messages = messages;
           run.executor.deallocate_outputs = messages == PointToPoint::overlapped;

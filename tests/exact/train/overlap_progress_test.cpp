@@ -116,6 +116,11 @@ INSTANTIATE_TEST_SUITE_P(
                           "model.moe_shared_expert_intermediate_size=32",
                           "model.expert_model_parallel_size=2",
                           "model.moe_shared_expert_overlap=true"},
+                         {"all_to_all expert_tp_ep"}},
+                    Case{"experts_of_two_micro_batches",
+                         {"model.family=qwen3_moe", "mixed_precision=bf16_mixed",
+                          "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
+                          "comm_overlap.overlap_moe_expert_parallel_comm=true"},
                          {"all_to_all expert_tp_ep"}}),
     [](const auto& info) { return info.param.name; });
 

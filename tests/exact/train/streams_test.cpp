@@ -63,6 +63,10 @@ std::vector<Case> cases() {
   const Overrides experts{"model.family=qwen2_moe", "model.num_moe_experts=4",
                           "model.moe_shared_expert_intermediate_size=32",
                           "model.expert_model_parallel_size=2"};
+  const std::string delay = "comm_overlap.delay_wgrad_compute=true";
+  const Overrides turns{"model.family=qwen3_moe", "mixed_precision=bf16_mixed",
+                        "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
+                        "comm_overlap.overlap_moe_expert_parallel_comm=true"};
   const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
                          "ddp.reduce_scatter_with_fp32_accumulation=true", buckets};
   return {
@@ -137,6 +141,13 @@ std::vector<Case> cases() {
       {"tp2_experts_beside_shared",
        ranks(2, experts + Overrides{tp, sp, "model.expert_tensor_parallel_size=1",
                                     "model.moe_shared_expert_overlap=true"})},
+      {"dp2_experts_overlap", ranks(2, turns)},
+      {"dp2_experts_overlap_delayed", ranks(2, turns + Overrides{delay})},
+      {"pp2_experts_overlap",
+       ranks(4, turns + Overrides{pp, chunks, layers, delay, "train.global_batch_size=8"})},
+      {"pp2_experts_v", ranks(4, turns + Overrides{pp, chunks, layers, "train.global_batch_size=8",
+                                                   "model.pipeline_schedule=dualpipe_v"})},
+      {"pp2_v", ranks(2, {pp, chunks, layers, "model.pipeline_schedule=dualpipe_v"})},
       {"tp2_cp2", ranks(4, {tp, sp, cp})},
       {"tp2_pp2", ranks(4, {tp, sp, pp, chunks, layers})},
       {"tp2_dp2", ranks(4, {tp, sp, buckets})},

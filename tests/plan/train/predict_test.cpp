@@ -89,6 +89,53 @@ TEST(Predict, PipelinesOfRanksOnACpuAreTimed) {
   }
 }
 
+double exposed_of_experts(const Prediction& p) {
+  double seconds = 0;
+  for (const StagePrediction& stage : p.stages) {
+    const auto found = stage.time.exposed.find("expert_tp_ep");
+    if (found != stage.time.exposed.end()) seconds += found->second;
+  }
+  return seconds / static_cast<double>(p.stages.size());
+}
+
+// The rows of one micro-batch's experts travel while the other one computes; weight gradients that
+// wait are one more thing to compute meanwhile.
+TEST(Predict, ExchangesOfExpertsHideUnderAnotherMicroBatch) {
+  const Overrides experts{"dist.ranks=16",
+                          "model.family=qwen3_moe",
+                          "model.num_moe_experts=16",
+                          "model.moe_router_topk=4",
+                          "model.moe_ffn_hidden_size=2048",
+                          "model.num_layers=4",
+                          "model.expert_model_parallel_size=16",
+                          "train.global_batch_size=128"};
+  const Prediction plain = predicted(experts);
+  const std::string overlap = "comm_overlap.overlap_moe_expert_parallel_comm=true";
+  const Prediction beside = predicted(experts + Overrides{overlap});
+  const Prediction delayed =
+      predicted(experts + Overrides{overlap, "comm_overlap.delay_wgrad_compute=true"});
+  EXPECT_GT(exposed_of_experts(plain), 0.05 * plain.step_seconds);
+  EXPECT_LT(exposed_of_experts(beside), 0.5 * exposed_of_experts(plain));
+  EXPECT_LT(beside.step_seconds, plain.step_seconds);
+  EXPECT_LT(delayed.step_seconds, plain.step_seconds);
+  // Two micro-batches are in flight in place of one.
+  EXPECT_GT(beside.stages[0].run.peak.bytes, plain.stages[0].run.peak.bytes);
+}
+
+TEST(Predict, AVHasLessBubbleThanVirtualStages) {
+  const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
+                     "model.virtual_pipeline_model_parallel_size=2", "train.global_batch_size=8",
+                     "model.vocab_size=256"};
+  const Prediction loop = predicted(pp),
+                   v = predicted(pp + Overrides{"model.pipeline_schedule=dualpipe_v"});
+  double loop_bubble = 0, v_bubble = 0;
+  for (size_t i = 0; i < 4; ++i) {
+    loop_bubble += loop.stages[i].time.bubble, v_bubble += v.stages[i].time.bubble;
+    EXPECT_NEAR(sum_of(v.stages[i].time), v.step_seconds, 0.01 * v.step_seconds);
+  }
+  EXPECT_LT(v_bubble, loop_bubble);
+}
+
 TEST(Predict, SlowerNetworksTakeLonger) {
   const Overrides layout{"dist.ranks=64", "train.global_batch_size=64"};
   const Prediction fast = predicted(layout, "dgx-a100"), slow = predicted(layout, "cloud-a100-eth");

@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "model/offload_segments.h"
 #include "model/segment_edges.h"
+#include "nn/exchange_segment.h"
 #include "nn/second_memory.h"
 #include "support/passing_model.h"
 #include "support/tiny_models.h"
@@ -73,6 +74,18 @@ TEST_F(SegmentEdges, WhatASegmentDoesNotNamePassesItBy) {
   const TensorSet d_in = backward(1, d_out);
   EXPECT_THAT(names(d_in), ElementsAre("hidden", "other"));
   EXPECT_EQ(d_in.get("other").raw(), other.raw());
+}
+
+TEST_F(SegmentEdges, NoSegmentRunsBetweenTheTwoOfAnExchange) {
+  TensorSet in(kHidden, floats({3, 4}));
+  in.set_under_way(std::make_shared<UnderWay>());
+  EXPECT_FALSE(TensorSet(in).empty());
+  EXPECT_THAT([&] { forward(1, in); },
+              ThrowsMessage<ShapeError>(HasSubstr("segment blocks.0.mixer: an exchange is under "
+                                                  "way, which it does not end")));
+  TensorSet d_out(kHidden, floats({3, 4}));
+  d_out.set_under_way(std::make_shared<UnderWay>());
+  EXPECT_THROW(backward(1, d_out), ShapeError);
 }
 
 TEST_F(SegmentEdges, ASetThatDoesNotFitTheDeclarationIsAnError) {

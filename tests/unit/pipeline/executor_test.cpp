@@ -130,6 +130,35 @@ TEST(Executor, EveryScheduleGivesTheSumsOfOneRank) {
   }
 }
 
+// Under DualPipeV the first stage has both ends of the model, and what the last one makes in its
+// first chunk is the input of its second.
+TEST(Executor, AVGivesTheSumsOfOneRank) {
+  for (const int pp : {2, 3, 4}) {
+    for (const int64_t micro_batches : {2 * pp, 2 * pp + 3}) {
+      for (const bool backward : {true, false}) {
+        ScheduleSettings settings{ScheduleKind::dualpipe_v, pp, 2, micro_batches};
+        settings.backward = backward;
+        SCOPED_TRACE(fmt::format("pp {} M {} backward {}", pp, micro_batches, backward));
+        const auto expected = test::toy_result(int64_t{2} * pp, micro_batches);
+        run_thread_ranks(pp, {.timeout_seconds = 30}, [&](std::shared_ptr<Communicator> world) {
+          const int rank = world->rank();
+          test::ToyStage toy(*world, settings);
+          run_schedule(stage_schedule(settings, rank), toy, *world,
+                       {.deallocate_outputs = pp == 2, .shapes_first = pp == 3});
+          if (backward) {
+            EXPECT_EQ(toy.weight_gradients()[0], expected.gradients[size_t(rank)]);
+            EXPECT_EQ(toy.weight_gradients()[1], expected.gradients[size_t(2 * pp - 1 - rank)]);
+            EXPECT_EQ(toy.last_gradients(), 2);
+          }
+          EXPECT_EQ(toy.loss(), rank == 0 ? expected.loss : 0);
+          EXPECT_TRUE(toy.all_read());
+          EXPECT_EQ(toy.begun(), 2);
+        });
+      }
+    }
+  }
+}
+
 /// `actions` with every computation over a whole chunk cut into ranges of segments, in the order in
 /// which they depend on each other.
 ActionList in_ranges(const ActionList& actions) {

@@ -79,6 +79,62 @@ TEST(Schedule, ZeroBubbleIsWrittenOut) {
   EXPECT_EQ(computations(s, 2), "F0 I0 F1 I1 F2 I2 W0 F3 I3 W1 W2 W3");
 }
 
+// Two stages, five micro-batches: the first stage has the head in its second chunk.
+TEST(Schedule, DualPipeVIsWrittenOut) {
+  const auto s = settings(ScheduleKind::dualpipe_v, 2, 2, 5);
+  EXPECT_EQ(computations(s, 0),
+            "F0.0 F1.0 F2.0 F0.1 I0.1 W0.1 F1.1 F3.0 B1.1 F2.1 B0.0 F4.0 B2.1 F3.1 B1.0 B3.1 F4.1 "
+            "B2.0 B4.1 I3.0 W3.0 I4.0 W4.0");
+  EXPECT_EQ(computations(s, 1),
+            "F0.0 F0.1 F1.0 F1.1 F2.0 B0.1 F2.1 B0.0 F3.0 B1.1 F3.1 B1.0 F4.0 B2.1 F4.1 B2.0 B3.1 "
+            "B3.0 I4.1 I4.0 W4.1 W4.0");
+}
+
+// (pp − 1) (F&B + B − 3 W) with a backward of two forwards, as its authors count; each stage holds
+// 2 pp + 1 micro-batches of a chunk, half a stage each.
+TEST(Schedule, DualPipeVHasTheBubbleAndTheMemoryOfItsPaper) {
+  for (const int pp : {2, 3, 4, 8}) {
+    for (const int64_t micro_batches : {2 * pp, 2 * pp + 1, 5 * pp}) {
+      const Schedule schedule =
+          make_schedule(settings(ScheduleKind::dualpipe_v, pp, 2, micro_batches));
+      const auto holds = validate_schedule(schedule);
+      const ScheduleTimes times = replay_schedule(schedule);
+      EXPECT_EQ(times.busy, 6 * static_cast<double>(micro_batches));
+      EXPECT_EQ(times.end - times.busy, (pp - 1) * (3 + 2 - 3.0)) << pp << " " << micro_batches;
+      for (const StageHolds& stage : holds) EXPECT_EQ(stage.stores, 2 * pp + 1);
+    }
+  }
+}
+
+TEST(Schedule, DualPipeVRefusesWhatItCannotRun) {
+  const auto expect_refused = [](const ScheduleSettings& s, const char* why) {
+    try {
+      check_schedule_settings(s);
+      ADD_FAILURE() << "accepted: " << why;
+    } catch (const ConfigError& error) {
+      EXPECT_THAT(error.what(), HasSubstr(why));
+    }
+  };
+  auto s = settings(ScheduleKind::dualpipe_v, 2, 2, 3);
+  expect_refused(s, "3 micro-batches are fewer than 2 · pipeline_model_parallel_size = 4");
+  s.backward = false;
+  check_schedule_settings(s);
+  expect_refused(settings(ScheduleKind::dualpipe_v, 2, 3, 8), "2 virtual stages, found 2 and 3");
+  s = settings(ScheduleKind::dualpipe_v, 2, 2, 8);
+  s.messages = PointToPoint::batched;
+  expect_refused(s, "needs messages that are overlapped");
+  s = settings(ScheduleKind::one_f_one_b, 2, 1, 8);
+  s.combines = true;
+  expect_refused(s, "schedule 1f1b of 2 stages does not combine forwards with backwards");
+  try {
+    parse_schedule_kind("dualpipe");
+    ADD_FAILURE() << "dualpipe was accepted";
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("twice the memory"));
+    EXPECT_THAT(error.what(), HasSubstr("dualpipe_v"));
+  }
+}
+
 // Two stages of two chunks, groups of two: warm-up 2 (pp − p − 1) + (V − 1) g = 4 and 2.
 TEST(Schedule, InterleavedIsWrittenOut) {
   const auto s = settings(ScheduleKind::interleaved, 2, 2, 4);

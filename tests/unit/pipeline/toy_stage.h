@@ -20,6 +20,7 @@ class ToyStage : public StageProgram {
   ToyStage(const Communicator& pp, const ScheduleSettings& settings)
       : stages_(pp.size()),
         stage_(pp.rank()),
+        order_{pp.size(), settings.placement()},
         keeps_(settings.backward),
         gradients_(size_t(settings.virtual_stages)) {
     last_ = int64_t{stages_} * settings.virtual_stages - 1;
@@ -108,7 +109,7 @@ class ToyStage : public StageProgram {
     set.set("number", number);
     return set;
   }
-  int64_t virtual_stage(int chunk) const { return int64_t{chunk} * stages_ + stage_; }
+  int64_t virtual_stage(int chunk) const { return order_.virtual_stage(stage_, chunk); }
   template <class F>
   static Tensor rows(int64_t micro_batch, F&& value) {
     Tensor tensor = host_tensor(DType::f64, {micro_batch + 1});
@@ -136,6 +137,7 @@ class ToyStage : public StageProgram {
   }
 
   int stages_, stage_;
+  StageOrder order_;
   bool keeps_;
   int64_t last_ = 0;
   std::vector<double> gradients_;

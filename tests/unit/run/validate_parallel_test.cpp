@@ -83,6 +83,44 @@ TEST(ValidateParallel, LoadsOfExpertsAreNoGradients) {
              "ddp.check_for_large_grads=true");
 }
 
+TEST(ValidateParallel, ExchangesOfExpertsBesideAnotherMicroBatch) {
+  const std::string overlap = "comm_overlap.overlap_moe_expert_parallel_comm=true",
+                    delay = "comm_overlap.delay_wgrad_compute=true",
+                    bf16 = "mixed_precision=bf16_mixed";
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), overlap, delay);
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), pp(2), vpp(2), overlap);
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), pp(2), vpp(2), overlap,
+              "model.pipeline_schedule=dualpipe_v");
+  EXPECT_ONE("needs model.expert_model_parallel_size of at least 2, found 1", kMixtral, kExperts,
+             bf16, overlap);
+  EXPECT_ONE("needs model.moe_token_dispatcher_type = alltoall, found allgather", kMixtral,
+             kExperts, bf16, ep(2), overlap, "model.moe_token_dispatcher_type=allgather");
+  EXPECT_ONE("mixed_precision.recipe = fp32 has FP32", kMixtral, kExperts, "mixed_precision=fp32",
+             ep(2), overlap);
+  EXPECT_ONE(
+      "with model.pipeline_model_parallel_size = 2 needs virtual_pipeline_model_parallel_size",
+      kMixtral, kExperts, bf16, ep(2), pp(2), overlap);
+  EXPECT_ONE("needs model.pipeline_schedule = 1f1b or dualpipe_v, found gpipe", kMixtral, kExperts,
+             bf16, ep(2), pp(2), overlap, "model.pipeline_schedule=gpipe");
+  EXPECT_ONE("model.recompute_granularity = full exclude each other", kMixtral, kExperts, bf16,
+             ep(2), overlap, "model.recompute_granularity=full", "model.recompute_method=uniform",
+             "model.recompute_num_layers=1");
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), overlap, "model.recompute_granularity=selective",
+              "model.recompute_modules=[moe_act]");
+  EXPECT_THAT(
+      problems_of({kMixtral, kExperts, bf16, ep(2), overlap,
+                   "model.recompute_granularity=selective", "model.recompute_modules=[moe]"}),
+      testing::Contains(HasSubstr("moe in model.recompute_modules exclude each other")));
+  EXPECT_ONE("moe_shared_expert_overlap = true exclude each other", "model.family=qwen2_moe",
+             kExperts, bf16, ep(2), overlap, "model.moe_shared_expert_intermediate_size=32",
+             "model.moe_shared_expert_overlap=true");
+  EXPECT_THAT(problems_of({"model.family=deepseek_v3", kExperts, bf16, ep(2), overlap,
+                           "model.mtp_num_layers=2"}),
+              testing::Contains(HasSubstr("needs model.mtp_num_layers of at most 1, found 2")));
+  EXPECT_ONE("delay_wgrad_compute: true needs comm_overlap.overlap_moe_expert_parallel_comm",
+             kMixtral, kExperts, bf16, ep(2), delay);
+}
+
 TEST(ValidateParallel, ExpertsNeedWhatTheyStandOn) {
   EXPECT_ONE("2 needs experts, and num_moe_experts is null", "model.num_moe_experts=null", ep(2));
   EXPECT_ONE("2 needs experts, and num_moe_experts is null; expected null",
@@ -334,6 +372,20 @@ TEST(ValidateParallel, SchedulesAndMessages) {
              "model.pipeline_schedule=zero_bubble");
   EXPECT_ONE("wgrad_deferral_limit: 2 needs defer_embedding_wgrad_compute, which is off", pp(2),
              "comm_overlap.wgrad_deferral_limit=2");
+}
+
+TEST(ValidateParallel, DualPipeV) {
+  const std::string v = "model.pipeline_schedule=dualpipe_v";
+  EXPECT_GOOD(pp(2), vpp(2), v);
+  EXPECT_ONE("dualpipe holds the parameters of two stages on each rank", pp(2), vpp(2),
+             "model.pipeline_schedule=dualpipe");
+  EXPECT_ONE("virtual_pipeline_model_parallel_size = 2, found 2 and 1", pp(2), v);
+  EXPECT_ONE("needs comm_overlap.overlap_p2p_comm = true", pp(2), vpp(2), v,
+             "comm_overlap.overlap_p2p_comm=false");
+  EXPECT_ONE("not with model.share_embeddings_and_output_weights = true", pp(2), vpp(2), v,
+             "model.share_embeddings_and_output_weights=true");
+  EXPECT_ONE("has no groups, and microbatch_group_size_per_vp_stage is 4", pp(2), vpp(2), v,
+             "model.microbatch_group_size_per_vp_stage=4");
 }
 
 TEST(ValidateParallel, Recompute) {

@@ -1,0 +1,92 @@
+#include <algorithm>
+
+#include "precision/recipe.h"
+#include "run/validate_parallel.h"
+
+namespace viaduct {
+namespace {
+
+constexpr const char* kOverlap = "comm_overlap.overlap_moe_expert_parallel_comm: true";
+
+/// What is exchanged, and in which formats.
+void validate_exchange(const RunConfig& config, Problems& problems) {
+  if (config.parallel.expert_model_parallel_size < 2) {
+    problems.add("{} needs model.expert_model_parallel_size of at least 2, found {}", kOverlap,
+                 config.parallel.expert_model_parallel_size);
+  }
+  const MoeFields& moe = config.model.moe;
+  if (moe.moe_token_dispatcher_type == "allgather") {
+    problems.add(
+        "{} needs model.moe_token_dispatcher_type = alltoall, found allgather, whose gathers are "
+        "not in two parts",
+        kOverlap);
+  }
+  if (precision_recipe(config.mixed_precision).activation == DType::f32) {
+    problems.add(
+        "{} needs activations of 16 bits, and mixed_precision.recipe = {} has FP32; "
+        "nearest: bf16_mixed",
+        kOverlap, config.mixed_precision.recipe);
+  }
+  if (moe.moe_shared_expert_overlap) {
+    problems.add(
+        "{} and model.moe_shared_expert_overlap = true exclude each other: both compute while the "
+        "same rows are under way",
+        kOverlap);
+  }
+}
+
+/// Where forwards and backwards of two micro-batches can run in turn.
+void validate_order(const RunConfig& config, Problems& problems) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const int pp = config.parallel.pipeline_model_parallel_size;
+  const std::string& schedule = pipeline.pipeline_schedule;
+  if (schedule != "1f1b" && schedule != "dualpipe_v") {
+    problems.add(
+        "{} needs model.pipeline_schedule = 1f1b or dualpipe_v, found {}, which puts no forward "
+        "beside a backward",
+        kOverlap, schedule);
+  } else if (pp > 1 && pipeline.virtual_stages() == 1) {
+    problems.add(
+        "{} with model.pipeline_model_parallel_size = {} needs "
+        "virtual_pipeline_model_parallel_size of at least 2, found {}",
+        kOverlap, pp, pipeline.virtual_stages());
+  }
+  const auto& further = config.model.mtp_num_layers;
+  if (!further.is_auto() && further.value().value_or(0) > 1) {
+    problems.add("{} needs model.mtp_num_layers of at most 1, found {}", kOverlap,
+                 *further.value());
+  }
+}
+
+/// A layer that runs again in the backward would exchange its rows a second time.
+void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
+  if (recompute.full()) {
+    problems.add(
+        "{} and model.recompute_granularity = full exclude each other: exchanges would run again; "
+        "nearest: selective",
+        kOverlap);
+  }
+  const auto& modules = recompute.recompute_modules;
+  if (recompute.selective() && std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
+    problems.add(
+        "{} and moe in model.recompute_modules exclude each other: exchanges would run again; "
+        "nearest: moe_act",
+        kOverlap);
+  }
+}
+
+}  // namespace
+
+void validate_expert_overlap(const RunConfig& config, Problems& problems) {
+  if (config.pipeline.overlap_moe_expert_parallel_comm) {
+    validate_exchange(config, problems);
+    validate_order(config, problems);
+    validate_recomputed(config.recompute, problems);
+  } else if (config.pipeline.delay_wgrad_compute) {
+    problems.add(
+        "comm_overlap.delay_wgrad_compute: true needs "
+        "comm_overlap.overlap_moe_expert_parallel_comm, which is off");
+  }
+}
+
+}  // namespace viaduct
