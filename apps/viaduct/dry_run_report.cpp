@@ -101,7 +101,8 @@ void print_layers(const Parallelism& parallelism) {
              parallelism.virtual_stages(), parallelism.virtual_stages() == 1 ? "" : "s");
   for (int stage = 0; stage < pp; ++stage) {
     std::vector<std::string> chunks;
-    for (const ChunkLayers& chunk : chunks_of_stage(parallelism.layer_map, pp, stage))
+    for (const ChunkLayers& chunk :
+         chunks_of_stage(parallelism.layer_map, pp, stage, parallelism.schedule.placement()))
       chunks.push_back(chunk_text(chunk));
     fmt::print("  stage {}: {}\n", stage, fmt::join(chunks, " | "));
   }
@@ -146,7 +147,7 @@ Json layers_json(const Parallelism& parallelism) {
   const auto pp = static_cast<size_t>(parallelism.size(Axis::pp));
   for (size_t i = 0; i < parallelism.layer_map.size(); ++i) {
     const ChunkLayers& chunk = parallelism.layer_map[i];
-    list.push_back({{"stage", i % pp},
+    list.push_back({{"stage", parallelism.stage_order().rank_of(static_cast<int64_t>(i))},
                     {"chunk", i / pp},
                     {"embedding", chunk.embedding},
                     {"first", chunk.first_block},

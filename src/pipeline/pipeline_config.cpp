@@ -39,7 +39,8 @@ void add_split(FieldGroup& group, PipelineConfig& config) {
       .field("pipeline_model_parallel_layout", config.pipeline_model_parallel_layout,
              "Stages written out: E embedding, t layer, L loss, `|` ends a stage, `(x)*n` and "
              "`x*n` repeat, commas and spaces are ignored; or a list with one text a stage. Stage "
-             "i of the text is chunk i / pp of rank i % pp.")
+             "i of the text is chunk i / pp of rank i % pp (in a V: on the way back, rank pp - 1 - "
+             "i % pp).")
       .constraint(
           "one E first, one L last, as many t as layers; number of stages divisible by pp; "
           "excludes the other ways to cut");

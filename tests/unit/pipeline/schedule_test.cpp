@@ -90,18 +90,23 @@ TEST(Schedule, DualPipeVIsWrittenOut) {
             "B3.0 I4.1 I4.0 W4.1 W4.0");
 }
 
-// (pp − 1) (F&B + B − 3 W) with a backward of two forwards, as its authors count; each stage holds
-// 2 pp + 1 micro-batches of a chunk, half a stage each.
+// With a backward of two forwards: (pp − 1) (F&B + B − 3 W) where forward and backward are
+// combined, as its authors count, and half of it where the forward is handed over before the
+// backward begins. Each stage holds 2 pp + 1 micro-batches of a chunk, half a stage each.
 TEST(Schedule, DualPipeVHasTheBubbleAndTheMemoryOfItsPaper) {
   for (const int pp : {2, 3, 4, 8}) {
     for (const int64_t micro_batches : {2 * pp, 2 * pp + 1, 5 * pp}) {
-      const Schedule schedule =
-          make_schedule(settings(ScheduleKind::dualpipe_v, pp, 2, micro_batches));
-      const auto holds = validate_schedule(schedule);
-      const ScheduleTimes times = replay_schedule(schedule);
-      EXPECT_EQ(times.busy, 6 * static_cast<double>(micro_batches));
-      EXPECT_EQ(times.end - times.busy, (pp - 1) * (3 + 2 - 3.0)) << pp << " " << micro_batches;
-      for (const StageHolds& stage : holds) EXPECT_EQ(stage.stores, 2 * pp + 1);
+      for (const bool combines : {false, true}) {
+        auto s = settings(ScheduleKind::dualpipe_v, pp, 2, micro_batches);
+        s.combines = combines;
+        const Schedule schedule = make_schedule(s);
+        const auto holds = validate_schedule(schedule);
+        const ScheduleTimes times = replay_schedule(schedule);
+        EXPECT_EQ(times.busy, 6 * static_cast<double>(micro_batches));
+        EXPECT_EQ(times.end - times.busy, (pp - 1) * (combines ? 3 + 2 - 3.0 : 1.0))
+            << pp << " " << micro_batches;
+        for (const StageHolds& stage : holds) EXPECT_EQ(stage.stores, 2 * pp + 1);
+      }
     }
   }
 }
