@@ -151,7 +151,8 @@ class TableMaker {
       return off ? "tp_comm_bulk_dgrad=false" : nullptr;
     }
     if (is_bulk_wgrad(gemm)) {
-      if (conditions_.weight_gradients_wait) return "pipeline_schedule=zero_bubble";
+      if (conditions_.weight_gradients_wait)
+        return "pipeline_schedule=zero_bubble (or dualpipe_v, or comm_overlap.delay_wgrad_compute)";
       if (config_.tp_comm_overlap_rs_dgrad) return "tp_comm_overlap_rs_dgrad=true";
       return config_.tp_comm_bulk_wgrad ? nullptr : "tp_comm_bulk_wgrad=false";
     }

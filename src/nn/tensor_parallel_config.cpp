@@ -57,8 +57,8 @@ FieldGroup tensor_switch_fields(TensorOverlapConfig& config) {
   add("tp_comm_bulk_wgrad", config.tp_comm_bulk_wgrad,
       "The reduce-scatter of input gradients runs during the weight-gradient GEMM (qkv, fc1).")
       .constraint(
-          "excludes tp_comm_overlap_rs_dgrad; no effect under pipeline_schedule=zero_bubble, where "
-          "weight gradients wait");
+          "excludes tp_comm_overlap_rs_dgrad; no effect under pipeline_schedule=zero_bubble or "
+          "dualpipe_v and delay_wgrad_compute, where weight gradients wait");
   add("tp_comm_overlap_ag", config.tp_comm_overlap_ag,
       "Gathers are cut into ring steps between GEMM chunks.");
   add("tp_comm_overlap_rs", config.tp_comm_overlap_rs,
@@ -82,7 +82,8 @@ std::string waiting_gradients_note(const GemmOverlapTable& table,
   }
   return fmt::format(
       "comm_overlap.tp_comm_overlap: weight gradients wait for their half of the backward "
-      "(model.pipeline_schedule=zero_bubble) and hide no exchange of input gradients: {}",
+      "(model.pipeline_schedule=zero_bubble or dualpipe_v, or comm_overlap.delay_wgrad_compute) "
+      "and hide no exchange of input gradients: {}",
       rows);
 }
 
