@@ -70,7 +70,7 @@ void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
   if (recompute.selective() && std::find(modules.begin(), modules.end(), "moe") != modules.end()) {
     problems.add(
         "{} and moe in model.recompute_modules exclude each other: exchanges would run again; "
-        "nearest: moe_act",
+        "nearest: mlp",
         kOverlap);
   }
 }

@@ -79,14 +79,13 @@ INSTANTIATE_TEST_SUITE_P(
         Case{"dense_first_layer",
              kMoe + kChunks + Overrides{"dist.ranks=4", "model.moe_layer_freq=[0, 1, 1, 1]"}},
         Case{"recompute", kMoe + Overrides{"dist.ranks=2", "model.recompute_granularity=selective",
-                                           "model.recompute_modules=[core_attn, layernorm, "
-                                           "moe_act]"}},
+                                           "model.recompute_modules=[core_attn, layernorm, mlp]"}},
         Case{"multi_token", kDeepSeek + Overrides{"dist.ranks=2", "model.mtp_num_layers=1"}},
         Case{"capacity", kMoe + Overrides{"dist.ranks=2", "model.moe_expert_capacity_factor=1.0",
                                           "model.moe_pad_expert_input_to_capacity=true"}},
         Case{"global_balance",
-             kMoe + Overrides{"dist.ranks=2",
-                              "model.moe_router_load_balancing_type=global_aux_loss"}},
+             kMoe +
+                 Overrides{"dist.ranks=2", "model.moe_router_load_balancing_type=global_aux_loss"}},
         Case{"sharded",
              kMoe + Overrides{"dist.ranks=2",
                               "ddp.data_parallel_sharding_strategy=optim_grads_params"}}),

@@ -64,9 +64,10 @@ std::vector<Case> cases() {
                           "model.moe_shared_expert_intermediate_size=32",
                           "model.expert_model_parallel_size=2"};
   const std::string delay = "comm_overlap.delay_wgrad_compute=true";
-  const Overrides turns{"model.family=qwen3_moe", "mixed_precision=bf16_mixed",
-                        "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
-                        "comm_overlap.overlap_moe_expert_parallel_comm=true"};
+  const Overrides turns{
+      "model.family=qwen3_moe",  "mixed_precision=bf16_mixed",
+      "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
+      "model.moe_router_topk=2", "comm_overlap.overlap_moe_expert_parallel_comm=true"};
   const Overrides narrow{"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false",
                          "ddp.reduce_scatter_with_fp32_accumulation=true", buckets};
   return {

@@ -70,7 +70,12 @@ std::vector<Case> cases() {
           {"growing_zero_bubble",
            {"dist.ranks=2", "train.train_iters=10", "model.pipeline_model_parallel_size=2",
             "train.global_batch_size=8", "train.micro_batch_size=1",
-            "train.rampup_batch_size=[2, 2, 8]", "model.pipeline_schedule=zero_bubble"}}};
+            "train.rampup_batch_size=[2, 2, 8]", "model.pipeline_schedule=zero_bubble"}},
+          {"v",
+           {"dist.ranks=2", "model.pipeline_model_parallel_size=2",
+            "model.virtual_pipeline_model_parallel_size=2", "model.num_layers=4",
+            "train.global_batch_size=6", "train.micro_batch_size=1",
+            "model.pipeline_schedule=dualpipe_v", "validation.eval_iters=1"}}};
 }
 
 class MemoryPlanRuns : public testing::TestWithParam<Case> {};

@@ -130,9 +130,10 @@ std::vector<Layout> layouts() {
                     uniform = "model.recompute_method=uniform",
                     one_layer = "model.recompute_num_layers=1",
                     messages = "comm_overlap.overlap_p2p_comm=";
-  const Overrides experts{"model.family=qwen3_moe", "mixed_precision=bf16_mixed",
-                          "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
-                          "comm_overlap.overlap_moe_expert_parallel_comm=true"};
+  const Overrides experts{
+      "model.family=qwen3_moe",  "mixed_precision=bf16_mixed",
+      "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
+      "model.moe_router_topk=2", "comm_overlap.overlap_moe_expert_parallel_comm=true"};
   return {
       {"alone", {batch, "mixed_precision=bf16_mixed"}},
       {"no_update", {batch, "optimizer.lr=0"}},

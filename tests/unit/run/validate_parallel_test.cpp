@@ -106,7 +106,7 @@ TEST(ValidateParallel, ExchangesOfExpertsBesideAnotherMicroBatch) {
              ep(2), overlap, "model.recompute_granularity=full", "model.recompute_method=uniform",
              "model.recompute_num_layers=1");
   EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), overlap, "model.recompute_granularity=selective",
-              "model.recompute_modules=[moe_act]");
+              "model.recompute_modules=[mlp]");
   EXPECT_THAT(
       problems_of({kMixtral, kExperts, bf16, ep(2), overlap,
                    "model.recompute_granularity=selective", "model.recompute_modules=[moe]"}),
