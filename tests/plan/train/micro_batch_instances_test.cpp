@@ -130,10 +130,6 @@ std::vector<Layout> layouts() {
                     uniform = "model.recompute_method=uniform",
                     one_layer = "model.recompute_num_layers=1",
                     messages = "comm_overlap.overlap_p2p_comm=";
-  const Overrides experts{
-      "model.family=qwen3_moe",  "mixed_precision=bf16_mixed",
-      "model.num_moe_experts=4", "model.expert_model_parallel_size=2",
-      "model.moe_router_topk=2", "comm_overlap.overlap_moe_expert_parallel_comm=true"};
   return {
       {"alone", {batch, "mixed_precision=bf16_mixed"}},
       {"no_update", {batch, "optimizer.lr=0"}},
@@ -193,11 +189,6 @@ std::vector<Layout> layouts() {
        {"dist.ranks=2", twice, "ddp.data_parallel_sharding_strategy=optim_grads_params", overlap,
         gather},
        false},
-      {"experts_in_turn", experts + Overrides{"dist.ranks=2", twice}},
-      {"experts_in_turn_delayed",
-       experts + Overrides{"dist.ranks=2", twice, "comm_overlap.delay_wgrad_compute=true"}},
-      {"experts_in_turn_interleaved",
-       experts + Overrides{"dist.ranks=4", pp, chunks, "train.global_batch_size=48"}},
       {"v",
        {"dist.ranks=2", pp, chunks, "model.pipeline_schedule=dualpipe_v",
         "train.global_batch_size=24"}},
