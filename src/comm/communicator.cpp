@@ -17,6 +17,15 @@ constexpr std::array<std::string_view, 8> kNames{"all_reduce", "all_gather", "re
                                                  "all_to_all", "broadcast",  "send",
                                                  "receive",    "barrier"};
 
+/// Rows that leave this rank in an all-to-all, for itself included.
+int64_t leaving_rows(const CommRequest& request) {
+  return std::accumulate(request.send_rows.begin(), request.send_rows.end(), int64_t{0});
+}
+
+int64_t row_bytes(const Tensor& tensor) {
+  return tensor.dim(0) == 0 ? 0 : tensor.bytes() / tensor.dim(0);
+}
+
 bool reducible(DType dtype) {
   return is_floating(dtype) || dtype == DType::i64;
 }
@@ -95,11 +104,9 @@ int64_t wire_bytes(const CommRequest& request, int rank, int size) {
       return others * request.in.bytes();
     case Collective::reduce_scatter:
       return others * request.out.bytes();
-    case Collective::all_to_all: {
-      if (request.in.dim(0) == 0) return 0;
-      const int64_t row = request.in.bytes() / request.in.dim(0);
-      return row * (request.in.dim(0) - request.send_rows[static_cast<size_t>(rank)]);
-    }
+    case Collective::all_to_all:
+      return row_bytes(request.in) *
+             (leaving_rows(request) - request.send_rows[static_cast<size_t>(rank)]);
     case Collective::broadcast:
       return rank == request.peer ? others * request.in.bytes() : 0;
     case Collective::send:
@@ -136,7 +143,10 @@ int64_t Communicator::record_launch(const CommRequest& request, const std::strin
   entry.operation = collective_name(request.collective);
   entry.group = name_;
   entry.ranks = size();
-  entry.bytes = std::max(request.in.defined() ? request.in.bytes() : 0,
+  const bool rows = request.collective == Collective::all_to_all;
+  entry.bytes = std::max(rows                   ? leaving_rows(request) * row_bytes(request.in)
+                         : request.in.defined() ? request.in.bytes()
+                                                : 0,
                          request.out.defined() ? request.out.bytes() : 0);
   entry.wire_bytes = wire_bytes(request, rank(), size());
   if (request.peer >= 0 && request.peer < size()) entry.peer = members().member(request.peer);
@@ -164,8 +174,9 @@ CommHandle Communicator::launch(CommRequest request, int after) {
       request, queue, beside ? device_->launched(request.stream) : 0, next_in_sequence(request));
   auto operation = start(request);
   if (beside)
-    operation = std::make_unique<QueuedOperation>(std::move(operation), *device_, request.stream,
-                                                  std::vector{request.in, request.out});
+    operation = std::make_unique<QueuedOperation>(
+        std::move(operation), *device_, request.stream,
+        std::vector{request.in, request.out, request.order.from, request.order.to});
   return {std::move(operation), device_, index};
 }
 
@@ -217,18 +228,28 @@ CommHandle Communicator::reduce_scatter(const Tensor& in, const Tensor& out, Red
 
 CommHandle Communicator::all_to_all(const Tensor& in, const Tensor& out,
                                     std::vector<int64_t> send_rows,
-                                    std::vector<int64_t> receive_rows) {
+                                    std::vector<int64_t> receive_rows, RowOrder order) {
   const auto sums_to = [&](const std::vector<int64_t>& rows, const Tensor& tensor) {
     return rows.size() == static_cast<size_t>(size()) && tensor.rank() > 0 &&
            std::all_of(rows.begin(), rows.end(), [](int64_t r) { return r >= 0; }) &&
            std::accumulate(rows.begin(), rows.end(), int64_t{0}) == tensor.dim(0);
   };
+  for (const Tensor* index : {&order.from, &order.to}) {
+    VIADUCT_CHECK(ShapeError,
+                  !index->defined() || (index->dtype() == DType::i32 && index->rank() == 1 &&
+                                        index->is_contiguous()),
+                  "all_to_all over {}: expected an order of rows in contiguous i32 [rows], got {}",
+                  name_, describe(*index));
+  }
   VIADUCT_CHECK(ShapeError,
-                in.dtype() == out.dtype() && sums_to(send_rows, in) && sums_to(receive_rows, out),
+                in.dtype() == out.dtype() && sums_to(send_rows, order.from ? order.from : in) &&
+                    sums_to(receive_rows, out) && in.rank() > 0 &&
+                    (!order.to || order.to.dim(0) == out.dim(0)),
                 "all_to_all over {} ({} ranks): the rows to send or to receive do not add up to {} "
                 "and {}",
-                name_, size(), describe(in), describe(out));
+                name_, size(), describe(order.from ? order.from : in), describe(out));
   CommRequest request{Collective::all_to_all, in, out};
+  request.order = std::move(order);
   request.send_rows = std::move(send_rows);
   request.receive_rows = std::move(receive_rows);
   return launch(request);

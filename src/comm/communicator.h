@@ -41,6 +41,13 @@ enum class Collective {
 };
 std::string_view collective_name(Collective collective);
 
+/// Which rows an all-to-all takes and where it puts them, by number and in the order of ranks: row
+/// r that leaves is in[from[r]], row r that arrives becomes out[to[r]]. i32 [rows], in the device's
+/// memory, contiguous; undefined: as they lie. Read when the operation runs.
+struct RowOrder {
+  Tensor from, to;
+};
+
 /// An operation as a backend gets it; its arguments are checked.
 struct CommRequest {
   Collective collective = Collective::barrier;
@@ -50,6 +57,7 @@ struct CommRequest {
   int peer = -1;                                 // root of broadcast, other end of a message
   Flow flow = Flow::activations;
   int stream = kComputeStream;  // of the device, that the operation runs on
+  RowOrder order = {};          // all_to_all
 };
 
 /// The queue of an operation: operations of one queue begin one after the other, those of different
@@ -133,9 +141,10 @@ class Communicator {
   /// of `in`.
   CommHandle reduce_scatter(const Tensor& in, const Tensor& out, ReduceOp op = ReduceOp::sum);
   /// Rows of dim 0: send_rows[r] of `in` go to rank r, receive_rows[r] of `out` come from it, in
-  /// rank order.
+  /// rank order. With an order, rows of `in` may leave several times or never, and `order.to` is a
+  /// permutation of the rows of `out`; `in` and `out` are different memory.
   CommHandle all_to_all(const Tensor& in, const Tensor& out, std::vector<int64_t> send_rows,
-                        std::vector<int64_t> receive_rows);
+                        std::vector<int64_t> receive_rows, RowOrder order = {});
   CommHandle broadcast(const Tensor& tensor, int root);
   CommHandle send(const Tensor& tensor, int to, Flow flow);
   CommHandle receive(const Tensor& tensor, int from, Flow flow);

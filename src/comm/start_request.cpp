@@ -11,7 +11,7 @@ CommHandle start_request(Communicator& inner, const CommRequest& r) {
     case Collective::reduce_scatter:
       return inner.reduce_scatter(r.in, r.out, r.op);
     case Collective::all_to_all:
-      return inner.all_to_all(r.in, r.out, r.send_rows, r.receive_rows);
+      return inner.all_to_all(r.in, r.out, r.send_rows, r.receive_rows, r.order);
     case Collective::broadcast:
       return inner.broadcast(r.in, r.peer);
     case Collective::send:

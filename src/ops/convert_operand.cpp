@@ -49,6 +49,21 @@ void convert_operand(OpContext& context, const ConvertOperandArgs& args) {
   dispatch(context, kOp, context.ops.convert_operand, args);
 }
 
+void expand_operand(OpContext& context, const ExpandOperandArgs& args) {
+  constexpr std::string_view kOp = "expand_operand";
+  check_rank(kOp, "out", args.out, 2);
+  check_dtype(kOp, "out", args.out, {DType::bf16});
+  check_contiguous(kOp, "out", args.out);
+  const OperandForm& form = args.operand.form();
+  VIADUCT_CHECK(ShapeError,
+                args.operand.defined() && form.scales && !has_matrix_scale(form) && !form.rotated,
+                "{}: expected values with scales of groups, got {}", kOp, describe(args.operand));
+  check_shape(kOp, "out", args.out, args.operand.shape());
+  check_contiguous(kOp, "values", args.operand.values());
+  check_contiguous(kOp, "scales", args.operand.scales());
+  dispatch(context, kOp, context.ops.expand_operand, args);
+}
+
 Operand allocate_operand(const OpContext& context, const OperandForm& form, DType dtype,
                          const Shape& matrix, MemoryTag tag) {
   if (form.plain()) return context.allocate(dtype, matrix, tag);

@@ -24,6 +24,15 @@ struct ConvertOperandArgs {
 
 void convert_operand(OpContext& context, const ConvertOperandArgs& args);
 
+/// out bf16 [R, C], contiguous = the matrix whose elements the operand has: its values times the
+/// scales of their groups, rounded to nearest even. The operand has a quantized form without a
+/// scale of the whole matrix.
+struct ExpandOperandArgs {
+  Operand operand;
+  Tensor out;
+};
+void expand_operand(OpContext& context, const ExpandOperandArgs& args);
+
 /// An uninitialised operand.
 Operand allocate_operand(const OpContext& context, const OperandForm& form, DType dtype,
                          const Shape& matrix, MemoryTag tag);

@@ -38,8 +38,10 @@ void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
   constexpr std::string_view kOp = "sort_by_expert";
   check_rank(kOp, "choice", args.choice, 2);
   check_integers(kOp, "choice", args.choice, args.choice.shape());
-  VIADUCT_CHECK(ShapeError, args.copies >= 1 && args.experts_per_rank >= 1,
-                "{}: {} experts of a rank in {} copies", kOp, args.experts_per_rank, args.copies);
+  VIADUCT_CHECK(ShapeError,
+                args.copies >= 1 && args.experts_per_rank >= 1 && args.experts_together >= 1,
+                "{}: {} experts of a rank in {} copies, {} together", kOp, args.experts_per_rank,
+                args.copies, args.experts_together);
   check_rank(kOp, "counts", args.counts, 1);
   const int64_t destinations = args.counts.dim(0);
   VIADUCT_CHECK(ShapeError, destinations % (args.copies * args.experts_per_rank) == 0,

@@ -17,6 +17,9 @@ namespace viaduct {
 ///
 /// With `first_expert` f experts are counted from f on, and choices of experts outside of
 /// [f, f + D / copies) have no row either: the experts of one rank, for tokens of all ranks.
+///
+/// With `experts_together` g > 1 each g neighbouring experts are one, which a token is sent to
+/// once: "expert" above is a run of g, and of a token's choices in a run only the first has a row.
 struct SortByExpertArgs {
   Tensor choice;  // i32 [T, k], entries in [0, E), or −1
   int64_t experts_per_rank = 0, copies = 1;
@@ -26,6 +29,7 @@ struct SortByExpertArgs {
   Tensor offsets;   // i32 [D + 1]: where they begin
   int64_t rows_each = 0;
   int64_t first_expert = 0;
+  int64_t experts_together = 1;
 };
 void sort_by_expert(OpContext& context, const SortByExpertArgs& args);
 

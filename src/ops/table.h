@@ -42,6 +42,7 @@ struct OpTable {
   /// Forms that the products' operands have; null: plain tensors.
   GemmForms (*gemm_forms)(const GemmRequest&, const Traits&) = nullptr;
   OpEntry<ConvertOperandArgs> convert_operand;  // empty where there are no other forms
+  OpEntry<ExpandOperandArgs> expand_operand;    // likewise
   OpEntry<LargestMagnitudeArgs> largest_magnitude;
   OpEntry<NoteAmaxArgs> note_amax;
   OpEntry<ChooseAmaxArgs> choose_amax;

@@ -33,6 +33,25 @@ void sum_for_ever(Communicator& group) {
   for (;;) group.all_reduce(tensor, ReduceOp::average).wait();
 }
 
+/// Rows by number to and from all ranks, until rank 1 ends with one under way: by an error, or its
+/// process is killed.
+void exchange_until_lost(Communicator& world, bool killed) {
+  constexpr int64_t kEach = 20000;
+  const int64_t rows = kEach * world.size();
+  const Tensor order = host_tensor(DType::i32, {rows});
+  for (int64_t r = 0; r < rows; ++r) order.data<int32_t>()[r] = static_cast<int32_t>(rows - 1 - r);
+  const std::vector<int64_t> each(static_cast<size_t>(world.size()), kEach);
+  for (int turn = 0;; ++turn) {
+    const Tensor in = f32(rows * 8).view({rows, 8}), out = f32(rows * 8).view({rows, 8});
+    CommHandle handle = world.all_to_all(in, out, each, each, {order, order});
+    if (world.rank() == 1 && turn == 3) {
+      if (killed) std::raise(SIGKILL);
+      fail<IoError>("the disk of rank 1 is full");
+    }
+    handle.wait();
+  }
+}
+
 /// Rank 0 abandons a large message before rank 1 receives it, and reuses its memory: rank 1 must
 /// still get the sent values.
 void give_up_a_message(Communicator& world) {
@@ -78,6 +97,8 @@ void fail_as(const std::string& kind, Communicator& world) {
   } else if (kind == "kill") {
     if (rank == 1) std::raise(SIGKILL);
     sum_for_ever(world);
+  } else if (kind == "exchange" || kind == "exchange_kill") {
+    exchange_until_lost(world, kind == "exchange_kill");
   } else if (kind == "absent") {  // from a group with other rank numbers
     if (rank == 1) pair->all_reduce(f32(100000), ReduceOp::sum).wait();
     never_come();

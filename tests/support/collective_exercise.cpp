@@ -208,6 +208,38 @@ class Exercise {
     }
     group_.all_to_all(in, out, send, receive).wait();
     expect_bytes(out, expected, what("all_to_all"));
+    if (dtype == DType::f32) rows_by_number(in, expected, send, receive);
+  }
+
+  // The same rows, taken from the input in another order and put in another: where both are
+  // backwards, the rows of each pair of ranks are the same as in order, each at the place that its
+  // receiver gives it.
+  void rows_by_number(const Tensor& in, const Tensor& expected, const std::vector<int64_t>& send,
+                      const std::vector<int64_t>& receive) {
+    const auto copy_row = [](const Tensor& from, int64_t row, const Tensor& to, int64_t place) {
+      std::memcpy(to.slice(0, place, 1).raw(), from.slice(0, row, 1).raw(),
+                  static_cast<size_t>(from.slice(0, row, 1).bytes()));
+    };
+    const auto backwards = [](int64_t rows) {
+      const Tensor order = host_tensor(DType::i32, {rows});
+      for (int64_t r = 0; r < rows; ++r)
+        order.data<int32_t>()[r] = static_cast<int32_t>(rows - 1 - r);
+      return order;
+    };
+    const auto turned = [&](const Tensor& rows) {
+      const Tensor out = host_tensor(rows.dtype(), rows.shape());
+      for (int64_t r = 0; r < rows.dim(0); ++r) copy_row(rows, r, out, rows.dim(0) - 1 - r);
+      return out;
+    };
+    const Tensor reversed = turned(in), put = turned(expected);
+    const Tensor from = backwards(in.dim(0)), to = backwards(expected.dim(0));
+    const Tensor out = host_tensor(in.dtype(), expected.shape());
+    group_.all_to_all(reversed, out, send, receive, {from, to}).wait();
+    expect_bytes(out, put, what("all_to_all by number"));
+    group_.all_to_all(reversed, out, send, receive, {from, {}}).wait();
+    expect_bytes(out, expected, what("all_to_all from numbered rows"));
+    group_.all_to_all(in, out, send, receive, {{}, to}).wait();
+    expect_bytes(out, put, what("all_to_all to numbered rows"));
   }
 
   // To the next and the previous rank at once, in both flows, several in order each.

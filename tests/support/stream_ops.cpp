@@ -169,6 +169,7 @@ class StreamCommunicator final : public Communicator {
       VIADUCT_CHECK(CommError, r.collective != Collective::barrier,
                     "queued communicator: a barrier is the host's");
       r.in = unowned(r.in), r.out = unowned(r.out);
+      r.order = {unowned(r.order.from), unowned(r.order.to)};
       what += std::string(collective_name(r.collective)) + " " + name() + " ";
     }
     auto running = std::make_shared<Running>();
@@ -201,7 +202,7 @@ void use_op_queue(const OpQueue& queue) {
 OpTable queued(OpTable table) {
   using T = OpTable;
   queue_launches<
-      &T::gemm, &T::convert_operand, &T::largest_magnitude, &T::note_amax, &T::choose_amax,
+      &T::gemm, &T::convert_operand, &T::expand_operand, &T::largest_magnitude, &T::note_amax, &T::choose_amax,
       &T::column_sum, &T::bias_add, &T::norm_forward, &T::norm_backward, &T::activation_forward,
       &T::activation_backward, &T::rotary, &T::attention_forward, &T::attention_delta,
       &T::attention_backward, &T::attention_merge, &T::attention_sink, &T::attention_sink_backward,

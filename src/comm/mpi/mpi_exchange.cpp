@@ -191,6 +191,58 @@ Plan plan_of(const MpiGroup& group, const CommRequest& request) {
   return plan;
 }
 
+/// An all-to-all by an order of rows: they are packed before they leave and unpacked once they are
+/// there, in memory of the operation's own.
+class OrderedExchange final : public MpiOperation {
+ public:
+  OrderedExchange(const MpiGroup& group, const CommRequest& request, int tag)
+      : MpiOperation(group, collective_name(Collective::all_to_all), request.out.bytes()),
+        request_(request),
+        tag_(tag) {}
+
+ private:
+  int64_t row_bytes() const {
+    const Tensor& some = request_.out.dim(0) > 0 ? request_.out : request_.in;
+    return some.dim(0) == 0 ? 0 : some.bytes() / some.dim(0);
+  }
+  void post() override {
+    const int64_t row = row_bytes();
+    CommRequest packed = request_;
+    const auto rows = [](const std::vector<int64_t>& counts) {
+      return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    };
+    if (request_.order.from) {
+      const int64_t count = rows(request_.send_rows);
+      leaving_ = host_tensor(DType::i8, {count, row});
+      const auto* from = request_.order.from.data<int32_t>();
+      const auto* in = static_cast<const std::byte*>(request_.in.raw());
+      for (int64_t r = 0; r < count; ++r)
+        std::memcpy(place(leaving_, r), in + from[r] * row, static_cast<size_t>(row));
+      packed.in = leaving_;
+    }
+    if (request_.order.to) {
+      arriving_ = host_tensor(DType::i8, {rows(request_.receive_rows), row});
+      packed.out = arriving_;
+    }
+    plan_of(group_, packed).post(transfers_, tag_);
+  }
+  bool finish() override {
+    const int64_t row = row_bytes();
+    auto* out = static_cast<std::byte*>(request_.out.raw());
+    for (int64_t r = 0; arriving_.defined() && r < arriving_.dim(0); ++r)
+      std::memcpy(out + request_.order.to.data<int32_t>()[r] * row, place(arriving_, r),
+                  static_cast<size_t>(row));
+    return true;
+  }
+  static std::byte* place(const Tensor& rows, int64_t r) {
+    return static_cast<std::byte*>(rows.raw()) + r * rows.stride(0);
+  }
+
+  const CommRequest request_;
+  const int tag_;
+  Tensor leaving_, arriving_;
+};
+
 /// For a group of more than kFlatRanks; null: the algorithm of small groups.
 std::shared_ptr<MpiOperation> of_large_group(const MpiGroup& group, const CommRequest& request,
                                              int tag, Scratch& scratch) {
@@ -232,6 +284,8 @@ std::shared_ptr<MpiOperation> make_mpi_operation(const MpiGroup& group, const Co
     return std::make_shared<SmallAllReduce>(group, request.in, request.op, tag, scratch);
   if (reduces || request.collective == Collective::reduce_scatter)
     return make_mpi_reduction(group, request, tag, scratch);
+  if (request.order.from || request.order.to)
+    return std::make_shared<OrderedExchange>(group, request, tag);
   const Tensor& tensor = request.in.defined() ? request.in : request.out;
   return std::make_shared<Exchange>(group, plan_of(group, request), tag,
                                     collective_name(request.collective),

@@ -43,8 +43,46 @@ void for_each_source(Asks asks, size_t to, F&& f) {
   }
 }
 
+int64_t ordered(const Tensor& order, int64_t row) {
+  return order ? order.data<int32_t>()[row] : row;
+}
+
+/// The bytes [begin, end) of what rank `to` gets in an all-to-all, in the order in which it
+/// arrives: row by row, from and to the places that the ranks' orders name.
+void copy_rows_to(Asks asks, size_t to, int64_t begin, int64_t end) {
+  const CommRequest& mine = *asks[to].request;
+  const int64_t bytes = row_bytes(mine.out);
+  int64_t arrived = 0;
+  for (size_t from = 0; from < asks.size(); ++from) {
+    const CommRequest& sender = *asks[from].request;
+    int64_t leaves = 0;
+    for (size_t rank = 0; rank < to; ++rank) leaves += sender.send_rows[rank];
+    const int64_t rows = mine.receive_rows[from];
+    const int64_t first = std::max(begin, arrived * bytes),
+                  last = std::min(end, (arrived + rows) * bytes);
+    for (int64_t at = first; at < last;) {
+      const int64_t row = at / bytes, inside = at % bytes;
+      const int64_t count = std::min(last - at, bytes - inside);
+      const int64_t source = ordered(sender.order.from, leaves + row - arrived);
+      const int64_t target = ordered(mine.order.to, row);
+      std::memcpy(asks[to].out + target * bytes + inside, asks[from].in + source * bytes + inside,
+                  static_cast<size_t>(count));
+      at += count;
+    }
+    arrived += rows;
+  }
+}
+
+bool by_order(Asks asks) {
+  return asks[0].collective == Collective::all_to_all &&
+         std::any_of(asks.begin(), asks.end(), [](const Ask& ask) {
+           return ask.request->order.from.defined() || ask.request->order.to.defined();
+         });
+}
+
 /// The bytes [begin, end) of the output of rank `to`.
 void copy_to(Asks asks, size_t to, int64_t begin, int64_t end) {
+  if (by_order(asks)) return copy_rows_to(asks, to, begin, end);
   int64_t at = 0;
   for_each_source(asks, to, [&](size_t from, int64_t bytes, int64_t offset) {
     const int64_t first = std::max(begin, at), last = std::min(end, at + bytes);

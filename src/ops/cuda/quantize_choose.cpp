@@ -50,6 +50,17 @@ Choice choose_convert(const ConvertOperandArgs& args, const Traits& traits) {
   return choice;
 }
 
+Choice choose_expand(const ExpandOperandArgs& args, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, has_kernel(args.operand.form()),
+                "expand_operand: {} reads row-major e4m3 and e5m2, not {}", traits.name,
+                describe(args.operand.form()));
+  Choice choice;
+  choice.kernel = "expand";
+  choice.cost.bytes_read = args.operand.bytes();
+  choice.cost.bytes_written = args.out.bytes();
+  return choice;
+}
+
 Choice choose_magnitude(const LargestMagnitudeArgs& args, const Traits&) {
   Choice choice;
   choice.kernel = "magnitudes";
@@ -75,6 +86,7 @@ Choice choose_history(const Args& args, const Traits&) {
 
 void add_quantize(OpTable& table) {
   add_entry(table.convert_operand, choose_convert);
+  add_entry(table.expand_operand, choose_expand);
   add_entry(table.largest_magnitude, choose_magnitude);
   add_entry(table.note_amax, choose_history<NoteAmaxArgs>);
   add_entry(table.choose_amax, choose_history<ChooseAmaxArgs>);

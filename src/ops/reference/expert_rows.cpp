@@ -15,8 +15,18 @@ void sort_by_expert(const SortByExpertArgs& args) {
     for (int64_t t = 0; t < tokens; ++t) {
       for (int64_t p = 0; p < k * copies; ++p) {
         const int64_t choice = args.choice.data<int32_t>()[t * k + p / copies];
-        const int64_t expert = choice - args.first_expert;
-        if (choice < 0 || expert < 0 || expert >= destinations / copies) {
+        // Of the run that it is in, where runs of experts are one.
+        const auto number = [&](int64_t of) {
+          const int64_t beyond = of - args.first_expert, g = args.experts_together;
+          return beyond < 0 ? -1 : beyond / g;
+        };
+        const int64_t expert = number(choice);
+        bool again = false;
+        for (int64_t j = 0; args.experts_together > 1 && j < p / copies; ++j) {
+          const int64_t earlier = args.choice.data<int32_t>()[t * k + j];
+          again = again || (earlier >= 0 && number(earlier) == expert);
+        }
+        if (choice < 0 || expert < 0 || expert >= destinations / copies || again) {
           args.position.data<int32_t>()[t * k * copies + p] = -1;
           continue;
         }

@@ -14,6 +14,7 @@
 namespace viaduct {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -177,6 +178,30 @@ TEST(ThreadFailure, AnOperationThatHasNotBegunIsLeftAtOnce) {
   EXPECT_EQ(thrown, "rank 1: lost");
   EXPECT_EQ(gone.released_by, rank_1);
   EXPECT_EQ(mine, std::vector<float>(100000, 0.0f));
+}
+
+// The same with rows by number: neither rows nor numbers of a rank that is gone are read.
+TEST(ThreadFailure, AnExchangeByNumberIsLeftAtOnce) {
+  Watched rows, numbers;
+  const std::vector<int64_t> each{500, 500};
+  const std::string thrown = message_of<IoError>([&] {
+    run_thread_ranks(2, kPatient, [&](auto world) {
+      const Tensor out = host_tensor(DType::f32, {1000, 4});
+      if (world->rank() == 1) {
+        const Tensor in = rows.tensor(4000, 1).view({1000, 4});
+        const Tensor order(numbers.tensor(1000, 0).storage(), DType::i32, {1000});
+        CommHandle handle = world->all_to_all(in, out, each, each, {order, {}});
+        throw IoError("lost");
+      }
+      rows.wait_until_released();
+      numbers.wait_until_released();
+      const Tensor in = host_tensor(DType::f32, {1000, 4});
+      EXPECT_THAT(message_of<CommError>([&] { world->all_to_all(in, out, each, each).wait(); }),
+                  AllOf(HasSubstr("all_to_all over world"), HasSubstr("rank 1: lost")));
+      for (int64_t i = 0; i < out.elements(); ++i) ASSERT_EQ(out.data<float>()[i], 0);
+    });
+  });
+  EXPECT_EQ(thrown, "rank 1: lost");
 }
 
 // All have joined when rank 1 unwinds: the operation is first completed correctly on all ranks.

@@ -160,6 +160,47 @@ TEST_P(ExpertRowsTest, RowsOfOneRankBeginWithItsFirstExpert) {
   EXPECT_THAT(values(args.position), ElementsAre(-1, 1, 2, 0, -1, -1));
 }
 
+/// `dropped` with runs of experts as one.
+SortByExpertArgs by_runs(int64_t together) {
+  SortByExpertArgs args = dropped(1, 0);
+  args.experts_per_rank = 1, args.experts_together = together;
+  args.counts = host_tensor(DType::i64, {kExperts / together});
+  args.offsets = host_tensor(DType::i32, {kExperts / together + 1});
+  return args;
+}
+
+TEST_P(ExpertRowsTest, RunsOfExpertsHaveATokenOnce) {
+  for (const int64_t together : {1, 2, 4, 8}) {
+    const SortByExpertArgs args = by_runs(together), exact = by_runs(together);
+    sort_by_expert(context_, args);
+    reference::sort_by_expert(exact);
+    EXPECT_EQ(values(args.token), values(exact.token));
+    EXPECT_EQ(values(args.position), values(exact.position));
+    EXPECT_EQ(values(args.counts), values(exact.counts));
+    EXPECT_EQ(values(args.offsets), values(exact.offsets));
+    for (int64_t run = 0; run < kExperts / together; ++run) {
+      const int32_t* offsets = args.offsets.data<int32_t>() + run;
+      for (int32_t row = offsets[0] + 1; row < offsets[1]; ++row)
+        EXPECT_LT(args.token.data<int32_t>()[row - 1], args.token.data<int32_t>()[row]);
+    }
+  }
+}
+
+TEST_P(ExpertRowsTest, OfChoicesInOneRunTheFirstHasTheRow) {
+  SortByExpertArgs args{integers(DType::i32, {5, 0, 1, 3, -1, 2}).view({2, 3}),
+                        1,
+                        1,
+                        host_tensor(DType::i32, {6}),
+                        host_tensor(DType::i32, {2, 3}),
+                        host_tensor(DType::i64, {3}),
+                        host_tensor(DType::i32, {4})};
+  args.experts_together = 2;
+  sort_by_expert(context_, args);
+  EXPECT_THAT(values(args.counts), ElementsAre(1, 1, 1));
+  EXPECT_THAT(values(args.token), ElementsAre(0, 1, 0, 0, 0, 0));
+  EXPECT_THAT(values(args.position), ElementsAre(2, 0, -1, 1, -1, -1));
+}
+
 TEST_P(ExpertRowsTest, PlacesWithoutARowCountNothing) {
   const SortByExpertArgs order = dropped(1, 0);
   reference::sort_by_expert(order);

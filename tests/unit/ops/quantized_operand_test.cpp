@@ -92,6 +92,29 @@ TEST_P(QuantizedOperandTest, AreThoseOfTheReference) {
   }
 }
 
+// Powers of two times elements are BF16 numbers: nothing is rounded.
+TEST_P(QuantizedOperandTest, ExpandToTheNumbersThatTheyStandFor) {
+  for (const Orientation orientation : {Orientation::row_wise, Orientation::column_wise}) {
+    const OperandForm form{.orientation = orientation,
+                           .element = DType::e4m3,
+                           .scales = ScaleForm{DType::e8m0, {1, 32}}};
+    for (const Shape& shape : {Shape{0, 64}, Shape{1, 32}, Shape{67, 1100}}) {
+      const Operand codes = quantized(random_strided(DType::f32, shape, 3, 1), form);
+      const Tensor out = host_tensor(DType::bf16, shape);
+      expand_operand(context_, {codes, out});
+      const Tensor expected = reference::dequantized(codes);
+      for (int64_t i = 0; i < out.elements(); ++i)
+        ASSERT_EQ(element(out, i), element(expected, i)) << i;
+    }
+  }
+  const Tensor matrix = random_tensor(DType::f32, {4, 64}, 1);
+  const OperandForm whole{.element = DType::e4m3, .scales = ScaleForm{}};
+  EXPECT_THROW(
+      expand_operand(context_, {quantized(matrix, whole), host_tensor(DType::bf16, {4, 64})}),
+      ShapeError)
+      << "a scale of the whole matrix";
+}
+
 TEST_P(QuantizedOperandTest, ExtremeValuesAreThoseOfTheReference) {
   for (const DType dtype : {DType::f32, DType::bf16}) {
     // Groups of zeros, one of infinity and one of NaN, subnormal ones, and the largest numbers.

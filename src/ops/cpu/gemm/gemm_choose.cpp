@@ -168,10 +168,33 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
   pack_bf16_tiles(context.device.pool(), args, avx512_bf16::tile_kernels());
 }
 
+Choice choose_expand(const ExpandOperandArgs& args, const Traits& traits) {
+  VIADUCT_CHECK(DeviceError, is_quantized(args.operand.form()),
+                "expand_operand: {} reads row-major e4m3 and e5m2, not {}", traits.name,
+                describe(args.operand.form()));
+  Choice choice;
+  choice.kernel = "widen";
+  choice.cost.bytes_read = args.operand.bytes();
+  choice.cost.bytes_written = args.out.bytes();
+  return choice;
+}
+
+template <CpuIsa kIsa>
+void launch_expand(OpContext& context, const Choice&, const ExpandOperandArgs& args, void*) {
+  widen(context.device.pool(), args.operand, args.out, quantize_kernels(kIsa));
+}
+
+OpEntry<ExpandOperandArgs> expand_entry(CpuIsa isa) {
+  if (isa == CpuIsa::portable) return {choose_expand, launch_expand<CpuIsa::portable>};
+  return {choose_expand,
+          isa == CpuIsa::avx2 ? launch_expand<CpuIsa::avx2> : launch_expand<CpuIsa::avx512>};
+}
+
 }  // namespace
 
 void add_gemm(OpTable& table, CpuIsa isa) {
   table.column_sum = column_sum_entry(isa);
+  table.expand_operand = expand_entry(isa);
   if (isa == CpuIsa::avx512_bf16 || isa == CpuIsa::amx) {
     table.gemm_forms = forms<true>;
     table.convert_operand = {choose_convert<true>, launch_convert<CpuIsa::avx512>};

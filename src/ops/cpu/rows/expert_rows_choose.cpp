@@ -36,10 +36,17 @@ void launch_sort(OpContext&, const Choice&, const SortByExpertArgs& args, void* 
   auto* counts = args.counts.data<int64_t>();
   auto* offsets = args.offsets.data<int32_t>();
   const int64_t experts = destinations / copies;
-  // Of a choice, counted from the first expert; −1 without a row.
-  const auto expert_of = [&](int64_t i) {
+  // Of a choice, or the run of experts that it is in, counted from the first; −1 without a row.
+  const int64_t together = args.experts_together;
+  const auto run_of = [&](int64_t i) {
     const int64_t expert = choice[i] - args.first_expert;
-    return choice[i] < 0 || expert < 0 || expert >= experts ? -1 : expert;
+    return choice[i] < 0 || expert < 0 || expert >= experts * together ? -1 : expert / together;
+  };
+  const auto expert_of = [&](int64_t i) {
+    const int64_t run = run_of(i);
+    for (int64_t before = i / k * k; together > 1 && before < i; ++before)
+      if (run_of(before) == run) return int64_t{-1};
+    return run;
   };
   const auto destination = [&](int64_t expert, int64_t copy) {
     return (expert / own * copies + copy) * own + expert % own;
