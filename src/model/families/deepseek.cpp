@@ -1,5 +1,7 @@
 // What the families of DeepSeek with latent attention share.
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -73,6 +75,11 @@ nlohmann::ordered_json write_deepseek(const ModelConfig& model) {
   choices.expect(moe.feed_forward > 0 && moe.shared_feed_forward > 0 &&
                      moe.shared_feed_forward % std::max<int64_t>(1, moe.feed_forward) == 0,
                  "moe_shared_expert_intermediate_size", "a multiple of moe_ffn_hidden_size",
+                 moe.shared_feed_forward);
+  choices.expect(moe.shared_feed_forward <= moe.experts * moe.feed_forward,
+                 "moe_shared_expert_intermediate_size",
+                 fmt::format("at most num_moe_experts · moe_ffn_hidden_size = {} · {}", moe.experts,
+                             moe.feed_forward),
                  moe.shared_feed_forward);
   choices.expect(!moe.shared_gate, "moe_shared_expert_gate", "false", "true");
   int64_t dense = 0;
