@@ -12,9 +12,9 @@
 namespace viaduct {
 namespace {
 
-// Which runs have communicators of a kind: all, those with experts, or none yet (its groups are
-// listed by the dry run).
-enum class Use { always, experts, listed };
+// Which runs have communicators of a kind: all, those with experts, those whose tokens are sent by
+// domain, or none yet (its groups are listed by the dry run).
+enum class Use { always, experts, domains, listed };
 
 struct KindRow {
   std::string_view name;
@@ -47,6 +47,8 @@ const KindRow& row_of(GroupKind kind) {
       {"ep", kExpert, {ep}, experts},
       {"expert_tp", kExpert, {tp}, experts},
       {"expert_tp_ep", kExpert, {tp, ep}, experts},
+      {"expert_tp_ep.inner", kExpert, {tp, ep_inner}, domains},
+      {"ep.outer", kExpert, {ep_outer}, domains},
       {"expert_tp_ep_pp", kExpert, {tp, ep, pp}, listed},
       {"expert_dp", kExpert, {dp}, experts},
       {"expert_dp.inner", kExpert, {dp_inner}, experts},
@@ -99,7 +101,9 @@ std::vector<GroupKind> communicator_kinds(const Mesh& mesh) {
                        mesh.size(Grid::expert, Axis::tp) != mesh.size(Grid::attention, Axis::tp);
   std::vector<GroupKind> kinds;
   for_each_kind([&](GroupKind kind, const KindRow& row) {
-    if (row.use == Use::always || (row.use == Use::experts && experts)) kinds.push_back(kind);
+    if (row.use == Use::always || (row.use == Use::experts && experts) ||
+        (row.use == Use::domains && mesh.parts().expert_domains > 1))
+      kinds.push_back(kind);
   });
   return kinds;
 }

@@ -29,13 +29,15 @@ enum class GroupKind {
   ep,
   expert_tp,
   expert_tp_ep,
+  expert_tp_ep_inner,  // of those, the ranks of one fast domain
+  ep_outer,            // the ranks at the same place in all these domains
   expert_tp_ep_pp,
   expert_dp,
   expert_dp_inner,
   expert_dp_outer,
   statistics,  // one instance of the distributed optimizer: gradient norm
 };
-inline constexpr int kGroupKinds = 23;
+inline constexpr int kGroupKinds = 25;
 
 /// "dp_cp", "dp_cp.inner", "tp.kv" …: what records, messages and the dry run call it.
 std::string_view group_kind_name(GroupKind kind);

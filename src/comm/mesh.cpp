@@ -62,7 +62,8 @@ MeshSizes dense_sizes(const std::array<int, kAxes>& sizes) {
 
 std::string_view axis_name(Axis axis) {
   static constexpr std::string_view kNames[] = {"tp",    "cp",   "ep",   "dp",       "pp",
-                                                "tp.kv", "cp.0", "cp.1", "dp.inner", "dp.outer"};
+                                                "tp.kv", "cp.0", "cp.1", "dp.inner", "dp.outer",
+                                                "ep.inner", "ep.outer"};
   return kNames[at(axis)];
 }
 
@@ -116,6 +117,11 @@ void Mesh::check_parts() const {
                                    int64_t{levels[0]} * levels[1] == size(Axis::cp)),
                 "mesh: two levels of context parallelism whose product is not cp = {}",
                 size(Axis::cp));
+  VIADUCT_CHECK(ConfigError,
+                parts_.expert_domains >= 1 &&
+                    size(Grid::expert, Axis::ep) % parts_.expert_domains == 0,
+                "mesh: {} domains do not divide the {} ranks that share experts",
+                parts_.expert_domains, size(Grid::expert, Axis::ep));
   for (const Grid grid : {Grid::attention, Grid::expert}) {
     VIADUCT_CHECK(
         ConfigError,
@@ -149,6 +155,10 @@ int Mesh::size(Grid grid, Axis axis) const {
       return data_ranks(grid) / parts_.optimizer_instances;
     case Axis::dp_outer:
       return parts_.optimizer_instances;
+    case Axis::ep_inner:
+      return g.sizes[at(Axis::ep)] / (attention ? 1 : parts_.expert_domains);
+    case Axis::ep_outer:
+      return attention ? 1 : parts_.expert_domains;
     default:
       return g.sizes[at(axis)];
   }
@@ -179,11 +189,14 @@ Mesh::Digits Mesh::digits(Grid grid, GlobalRank rank, Axis axis) const {
     return data_digits(grid, rank, axis == Axis::dp_inner);
   const Axis whole = axis == Axis::tp_kv                                ? Axis::tp
                      : axis == Axis::cp_inner || axis == Axis::cp_outer ? Axis::cp
+                     : axis == Axis::ep_inner || axis == Axis::ep_outer ? Axis::ep
                                                                         : axis;
   const int count = size(grid, axis);
   // An outer part has the inner part's size as its stride.
-  const int stride =
-      shape(grid).strides[at(whole)] * (axis == Axis::cp_outer ? size(grid, Axis::cp_inner) : 1);
+  const int inner = axis == Axis::cp_outer   ? size(grid, Axis::cp_inner)
+                    : axis == Axis::ep_outer ? size(grid, Axis::ep_inner)
+                                             : 1;
+  const int stride = shape(grid).strides[at(whole)] * inner;
   Digits digits{.own = rank.value / stride % count * stride};
   for (int i = 0; i < count; ++i) digits.members.push_back(i * stride);
   return digits;
@@ -204,8 +217,8 @@ std::vector<GlobalRank> Mesh::group(Grid grid, GlobalRank rank,
   std::vector<int> members{rank.value};
   unsigned seen = 0;
   for (const Axis axis : axes) {
-    // Bits for the axes that an axis covers: tp, both levels of cp, ep, dp, pp.
-    static constexpr unsigned kCovers[] = {1, 6, 8, 16, 32, 1, 2, 4, 22, 22};
+    // Bits for the axes that an axis covers: tp, both levels of cp, both of ep, dp, pp.
+    static constexpr unsigned kCovers[] = {1, 6, 72, 16, 32, 1, 2, 4, 22, 22, 8, 64};
     VIADUCT_CHECK(CommError, (seen & kCovers[at(axis)]) == 0,
                   "mesh: axis {} is in the group already", axis_name(axis));
     seen |= kCovers[at(axis)];

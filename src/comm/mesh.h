@@ -18,8 +18,22 @@ enum class Grid { attention, expert };
 /// the same key-value heads. cp.0 and cp.1: contiguous context ranks (all-to-all), and across them
 /// (ring). dp.inner and dp.outer: the data ranks (attention grid: dp · cp, expert grid: dp) of one
 /// instance of the distributed optimizer, a contiguous run of them, and the ranks at the same place
-/// in all instances.
-enum class Axis { tp, cp, ep, dp, pp, tp_kv, cp_inner, cp_outer, dp_inner, dp_outer };
+/// in all instances. ep.inner and ep.outer (expert grid): the expert ranks of one fast domain, a
+/// contiguous run of them, and the ranks at the same place in all domains.
+enum class Axis {
+  tp,
+  cp,
+  ep,
+  dp,
+  pp,
+  tp_kv,
+  cp_inner,
+  cp_outer,
+  dp_inner,
+  dp_outer,
+  ep_inner,
+  ep_outer
+};
 inline constexpr int kAxes = 5;  // of an order string
 std::string_view axis_name(Axis axis);
 
@@ -53,6 +67,8 @@ struct GroupSizes {
   /// Data and context ranks also form groups of 2, 4, 8, … ranks that can share a document. Their
   /// number must be a power of two.
   bool document_groups = false;
+  /// Fast domains that the ranks which exchange tokens lie in, where they send by domain first.
+  int expert_domains = 1;
 };
 
 class Mesh {

@@ -5,7 +5,7 @@
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only, kNowhere = KnobReach::nowhere;
+constexpr KnobReach kNowhere = KnobReach::nowhere;
 
 constexpr KnobRow kRouting[] = {
     {"moe_router_padding_for_quantization", "bool", "false", "",
@@ -15,10 +15,6 @@ constexpr KnobRow kRouting[] = {
 constexpr KnobRow kExperts[] = {
     {"moe_expert_rank_capacity_factor", "number or null", "null", "",
      "Capacity per rank instead of per expert.", "flex backends"},
-    {"moe_dispatch_fwd_dtype", "string or null", "null", "mxfp8",
-     "Format of tokens on the wire, forward.", ""},
-    {"moe_combine_bwd_dtype", "string or null", "null", "mxfp8",
-     "Format of gradients on the wire, backward.", ""},
 };
 
 constexpr KnobRow kAlways[] = {
@@ -33,19 +29,12 @@ constexpr KnobRow kAlways[] = {
      "", "", kNowhere},
 };
 
-constexpr KnobRow kGpu[] = {
-    {"moe_flex_dispatcher_backend", "string or null", "null", "deepep hybridep ncclep",
-     "Kernels of the flex dispatcher: deepep for 8-GPU domains, hybridep for NVL72.", "", "",
-     kCuda},
-};
-
 }  // namespace
 
 std::vector<KnobTable> experts() {
   return {{"model", "", "experts' products in quantized formats, whose rows it pads", kRouting},
           {"model", "", "experts", kExperts},
-          {"model", "", "experts are always computed so", kAlways},
-          {"model", "", "a setting of the cuda backend", kGpu}};
+          {"model", "", "experts are always computed so", kAlways}};
 }
 
 }  // namespace viaduct::catalogue_tables

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/moe/combine.h"
 #include "nn/moe/dispatch.h"
+#include "nn/moe/domain_dispatch.h"
 #include "nn/moe/experts.h"
 #include "nn/moe/gather_dispatch.h"
 #include "nn/moe/router.h"
@@ -49,7 +50,9 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   const auto at = [&](const std::string& name) { return ParameterMaker::at(name, layer); };
   const ExpertPlace place{.ranks = int64_t{1} * b.place.ep * b.place.etp,
                           .copies = b.place.etp,
-                          .own_grid = b.place.expert_grid};
+                          .own_grid = b.place.expert_grid,
+                          .domains = b.place.expert_domains,
+                          .fused = c.moe.dispatch == ExpertDispatch::fused};
   ParameterPointer load_bias;
   if (c.moe.load_bias) {
     const std::string& name = b.names.load_bias;
@@ -78,6 +81,9 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   };
   if (place.gathers(c.moe)) {
     segments.push_back(std::make_unique<GatherDispatchSegment>(c.moe, place, c.hidden));
+  } else if (place.by_domain()) {
+    segments.push_back(
+        std::make_unique<DomainDispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   } else {
     add_exchange(std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   }

@@ -17,6 +17,7 @@ ModelPlace model_place(const Parallelism& parallelism, const ParallelGroups& gro
     const Communicator &ep = *groups.of(GroupKind::ep), &etp = *groups.of(GroupKind::expert_tp);
     place.ep = ep.size(), place.ep_rank = ep.rank();
     place.etp = etp.size(), place.etp_rank = etp.rank();
+    place.expert_domains = mesh.size(Grid::expert, Axis::ep_outer);
   }
   place.vocabulary_multiple = parallelism.vocabulary_multiple;
   place.pp = groups.pp().size(), place.pp_rank = groups.pp().rank();

@@ -16,6 +16,8 @@ struct ModelPlace {
   int ep = 1, ep_rank = 0, etp = 1, etp_rank = 0;
   /// Experts have groups of their own; else they are cut and shared as dense weights are.
   bool expert_grid = false;
+  /// Fast domains that the ranks of experts lie in, if tokens are sent by domain.
+  int expert_domains = 1;
   /// Rows of the vocabulary tables are padded to a multiple of this times tp.
   int64_t vocabulary_multiple = 1;
   int pp = 1, pp_rank = 0;

@@ -173,18 +173,47 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
       .field("moe_shared_expert_overlap", fields.moe_shared_expert_overlap,
              "The shared expert runs while tokens are on their way to the ranks of their experts, "
              "and its backward while their gradients are.")
-      .constraint("needs moe_shared_expert_intermediate_size and moe_token_dispatcher_type=alltoall");
+      .constraint(
+          "needs moe_shared_expert_intermediate_size and moe_token_dispatcher_type=alltoall or "
+          "flex");
   group
       .field("moe_token_dispatcher_type", fields.moe_token_dispatcher_type,
              "How tokens reach the ranks of their experts. alltoall: rows sorted by expert, as "
              "many to each rank as it needs, in one exchange over ep and etp. allgather: every "
              "rank of ep and etp gets all their tokens and computes those of its own experts, and "
-             "the results are summed by a reduce-scatter.")
-      .one_of({"alltoall", "allgather"})
+             "the results are summed by a reduce-scatter. flex: as alltoall, with rows that the "
+             "exchange takes and puts by number, without sorted copies; how is "
+             "moe_flex_dispatcher_backend's.")
+      .one_of({"alltoall", "allgather", "flex"})
       .constraint(
           "allgather: not with variable_seq_lengths, nor with reset_attention_mask where "
-          "context_parallel_size > 1")
-      .planned_values({"flex"}, "a fused exchange; nearest: alltoall");
+          "context_parallel_size > 1");
+  group
+      .field("moe_flex_dispatcher_backend", fields.moe_flex_dispatcher_backend,
+             "How flex sends. flat: rows to the ranks of their experts, with the bits of alltoall. "
+             "hierarchical: a token once to each domain of dist.nvlink_domain_size ranks that has "
+             "one of its experts, and from there rows inside of the domain; results are summed in "
+             "each domain before they leave it. null: hierarchical where ep · etp ranks are "
+             "several whole domains and rows are not padded to a capacity, else flat. deepep, "
+             "hybridep, ncclep name kernels of GPUs, which send likewise: as null.")
+      .one_of({"flat", "hierarchical", "deepep", "hybridep", "ncclep"})
+      .constraint(
+          "hierarchical: dist.nvlink_domain_size divides ep · etp and is a multiple of etp; not "
+          "with moe_pad_expert_input_to_capacity");
+  group
+      .field("moe_dispatch_fwd_dtype", fields.moe_dispatch_fwd_dtype,
+             "Format in which tokens are sent to experts. mxfp8: E4M3 with a power of two for each "
+             "32 elements of a token, about half the bytes of 16 bits; experts read the rounded "
+             "tokens, also those that stay on their rank. null: that of activations.")
+      .one_of({"mxfp8"})
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
+  group
+      .field("moe_combine_bwd_dtype", fields.moe_combine_bwd_dtype,
+             "Format in which gradients of experts' results are sent to experts. mxfp8: as "
+             "moe_dispatch_fwd_dtype; hierarchical rounds them once for each of its two ways. "
+             "null: that of activations.")
+      .one_of({"mxfp8"})
+      .constraint("needs moe_token_dispatcher_type=flex; not with fp64");
 }
 
 }  // namespace
@@ -273,6 +302,9 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.load_bias = fields.moe_router_enable_expert_bias.value();
   moe.load_bias_rate = fields.moe_router_bias_update_rate;
   if (fields.moe_token_dispatcher_type == "allgather") moe.dispatch = ExpertDispatch::all_gather;
+  if (fields.moe_token_dispatcher_type == "flex") moe.dispatch = ExpertDispatch::fused;
+  moe.quantized_tokens = fields.moe_dispatch_fwd_dtype.has_value();
+  moe.quantized_gradients = fields.moe_combine_bwd_dtype.has_value();
   if (fields.moe_router_dtype == "fp32") moe.router_format = RouterFormat::f32;
   if (fields.moe_router_dtype == "fp64") moe.router_format = RouterFormat::f64;
   if (fields.moe_router_load_balancing_type != "none")
@@ -436,8 +468,15 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
   }
   if (moe.shared_overlap && moe.dispatch == ExpertDispatch::all_gather) {
     problems.add(
-        "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall, found "
-        "allgather");
+        "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall or flex, "
+        "found allgather");
+  }
+  for (const auto& [field, quantized] :
+       {std::pair{"moe_dispatch_fwd_dtype", moe.quantized_tokens},
+        std::pair{"moe_combine_bwd_dtype", moe.quantized_gradients}}) {
+    if (!quantized || moe.dispatch == ExpertDispatch::fused) continue;
+    problems.add("model.{}: mxfp8 needs moe_token_dispatcher_type=flex, found {}", field,
+                 moe.dispatch == ExpertDispatch::all_gather ? "allgather" : "alltoall");
   }
   check_groups(moe, problems);
   check_sinkhorn(moe, problems);

@@ -42,6 +42,8 @@ struct MoeFields {
   bool moe_router_force_load_balancing = false;
   bool moe_shared_expert_overlap = false;
   std::string moe_token_dispatcher_type = "alltoall";
+  std::optional<std::string> moe_flex_dispatcher_backend;
+  std::optional<std::string> moe_dispatch_fwd_dtype, moe_combine_bwd_dtype;
 
   /// The number of experts, 0 without any or where it is not known yet.
   int64_t experts() const;

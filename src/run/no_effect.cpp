@@ -136,6 +136,12 @@ std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
               "model.expert_model_parallel_size · expert_tensor_parallel_size = 1: no tokens are "
               "sent");
 }
+std::string not_flex(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = one_expert_rank(c, outcome);
+  if (!reason.empty()) return reason;
+  const std::string& dispatcher = c.model.moe.moe_token_dispatcher_type;
+  return when(dispatcher != "flex", "model.moe_token_dispatcher_type = " + dispatcher);
+}
 bool warms_up(const SchedulerConfig& s) {
   return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
 }
@@ -159,9 +165,11 @@ const std::vector<Rule>& rules() {
         "model.moe_router_norm_topk_prob", "model.moe_router_enable_expert_bias",
         "model.moe_router_dtype", "model.moe_z_loss_coeff", "model.moe_input_jitter_eps",
         "model.moe_router_force_load_balancing", "model.moe_expert_capacity_factor",
-        "model.moe_pad_expert_input_to_capacity"},
+        "model.moe_pad_expert_input_to_capacity", "model.moe_dispatch_fwd_dtype",
+        "model.moe_combine_bwd_dtype"},
        no_experts},
       {{"model.moe_token_dispatcher_type", "model.moe_shared_expert_overlap"}, one_expert_rank},
+      {{"model.moe_flex_dispatcher_backend"}, not_flex},
       {{"model.moe_token_drop_policy"}, no_capacity},
       {{"model.moe_router_bias_update_rate"}, no_load_bias},
       {{"model.moe_router_load_balancing_type"}, no_balancing},

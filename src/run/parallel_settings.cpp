@@ -12,6 +12,18 @@ int64_t data_parallel_size(const RunConfig& config) {
   return replica > 0 && config.dist.ranks % replica == 0 ? config.dist.ranks / replica : 0;
 }
 
+int expert_domains(const RunConfig& config) {
+  const MoeFields& moe = config.model.moe;
+  const auto& domain = config.dist.nvlink_domain_size;
+  if (moe.experts() == 0 || moe.moe_token_dispatcher_type != "flex" || !domain ||
+      moe.moe_flex_dispatcher_backend == "flat" || moe.moe_pad_expert_input_to_capacity)
+    return 1;
+  const int etp = config.parallel.expert_tensor();
+  const int ranks = config.parallel.expert_model_parallel_size * etp;
+  // Ranks that exchange tokens are neighbours in every order of axes.
+  return ranks % *domain == 0 && *domain % etp == 0 ? ranks / *domain : 1;
+}
+
 int64_t document_ranks(const RunConfig& config) {
   return data_parallel_size(config) * config.parallel.context_parallel_size;
 }

@@ -11,6 +11,10 @@ namespace viaduct {
 /// dp: replicas of the model that take different rows; 0 if tp · cp · pp does not divide the ranks.
 int64_t data_parallel_size(const RunConfig& config);
 
+/// Fast domains in which ranks that exchange tokens lie, where tokens are sent by domain; else 1.
+/// That an explicit `hierarchical` fits is validated (validate_experts.cpp).
+int expert_domains(const RunConfig& config);
+
 /// dp · cp: the ranks that documents are shared among under hybrid context parallel.
 int64_t document_ranks(const RunConfig& config);
 

@@ -23,7 +23,8 @@ Mesh mesh_of(const RunConfig& config, const ModelConfig& model) {
       .hierarchical_context_parallel =
           config.context_parallel.hierarchical_context_parallel_sizes.value_or(std::vector<int>{}),
       .kv_replicas = std::max<int>(1, tp / static_cast<int>(model.kv_heads)),
-      .document_groups = config.context_parallel.hybrid_context_parallel};
+      .document_groups = config.context_parallel.hybrid_context_parallel,
+      .expert_domains = expert_domains(config)};
   return Mesh::make({.ranks = config.dist.ranks,
                      .tp = tp,
                      .cp = parallel.context_parallel_size,

@@ -189,6 +189,7 @@ constexpr std::string_view kFree[] = {
     "model.expert_model_parallel_size",
     "model.expert_tensor_parallel_size",
     "model.moe_token_dispatcher_type",
+    "model.moe_flex_dispatcher_backend",
     "model.moe_shared_expert_overlap",
     "model.moe_pad_expert_input_to_capacity",
     "model.sequence_parallel",

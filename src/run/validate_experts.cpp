@@ -1,3 +1,5 @@
+#include <cstdlib>
+
 #include "config/nearest_valid.h"
 #include "model/family.h"
 #include "run/validate_parallel.h"
@@ -38,6 +40,49 @@ void validate_gathering(const RunConfig& config, Problems& problems) {
         "documents (dataset.reset_attention_mask = true) are padded for context_parallel_size = "
         "{}; nearest: alltoall",
         cp);
+  }
+}
+
+/// The divisor of `number` next to `value`, the smaller of two.
+int nearest_part(int value, int number) {
+  int best = 1;
+  for (int part = 1; part <= number; ++part)
+    if (number % part == 0 && std::abs(part - value) < std::abs(best - value)) best = part;
+  return best;
+}
+
+/// Sending by domain, where it is asked for by name; and formats on the wire.
+void validate_flex(const RunConfig& config, Problems& problems) {
+  const MoeFields& moe = config.model.moe;
+  for (const auto& [field, format] :
+       {std::pair{"moe_dispatch_fwd_dtype", moe.moe_dispatch_fwd_dtype},
+        std::pair{"moe_combine_bwd_dtype", moe.moe_combine_bwd_dtype}}) {
+    if (format && config.mixed_precision.recipe == "fp64")
+      problems.add(
+          "model.{}: {} with mixed_precision.recipe = fp64, whose activations have no "
+          "quantized form; expected null",
+          field, *format);
+  }
+  if (moe.moe_token_dispatcher_type != "flex" || moe.moe_flex_dispatcher_backend != "hierarchical")
+    return;
+  const int ep = config.parallel.expert_model_parallel_size, etp = config.parallel.expert_tensor();
+  if (moe.moe_pad_expert_input_to_capacity) {
+    problems.add(
+        "model.moe_flex_dispatcher_backend: hierarchical with moe_pad_expert_input_to_capacity = "
+        "true: a token is sent once for each domain of its experts, and their number is not the "
+        "same in every step; nearest: flat");
+  }
+  const auto& domain = config.dist.nvlink_domain_size;
+  if (!domain) {
+    problems.add(
+        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size, which is "
+        "null: the ranks that are a domain");
+  } else if (ep * etp % *domain != 0 || *domain % etp != 0) {
+    problems.add(
+        "dist.nvlink_domain_size: {} with moe_flex_dispatcher_backend = hierarchical: expected a "
+        "divisor of expert_model_parallel_size · expert_tensor_parallel_size = {} · {} that is a "
+        "multiple of {}; nearest: {}",
+        *domain, ep, etp, etp, etp * nearest_part(*domain / etp, ep));
   }
 }
 
@@ -148,6 +193,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "micro-batches; nearest: aux_loss");
   }
   validate_gathering(config, problems);
+  validate_flex(config, problems);
   validate_sinkhorn(config, problems);
 }
 

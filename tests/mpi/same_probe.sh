@@ -11,3 +11,15 @@ probe=(probe --model "$golden/llama/model" --batch "$golden/llama/golden.safeten
 "$@" -n 8 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${layout[@]}" | tee "$folder/said"
 grep -q 'skipped: there is no mpirun' "$folder/said" && exit 0
 cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
+
+# Rows of experts that the exchange takes and puts by number, and packs for its messages.
+experts=(dist.nvlink_domain_size=2 model.expert_model_parallel_size=4 model.moe_token_dispatcher_type=flex
+  model.moe_dispatch_fwd_dtype=mxfp8 train.micro_batch_size=1)
+probe=(probe --model "$golden/mixtral/model" --batch "$golden/mixtral/golden.safetensors")
+for backend in flat hierarchical; do
+  settings=("${experts[@]}" "model.moe_flex_dispatcher_backend=$backend" model.tensor_model_parallel_size=2
+    model.context_parallel_size=2 model.expert_tensor_parallel_size=1)
+  "$viaduct" "${probe[@]}" --out "$folder/threads.safetensors" dist.ranks=4 "${settings[@]}"
+  "$@" -n 4 "$viaduct" "${probe[@]}" --out "$folder/mpi.safetensors" "${settings[@]}"
+  cmp "$folder/threads.safetensors" "$folder/mpi.safetensors"
+done

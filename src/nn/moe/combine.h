@@ -33,6 +33,11 @@ class CombineSegment final : public ExchangeSegment {
   /// [T, H]: each token's sum over the results of its experts.
   Tensor sum_rows(RankContext& context, const Batch& batch, ResultsLeaving& leaving,
                   SavedStore& saved) const;
+  /// The gradient of each sum over rows that this rank made: of its own tokens, or of those of
+  /// other ranks that it made rows of.
+  Tensor gradient_of_sums(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
+  /// The ranks that rows come from: all, or those of the domain.
+  ExpertPlace way() const;
 
   MoeConfig moe_;
   ExpertPlace place_;

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "nn/moe/token_exchange.h"
-#include "ops/embedding.h"
+#include "nn/moe/wire_format.h"
 #include "ops/expert_rows.h"
 
 namespace viaduct {
@@ -39,9 +39,6 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
   const Tensor tokens = in.get(moe_edge::tokens), sources = in.get(moe_edge::sources);
   const MemoryTag tag = saved.output_tag();
   const bool alone = place_.ranks == 1;
-  const Tensor leaving = context.activation({sources.dim(0), hidden_},
-                                            alone ? tag : MemoryTag::activations);  // [R, H]
-  embedding_forward(context.ops, {sources, tokens, leaving});
   Tensor offsets = in.get(moe_edge::sent_offsets);
   ExchangeOrder order;
   if (alone) {
@@ -52,7 +49,8 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
                           tag);
   }
   auto begun = std::make_shared<RowsLeaving>();
-  begun->sending = begin_to_experts(context, place_, order, leaving, tag);
+  begun->sending = begin_to_experts(context, place_, order,
+                                    for_wire(context, tokens, moe_.quantized_tokens), tag, sources);
   TensorSet& out = begun->made;
   if (beside_) {
     const TensorSet made =

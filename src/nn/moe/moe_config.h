@@ -13,6 +13,9 @@ namespace viaduct {
 enum class ExpertDispatch {
   all_to_all,  // each rank gets the rows of its experts
   all_gather,  // each rank gets all tokens, and results are summed over the ranks
+  // As all_to_all, with rows that the exchange takes and puts by number; where ranks lie in several
+  // fast domains (ExpertPlace::domains), a token goes to each of them once.
+  fused,
 };
 
 /// Which choices a balancing loss counts together (ops/routing.h).
@@ -42,6 +45,9 @@ struct MoeConfig {
   /// Of its gradients, too. A layer of f64 activations has FP64 everywhere.
   RouterFormat router_format = RouterFormat::activations;
   ExpertDispatch dispatch = ExpertDispatch::all_to_all;
+  /// Tokens on their way to experts, and gradients of results in the backward, are MXFP8
+  /// (nn/moe/wire_format.h); also where they stay on their rank, so that layouts round alike.
+  bool quantized_tokens = false, quantized_gradients = false;
   double balance_coefficient = 0;  // of the balancing loss (ops/routing.h)
   BalanceScope balance_scope = BalanceScope::micro_batch;
   double z_coefficient = 0;  // of the z-loss

@@ -2,7 +2,19 @@
 
 namespace viaduct {
 
+ExpertPlace ExpertPlace::inside_domain() const {
+  ExpertPlace here = *this;
+  here.ranks = ranks / domains;
+  here.inside = true;
+  return here;
+}
+
+Communicator& ExpertPlace::across_domains(const RankContext& context) const {
+  return *context.groups.of(GroupKind::ep_outer);
+}
+
 Communicator& ExpertPlace::group(const RankContext& context) const {
+  if (inside) return *context.groups.of(GroupKind::expert_tp_ep_inner);
   return *context.groups.of(own_grid ? GroupKind::expert_tp_ep : GroupKind::tp);
 }
 
@@ -34,6 +46,7 @@ EdgeTensor MoeEdges::probabilities() const {
 EdgeTensor MoeEdges::combined_probabilities() const {
   EdgeTensor all = probabilities();
   if (place_.gathers(moe_)) all.shape[0] *= place_.ranks;
+  if (place_.by_domain()) all.shape[0] = kAnyRows;
   return all;
 }
 
@@ -47,6 +60,11 @@ EdgeTensor MoeEdges::sources() const {
 
 EdgeTensor MoeEdges::position() const {
   const int64_t k = moe_.routing.topk;
+  if (place_.by_domain()) {
+    Shape shape{0, k * place_.copies};
+    shape[0] = kAnyRows;
+    return integers(moe_edge::position, DType::i32, shape);
+  }
   return integers(moe_edge::position, DType::i32,
                   place_.gathers(moe_) ? Shape{place_.ranks * batch_.stream_tokens, k}
                                        : Shape{batch_.stream_tokens, k * place_.copies});
@@ -73,13 +91,28 @@ EdgeTensor MoeEdges::results() const {
 }
 
 EdgeTensor MoeEdges::exchange() const {
-  return integers(moe_edge::exchange, DType::i64, {2, place_.ranks});
+  return integers(moe_edge::exchange, DType::i64,
+                  {2, place_.by_domain() ? place_.inside_domain().ranks : place_.ranks});
 }
 
 EdgeTensor MoeEdges::arrival() const {
   Shape shape{2, 0};
   if (place_.ranks > 1) shape[1] = kAnyRows;
   return integers(moe_edge::arrival, DType::i32, shape);
+}
+
+EdgeTensor MoeEdges::domain_exchange() const {
+  return integers(moe_edge::domain_exchange, DType::i64, {2, place_.domains});
+}
+
+EdgeTensor MoeEdges::domain_tokens() const {
+  Shape shape{0};
+  shape[0] = kAnyRows;
+  return integers(moe_edge::domain_tokens, DType::i32, shape);
+}
+
+EdgeTensor MoeEdges::domain_position() const {
+  return integers(moe_edge::domain_position, DType::i32, {batch_.stream_tokens, moe_.routing.topk});
 }
 
 EdgeTensor MoeEdges::shared() const {

@@ -8,6 +8,12 @@
 // Where tokens are gathered (ExpertDispatch::all_gather over n > 1 ranks), the router hands on the
 // choice in place of the order of rows, and from dispatch on probabilities and positions are those
 // of the tokens of all n ranks, [n · T, k], with positions of −1 for experts of other ranks.
+//
+// Where tokens are sent by domain (n ranks in M > 1 domains of L each) they go to a rank of each
+// domain first, once for all of its experts, and that rank sends rows to the L of its domain. U
+// tokens leave this rank for all domains, V arrive. The router hands on the choice, too; from
+// dispatch on probabilities and positions are those of the V tokens, with positions of −1 for
+// experts of other domains, and `exchange` and `arrival` are of the second way.
 
 #include <string_view>
 
@@ -33,6 +39,12 @@ inline constexpr std::string_view exchange = "exchanged_rows";
 /// i32 [2, A]: of each row by expert its place as received, and the inverse; [2, 0] if n = 1.
 inline constexpr std::string_view arrival = "arrival_order";
 inline constexpr std::string_view shared = "shared_result";  // [T, H] of the shared expert
+/// i64 [2, M], in host memory: tokens to and from each domain.
+inline constexpr std::string_view domain_exchange = "exchanged_tokens";
+inline constexpr std::string_view domain_tokens = "domain_tokens";  // i32 [U]: in their order
+/// i32 [T, k]: where a choice is the first of its token in a domain, the place there among the U;
+/// −1 for others.
+inline constexpr std::string_view domain_position = "domain_positions";
 }  // namespace moe_edge
 
 /// Where a layer's experts are: the same for all its segments.
@@ -41,12 +53,28 @@ struct ExpertPlace {
   int64_t copies = 1;  // each expert is cut over so many of them
   /// The run has an expert grid of its own; else its groups are those of the attention grid.
   bool own_grid = false;
+  /// M: fast domains that these ranks lie in, equally many in each, one run of ranks after the
+  /// other; 1: they send rows to each other without regard to domains.
+  int64_t domains = 1;
+  /// The ranks are those of one domain (`inside_domain`).
+  bool inside = false;
+  /// The exchange takes and puts rows by number (ExpertDispatch::fused).
+  bool fused = false;
 
-  int64_t experts_here(const MoeConfig& moe) const { return moe.experts * copies / ranks; }
+  int64_t experts_here(const MoeConfig& moe) const {
+    return moe.experts * copies / (inside ? ranks * domains : ranks);
+  }
   /// Tokens are gathered; else rows are exchanged, or stay on their rank.
   bool gathers(const MoeConfig& moe) const {
     return moe.dispatch == ExpertDispatch::all_gather && ranks > 1;
   }
+  bool by_domain() const { return domains > 1 && !inside; }
+  /// The router leaves the order of rows to dispatch.
+  bool orders_later(const MoeConfig& moe) const { return gathers(moe) || by_domain(); }
+  /// The L ranks of this one's domain, for their part of an exchange by domain.
+  ExpertPlace inside_domain() const;
+  /// The ranks at this one's place in all domains.
+  Communicator& across_domains(const RankContext& context) const;
   /// The ranks that exchange tokens.
   Communicator& group(const RankContext& context) const;
 };
@@ -76,6 +104,9 @@ class MoeEdges {
   EdgeTensor exchange() const;
   EdgeTensor arrival() const;
   EdgeTensor shared() const;
+  EdgeTensor domain_exchange() const;
+  EdgeTensor domain_tokens() const;
+  EdgeTensor domain_position() const;
 
  private:
   EdgeTensor integers(std::string_view name, DType dtype, const Shape& shape) const;

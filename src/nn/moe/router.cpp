@@ -31,7 +31,7 @@ Edge RouterSegment::inputs(const RankContext& context, const Batch& batch) const
 }
 
 std::vector<std::string_view> RouterSegment::outputs() const {
-  if (place_.gathers(moe_))
+  if (place_.orders_later(moe_))
     return {kHidden, moe_edge::tokens, moe_edge::probabilities, moe_edge::choice};
   return {kHidden,
           moe_edge::tokens,
@@ -60,12 +60,12 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
   Tensor kept = choice;
   if (const int64_t capacity = moe_.capacity(batch.stream_tokens); capacity > 0) {
     kept = context.ops.allocate(DType::i32, chosen,
-                                place_.gathers(moe_) ? tag : MemoryTag::activations);
+                                place_.orders_later(moe_) ? tag : MemoryTag::activations);
     copy(context.ops, {choice, kept});
     limit_experts(context.ops, {kept, probabilities, moe_.experts, capacity, moe_.drop_policy});
   }
   SortByExpertArgs order;
-  if (!place_.gathers(moe_)) order = order_rows(context, kept, tag);
+  if (!place_.orders_later(moe_)) order = order_rows(context, kept, tag);
 
   saved.keep_statistic(this, "logits", logits);
   saved.keep_statistic(this, "choice", choice);
@@ -82,7 +82,7 @@ TensorSet RouterSegment::forward(RankContext& context, const Batch& batch, const
   TensorSet out(kHidden, x);
   out.set(moe_edge::tokens, tokens);
   out.set(moe_edge::probabilities, probabilities);
-  if (place_.gathers(moe_)) {
+  if (place_.orders_later(moe_)) {
     out.set(moe_edge::choice, kept);
     return out;
   }

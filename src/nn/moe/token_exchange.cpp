@@ -2,6 +2,7 @@
 
 #include <numeric>
 
+#include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
 #include "ops/embedding.h"
 #include "ops/expert_rows.h"
@@ -48,6 +49,10 @@ Tensor reorder(RankContext& context, const Tensor& rows, const Tensor& index, Me
   return out;
 }
 
+int64_t total(const std::vector<int64_t>& rows) {
+  return std::accumulate(rows.begin(), rows.end(), int64_t{0});
+}
+
 /// An exchange that has begun, and where its rows will be.
 struct Exchange {
   CommHandle handle;
@@ -56,16 +61,24 @@ struct Exchange {
 
 Exchange exchange(RankContext& context, const ExpertPlace& place, const Tensor& rows,
                   std::vector<int64_t> sent, std::vector<int64_t> received, MemoryTag tag) {
-  const int64_t count = std::accumulate(received.begin(), received.end(), int64_t{0});
-  const int64_t leaving = std::accumulate(sent.begin(), sent.end(), int64_t{0});
-  const Tensor out = context.ops.allocate(rows.dtype(), {count, rows.dim(1)}, tag);
+  const Tensor out = context.ops.allocate(rows.dtype(), {total(received), rows.dim(1)}, tag);
   // Behind the rows that leave are those of dropped choices.
-  return {place.group(context).all_to_all(rows.slice(0, 0, leaving), out, std::move(sent),
-                                          std::move(received)),
-          out};
+  const Tensor leaving = rows.slice(0, 0, total(sent));
+  return {place.group(context).all_to_all(leaving, out, std::move(sent), std::move(received)), out};
+}
+
+/// The parts of `rows` that travel by themselves: values, and scales if there are any.
+std::vector<Tensor> parts_of(const Operand& rows) {
+  std::vector<Tensor> parts{rows.values()};
+  if (rows.scales()) parts.push_back(rows.scales());
+  return parts;
 }
 
 }  // namespace
+
+int64_t rows_leaving(const ExchangeOrder& order) {
+  return total(row_numbers(order.rows, 0));
+}
 
 ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                             const Tensor& counts, int64_t rows, const Tensor& offsets,
@@ -91,16 +104,34 @@ ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const Ex
 }
 
 RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
-                              const ExchangeOrder& order, const Tensor& rows, MemoryTag tag) {
+                              const ExchangeOrder& order, const Operand& rows, MemoryTag tag,
+                              const Tensor& from) {
   RowsUnderWay sending;
-  sending.sent_ = sending.received_ = rows;
-  if (place.ranks == 1) return sending;
-  Exchange begun = exchange(context, place, rows, row_numbers(order.rows, 0),
-                            row_numbers(order.rows, 1), MemoryTag::activations);
-  sending.handle_ = std::move(begun.handle);
-  sending.received_ = begun.received;
-  sending.order_ = order.arrival.select(0);
   sending.tag_ = tag;
+  if (place.ranks == 1 || !place.fused) {
+    const MemoryTag made = place.ranks == 1 ? tag : MemoryTag::activations;
+    Tensor leaving = from_wire(context, rows, from ? MemoryTag::activations : made);
+    if (from) leaving = reorder(context, leaving, from, made);
+    sending.sent_ = sending.received_ = leaving;
+    if (place.ranks == 1) return sending;
+    Exchange begun = exchange(context, place, leaving, row_numbers(order.rows, 0),
+                              row_numbers(order.rows, 1), MemoryTag::activations);
+    sending.handles_.push_back(std::move(begun.handle));
+    sending.received_ = begun.received;
+    sending.order_ = order.arrival.select(0);
+    return sending;
+  }
+  const std::vector<int64_t> sent = row_numbers(order.rows, 0), got = row_numbers(order.rows, 1);
+  // Behind the rows that leave are those of dropped choices.
+  sending.from_ = from ? from.slice(0, 0, total(sent)) : from;
+  sending.to_ = order.arrival.select(1);
+  sending.sent_ = from ? rows : rows.slice(0, 0, total(sent));
+  sending.received_ =
+      wire_room(context, rows, total(got), rows.form().plain() ? tag : MemoryTag::activations);
+  const std::vector<Tensor> leave = parts_of(sending.sent_), arrive = parts_of(sending.received_);
+  for (size_t i = 0; i < leave.size(); ++i)
+    sending.handles_.push_back(place.group(context).all_to_all(leave[i], arrive[i], sent, got,
+                                                               {sending.from_, sending.to_}));
   return sending;
 }
 
@@ -109,21 +140,32 @@ RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const Ex
   RowsUnderWay sending;
   sending.sent_ = sending.received_ = rows;
   if (place.ranks == 1) return sending;
-  sending.sent_ = reorder(context, rows, order.arrival.select(1), MemoryTag::activations);
-  Exchange begun = exchange(context, place, sending.sent_, row_numbers(order.rows, 1),
-                            row_numbers(order.rows, 0), tag);
-  sending.handle_ = std::move(begun.handle);
+  const std::vector<int64_t> sent = row_numbers(order.rows, 1), got = row_numbers(order.rows, 0);
+  const Tensor back = order.arrival.select(1);
+  if (place.fused) {
+    const Tensor out = context.ops.allocate(rows.dtype(), {total(got), rows.dim(1)}, tag);
+    sending.from_ = back;
+    sending.handles_.push_back(
+        place.group(context).all_to_all(rows, out, sent, got, {sending.from_, {}}));
+    sending.received_ = out;
+    return sending;
+  }
+  const Tensor ordered = reorder(context, rows, back, MemoryTag::activations);
+  sending.sent_ = ordered;
+  Exchange begun = exchange(context, place, ordered, sent, got, tag);
+  sending.handles_.push_back(std::move(begun.handle));
   sending.received_ = begun.received;
   return sending;
 }
 
 Tensor RowsUnderWay::finish(RankContext& context) {
-  handle_.wait();
-  return order_ ? reorder(context, received_, order_, tag_) : received_;
+  for (CommHandle& handle : handles_) handle.wait();
+  const Tensor rows = from_wire(context, received_, tag_);
+  return order_ ? reorder(context, rows, order_, tag_) : rows;
 }
 
 Tensor send_to_experts(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                       const Tensor& rows, MemoryTag tag) {
+                       const Operand& rows, MemoryTag tag) {
   return begin_to_experts(context, place, order, rows, tag).finish(context);
 }
 

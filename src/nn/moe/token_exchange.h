@@ -1,7 +1,11 @@
 #pragma once
 // Rows of tokens to the ranks that hold their experts, and back: an all-to-all with as many rows to
 // each rank as its experts were chosen. The numbers of rows are the one thing that the host must
-// read, once for each forward; backwards use them again.
+// read, once for each forward; backwards use them again. Where the exchange is fused with the order
+// of rows (ExpertPlace::fused), it reads each row where it is and writes it where it belongs, and
+// nobody makes a copy in the order of destinations or of senders.
+
+#include <vector>
 
 #include "comm/communicator.h"
 #include "nn/moe/moe_edges.h"
@@ -13,6 +17,9 @@ struct ExchangeOrder {
   Tensor rows;     // moe_edge::exchange
   Tensor arrival;  // moe_edge::arrival
 };
+
+/// The rows that leave this rank, those for itself included.
+int64_t rows_leaving(const ExchangeOrder& order);
 
 /// From `counts` i64 [n · E'] of this rank's `rows` for each expert of each rank: what it gets.
 /// Fills `offsets` i32 [E' + 1].
@@ -28,26 +35,31 @@ class RowsUnderWay {
 
  private:
   friend RowsUnderWay begin_to_experts(RankContext&, const ExpertPlace&, const ExchangeOrder&,
-                                       const Tensor&, MemoryTag);
+                                       const Operand&, MemoryTag, const Tensor&);
   friend RowsUnderWay begin_home(RankContext&, const ExpertPlace&, const ExchangeOrder&,
                                  const Tensor&, MemoryTag);
-  CommHandle handle_;
-  Tensor sent_;  // belongs to the exchange until it is complete
-  Tensor received_;
+  std::vector<CommHandle> handles_;
+  Operand sent_;  // belongs to the exchange until it is complete, as the orders do
+  Tensor from_, to_;
+  Operand received_;
   Tensor order_;  // of the received rows; undefined: as they came
   MemoryTag tag_ = MemoryTag::activations;
 };
 
-/// Rows [R, H] in the order of destinations → [A, H] in the order of experts, with `tag`.
+/// Rows in the order of destinations → [A, H] in the order of experts, with `tag`. `rows`: these
+/// [R, H], or with `from` i32 [R] the tokens [T, H] of which row r is number from[r]; as they are
+/// sent (nn/moe/wire_format.h; other than tensors only where the exchange is fused, or there is
+/// one rank).
 RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
-                              const ExchangeOrder& order, const Tensor& rows, MemoryTag tag);
+                              const ExchangeOrder& order, const Operand& rows, MemoryTag tag,
+                              const Tensor& from = {});
 /// The way back: [A, H] in the order of experts → [R, H] in the order of destinations.
 RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
                         const Tensor& rows, MemoryTag tag);
 
 /// Both with nothing beside them.
 Tensor send_to_experts(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                       const Tensor& rows, MemoryTag tag);
+                       const Operand& rows, MemoryTag tag);
 Tensor send_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
                  const Tensor& rows, MemoryTag tag);
 

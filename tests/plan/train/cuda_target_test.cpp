@@ -56,7 +56,7 @@ TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
 }
 
 TEST(CudaTarget, ExpertsHoldTheSameStateAndSendTheSameBytesAsOnTheCpu) {
-  for (const char* dispatcher : {"alltoall", "allgather"}) {
+  for (const char* dispatcher : {"alltoall", "allgather", "flex"}) {
     const auto run_on = [&](std::optional<CudaTarget> target) {
       RunSetup setup =
           setup_of(tiny_run("qwen3_moe") +

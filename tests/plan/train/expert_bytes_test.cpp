@@ -45,20 +45,21 @@ Overrides run_of(const ExpertRanks& grid, const std::string& dispatcher, int lay
 
 using Sent = std::map<std::string, int64_t>;  // by operation
 
-Sent sent_by_rank_0(const RunSetup& setup) {
+Sent sent_by_rank_0(const RunSetup& setup, const std::string& group = "expert_tp_ep") {
   Sent sent;
   for (const GroupTraffic& t : dry_run(setup, {0}).traffic)
-    if (t.group == "expert_tp_ep") sent[t.operation] += t.wire_bytes;
+    if (t.group == group) sent[t.operation] += t.wire_bytes;
   return sent;
 }
 
 /// One block's part of a micro-batch.
-Sent by_block(const ExpertRanks& grid, const std::string& dispatcher) {
-  const RunSetup shallow = setup_of(run_of(grid, dispatcher)),
-                 deep = setup_of(run_of(grid, dispatcher, 4));
-  Sent sent = sent_by_rank_0(deep);
+Sent by_block(const ExpertRanks& grid, const std::string& dispatcher, const Overrides& more = {},
+              const std::string& group = "expert_tp_ep") {
+  const RunSetup shallow = setup_of(run_of(grid, dispatcher) + more),
+                 deep = setup_of(run_of(grid, dispatcher, 4) + more);
+  Sent sent = sent_by_rank_0(deep, group);
   for (auto& [operation, bytes] : sent) {
-    bytes -= sent_by_rank_0(shallow).at(operation);
+    bytes -= sent_by_rank_0(shallow, group).at(operation);
     bytes /= 2 * micro_batches(deep.config);
   }
   return sent;
@@ -89,6 +90,66 @@ TEST(ExpertBytes, AGatherSendsTheTokensToAll) {
     EXPECT_EQ(sent.at("reduce_scatter"), (n - 1) * tokens * (2 * kWidth + kTopk) * kFloat)
         << n << " ranks, etp " << grid.etp;
   }
+}
+
+TEST(ExpertBytes, AFusedExchangeSendsTheSameRows) {
+  for (const ExpertRanks& grid : kGrids)
+    EXPECT_EQ(by_block(grid, "flex"), by_block(grid, "alltoall"));
+}
+
+// Without sorted copies of rows, which are under way beside the tokens.
+TEST(ExpertBytes, AFusedExchangeNeedsLessMemory) {
+  const auto peak = [](const std::string& dispatcher) {
+    return dry_run(setup_of(run_of({.ep = 4}, dispatcher) + Overrides{"model.moe_router_topk=4"}))
+        .peak.bytes;
+  };
+  EXPECT_LT(peak("flex"), peak("alltoall"));
+}
+
+// A token of E = 8 experts, 2 of them its own, is in M · (1 − C(8 − 8/M, 2) / C(8, 2)) of M
+// domains.
+TEST(ExpertBytes, ByDomainATokenIsSentOnceToEach) {
+  struct Way {
+    ExpertRanks grid;
+    int64_t domains, copies_of_28;  // of 28 tokens
+  };
+  // 4 and 2 experts a domain: C(4, 2) = 6, C(6, 2) = 15 of C(8, 2) = 28 miss it.
+  for (const Way& way : {Way{{.ep = 2}, 2, 44}, Way{{.ep = 4}, 2, 44}, Way{{.ep = 4}, 4, 52},
+                         Way{{.ep = 2, .etp = 2}, 2, 44}, Way{{.ep = 4, .tp = 2}, 2, 44}}) {
+    const ExpertRanks& grid = way.grid;
+    const int64_t m = way.domains, inside = grid.ranks() / m;
+    const Overrides domain{"dist.nvlink_domain_size=" + std::to_string(inside)};
+    const int64_t copies = (grid.tokens() * way.copies_of_28 + 14) / 28;
+    const int64_t own = copies / m;  // of the first domain: what it gets from each, and sends back
+    const Sent across = by_block(grid, "flex", domain, "ep.outer");
+    // Tokens, choices and weights; gradients of sums. Sums; gradients of tokens and weights.
+    const int64_t away = (copies - own) * (2 * kWidth + 2 * kTopk) * kFloat;
+    const int64_t home = (m - 1) * own * (2 * kWidth + kTopk) * kFloat;
+    EXPECT_EQ(across.at("all_to_all"), away + home + (m - 1) * 8)
+        << grid.ranks() << " ranks, " << m;
+    const Sent within = by_block(grid, "flex", domain, "expert_tp_ep.inner");
+    const int64_t rows = grid.tokens() * kTopk * grid.etp;
+    const int64_t counts = (inside - 1) * 8 / grid.ep * 8;
+    if (inside == 1) {
+      EXPECT_FALSE(within.contains("all_to_all") && within.at("all_to_all") != 0);
+    } else {
+      EXPECT_EQ(within.at("all_to_all"),
+                4 * rows * (inside - 1) / inside * kWidth * kFloat + counts);
+    }
+    EXPECT_TRUE(sent_by_rank_0(setup_of(run_of(grid, "flex") + domain)).empty());
+  }
+}
+
+// A byte an element, and one for each 32.
+TEST(ExpertBytes, QuantizedRowsAreAQuarterOfFp32) {
+  const ExpertRanks grid{.ep = 4};
+  const int64_t rows = grid.tokens() * kTopk * 3 / 4, wide = kWidth * kFloat, narrow = kWidth + 1;
+  const int64_t plain = by_block(grid, "flex").at("all_to_all");
+  const auto saved = [&](const Overrides& more) {
+    return plain - by_block(grid, "flex", more).at("all_to_all");
+  };
+  EXPECT_EQ(saved({"model.moe_dispatch_fwd_dtype=mxfp8"}), rows * (wide - narrow));
+  EXPECT_EQ(saved({"model.moe_combine_bwd_dtype=mxfp8"}), rows * (wide - narrow));
 }
 
 TEST(ExpertBytes, ARealStepSendsWhatTheDryRunSays) {

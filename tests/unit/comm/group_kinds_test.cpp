@@ -92,6 +92,24 @@ TEST(GroupKinds, ExpertsByHand) {
   EXPECT_EQ(groups_of(mesh, GroupKind::expert_dp_outer), groups_of(mesh, GroupKind::expert_dp));
 }
 
+TEST(GroupKinds, DomainsOfExpertsByHand) {
+  const Mesh mesh = Mesh::make({.ranks = 16, .tp = 2, .pp = 2, .ep = 4, .etp = 2}, "tp-cp-ep-dp-pp",
+                               {.expert_domains = 2});
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep),
+            (Groups{{0, 1, 2, 3, 4, 5, 6, 7}, {8, 9, 10, 11, 12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::expert_tp_ep_inner),
+            (Groups{{0, 1, 2, 3}, {4, 5, 6, 7}, {8, 9, 10, 11}, {12, 13, 14, 15}}));
+  EXPECT_EQ(groups_of(mesh, GroupKind::ep_outer),
+            (Groups{{0, 4}, {1, 5}, {2, 6}, {3, 7}, {8, 12}, {9, 13}, {10, 14}, {11, 15}}));
+  const auto has = [](const Mesh& of) {
+    const auto kinds = communicator_kinds(of);
+    return std::find(kinds.begin(), kinds.end(), GroupKind::ep_outer) != kinds.end();
+  };
+  EXPECT_TRUE(has(mesh));
+  EXPECT_FALSE(has(mesh.with({}))) << "tokens are not sent by domain";
+  EXPECT_THROW(mesh.with({.expert_domains = 3}), ConfigError);
+}
+
 // The rule as it is written: a group holds the ranks that agree in every axis not named. Ranks are
 // numbered by counting, the first axis of the order fastest.
 Groups enumerated(const std::vector<std::pair<char, int>>& order, const std::string& named) {

@@ -66,6 +66,40 @@ TEST(ValidateParallel, GatheredTokensAreEquallyManyOnEveryRank) {
       kMixtral, kExperts, ep(2), cp(2), gather, packed);
 }
 
+TEST(ValidateParallel, SendingByDomainNeedsWholeDomains) {
+  const std::string flex = "model.moe_token_dispatcher_type=flex",
+                    hierarchical = "model.moe_flex_dispatcher_backend=hierarchical";
+  const auto domain = [](int ranks) { return "dist.nvlink_domain_size=" + std::to_string(ranks); };
+  EXPECT_GOOD(kMixtral, kExperts, ep(4), flex);
+  EXPECT_GOOD(kMixtral, kExperts, ep(4), flex, hierarchical, domain(2));
+  EXPECT_GOOD(kMixtral, kExperts, ep(4), etp(2), tp(2), flex, hierarchical, domain(4));
+  EXPECT_GOOD(kMixtral, kExperts, ep(4), flex, domain(3)) << "then it sends without domains";
+  EXPECT_ONE("hierarchical needs dist.nvlink_domain_size, which is null", kMixtral, kExperts, ep(4),
+             flex, hierarchical);
+  EXPECT_ONE(
+      "dist.nvlink_domain_size: 3 with moe_flex_dispatcher_backend = hierarchical: expected "
+      "a divisor of expert_model_parallel_size · expert_tensor_parallel_size = 4 · 1",
+      kMixtral, kExperts, ep(4), flex, hierarchical, domain(3));
+  EXPECT_ONE("that is a multiple of 2; nearest: 2", kMixtral, kExperts, ep(4), etp(2), tp(2), flex,
+             hierarchical, domain(1));
+  EXPECT_ONE("hierarchical with moe_pad_expert_input_to_capacity = true", kMixtral, kExperts, ep(4),
+             flex, hierarchical, domain(2), "model.moe_expert_capacity_factor=1",
+             "model.moe_pad_expert_input_to_capacity=true");
+}
+
+TEST(ValidateParallel, RowsAreQuantizedByFlexAlone) {
+  const std::string flex = "model.moe_token_dispatcher_type=flex",
+                    dispatch = "model.moe_dispatch_fwd_dtype=mxfp8",
+                    combine = "model.moe_combine_bwd_dtype=mxfp8";
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), flex, dispatch, combine);
+  EXPECT_ONE("moe_dispatch_fwd_dtype: mxfp8 needs moe_token_dispatcher_type=flex, found alltoall",
+             kMixtral, kExperts, ep(2), dispatch);
+  EXPECT_ONE("moe_combine_bwd_dtype: mxfp8 needs moe_token_dispatcher_type=flex, found allgather",
+             kMixtral, kExperts, ep(2), combine, "model.moe_token_dispatcher_type=allgather");
+  EXPECT_ONE("moe_dispatch_fwd_dtype: mxfp8 with mixed_precision.recipe = fp64", kMixtral, kExperts,
+             ep(2), flex, dispatch, "mixed_precision=fp64");
+}
+
 TEST(ValidateParallel, TokensThatAreScaledTogetherHaveNoPadding) {
   const std::string sinkhorn = "model.moe_router_load_balancing_type=sinkhorn",
                     packed = "dataset.reset_attention_mask=true";

@@ -1,0 +1,136 @@
+#include "nn/moe/domain_dispatch.h"
+
+#include "nn/moe/domain_exchange.h"
+#include "nn/moe/token_exchange.h"
+#include "nn/moe/wire_format.h"
+#include "ops/expert_rows.h"
+
+namespace viaduct {
+namespace {
+
+/// Rows of the arrived tokens for the experts of this domain, in the order of its ranks. Room for
+/// all k choices of each token; how many have a row is known to whoever reads the counts.
+SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const ExpertPlace& inside,
+                              int64_t domain, const Tensor& choice, MemoryTag tag) {
+  const int64_t destinations = moe.experts / inside.domains * inside.copies;
+  const int64_t places = choice.dim(1) * inside.copies;
+  const auto integers = [&](const Shape& shape, MemoryTag of, DType dtype = DType::i32) {
+    return context.ops.allocate(dtype, shape, of);
+  };
+  SortByExpertArgs order;
+  order.choice = choice;
+  order.experts_per_rank = inside.experts_here(moe);
+  order.copies = inside.copies;
+  order.first_expert = domain * (moe.experts / inside.domains);
+  order.token = integers({choice.dim(0) * places}, MemoryTag::activations);
+  order.position = integers({choice.dim(0), places}, tag);
+  order.counts = integers({destinations}, MemoryTag::activations, DType::i64);
+  order.offsets = integers({destinations + 1}, MemoryTag::activations);
+  sort_by_expert(context.ops, order);
+  return order;
+}
+
+}  // namespace
+
+Edge DomainDispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
+  const MoeEdges edges(context, batch, moe_, place_, hidden_);
+  return {edges.tokens(), edges.probabilities(), edges.choice()};
+}
+
+std::vector<std::string_view> DomainDispatchSegment::outputs() const {
+  std::vector<std::string_view> list{moe_edge::rows,
+                                     moe_edge::offsets,
+                                     moe_edge::position,
+                                     moe_edge::exchange,
+                                     moe_edge::arrival,
+                                     moe_edge::probabilities,
+                                     moe_edge::domain_exchange,
+                                     moe_edge::domain_tokens,
+                                     moe_edge::domain_position};
+  if (beside_) list.push_back(moe_edge::shared);
+  return list;
+}
+
+TensorSet DomainDispatchSegment::forward(RankContext& context, const Batch& batch,
+                                         const TensorSet& in, SavedStore& saved) {
+  const MemoryTag tag = saved.output_tag();
+  const ExpertPlace inside = place_.inside_domain();
+  const Tensor choice = in.get(moe_edge::choice), tokens = in.get(moe_edge::tokens);
+  const DomainOrder domains = agree_on_domains(context, moe_, place_, choice, tag);
+  // The order of rows needs the choices alone: it is made while the others are under way.
+  TokensUnderWay choices =
+      begin_to_domains(context, place_, domains, choice, MemoryTag::activations);
+  TokensUnderWay sending =
+      begin_to_domains(context, place_, domains, for_wire(context, tokens, moe_.quantized_tokens),
+                       MemoryTag::activations);
+  TokensUnderWay weights =
+      begin_to_domains(context, place_, domains, in.get(moe_edge::probabilities), tag);
+  const SortByExpertArgs order = order_inside(
+      context, moe_, inside, place_.across_domains(context).rank(), choices.finish().tensor(), tag);
+  const Tensor offsets = context.ops.allocate(DType::i32, {inside.experts_here(moe_) + 1}, tag);
+  const ExchangeOrder rows =
+      agree_on_rows(context, moe_, inside, order.counts,
+                    batch.stream_tokens * moe_.routing.topk * place_.copies, offsets, tag);
+  TensorSet out;
+  if (beside_) {
+    const TensorSet made =
+        beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
+    out.set(moe_edge::shared, made.get(moe_edge::shared));
+  }
+  const Operand arrived = sending.finish();
+  const int64_t leaving = rows_leaving(rows);
+  out.set(moe_edge::rows,
+          begin_to_experts(context, inside, rows, arrived, tag, order.token.slice(0, 0, leaving))
+              .finish(context));
+  saved.keep(this, "position", order.position);
+  saved.keep(this, "exchange", rows.rows);
+  saved.keep(this, "arrival", rows.arrival);
+  saved.keep(this, "domain_exchange", domains.rows);
+  saved.keep(this, "domain_tokens", domains.tokens);
+  saved.keep(this, "domain_position", domains.position);
+  out.set(moe_edge::offsets, offsets);
+  out.set(moe_edge::position, order.position);
+  out.set(moe_edge::exchange, rows.rows);
+  out.set(moe_edge::arrival, rows.arrival);
+  out.set(moe_edge::probabilities, weights.finish().tensor());
+  out.set(moe_edge::domain_exchange, domains.rows);
+  out.set(moe_edge::domain_tokens, domains.tokens);
+  out.set(moe_edge::domain_position, domains.position);
+  return out;
+}
+
+TensorSet DomainDispatchSegment::backward_input(RankContext& context, const Batch&,
+                                                const TensorSet& d_out, SavedStore& saved) {
+  const ExpertPlace inside = place_.inside_domain();
+  const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
+  const DomainOrder domains{saved.take(this, "domain_exchange"), saved.take(this, "domain_tokens"),
+                            saved.take(this, "domain_position")};
+  RowsUnderWay sending =
+      begin_home(context, inside, order, d_out.get(moe_edge::rows), MemoryTag::activations);
+  SharedExpertSegment::OwnGradient own;
+  if (beside_) own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
+  CombineRowsArgs sum;
+  sum.rows = sending.finish(context);
+  sum.position = saved.take(this, "position");
+  sum.out = context.activation({domains.arriving(), hidden_}, MemoryTag::activations);  // [V, H]
+  sum.copies = place_.copies;
+  combine_rows(context.ops, sum);
+  const Tensor d_tokens = sum_over_domains(context, place_, domains, sum.out);  // [T, H]
+  // Each choice has its gradient in the one domain of its expert, and 0 in others.
+  TensorSet d_in(moe_edge::probabilities,
+                 sum_over_domains(context, place_, domains, d_out.get(moe_edge::probabilities)));
+  d_in.set(moe_edge::tokens,
+           beside_ ? beside_->finish_backward(context, own, d_tokens, saved) : d_tokens);
+  return d_in;
+}
+
+void DomainDispatchSegment::backward_weight(RankContext& context, const Batch& batch,
+                                            SavedStore& saved) {
+  if (beside_) beside_->backward_weight(context, batch, saved);
+}
+
+std::vector<const Parameter*> DomainDispatchSegment::parameters() const {
+  return beside_ ? beside_->parameters() : std::vector<const Parameter*>();
+}
+
+}  // namespace viaduct

@@ -1,0 +1,58 @@
+#pragma once
+// The first way of an exchange by domain (ExpertPlace::by_domain): a token goes once to each of the
+// M domains that has one of its experts, to the rank at this one's place there, whatever number of
+// its experts they are; and what its experts there made of it comes back as one sum. Letters as in
+// nn/moe/moe_edges.h.
+
+#include <vector>
+
+#include "comm/communicator.h"
+#include "nn/moe/moe_edges.h"
+
+namespace viaduct {
+
+/// Tokens to and from each domain, as dispatch and combine hand them on.
+struct DomainOrder {
+  Tensor rows;      // moe_edge::domain_exchange
+  Tensor tokens;    // moe_edge::domain_tokens
+  Tensor position;  // moe_edge::domain_position
+
+  /// V.
+  int64_t arriving() const;
+};
+
+/// From the choice i32 [T, k]. The host reads the numbers of tokens, once for each forward.
+DomainOrder agree_on_domains(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
+                             const Tensor& choice, MemoryTag tag);
+
+/// U, where choices are random and equally likely: as a dry run takes them to be. A token's k
+/// different experts of E, E / M of them in a domain, are in M · (1 − C(E − E/M, k) / C(E, k))
+/// domains on average; with groups of experts inside of domains in `group_topk` at most.
+int64_t expected_domain_tokens(const MoeConfig& moe, int64_t domains, int64_t tokens);
+
+/// Tokens under way to domains.
+class TokensUnderWay {
+ public:
+  /// [V, …], in the order of the domains that they come from, and there of tokens.
+  Operand finish();
+
+ private:
+  friend TokensUnderWay begin_to_domains(RankContext&, const ExpertPlace&, const DomainOrder&,
+                                         const Operand&, MemoryTag);
+  std::vector<CommHandle> handles_;
+  Operand sent_, received_;
+  Tensor from_;
+};
+
+/// [T, …] of this rank → [V, …], with `tag`. `own`: of any dtype, or as it is sent
+/// (nn/moe/wire_format.h).
+TokensUnderWay begin_to_domains(RankContext& context, const ExpertPlace& place,
+                                const DomainOrder& order, const Operand& own, MemoryTag tag);
+
+/// [V, W] → [T, W]: each token's sum over the domains that it was sent to, in the order in which
+/// its choices name them first. Summed in FP32 and rounded once; what is sent is in the format of
+/// `parts`.
+Tensor sum_over_domains(RankContext& context, const ExpertPlace& place, const DomainOrder& order,
+                        const Tensor& parts);
+
+}  // namespace viaduct
