@@ -471,13 +471,6 @@ void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) 
         "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall or flex, "
         "found allgather");
   }
-  for (const auto& [field, quantized] :
-       {std::pair{"moe_dispatch_fwd_dtype", moe.quantized_tokens},
-        std::pair{"moe_combine_bwd_dtype", moe.quantized_gradients}}) {
-    if (!quantized || moe.dispatch == ExpertDispatch::fused) continue;
-    problems.add("model.{}: mxfp8 needs moe_token_dispatcher_type=flex, found {}", field,
-                 moe.dispatch == ExpertDispatch::all_gather ? "allgather" : "alltoall");
-  }
   check_groups(moe, problems);
   check_sinkhorn(moe, problems);
 }

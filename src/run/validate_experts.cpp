@@ -57,7 +57,12 @@ void validate_flex(const RunConfig& config, Problems& problems) {
   for (const auto& [field, format] :
        {std::pair{"moe_dispatch_fwd_dtype", moe.moe_dispatch_fwd_dtype},
         std::pair{"moe_combine_bwd_dtype", moe.moe_combine_bwd_dtype}}) {
-    if (format && config.mixed_precision.recipe == "fp64")
+    if (!format) continue;
+    if (moe.moe_token_dispatcher_type != "flex") {
+      problems.add("model.{}: {} needs moe_token_dispatcher_type=flex, found {}", field, *format,
+                   moe.moe_token_dispatcher_type);
+    }
+    if (config.mixed_precision.recipe == "fp64")
       problems.add(
           "model.{}: {} with mixed_precision.recipe = fp64, whose activations have no "
           "quantized form; expected null",
