@@ -91,6 +91,22 @@ TEST(ModelFromFields, ExpertsOfAConfigJson) {
   EXPECT_EQ(mixtral.moe.layers, (std::vector<int64_t>{1, 1}));
 }
 
+/// Of a model given by fields there is no config.json to name.
+TEST(ModelFromFields, TooLargeASharedExpertIsNamedByItsField) {
+  ModelConfig model = read_hf_config(std::end(kConfigs)[-1], "config.json");
+  model.moe.shared_feed_forward = 6 * 24;
+  EXPECT_NO_THROW(write_hf_config(model));
+  model.moe.shared_feed_forward = 7 * 24;
+  try {
+    write_hf_config(model);
+    FAIL() << "expected an error";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(std::string(error.what()),
+              "model.moe_shared_expert_intermediate_size: family deepseek_v2 has at most "
+              "num_moe_experts · moe_ffn_hidden_size = 6 · 24, found 168");
+  }
+}
+
 TEST(ModelFromFields, LayersWithExpertsByFrequencyOrList) {
   MoeFields fields;
   fields.num_moe_experts = std::optional<int64_t>(4);
