@@ -66,7 +66,7 @@ ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const
   return begun;
 }
 
-Tensor CombineSegment::sum_rows(RankContext& context, const Batch& batch, ResultsLeaving& leaving,
+Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving,
                                 SavedStore& saved) const {
   const TensorSet& in = leaving.in;
   const bool gathers = place_.gathers(moe_);
@@ -102,7 +102,7 @@ TensorSet CombineSegment::end_forward(RankContext& context, const Batch& batch, 
                                       SavedStore& saved) {
   auto& leaving = static_cast<ResultsLeaving&>(begun);
   const TensorSet& in = leaving.in;
-  const Tensor sum = sum_rows(context, batch, leaving, saved);  // [T, H]
+  const Tensor sum = sum_rows(context, leaving, saved);  // [T, H]
   if (moe_.shared_feed_forward > 0) add(context.ops, {sum, in.get(moe_edge::shared), sum});
   return TensorSet(kHidden,
                    residual_.forward(context, batch, sum, in.get(kHidden), saved.output_tag()));

@@ -31,8 +31,7 @@ class CombineSegment final : public ExchangeSegment {
   struct ResultsLeaving;
   struct GradientsLeaving;
   /// [T, H]: each token's sum over the results of its experts.
-  Tensor sum_rows(RankContext& context, const Batch& batch, ResultsLeaving& leaving,
-                  SavedStore& saved) const;
+  Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
   /// The gradient of each sum over rows that this rank made: of its own tokens, or of those of
   /// other ranks that it made rows of.
   Tensor gradient_of_sums(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
