@@ -45,8 +45,9 @@ constexpr int kGradientThreads = 128;
 /// No sum is longer than kTogether, plus a term for every kTogether² tokens.
 constexpr int64_t kTogether = 32;
 
+// 8 blocks of a multiprocessor: the compiler would keep registers in memory to have more of them.
 template <int kRun>
-__global__ void __launch_bounds__(kGradientThreads)
+__global__ void __launch_bounds__(kGradientThreads, 8)
     embedding_gradient_kernel(EmbeddingGradientRows args) {
   const int64_t first = blockIdx.x;
   const int32_t row = args.sorted[first].row;

@@ -24,12 +24,13 @@ __device__ bool precedes(Candidate a, Candidate b) {
 /// The best of n candidates behind `last` in the order of choosing, by the lanes [0, lanes) of a
 /// warp from `lane` on (1: this thread alone).
 template <class Value, class May>
-__device__ Candidate next_best(int64_t n, Candidate last, int lane, int lanes, const Value& value,
+__device__ Candidate next_best(int n, Candidate last, int lane, int lanes, const Value& value,
                                const May& may) {
   Candidate best{0, -1};
-  for (int64_t e = lane; e < n; e += lanes) {
+#pragma unroll 1  // a score takes many registers
+  for (int e = lane; e < n; e += lanes) {
     if (!may(e)) continue;
-    const Candidate own{value(e), static_cast<int32_t>(e)};
+    const Candidate own{value(e), e};
     if (last.number >= 0 && !precedes(last, own)) continue;
     if (precedes(own, best)) best = own;
   }
@@ -48,16 +49,17 @@ struct Groups {
 
 /// Marks the groups that may be chosen from. A lane adds up the best scores of a group.
 template <class Value>
-__device__ void choose_groups(const RouterRule& rule, int64_t experts, const Value& value,
+__device__ void choose_groups(const RouterRule& rule, int experts, const Value& value,
                               float (&scores)[kMostGroups], bool (&allowed)[kMostGroups]) {
-  const int64_t size = experts / rule.groups, best = min(size, rule.best_of_group);
-  for (int64_t group = lane_of_thread(); group < rule.groups; group += kWarpLanes) {
+  const int groups = static_cast<int>(rule.groups), size = experts / groups;
+  const int best = min(size, static_cast<int>(rule.best_of_group));
+  for (int group = lane_of_thread(); group < groups; group += kWarpLanes) {
     Candidate last{0, -1};
     float sum = 0;
-    for (int64_t i = 0; i < best; ++i) {
+    for (int i = 0; i < best; ++i) {
       last = next_best(
-          size, last, 0, 1, [&](int64_t e) { return value(group * size + e); },
-          [](int64_t) { return true; });
+          size, last, 0, 1, [&](int e) { return value(group * size + e); },
+          [](int) { return true; });
       sum += last.value;
     }
     scores[group] = sum;
@@ -67,8 +69,8 @@ __device__ void choose_groups(const RouterRule& rule, int64_t experts, const Val
   Candidate last{0, -1};
   for (int64_t i = 0; i < rule.group_topk; ++i) {
     last = next_best(
-        rule.groups, last, lane_of_thread(), kWarpLanes, [&](int64_t g) { return scores[g]; },
-        [](int64_t) { return true; });
+        groups, last, lane_of_thread(), kWarpLanes, [&](int g) { return scores[g]; },
+        [](int) { return true; });
     if (lane_of_thread() == 0) allowed[last.number] = true;
   }
   __syncwarp();
@@ -77,7 +79,8 @@ __device__ void choose_groups(const RouterRule& rule, int64_t experts, const Val
 template <bool kGroups>
 __device__ void choose_experts(const RoutedRows& args, const float* logits, int32_t* chosen) {
   const RouterRule& rule = args.rule;
-  const auto value = [&](int64_t e) {
+  const int experts = static_cast<int>(args.experts);
+  const auto value = [&](int e) {
     const bool plain = rule.score == RouterScore::softmax || rule.choose_logits;
     const float own = plain ? logits[e] : score_of(rule.score, logits[e]);
     return args.bias != nullptr ? own + args.bias[e] : own;
@@ -88,29 +91,30 @@ __device__ void choose_experts(const RoutedRows& args, const float* logits, int3
     const auto warp = threadIdx.x / kWarpLanes;
     if (rule.score == RouterScore::softmax && rule.pre_softmax) {
       float most = value(0);
-      for (int64_t e = lane_of_thread(); e < args.experts; e += kWarpLanes)
+      for (int e = lane_of_thread(); e < experts; e += kWarpLanes)
         most = LargestOf{}(most, value(e));
       most = join_warp(most, LargestOf{});
       choose_groups(
-          rule, args.experts, [&](int64_t e) { return expf(value(e) - most); }, groups.scores[warp],
+          rule, experts, [&](int e) { return expf(value(e) - most); }, groups.scores[warp],
           groups.allowed[warp]);
     } else {
-      choose_groups(rule, args.experts, value, groups.scores[warp], groups.allowed[warp]);
+      choose_groups(rule, experts, value, groups.scores[warp], groups.allowed[warp]);
     }
     allowed = groups.allowed[warp];
   }
-  const int64_t size = kGroups ? args.experts / rule.groups : 1;
+  const int size = kGroups ? experts / static_cast<int>(rule.groups) : 1;
   Candidate last{0, -1};
   for (int64_t j = 0; j < rule.topk; ++j) {
-    last = next_best(args.experts, last, lane_of_thread(), kWarpLanes, value,
-                     [&](int64_t e) { return !kGroups || allowed[e / size]; });
+    last = next_best(experts, last, lane_of_thread(), kWarpLanes, value,
+                     [&](int e) { return !kGroups || allowed[e / size]; });
     if (lane_of_thread() == 0) chosen[j] = last.number;
   }
   __syncwarp();  // the choice is there for all lanes
 }
 
+// 4 blocks of a multiprocessor: the compiler would keep registers in memory to have more of them.
 template <bool kGroups>
-__global__ void __launch_bounds__(kRouterThreads) route_kernel(RoutedRows args) {
+__global__ void __launch_bounds__(kRouterThreads, 4) route_kernel(RoutedRows args) {
   const int64_t token = token_of_warp();
   if (token >= args.tokens) return;  // the whole warp
   const RouterRule& rule = args.rule;
