@@ -14,6 +14,7 @@
 #include "model/flops.h"
 #include "pipeline/layer_map.h"
 #include "report/offload_report.h"
+#include "rule_report.h"
 #include "run/rank_device.h"
 #include "run/resolved_run.h"
 #include "run/run_length.h"
@@ -295,12 +296,15 @@ void print_memory(const std::vector<DryRun>& stages, std::string_view what, bool
   fmt::print("nothing was started\n");
 }
 
-void print_dry_run(const RunSetup& setup, bool json) {
+void print_dry_run(const RunSetup& setup, bool json, bool all_rules,
+                   const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate) {
   const Parallelism parallelism = resolve_run(setup.config, setup.model).parallelism;
   const std::vector<DryRun> stages = dry_run_stages(setup);
   const DryRun& fullest = *std::max_element(
       stages.begin(), stages.end(),
       [](const DryRun& a, const DryRun& b) { return a.peak.bytes < b.peak.bytes; });
+  const rules::Evaluation evaluation =
+      evaluate ? evaluate(stages) : rules::evaluate_rules(rules::figures_of(setup, stages));
   const int64_t parameters = model_parameters(stages);
   const std::optional<DryRun> plain = without_policies(setup, fullest.rank);
   const std::string target = make_dry_run_device(setup.config).ops.traits.name;
@@ -321,7 +325,8 @@ void print_dry_run(const RunSetup& setup, bool json) {
         {"flop_convention", kFlopConvention},
         {"launches_per_step", fullest.launches},
         {"host_reads_per_step", fullest.host_reads},
-        {"notes", setup.notes}};
+        {"notes", setup.notes},
+        {"guide_rules", rules_json(evaluation)}};
     if (plain) {
       document["without_recompute_and_offload"] = {{"rank", plain->rank.value},
                                                    {"peak_memory_bytes", plain->peak.bytes},
@@ -354,6 +359,7 @@ void print_dry_run(const RunSetup& setup, bool json) {
   }
   if (setup.config.cuda_target) print_kernels(fullest, target);
   for (const std::string& note : setup.notes) fmt::print("note: {}\n", note);
+  print_rules(evaluation, all_rules);
   fmt::print("nothing was started\n");
 }
 

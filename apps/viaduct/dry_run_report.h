@@ -2,17 +2,22 @@
 // The output of `viaduct train --dry-run`: groups, layer map, memory and traffic of a rank of each
 // stage.
 
+#include <functional>
 #include <map>
 #include <string>
 
 #include "engine/dry_run.h"
+#include "plan/rules/evaluate.h"
 #include "run/setup.h"
 
 namespace viaduct::cli {
 
 /// Runs one step of a rank of each stage on the sim device and prints the result: text, or one JSON
-/// document.
-void print_dry_run(const RunSetup& setup, bool json);
+/// document. The rules of the tuning guides are applied as far as a run without a cluster has their
+/// figures, or as `evaluate` does.
+void print_dry_run(
+    const RunSetup& setup, bool json, bool all_rules = false,
+    const std::function<rules::Evaluation(const std::vector<DryRun>&)>& evaluate = nullptr);
 
 /// The output of `--dry-run` of a command that only runs forwards: memory at the peak of `what`,
 /// for a rank of each stage.

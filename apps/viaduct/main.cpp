@@ -69,6 +69,7 @@ int run(int argc, char** argv) {
       add_plan(root),       //
       add_probe(root),      //
       add_report(root),     //
+      add_rules(root),      //
       add_schedule(root),   //
       add_tokenizer(root),  //
       add_train(root),      //

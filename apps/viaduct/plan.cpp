@@ -15,8 +15,10 @@
 #include "hardware/cluster.h"
 #include "model/flops.h"
 #include "plan/predict.h"
+#include "plan_explain.h"
 #include "plan_measured.h"
 #include "plan_search.h"
+#include "rule_report.h"
 #include "subcommands.h"
 
 namespace viaduct::cli {
@@ -27,9 +29,13 @@ using Json = nlohmann::ordered_json;
 struct Options {
   std::string config, cluster, measured;
   bool timeline = false;
+  RuleOptions rules;
+  bool explain = false;
   PlanSearchOptions search;  // overrides and flags are those of a prediction, too
   /// Options that only a search has and that were given.
   std::function<std::vector<std::string>()> given_of_search;
+  /// The same of the rules, which a search does not apply.
+  std::function<std::vector<std::string>()> given_of_rules;
 };
 
 Json timeline_json(const StageTimeline& timeline) {
@@ -75,7 +81,8 @@ std::string basis_of(const Cluster& cluster, bool spec_sheet) {
 }
 
 void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction& p,
-                const std::optional<MeasuredSteps>& measured, const std::string& basis) {
+                const std::optional<MeasuredSteps>& measured, const rules::Evaluation& evaluation,
+                const std::string& basis) {
   Json stages = Json::array(), memory = Json::array();
   for (const StagePrediction& stage : p.stages) {
     stages.push_back(stage_json(stage));
@@ -96,7 +103,8 @@ void print_json(const RunSetup& setup, const Cluster& cluster, const Prediction&
                   {"fits", p.fits}}},
                 {"stages", std::move(stages)},
                 {"basis", basis},
-                {"notes", setup.notes}};
+                {"notes", setup.notes},
+                {"guide_rules", rules_json(evaluation)}};
   if (measured) document["measured"] = measured_json(p, *measured);
   fmt::print("{}\n", document.dump(2));
 }
@@ -152,21 +160,46 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
                 "viaduct plan: --timeline without --json has no effect");
   std::optional<MeasuredSteps> measured;
   if (!options.measured.empty()) measured = measured_steps(read_run_log(options.measured));
-  PredictionSettings settings = prediction_settings(cluster, common.spec_sheet);
-  settings.timeline = options.timeline;
-  const Prediction prediction = predict(setup, cluster, settings);
+  const rules::EvaluationSettings rule_settings = evaluation_settings(options.rules);
+  const PredictionSettings settings = prediction_settings(cluster, common.spec_sheet);
+  PredictionSettings shown = settings;
+  shown.timeline = options.timeline;
+  const Prediction prediction = predict(setup, cluster, shown);
+  const rules::Evaluation evaluation = rules::evaluate_rules(
+      rules::figures_of(setup, cluster, settings, prediction), rule_settings,
+      rules::predict_changes(options.config, common.overrides, cluster, settings));
   if (common.json) {
-    print_json(setup, cluster, prediction, measured, basis);
+    print_json(setup, cluster, prediction, measured, evaluation, basis);
     return 0;
   }
   print_text(setup, cluster, prediction, basis);
   if (measured) print_measured(prediction, *measured);
+  print_rules(evaluation, options.rules.verbose);
   return 0;
+}
+
+/// Of a configuration, or of the model of a search.
+int explain(const Options& options, const Cluster& cluster) {
+  const PlanSearchOptions& search = options.search;
+  if (search.model.empty()) {
+    VIADUCT_CHECK(ConfigError, !options.config.empty() || !search.overrides.empty(),
+                  "viaduct plan --explain: expected --model MODEL or --config FILE");
+    return explain_plan({options.config, search.overrides, cluster,
+                         prediction_settings(cluster, search.spec_sheet)},
+                        search.json);
+  }
+  const std::vector<int64_t> counts = rank_counts(search.ranks);
+  VIADUCT_CHECK(
+      ConfigError, counts.size() == 1 && search.global_batch,
+      "viaduct plan --explain --model: expected one number of --ranks, and --global-batch");
+  return explain_plan(plan_request(search, cluster, counts.front(), *search.global_batch),
+                      search.json);
 }
 
 int run(const Options& options) {
   const Cluster cluster = load_cluster(options.cluster);
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
+  if (options.explain) return explain(options, cluster);
   if (options.search.model.empty()) return predict_one(options, cluster, basis);
   VIADUCT_CHECK(ConfigError, options.measured.empty() && !options.timeline,
                 "viaduct plan: {} without --config has no effect",
@@ -175,7 +208,20 @@ int run(const Options& options) {
       ConfigError, options.config.empty(),
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "
       "them");
+  const std::vector<std::string> of_rules = options.given_of_rules();
+  VIADUCT_CHECK(
+      ConfigError, of_rules.empty(),
+      "viaduct plan: {} with --model has no effect: rules are applied to one configuration, "
+      "--config",
+      fmt::join(of_rules, ", "));
   return run_plan_search(options.search, cluster, basis);
+}
+
+std::vector<std::string> names_given(const std::vector<CLI::Option*>& options) {
+  std::vector<std::string> given;
+  for (const CLI::Option* option : options)
+    if (option->count() > 0) given.push_back(option->get_name());
+  return given;
 }
 
 /// The options of a search alone.
@@ -220,12 +266,7 @@ void add_search_options(CLI::App& app, Options& options) {
       app.add_option(
           "--write", search.write,
           "Writes the fastest layout into this file, a configuration for viaduct train")};
-  options.given_of_search = [all] {
-    std::vector<std::string> given;
-    for (const CLI::Option* option : all)
-      if (option->count() > 0) given.push_back(option->get_name());
-    return given;
-  };
+  options.given_of_search = [all] { return names_given(all); };
 }
 
 }  // namespace
@@ -247,6 +288,8 @@ Subcommand add_plan(CLI::App& root) {
       "--timeline", options->timeline,
       "With --config and --json: when each stage's phases run, and its memory over the step");
   add_search_options(*app, *options);
+  const std::vector<CLI::Option*> of_rules = add_rule_options(*app, options->rules);
+  options->given_of_rules = [of_rules] { return names_given(of_rules); };
   app->add_option("--cluster", options->cluster,
                   fmt::format("A cluster: {}, or a YAML file with the fields of one "
                               "(hardware/clusters.yaml)",
@@ -256,6 +299,9 @@ Subcommand add_plan(CLI::App& root) {
       "OVERRIDES", options->search.overrides,
       "section.field=value, as of viaduct train; dist.ranks is the number of GPUs. In a "
       "search, fields of the layout are fixed by them");
+  app->add_flag("--explain", options->explain,
+                "How a layout is chosen by hand for this model and cluster, with the sizes at each "
+                "step; predicts and searches nothing");
   app->add_flag("--json", options->search.json, "One JSON document");
   app->add_flag(
       "--spec-sheet", options->search.spec_sheet,

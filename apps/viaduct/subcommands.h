@@ -29,6 +29,7 @@ Subcommand add_knobs(CLI::App& root);
 Subcommand add_plan(CLI::App& root);
 Subcommand add_probe(CLI::App& root);
 Subcommand add_report(CLI::App& root);
+Subcommand add_rules(CLI::App& root);
 Subcommand add_schedule(CLI::App& root);
 Subcommand add_tokenizer(CLI::App& root);
 Subcommand add_train(CLI::App& root);

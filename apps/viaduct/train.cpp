@@ -13,6 +13,7 @@
 #include "before_ranks.h"
 #include "dry_run_report.h"
 #include "dry_run_target.h"
+#include "rule_report.h"
 #include "run/launch.h"
 #include "run/rank_device.h"
 #include "standard_streams.h"
@@ -24,7 +25,8 @@ namespace viaduct::cli {
 namespace {
 
 struct Options {
-  std::string config, target;
+  std::string config, target, cluster;
+  RuleOptions rules;
   std::vector<std::string> overrides;
   bool dry_run = false, json = false;
 };
@@ -111,6 +113,21 @@ int run_training(const RunSetup& setup, const Launch& launch) {
   return 0;
 }
 
+/// With a cluster the rules have times, and the changes that they advise are predicted.
+void show_dry_run(const Options& options, const RunSetup& setup, const std::string& file,
+                  const std::vector<std::string>& overrides) {
+  const rules::EvaluationSettings settings = evaluation_settings(options.rules);
+  print_dry_run(setup, options.json, options.rules.verbose, [&](const std::vector<DryRun>& stages) {
+    if (options.cluster.empty())
+      return rules::evaluate_rules(rules::figures_of(setup, stages), settings);
+    const Cluster cluster = load_cluster(options.cluster);
+    const PredictionSettings times = prediction_settings(cluster);
+    return rules::evaluate_rules(
+        rules::figures_of(setup, cluster, times, predict(setup, cluster, times)), settings,
+        rules::predict_changes(file, overrides, cluster, times));
+  });
+}
+
 }  // namespace
 
 Subcommand add_train(CLI::App& root) {
@@ -128,6 +145,13 @@ Subcommand add_train(CLI::App& root) {
                               "{} (default: this machine's cpu)",
                               fmt::join(target_names(), ", ")))
       ->needs(dry_run);
+  app->add_option(
+         "--cluster", options->cluster,
+         "With --dry-run: a cluster as of viaduct plan, whose GPU is the target, and whose "
+         "times and memory the rules of the tuning guides are applied to")
+      ->needs(dry_run)
+      ->excludes("--target");
+  for (CLI::Option* option : add_rule_options(*app, options->rules)) option->needs(dry_run);
   app->footer(
       "Example:\n  viaduct train configs/quickstart.yaml dataset.mock=true model.vocab_size=256 "
       "checkpoint.save=runs/try train.train_iters=20");
@@ -150,12 +174,14 @@ Subcommand add_train(CLI::App& root) {
               RunConfig defaults;
               defaults.dist = launch_defaults(launch);
               use_target(options->target, overrides, defaults);
+              if (!options->cluster.empty())
+                defaults.cuda_target = load_cluster(options->cluster).gpu.architecture;
               LoadedRunConfig loaded = load_run_config(file, overrides, defaults);
               check_started(loaded.config.dist, launch);
               return prepare_run(std::move(loaded));
             });
             if (!options->dry_run) return run_training(setup, launch);
-            print_dry_run(setup, options->json);
+            show_dry_run(*options, setup, file, overrides);
             return 0;
           }};
 }

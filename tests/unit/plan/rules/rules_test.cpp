@@ -1,0 +1,267 @@
+// Every rule on figures made by hand, and how predicted changes decide.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+
+#include "base/error.h"
+#include "base/file.h"
+#include "config/load.h"
+#include "plan/rules/evaluate.h"
+#include "plan/rules/markdown.h"
+#include "support/guide_rule_cases.h"
+#include "support/paths.h"
+
+namespace viaduct::rules {
+namespace {
+
+using test::dense;
+using test::RuleCase;
+using testing::HasSubstr;
+
+Rule rule_of(const std::string& id) {
+  for (const RuleGroup& group : rule_groups())
+    for (const Rule& rule : group.rules)
+      if (rule.id == id) return rule;
+  ADD_FAILURE() << "no rule " << id;
+  return {};
+}
+
+Finding found(const RuleCase& one, const Thresholds& limits = {}) {
+  Figures f = dense();
+  one.change(f);
+  return rule_of(one.id).check(f, limits);
+}
+
+/// Rules that a plan never decides for: what they need is measured, not implemented, or an error of
+/// the configuration.
+const std::map<std::string, Outcome> kUndecided{{"ep-overlap-off", Outcome::unknown},
+                                                {"moe-grouped-gemm-off", Outcome::not_applicable},
+                                                {"fsdp-legal", Outcome::not_applicable},
+                                                {"encoder-layout", Outcome::not_applicable},
+                                                {"norm-sm-margin", Outcome::unknown},
+                                                {"dp-sharp", Outcome::unknown},
+                                                {"tp-overlap-sms", Outcome::unknown},
+                                                {"tp-overlap-static", Outcome::not_applicable},
+                                                {"tp-overlap-launch-order", Outcome::unknown},
+                                                {"cp-a2a-heads", Outcome::not_applicable},
+                                                {"moe-fp8-dispatch", Outcome::unknown},
+                                                {"fp8-shapes", Outcome::not_applicable},
+                                                {"graph-on", Outcome::unknown},
+                                                {"graph-static", Outcome::not_applicable},
+                                                {"gc-aligned", Outcome::not_applicable},
+                                                {"cpu-binding", Outcome::unknown},
+                                                {"vboost", Outcome::unknown},
+                                                {"nccl-memory", Outcome::unknown},
+                                                {"pack-off", Outcome::unknown},
+                                                {"pack-legal", Outcome::not_applicable},
+                                                {"pack-straggler", Outcome::unknown},
+                                                {"scale-cost", Outcome::not_applicable},
+                                                {"record-incomplete", Outcome::unknown}};
+/// Rules without a condition of their own on figures: of the prediction with a change, or always.
+const std::set<std::string> kWithoutBorder{"scale-efficiency", "memory-itemised"};
+
+TEST(GuideRules, EachHasCasesOrSaysWhyNot) {
+  std::map<std::string, std::set<RuleCase::Kind>> kinds;
+  for (const RuleCase& one : test::rule_cases()) kinds[one.id].insert(one.kind);
+  std::set<std::string> ids;
+  for (const RuleGroup& group : rule_groups()) {
+    for (const Rule& rule : group.rules) {
+      const std::string id(rule.id);
+      EXPECT_TRUE(ids.insert(id).second) << id << " is there twice";
+      EXPECT_FALSE(rule.condition.empty() || rule.says.empty() || rule.source.empty()) << id;
+      if (kUndecided.contains(id) || kWithoutBorder.contains(id)) {
+        EXPECT_FALSE(kinds.contains(id)) << id;
+      } else {
+        EXPECT_EQ(kinds[id].size(), 3u) << id;
+      }
+    }
+  }
+  for (const auto& [id, all] : kinds) EXPECT_TRUE(ids.contains(id)) << id;
+}
+
+TEST(GuideRules, ConditionsHoldWhereTheyShould) {
+  for (const RuleCase& one : test::rule_cases()) {
+    const Finding finding = found(one);
+    EXPECT_EQ(outcome_name(finding.outcome), outcome_name(one.outcome))
+        << one.id << ", case " << one.kind << ": " << finding.text;
+    EXPECT_FALSE(finding.text.empty()) << one.id;
+    EXPECT_THAT(finding.text, testing::Not(HasSubstr("nan"))) << one.id;
+  }
+}
+
+TEST(GuideRules, WhatAPlanCannotDecideIsSaid) {
+  for (const auto& [id, outcome] : kUndecided) {
+    Figures f = dense();
+    test::set_sizes(f, 2, 2);
+    test::add_experts(f);
+    f.fp8 = true, f.scaling = "tensorwise";
+    f.config.tensor_overlap.tp_comm_overlap = true;
+    f.config.checkpoint.pretrained_checkpoint = "folder";
+    f.config.dataset.reset_attention_mask = true;
+    for (const char* axis : {"dp", "ep", "tp"}) f.times->exposed[axis] = 0.2;
+    f.times->host = 0.2;
+    const Finding finding = rule_of(id).check(f, {});
+    EXPECT_EQ(outcome_name(finding.outcome), outcome_name(outcome)) << id;
+    EXPECT_GT(finding.text.size(), 10u) << id;
+  }
+}
+
+TEST(GuideRules, WithoutAClusterNothingIsGuessed) {
+  for (const RuleCase& one : test::rule_cases()) {
+    Figures f = dense();
+    one.change(f);
+    f.machine.reset(), f.times.reset(), f.crossings.clear();
+    const Finding finding = rule_of(one.id).check(f, {});
+    if (finding.outcome == Outcome::unknown) {
+      EXPECT_THAT(finding.text, HasSubstr("cluster")) << one.id;
+    }
+  }
+}
+
+TEST(GuideRules, EveryAdviceIsAnOverride) {
+  size_t read = 0;
+  for (const RuleCase& one : test::rule_cases()) {
+    for (const Advice& advice : found(one).advice) {
+      EXPECT_FALSE(advice.overrides.empty()) << one.id;
+      RunConfig config;
+      Problems problems;
+      read_config(run_schema(config), {{}, advice.overrides}, problems);
+      EXPECT_NO_THROW(problems.throw_if_any()) << one.id << ": " << advice_text(advice);
+      ++read;
+    }
+  }
+  EXPECT_GT(read, 100u);
+}
+
+TEST(GuideRules, ThresholdsDecideAndCanBeReplaced) {
+  const RuleCase host{"host-bound", RuleCase::holds, Outcome::fires,
+                      [](Figures& f) { f.times->host = 0.2; }};
+  Thresholds limits;
+  EXPECT_EQ(found(host, limits).outcome, Outcome::fires);
+  limits.set("host_high=0.25");
+  EXPECT_EQ(found(host, limits).outcome, Outcome::not_applicable);
+  for (const char* wrong :
+       {"host_hihg=1", "host_high", "host_high=", "host_high=x", "host_high=-1"})
+    EXPECT_THROW(limits.set(wrong), ConfigError) << wrong;
+  try {
+    limits.set("host_hihg=1");
+  } catch (const ConfigError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("nearest: host_high"));
+  }
+  EXPECT_DOUBLE_EQ(Thresholds().least_gain(), 0.03);  // the interval is above the least gain
+}
+
+// What predictions of changes make of a condition that holds.
+
+Finding of(const Evaluation& evaluation, const std::string& id) {
+  for (const Verdict& verdict : evaluation.verdicts)
+    if (verdict.rule.id == id) return verdict.finding;
+  ADD_FAILURE() << id;
+  return {};
+}
+
+Figures with_bubble() {
+  Figures f = dense();
+  test::set_sizes(f, 1, 1, 4);
+  f.times->bubble = 0.2;
+  return f;
+}
+
+Outcome with_change(const ChangedRun& run, const Figures& f, EvaluationSettings settings = {}) {
+  settings.most_predictions = 1000;
+  return of(evaluate_rules(f, settings, [&](const auto&) { return run; }), "pp-without-vpp")
+      .outcome;
+}
+
+TEST(RuleGains, AnAdviceFiresFromTheLeastGainOn) {
+  EXPECT_EQ(with_change({"", 0.9, 60e9, true}, with_bubble()), Outcome::fires);
+  EXPECT_EQ(with_change({"", 0.98, 60e9, true}, with_bubble()), Outcome::no_gain);
+  EXPECT_EQ(with_change({"", 1.2, 60e9, true}, with_bubble()), Outcome::no_gain);
+  EXPECT_EQ(with_change({"", 0.9, 90e9, false}, with_bubble()), Outcome::not_applicable);
+  EXPECT_EQ(with_change({"no", 0, 0, false}, with_bubble()), Outcome::not_applicable);
+  EvaluationSettings exact;
+  exact.limits.set("gain_interval=0.001");
+  exact.limits.set("gain_min=0.01");
+  EXPECT_EQ(with_change({"", 0.98, 60e9, true}, with_bubble(), exact), Outcome::fires);
+}
+
+TEST(RuleGains, MemoryThatIsNeededCountsAsAGain) {
+  Figures f = with_bubble();
+  for (StageBytes& stage : f.stages) stage.peak = 90e9;
+  EXPECT_EQ(with_change({"", 1.2, 70e9, true}, f), Outcome::fires);
+  EXPECT_EQ(with_change({"", 0.5, 95e9, false}, f), Outcome::not_applicable);
+}
+
+TEST(RuleGains, LimitsLeaveTheRestUnknown) {
+  int calls = 0;
+  const PredictChange predict = [&](const auto&) {
+    ++calls;
+    return ChangedRun{"", 0.5, 60e9, true};
+  };
+  EvaluationSettings settings;
+  settings.most_predictions = 2;
+  const Evaluation two = evaluate_rules(with_bubble(), settings, predict);
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(two.predictions, 2);
+  EXPECT_GT(two.not_predicted, 0);
+  EXPECT_EQ(two.limit, "2 changes");
+  bool unknown = false;
+  for (const Verdict& verdict : two.verdicts) {
+    if (verdict.finding.outcome == Outcome::unknown &&
+        verdict.finding.text.ends_with("not predicted"))
+      unknown = true;
+  }
+  EXPECT_TRUE(unknown);
+  settings = {.most_predictions = 1000, .most_seconds = 1e-9};
+  EXPECT_EQ(evaluate_rules(with_bubble(), settings, predict).predictions, 0);
+}
+
+TEST(RuleGains, EqualChangesArePredictedOnce) {
+  std::set<std::vector<std::string>> seen;
+  EvaluationSettings settings;
+  settings.most_predictions = 1000, settings.most_seconds = 60;
+  evaluate_rules(with_bubble(), settings, [&](const std::vector<std::string>& overrides) {
+    EXPECT_TRUE(seen.insert(overrides).second);
+    return ChangedRun{"", 0.5, 60e9, true};
+  });
+  EXPECT_GT(seen.size(), 3u);
+}
+
+TEST(RuleGains, TheBestAdviceComesFirst) {
+  EvaluationSettings settings;
+  settings.most_predictions = 1000;
+  int calls = 0;
+  const auto finding = of(evaluate_rules(with_bubble(), settings,
+                                         [&](const auto&) {
+                                           return ChangedRun{"", 1 - 0.05 * ++calls, 60e9, true};
+                                         }),
+                          "pp-without-vpp");
+  ASSERT_GE(finding.advice.size(), 2u);
+  EXPECT_LT(*finding.advice[0].step_change, *finding.advice[1].step_change);
+  EXPECT_THAT(advice_text(finding.advice[0]), HasSubstr("step -"));
+}
+
+TEST(RuleGains, TwiceTheGpusAndUnshardedWeightsAreCompared) {
+  Figures f = dense();
+  f.fully_sharded = true;
+  const auto outcome = [&](const ChangedRun& run, const char* id) {
+    EvaluationSettings settings;
+    settings.most_predictions = 1000;
+    return of(evaluate_rules(f, settings, [&](const auto&) { return run; }), id).outcome;
+  };
+  EXPECT_EQ(outcome({"", 1.2, 60e9, true}, "scale-efficiency"), Outcome::fires);
+  EXPECT_EQ(outcome({"", 1.05, 60e9, true}, "scale-efficiency"), Outcome::not_applicable);
+  EXPECT_EQ(outcome({"", 1, 50e9, true}, "fsdp-buffers"), Outcome::fires);
+  EXPECT_EQ(outcome({"", 1, 70e9, true}, "fsdp-buffers"), Outcome::not_applicable);
+}
+
+TEST(GuideRules, ThePageIsThatOfTheTable) {
+  const std::string page = read_file(viaduct::test::source_folder() / "docs/guide-rules.md");
+  EXPECT_EQ(page, rules_markdown()) << "run: viaduct rules --markdown > docs/guide-rules.md";
+}
+
+}  // namespace
+}  // namespace viaduct::rules
