@@ -8,6 +8,22 @@
 namespace viaduct {
 namespace {
 
+/// What touches the device's memory from the host, and knows no streams yet.
+void validate_device(const RunConfig& config, Problems& problems) {
+  if (config.dist.device.value_or("cpu") != "cuda") return;
+  const auto refuse = [&](bool given, std::string_view field) {
+    if (given)
+      problems.add(
+          "{}: true with dist.device=cuda is not implemented yet; expected false, or "
+          "dist.device=cpu",
+          field);
+  };
+  refuse(config.offload.cpu_offloading, "model.cpu_offloading");
+  refuse(config.offload.fine_grained_activation_offloading,
+         "model.fine_grained_activation_offloading");
+  refuse(config.tensor_inspect.enabled, "tensor_inspect.enabled");
+}
+
 void validate_layers(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
   const auto& layers = config.model.num_layers;
@@ -92,6 +108,7 @@ void validate_modules(const RunConfig& config, Problems& problems) {
 
 void validate_offload(const RunConfig& config, Problems& problems) {
   const OffloadConfig& offload = config.offload;
+  validate_device(config, problems);
   if (offload.cpu_offloading) validate_layers(config, problems);
   if (offload.moves_weights()) validate_weights(config, problems);
   if (offload.fine_grained_activation_offloading) validate_modules(config, problems);

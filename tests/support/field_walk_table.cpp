@@ -123,6 +123,7 @@ std::vector<FieldCase> environment_cases() {
       kFp16 + Overrides{"mixed_precision.initial_loss_scale=1e30", "train.train_iters=4"};
   return {
       {"dist.ranks", "2", kRecord},
+      {"dist.device", "cuda"},
       {"dist.cpu_isa", "avx2"},
       // The peak beside which the rate stands is that of as many threads.
       {"dist.threads_per_rank", "2", kFiles},

@@ -25,6 +25,7 @@ struct Case {
   std::string name, model;
   Overrides settings;
   double limit;
+  bool guard = false;  // the host cannot touch the device's memory, with one of the orders
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -44,7 +45,7 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
   std::map<std::string, Tensor> first;
   for (uint64_t seed = 0; seed <= 2; ++seed) {
     SCOPED_TRACE("seed " + std::to_string(seed));
-    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
+    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1 && GetParam().guard});
     const auto cuda = probe({kCuda});
     EXPECT_GT(cuda_host::runtime_counts().kernels, 100);
     ASSERT_EQ(cuda.size(), cpu.size());
@@ -62,13 +63,13 @@ const Overrides kBf16{"mixed_precision=bf16_mixed"}, kNone;
 INSTANTIATE_TEST_SUITE_P(
     Models, CudaModels,
     testing::Values(
-        Case{"llama", "llama", kNone, 2e-5}, Case{"llama_bf16", "llama", kBf16, 3e-2},
+        Case{"llama", "llama", kNone, 2e-5, true}, Case{"llama_bf16", "llama", kBf16, 3e-2},
         Case{"llama_tied_tp2",
              "llama_tied",
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
              2e-5},
         Case{"llama_tied_dp2", "llama_tied", {"dist.ranks=2", "train.micro_batch_size=1"}, 2e-5},
-        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5}),
+        Case{"gpt2", "gpt2", kNone, 2e-5}, Case{"qwen2_moe", "qwen2_moe", kNone, 2e-5, true}),
     [](const auto& info) { return info.param.name; });
 
 /// Of two tensors' bytes as FP32 numbers: relative L2.

@@ -112,8 +112,10 @@ std::string shown(Shows where, const Overrides& run) {
   return "";
 }
 
-/// Machines without the instructions cannot show it.
+/// Machines without the instructions cannot show it, nor this program without a GPU's library
+/// (tests/exact/cuda does).
 bool possible_here(const FieldCase& one) {
+  if (one.field == "dist.device") return false;
   if (one.field == "dist.cpu_isa") return best_cpu_isa() != CpuIsa::avx2;
   if (one.field == "model.packed_weights") return best_cpu_isa() >= CpuIsa::avx512_bf16;
   return true;

@@ -159,6 +159,17 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
   EXPECT_EQ(again.config.checkpoint.save, "/tmp/a b");
 }
 
+TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
+  EXPECT_THAT(problems_of({"dist.device=cuda", "model.cpu_offloading=true"}),
+              testing::Contains(HasSubstr("model.cpu_offloading: true with dist.device=cuda")));
+  EXPECT_THAT(
+      problems_of({"dist.device=cuda", "model.fine_grained_activation_offloading=true",
+                   "model.offload_modules=[mlp_norm]"}),
+      testing::Contains(HasSubstr("fine_grained_activation_offloading: true with dist.device=")));
+  EXPECT_THAT(problems_of({"dist.device=cuda", "tensor_inspect.enabled=true"}),
+              testing::Contains(HasSubstr("tensor_inspect.enabled: true with dist.device=cuda")));
+}
+
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
   EXPECT_THAT(problems_of({"model.moe_router_padding_for_quantization=true"}),
               ElementsAre(HasSubstr("is not implemented yet: experts")));
