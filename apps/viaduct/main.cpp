@@ -34,7 +34,6 @@ void check_known(const std::string& name,
   std::vector<std::string> names;
   for (const auto& subcommand : subcommands) names.push_back(subcommand.app->get_name());
   if (std::find(names.begin(), names.end(), name) != names.end()) return;
-  VIADUCT_CHECK(ConfigError, name != "report", "viaduct report: not implemented yet");
   const auto near = viaduct::nearest_name(name, names);
   viaduct::fail<ConfigError>("no subcommand \"{}\"{}; viaduct --help lists them", name,
                              near ? "; did you mean " + *near + "?" : "");

@@ -49,13 +49,9 @@ std::string svg_legend(const std::vector<std::string>& names, double x, double y
 std::vector<double> round_ticks(double least, double most, int count, bool bytes) {
   const double range = most - least;
   if (!(range > 0) || !std::isfinite(range)) return {least};
-  const double base = bytes ? 1024 : 10;
-  const double power = std::pow(base, std::floor(std::log(range / count) / std::log(base)));
-  double step = power;
-  for (const double factor : {1.0, 2.0, 5.0, 10.0, 20.0, 50.0, 100.0, 200.0, 500.0, 1000.0}) {
-    step = power * factor;
-    if (range / step <= count) break;
-  }
+  double step = bytes ? std::exp2(std::floor(std::log2(range / count)))
+                      : std::pow(10, std::floor(std::log10(range / count)));
+  for (int i = 0; range / step > count; ++i) step *= bytes || i % 3 != 1 ? 2 : 2.5;  // 1, 2, 5, 10
   std::vector<double> ticks;
   for (double k = std::ceil(least / step - 1e-9); k * step <= most * (1 + 1e-12) + step * 1e-9; ++k)
     ticks.push_back(k * step);

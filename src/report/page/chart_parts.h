@@ -8,7 +8,7 @@
 namespace viaduct {
 
 /// Colours of the page that a chart has; further kinds begin again.
-inline constexpr size_t kChartColours = 8;
+inline constexpr size_t kChartColours = 12;
 std::string colour_name(size_t index);
 
 /// An <svg> element of so many units, with `label` for readers who do not see it.
@@ -22,7 +22,7 @@ std::string svg_legend(const std::vector<std::string>& names, double x, double y
                        double& height);
 
 /// Round values from the smallest multiple at or above `least` to `most`, about `count` of them;
-/// multiples of 1, 2 or 5 times a power of ten (of 1024 where `bytes`).
+/// multiples of 1, 2 or 5 times a power of ten (where `bytes`, of a power of two).
 std::vector<double> round_ticks(double least, double most, int count, bool bytes = false);
 /// "1,200", "0.0025", "3e-05"; "1.5 GiB" where `bytes`.
 std::string tick_text(double value, bool bytes = false);

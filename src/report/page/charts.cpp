@@ -117,7 +117,8 @@ std::string draw(const LineChart& chart) {
     body += svg_text(kLeft - 6, y.at(tick) + 4, "end", tick_text(tick, chart.bytes));
   }
   for (const double tick : round_ticks(x.range.least, x.range.most, 8))
-    body += svg_text(x.at(tick), kTop + kHeight + 16, "middle", tick_text(tick));
+    body += svg_text(x.at(tick), kTop + kHeight + 16, x.at(tick) > kWidth - 40 ? "end" : "middle",
+                     tick_text(tick));
   body += svg_text(kWidth - kRight, kTop + kHeight + 32, "end", chart.x_name);
   for (const auto& [name, value] : chart.limits) {
     body += horizontal(kLeft, kWidth - kRight, y.at(value), kLimit);
@@ -197,7 +198,8 @@ std::string draw(const SpanChart& chart) {
   }
   for (const double tick : round_ticks(0, x.range.most, 8)) {
     body += vertical(x.at(tick), top - 2, y, kGrid);
-    body += svg_text(x.at(tick), y + 14, "middle", tick == 0 ? "0" : format_seconds(tick));
+    body += svg_text(x.at(tick), y + 14, x.at(tick) > kWidth - 40 ? "end" : "middle",
+                     tick == 0 ? "0" : format_seconds(tick));
   }
   return svg_element(kWidth, y + 20, chart.label, body);
 }

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cstdint>
+
 #include "base/markup.h"
 
 namespace viaduct {
@@ -11,10 +13,12 @@ namespace {
 constexpr std::string_view kStyle = R"(
 :root { color-scheme: light dark; --paper: #ffffff; --ink: #1d2430; --faint: #667085; --line: #d9dee7;
   --shade: #f4f6f9; --good: #1a7f4b; --warning: #a34b00; --c0: #2f6fb7; --c1: #d9762b; --c2: #3c9a5f; --c3: #b0468f;
-  --c4: #8a6d3b; --c5: #5a5fc7; --c6: #c0392b; --c7: #7d8894; }
+  --c4: #8a6d3b; --c5: #5a5fc7; --c6: #c0392b; --c7: #7d8894; --c8: #0b7a75; --c9: #b08900;
+  --c10: #6b4fa1; --c11: #9c5b45; }
 @media (prefers-color-scheme: dark) { :root { --paper: #14181f; --ink: #e4e8ee; --faint: #98a2b3; --line: #333c49;
   --shade: #1d232c; --good: #5ec28c; --warning: #f0a35a; --c0: #6ea8e5; --c1: #f0a05f; --c2: #6cc790; --c3: #dc86c1;
-  --c4: #c4a36a; --c5: #9a9ef0; --c6: #ec7a6e; --c7: #a4aebb; } }
+  --c4: #c4a36a; --c5: #9a9ef0; --c6: #ec7a6e; --c7: #a4aebb; --c8: #4fbdb7; --c9: #e0bd4a;
+  --c10: #a88be0; --c11: #cf9580; } }
 * { box-sizing: border-box; }
 body { margin: 0; background: var(--paper); color: var(--ink); font: 16px/1.5 system-ui, "Segoe UI", Roboto, sans-serif; }
 main { max-width: 62rem; margin: 0 auto; padding: 2.5rem 1.25rem 4rem; }
@@ -35,7 +39,7 @@ th { color: var(--faint); font-weight: 600; }
 .note { border-left: 3px solid var(--line); padding: .1rem .8rem; margin: .5rem 0; max-width: 50rem; }
 .note.good { border-color: var(--good); } .note.warning { border-color: var(--warning); }
 figure { margin: .8rem 0 1.4rem; } figcaption { color: var(--faint); font-size: .9rem; }
-svg { max-width: 100%; height: auto; display: block; }
+svg, img { max-width: 100%; height: auto; display: block; }
 svg text { fill: var(--faint); font: 11px system-ui, sans-serif; } svg text.ink { fill: var(--ink); }
 details { margin: .8rem 0; } summary { cursor: pointer; color: var(--faint); }
 pre { background: var(--shade); padding: .8rem; overflow-x: auto; font-size: .8rem; border-radius: .4rem; }
@@ -47,6 +51,21 @@ bool is_number(std::string_view cell) {
   if (cell.front() >= '0' && cell.front() <= '9') return true;
   return cell.size() > 1 && (cell.front() == '-' || cell.front() == '+') && cell[1] >= '0' &&
          cell[1] <= '9';
+}
+
+/// RFC 4648, section 4.
+std::string base64(std::string_view bytes) {
+  static constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string out;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t group = 0;
+    for (size_t k = 0; k < 3; ++k)
+      group = group << 8 | (i + k < bytes.size() ? static_cast<uint8_t>(bytes[i + k]) : 0u);
+    for (size_t k = 0; k < 4; ++k)
+      out += i + k <= bytes.size() ? kDigits[group >> (18 - 6 * k) & 63] : '=';
+  }
+  return out;
 }
 
 }  // namespace
@@ -108,6 +127,14 @@ void HtmlPage::table(const std::vector<std::string>& header,
 void HtmlPage::figure(std::string_view svg, std::string_view caption) {
   body_ += fmt::format("<figure>\n{}<figcaption>{}</figcaption>\n</figure>\n", svg,
                        escaped_markup(caption));
+}
+
+void HtmlPage::image(std::string_view svg, std::string_view caption) {
+  body_ += fmt::format(
+      "<figure>\n<img src=\"data:image/svg+xml;base64,{}\" "
+      "alt=\"{}\">\n<figcaption>{}</figcaption>\n"
+      "</figure>\n",
+      base64(svg), escaped_markup(caption), escaped_markup(caption));
 }
 
 void HtmlPage::details(std::string_view summary, std::string_view text) {

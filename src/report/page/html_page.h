@@ -29,6 +29,8 @@ class HtmlPage {
              const std::vector<std::vector<std::string>>& rows);
   /// An SVG element that our own code drew, with its caption.
   void figure(std::string_view svg, std::string_view caption);
+  /// An SVG document that was read from a file: as an image, in which nothing of it can run.
+  void image(std::string_view svg, std::string_view caption);
   /// A text that keeps its lines, folded away under `summary`.
   void details(std::string_view summary, std::string_view text);
 

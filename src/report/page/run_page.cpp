@@ -187,7 +187,7 @@ std::string run_page(const RunPageInput& input) {
       true, true);
   if (!input.router_load.empty()) {
     page.section("Experts");
-    page.figure(input.router_load, "As the run drew it last.");
+    page.image(input.router_load, "Load of experts, as the run drew it last.");
     chart_of(page, log, "largest load", "equal shares",
              "Load of the most loaded expert of any layer; 1 is an equal share.",
              [](const LoggedStep& s) { return s.expert_load; });

@@ -1,0 +1,95 @@
+// viaduct report: a plan is made, its configuration is trained, and one page shows both.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+
+#include "base/file.h"
+#include "support/command.h"
+#include "support/temporary_folder.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using testing::Not;
+
+const std::string kModel =
+    "model.num_layers=2 model.hidden_size=32 model.ffn_hidden_size=64 model.num_attention_heads=4 "
+    "model.seq_length=32 model.vocab_size=64 ";
+
+std::string in_quotes(const std::filesystem::path& path) {
+  return "'" + path.string() + "'";
+}
+
+TEST(ReportCommand, ARunIsShownBesideItsPlan) {
+  const test::TemporaryFolder folder;
+  const std::string settings =
+      kModel + "train.global_batch_size=4 train.micro_batch_size=2 dist.ranks=2 dataset.mock=true ";
+  const auto planned = test::run_viaduct("plan --cluster cpu --json --timeline " + settings + "> " +
+                                         in_quotes(folder / "plan.json"));
+  ASSERT_EQ(planned.status, 0) << planned.err;
+  const auto page_of_plan = test::run_viaduct("report " + in_quotes(folder.path()));
+  ASSERT_EQ(page_of_plan.status, 0) << page_of_plan.err;
+  EXPECT_THAT(read_file(folder / "report.html"),
+              AllOf(HasSubstr("Where the time goes"), HasSubstr("One step"), HasSubstr("optimizer"),
+                    HasSubstr("saved activations"), Not(HasSubstr("<script"))));
+  const auto trained = test::run_viaduct(
+      "train " + settings + "train.train_iters=4 checkpoint.save=" + in_quotes(folder.path()));
+  ASSERT_EQ(trained.status, 0) << trained.err;
+  const auto page = test::run_viaduct("report " + in_quotes(folder.path()) + " --out " +
+                                      in_quotes(folder / "run.html"));
+  ASSERT_EQ(page.status, 0) << page.err;
+  EXPECT_THAT(read_file(folder / "run.html"),
+              AllOf(HasSubstr("Planned against measured"), HasSubstr("4 logged steps, 1 to 4"),
+                    HasSubstr("Symptoms"), HasSubstr("hidden_size: 32"),
+                    // Bytes are planned exactly.
+                    HasSubstr("class=\"number\">+0.0 %")));
+  // The same input gives the same bytes.
+  const std::string before = read_file(folder / "run.html");
+  ASSERT_EQ(test::run_viaduct("report " + in_quotes(folder / "metrics.jsonl") + " --plan " +
+                              in_quotes(folder / "plan.json") + " --out " +
+                              in_quotes(folder / "run.html"))
+                .status,
+            0);
+  EXPECT_EQ(read_file(folder / "run.html"), before);
+}
+
+TEST(ReportCommand, ASearchIsShown) {
+  const test::TemporaryFolder folder;
+  const auto plan = test::run_viaduct(
+      "plan --model llama3-8b --cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 1024 "
+      "--top "
+      "2 --time-limit 60 --json model.num_layers=2 model.context_parallel_size=1 "
+      "model.recompute_granularity=null > " +
+      in_quotes(folder / "search.json"));
+  ASSERT_EQ(plan.status, 0) << plan.err;
+  ASSERT_EQ(test::run_viaduct("report " + in_quotes(folder / "search.json")).status, 0);
+  EXPECT_THAT(
+      read_file(folder / "report.html"),
+      AllOf(HasSubstr("Plan search"), HasSubstr("Candidates"), HasSubstr("Why this layout")));
+}
+
+TEST(ReportCommand, InputThatIsNeitherIsRefused) {
+  const test::TemporaryFolder folder;
+  const auto refused = [&](const std::string& arguments, const std::string& text) {
+    const auto run = test::run_viaduct("report " + arguments);
+    EXPECT_NE(run.status, 0) << arguments;
+    EXPECT_THAT(run.err, HasSubstr(text)) << arguments;
+    EXPECT_FALSE(std::filesystem::exists(folder / "report.html"));
+  };
+  refused(in_quotes(folder.path()), "has neither metrics.jsonl");
+  refused(in_quotes(folder / "nothing"), "no such file or folder");
+  std::ofstream(folder / "other.json") << "{\"a\": 1}";
+  refused(in_quotes(folder / "other.json"), "expected the output of viaduct plan --json");
+  std::ofstream(folder / "part.json") << "{\"stages\": [], \"gpus\": 1, \"gpu\": \"x\"}";
+  refused(in_quotes(folder / "part.json"), "not a whole document of viaduct plan --json");
+  refused(in_quotes(folder / "other.json") + " --plan x", "is no run");
+}
+
+}  // namespace
+}  // namespace viaduct
