@@ -2,12 +2,14 @@
 // of the runtime and of cuBLASLt. Gradients and losses follow the cpu's within the format's
 // tolerance, and are the same bits in whatever order the streams and the blocks run.
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <optional>
 
 #include "cuda_host/streams.h"
+#include "run/rank_device.h"
 #include "support/golden.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
@@ -107,6 +109,36 @@ TEST(CudaRun, FollowsTheCpusAndIsTheSameInEveryOrder) {
       }
     }
   }
+}
+
+TEST(CudaRun, UsesThePlannedMemoryAndWaitsForItsHostReadsAlone) {
+  cuda_host::reset_runtime({.seed = 4});
+  const RunSetup setup =
+      setup_of(tiny_run() + Overrides{kCuda, "train.train_iters=5", "mixed_precision=bf16_mixed"});
+  const RankDevice rank = make_rank_device(setup.config.dist);
+  std::vector<int64_t> system_allocations, waits;
+  TrainerHooks hooks;
+  hooks.peak_effort = PeakEffort::glance;
+  hooks.stop_requested = [&] {
+    system_allocations.push_back(rank.device->memory().system_allocations);
+    waits.push_back(cuda_host::runtime_counts().host_waits);
+    return false;
+  };
+  Trainer trainer(setup, *rank.device, rank.ops, hooks);
+  const PlannedMemory& planned = trainer.planned_memory();
+  trainer.run();
+  EXPECT_THAT(system_allocations, testing::Each(1)) << "the arena";
+  EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+  EXPECT_EQ(rank.device->memory().peak_bytes, planned.peak.bytes);
+  // Called before the first step, after each, and at the end: a step waits for the loss, the
+  // gradient norm and the skipped update.
+  int steps = 0;
+  for (size_t i = 2; i < waits.size(); ++i) {
+    const int64_t more = waits[i] - waits[i - 1];
+    EXPECT_TRUE(more == 0 || more == 3) << more << " waits";
+    steps += more == 3 ? 1 : 0;
+  }
+  EXPECT_EQ(steps, 4);
 }
 
 }  // namespace
