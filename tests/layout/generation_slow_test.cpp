@@ -118,6 +118,17 @@ TEST_P(ExpertGeneration, GivesTheTokensOfOneRank) {
 INSTANTIATE_TEST_SUITE_P(Layouts, ExpertGeneration, testing::ValuesIn(expert_layouts()),
                          [](const auto& info) { return info.param.name; });
 
+TEST(ExpertGeneration, TokensThatAreSentByDomainAreThoseOfOneReplica) {
+  const LanguageModel model("mixtral");
+  const auto alone = tokens_of(generate_texts(model.generation(), work_of(0, 1)));
+  for (LayoutCase c : {experts(4, 1, layout(2, 1, 1, 2)), experts(4, 1, layout(1, 1, 1, 4))}) {
+    c.overrides.insert(c.overrides.end(),
+                       {"model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=2"});
+    EXPECT_EQ(tokens_of(generate_texts(model.generation(c.overrides), work_of(0, 3))), alone)
+        << c.name;
+  }
+}
+
 TEST(ExpertGeneration, TokensThatAreGatheredAreThoseOfOneReplica) {
   const LanguageModel model("mixtral");
   const auto alone = tokens_of(generate_texts(model.generation(), work_of(0, 1)));
