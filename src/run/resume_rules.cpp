@@ -118,6 +118,8 @@ constexpr NamedRule kRules[] = {
     {"train.decrease_batch_size_if_needed", said(kBatch)},
     {"model.fp32_residual_connection", said("steps round otherwise from here on")},
     {"model.moe_router_dtype", said("steps round otherwise from here on")},
+    {"model.moe_dispatch_fwd_dtype", said(kOtherRounding)},
+    {"model.moe_combine_bwd_dtype", said(kOtherRounding)},
     {"model.moe_router_load_balancing_type", said(kBalance)},
     {"model.moe_aux_loss_coeff", said(kBalance)},
     {"model.moe_router_bias_update_rate", said(kBalance)},
