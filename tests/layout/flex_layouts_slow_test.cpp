@@ -78,6 +78,18 @@ INSTANTIATE_TEST_SUITE_P(
                     flex(4, 1, 2, layout(1, 4, 1, 1, kMlp, "recompute_mlp"))),
     [](const auto& info) { return info.param.name; });
 
+/// Choices by groups, shared experts beside the exchange, latent attention, norms over all heads.
+TEST(FlexFamilies, ByDomainMatchTheirReferences) {
+  for (const std::string family : {"deepseek_v2_lite", "deepseek_v3", "olmoe"}) {
+    LayoutCase c = flex(4, 1, 2, layout(2, 2, 1, 1));
+    if (family != "olmoe") c.overrides.push_back("model.moe_shared_expert_overlap=true");
+    const auto batch = test_data("golden/" + family + "/golden.safetensors");
+    const auto got =
+        probe_layout(test_data("golden/" + family + "/model"), batch, false, c.overrides);
+    EXPECT_GT(test::expect_gradients_of(got, SafetensorsFile(batch), kLimit), 30) << family;
+  }
+}
+
 /// Dropped choices have no rows on either way. Which they are depends on the layout, so that the
 /// plain exchange of the same layout is what to compare with.
 TEST(FlexCapacity, ByDomainDropsTheSame) {
