@@ -218,7 +218,7 @@ double product_efficiency(const Figures& f, int tp, double rows) {
     op.cost.bytes_read = static_cast<int64_t>(2 * (rows * p.in + p.in * p.out));
     op.cost.bytes_written = static_cast<int64_t>(2 * rows * p.out);
     seconds += time.seconds(op);
-    least += time.least_seconds(flops, OpKind::product);
+    least += time.least_seconds(flops, OpKind::product, false);
   }
   return least / seconds;
 }
