@@ -9,8 +9,10 @@
 #include <optional>
 
 #include "cuda_host/streams.h"
+#include "generate/prompts.h"
 #include "run/rank_device.h"
 #include "support/golden.h"
+#include "support/language_model.h"
 #include "support/layout_run.h"
 #include "support/paths.h"
 #include "support/tensor_bytes.h"
@@ -149,6 +151,19 @@ TEST(CudaRun, UsesThePlannedMemoryAndWaitsForItsHostReadsAlone) {
     steps += more == 3 ? 1 : 0;
   }
   EXPECT_EQ(steps, 4);
+}
+
+TEST(CudaGeneration, ChoosesTheCpusTokens) {
+  const LanguageModel model("llama");
+  GenerationWork work;
+  work.batches = batches_by_length({{0, {5, 9, 44, 7}, 8}, {1, {30, 12}, 8}}, 2);
+  work.options.sampling.temperature = 0;
+  const auto cpu = generate_texts(model.generation(), work);
+  cuda_host::reset_runtime({.seed = 6, .guard = true});
+  const auto cuda = generate_texts(model.generation({kCuda}), work);
+  ASSERT_EQ(cuda.size(), 2u);
+  for (size_t i = 0; i < cuda.size(); ++i)
+    EXPECT_EQ(cuda[i].generated.tokens, cpu[i].generated.tokens);
 }
 
 }  // namespace
