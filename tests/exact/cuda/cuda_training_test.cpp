@@ -55,8 +55,8 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
     ASSERT_EQ(cuda.size(), cpu.size());
     for (const auto& [name, values] : cpu) {
       EXPECT_LE(relative_error(cuda.at(name), values), GetParam().limit) << name;
-      if (seed > 0)
-        EXPECT_TRUE(bytes_of(cuda.at(name)) == bytes_of(first.at(name))) << name << ": other bits";
+      if (seed == 0) continue;
+      EXPECT_TRUE(bytes_of(cuda.at(name)) == bytes_of(first.at(name))) << name << ": other bits";
     }
     if (seed == 0) first = cuda;
   }
