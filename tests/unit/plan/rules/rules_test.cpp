@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <map>
 #include <set>
 
@@ -256,6 +257,19 @@ TEST(RuleGains, TwiceTheGpusAndUnshardedWeightsAreCompared) {
   EXPECT_EQ(outcome({"", 1.05, 60e9, true}, "scale-efficiency"), Outcome::not_applicable);
   EXPECT_EQ(outcome({"", 1, 50e9, true}, "fsdp-buffers"), Outcome::fires);
   EXPECT_EQ(outcome({"", 1, 70e9, true}, "fsdp-buffers"), Outcome::not_applicable);
+}
+
+TEST(GuideScenarios, EachConfigurationIsTakenAndHasAClaim) {
+  const auto folder = viaduct::test::source_folder() / "configs/guides";
+  const std::string claims = read_file(folder / "claims.csv");
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(folder)) {
+    if (entry.path().extension() != ".yaml") continue;
+    ++files;
+    EXPECT_NO_THROW(prepare_run(load_run_config(entry.path(), {}))) << entry.path();
+    EXPECT_THAT(claims, HasSubstr("\n" + entry.path().stem().string() + ",dgx-")) << entry.path();
+  }
+  EXPECT_EQ(files, 12);
 }
 
 TEST(GuideRules, ThePageIsThatOfTheTable) {
