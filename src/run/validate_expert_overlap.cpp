@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "precision/recipe.h"
+#include "run/parallel_settings.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -17,9 +18,17 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
   if (moe.moe_token_dispatcher_type == "allgather") {
     problems.add(
-        "{} needs model.moe_token_dispatcher_type = alltoall, found allgather, whose gathers are "
-        "not in two parts",
+        "{} needs model.moe_token_dispatcher_type = alltoall or flex, found allgather, whose "
+        "gathers "
+        "are not in two parts",
         kOverlap);
+  }
+  if (const int domains = expert_domains(config); domains > 1) {
+    problems.add(
+        "{} and experts in {} domains of fast links exclude each other: exchanges by domain are "
+        "not "
+        "in two parts; nearest: model.moe_token_dispatcher_type = alltoall",
+        kOverlap, domains);
   }
   if (precision_recipe(config.mixed_precision).activation == DType::f32) {
     problems.add(

@@ -164,14 +164,4 @@ Tensor RowsUnderWay::finish(RankContext& context) {
   return order_ ? reorder(context, rows, order_, tag_) : rows;
 }
 
-Tensor send_to_experts(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                       const Operand& rows, MemoryTag tag) {
-  return begin_to_experts(context, place, order, rows, tag).finish(context);
-}
-
-Tensor send_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                 const Tensor& rows, MemoryTag tag) {
-  return begin_home(context, place, order, rows, tag).finish(context);
-}
-
 }  // namespace viaduct

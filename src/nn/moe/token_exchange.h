@@ -57,10 +57,4 @@ RowsUnderWay begin_to_experts(RankContext& context, const ExpertPlace& place,
 RowsUnderWay begin_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
                         const Tensor& rows, MemoryTag tag);
 
-/// Both with nothing beside them.
-Tensor send_to_experts(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                       const Operand& rows, MemoryTag tag);
-Tensor send_home(RankContext& context, const ExpertPlace& place, const ExchangeOrder& order,
-                 const Tensor& rows, MemoryTag tag);
-
 }  // namespace viaduct

@@ -58,6 +58,11 @@ const Overrides kChunks{"model.pipeline_model_parallel_size=2",
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ExpertOverlap,
     testing::Values(
+        Case{"flex", kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex"}},
+        Case{"quantized_rows",
+             kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex",
+                              "model.moe_dispatch_fwd_dtype=mxfp8",
+                              "model.moe_combine_bwd_dtype=mxfp8"}},
         Case{"data", kMoe + Overrides{"dist.ranks=2"}},
         Case{"shared_expert", kShared + Overrides{"dist.ranks=2"}},
         Case{"tensor", kMoe + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",

@@ -127,8 +127,12 @@ TEST(ValidateParallel, ExchangesOfExpertsBesideAnotherMicroBatch) {
               "model.pipeline_schedule=dualpipe_v");
   EXPECT_ONE("needs model.expert_model_parallel_size of at least 2, found 1", kMixtral, kExperts,
              bf16, overlap);
-  EXPECT_ONE("needs model.moe_token_dispatcher_type = alltoall, found allgather", kMixtral,
+  EXPECT_ONE("needs model.moe_token_dispatcher_type = alltoall or flex, found allgather", kMixtral,
              kExperts, bf16, ep(2), overlap, "model.moe_token_dispatcher_type=allgather");
+  const std::string flex = "model.moe_token_dispatcher_type=flex";
+  EXPECT_GOOD(kMixtral, kExperts, bf16, ep(2), overlap, flex);
+  EXPECT_ONE("experts in 2 domains of fast links exclude each other", kMixtral, kExperts, bf16,
+             ep(2), overlap, flex, "dist.nvlink_domain_size=1");
   EXPECT_ONE("mixed_precision.recipe = fp32 has FP32", kMixtral, kExperts, "mixed_precision=fp32",
              ep(2), overlap);
   EXPECT_ONE(
