@@ -22,6 +22,13 @@ const std::string kModel =
     "model.num_layers=2 model.hidden_size=32 model.ffn_hidden_size=64 model.num_attention_heads=4 "
     "model.seq_length=32 model.vocab_size=64 ";
 
+/// Runs `viaduct ARGUMENTS` and leaves what it printed in a file.
+void print_into(const std::filesystem::path& file, const std::string& arguments) {
+  const auto run = test::run_viaduct(arguments);
+  ASSERT_EQ(run.status, 0) << run.err;
+  std::ofstream(file) << run.out;
+}
+
 std::string in_quotes(const std::filesystem::path& path) {
   return "'" + path.string() + "'";
 }
@@ -30,9 +37,7 @@ TEST(ReportCommand, ARunIsShownBesideItsPlan) {
   const test::TemporaryFolder folder;
   const std::string settings =
       kModel + "train.global_batch_size=4 train.micro_batch_size=2 dist.ranks=2 dataset.mock=true ";
-  const auto planned = test::run_viaduct("plan --cluster cpu --json --timeline " + settings + "> " +
-                                         in_quotes(folder / "plan.json"));
-  ASSERT_EQ(planned.status, 0) << planned.err;
+  print_into(folder / "plan.json", "plan --cluster cpu --json --timeline " + settings);
   const auto page_of_plan = test::run_viaduct("report " + in_quotes(folder.path()));
   ASSERT_EQ(page_of_plan.status, 0) << page_of_plan.err;
   EXPECT_THAT(read_file(folder / "report.html"),
@@ -61,13 +66,11 @@ TEST(ReportCommand, ARunIsShownBesideItsPlan) {
 
 TEST(ReportCommand, ASearchIsShown) {
   const test::TemporaryFolder folder;
-  const auto plan = test::run_viaduct(
+  print_into(
+      folder / "search.json",
       "plan --model llama3-8b --cluster dgx-h100 --ranks 2 --global-batch 4 --seq-length 1024 "
-      "--top "
-      "2 --time-limit 60 --json model.num_layers=2 model.context_parallel_size=1 "
-      "model.recompute_granularity=null > " +
-      in_quotes(folder / "search.json"));
-  ASSERT_EQ(plan.status, 0) << plan.err;
+      "--top 2 --time-limit 60 --json model.num_layers=2 model.context_parallel_size=1 "
+      "model.recompute_granularity=null");
   ASSERT_EQ(test::run_viaduct("report " + in_quotes(folder / "search.json")).status, 0);
   EXPECT_THAT(
       read_file(folder / "report.html"),
