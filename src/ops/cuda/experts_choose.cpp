@@ -85,6 +85,10 @@ Choice choose_sort(const SortByExpertArgs& args, const Traits&) {
       args.token.bytes() + args.position.bytes() + args.counts.bytes() + args.offsets.bytes(),
       sort.launches() + 3);
   add_sort(choice, sort);
+  if (args.experts_together > 1 && sort.choices > 0) {
+    ++choice.launches;
+    choice.workspace_bytes += args.choice.bytes();
+  }
   return choice;
 }
 

@@ -135,7 +135,7 @@ Figures sizes_of(const RunSetup& setup) {
   f.micro_batches = micro_batches(f.config);
   f.global_batch = batch_schedule(f.config).full();
   f.length = f.config.model.seq_length.value();
-  f.sequence_parallel = sizes.sequence_parallel.value_or(false);
+  f.sequence_cut = sizes.sequence_parallel.value_or(false);
   const std::string strategy = f.config.ddp.strategy();
   f.distributed_optimizer = f.config.ddp.use_distributed_optimizer && strategy != "no_shard";
   f.fully_sharded = f.config.ddp.shards_weights();

@@ -69,7 +69,7 @@ struct Figures {
   int ep = 1, etp = 1;
   int64_t micro_batch = 1, micro_batches = 1, global_batch = 1;  // of a step, on a data rank
   int64_t length = 1;                                            // s: tokens of a row
-  bool sequence_parallel = false, distributed_optimizer = true, fully_sharded = false;
+  bool sequence_cut = false, distributed_optimizer = true, fully_sharded = false;
   bool fp8 = false;
   std::string scaling;    // of FP8 products: "tensorwise", "delayed", "blockwise", "mxfp8"
   double parameters = 0;  // of the fullest rank

@@ -136,7 +136,7 @@ Finding tp_kv_replicated(const Figures& f, const Thresholds&) {
 
 Finding sp_off(const Figures& f, const Thresholds&) {
   if (f.tp == 1) return not_applicable("tp = 1");
-  if (f.sequence_parallel) return not_applicable("sequence parallelism is on");
+  if (f.sequence_cut) return not_applicable("sequence parallelism is on");
   const double layer = 8 * static_cast<double>(f.model.hidden) * f.tokens() * (1 - 1.0 / f.tp);
   return fires(
       Level::warn,

@@ -26,7 +26,7 @@ std::string context_type(const Figures& f) {
 
 Finding tp_overlap_off(const Figures& f, const Thresholds& limits) {
   if (f.tp == 1) return not_applicable("tp = 1");
-  if (!f.sequence_parallel) return not_applicable("sequence parallelism is off (sp-off)");
+  if (!f.sequence_cut) return not_applicable("sequence parallelism is off (sp-off)");
   if (overlaps_tensors(f)) return not_applicable("communication of tensor ranks is overlapped");
   if (!f.times) return unknown(kNoTimes);
   const double exposed = f.times->share(f.times->exposed_of("tp"));

@@ -73,11 +73,11 @@ INSTANTIATE_TEST_SUITE_P(
              {"dist.ranks=2", "model.tensor_model_parallel_size=2", "model.sequence_parallel=true"},
              2e-5},
         Case{"llama_tied_dp2", "llama_tied", {"dist.ranks=2", "train.micro_batch_size=1"}, 2e-5},
-        Case{"llama_fp8", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, 0.15},
+        Case{"llama_fp8", "llama", {"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, 0.25},
         Case{"llama_fp8_delayed",
              "llama",
              {"mixed_precision=bf16_with_fp8_delayed_scaling_mixed"},
-             0.15},
+             0.25},
         Case{"gemma2", "gemma2", kNone, 2e-5}, Case{"deepseek_v3", "deepseek_v3", kNone, 2e-5},
         Case{
             "mixtral_ep2", "mixtral", {"dist.ranks=2", "model.expert_model_parallel_size=2"}, 2e-5},

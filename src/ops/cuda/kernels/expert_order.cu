@@ -20,6 +20,20 @@ __global__ void __launch_bounds__(kThreads) find_begins_kernel(SortedChoices arg
   });
 }
 
+__device__ int64_t run_of(const ChoiceRuns& args, int64_t i) {
+  const int64_t beyond = args.choice[i] - args.first_expert;
+  return args.choice[i] < 0 || beyond < 0 ? -1 : beyond / args.together;
+}
+
+__global__ void __launch_bounds__(kThreads) choice_runs_kernel(ChoiceRuns args) {
+  for_elements<1>(1, args.choices, kThreads, [&](int64_t, int64_t i, auto) {
+    int64_t run = run_of(args, i);
+    for (int64_t j = i - i % args.topk; j < i; ++j)
+      if (run_of(args, j) == run) run = -1;
+    args.run[i] = static_cast<int32_t>(run);
+  });
+}
+
 /// The destination of an expert's copy: by rank, there by expert.
 __device__ int64_t destination_of(const ExpertOrder& args, int64_t expert, int64_t copy) {
   const int64_t own = args.experts_per_rank;
@@ -95,6 +109,11 @@ __global__ void __launch_bounds__(kThreads) arrival_rows_kernel(ArrivalOrder arg
 
 void find_begins(const SortedChoices& args, Stream stream) {
   launch("find_begins", find_begins_kernel, grid_for_elements(1, args.choices + 1, 1, kThreads),
+         kThreads, stream, args);
+}
+
+void choice_runs(const ChoiceRuns& args, Stream stream) {
+  launch("choice_runs", choice_runs_kernel, grid_for_elements(1, args.choices, 1, kThreads),
          kThreads, stream, args);
 }
 

@@ -15,6 +15,15 @@ struct SortedChoices {
 };
 void find_begins(const SortedChoices& args, Stream stream);
 
+/// Runs of `together` neighbouring experts as one: run [choices] is the number of each choice's run,
+/// from `first_expert` on, or −1 for no expert and for a choice whose token chose the run before.
+struct ChoiceRuns {
+  const int32_t* choice;  // [choices]
+  int32_t* run;
+  int64_t choices, topk, first_expert, together;
+};
+void choice_runs(const ChoiceRuns& args, Stream stream);
+
 struct ExpertOrder {
   SortedChoices choices;
   int64_t topk, experts_per_rank, copies, rows_each;

@@ -1,5 +1,7 @@
 // Launches of what orders rows by expert, limits experts and balances them by a bias.
 
+#include <cstddef>
+
 #include "ops/cuda/choice_sort.h"
 #include "ops/cuda/launch/launch_args.h"
 
@@ -7,7 +9,7 @@ namespace viaduct::cuda {
 namespace {
 
 /// Sorts the choices of the experts from `first_expert` on.
-SortedChoices sort_choices(const Tensor& choice, int64_t first_expert, const ChoiceSort& sort,
+SortedChoices sort_choices(const int32_t* choice, int64_t first_expert, const ChoiceSort& sort,
                            void* workspace, Stream stream) {
   auto* const buffers = static_cast<TokenOfRow*>(workspace);
   auto* const counts = reinterpret_cast<int32_t*>(buffers + 2 * sort.choices);
@@ -15,7 +17,7 @@ SortedChoices sort_choices(const Tensor& choice, int64_t first_expert, const Cho
   SortedChoices sorted{nullptr, begin, sort.choices, sort.experts};
   if (sort.choices == 0) return sorted;
   constexpr int64_t kNone = -1;  // the id of no expert
-  sorted.sorted = sort_tokens({choice.data<int32_t>(),
+  sorted.sorted = sort_tokens({choice,
                                sort.choices,
                                sort.experts,
                                first_expert,
@@ -30,10 +32,21 @@ SortedChoices sort_choices(const Tensor& choice, int64_t first_expert, const Cho
 void launch_sort(OpContext& context, const Choice&, const SortByExpertArgs& args, void* workspace) {
   const Stream stream = stream_of(context);
   const ChoiceSort sort{args.choice.elements(), args.counts.dim(0) / args.copies};
-  expert_order({sort_choices(args.choice, args.first_expert, sort, workspace, stream),
-                args.choice.dim(1), args.experts_per_rank, args.copies, args.rows_each,
-                args.token.data<int32_t>(), args.position.data<int32_t>(),
-                args.counts.data<int64_t>(), args.offsets.data<int32_t>(), args.token.dim(0)},
+  const auto* choice = args.choice.data<int32_t>();
+  int64_t first_expert = args.first_expert;
+  if (args.experts_together > 1 && sort.choices > 0) {
+    auto* const run =
+        reinterpret_cast<int32_t*>(static_cast<std::byte*>(workspace) + sort.workspace_bytes());
+    choice_runs(
+        {choice, run, sort.choices, args.choice.dim(1), first_expert, args.experts_together},
+        stream);
+    choice = run;
+    first_expert = 0;
+  }
+  expert_order({sort_choices(choice, first_expert, sort, workspace, stream), args.choice.dim(1),
+                args.experts_per_rank, args.copies, args.rows_each, args.token.data<int32_t>(),
+                args.position.data<int32_t>(), args.counts.data<int64_t>(),
+                args.offsets.data<int32_t>(), args.token.dim(0)},
                stream);
 }
 
@@ -50,10 +63,10 @@ void launch_limit(OpContext& context, const Choice&, const LimitExpertsArgs& arg
                   void* workspace) {
   const Stream stream = stream_of(context);
   const ChoiceSort sort{args.choice.elements(), args.experts};
-  limit_experts(
-      {sort_choices(args.choice, 0, sort, workspace, stream), args.choice.data<int32_t>(),
-       args.probabilities.data<float>(), args.capacity, args.policy == DropPolicy::probabilities},
-      stream);
+  limit_experts({sort_choices(args.choice.data<int32_t>(), 0, sort, workspace, stream),
+                 args.choice.data<int32_t>(), args.probabilities.data<float>(), args.capacity,
+                 args.policy == DropPolicy::probabilities},
+                stream);
 }
 
 /// A vector in FP32 or FP64, or of any floating format.
