@@ -53,8 +53,8 @@ void add_mapping(std::vector<RuleCase>& c) {
       c, "tp-kv-replicated", [](Figures& f) { set_sizes(f, 16); },
       [](Figures& f) { set_sizes(f, 4); }, [](Figures& f) { set_sizes(f, 8); }, kNot);
   add(
-      c, "sp-off", [](Figures& f) { set_sizes(f, 2), f.sequence_parallel = false; },
-      [](Figures& f) { set_sizes(f, 2); }, [](Figures& f) { f.sequence_parallel = false; }, kNot);
+      c, "sp-off", [](Figures& f) { set_sizes(f, 2), f.sequence_cut = false; },
+      [](Figures& f) { set_sizes(f, 2); }, [](Figures& f) { f.sequence_cut = false; }, kNot);
   add(
       c, "cp-for-activations",
       [](Figures& f) {
@@ -425,7 +425,7 @@ void set_sizes(Figures& f, int tp, int cp, int pp, int vpp) {
   f.tp = tp, f.cp = cp, f.pp = pp, f.vpp = vpp;
   f.dp = f.ranks / (tp * cp * pp);
   f.micro_batches = f.global_batch / (f.dp * f.micro_batch);
-  f.sequence_parallel = tp > 1;
+  f.sequence_cut = tp > 1;
   f.stages.resize(static_cast<size_t>(pp), f.stages.front());
 }
 
