@@ -44,7 +44,8 @@ TEST(ReportCommand, ARunIsShownBesideItsPlan) {
               AllOf(HasSubstr("Where the time goes"), HasSubstr("One step"), HasSubstr("optimizer"),
                     HasSubstr("saved activations"), Not(HasSubstr("<script"))));
   const auto trained = test::run_viaduct(
-      "train " + settings + "train.train_iters=4 checkpoint.save=" + in_quotes(folder.path()));
+      "train " + settings +
+      "train.train_iters=4 logger.log_interval=1 checkpoint.save=" + in_quotes(folder.path()));
   ASSERT_EQ(trained.status, 0) << trained.err;
   const auto page = test::run_viaduct("report " + in_quotes(folder.path()) + " --out " +
                                       in_quotes(folder / "run.html"));

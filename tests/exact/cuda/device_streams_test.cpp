@@ -7,6 +7,7 @@
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cpu/cpu_ops.h"
+#include "support/instruction_set.h"
 #include "support/stream_ops.h"
 #include "support/stream_run.h"
 
@@ -28,7 +29,7 @@ void push(OpContext& context, std::string_view what, std::function<void()> work)
 
 /// A cuda device whose ops are the cpu's.
 RankDevice device_with_host_ops(uint64_t) {
-  static const OpTable kernels = cpu_ops(best_cpu_isa());
+  static const OpTable kernels = cpu_ops(test::instruction_set());
   use_op_queue({is_cuda, push, &kernels});
   use_gpu(0);
   return {make_cuda_device({.poison = true}), queued(kernels)};
