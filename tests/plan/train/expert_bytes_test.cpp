@@ -97,9 +97,9 @@ TEST(ExpertBytes, AFusedExchangeSendsTheSameRows) {
     EXPECT_EQ(by_block(grid, "flex"), by_block(grid, "alltoall"));
 }
 
-// Without sorted copies of rows. The fullest moment is in an exchange where each token has many
-// experts, which are narrow, and nothing else is large.
-TEST(ExpertBytes, AFusedExchangeNeedsLessMemory) {
+// It has no sorted copies of rows, which alltoall has once what it kept for the gradient is freed:
+// the fullest moment, where each token has many narrow experts, is that of both.
+TEST(ExpertBytes, AFusedExchangeNeedsNoMoreMemory) {
   const auto peak = [](const std::string& dispatcher) {
     return dry_run(setup_of(run_of({.ep = 4}, dispatcher) +
                             Overrides{"model.moe_router_topk=8", "model.moe_ffn_hidden_size=4",
@@ -109,8 +109,7 @@ TEST(ExpertBytes, AFusedExchangeNeedsLessMemory) {
                                       "model.recompute_num_layers=1"}))
         .peak.bytes;
   };
-  const int64_t rows = 2 * 256 * 8 * kWidth * kFloat;
-  EXPECT_LE(peak("flex"), peak("alltoall") - rows / 2) << "of rows of " << rows << " bytes";
+  EXPECT_LE(peak("flex"), peak("alltoall"));
 }
 
 // A token of E = 8 experts, 2 of them its own, is in M · (1 − C(8 − 8/M, 2) / C(8, 2)) of M
