@@ -3,8 +3,8 @@
 
     cmake --preset cuda -D VIADUCT_CUDA_REPORT=ON && cmake --build --preset cuda --clean-first | tools/gpu_code.py
 
-reads what ptxas says of each kernel (-v), and fails if one keeps more than --limit bytes of registers in memory, or if a
-target has no kernel that another has. --table prints a Markdown table of the kernels whose name holds a word.
+reads what ptxas says of each kernel (-v), and fails if one keeps more than --limit bytes of registers in memory (five
+kernels that do are known by name), or if a target has no kernel that another has. --table prints a Markdown table of the kernels whose name holds a word.
 """
 
 import argparse
@@ -17,6 +17,15 @@ ENTRY = re.compile(r"Compiling entry function '(\w+)' for '(sm_\w+)'")
 SPILLS = re.compile(r"(\d+) bytes spill stores, (\d+) bytes spill loads")
 USED = re.compile(r"Used (\d+) registers")
 SHARED = re.compile(r"(\d+) bytes smem")
+
+# Kernels that keep more than the limit today, by target: they may not become worse.
+KNOWN = {
+    ("sum_rows_kernel<8>", "sm_100a"): 180,
+    ("quantize_groups_kernel", "sm_100a"): 56,
+    ("combine_rows_kernel<8>", "sm_80"): 32,
+    ("combine_rows_kernel<8>", "sm_90a"): 32,
+    ("norm_backward_kernel<8>", "sm_80"): 24,
+}
 
 
 @dataclass
@@ -65,8 +74,9 @@ def demangle(kernels):
 def problems(kernels, limit):
     if not kernels:
         return ["no kernel in the report: was VIADUCT_CUDA_REPORT on, and did the build compile anything?"]
-    found = [f"{k.target}: {k.name} keeps {k.spilled} bytes of registers in memory, the limit is {limit}"
-             for k in kernels if k.spilled > limit]
+    limit_of = {(k.name, k.target): max(limit, KNOWN.get((k.name, k.target), 0)) for k in kernels}
+    found = [f"{k.target}: {k.name} keeps {k.spilled} bytes of registers in memory, the limit is "
+             f"{limit_of[k.name, k.target]}" for k in kernels if k.spilled > limit_of[k.name, k.target]]
     found += [f"{k.target}: {k.name}: ptxas said nothing of its registers" for k in kernels if k.registers == 0]
     targets = sorted({k.target for k in kernels})
     for name in sorted({k.name for k in kernels}):
