@@ -19,10 +19,9 @@ HEAD = """# The guides' scenarios
 This page compares what benchmark pages claim about configurations with what [`viaduct plan`](planning.md) predicts for them. It is made by
 `python3 benchmarks/plan/guides.py --viaduct build/release/viaduct --markdown docs/guide-scenarios.md` from
 [`configs/guides`](../configs/guides/claims.csv). Published figures are tokens/s a GPU of
-[`published_runs.csv`](../benchmarks/plan/published_runs.csv), each with its own batch and number of GPUs. Predictions are in BF16: products in FP8 have
-no kernels on the planner's targets yet. MFU counts causal attention half.
+[`published_runs.csv`](../benchmarks/plan/published_runs.csv), each with its own batch and number of GPUs. Predictions are in BF16. MFU counts causal attention half.
 
-Not here: DeepSeek-V3, whose latent attention has no kernels on these targets; weak and strong scaling and cost, which
+Not here: DeepSeek-V3; weak and strong scaling and cost, which
 [several `--ranks`](planning.md#finding-a-layout) give.
 
 | scenario | step | tokens/s a GPU | TFLOP/s | MFU | peak memory | claim | published | what holds |
