@@ -21,7 +21,7 @@ if(VIADUCT_SANITIZE)
     add_compile_options(-fno-sanitize=null,vptr -fno-sanitize-recover=undefined)
   endif()
   if(VIADUCT_SANITIZE MATCHES "address")
-    # Checks of memory are calls: half the code to compile. Kernel files have them inline (cmake/ViaductLibrary.cmake).
+    # Checks of memory are calls: half the code to compile. Ops have them inline (cmake/ViaductLibrary.cmake).
     add_compile_options(--param=asan-instrumentation-with-call-threshold=0)
   endif()
   add_link_options(-fsanitize=${VIADUCT_SANITIZE})
