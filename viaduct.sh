@@ -41,6 +41,7 @@ usage: ./viaduct.sh COMMAND [arguments]
   clean                 remove build/ (runs/ stays)
 
 environment:
+  VIADUCT_BATCHES       OFF: new build folders compile every file by itself (CONTRIBUTING.md)
   VIADUCT_RUNS          where `quickstart` puts its results (default: runs/)
 EOT
 }
@@ -79,11 +80,12 @@ install_packages() {
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "${missing[@]}" </dev/null
 }
 
-# build_targets PRESET [TARGET…]: configures the preset if needed and builds (everything if no target is named).
+# build_targets PRESET [TARGET…]: configures the preset if needed, with sources in batches, and builds (everything if no target is
+# named).
 build_targets() {
   local preset=$1
   shift
-  [[ -f $root/build/$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset")
+  [[ -f $root/build/$preset/build.ninja ]] || (cd "$root" && cmake --preset "$preset" -D VIADUCT_BATCHES="${VIADUCT_BATCHES:-ON}")
   cmake --build "$root/build/$preset" -j "$jobs" ${1:+--target "$@"}
 }
 

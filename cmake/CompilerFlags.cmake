@@ -13,26 +13,38 @@ add_compile_options(-Wno-maybe-uninitialized -Wno-stringop-overflow -Wno-restric
 # Results must not depend on what the compiler contracts: kernels write FMA where they mean it.
 add_compile_options(-ffp-contract=off)
 
+# Fewer collections of the compiler's own garbage: a tenth less time, for at most half a gigabyte a process.
+if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+  add_compile_options("$<$<COMPILE_LANGUAGE:CXX>:--param=ggc-min-heapsize=524288;--param=ggc-min-expand=100>")
+endif()
+
+# Code under test is what sanitizers look into: libraries and programs that ask for it by viaduct_sanitize. With AddressSanitizer
+# tests do not, so that their objects are those of the release build, which a compiler cache has; what they do to memory of the
+# libraries and of malloc is not seen. ThreadSanitizer needs everything.
+set(VIADUCT_SANITIZER_OPTIONS "")
 if(VIADUCT_SANITIZE)
-  add_compile_options(-fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
+  set(VIADUCT_SANITIZER_OPTIONS -O1 -UNDEBUG -fsanitize=${VIADUCT_SANITIZE} -fno-omit-frame-pointer -g1)
   if(VIADUCT_SANITIZE MATCHES "undefined")
-    # Null pointers fault by themselves, and nothing here casts between classes that are not related; these two checks stand at
-    # every access and cost a fifth of the time to compile.
-    add_compile_options(-fno-sanitize=null,vptr -fno-sanitize-recover=undefined)
+    # Null pointers fault by themselves, nothing here casts between classes that are not related, and AddressSanitizer sees
+    # where pointers lead to; these checks stand at every access and cost a third of the time to compile.
+    list(APPEND VIADUCT_SANITIZER_OPTIONS -fno-sanitize=null,vptr,pointer-overflow,object-size -fno-sanitize-recover=undefined)
   endif()
   if(VIADUCT_SANITIZE MATCHES "address")
     # Checks of memory are calls: half the code to compile. Ops have them inline (cmake/ViaductLibrary.cmake).
-    add_compile_options(--param=asan-instrumentation-with-call-threshold=0)
+    list(APPEND VIADUCT_SANITIZER_OPTIONS --param=asan-instrumentation-with-call-threshold=0)
   endif()
   add_link_options(-fsanitize=${VIADUCT_SANITIZE})
 endif()
+function(viaduct_sanitize target)
+  target_compile_options(${target} PRIVATE ${VIADUCT_SANITIZER_OPTIONS})
+endfunction()
 
 find_program(CCACHE ccache)
 if(CCACHE AND NOT CMAKE_CXX_COMPILER_LAUNCHER)
   # Paths below this folder count as relative, so that checkouts in different folders share results; the other settings let
   # sources with a precompiled header be cached.
   set(CMAKE_CXX_COMPILER_LAUNCHER ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR} CCACHE_NOHASHDIR=1
-    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime ${CCACHE})
+    CCACHE_SLOPPINESS=pch_defines,time_macros,include_file_mtime,include_file_ctime CCACHE_IGNOREOPTIONS=--param=ggc-* ${CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${CMAKE_CXX_COMPILER_LAUNCHER})
   add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fpch-preprocess>)
 endif()

@@ -19,7 +19,7 @@ namespace viaduct::test {
 namespace {
 
 constexpr uint64_t kFirstSeed = 0;
-#ifdef __SANITIZE_ADDRESS__
+#ifdef VIADUCT_ADDRESS_SANITIZER
 constexpr uint64_t kMoreSeeds[] = {1};  // a sanitizer looks at accesses more than at orders
 #else
 constexpr uint64_t kMoreSeeds[] = {1, 2};

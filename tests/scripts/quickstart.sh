@@ -16,6 +16,9 @@ mkdir "$clone"
 (cd "$root" && git ls-files -z | while IFS= read -r -d '' file; do [[ ! -e $file ]] || printf '%s\0' "$file"; done |
   tar -c --null -T -) | tar -x -C "$clone"
 cd "$clone"
+# Compiled as it is here, for the cache.
+batches=$(grep -h '^VIADUCT_BATCHES:' "$root/build/release/CMakeCache.txt" || true)
+export VIADUCT_BATCHES=${batches##*=}
 
 mapfile -t commands < <(awk '/^```bash/ { inside = 1; next } /^```$/ { if (inside) exit } inside { sub(/ *#.*/, ""); print }' README.md)
 [[ ${#commands[@]} -ge 2 ]] || { echo "README.md: no first block of commands"; exit 1; }

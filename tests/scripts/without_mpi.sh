@@ -7,8 +7,9 @@ build=$root/build/without_mpi
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 
+batches=$(grep -h '^VIADUCT_BATCHES:' "$root/build/release/CMakeCache.txt" || true)
 # MPI cannot be found, even by mistake.
-cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DVIADUCT_MPI=OFF -DVIADUCT_TESTS=OFF \
+cmake -S "$root" -B "$build" -G Ninja -DCMAKE_BUILD_TYPE=Release -DVIADUCT_MPI=OFF -DVIADUCT_TESTS=OFF -DVIADUCT_BATCHES="${batches##*=}" \
   -DCMAKE_DISABLE_FIND_PACKAGE_MPI=ON >"$folder/configure.log" || { cat "$folder/configure.log"; exit 1; }
 cmake --build "$build" --target viaduct >"$folder/build.log" || { tail -40 "$folder/build.log"; exit 1; }
 viaduct=$build/viaduct

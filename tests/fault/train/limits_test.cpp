@@ -25,7 +25,7 @@ CommandResult train_under(const std::string& limit, const std::string& more) {
 
 /// A sanitizer's runtime takes terabytes of address space and larger frames.
 constexpr bool kSanitized =
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(VIADUCT_ADDRESS_SANITIZER)
     true;
 #else
     false;
