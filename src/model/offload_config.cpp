@@ -80,9 +80,14 @@ std::vector<std::string_view> offloaded_units(std::string_view module) {
   return {module};
 }
 
-void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
-                 int64_t further) {
+bool has_expert_rows(std::string_view unit) {
+  return unit == unit::expert_fc1 || unit == unit::moe_act || unit == unit::moe_combine;
+}
+
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy, int64_t further,
+                 bool rows_exchanged) {
   const auto offload = [&](int64_t block, std::string_view unit) {
+    if (rows_exchanged && has_expert_rows(unit)) return;
     if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
   if (config.by_layer()) {

@@ -516,6 +516,12 @@ TEST(ValidateParallel, Offload) {
   EXPECT_ONE("offload_modules: moe_act is a part of experts, which the model has none of; it has",
              modules, names("mlp, moe_act"));
   EXPECT_GOOD(kMixtral, kExperts, modules, names("expert_fc1, moe_act"));
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), layers, number(2));
+  EXPECT_ONE("offload_modules: moe_act is not implemented with expert_model_parallel_size",
+             kMixtral, kExperts, ep(2), modules, names("core_attn, moe_act"));
+  EXPECT_ONE("offload_modules: expert_fc1 is a part of moe in recompute_modules", kMixtral,
+             kExperts, modules, names("core_attn, expert_fc1"),
+             "model.recompute_granularity=selective", "model.recompute_modules=[moe]");
   EXPECT_ONE("offload_modules: attn_proj needs core_attn", modules, names("attn_proj, mlp"));
   EXPECT_ONE("offload_modules: mlp_norm is a part of layernorm in recompute_modules", modules,
              names("mlp_norm, mlp"), "model.recompute_granularity=selective",
