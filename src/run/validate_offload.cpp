@@ -46,11 +46,6 @@ void validate_layers(const RunConfig& config, Problems& problems) {
 
 /// What is moved of weights are a rank's shards.
 void validate_weights(const RunConfig& config, Problems& problems) {
-  if (config.ddp.shares_state()) {
-    problems.add(
-        "model.cpu_offloading_weights: true with ddp.outer_dp_sharding_strategy = optim is not "
-        "implemented yet: expected no_shard");
-  }
   if (!config.ddp.shards_weights()) {
     problems.add(
         "model.cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
