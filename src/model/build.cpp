@@ -181,6 +181,7 @@ void build_block(const Maker& m, int64_t i, const RotaryTable* rotary, Layer& la
     layer.segments.push_back(build_mlp(m, i));
     return;
   }
+  layer.first_of_experts = static_cast<int>(layer.segments.size());
   for (auto& segment : build_moe({m.config, m.names, m.settings, m.place, m.make}, i))
     layer.segments.push_back(std::move(segment));
 }

@@ -39,13 +39,14 @@ FieldGroup offload_fields(OffloadConfig& config) {
           "offload_modules", config.offload_modules,
           "Modules that fine_grained_activation_offloading moves, each with what it keeps and no "
           "module that stays does: attn_norm and mlp_norm their inputs, qkv_linear and mlp the "
-          "norms' outputs (mlp also the inside of the feed-forward), core_attn queries, keys and "
-          "values, attn_proj with core_attn the attended values.")
+          "norms' outputs (mlp also the inside of the feed-forward, or of each expert), core_attn "
+          "queries, keys and values, attn_proj with core_attn the attended values, expert_fc1 the "
+          "rows of experts, moe_act the inside of experts.")
       .one_of({"attn_norm", "qkv_linear", "core_attn", "attn_proj", "mlp_norm", "mlp", "expert_fc1",
                "moe_act"})
       .constraint(
-          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act are not "
-          "implemented yet");
+          "attn_proj needs core_attn; none of them recomputed; expert_fc1 and moe_act need "
+          "experts");
   group
       .field("min_offloaded_tensor_size", config.min_offloaded_tensor_size,
              "Of offload_modules, tensors with fewer elements stay.")
@@ -68,35 +69,42 @@ FieldGroup second_memory_fields(OffloadConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> dense_offload_modules() {
-  return {kUnits.begin(), kUnits.end()};
+std::vector<std::string_view> offload_modules_of(bool experts) {
+  std::vector<std::string_view> names(kUnits.begin(), kUnits.end());
+  if (experts) names.insert(names.end(), {unit::expert_fc1, unit::moe_act});
+  return names;
 }
 
-std::string_view offloaded_unit(std::string_view module) {
-  const auto found = std::find(kUnits.begin(), kUnits.end(), module);
-  return found == kUnits.end() ? std::string_view() : *found;
+std::vector<std::string_view> offloaded_units(std::string_view module) {
+  if (module == unit::mlp) return {unit::mlp, unit::moe_act};
+  return {module};
 }
 
-void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
-                 int64_t further) {
+bool has_expert_rows(std::string_view unit) {
+  return unit == unit::expert_fc1 || unit == unit::moe_act || unit == unit::moe_combine;
+}
+
+void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy, int64_t further,
+                 bool rows_exchanged) {
   const auto offload = [&](int64_t block, std::string_view unit) {
+    if (rows_exchanged && has_expert_rows(unit)) return;
     if (policy.of(block, unit) == UnitPolicy::keep) policy.set(block, unit, UnitPolicy::offload);
   };
   if (config.by_layer()) {
     for (int64_t block = 0; block < std::min(config.cpu_offloading_num_layers, layers); ++block) {
-      if (policy.group_of(block) != nullptr) {
-        offload(block, unit::layer);
-        continue;
-      }
+      const LayerGroup* group = policy.group_of(block);
+      if (group != nullptr) offload(block, unit::layer);
+      if (group != nullptr && !group->experts) continue;
       for (const std::string_view unit : kUnits) offload(block, unit);
       for (const std::string_view unit : kLatentUnits) offload(block, unit);
+      for (const std::string_view unit : kExpertUnits) offload(block, unit);
     }
   }
   if (config.by_module()) {
     policy.offload_from(config.min_offloaded_tensor_size);
     for (int64_t block = 0; block < layers + further; ++block)
       for (const std::string& module : config.offload_modules)
-        offload(block, offloaded_unit(module));
+        for (const std::string_view unit : offloaded_units(module)) offload(block, unit);
   }
 }
 

@@ -34,16 +34,20 @@ struct OffloadConfig {
 FieldGroup offload_fields(OffloadConfig& config);
 FieldGroup second_memory_fields(OffloadConfig& config);
 
-/// The unit that a name of offload_modules stands for; "" if a dense model has none.
-std::string_view offloaded_unit(std::string_view module);
-/// The names that a dense model has.
-std::vector<std::string_view> dense_offload_modules();
+/// The units that a name of offload_modules stands for.
+std::vector<std::string_view> offloaded_units(std::string_view module);
+/// The names that a model has, with experts or without.
+std::vector<std::string_view> offload_modules_of(bool experts);
+
+/// Whether a unit keeps rows of experts, as many as the data give a rank where ranks exchange them.
+bool has_expert_rows(std::string_view unit);
 
 /// Adds to `policy` what a configuration without problems asks for, in a model of `layers` blocks
 /// and `further` ones of multi-token prediction, which offloading by layers leaves alone. What is
-/// recomputed already stays so.
+/// recomputed already stays so. `rows_exchanged`: ranks exchange the rows of experts, which then
+/// stay.
 void add_offload(const OffloadConfig& config, int64_t layers, SavedPolicy& policy,
-                 int64_t further = 0);
+                 int64_t further = 0, bool rows_exchanged = false);
 SecondMemorySettings second_memory_settings(const OffloadConfig& config);
 
 }  // namespace viaduct

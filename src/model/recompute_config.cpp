@@ -10,11 +10,20 @@ struct Module {
   std::vector<std::string_view> units;
 };
 
+/// The module that is segments, not units: they run again as one.
+constexpr std::string_view kWholeExperts = "moe";
+
 const std::vector<Module>& modules() {
-  static const std::vector<Module> kModules{{"core_attn", {unit::core_attn}},
-                                            {"layernorm", {unit::attn_norm, unit::mlp_norm}},
-                                            {"mlp", {unit::mlp}},
-                                            {"mla_up_proj", {unit::mla_up_proj}}};
+  static const std::vector<Module> kModules{
+      {"core_attn", {unit::core_attn}},
+      {"layernorm", {unit::attn_norm, unit::mlp_norm}},
+      {"mlp", {unit::mlp, unit::moe_act}},
+      {"mla_up_proj", {unit::mla_up_proj}},
+      {"moe_act", {unit::moe_act}},
+      {"shared_experts", {unit::shared_experts}},
+      {kWholeExperts,
+       {unit::mlp_norm, unit::mlp, unit::expert_fc1, unit::moe_act, unit::moe_combine,
+        unit::shared_experts}}};
   return kModules;
 }
 
@@ -22,6 +31,10 @@ void recompute_modules(const RecomputeConfig& config, const ChunkLayers& chunk,
                        SavedPolicy& policy) {
   for (int64_t i = 0; i < chunk.blocks; ++i) {
     for (const std::string& module : config.recompute_modules) {
+      if (module == kWholeExperts) {
+        policy.recompute_layers({chunk.first_block + i, 1, false, true});
+        continue;
+      }
       for (const std::string_view unit : module_units(module))
         policy.set(chunk.first_block + i, unit, UnitPolicy::recompute);
     }
@@ -85,11 +98,14 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
           "What selective recompute makes again. core_attn: attended values; layernorm: the "
           "outputs of the norms before QKV and feed-forward; mlp: what lies between the two "
           "matrices of the feed-forward, or of each expert; mla_up_proj: queries, keys and values "
-          "of latent attention, from its compressed vectors.")
+          "of latent attention, from its compressed vectors; moe_act: the activations of experts; "
+          "shared_experts: the inside of the expert of all tokens; moe: router, exchanges, experts "
+          "and the norm before them, of which the residual stream stays.")
       .one_of({"core_attn", "moe_act", "layernorm", "mla_up_proj", "mlp", "moe", "shared_experts"})
       .constraint(
-          "mla_up_proj needs multi_latent_attention; moe_act, moe and shared_experts are not "
-          "implemented yet");
+          "mla_up_proj needs multi_latent_attention; moe_act and moe need experts, and exclude "
+          "each "
+          "other; shared_experts needs such an expert, and excludes moe");
   group
       .field(
           "distribute_saved_activations", config.distribute_saved_activations,
@@ -115,10 +131,15 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   return group;
 }
 
-std::vector<std::string_view> recomputable_modules(bool latent_attention) {
+std::vector<std::string_view> recomputable_modules(const ModelParts& model) {
+  const auto has = [&](std::string_view name) {
+    if (name == unit::mla_up_proj) return model.latent_attention;
+    if (name == unit::shared_experts) return model.shared_experts;
+    return model.experts || (name != unit::moe_act && name != kWholeExperts);
+  };
   std::vector<std::string_view> names;
   for (const Module& module : modules()) {
-    if (latent_attention || module.name != unit::mla_up_proj) names.push_back(module.name);
+    if (has(module.name)) names.push_back(module.name);
   }
   return names;
 }

@@ -29,8 +29,13 @@ struct RecomputeConfig {
 
 FieldGroup recompute_fields(RecomputeConfig& config);
 
+/// What some models have, and modules are parts of.
+struct ModelParts {
+  bool latent_attention = false, experts = false, shared_experts = false;
+};
+
 /// The names of recompute_modules that a model has.
-std::vector<std::string_view> recomputable_modules(bool latent_attention);
+std::vector<std::string_view> recomputable_modules(const ModelParts& model);
 /// The units that a module's name stands for; none if no model has such a module.
 std::vector<std::string_view> module_units(std::string_view module);
 

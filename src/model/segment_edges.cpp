@@ -91,6 +91,7 @@ TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& con
     passed.remove(declared.name);
   }
   TensorSet out = segment.forward(context, batch, reads, saved);
+  if (!saved.output_is_read()) return {};
   const auto outputs = segment.outputs();
   for (const std::string_view name : outputs) {
     VIADUCT_CHECK(ShapeError, out.has(name), "segment {}: it did not make its output \"{}\"",

@@ -14,8 +14,9 @@ Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& 
                  const Batch& batch, const Edge& after);
 
 /// Runs the segment's forward on its declared inputs in `in`; returns its outputs and the bypassing
-/// tensors. ShapeError naming segment and tensor if `in` lacks a declared one or has it in another
-/// dtype or shape, or if an output is missing.
+/// tensors, or nothing where nobody reads them (`SavedStore::output_is_read`). ShapeError naming
+/// segment and tensor if `in` lacks a declared one or has it in another dtype or shape, or if an
+/// output is missing.
 TensorSet forward_through(const Layer& layer, Segment& segment, RankContext& context,
                           const Batch& batch, const TensorSet& in, SavedStore& saved);
 

@@ -81,10 +81,9 @@ std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) con
   std::vector<Place> list;
   std::set<int64_t> blocks;
   for (const Place& other : places()) {
-    const int64_t block = other.layer->block;
-    if (block < group.first_block || block >= group.first_block + group.blocks) continue;
+    if (group_of(other) != &group) continue;
     list.push_back(other);
-    blocks.insert(block);
+    blocks.insert(other.layer->block);
   }
   VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
                 "backward: blocks {} to {} run again together, but {} of them are in the chunk",
@@ -92,9 +91,12 @@ std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) con
   return list;
 }
 
-/// The group of layers that the place runs again with; null: its layer does not.
+/// The group of layers that the place runs again with; null: it does not.
 const LayerGroup* SegmentWalk::group_of(const Place& place) const {
-  return saved_.policy() == nullptr ? nullptr : saved_.policy()->group_of(place.layer->block);
+  if (saved_.policy() == nullptr) return nullptr;
+  const LayerGroup* group = saved_.policy()->group_of(place.layer->block);
+  const bool of_it = group == nullptr || !group->experts || place.layer->in_experts(*place.segment);
+  return of_it ? group : nullptr;
 }
 
 /// The segment's place, as the store names it.
@@ -112,8 +114,9 @@ SegmentRun SegmentWalk::segment_run(const Place& place) const {
 bool SegmentWalk::begins_group(const Place& place) const {
   const LayerGroup* group = group_of(place);
   if (group == nullptr || group->apart) return group != nullptr;
+  const auto first = static_cast<size_t>(group->experts ? place.layer->first_of_experts : 0);
   return place.layer->block == group->first_block &&
-         place.segment == place.layer->segments.front().get();
+         place.segment == place.layer->segments[first].get();
 }
 
 /// What the segments that run again with `place` read and none of them makes.
@@ -218,7 +221,9 @@ void SegmentWalk::run_group_again(const Place& place, Program& program) const {
     const Place& again = list[i];
     const int next = i + 1 < list.size() ? list[i + 1].number : -1;
     set = run(again, SegmentWork::replay, next, program, [&] {
-      const LayerReplayScope replay(saved_, segment_run(again));
+      SegmentRun own = segment_run(again);
+      own.output_unread = i + 1 == list.size();
+      const LayerReplayScope replay(saved_, own);
       return forward_through(*again.layer, *again.segment, context_, batch_, set, saved_);
     });
   }

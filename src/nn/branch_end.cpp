@@ -17,6 +17,11 @@ DType branch_format(const RankContext& context, const BranchEnd& end) {
 
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
                   const Tensor& stream, SavedStore& saved) {
+  const bool read = saved.output_is_read();
+  if (!read && !end.norm) {
+    end.linear.keep(context, x, saved);
+    return {};
+  }
   if (!end.norm && !end.dropout.active(context) && end.linear.takes_epilogue(context)) {
     return end.linear.forward(context, x, saved, saved.output_tag(), {.residual = stream},
                               branch_format(context, end));
@@ -26,6 +31,7 @@ Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end
       end.linear.forward(context, x, saved, end.norm ? saved.tag() : MemoryTag::activations, {},
                          branch_format(context, end));
   if (end.norm) branch = end.norm->forward(context, branch, saved);
+  if (!read) return {};
   return end.dropout.forward(context, batch, branch, stream, saved.output_tag());
 }
 

@@ -17,7 +17,8 @@ struct BranchEnd {
   const ResidualDropout& dropout;
 };
 
-/// The stream after the branch, from the input of its last linear layer and the stream before.
+/// The stream after the branch, from the input of its last linear layer and the stream before;
+/// undefined where nobody reads it (`SavedStore::output_is_read`).
 Tensor end_branch(RankContext& context, const Batch& batch, const BranchEnd& end, const Operand& x,
                   const Tensor& stream, SavedStore& saved);
 

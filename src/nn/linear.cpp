@@ -66,10 +66,17 @@ Operand Linear::keep_input(RankContext& context, const Operand& x, const Tensor&
   return kept_or_matrix(context, GemmForm::forward, quantization(context), kept, x.tensor());
 }
 
+Tensor Linear::input_amax(RankContext& context, const Operand& x, const SavedStore& saved) const {
+  return x.form().plain() ? amax_of(context, LayerOperand::input, x.tensor(), saved) : Tensor();
+}
+
+void Linear::keep(RankContext& context, const Operand& x, SavedStore& saved) const {
+  keep_input(context, x, input_amax(context, x, saved), saved);
+}
+
 Tensor Linear::forward(RankContext& context, const Operand& x, SavedStore& saved, MemoryTag tag,
                        const GemmEpilogue& epilogue, std::optional<DType> format) const {
-  const Tensor amax =
-      x.form().plain() ? amax_of(context, LayerOperand::input, x.tensor(), saved) : Tensor();
+  const Tensor amax = input_amax(context, x, saved);
   const Operand in = keep_input(context, x, amax, saved);
   const GemmOverlap& row = context.settings.overlap[rows_of(role_).fprop];
   const AcquiredWeight weight(context.weights, *weight_, WeightUse::forward,

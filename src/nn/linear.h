@@ -36,6 +36,8 @@ class Linear {
   Tensor forward(RankContext& context, const Operand& x, SavedStore& saved,
                  MemoryTag tag = MemoryTag::saved, const GemmEpilogue& epilogue = {},
                  std::optional<DType> format = {}) const;
+  /// Of the forward, what the backward reads: keeps x, and makes no y.
+  void keep(RankContext& context, const Operand& x, SavedStore& saved) const;
   /// dx [T, in] = dy [T, out] · W; the gradient of the bias accumulates (+=). With an `epilogue`
   /// (row-parallel layers) the gradient of its `raised`, in its place.
   Tensor backward_input(RankContext& context, const Tensor& dy, SavedStore& saved,
@@ -71,6 +73,8 @@ class Linear {
   /// The largest magnitude that the scale of x or dy is made for; undefined without such a scale.
   Tensor amax_of(RankContext& context, LayerOperand operand, const Tensor& matrix,
                  const SavedStore& saved) const;
+  /// The same for the forward's x, which may be an operand that has its scales.
+  Tensor input_amax(RankContext& context, const Operand& x, const SavedStore& saved) const;
   /// Whether x waits for the weight gradient as a tensor whose scale was made in the forward.
   bool keeps_amax(const RankContext& context) const;
   /// That scale's largest magnitude, or undefined.

@@ -58,10 +58,11 @@ struct Replay {
 
 /// One run of a segment.
 struct SegmentRun {
-  int instance = 0;           ///< its index in the micro-batch's chunk; part of every key
-  int64_t block = -1;         ///< global number of its transformer block; −1: it has none
-  bool drops = false;         ///< its layer runs again: nothing is kept, not even statistics
-  bool drops_output = false;  ///< its outputs are dropped as well
+  int instance = 0;            ///< its index in the micro-batch's chunk; part of every key
+  int64_t block = -1;          ///< global number of its transformer block; −1: it has none
+  bool drops = false;          ///< its layer runs again: nothing is kept, not even statistics
+  bool drops_output = false;   ///< its outputs are dropped as well
+  bool output_unread = false;  ///< it runs again for what it keeps: nobody reads its outputs
 };
 
 class SavedStore {
@@ -80,6 +81,8 @@ class SavedStore {
   /// False if nothing is stored: by the whole store, or by the current segment, which drops.
   bool keeps() const { return keeps_ && !now_.segment.drops; }
   const SavedPolicy* policy() const { return policy_; }
+  /// False if the current segment runs again for what it keeps alone: it need not make outputs.
+  bool output_is_read() const { return !now_.segment.output_unread; }
 
   /// The memory tag for a tensor that the unit in scope makes and keeps; `activations` if the unit
   /// is dropped.

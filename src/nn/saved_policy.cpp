@@ -12,10 +12,12 @@ void SavedPolicy::set(int64_t block, std::string_view unit, UnitPolicy policy) {
   const auto is_in = [&](const auto& units) {
     return std::find(units.begin(), units.end(), unit) != units.end();
   };
-  VIADUCT_CHECK(ShapeError, unit == unit::layer || is_in(kUnits) || is_in(kLatentUnits),
-                "policy of saved values: a block has no unit {}; it has {}, and with latent "
-                "attention {}",
-                unit, fmt::join(kUnits, ", "), fmt::join(kLatentUnits, ", "));
+  VIADUCT_CHECK(ShapeError,
+                unit == unit::layer || is_in(kUnits) || is_in(kLatentUnits) || is_in(kExpertUnits),
+                "policy of saved values: a block has no unit {}; it has {}, with latent attention "
+                "{}, and with experts {}",
+                unit, fmt::join(kUnits, ", "), fmt::join(kLatentUnits, ", "),
+                fmt::join(kExpertUnits, ", "));
   if (policy != UnitPolicy::keep) {
     units_[block][std::string(unit)] = policy;
     return;
@@ -27,9 +29,10 @@ void SavedPolicy::set(int64_t block, std::string_view unit, UnitPolicy policy) {
 }
 
 void SavedPolicy::recompute_layers(const LayerGroup& group) {
-  VIADUCT_CHECK(ShapeError, group.blocks > 0 && (group.blocks == 1 || !group.apart),
+  const bool parts = group.apart || group.experts;
+  VIADUCT_CHECK(ShapeError, group.blocks > 0 && (group.blocks == 1 || !parts),
                 "policy of saved values: a group of {} blocks{}", group.blocks,
-                group.apart ? " whose segments run again apart" : "");
+                parts ? " whose segments run again apart" : "");
   for (int64_t i = group.first_block; i < group.first_block + group.blocks; ++i) {
     VIADUCT_CHECK(ShapeError, group_of_.emplace(i, groups_.size()).second,
                   "policy of saved values: block {} is in two groups", i);

@@ -17,10 +17,15 @@ inline constexpr std::string_view attn_norm = "attn_norm";    // norm before QKV
 inline constexpr std::string_view qkv_linear = "qkv_linear";  // QKV, QK norms, rotary positions
 /// Latent attention: heads from compressed vectors, rotary positions; qkv_linear ends before it.
 inline constexpr std::string_view mla_up_proj = "mla_up_proj";
-inline constexpr std::string_view core_attn = "core_attn";  // attention of heads
-inline constexpr std::string_view attn_proj = "attn_proj";  // projection to the end of the branch
-inline constexpr std::string_view mlp_norm = "mlp_norm";    // norm before the feed-forward
-inline constexpr std::string_view mlp = "mlp";              // up and activation
+inline constexpr std::string_view core_attn = "core_attn";    // attention of heads
+inline constexpr std::string_view attn_proj = "attn_proj";    // projection to the end of the branch
+inline constexpr std::string_view mlp_norm = "mlp_norm";      // norm before the feed-forward
+inline constexpr std::string_view mlp = "mlp";                // up and activation
+inline constexpr std::string_view expert_fc1 = "expert_fc1";  // rows of experts
+inline constexpr std::string_view moe_act = "moe_act";        // activation of experts, in mlp
+inline constexpr std::string_view moe_combine = "moe_combine";  // results back from experts
+/// The expert of all tokens: up and activation, with a gate the whole of it.
+inline constexpr std::string_view shared_experts = "shared_experts";
 }  // namespace unit
 
 inline constexpr std::array kUnits{unit::attn_norm, unit::qkv_linear, unit::core_attn,
@@ -32,6 +37,9 @@ inline constexpr std::string_view layer = "layer";
 }  // namespace unit
 /// The unit that latent attention has beside them.
 inline constexpr std::array kLatentUnits{unit::mla_up_proj};
+/// The units that experts have beside them.
+inline constexpr std::array kExpertUnits{unit::expert_fc1, unit::moe_act, unit::moe_combine,
+                                         unit::shared_experts};
 
 /// What a unit keeps stays until its last reader; or is dropped, and the unit runs again before its
 /// first reader in the backward; or is copied to a second memory, and back ahead of its reader
@@ -39,10 +47,12 @@ inline constexpr std::array kLatentUnits{unit::mla_up_proj};
 enum class UnitPolicy { keep, recompute, offload };
 
 /// Consecutive blocks that run again together: only the input of the first one is kept. `apart`:
-/// each segment of the block runs again by itself, and its inputs are kept.
+/// each segment of the block runs again by itself, and its inputs are kept. `experts`: of the one
+/// block, the segments of its experts alone (none in a block without).
 struct LayerGroup {
   int64_t first_block = 0, blocks = 1;
   bool apart = false;
+  bool experts = false;
 };
 
 class SavedPolicy {
@@ -53,7 +63,7 @@ class SavedPolicy {
   /// ShapeError for a unit that blocks do not have, naming those that they have.
   void set(int64_t block, std::string_view unit, UnitPolicy policy);
   /// ShapeError for an empty group, one that shares a block with another, or several blocks whose
-  /// segments run again apart.
+  /// segments, or experts, run again apart.
   void recompute_layers(const LayerGroup& group);
   /// Of the residual stream that a group of layers keeps, each tensor rank keeps only its share,
   /// and the backward gathers it. For streams that all tensor ranks have whole.

@@ -33,8 +33,17 @@ void TensorSet::remove(std::string_view name) {
 }
 
 EdgeTensor stream_edge(const RankContext& context, const Batch& batch, int64_t hidden) {
-  return {
-      std::string(kHidden), context.settings.precision.stream, {batch.stream_tokens, hidden}, true, true};
+  return {std::string(kHidden),
+          context.settings.precision.stream,
+          {batch.stream_tokens, hidden},
+          true,
+          true};
+}
+
+bool Layer::in_experts(const Segment& segment) const {
+  if (first_of_experts < 0) return false;
+  return std::any_of(segments.begin() + first_of_experts, segments.end(),
+                     [&](const auto& own) { return own.get() == &segment; });
 }
 
 TensorSet Segment::backward(RankContext& context, const Batch& batch, const TensorSet& d_out,

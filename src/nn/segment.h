@@ -84,7 +84,8 @@ class Segment {
   virtual Edge inputs(const RankContext& context, const Batch& batch) const = 0;
   /// Names of what the forward returns.
   virtual std::vector<std::string_view> outputs() const = 0;
-  /// out from in; keeps in `saved` what the backward reads.
+  /// out from in; keeps in `saved` what the backward reads. Without `saved.output_is_read()` the
+  /// outputs may be left out, and whatever makes nothing else.
   virtual TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
                             SavedStore& saved) = 0;
   /// d_in (of the inputs that need gradients) from d_out; leaves in `saved` what backward_weight
@@ -110,6 +111,9 @@ struct Layer {
   int64_t block = -1;  // global number of the transformer block; −1: it is none
   /// Left out of forwards that no backward follows: what it makes is only for its own loss.
   bool training_only = false;
+  int first_of_experts = -1;  // of its segments, the experts' are from here to the end; −1: none
+
+  bool in_experts(const Segment& segment) const;
 };
 
 }  // namespace viaduct

@@ -76,11 +76,16 @@ MemorySettings memory_settings(const RunConfig& config, const ModelConfig& model
                         .offloaded_state = config.state_offload.fraction(),
                         .overlaps_state_copies = config.state_offload.overlap_cpu_optimizer_d2h_h2d,
                         .offloads_weights = config.offload.moves_weights()};
-  add_offload(config.offload, model.layers, memory.saved_policy, model.mtp_layers);
+  const bool rows_exchanged =
+      config.parallel.expert_model_parallel_size * config.parallel.expert_tensor() > 1;
+  const auto offload = [&](SavedPolicy& policy) {
+    add_offload(config.offload, model.layers, policy, model.mtp_layers, rows_exchanged);
+  };
+  offload(memory.saved_policy);
   if (const auto& number = config.recompute.num_microbatches_with_partial_activation_checkpoints) {
     memory.partial = {*number,
                       policy_of_later_micro_batches(config.recompute, layer_map, model.mtp_layers)};
-    add_offload(config.offload, model.layers, memory.partial->others, model.mtp_layers);
+    offload(memory.partial->others);
   }
   return memory;
 }

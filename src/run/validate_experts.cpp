@@ -1,7 +1,9 @@
+#include <algorithm>
 #include <cstdlib>
 
 #include "config/nearest_valid.h"
 #include "model/family.h"
+#include "model/offload_config.h"
 #include "run/validate_parallel.h"
 
 namespace viaduct {
@@ -174,14 +176,16 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
         "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
         "true: the loads of experts lie in the buckets whose norms it compares");
   }
-  if (ep * etp > 1 &&
-      (config.offload.cpu_offloading || config.offload.fine_grained_activation_offloading)) {
+  for (const std::string& module : config.offload.offload_modules) {
+    const auto units = offloaded_units(module);
+    if (ep * etp == 1 || !config.offload.by_module() ||
+        std::ranges::none_of(units, has_expert_rows))
+      continue;
     problems.add(
-        "model.{}: true is not implemented with expert_model_parallel_size · "
+        "model.offload_modules: {} is not implemented with expert_model_parallel_size · "
         "expert_tensor_parallel_size = {} · {}: what experts keep has the size that the data give "
-        "it, and the second memory has slots of one size",
-        config.offload.cpu_offloading ? "cpu_offloading" : "fine_grained_activation_offloading", ep,
-        etp);
+        "it, and the second memory has slots of one size; nearest: mlp_norm",
+        module, ep, etp);
   }
   if (config.context_parallel.hybrid_context_parallel && ep * etp > 1) {
     problems.add(

@@ -46,11 +46,6 @@ void validate_layers(const RunConfig& config, Problems& problems) {
 
 /// What is moved of weights are a rank's shards.
 void validate_weights(const RunConfig& config, Problems& problems) {
-  if (config.ddp.shares_state()) {
-    problems.add(
-        "model.cpu_offloading_weights: true with ddp.outer_dp_sharding_strategy = optim is not "
-        "implemented yet: expected no_shard");
-  }
   if (!config.ddp.shards_weights()) {
     problems.add(
         "model.cpu_offloading_weights: true needs ddp.data_parallel_sharding_strategy = "
@@ -68,23 +63,31 @@ void validate_weights(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// Whether a module of recompute_modules and one of offload_modules have a unit in common.
+bool share_a_unit(std::string_view recomputed, std::string_view offloaded) {
+  const auto again = module_units(recomputed), leaves = offloaded_units(offloaded);
+  return std::find_first_of(again.begin(), again.end(), leaves.begin(), leaves.end()) !=
+         again.end();
+}
+
 void validate_modules(const RunConfig& config, Problems& problems) {
   const std::vector<std::string>& modules = config.offload.offload_modules;
   const auto moves = [&](std::string_view name) {
     return std::find(modules.begin(), modules.end(), name) != modules.end();
   };
+  const auto& experts = config.model.moe.num_moe_experts;
+  const auto known = offload_modules_of(experts.is_auto() || config.model.moe.experts() > 0);
   if (modules.empty()) {
     problems.add(
         "model.fine_grained_activation_offloading: true needs offload_modules, which is empty; "
         "expected some of {}",
-        fmt::join(dense_offload_modules(), ", "));
+        fmt::join(known, ", "));
   }
   for (const std::string& module : modules) {
-    if (offloaded_unit(module).empty()) {
+    if (std::find(known.begin(), known.end(), module) == known.end()) {
       problems.add(
-          "model.offload_modules: {} is a part of experts, and is not implemented yet; implemented "
-          "are {}",
-          module, fmt::join(dense_offload_modules(), ", "));
+          "model.offload_modules: {} is a part of experts, which the model has none of; it has {}",
+          module, fmt::join(known, ", "));
     }
   }
   if (moves(unit::attn_proj) && !moves(unit::core_attn)) {
@@ -94,12 +97,12 @@ void validate_modules(const RunConfig& config, Problems& problems) {
   }
   if (!config.recompute.selective()) return;
   for (const std::string& again : config.recompute.recompute_modules) {
-    for (const std::string_view unit : module_units(again)) {
-      if (!moves(unit)) continue;
+    for (const std::string& module : modules) {
+      if (!share_a_unit(again, module)) continue;
       problems.add(
           "model.offload_modules: {} is a part of {} in recompute_modules, which does not keep it: "
           "a module leaves or runs again, not both",
-          unit, again);
+          module, again);
     }
   }
 }

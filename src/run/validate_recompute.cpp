@@ -46,7 +46,18 @@ void validate_full(const RunConfig& config, Problems& problems) {
   }
 }
 
-void validate_selective(const RecomputeConfig& recompute, bool latent_attention,
+/// What is still auto counts as there: a folder says what the model is, and is read later.
+ModelParts parts_of(const ModelFields& model) {
+  ModelParts parts;
+  const auto& latent = model.latent.multi_latent_attention;
+  parts.latent_attention = latent.is_auto() || latent.value();
+  parts.experts = model.moe.num_moe_experts.is_auto() || model.moe.experts() > 0;
+  const auto& shared = model.moe.moe_shared_expert_intermediate_size;
+  parts.shared_experts = parts.experts && (shared.is_auto() || shared.value().value_or(0) > 0);
+  return parts;
+}
+
+void validate_selective(const RecomputeConfig& recompute, const ModelParts& model,
                         Problems& problems) {
   if (recompute.recompute_num_layers) {
     problems.add(
@@ -54,11 +65,18 @@ void validate_selective(const RecomputeConfig& recompute, bool latent_attention,
         "its modules in every layer, expected null",
         *recompute.recompute_num_layers);
   }
-  const auto known = recomputable_modules(latent_attention);
-  for (const std::string& module : recompute.recompute_modules) {
+  const auto known = recomputable_modules(model);
+  const auto& modules = recompute.recompute_modules;
+  const bool whole = std::find(modules.begin(), modules.end(), "moe") != modules.end();
+  for (const std::string& module : modules) {
     if (std::find(known.begin(), known.end(), module) == known.end()) {
       problems.add("model.recompute_modules: the model has no {}; it has {}", module,
                    fmt::join(known, ", "));
+    } else if (whole && (module == unit::moe_act || module == unit::shared_experts)) {
+      problems.add(
+          "model.recompute_modules: {} is a part of moe, which runs again as a whole; expected one "
+          "of them",
+          module);
     }
   }
 }
@@ -110,10 +128,8 @@ void validate_recompute(const RunConfig& config, Problems& problems) {
     validate_partial(config.recompute, problems);
   if (config.recompute.recompute_segments_apart) validate_apart(config.recompute, problems);
   if (config.recompute.full()) validate_full(config, problems);
-  // Still auto: a folder says what the model is, and is read later.
-  const auto& latent = config.model.latent.multi_latent_attention;
   if (config.recompute.selective())
-    validate_selective(config.recompute, latent.is_auto() || latent.value(), problems);
+    validate_selective(config.recompute, parts_of(config.model), problems);
 }
 
 }  // namespace viaduct

@@ -27,6 +27,11 @@ Tensor GradientUnits::shard(size_t unit, bool overwrites) {
   return blocks_->present(units_[unit].shard);
 }
 
+Tensor GradientUnits::own(size_t unit) const {
+  const Tensor& own = units_[unit].own;
+  return blocks_ == nullptr ? own : blocks_->present(own);
+}
+
 void GradientUnits::shard_changed(size_t unit) {
   const auto block = block_of(unit);
   if (!block) return;
@@ -97,7 +102,7 @@ void GradientUnits::finish() {
     if (!states_[i].summed) fill(*context_, {sums, 0});
     handles.push_back(of.own.elements() == of.shard.elements()
                           ? copies.all_reduce(sums, op_)
-                          : copies.reduce_scatter(sums, of.own, op_));
+                          : copies.reduce_scatter(sums, own(i), op_));
     if (!elsewhere) continue;
     handles.back().wait();  // one at a time
     shard_changed(i);
@@ -112,7 +117,7 @@ const Tensor& GradientUnits::gather(size_t unit) {
   whole = context_->allocate(of.shard.dtype(), {of.elements}, MemoryTag::other);
   const Tensor sums = shard(unit, false);
   if (of.own.elements() != of.shard.elements())
-    of.groups.copies->all_gather(of.own, sums).wait();
+    of.groups.copies->all_gather(own(unit), sums).wait();
   of.groups.shards->all_gather(sums, whole).wait();
   if (const auto block = block_of(unit)) blocks_->leave(*block, false);
   return whole;

@@ -62,6 +62,8 @@ class GradientUnits {
   std::optional<size_t> block_of(size_t unit) const;
   /// The shard on the device; `overwrites`: whatever it held.
   Tensor shard(size_t unit, bool overwrites);
+  /// What of the shard, which is on the device, this rank updates.
+  Tensor own(size_t unit) const;
   /// It goes where it lives; until it is stored it has memory, and the one before has none.
   void shard_changed(size_t unit);
   void stored();

@@ -85,12 +85,14 @@ Tensor ParameterBuffer::view(const Tensor& buffer, int held, size_t bucket, int 
 
 void ParameterBuffer::make_blocks(Device& device, OffloadedBlocks& blocks) {
   std::vector<std::vector<Range>> used(layout_.buckets.size());
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    if (const auto ranges = shard_ranges(layout_, i, shard()))
-      used[layout_.parameters[i].bucket].push_back(ranges->in_shard);
+  const int shards = groups_.shards->size();
+  for (const BufferLayout::Place& place : layout_.parameters) {
+    const Range held = cut(place.bucket, shards);
+    if (const auto here = overlap(place.range, held))
+      used[place.bucket].push_back({here->begin - held.begin, here->end - held.begin});
   }
   for (size_t i = 0; i < layout_.buckets.size(); ++i) {
-    const int64_t elements = layout_.buckets[i].size() / layout_.shards;
+    const int64_t elements = layout_.buckets[i].size() / shards;
     const Tensor weights = blocks.add(MemoryTag::weights, {{formats_.weight, elements}}).front();
     const size_t block = *blocks.block_of(weights);
     blocks.begin(block);
@@ -102,6 +104,11 @@ void ParameterBuffer::make_blocks(Device& device, OffloadedBlocks& blocks) {
     gradient_blocks_.push_back(
         blocks.add(MemoryTag::main_gradients, {{formats_.gradient, elements}}).front());
   }
+}
+
+Tensor ParameterBuffer::own_of(const Tensor& shard, size_t bucket) const {
+  const Range own = cut(bucket, layout_.shards), held = cut(bucket, groups_.shards->size());
+  return flat(shard, {own.begin - held.begin, own.end - held.begin});
 }
 
 Tensor ParameterBuffer::own_masters(size_t bucket) const {

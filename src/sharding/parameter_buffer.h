@@ -77,13 +77,12 @@ class ParameterBuffer {
       return formats_.with_gradients ? gradient_blocks_[bucket] : Tensor();
     return view(gradients_, gradient_cuts(), bucket, groups_.shards->size());
   }
-  // Instances do not share the update of shards in a second memory.
   Tensor own_weights(size_t bucket) const {
-    return formats_.offload_shards ? weight_blocks_[bucket]
+    return formats_.offload_shards ? own_of(shard_weights(bucket), bucket)
                                    : view(weights_, weight_cuts(), bucket, layout_.shards);
   }
   Tensor own_gradients(size_t bucket) const {
-    return formats_.offload_shards ? shard_gradients(bucket)
+    return formats_.offload_shards ? own_of(shard_gradients(bucket), bucket)
                                    : view(gradients_, gradient_cuts(), bucket, layout_.shards);
   }
   Tensor own_masters(size_t bucket) const;
@@ -107,6 +106,8 @@ class ParameterBuffer {
   /// Of a buffer that holds one of `held` cuts of each bucket: the one of `wanted` cuts, which lies
   /// in it.
   Tensor view(const Tensor& buffer, int held, size_t bucket, int wanted) const;
+  /// What this rank updates of its flat shard of a bucket.
+  Tensor own_of(const Tensor& shard, size_t bucket) const;
   static Tensor flat(const Tensor& buffer, const Range& range);
 
   size_t chunk_;

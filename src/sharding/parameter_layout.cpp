@@ -73,8 +73,6 @@ void ParameterStore::check_settings() const {
                 "parameter store: a format of messages needs shards of gradients");
   VIADUCT_CHECK(ShapeError, !settings_.shard_weights || settings_.shard_gradients,
                 "parameter store: shards of weights need shards of gradients");
-  VIADUCT_CHECK(ShapeError, !settings_.offload_shards || !settings_.share_state,
-                "parameter store: instances do not share the state of shards in a second memory");
   VIADUCT_CHECK(ShapeError, !settings_.offload_shards || settings_.shard_weights,
                 "parameter store: shards of weights in a second memory need shards of weights");
   VIADUCT_CHECK(

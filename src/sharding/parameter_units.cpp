@@ -161,16 +161,20 @@ void ParameterStore::gather_all_units() {
 
 void ParameterStore::gather_shards(size_t chunks) {
   if (!settings_.share_state) return;
+  BlockCursor cursor(offloaded(), BlockCursor::Access::change);
   std::vector<CommHandle> handles;
   for (size_t i = buckets_.size(); i-- > 0;) {  // in the order of use
     BucketPlace& place = buckets_[i];
     if (place.chunk >= chunks || place.shard_gathered) continue;
     const ParameterBuffer& buffer = buffers_[place.buffer];
-    handles.push_back(buffer.groups().copies->all_gather(buffer.own_weights(place.bucket),
-                                                         buffer.shard_weights(place.bucket)));
+    const Tensor shard = cursor.at(buffer.shard_weights(place.bucket));
+    handles.push_back(
+        buffer.groups().copies->all_gather(cursor.at(buffer.own_weights(place.bucket)), shard));
+    if (settings_.offload_shards) handles.back().wait();  // it leaves before the next one comes
     place.shard_gathered = true;
   }
   for (CommHandle& handle : handles) handle.wait();
+  cursor.finish();
 }
 
 }  // namespace viaduct

@@ -81,20 +81,25 @@ Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving,
   }
   sum.position = in.get(moe_edge::position);
   sum.weight = in.get(moe_edge::probabilities);
-  // Of the tokens of all ranks, of those that this domain got, or of this rank's.
-  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);
-  combine_rows(context.ops, sum);
-  saved.keep(this, "rows", sum.rows);
+  {
+    const UnitScope scope(saved, unit::moe_combine);
+    saved.keep(this, "rows", sum.rows);
+  }
   saved.keep(this, "position", sum.position);
   saved.keep(this, "probabilities", sum.weight);
+  DomainOrder domains;
   if (place_.by_domain()) {
-    const DomainOrder domains{in.get(moe_edge::domain_exchange), in.get(moe_edge::domain_tokens),
-                              in.get(moe_edge::domain_position)};
+    domains = {in.get(moe_edge::domain_exchange), in.get(moe_edge::domain_tokens),
+               in.get(moe_edge::domain_position)};
     saved.keep(this, "domain_exchange", domains.rows);
     saved.keep(this, "domain_tokens", domains.tokens);
     saved.keep(this, "domain_position", domains.position);
-    return sum_over_domains(context, place_, domains, sum.out);
   }
+  if (!saved.output_is_read()) return {};
+  // Of the tokens of all ranks, of those that this domain got, or of this rank's.
+  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);
+  combine_rows(context.ops, sum);
+  if (place_.by_domain()) return sum_over_domains(context, place_, domains, sum.out);
   return gathers ? sum_over_ranks(context, place_, sum.out).finish() : sum.out;
 }
 
@@ -103,6 +108,7 @@ TensorSet CombineSegment::end_forward(RankContext& context, const Batch& batch, 
   auto& leaving = static_cast<ResultsLeaving&>(begun);
   const TensorSet& in = leaving.in;
   const Tensor sum = sum_rows(context, leaving, saved);  // [T, H]
+  if (!saved.output_is_read()) return {};
   if (moe_.shared_feed_forward > 0) add(context.ops, {sum, in.get(moe_edge::shared), sum});
   return TensorSet(kHidden,
                    residual_.forward(context, batch, sum, in.get(kHidden), saved.output_tag()));

@@ -30,7 +30,7 @@ class CombineSegment final : public ExchangeSegment {
  private:
   struct ResultsLeaving;
   struct GradientsLeaving;
-  /// [T, H]: each token's sum over the results of its experts.
+  /// [T, H]: each token's sum over the results of its experts; undefined where nobody reads it.
   Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
   /// The gradient of each sum over rows that this rank made: of its own tokens, or of those of
   /// other ranks that it made rows of.

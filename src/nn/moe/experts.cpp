@@ -40,10 +40,27 @@ Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const Ten
       context.activation({count, features() * (parts_.gated ? 2 : 1)}, saved.tag());
   product(context, GemmForm::forward, *parts_.up, rows, offsets, raised);
   add_bias(context, parts_.up_bias.get(), raised, offsets);
-  const Tensor activated = context.activation({count, features()}, saved.tag());
+  return activate_unit(context, raised, saved);
+}
+
+Tensor ExpertsSegment::activate(RankContext& context, const Tensor& raised,
+                                SavedStore& saved) const {
+  const Tensor activated = context.activation({raised.dim(0), features()}, saved.tag());
   activation_forward(context.ops,
                      {parts_.activation, parts_.gated, raised, activated, parts_.shape});
+  return activated;
+}
+
+Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
+                                     SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    return std::vector{static_cast<const ExpertsSegment*>(layer)->activate(rank, inputs[0], store)};
+  };
+  ReplayableUnit scope(saved, unit::moe_act, {raised}, {this, again});
+  const Tensor activated = activate(context, raised, saved);
   saved.keep(this, "raised", raised);
+  scope.made({activated});
   return activated;
 }
 
@@ -64,15 +81,19 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
                                   SavedStore& saved) {
   const Tensor rows = in.get(moe_edge::rows), offsets = in.get(moe_edge::offsets);
   const Tensor activated = raise_unit(context, rows, offsets, saved);
+  saved.keep(this, "offsets", offsets);
+  {
+    const UnitScope scope(saved, unit::expert_fc1);
+    saved.keep(this, "rows", rows);
+  }
+  {
+    const UnitScope scope(saved, unit::moe_act);
+    saved.keep(this, "activated", activated);
+  }
+  if (!saved.output_is_read()) return {};
   const Tensor results = context.activation(rows.shape(), saved.output_tag());  // [A, H]
   product(context, GemmForm::forward, *parts_.down, activated, offsets, results);
   add_bias(context, parts_.down_bias.get(), results, offsets);
-  saved.keep(this, "rows", rows);
-  saved.keep(this, "offsets", offsets);
-  {
-    const UnitScope scope(saved, unit::mlp);
-    saved.keep(this, "activated", activated);
-  }
   return TensorSet(moe_edge::results, results);
 }
 

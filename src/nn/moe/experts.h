@@ -40,7 +40,9 @@ class ExpertsSegment final : public Segment {
   int64_t hidden() const { return parts_.up->shape[1]; }
   int64_t features() const { return parts_.down->shape[1]; }
   /// From rows [A, H] to the input [A, F] of `down`; keeps the output of `up`. `raise_unit`: the
-  /// same as the unit mlp.
+  /// same as the unit mlp; `activate_unit`: of that, the activation as the unit moe_act.
+  Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
+  Tensor activate_unit(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
                SavedStore& saved) const;
   Tensor raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,

@@ -21,18 +21,39 @@ Edge SharedExpertSegment::inputs(const RankContext& context, const Batch& batch)
   return {MoeEdges(context, batch, moe_, place_, hidden_).tokens()};
 }
 
+Tensor SharedExpertSegment::inside(RankContext& context, const Tensor& tokens,
+                                   SavedStore& saved) const {
+  // All tokens of tensor ranks.
+  const Tensor raised = parts_.up.forward(context, tokens, saved, saved.tag());
+  const Tensor activated =
+      context.activation({raised.dim(0), raised.dim(1) / (parts_.gated ? 2 : 1)}, saved.tag());
+  activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
+  saved.keep(this, "raised", raised);
+  return parts_.gate ? parts_.down.forward(context, activated, saved, saved.tag()) : activated;
+}
+
+Tensor SharedExpertSegment::inside_unit(RankContext& context, const Tensor& tokens,
+                                        SavedStore& saved) const {
+  const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
+                        const std::vector<Tensor>& inputs) {
+    return std::vector{
+        static_cast<const SharedExpertSegment*>(layer)->inside(rank, inputs[0], store)};
+  };
+  ReplayableUnit scope(saved, unit::shared_experts, {tokens}, {this, again});
+  const Tensor made = inside(context, tokens, saved);
+  scope.made({made});
+  return made;
+}
+
 TensorSet SharedExpertSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
                                        SavedStore& saved) {
   const Tensor tokens = in.get(moe_edge::tokens);
-  const Tensor raised = parts_.up.forward(context, tokens, saved);  // all tokens of tensor ranks
-  const Tensor activated =
-      context.activation({raised.dim(0), raised.dim(1) / (parts_.gated ? 2 : 1)});
-  activation_forward(context.ops, {parts_.activation, parts_.gated, raised, activated});
-  saved.keep(this, "raised", raised);
+  const Tensor made = inside_unit(context, tokens, saved);
+  const UnitScope scope(saved, unit::shared_experts);
   TensorSet out(moe_edge::tokens, tokens);
-  const Tensor result = parts_.down.forward(context, activated, saved,
-                                            parts_.gate ? saved.tag() : saved.output_tag());
-  out.set(moe_edge::shared, parts_.gate ? weigh(context, tokens, result, saved) : result);
+  out.set(moe_edge::shared, parts_.gate
+                                ? weigh(context, tokens, made, saved)
+                                : parts_.down.forward(context, made, saved, saved.output_tag()));
   return out;
 }
 

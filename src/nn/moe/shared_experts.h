@@ -49,6 +49,10 @@ class SharedExpertSegment final : public Segment {
                          SavedStore& saved);
 
  private:
+  /// From tokens [T, H] to the input [T, F] of `down`, or with a gate to the result [T, H] that it
+  /// weighs; `inside_unit`: the same as the unit shared_experts.
+  Tensor inside(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
+  Tensor inside_unit(RankContext& context, const Tensor& tokens, SavedStore& saved) const;
   /// `result` [T, H] times the sigmoid of each token's logit.
   Tensor weigh(RankContext& context, const Tensor& tokens, const Tensor& result,
                SavedStore& saved) const;

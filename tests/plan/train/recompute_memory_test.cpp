@@ -59,5 +59,44 @@ TEST(RecomputeMemory, MoreOperationsRunAndTheModelHasAsMany) {
   EXPECT_LT(bytes(units, MemoryTag::saved), bytes(kept, MemoryTag::saved));
 }
 
+// What nobody reads of a group, its output, is not made again: of the last feed-forward the second
+// product and the sum with the stream; of segments that run again apart also the projection.
+TEST(RecomputeMemory, NobodyMakesTheOutputOfWhatRunsAgain) {
+  constexpr int64_t kFeedForward = 64, kStepTokens = 128;
+  const auto flops = [](const Overrides& more) { return run_of(more).cost.total_flops(); };
+  const double one = flops(layers("uniform", 1)), two = flops(layers("uniform", 2)),
+               apart =
+                   flops(layers("uniform", 1) + Overrides{"model.recompute_segments_apart=true"});
+  const double down = kStepTokens * kHidden * (2 * kFeedForward + 1),
+               projection = kStepTokens * kHidden * (2 * kHidden + 1);
+  EXPECT_EQ(two - one, kLayers / 2 * down);
+  EXPECT_EQ(one - apart, kLayers * projection);
+}
+
+// Of a layer with experts and an expert of all tokens, which has a gate.
+TEST(RecomputeMemory, ModulesOfExpertsDropTheirOwn) {
+  constexpr int64_t kRows = 2 * kTokens, kFeedForward = 64, kShared = 48, kAway = kLayers - 1;
+  const Overrides experts{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.moe_ffn_hidden_size=64",
+                          "model.moe_shared_expert_intermediate_size=48"};
+  const auto saved = [&](const std::string& modules) {
+    return bytes(run_of(experts + Overrides{"model.recompute_granularity=selective",
+                                            "model.recompute_modules=[" + modules + "]"}),
+                 MemoryTag::saved);
+  };
+  const int64_t kept = saved("");
+  // In FP32; at the fullest moment the last layer's are there again.
+  const auto dropped = [&](const std::string& modules) { return (kept - saved(modules)) / 4; };
+  const int64_t activated = kRows * kFeedForward,
+                inside = kTokens * (3 * kShared + kHidden);  // and the result that the gate weighs
+  EXPECT_EQ(dropped("moe_act"), kAway * activated);
+  EXPECT_EQ(dropped("mlp"), kAway * 3 * activated);
+  EXPECT_EQ(dropped("shared_experts"), kAway * inside);
+  EXPECT_EQ(dropped("moe_act, shared_experts"), kAway * (activated + inside));
+  // With the rows of experts, their results, and the norm's output.
+  EXPECT_GT(dropped("moe"),
+            kAway * (3 * activated + inside + 2 * kRows * kHidden + kTokens * kHidden));
+}
+
 }  // namespace
 }  // namespace viaduct

@@ -450,6 +450,14 @@ TEST(ValidateParallel, Recompute) {
   EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
   EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", selective,
              "model.recompute_modules=[core_attn, moe]");
+  const std::string shared = "model.moe_shared_expert_intermediate_size=32";
+  EXPECT_GOOD(kMixtral, kExperts, selective, "model.recompute_modules=[core_attn, moe]");
+  EXPECT_GOOD("model.family=qwen2_moe", kExperts, shared, selective,
+              "model.recompute_modules=[moe_act, shared_experts]");
+  EXPECT_ONE("the model has no shared_experts; it has core_attn, layernorm, mlp, moe_act, moe",
+             kMixtral, kExperts, selective, "model.recompute_modules=[shared_experts]");
+  EXPECT_ONE("moe_act is a part of moe, which runs again as a whole", kMixtral, kExperts, selective,
+             "model.recompute_modules=[moe, moe_act]");
   // Layers that do not divide are said once.
   EXPECT_ONE("num_layers", full, uniform, layers(9), pp(2), "model.num_layers=7");
 }
@@ -505,8 +513,15 @@ TEST(ValidateParallel, Offload) {
   EXPECT_ONE("fine_grained_activation_offloading: true needs offload_modules, which is empty",
              modules);
   EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
-  EXPECT_ONE("offload_modules: moe_act is a part of experts, and is not implemented yet", modules,
-             names("mlp, moe_act"));
+  EXPECT_ONE("offload_modules: moe_act is a part of experts, which the model has none of; it has",
+             modules, names("mlp, moe_act"));
+  EXPECT_GOOD(kMixtral, kExperts, modules, names("expert_fc1, moe_act"));
+  EXPECT_GOOD(kMixtral, kExperts, ep(2), layers, number(2));
+  EXPECT_ONE("offload_modules: moe_act is not implemented with expert_model_parallel_size",
+             kMixtral, kExperts, ep(2), modules, names("core_attn, moe_act"));
+  EXPECT_ONE("offload_modules: expert_fc1 is a part of moe in recompute_modules", kMixtral,
+             kExperts, modules, names("core_attn, expert_fc1"),
+             "model.recompute_granularity=selective", "model.recompute_modules=[moe]");
   EXPECT_ONE("offload_modules: attn_proj needs core_attn", modules, names("attn_proj, mlp"));
   EXPECT_ONE("offload_modules: mlp_norm is a part of layernorm in recompute_modules", modules,
              names("mlp_norm, mlp"), "model.recompute_granularity=selective",
