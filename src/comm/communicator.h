@@ -166,6 +166,16 @@ class Communicator {
 
   /// Reports that this rank failed: operations of all other ranks throw CommError with `cause`.
   virtual void fail_all(std::string_view cause) = 0;
+  /// "rank 3: …": why a rank of the run has failed, as far as this backend hears of it; else empty.
+  /// Any thread may ask.
+  virtual std::string failure() const { return {}; }
+
+  /// Announces messages: single ones with `peers`, each of which names this rank too, and, with
+  /// `message_groups`, those of CommGroup. All ranks of the group call it, once, before the first
+  /// message. A backend whose connections must be made by both ends makes them here.
+  virtual void open_channels(const std::vector<int>& peers, bool message_groups) {
+    static_cast<void>(peers), static_cast<void>(message_groups);
+  }
 
  protected:
   virtual std::unique_ptr<CommOperation> start(const CommRequest& request) = 0;

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <numeric>
 
 #include "base/error.h"
@@ -31,6 +32,22 @@ ParallelGroups::ParallelGroups(const Mesh& mesh, Group world) : world_(std::move
     groups_[static_cast<size_t>(kind)] = world_->split(members, std::string(group_kind_name(kind)));
   }
   if (mesh.parts().document_groups) documents_ = document_groups(dp_cp());
+  open_channels();
+}
+
+void ParallelGroups::open_channels() {
+  // Stages send to their neighbours, the last one also to the first.
+  std::vector<int> neighbours;
+  const int stages = pp().size(), stage = pp().rank();
+  for (const int other : {(stage + 1) % stages, (stage + stages - 1) % stages}) {
+    if (other != stage && std::count(neighbours.begin(), neighbours.end(), other) == 0)
+      neighbours.push_back(other);
+  }
+  pp().open_channels(neighbours, false);
+  // Rings of context ranks, and of products in chunks.
+  std::vector<Communicator*> rings{&tp(), &cp(), &cp_outer()};
+  for (const Group& group : documents_) rings.push_back(group.get());
+  for (Communicator* ring : rings) ring->open_channels({}, true);
 }
 
 const ParallelGroups::Group& ParallelGroups::of(Grid grid, std::initializer_list<Axis> axes) const {

@@ -48,6 +48,8 @@ class ParallelGroups {
   const std::vector<Group>& documents() const { return documents_; }
 
  private:
+  void open_channels();
+
   Group world_;
   std::array<Group, kGroupKinds> groups_;  // by GroupKind; null: the run has none of it
   std::vector<Group> documents_;

@@ -28,6 +28,7 @@ void QueuedOperation::wait_on(int stream) {
 void QueuedOperation::wait() {
   finish_late();
   device_.wait_host(complete_);
+  running_->wait();  // says why, if it was not completed
   wait_on(kComputeStream);
 }
 

@@ -13,6 +13,7 @@
 #include "ops/optimizer.h"
 #include "pipeline/forward_schedule.h"
 #include "pipeline/places_in_flight.h"
+#include "run/device_memory.h"
 #include "sharding/reproducible_all_reduce.h"
 
 namespace viaduct {
@@ -218,12 +219,7 @@ void Engine::offload_to(SecondMemory& memory) {
 
 SlotMemory* Engine::second_memory() {
   if (second_memory_ != nullptr || !run_.memory.offloads()) return nullptr;
-  VIADUCT_CHECK(
-      DeviceError, !device_.executes() || !device_.has_side_streams(),
-      "second memory: its copies do not wait for a device's streams; the device needs one of "
-      "its own (Engine::offload_to)");
-  if (!slot_memory_)
-    slot_memory_ = make_second_memory(run_.memory.second_memory, device_.executes());
+  if (!slot_memory_) slot_memory_ = make_second_memory(run_.memory.second_memory, device_);
   return slot_memory_.get();
 }
 

@@ -13,14 +13,31 @@
 #include "base/physical_memory.h"
 #include "base/thread.h"
 #include "base/units.h"
+#include "nn/stream_backing.h"
 
 namespace viaduct {
 
-/// A thread that makes copies one after the other, in the order in which they were asked for.
 class SlotMemory::Copier {
  public:
-  explicit Copier(SlotBacking& backing) : backing_(backing), thread_([this] { run(); }) {}
-  ~Copier() {
+  virtual ~Copier() = default;
+  /// Starts a copy between `data` and the slot at `offset`; its ticket.
+  virtual int64_t ask(bool writes, int64_t offset, void* data, int64_t bytes) = 0;
+  /// Waits until all copies up to this one are complete.
+  virtual void wait_for_end(int64_t ticket) noexcept = 0;
+  /// The same; throws why a copy up to this one failed.
+  virtual void wait(int64_t ticket) = 0;
+  /// The slot is empty.
+  virtual void release(int64_t offset) = 0;
+
+  class OnThread;
+  class OnStreams;
+};
+
+/// A thread that makes copies one after the other, in the order in which they were asked for.
+class SlotMemory::Copier::OnThread final : public Copier {
+ public:
+  explicit OnThread(SlotBacking& backing) : backing_(backing), thread_([this] { run(); }) {}
+  ~OnThread() override {
     {
       const std::lock_guard lock(mutex_);
       ends_ = true;
@@ -28,11 +45,10 @@ class SlotMemory::Copier {
     work_.notify_one();
     thread_.join();
   }
-  Copier(const Copier&) = delete;
-  Copier& operator=(const Copier&) = delete;
+  OnThread(const OnThread&) = delete;
+  OnThread& operator=(const OnThread&) = delete;
 
-  /// Between `data` and the backing; the copy's ticket.
-  int64_t ask(bool writes, int64_t offset, void* data, int64_t bytes) {
+  int64_t ask(bool writes, int64_t offset, void* data, int64_t bytes) override {
     int64_t ticket = 0;
     {
       const std::lock_guard lock(mutex_);
@@ -43,17 +59,16 @@ class SlotMemory::Copier {
     return ticket;
   }
 
-  /// Waits until all copies up to this one are complete.
-  void wait_for_end(int64_t ticket) noexcept {
+  void wait_for_end(int64_t ticket) noexcept override {
     std::unique_lock lock(mutex_);
     done_.wait(lock, [&] { return finished_ > ticket; });
   }
-  /// The same; throws why a copy up to this one failed.
-  void wait(int64_t ticket) {
+  void wait(int64_t ticket) override {
     wait_for_end(ticket);
     const std::lock_guard lock(mutex_);
     if (failure_ && failed_ <= ticket) std::rethrow_exception(failure_);
   }
+  void release(int64_t) override {}
 
  private:
   struct Copy {
@@ -97,9 +112,33 @@ class SlotMemory::Copier {
   Thread thread_;  // last: it uses all others
 };
 
+/// Copies are work of a device's streams, and compute waits for them.
+class SlotMemory::Copier::OnStreams final : public Copier {
+ public:
+  explicit OnStreams(StreamBacking& backing) : backing_(backing) {}
+
+  int64_t ask(bool writes, int64_t offset, void* data, int64_t bytes) override {
+    return backing_.start(writes, offset, data, bytes);
+  }
+  void wait_for_end(int64_t ticket) noexcept override {
+    try {
+      backing_.wait(ticket);
+    } catch (...) {  // the device has failed: its next call says so
+    }
+  }
+  void wait(int64_t ticket) override { backing_.wait(ticket); }
+  void release(int64_t offset) override { backing_.release(offset); }
+
+ private:
+  StreamBacking& backing_;
+};
+
 SlotMemory::SlotMemory(std::unique_ptr<SlotBacking> backing, std::optional<int64_t> most_bytes)
     : most_bytes_(most_bytes), backing_(std::move(backing)) {
-  if (backing_) copier_ = std::make_unique<Copier>(*backing_);
+  if (auto* const streams = dynamic_cast<StreamBacking*>(backing_.get()))
+    copier_ = std::make_unique<Copier::OnStreams>(*streams);
+  else if (backing_)
+    copier_ = std::make_unique<Copier::OnThread>(*backing_);
 }
 
 SlotMemory::~SlotMemory() = default;
@@ -165,6 +204,7 @@ void SlotMemory::put_again(Id id, const Tensor& value) {
 void SlotMemory::take(Id id) {
   const Held& held = this->held(id);
   wait(held);
+  if (copier_) copier_->release(held.offset);
   slots_.give(held.offset);
   held_.erase(id);
 }
@@ -173,6 +213,7 @@ void SlotMemory::drop(Id id) noexcept {
   const auto found = held_.find(id);
   if (found == held_.end()) return;
   if (copier_) copier_->wait_for_end(found->second.ticket);
+  if (copier_) copier_->release(found->second.offset);
   slots_.give(found->second.offset);
   held_.erase(found);
 }
@@ -186,7 +227,10 @@ OffloadBandwidth SlotMemory::measure(int64_t bytes) {
   bytes = MemorySlots::rounded(bytes);
   if (most_bytes_)
     bytes = std::min(bytes, *most_bytes_ / MemorySlots::kAlignment * MemorySlots::kAlignment);
-  if (!backing_ || !held_.empty() || bytes == 0) return bandwidth;
+  // What a device's streams copy, the host cannot time without waiting for them.
+  if (!backing_ || !held_.empty() || bytes == 0 ||
+      dynamic_cast<StreamBacking*>(backing_.get()) != nullptr)
+    return bandwidth;
   std::vector<char> data(static_cast<size_t>(bytes));
   const auto rate = [&](bool writes) {
     const double begin = steady_seconds();

@@ -3,7 +3,9 @@
 // run asks for dist.device=cuda: the program itself needs nothing of CUDA.
 
 #include <memory>
+#include <string>
 
+#include "comm/communicator.h"
 #include "device/device.h"
 #include "hardware/cuda_target.h"
 #include "ops/table.h"
@@ -12,9 +14,9 @@ namespace viaduct {
 
 /// Tells libraries of other versions and layouts of the shared types apart.
 struct CudaBackendBuild {
-  int version = 1;
+  int version = 3;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
-         tensor_bytes = sizeof(Tensor);
+         tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;
 };
 
@@ -28,6 +30,13 @@ struct CudaBackend {
   CudaTarget (*target)();
   OpTable (*ops)(CudaTarget target);
   std::unique_ptr<Device> (*make_device)();
+  /// Of the thread's GPU: its place on the bus of the machine.
+  std::string (*gpu_bus_id)();
+  /// Host memory that the GPU's copies use while the host goes on (nn/stream_backing.h).
+  std::shared_ptr<void> (*pinned_memory)(int64_t bytes);
+  /// Collectives by NCCL between ranks with a GPU each (comm/nccl/nccl_communicator.h).
+  std::shared_ptr<Communicator> (*connect)(std::shared_ptr<Communicator> hosts,
+                                           double timeout_seconds);
 };
 
 /// What `viaduct_cuda_backend()` returns (extern "C", the library's only symbol): the program's

@@ -1,5 +1,8 @@
 #include "run/launch.h"
 
+#include <unistd.h>
+
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/error.h"
@@ -18,6 +21,16 @@ void run_host_ranks(const DistConfig& config, bool by_mpi, RankMain rank_main) {
   options.threads_per_rank = config.threads_per_rank.value_or(default_pool_threads(config.ranks));
   if (by_mpi) return run_mpi_rank(options, rank_main);
   run_thread_ranks(config.ranks, options, rank_main);
+}
+
+/// Whether two ranks compute on one GPU, which NCCL does not take.
+bool share_gpus(Communicator& world, const CudaBackend& backend) {
+  char machine[256] = {};
+  ::gethostname(machine, sizeof machine - 1);
+  std::vector<std::string> gpus =
+      world.host().texts_on_all(std::string(machine) + " " + backend.gpu_bus_id());
+  std::sort(gpus.begin(), gpus.end());
+  return std::adjacent_find(gpus.begin(), gpus.end()) != gpus.end();
 }
 
 }  // namespace
@@ -68,7 +81,10 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   run_host_ranks(config, by_mpi, [&](std::shared_ptr<Communicator> world) {
     const int local = by_mpi ? world->rank() % launch.local_ranks : world->rank();
     backend.use_gpu(local % gpus);
-    rank_main(world->size() == 1 ? world : make_staged_communicator(world));
+    if (world->size() == 1) return rank_main(world);
+    const double timeout = 60 * config.distributed_timeout_minutes;
+    rank_main(share_gpus(*world, backend) ? make_staged_communicator(world)
+                                          : backend.connect(world, timeout));
   });
 }
 

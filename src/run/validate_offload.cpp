@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-/// What touches the device's memory from the host, and knows no streams yet.
+/// What the second memory of a GPU is, and what its ranks exchange.
 void validate_device(const RunConfig& config, Problems& problems) {
   if (config.dist.device.value_or("cpu") != "cuda") return;
   const auto refuse = [&](bool given, std::string_view field) {
@@ -18,10 +18,14 @@ void validate_device(const RunConfig& config, Problems& problems) {
           "dist.device=cpu",
           field);
   };
-  refuse(config.offload.cpu_offloading, "model.cpu_offloading");
   refuse(config.offload.fine_grained_activation_offloading,
          "model.fine_grained_activation_offloading");
   refuse(config.tensor_inspect.enabled, "tensor_inspect.enabled");
+  if (config.offload.offload_path) {
+    problems.add(
+        "memory.offload_path: a file as the second memory of dist.device=cuda is not implemented "
+        "yet; expected null (pinned host memory), or dist.device=cpu");
+  }
 }
 
 void validate_layers(const RunConfig& config, Problems& problems) {

@@ -34,6 +34,8 @@ struct RuntimeSettings {
   int driver = 13000;
   /// An error that cudaGetDeviceCount returns in place of a number (35: old driver, 100: none).
   int no_device = 0;
+  /// For how long work may only wait for other ranks before that is an error.
+  double patience_seconds = 20;
 };
 
 struct RuntimeCounts {

@@ -116,8 +116,8 @@ StreamOutcome train_on_streams(const StreamRun& run, std::optional<uint64_t> see
       return;
     }
     if (run.device) {
-      const RankDevice rank = run.device(*seed);
-      if (world->size() > 1) world = make_staged_communicator(world);
+      const RankDevice rank = run.device(*seed, world->rank());
+      if (world->size() > 1) world = run.world ? run.world(world) : make_staged_communicator(world);
       outcome.states[me] = train(run, setup, resolved, *rank.device, rank.ops, world, nullptr);
       return;
     }

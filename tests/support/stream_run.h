@@ -19,9 +19,10 @@ struct StreamRun {
   bool scaled = false;   // products read scaled operands alone (scaled_ops.h)
   bool offload = false;  // on streams: what units keep goes to a second memory, and comes back
   double patience_seconds = 20;
-  /// In place of a StreamDevice: the device of a rank with its ops, for a seed. Its communicators
-  /// go through the host (comm/staged_communicator.h).
-  std::function<RankDevice(uint64_t seed)> device = nullptr;
+  /// In place of a StreamDevice: the device of a rank with its ops, for a seed.
+  std::function<RankDevice(uint64_t seed, int rank)> device = nullptr;
+  /// Its world, of several ranks; null: it goes through the host (comm/staged_communicator.h).
+  std::function<std::shared_ptr<Communicator>(std::shared_ptr<Communicator> hosts)> world = nullptr;
 };
 
 struct StreamOutcome {

@@ -23,6 +23,9 @@ class ThreadCommunicator final : public Communicator {
   void fail_all(std::string_view cause) override {
     group_->world().fail(group_->world_rank(rank_), cause);
   }
+  std::string failure() const override {
+    return group_->world().failed() ? group_->world().cause() : std::string();
+  }
 
  private:
   std::unique_ptr<CommOperation> start(const CommRequest& request) override {

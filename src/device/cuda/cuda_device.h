@@ -71,5 +71,8 @@ GpuProperties gpu_of_thread();
 /// A device on the GPU of the calling thread, for use by this thread. DeviceError if there is no
 /// GPU, or one that is older than compute capability 8.0.
 std::unique_ptr<CudaDevice> make_cuda_device(const CudaDeviceSettings& settings = {});
+/// Host memory of at least `bytes` that copies of streams read and write while the host goes on.
+/// DeviceError if the system has none.
+std::shared_ptr<void> pinned_memory(int64_t bytes);
 
 }  // namespace viaduct

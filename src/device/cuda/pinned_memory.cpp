@@ -1,5 +1,6 @@
 #include "device/cuda/pinned_memory.h"
 
+#include "device/cuda/cuda_device.h"
 #include "device/size_class.h"
 
 namespace viaduct {
@@ -8,6 +9,23 @@ namespace {
 constexpr int64_t kAlignment = 256, kPage = 4096;
 
 }  // namespace
+
+namespace {
+
+void* allocate(int64_t bytes) {
+  void* data = nullptr;
+  const cudaError_t error = cudaHostAlloc(&data, static_cast<size_t>(bytes), cudaHostAllocDefault);
+  VIADUCT_CHECK(DeviceError, error == cudaSuccess,
+                "cuda: the host has no {} bytes of pinned memory: {} ({})", bytes,
+                cudaGetErrorString(error), cudaGetErrorName(error));
+  return data;
+}
+
+}  // namespace
+
+std::shared_ptr<void> pinned_memory(int64_t bytes) {
+  return {allocate(bytes), [](void* data) { cudaFreeHost(data); }};
+}
 
 PinnedMemory::~PinnedMemory() {
   for (const auto& [bytes, blocks] : free_) {
@@ -32,11 +50,7 @@ PinnedMemory::Block PinnedMemory::take(int64_t bytes) {
   Block made{nullptr, size, nullptr};
   check_cuda(cudaEventCreateWithFlags(&made.last, cudaEventDisableTiming),
              "cudaEventCreateWithFlags");
-  const cudaError_t error =
-      cudaHostAlloc(&made.data, static_cast<size_t>(size), cudaHostAllocDefault);
-  VIADUCT_CHECK(DeviceError, error == cudaSuccess,
-                "cuda: the host has no {} bytes of pinned memory: {} ({})", size,
-                cudaGetErrorString(error), cudaGetErrorName(error));
+  made.data = allocate(size);
   return made;
 }
 

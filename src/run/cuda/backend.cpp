@@ -1,5 +1,6 @@
 // The entry of libviaduct_cuda.so.
 
+#include "comm/nccl/nccl_communicator.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cuda/launch/cuda_launches.h"
 #include "run/cuda_backend.h"
@@ -30,6 +31,7 @@ extern "C" __attribute__((visibility("default"))) const viaduct::CudaBackend*
 viaduct_cuda_backend() {
   using namespace viaduct;
   static const CudaBackend backend{
-      {}, count_gpus, use_gpu, target_of_gpu, cuda_ops_with_launches, make_device};
+      {},          count_gpus, use_gpu,       target_of_gpu,         cuda_ops_with_launches,
+      make_device, gpu_bus_id, pinned_memory, make_nccl_communicator};
   return &backend;
 }

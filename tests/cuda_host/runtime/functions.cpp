@@ -38,8 +38,9 @@ cudaError_t on_stream(cudaStream_t stream, Body&& body) {
 
 bool all_done() {
   const auto& all = runtime().streams;
-  return std::all_of(all.begin(), all.end(),
-                     [](const CUstream_st* stream) { return stream->queue.empty(); });
+  return std::all_of(all.begin(), all.end(), [](const CUstream_st* stream) {
+    return stream->device != current_device() || stream->queue.empty();
+  });
 }
 
 /// The host may not wait for work that is only captured.
@@ -107,6 +108,13 @@ cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int dev
            : attribute == cudaDevAttrMultiProcessorCount    ? properties.multiProcessorCount
                                                             : 227 * 1024;
   return error;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* id, int length, int device) {
+  return called([&] {
+    if (device < 0 || device >= runtime().settings.devices) return cudaErrorInvalidDevice;
+    std::snprintf(id, static_cast<size_t>(length), "0000:%02x:00.0", 16 + device);
+    return cudaSuccess;
+  });
 }
 cudaError_t cudaDeviceSynchronize() {
   return called([] { return wait_host(all_done); });

@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <stdexcept>
+#include <thread>
 
 #include "cuda_host/emulator.h"
 #include "cuda_host/runtime/state.h"
@@ -103,6 +104,7 @@ bool Runtime::step_any() {
     if (stream->queue.empty()) continue;
     const Work& work = stream->queue.front();
     if (work.waits != nullptr && !work.waits->open) continue;
+    if (work.others_came && sticky == cudaSuccess && !work.others_came()) continue;
     const double at =
         settings.seed == 0 ? static_cast<double>(work.number) : turn(random_) / stream->eagerness;
     if (best == nullptr || at < first) best = stream, first = at;
@@ -137,10 +139,29 @@ void Runtime::step(CUstream_st* stream) {
   }
 }
 
+bool Runtime::waits_for_others() const {
+  return std::any_of(streams.begin(), streams.end(), [](const CUstream_st* stream) {
+    return !stream->queue.empty() && stream->queue.front().others_came;
+  });
+}
+
 cudaError_t Runtime::until(const std::function<bool()>& done) {
   ++counts.host_waits;
+  double waited = 0;
   while (!done()) {
-    if (step_any()) continue;
+    if (step_any()) {
+      waited = 0;
+      continue;
+    }
+    if (waited < settings.patience_seconds && waits_for_others()) {
+      constexpr double kPause = 5e-5;
+      open_memory(false);
+      mutex_.unlock();  // held once: by the call that waits
+      std::this_thread::sleep_for(std::chrono::duration<double>(kPause));
+      mutex_.lock();
+      waited += kPause;
+      continue;
+    }
     sticky = cudaErrorUnknown;
     failure = "streams wait for each other:";
     for (const CUstream_st* stream : streams)
@@ -175,9 +196,11 @@ void* Runtime::take(size_t bytes, int device) {
 cudaError_t Runtime::give(void* data, bool pinned) {
   const auto found = blocks_.find(static_cast<char*>(data));
   if (found == blocks_.end() || (found->second.device < 0) != pinned) return cudaErrorInvalidValue;
+  const int device = pinned ? current_device() : found->second.device;
   const cudaError_t error = until([&] {
-    return std::all_of(streams.begin(), streams.end(),
-                       [](const CUstream_st* stream) { return stream->queue.empty(); });
+    return std::all_of(streams.begin(), streams.end(), [&](const CUstream_st* stream) {
+      return stream->device != device || stream->queue.empty();
+    });
   });
   ::munmap(data, found->second.mapped);
   blocks_.erase(found);

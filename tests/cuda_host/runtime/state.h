@@ -30,6 +30,7 @@ struct Work {
   std::shared_ptr<Gate> waits;  // begins when this is open
   std::shared_ptr<Gate> opens;
   uint64_t number = 0;
+  std::function<bool()> others_came = nullptr;  // of other ranks; empty: nobody is waited for
 };
 
 struct Block {
@@ -74,7 +75,8 @@ class Runtime {
   void reset(const RuntimeSettings& settings);
 
   void push(CUstream_st* stream, Work work);
-  /// Runs work until `done()`. Error if no work can begin before.
+  /// Runs work until `done()`. Error if no work can begin before, or if work only waits for other
+  /// ranks for `settings.patience_seconds`; these may use the runtime meanwhile.
   cudaError_t until(const std::function<bool()>& done);
   bool step_any();
   /// Lets the device go on for a while beside the host.
@@ -96,6 +98,7 @@ class Runtime {
  private:
   void step(CUstream_st* stream);
   void draw_eagerness();
+  bool waits_for_others() const;
   void open_memory(bool open);
 
   std::recursive_mutex mutex_;

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <optional>
 
+#include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "generate/prompts.h"
 #include "run/rank_device.h"
@@ -59,6 +60,31 @@ TEST_P(CudaModels, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
       EXPECT_TRUE(bytes_of(cuda.at(name)) == bytes_of(first.at(name))) << name << ": other bits";
     }
     if (seed == 0) first = cuda;
+  }
+}
+
+/// Ranks with a GPU each exchange gradients by NCCL, whose sums have an order of their own.
+TEST(CudaNccl, GradientsAreTheCpusAndTheSameBitsInEveryOrder) {
+  const Overrides layout{"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                         "model.sequence_parallel=true", "train.micro_batch_size=1"};
+  const auto folder = test_data("golden/llama_tied");
+  const auto probe = [&](const Overrides& more) {
+    return probe_layout(folder / "model", folder / "golden.safetensors", false, layout + more);
+  };
+  const auto cpu = probe({});
+  std::map<std::string, Tensor> first;
+  for (uint64_t seed = 1; seed <= 3; ++seed) {
+    cuda_host::reset_runtime({.seed = seed, .devices = 4});
+    nccl_double::reset({.sums = nccl_double::Sums::along_a_ring, .seed = seed});
+    const auto cuda = probe({kCuda});
+    EXPECT_GT(nccl_double::calls(), 100) << "ranks exchanged host memory";
+    for (const auto& [name, values] : cpu) {
+      EXPECT_LE(relative_error(cuda.at(name), values), 2e-5) << name;
+      if (seed > 1) {
+        EXPECT_TRUE(bytes_of(cuda.at(name)) == bytes_of(first.at(name))) << name;
+      }
+    }
+    if (seed == 1) first = cuda;
   }
 }
 

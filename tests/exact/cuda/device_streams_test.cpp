@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include "comm/nccl/nccl_communicator.h"
+#include "cuda_host/nccl/nccl_double.h"
 #include "cuda_host/streams.h"
 #include "device/cuda/cuda_device.h"
 #include "ops/cpu/cpu_ops.h"
@@ -28,16 +30,17 @@ void push(OpContext& context, std::string_view what, std::function<void()> work)
 }
 
 /// A cuda device whose ops are the cpu's.
-RankDevice device_with_host_ops(uint64_t) {
+RankDevice device_with_host_ops(int gpu) {
   static const OpTable kernels = cpu_ops(test::instruction_set());
   use_op_queue({is_cuda, push, &kernels});
-  use_gpu(0);
+  use_gpu(gpu);
   return {make_cuda_device({.poison = true}), queued(kernels)};
 }
 
 struct Case {
   std::string name;
   Overrides layout;
+  bool nccl = false;  // with a GPU for each rank
 };
 void PrintTo(const Case& c, std::ostream* out) {
   *out << c.name;
@@ -49,15 +52,23 @@ TEST_P(CudaSteps, HaveTheBitsOfTheCpu) {
   StreamRun run{.layout = GetParam().layout};
   const StreamOutcome plain = train_on_streams(run, std::nullopt);
   const bool one_rank = plain.states.size() == 1;
-  run.device = device_with_host_ops;
+  const int gpus = GetParam().nccl ? static_cast<int>(plain.states.size()) : 1;
+  run.device = [&](uint64_t, int rank) { return device_with_host_ops(rank % gpus); };
+  if (GetParam().nccl)
+    run.world = [](auto hosts) { return make_nccl_communicator(std::move(hosts), 60); };
   int64_t out_of_order = 0;
   for (uint64_t seed = 0; seed <= kSeeds; ++seed) {
-    cuda_host::reset_runtime({.seed = seed, .guard = one_rank && seed == 1});
+    cuda_host::reset_runtime({.seed = seed, .devices = gpus, .guard = one_rank && seed == 1});
+    nccl_double::reset({.seed = seed});
     const StreamOutcome outcome = train_on_streams(run, seed);
     for (size_t rank = 0; rank < plain.states.size(); ++rank)
       EXPECT_TRUE(outcome.states[rank] == plain.states[rank])
           << "seed " << seed << ", rank " << rank;
     out_of_order += cuda_host::runtime_counts().out_of_order;
+    if (GetParam().nccl) {
+      EXPECT_GT(nccl_double::calls(), 0);
+      EXPECT_EQ(nccl_double::live_connections(), 0);
+    }
     if (HasFailure()) return;
   }
   EXPECT_TRUE(out_of_order > 0) << "nothing ran beside compute";
@@ -67,23 +78,30 @@ Overrides two_ranks(const Overrides& more) {
   return Overrides{"dist.ranks=2"} + more;
 }
 
+const Overrides kExperts{"model.family=qwen2_moe", "model.num_moe_experts=4",
+                         "model.moe_shared_expert_intermediate_size=32"};
+const Overrides kTensor = two_ranks(
+                    {"model.tensor_model_parallel_size=2", "model.sequence_parallel=true"}),
+                kData = two_ranks({"ddp.bucket_size=2000"}),
+                kSharded = two_ranks({"ddp.data_parallel_sharding_strategy=optim_grads_params",
+                                      "ddp.bucket_size=2000"}),
+                kPipeline = two_ranks({"model.pipeline_model_parallel_size=2"}),
+                kContext = two_ranks({"model.context_parallel_size=2"}),
+                kExpert = two_ranks({"model.expert_model_parallel_size=2"}) + kExperts;
+
 INSTANTIATE_TEST_SUITE_P(
     Layouts, CudaSteps,
     testing::Values(Case{"one_rank", {}}, Case{"one_rank_bf16", {"mixed_precision=bf16_mixed"}},
-                    Case{"one_rank_experts",
-                         {"model.family=qwen2_moe", "model.num_moe_experts=4",
-                          "model.moe_shared_expert_intermediate_size=32"}},
-                    Case{"tp2", two_ranks({"model.tensor_model_parallel_size=2",
-                                           "model.sequence_parallel=true"})},
-                    Case{"dp2", two_ranks({"ddp.bucket_size=2000"})},
-                    Case{"dp2_sharded", two_ranks({"ddp.data_parallel_sharding_strategy=optim_"
-                                                   "grads_params",
-                                                   "ddp.bucket_size=2000"})},
-                    Case{"pp2", two_ranks({"model.pipeline_model_parallel_size=2"})},
-                    Case{"cp2", two_ranks({"model.context_parallel_size=2"})},
-                    Case{"ep2", two_ranks({"model.family=qwen2_moe", "model.num_moe_experts=4",
-                                           "model.moe_shared_expert_intermediate_size=32",
-                                           "model.expert_model_parallel_size=2"})}),
+                    Case{"one_rank_experts", kExperts}, Case{"tp2", kTensor}, Case{"dp2", kData},
+                    Case{"dp2_sharded", kSharded}, Case{"pp2", kPipeline}, Case{"cp2", kContext},
+                    Case{"ep2", kExpert}, Case{"nccl_tp2", kTensor, true},
+                    Case{"nccl_dp2", kData, true}, Case{"nccl_dp2_sharded", kSharded, true},
+                    Case{"nccl_pp2", kPipeline, true}, Case{"nccl_cp2", kContext, true},
+                    Case{"nccl_ep2", kExpert, true},
+                    Case{"nccl_tp2_pp2",
+                         {"dist.ranks=4", "model.tensor_model_parallel_size=2",
+                          "model.sequence_parallel=true", "model.pipeline_model_parallel_size=2"},
+                         true}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

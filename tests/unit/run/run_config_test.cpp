@@ -160,14 +160,22 @@ TEST(RunConfig, ResolvedYamlHoldsNoAutoAndReadsBack) {
 }
 
 TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
-  EXPECT_THAT(problems_of({"dist.device=cuda", "model.cpu_offloading=true"}),
-              testing::Contains(HasSubstr("model.cpu_offloading: true with dist.device=cuda")));
+  EXPECT_THAT(
+      problems_of({"dist.device=cuda", "model.cpu_offloading=true", "memory.offload_path=/tmp"}),
+      testing::Contains(HasSubstr("memory.offload_path: a file as the second memory of "
+                                  "dist.device=cuda is not implemented")));
   EXPECT_THAT(
       problems_of({"dist.device=cuda", "model.fine_grained_activation_offloading=true",
                    "model.offload_modules=[mlp_norm]"}),
       testing::Contains(HasSubstr("fine_grained_activation_offloading: true with dist.device=")));
   EXPECT_THAT(problems_of({"dist.device=cuda", "tensor_inspect.enabled=true"}),
               testing::Contains(HasSubstr("tensor_inspect.enabled: true with dist.device=cuda")));
+  const std::vector<std::string> flex{"dist.device=cuda", "dist.ranks=2", "model.num_moe_experts=4",
+                                      "model.expert_model_parallel_size=2",
+                                      "model.moe_token_dispatcher_type=flex"};
+  EXPECT_THAT(problems_of(flex),
+              testing::Contains(HasSubstr("moe_token_dispatcher_type: flex with dist.device=cuda "
+                                          "is not implemented")));
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {

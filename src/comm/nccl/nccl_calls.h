@@ -1,0 +1,36 @@
+#pragma once
+// The functions of NCCL that communicators use, as the library that a process found gives them.
+
+#include <nccl.h>
+
+#define VIADUCT_NCCL_CALLS(X) \
+  X(ncclGetVersion)           \
+  X(ncclGetUniqueId)          \
+  X(ncclCommInitRankConfig)   \
+  X(ncclCommGetAsyncError)    \
+  X(ncclCommAbort)            \
+  X(ncclCommDestroy)          \
+  X(ncclGetErrorString)       \
+  X(ncclGetLastError)         \
+  X(ncclGroupStart)           \
+  X(ncclGroupEnd)             \
+  X(ncclAllReduce)            \
+  X(ncclAllGather)            \
+  X(ncclReduceScatter)        \
+  X(ncclBroadcast)            \
+  X(ncclSend)                 \
+  X(ncclRecv)
+
+namespace viaduct {
+
+struct NcclCalls {
+#define VIADUCT_NCCL_MEMBER(name) decltype(&::name) name;
+  VIADUCT_NCCL_CALLS(VIADUCT_NCCL_MEMBER)
+#undef VIADUCT_NCCL_MEMBER
+};
+
+/// Loads the library at the first call: the file that VIADUCT_NCCL_LIBRARY names, or libnccl.so.2
+/// where the system looks for libraries. DeviceError that says what is missing and what to install.
+const NcclCalls& nccl_calls();
+
+}  // namespace viaduct

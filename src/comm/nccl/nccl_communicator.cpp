@@ -1,0 +1,265 @@
+#include "comm/nccl/nccl_communicator.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "base/error.h"
+#include "comm/completed_operation.h"
+#include "comm/nccl/nccl_rank.h"
+#include "comm/nccl/nccl_requests.h"
+#include "comm/queued_operation.h"
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_device.h"
+
+namespace viaduct {
+namespace {
+
+constexpr int kOldestVersion = 21800;
+
+/// Complete when its stream is behind it.
+class NcclOperation final : public CommOperation {
+ public:
+  NcclOperation(std::shared_ptr<NcclRank> rank, NcclConnection& on, int64_t ticket)
+      : rank_(std::move(rank)), on_(on), ticket_(ticket) {}
+  bool ready() override { return rank_->over(on_, ticket_); }
+  /// The host has waited for the stream, which goes on after an abort, too.
+  void wait() override { rank_->check(); }
+  void wait_on(int) override { rank_->check(); }
+
+ private:
+  std::shared_ptr<NcclRank> rank_;
+  NcclConnection& on_;
+  int64_t ticket_;
+};
+
+/// Hosts talk over `inner`; who comes out of it after an abort hears of that first.
+class NcclHosts final : public HostGroup {
+ public:
+  NcclHosts(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> inner)
+      : HostGroup(inner->rank(), inner->size()), rank_(std::move(rank)), inner_(std::move(inner)) {}
+
+ private:
+  class Call final : public HostCall {
+   public:
+    Call(std::shared_ptr<NcclRank> rank, std::unique_ptr<HostCall> inner)
+        : rank_(std::move(rank)), inner_(std::move(inner)) {}
+    std::string wait() override {
+      rank_->check();
+      return inner_->wait();
+    }
+
+   private:
+    std::shared_ptr<NcclRank> rank_;
+    std::unique_ptr<HostCall> inner_;
+  };
+  /// What backends implement for calls of a group, of a group that is another object.
+  struct Access : HostGroup {
+    static constexpr auto start_of() { return &Access::start; }
+  };
+  std::unique_ptr<HostCall> start(Request request) override {
+    HostGroup& group = inner_->host();
+    return std::make_unique<Call>(rank_, (group.*Access::start_of())(std::move(request)));
+  }
+
+  std::shared_ptr<NcclRank> rank_;
+  std::shared_ptr<Communicator> inner_;
+};
+
+ncclUniqueId id_of(const std::string& bytes) {
+  ncclUniqueId id;
+  VIADUCT_CHECK(CommError, bytes.size() == sizeof id.internal,
+                "NCCL: expected an id of {} bytes, got {}", sizeof id.internal, bytes.size());
+  std::memcpy(id.internal, bytes.data(), bytes.size());
+  return id;
+}
+
+std::string bytes_of(const ncclUniqueId& id) {
+  return {id.internal, sizeof id.internal};
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(std::shared_ptr<NcclRank> rank, std::shared_ptr<Communicator> hosts)
+      : Communicator(hosts->name()), rank_(std::move(rank)), hosts_(std::move(hosts)) {
+    collectives_ = &connect_all(name());
+  }
+  int rank() const override { return hosts_->rank(); }
+  int size() const override { return hosts_->size(); }
+  void fail_all(std::string_view cause) override { hosts_->fail_all(cause); }
+  std::string failure() const override { return hosts_->failure(); }
+  void open_channels(const std::vector<int>& peers, bool message_groups) override;
+
+ private:
+  /// One direction of a flow between two ranks: messages that wait for each other on the GPU must
+  /// not share a connection with those that go the other way.
+  using Channel = std::tuple<int, int, Flow>;  // from, to
+  static constexpr Flow kFlows[] = {Flow::activations, Flow::gradients};
+
+  /// A connection of all ranks of the group.
+  NcclConnection& connect_all(const std::string& name) {
+    const ncclUniqueId mine = rank() == 0 ? rank_->unique_id() : ncclUniqueId();
+    const std::string id = hosts_->host().text_of_rank_0(rank() == 0 ? bytes_of(mine) : "");
+    return rank_->connect(id_of(id), rank(), size(), name);
+  }
+
+  NcclConnection& connection_of(const CommRequest& request) {
+    const bool sends = request.collective == Collective::send;
+    if (!sends && request.collective != Collective::receive) return *collectives_;
+    const int from = sends ? rank() : request.peer, to = sends ? request.peer : rank();
+    const auto found = channels_.find({from, to, request.flow});
+    VIADUCT_CHECK(CommError, found != channels_.end(),
+                  "{} over {}: no channel from rank {} to rank {} was opened (open_channels)",
+                  collective_name(request.collective), name(), from, to);
+    return *found->second;
+  }
+
+  std::unique_ptr<CommOperation> start(const CommRequest& request) override {
+    if (request.collective == Collective::barrier) {
+      hosts_->barrier();
+      return std::make_unique<CompletedOperation>();
+    }
+    VIADUCT_CHECK(CommError, !request.order.from && !request.order.to,
+                  "all_to_all over {}: an order of rows is not implemented over NCCL", name());
+    VIADUCT_CHECK(
+        CommError,
+        request.collective != Collective::broadcast || (request.peer >= 0 && request.peer < size()),
+        "broadcast over {} ({} ranks): there is no rank {}", name(), size(), request.peer);
+    NcclConnection& on = connection_of(request);
+    if (!moves_bytes(request)) return nothing();
+    // The lower end of a channel is its rank 0.
+    const bool message = &on != collectives_;
+    const int peer = !message ? request.peer : request.peer > rank() ? 1 : 0;
+    CUstream_st* const stream = handle(request.stream);
+    const int64_t ticket = rank_->run(on, stream, describe_request(request, name()),
+                                      [&](const NcclCalls& nccl, ncclComm_t comm) {
+                                        return call_nccl(nccl, comm, stream, request, peer);
+                                      });
+    return std::make_unique<NcclOperation>(rank_, on, ticket);
+  }
+
+  std::unique_ptr<CommOperation> start_group(const std::vector<CommRequest>& requests) override {
+    const CommRequest& first = requests.front();
+    NcclConnection* const on = message_groups_[static_cast<size_t>(first.flow)];
+    VIADUCT_CHECK(CommError, on != nullptr,
+                  "messages over {}: no channel for groups of them was opened (open_channels)",
+                  name());
+    if (std::none_of(requests.begin(), requests.end(), moves_bytes)) return nothing();
+    CUstream_st* const stream = handle(first.stream);
+    const auto calls = [&](const NcclCalls& nccl, ncclComm_t comm) {
+      for (const CommRequest& request : requests) {
+        if (!moves_bytes(request)) continue;
+        const ncclResult_t result = call_nccl(nccl, comm, stream, request, request.peer);
+        if (result != ncclSuccess && result != ncclInProgress) return result;
+      }
+      return ncclSuccess;
+    };
+    const int64_t ticket = rank_->run(*on, stream, describe_request(first, name()), calls);
+    return std::make_unique<NcclOperation>(rank_, *on, ticket);
+  }
+
+  std::unique_ptr<CommOperation> nothing() const {
+    rank_->check();
+    return std::make_unique<CompletedOperation>();
+  }
+  std::shared_ptr<HostGroup> make_host_group() override {
+    return std::make_shared<NcclHosts>(rank_, hosts_);
+  }
+  std::shared_ptr<Communicator> split_members(const std::vector<int>& members,
+                                              std::string name) override {
+    return std::make_shared<NcclCommunicator>(rank_, hosts_->split(members, std::move(name)));
+  }
+
+  /// The runtime's stream, to which the operation that was announced last goes.
+  CUstream_st* handle(int stream) {
+    auto* const on = dynamic_cast<CudaDevice*>(device());
+    VIADUCT_CHECK(CommError, on != nullptr, "{}: NCCL needs a cuda device", name());
+    return on->handle(stream);
+  }
+
+  std::shared_ptr<NcclRank> rank_;
+  std::shared_ptr<Communicator> hosts_;
+  NcclConnection* collectives_ = nullptr;
+  NcclConnection* message_groups_[2] = {};  // by flow
+  std::map<Channel, NcclConnection*> channels_;
+};
+
+void NcclCommunicator::open_channels(const std::vector<int>& peers, bool message_groups) {
+  if (size() == 1) return;
+  if (message_groups) {
+    for (const Flow flow : kFlows)
+      message_groups_[static_cast<size_t>(flow)] =
+          &connect_all(fmt::format("{}.group.{}", name(), flow_name(flow)));
+  }
+  // The lower rank of each pair makes the ids of its channels; all ranks hear of all.
+  std::string mine;
+  for (const int peer : peers) {
+    if (peer < rank()) continue;
+    mine += fmt::format("{} ", peer);
+    for (int channel = 0; channel < 4; ++channel) mine += bytes_of(rank_->unique_id());
+  }
+  const std::vector<std::string> all = hosts_->host().texts_on_all(mine);
+  // In one order on all ranks, so that both ends of each pair meet.
+  for (int lower = 0; lower < size(); ++lower) {
+    std::string_view rest = all[static_cast<size_t>(lower)];
+    while (!rest.empty()) {
+      const size_t space = rest.find(' ');
+      const int upper = std::stoi(std::string(rest.substr(0, space)));
+      rest.remove_prefix(space + 1);
+      for (const Flow flow : kFlows) {
+        for (const bool upwards : {true, false}) {
+          const ncclUniqueId id = id_of(std::string(rest.substr(0, sizeof id.internal)));
+          rest.remove_prefix(sizeof id.internal);
+          if (rank() != lower && rank() != upper) continue;
+          const int from = upwards ? lower : upper, to = upwards ? upper : lower;
+          channels_[{from, to, flow}] = &rank_->connect(
+              id, rank() == lower ? 0 : 1, 2,
+              fmt::format("{} from {} to {}, {}", name(), from, to, flow_name(flow)));
+        }
+      }
+    }
+  }
+}
+
+/// Connections between other versions may hang or corrupt data.
+void check_equal(Communicator& hosts) {
+  int version = 0;
+  nccl_calls().ncclGetVersion(&version);
+  VIADUCT_CHECK(DeviceError, version >= kOldestVersion,
+                "dist.device=cuda: found NCCL {}.{}, needed 2.18 or newer: install a newer "
+                "libnccl.so.2",
+                version / 10000, version / 100 % 100);
+  const int capability = gpu_of_thread().compute_capability;
+  const std::vector<std::string> all = hosts.host().texts_on_all(
+      fmt::format("NCCL {}.{}.{}, a GPU of compute capability {}.{}", version / 10000,
+                  version / 100 % 100, version % 100, capability / 10, capability % 10));
+  for (size_t rank = 1; rank < all.size(); ++rank) {
+    if (all[rank] == all[0]) continue;
+    fail<ConfigError>(
+        "dist.device=cuda: ranks must have one version of NCCL and one generation of GPUs; rank 0 "
+        "has {}, rank {} has {}",
+        all[0], rank, all[rank]);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> make_nccl_communicator(std::shared_ptr<Communicator> hosts,
+                                                     double timeout_seconds) {
+  check_equal(*hosts);
+  auto rank = std::make_shared<NcclRank>(hosts, timeout_seconds);
+  return std::make_shared<NcclCommunicator>(std::move(rank), std::move(hosts));
+}
+
+std::string gpu_bus_id() {
+  char id[32] = {};
+  check_cuda(cudaDeviceGetPCIBusId(id, sizeof id, gpu_of_thread().ordinal),
+             "cudaDeviceGetPCIBusId");
+  return id;
+}
+
+}  // namespace viaduct

@@ -1,0 +1,52 @@
+// NCCL is loaded when ranks need it: one GPU trains without it.
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "base/error.h"
+#include "comm/nccl/nccl_calls.h"
+
+namespace viaduct {
+namespace {
+
+constexpr const char* kLibrary = "libnccl.so.2";
+constexpr const char* kVariable = "VIADUCT_NCCL_LIBRARY";
+constexpr const char* kInstall =
+    "install NCCL 2.18 or newer (package libnccl2, or nvidia-nccl-cu13 of PyPI), or name its file "
+    "in VIADUCT_NCCL_LIBRARY";
+
+template <class Function>
+void find(void* library, const char* place, const char* name, Function& function) {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  VIADUCT_CHECK(DeviceError, function != nullptr,
+                "dist.device=cuda: {} has no function {}, which ranks need to exchange GPU memory: "
+                "{}",
+                place, name, kInstall);
+}
+
+NcclCalls load() {
+  const char* named = std::getenv(kVariable);
+  const char* place = named != nullptr ? named : kLibrary;
+  void* const library = ::dlopen(place, RTLD_NOW | RTLD_LOCAL);
+  if (library == nullptr) {
+    const char* reason = ::dlerror();
+    fail<DeviceError>(
+        "dist.device=cuda: ranks with a GPU each need {}, which cannot be loaded ({}): {}",
+        kLibrary, reason != nullptr ? reason : "no reason given", kInstall);
+  }
+  NcclCalls calls;
+#define VIADUCT_NCCL_FIND(name) find(library, place, #name, calls.name);
+  VIADUCT_NCCL_CALLS(VIADUCT_NCCL_FIND)
+#undef VIADUCT_NCCL_FIND
+  return calls;
+}
+
+}  // namespace
+
+const NcclCalls& nccl_calls() {
+  static const NcclCalls calls = load();
+  return calls;
+}
+
+}  // namespace viaduct

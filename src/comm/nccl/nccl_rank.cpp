@@ -1,0 +1,204 @@
+#include "comm/nccl/nccl_rank.h"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+
+#include "base/clock.h"
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_device.h"
+
+namespace viaduct {
+namespace {
+
+constexpr auto kWatchInterval = std::chrono::milliseconds(50);
+/// Polls before the host sleeps between them: an operation is in its stream soon, other ranks may
+/// take long to come.
+constexpr int kQuickPolls = 2000;
+constexpr auto kPollInterval = std::chrono::milliseconds(1);
+
+}  // namespace
+
+NcclRank::NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds)
+    : calls_(nccl_calls()),
+      hosts_(std::move(hosts)),
+      timeout_seconds_(timeout_seconds),
+      gpu_(gpu_of_thread().ordinal),
+      thread_([this] { watch(); }) {}
+
+NcclRank::~NcclRank() {
+  {
+    const Lock lock(mutex_);
+    ends_ = true;
+  }
+  woken_.notify_one();
+  thread_.join();
+  // All members make their connections in one order, and end them in that order. Where ranks do not
+  // end together, ending would wait for those that have failed.
+  const bool failed =
+      !cause_.empty() || std::uncaught_exceptions() > 0 || !hosts_->failure().empty();
+  for (const auto& connection : connections_) {
+    for (const NcclConnection::Flight& flight : connection->flights_)
+      static_cast<void>(cudaEventDestroy(flight.done));
+    if (connection->handle_ == nullptr) continue;
+    if (failed)
+      calls_.ncclCommAbort(connection->handle_);
+    else
+      calls_.ncclCommDestroy(connection->handle_);
+  }
+  for (CUevent_st* event : events_) static_cast<void>(cudaEventDestroy(event));
+}
+
+void NcclRank::check_locked() const {
+  if (!cause_.empty()) throw CommError(cause_);
+}
+
+void NcclRank::check() const {
+  const Lock lock(mutex_);
+  check_locked();
+}
+
+void NcclRank::check_call(ncclResult_t result, NcclConnection* on, std::string_view call) {
+  if (result == ncclSuccess || result == ncclInProgress) return;
+  const char* more = on != nullptr ? calls_.ncclGetLastError(on->handle_) : "";
+  fail<CommError>("{}: NCCL: {}{}{}", call, calls_.ncclGetErrorString(result),
+                  more != nullptr && *more != 0 ? ": " : "", more != nullptr ? more : "");
+}
+
+void NcclRank::settle(Lock& lock, NcclConnection& on, std::string_view what) {
+  const double begin = steady_seconds();
+  for (int polls = 0;; ++polls) {
+    check_locked();
+    ncclResult_t state = ncclSuccess;
+    check_call(calls_.ncclCommGetAsyncError(on.handle_, &state), &on, what);
+    check_call(state, &on, what);
+    if (state == ncclSuccess) return;
+    VIADUCT_CHECK(CommError, steady_seconds() - begin < timeout_seconds_,
+                  "{}: not all ranks came in {:g} s (dist.distributed_timeout_minutes)", what,
+                  timeout_seconds_);
+    lock.unlock();
+    if (polls < kQuickPolls)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(kPollInterval);
+    lock.lock();
+  }
+}
+
+ncclUniqueId NcclRank::unique_id() {
+  const Lock lock(mutex_);
+  ncclUniqueId id;
+  check_call(calls_.ncclGetUniqueId(&id), nullptr, "a unique id");
+  return id;
+}
+
+NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, std::string name) {
+  Lock lock(mutex_);
+  check_locked();
+  NcclConnection& made = *connections_.emplace_back(std::make_unique<NcclConnection>());
+  made.name_ = std::move(name);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;  // a rank that never comes must not hold the host
+  const std::string what = "connecting " + made.name_;
+  check_call(calls_.ncclCommInitRankConfig(&made.handle_, size, id, rank, &config), &made, what);
+  settle(lock, made, what);
+  return made;
+}
+
+CUevent_st* NcclRank::event() {
+  if (!events_.empty()) {
+    CUevent_st* const found = events_.back();
+    events_.pop_back();
+    return found;
+  }
+  CUevent_st* made = nullptr;
+  check_cuda(cudaEventCreateWithFlags(&made, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  return made;
+}
+
+int64_t NcclRank::run(NcclConnection& on, CUstream_st* stream, std::string what,
+                      FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f) {
+  Lock lock(mutex_);
+  check_locked();
+  retire(on);
+  check_call(calls_.ncclGroupStart(), &on, what);
+  ncclResult_t called = ncclSuccess;
+  try {
+    called = f(calls_, on.handle_);
+  } catch (...) {
+    static_cast<void>(calls_.ncclGroupEnd());
+    throw;
+  }
+  const ncclResult_t ended = calls_.ncclGroupEnd();
+  check_call(called, &on, what);
+  check_call(ended, &on, what);
+  // Before that, work for the stream might get ahead of the operation.
+  if (ended == ncclInProgress) settle(lock, on, what);
+  NcclConnection::Flight flight{++on.tickets_, event(), steady_seconds(), std::move(what)};
+  check_cuda(cudaEventRecord(flight.done, stream), "cudaEventRecord");
+  on.flights_.push_back(std::move(flight));
+  return on.tickets_;
+}
+
+void NcclRank::retire(NcclConnection& on) {
+  while (!on.flights_.empty()) {
+    const cudaError_t error = cudaEventQuery(on.flights_.front().done);
+    if (error == cudaErrorNotReady) return;
+    events_.push_back(on.flights_.front().done);
+    on.flights_.pop_front();
+    check_cuda(error, "cudaEventQuery");
+  }
+}
+
+bool NcclRank::over(NcclConnection& on, int64_t ticket) {
+  const Lock lock(mutex_);
+  check_locked();
+  retire(on);
+  return on.flights_.empty() || on.flights_.front().ticket > ticket;
+}
+
+std::string NcclRank::problem() {
+  if (std::string failure = hosts_->failure(); !failure.empty()) return failure;
+  const double now = steady_seconds();
+  for (const auto& connection : connections_) {
+    if (connection->handle_ == nullptr) continue;
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = calls_.ncclCommGetAsyncError(connection->handle_, &state);
+    check_call(asked, connection.get(), connection->name_);
+    check_call(state, connection.get(), connection->name_);
+    retire(*connection);
+    if (connection->flights_.empty()) continue;
+    const NcclConnection::Flight& oldest = connection->flights_.front();
+    if (now - oldest.begun > timeout_seconds_)
+      return fmt::format(
+          "{} on rank {}: not complete after {:g} s (dist.distributed_timeout_minutes): a rank of "
+          "{} did not join, or the GPU did not get there",
+          oldest.what, hosts_->rank(), timeout_seconds_, connection->name_);
+  }
+  return {};
+}
+
+void NcclRank::abort_all(const std::string& cause) {
+  cause_ = cause;
+  for (const auto& connection : connections_) {
+    if (connection->handle_ == nullptr) continue;
+    static_cast<void>(calls_.ncclCommAbort(std::exchange(connection->handle_, nullptr)));
+  }
+}
+
+void NcclRank::watch() {
+  Lock lock(mutex_);
+  try {
+    use_gpu(gpu_);
+    while (!ends_ && cause_.empty()) {
+      woken_.wait_for(lock, kWatchInterval);
+      if (ends_) return;
+      if (const std::string cause = problem(); !cause.empty()) abort_all(cause);
+    }
+  } catch (const std::exception& error) {
+    abort_all(error.what());
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,95 @@
+#pragma once
+// What the communicators of a rank share: the connections that NCCL keeps, and a watchdog. NCCL's
+// operations run on the GPU and wait there for other ranks, for ever if one has failed; the host
+// then waits for the GPU. So a thread looks after them: if an operation takes longer than the
+// timeout, if NCCL reports an error, or if another rank has failed, it aborts all connections, the
+// streams go on, and the next call of the rank throws the cause.
+
+#include <condition_variable>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "base/function_ref.h"
+#include "base/thread.h"
+#include "comm/communicator.h"
+#include "comm/nccl/nccl_calls.h"
+
+struct CUevent_st;
+
+namespace viaduct {
+
+/// One connection of a group's ranks (`ncclComm_t`), which serves one stream of the device: NCCL
+/// runs the operations of a connection one after the other.
+class NcclConnection {
+ public:
+  const std::string& name() const { return name_; }
+
+ private:
+  friend class NcclRank;
+  struct Flight {
+    int64_t ticket = 0;
+    CUevent_st* done = nullptr;  // behind the operation
+    double begun = 0;            // when it was given to the stream
+    std::string what;
+  };
+  std::string name_;
+  ncclComm_t handle_ = nullptr;  // null once aborted
+  int64_t tickets_ = 0;
+  std::deque<Flight> flights_;  // in the order of the stream
+};
+
+class NcclRank {
+ public:
+  /// On the GPU of the calling thread. `hosts`: the world's communicator between hosts.
+  NcclRank(std::shared_ptr<Communicator> hosts, double timeout_seconds);
+  /// Waits for nothing: the device's streams are finished, or connections are aborted.
+  ~NcclRank();
+  NcclRank(const NcclRank&) = delete;
+  NcclRank& operator=(const NcclRank&) = delete;
+
+  /// Ranks 0 … size − 1 call it with the same id. Blocks until all have come. CommError after the
+  /// timeout, or with the cause if a rank failed.
+  NcclConnection& connect(const ncclUniqueId& id, int rank, int size, std::string name);
+  ncclUniqueId unique_id();
+
+  /// Makes the calls of `f` on the connection as one group, and returns when they are in the
+  /// stream. Returns the operation's ticket. `what` is for messages.
+  int64_t run(NcclConnection& on, CUstream_st* stream, std::string what,
+              FunctionRef<ncclResult_t(const NcclCalls&, ncclComm_t)> f);
+  /// Whether the operation is complete. CommError with the cause once the connections are aborted.
+  bool over(NcclConnection& on, int64_t ticket);
+  /// Throws the cause if the connections are aborted.
+  void check() const;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  void watch();
+  /// Why the connections must be aborted; empty if all is well.
+  std::string problem();
+  void abort_all(const std::string& cause);
+  void check_locked() const;
+  void check_call(ncclResult_t result, NcclConnection* on, std::string_view call);
+  /// Waits until NCCL has done what it was told in the background; unlocks meanwhile.
+  void settle(Lock& lock, NcclConnection& on, std::string_view what);
+  void retire(NcclConnection& on);
+  CUevent_st* event();
+
+  const NcclCalls& calls_;
+  const std::shared_ptr<Communicator> hosts_;
+  const double timeout_seconds_;
+  const int gpu_;
+
+  mutable std::mutex mutex_;  // one thread calls NCCL at a time; protects all below
+  std::condition_variable woken_;
+  std::vector<std::unique_ptr<NcclConnection>> connections_;
+  std::vector<CUevent_st*> events_;  // to be recorded again
+  std::string cause_;                // why the connections are aborted
+  bool ends_ = false;
+  Thread thread_;  // last: it uses all others
+};
+
+}  // namespace viaduct

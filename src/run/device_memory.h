@@ -1,0 +1,16 @@
+#pragma once
+// The second memory of a rank's device.
+
+#include <memory>
+
+#include "device/device.h"
+#include "nn/slot_memory.h"
+
+namespace viaduct {
+
+/// What the settings describe; of a device with streams host memory that its copies use, filled and
+/// read by streams beside compute. Errors as those of the backings.
+std::unique_ptr<SlotMemory> make_second_memory(const SecondMemorySettings& settings,
+                                               Device& device);
+
+}  // namespace viaduct

@@ -1,0 +1,336 @@
+// The functions of NCCL's double, and its connections.
+
+#include "nccl.h"
+
+#include <cstring>
+#include <deque>
+#include <functional>
+#include <random>
+
+#include "cuda_host/nccl/exchange.h"
+#include "cuda_host/nccl/nccl_double.h"
+#include "cuda_host/runtime/state.h"
+
+using cuda_host::runtime;
+using cuda_host::Runtime;
+
+namespace nccl_double {
+namespace {
+
+/// The ranks that connect with one id.
+struct Clique {
+  int ranks = 0;
+  std::set<int> here, devices;
+  std::map<int64_t, std::shared_ptr<Round>> rounds;
+  // Messages that the other end has not called yet, by (from, to).
+  std::map<std::pair<int, int>, std::deque<std::shared_ptr<Message>>> sent, awaited;
+};
+
+/// What pieces of work share with their connection, which may be gone.
+struct Life {
+  bool aborted = false;
+  int in_flight = 0;
+};
+
+}  // namespace
+}  // namespace nccl_double
+
+using namespace nccl_double;
+
+struct ncclComm {
+  std::shared_ptr<Clique> clique;
+  int rank = 0;
+  std::shared_ptr<Life> life = std::make_shared<Life>();
+  cudaStream_t stream = nullptr;  // of its first call
+  int64_t next_round = 0;
+  bool connecting = true;
+  int polls = 0;                         // until what is late is done
+  std::function<ncclResult_t()> late{};  // not yet in the stream
+  ncclResult_t failed = ncclSuccess;
+  std::string error;
+};
+
+namespace {
+
+struct State {
+  Settings settings;
+  std::mt19937_64 random;
+  std::map<std::string, std::shared_ptr<Clique>> cliques;
+  int64_t ids = 0, live = 0, calls = 0, fails_from = 0;
+};
+/// Guarded by the lock of the runtime.
+State& state() {
+  static State instance;
+  return instance;
+}
+
+/// Calls of this thread between ncclGroupStart and ncclGroupEnd.
+struct Group {
+  int depth = 0;
+  ncclComm_t comm = nullptr;
+  cudaStream_t stream = nullptr;
+  std::vector<Call> calls;
+  bool mixed = false;
+};
+thread_local Group group;
+thread_local std::string no_connection;
+
+ncclResult_t refuse(ncclComm_t comm, ncclResult_t result, std::string why) {
+  (comm != nullptr ? comm->error : no_connection) = std::move(why);
+  return result;
+}
+
+/// One entry of a rank in its stream.
+struct Entry {
+  std::vector<std::pair<std::shared_ptr<Round>, int>> rounds;       // and the rank
+  std::vector<std::pair<std::shared_ptr<Message>, bool>> messages;  // and whether it receives
+  bool fails = false;
+
+  void come() const {
+    for (const auto& [round, rank] : rounds) round->came[static_cast<size_t>(rank)] = true;
+    for (const auto& [message, receives] : messages)
+      (receives ? message->receiver_came : message->sender_came) = true;
+  }
+  bool all_came() const {
+    if (fails) return false;
+    for (const auto& [round, rank] : rounds)
+      if (!round->all_came()) return false;
+    for (const auto& [message, receives] : messages)
+      if (!message->all_came()) return false;
+    return true;
+  }
+  void leave(Sums sums) const {
+    for (const auto& [round, rank] : rounds) round->exchange(sums), round->leave(rank);
+    for (const auto& [message, receives] : messages) message->leave(receives);
+  }
+};
+
+ncclResult_t join_round(ncclComm_t comm, const Call& call, Entry& entry) {
+  auto& rounds = comm->clique->rounds;
+  const int64_t number = comm->next_round++;
+  std::shared_ptr<Round>& round = rounds[number];
+  if (round == nullptr) round = std::make_shared<Round>(call, comm->clique->ranks);
+  if (signature(round->call) != signature(call))
+    return refuse(comm, ncclInvalidUsage,
+                  "rank " + std::to_string(comm->rank) + " calls " + signature(call) +
+                      ", another rank " + signature(round->call));
+  round->parts[static_cast<size_t>(comm->rank)] = call;
+  entry.rounds.emplace_back(round, comm->rank);
+  if (++round->called == comm->clique->ranks) rounds.erase(number);
+  return ncclSuccess;
+}
+
+ncclResult_t join_message(ncclComm_t comm, const Call& call, Entry& entry) {
+  const bool receives = call.kind == Kind::receive;
+  const std::pair<int, int> ends =
+      receives ? std::pair{call.peer, comm->rank} : std::pair{comm->rank, call.peer};
+  auto& waiting = (receives ? comm->clique->sent : comm->clique->awaited)[ends];
+  std::shared_ptr<Message> message;
+  if (!waiting.empty()) {
+    message = waiting.front();
+    waiting.pop_front();
+    if (message->bytes != bytes_of(call))
+      return refuse(comm, ncclInvalidUsage,
+                    "a message of " + std::to_string(message->bytes) + " bytes at one end has " +
+                        std::to_string(bytes_of(call)) + " at the other");
+  } else {
+    message = std::make_shared<Message>();
+    message->bytes = bytes_of(call);
+    (receives ? comm->clique->awaited : comm->clique->sent)[ends].push_back(message);
+  }
+  (receives ? message->out : const_cast<void*&>(message->in)) =
+      receives ? call.out : const_cast<void*>(call.in);
+  entry.messages.emplace_back(message, receives);
+  return ncclSuccess;
+}
+
+ncclResult_t enqueue(ncclComm_t comm, cudaStream_t stream, const std::vector<Call>& calls) {
+  const auto entry = std::make_shared<Entry>();
+  std::string what = "NCCL";
+  for (const Call& call : calls) {
+    const bool message = call.kind == Kind::send || call.kind == Kind::receive;
+    what += std::string(" ") + kind_name(call.kind);
+    if (const ncclResult_t result =
+            message ? join_message(comm, call, *entry) : join_round(comm, call, *entry))
+      return comm->failed = result;
+    const int64_t fails_from = state().fails_from;
+    if (++state().calls >= fails_from && fails_from > 0) {
+      entry->fails = true;
+      comm->failed = refuse(comm, ncclRemoteError, "the other end is gone");
+    }
+  }
+  const std::shared_ptr<Life> life = comm->life;
+  const Sums sums = state().settings.sums;
+  ++life->in_flight;
+  runtime().push(stream, {.what = what, .run = [entry] { entry->come(); }});
+  runtime().push(stream,
+                 {.what = what,
+                  .run =
+                      [entry, life, sums] {
+                        --life->in_flight;
+                        if (!life->aborted) entry->leave(sums);
+                      },
+                  .others_came = [entry, life] { return life->aborted || entry->all_came(); }});
+  return ncclSuccess;
+}
+
+ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Call> calls) {
+  if (comm->connecting || comm->late)
+    return refuse(comm, ncclInvalidUsage, "a call while the connection is in progress");
+  if (comm->stream == nullptr) comm->stream = stream;
+  if (comm->stream != stream)
+    return refuse(comm, ncclInvalidUsage, "two streams for one connection");
+  if (state().random() % 4 != 0) return enqueue(comm, stream, calls);
+  comm->polls = static_cast<int>(state().random() % 3) + 1;
+  comm->late = [=] { return enqueue(comm, stream, calls); };
+  return ncclInProgress;
+}
+
+ncclResult_t called(ncclComm_t comm, cudaStream_t stream, const Call& call) {
+  const Runtime::Call lock = runtime().call();
+  if (lock.error != cudaSuccess) return ncclUnhandledCudaError;
+  if (group.depth == 0) return launch(comm, stream, {call});
+  group.mixed |= group.comm != nullptr && (group.comm != comm || group.stream != stream);
+  group.comm = comm;
+  group.stream = stream;
+  group.calls.push_back(call);
+  return ncclSuccess;
+}
+
+}  // namespace
+
+namespace nccl_double {
+
+void reset(const Settings& settings) {
+  const Runtime::Call lock = runtime().call();
+  state() = {.settings = settings, .random = std::mt19937_64(settings.seed)};
+}
+int64_t live_connections() {
+  const Runtime::Call lock = runtime().call();
+  return state().live;
+}
+int64_t calls() {
+  const Runtime::Call lock = runtime().call();
+  return state().calls;
+}
+void fail_from_call(int64_t number) {
+  const Runtime::Call lock = runtime().call();
+  state().fails_from = number;
+}
+
+}  // namespace nccl_double
+
+extern "C" {
+
+ncclResult_t ncclGetVersion(int* version) {
+  const Runtime::Call lock = runtime().call();
+  *version = state().settings.version;
+  return ncclSuccess;
+}
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const Runtime::Call lock = runtime().call();
+  *id = {};
+  const int64_t number = ++state().ids;
+  std::memcpy(id->internal + 8, &number, sizeof number);
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t* config) {
+  const Runtime::Call lock = runtime().call();
+  *comm = nullptr;
+  if (rank < 0 || rank >= ranks || config->size != sizeof *config || config->blocking != 0)
+    return refuse(nullptr, ncclInvalidArgument, "rank, size, or a connection that blocks");
+  auto& clique = state().cliques[std::string(id.internal, sizeof id.internal)];
+  if (clique == nullptr) clique = std::make_shared<Clique>();
+  if (clique->ranks != 0 && clique->ranks != ranks)
+    return refuse(nullptr, ncclInvalidUsage, "two sizes for one id");
+  if (!clique->here.insert(rank).second)
+    return refuse(nullptr, ncclInvalidUsage, "two ranks of one number");
+  if (!clique->devices.insert(cuda_host::current_device()).second)
+    return refuse(nullptr, ncclInvalidUsage, "two ranks on one device");
+  clique->ranks = ranks;
+  *comm = new ncclComm{.clique = clique, .rank = rank};
+  (*comm)->polls = static_cast<int>(state().random() % 4);
+  ++state().live;
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* result) {
+  const Runtime::Call lock = runtime().call();
+  *result = ncclInProgress;
+  if (comm->connecting) {
+    const bool all = static_cast<int>(comm->clique->here.size()) == comm->clique->ranks;
+    if (!all || --comm->polls > 0) return ncclSuccess;
+    comm->connecting = false;
+  }
+  if (comm->late) {
+    if (--comm->polls > 0) return ncclSuccess;
+    const auto late = std::exchange(comm->late, nullptr);
+    late();
+  }
+  *result = comm->failed;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  const Runtime::Call lock = runtime().call();
+  comm->life->aborted = true;
+  --state().live;
+  delete comm;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const Runtime::Call lock = runtime().call();
+  if (comm->life->in_flight > 0 || comm->late)
+    return refuse(comm, ncclInvalidUsage, "destroyed while it works");
+  --state().live;
+  delete comm;
+  return ncclSuccess;
+}
+const char* ncclGetErrorString(ncclResult_t result) {
+#define NCCL_DOUBLE_NAME(name, value) \
+  if (result == (value)) return #name;
+  NCCL_DOUBLE_RESULTS(NCCL_DOUBLE_NAME)
+#undef NCCL_DOUBLE_NAME
+  return "unknown";
+}
+const char* ncclGetLastError(ncclComm_t comm) {
+  return comm != nullptr ? comm->error.c_str() : no_connection.c_str();
+}
+ncclResult_t ncclGroupStart() {
+  ++group.depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (group.depth == 0) return ncclInvalidUsage;
+  if (--group.depth > 0) return ncclSuccess;
+  const Group ended = std::exchange(group, {});
+  if (ended.calls.empty()) return ncclSuccess;
+  const Runtime::Call lock = runtime().call();
+  if (ended.mixed)
+    return refuse(ended.comm, ncclInvalidUsage, "two connections or streams in one group");
+  return launch(ended.comm, ended.stream, ended.calls);
+}
+ncclResult_t ncclAllReduce(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return called(comm, stream, {Kind::all_reduce, in, out, count, type, op});
+}
+ncclResult_t ncclAllGather(const void* in, void* out, size_t count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return called(comm, stream, {Kind::all_gather, in, out, count, type});
+}
+ncclResult_t ncclReduceScatter(const void* in, void* out, size_t count, ncclDataType_t type,
+                               ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+  return called(comm, stream, {Kind::reduce_scatter, in, out, count, type, op});
+}
+ncclResult_t ncclBroadcast(const void* in, void* out, size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  return called(comm, stream, {Kind::broadcast, in, out, count, type, ncclSum, root});
+}
+ncclResult_t ncclSend(const void* in, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return called(comm, stream, {Kind::send, in, nullptr, count, type, ncclSum, peer});
+}
+ncclResult_t ncclRecv(void* out, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return called(comm, stream, {Kind::receive, nullptr, out, count, type, ncclSum, peer});
+}
+}

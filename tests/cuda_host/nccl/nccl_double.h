@@ -1,0 +1,40 @@
+#pragma once
+// A double of NCCL for ranks that are threads with a device of the runtime's double each. Its
+// functions have the library's names (nccl.h).
+//
+//   - A call gives two pieces of work to its stream: the rank comes, and leaves when all have come
+//     whom it exchanges data with. A seeded order of streams decides the rest, so that nothing but
+//     streams and events orders an operation.
+//   - Inputs are read after all have come and before the first rank leaves; until a rank leaves,
+//     what it receives is NaN.
+//   - Calls on a connection that does not block now and then go to their stream only when the state
+//     of the connection is asked for, as in the library, whose host threads do it.
+//   - Sums are in the order of the ranks, rounded once (rank_order_sum.h); or along a ring, where
+//     each part begins at another rank and is rounded to its format at each step.
+//
+// Errors, where the library would hang or move wrong data: calls of one connection that differ
+// between its ranks in operation, size, type, root; a message whose ends differ in size; two
+// streams for one connection; two ranks of a connection on one device; a connection that is
+// destroyed while it works.
+
+#include <cstdint>
+#include <string>
+
+namespace nccl_double {
+
+enum class Sums { in_rank_order, along_a_ring };
+struct Settings {
+  Sums sums = Sums::in_rank_order;
+  int version = 22809;
+  uint64_t seed = 1;  // of what goes to a stream late
+};
+/// For all threads; no connection exists.
+void reset(const Settings& settings = {});
+
+int64_t live_connections();
+/// Calls so far, by all ranks: collectives and messages.
+int64_t calls();
+/// The connections whose call number `number` (from 1) and later ones fail with a remote error.
+void fail_from_call(int64_t number);
+
+}  // namespace nccl_double

@@ -1,0 +1,62 @@
+// With dist.device=cuda what is offloaded goes to pinned host memory, by copies on streams of their
+// own: the bits are those of the run that keeps it, in whatever order the streams run.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda_host/nccl/nccl_double.h"
+#include "cuda_host/streams.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+Overrides cuda_run(const Overrides& more) {
+  return tiny_run() +
+         Overrides{"dist.device=cuda", "train.train_iters=3", "mixed_precision=bf16_mixed"} + more;
+}
+
+struct Case {
+  std::string name;
+  Overrides settings;
+  Overrides also = {};  // of the run without offloading, too
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class CudaOffload : public testing::TestWithParam<Case> {};
+
+TEST_P(CudaOffload, HasTheBitsOfTheRunThatKeeps) {
+  const Overrides run = cuda_run(GetParam().also);
+  cuda_host::reset_runtime({.seed = 0, .devices = 2});
+  nccl_double::reset();
+  const RunOutcome kept = train_run(run);
+  const int64_t copies = cuda_host::runtime_counts().copies;
+  for (uint64_t seed = 0; seed <= 3; ++seed) {
+    // A host's access to the device's memory is a fault; so copies of the host would show.
+    cuda_host::reset_runtime(
+        {.seed = seed, .devices = 2, .guard = seed == 1 && GetParam().also.empty()});
+    nccl_double::reset({.seed = seed});
+    EXPECT_TRUE(train_run(run + GetParam().settings) == kept) << "seed " << seed;
+    EXPECT_GT(cuda_host::runtime_counts().copies, copies) << "nothing was offloaded";
+    if (HasFailure()) return;
+  }
+}
+
+const Overrides kStates{"optimizer.optimizer_cpu_offload=true",
+                        "optimizer.optimizer_offload_fraction=1"};
+
+INSTANTIATE_TEST_SUITE_P(
+    Settings, CudaOffload,
+    testing::Values(Case{"layers",
+                         {"model.cpu_offloading=true", "model.cpu_offloading_num_layers=2"}},
+                    Case{"states", kStates},
+                    Case{"states_overlapped",
+                         kStates + Overrides{"optimizer.overlap_cpu_optimizer_d2h_h2d=true"}}),
+    [](const auto& info) { return info.param.name; });
+
+}  // namespace
+}  // namespace viaduct

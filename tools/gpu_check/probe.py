@@ -1,0 +1,53 @@
+"""Which GPU and which libraries there are."""
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+
+OLDEST = (8, 0)
+
+
+def find_gpu():
+    """Of the first GPU a dictionary; else one sentence that says what was found and what is needed."""
+    need = "this check needs an NVIDIA GPU of compute capability 8.0 or newer, with its driver"
+    tool = shutil.which("nvidia-smi")
+    if tool is None:
+        return f"found no GPU (there is no nvidia-smi); {need}"
+    query = "name,memory.total,driver_version,compute_cap,clocks.max.sm,pci.bus_id"
+    asked = subprocess.run([tool, f"--query-gpu={query}", "--format=csv,noheader"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    lines = asked.stdout.strip().splitlines()
+    if asked.returncode != 0 or not lines:
+        return f"found no GPU (nvidia-smi: {lines[-1] if lines else 'no GPU'}); {need}"
+    name, memory, driver, capability, clock, bus = [part.strip() for part in lines[0].split(",")]
+    if tuple(int(part) for part in capability.split(".")) < OLDEST:
+        return f"found {name} of compute capability {capability}; {need}"
+    return {"name": name, "memory": memory, "driver": driver, "capability": capability, "max_sm_clock": clock, "bus": bus, "gpus": len(lines)}
+
+
+def version(library, function, shape):
+    """Of a C function without arguments, or one that fills an int; a reason where there is none."""
+    try:
+        loaded = ctypes.CDLL(library)
+        if shape == "returns":
+            call = getattr(loaded, function)
+            call.restype = ctypes.c_size_t
+            return str(call())
+        value = ctypes.c_int()
+        getattr(loaded, function)(ctypes.byref(value))
+        return str(value.value)
+    except (OSError, AttributeError) as reason:
+        return f"not found ({str(reason)[:120]})"
+
+
+def libraries():
+    found = {
+        "driver (CUDA)": version("libcuda.so.1", "cuDriverGetVersion", "fills"),
+        "cuBLASLt": version("libcublasLt.so.13", "cublasLtGetVersion", "returns"),
+        "NCCL": version("libnccl.so.2", "ncclGetVersion", "fills"),
+        "cuDNN": version("libcudnn.so.9", "cudnnGetVersion", "returns"),
+        "compute-sanitizer": shutil.which("compute-sanitizer") or "not found",
+        "nvcc": shutil.which("nvcc") or "not found",
+        "PyTorch": "installed" if importlib.util.find_spec("torch") else "not found",
+    }
+    return {"rows": [("libraries", "; ".join(f"{name}: {value}" for name, value in found.items()))], "libraries": found}

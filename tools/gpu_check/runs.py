@@ -1,0 +1,75 @@
+"""Runs whose results are compared: with the cpu device, and under compute-sanitizer."""
+
+import json
+import math
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+from phases import Failed, Skipped, call
+
+TINY = ["model.family=llama", "model.num_layers=2", "model.hidden_size=128", "model.ffn_hidden_size=256", "model.num_attention_heads=4",
+        "model.vocab_size=256", "model.seq_length=128", "dataset.mock=true", "train.global_batch_size=4", "train.micro_batch_size=2",
+        "optimizer.lr=1e-3", "scheduler.lr_warmup_iters=0", "validation.eval_iters=0", "logger.log_interval=1"]
+
+
+def needs(path, what):
+    if not Path(path).exists():
+        raise Skipped(f"{path} is not there: {what}")
+
+
+def environment(options):
+    return dict(os.environ, VIADUCT_CUDA_LIBRARY=options.library)
+
+
+def train(options, settings, seconds, before=()):
+    """The lines of metrics.jsonl of a run."""
+    needs(options.viaduct, "build it with ./viaduct.sh build")
+    needs(options.library, "build it with cmake --preset cuda && cmake --build --preset cuda")
+    with tempfile.TemporaryDirectory() as folder:
+        call([*before, options.viaduct, "train", *settings, f"checkpoint.save={folder}", "checkpoint.save_interval=1000000"], seconds,
+             env=environment(options))
+        return [json.loads(line) for line in (Path(folder) / "metrics.jsonl").read_text().splitlines() if '"loss"' in line]
+
+
+def starts(options):
+    lines = train(options, [*TINY, "dist.device=cuda", "train.train_iters=1"], 30)
+    return {"rows": [("first step on the GPU", f"loss {lines[-1]['loss']:.4f}")]}
+
+
+def tests(options):
+    needs(options.tests, "the ops' tests are not built for the real device")
+    said = call([options.tests, "--gtest_brief=1"], 170)
+    return {"rows": [("tests of ops on the device", said.strip().splitlines()[-1])]}
+
+
+def beside_cpu(options):
+    """The largest difference of 20 losses: on random tokens they all follow the same weights."""
+    rows, limits = [], {"fp32": 2e-4, "bf16_mixed": 2e-2}
+    worst = {}
+    for recipe, limit in limits.items():
+        settings = [*TINY, "train.train_iters=20", f"mixed_precision={recipe}"]
+        cpu = train(options, [*settings, "dist.device=cpu"], 60)
+        cuda = train(options, [*settings, "dist.device=cuda"], 60)
+        if len(cpu) != 20 or len(cuda) != 20:
+            raise Failed(f"{recipe}: {len(cpu)} steps on the cpu, {len(cuda)} on the GPU")
+        differences = [abs(a["loss"] - b["loss"]) for a, b in zip(cpu, cuda)]
+        worst[recipe] = max(differences) if all(map(math.isfinite, differences)) else math.inf
+        rows.append((f"20 steps, {recipe}", f"largest difference of a loss from the cpu's {worst[recipe]:.1e} (limit {limit:.0e})"))
+    bad = [recipe for recipe, limit in limits.items() if not worst[recipe] <= limit]
+    if bad:
+        raise Failed(f"losses are not the cpu's: {', '.join(f'{recipe} {worst[recipe]:.1e}' for recipe in bad)}")
+    return {"rows": rows, "differences": worst}
+
+
+def sanitized(options):
+    tool = shutil.which("compute-sanitizer")
+    if tool is None:
+        raise Skipped("there is no compute-sanitizer")
+    rows = []
+    for check in ("memcheck", "racecheck"):
+        train(options, [*TINY, "model.num_layers=1", "dist.device=cuda", "train.train_iters=1", "mixed_precision=bf16_mixed"], 80,
+              [tool, "--tool", check, "--error-exitcode", "9"])
+        rows.append((f"compute-sanitizer, {check}", "one step without an error"))
+    return {"rows": rows}
