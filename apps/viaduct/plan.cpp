@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -14,9 +15,11 @@
 #include "device/memory_tag.h"
 #include "hardware/cluster.h"
 #include "model/flops.h"
+#include "plan/planning_defaults.h"
 #include "plan/predict.h"
 #include "plan_explain.h"
 #include "plan_measured.h"
+#include "plan_score.h"
 #include "plan_search.h"
 #include "rule_report.h"
 #include "subcommands.h"
@@ -26,16 +29,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+// A search has looked at most of what rules advise.
+constexpr double kRuleSecondsOfSearch = 1;
+
 struct Options {
   std::string config, cluster, measured;
+  std::string score, constants;
   bool timeline = false;
   RuleOptions rules;
   bool explain = false;
   PlanSearchOptions search;  // overrides and flags are those of a prediction, too
   /// Options that only a search has and that were given.
   std::function<std::vector<std::string>()> given_of_search;
-  /// The same of the rules, which a search does not apply.
+  /// The same of the rules.
   std::function<std::vector<std::string>()> given_of_rules;
+  /// Every option that was given.
+  std::function<std::vector<std::string>()> given;
 };
 
 Json timeline_json(const StageTimeline& timeline) {
@@ -152,9 +161,8 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
     const std::vector<std::string> given = options.given_of_search();
     VIADUCT_CHECK(ConfigError, given.empty(), "viaduct plan: {} without --model has no effect",
                   fmt::join(given, ", "));
-    RunConfig defaults;
-    defaults.cuda_target = cluster.gpu.architecture;
-    return prepare_run(load_run_config(options.config, common.overrides, defaults));
+    return prepare_run(
+        load_run_config(options.config, common.overrides, planning_defaults(cluster)));
   });
   VIADUCT_CHECK(ConfigError, !options.timeline || common.json,
                 "viaduct plan: --timeline without --json has no effect");
@@ -196,7 +204,28 @@ int explain(const Options& options, const Cluster& cluster) {
                       search.json);
 }
 
+/// A table says what is predicted on what, so nothing else does.
+int score(const Options& options) {
+  before_ranks([&] {
+    std::vector<std::string> others = options.given();
+    std::erase_if(others, [](const std::string& name) {
+      return name == "--score" || name == "--constants" || name == "--json";
+    });
+    VIADUCT_CHECK(ConfigError, others.empty(), "viaduct plan: {} with --score has no effect",
+                  fmt::join(others, ", "));
+  });
+  return score_published(options.score, options.constants, options.search.json);
+}
+
 int run(const Options& options) {
+  if (!options.score.empty()) return score(options);
+  before_ranks([&] {
+    VIADUCT_CHECK(ConfigError, options.constants.empty(),
+                  "viaduct plan: --constants without --score has no effect");
+    VIADUCT_CHECK(ConfigError, !options.cluster.empty(),
+                  "viaduct plan: --cluster is required; expected one of {}, or a YAML file",
+                  fmt::join(cluster_names(), ", "));
+  });
   const Cluster cluster = load_cluster(options.cluster);
   const std::string basis = basis_of(cluster, options.search.spec_sheet);
   if (options.explain) return explain(options, cluster);
@@ -208,13 +237,11 @@ int run(const Options& options) {
       ConfigError, options.config.empty(),
       "viaduct plan: --model searches for a layout and --config predicts one; give one of "
       "them");
-  const std::vector<std::string> of_rules = options.given_of_rules();
-  VIADUCT_CHECK(
-      ConfigError, of_rules.empty(),
-      "viaduct plan: {} with --model has no effect: rules are applied to one configuration, "
-      "--config",
-      fmt::join(of_rules, ", "));
-  return run_plan_search(options.search, cluster, basis);
+  WinnerRules rules{options.rules, options.given_of_rules()};
+  const auto& given = rules.given;
+  if (std::find(given.begin(), given.end(), "--rule-seconds") == given.end())
+    rules.options.seconds = kRuleSecondsOfSearch;
+  return run_plan_search(options.search, cluster, basis, rules);
 }
 
 std::vector<std::string> names_given(const std::vector<CLI::Option*>& options) {
@@ -287,14 +314,20 @@ Subcommand add_plan(CLI::App& root) {
   app->add_flag(
       "--timeline", options->timeline,
       "With --config and --json: when each stage's phases run, and its memory over the step");
+  app->add_option(
+      "--score", options->score,
+      "Predicts every row of a table of published runs (CSV) and shows the error beside "
+      "the published figure");
+  app->add_option("--constants", options->constants,
+                  "With --score: a YAML file with step_share, for each GPU the share of the "
+                  "predicted speed that runs reach; default: specification sheets alone");
   add_search_options(*app, *options);
   const std::vector<CLI::Option*> of_rules = add_rule_options(*app, options->rules);
   options->given_of_rules = [of_rules] { return names_given(of_rules); };
   app->add_option("--cluster", options->cluster,
                   fmt::format("A cluster: {}, or a YAML file with the fields of one "
                               "(hardware/clusters.yaml)",
-                              fmt::join(cluster_names(), ", ")))
-      ->required();
+                              fmt::join(cluster_names(), ", ")));
   app->add_option(
       "OVERRIDES", options->search.overrides,
       "section.field=value, as of viaduct train; dist.ranks is the number of GPUs. In a "
@@ -311,6 +344,10 @@ Subcommand add_plan(CLI::App& root) {
       "256 "
       "--seq-length 8192\n  viaduct plan --config configs/bench/gpt2_124m.yaml --cluster dgx-h100 "
       "dist.ranks=8");
+  options->given = [app] {
+    const std::vector<CLI::Option*> all = app->get_options();
+    return names_given(all);
+  };
   return {app, [options] { return run(*options); }};
 }
 

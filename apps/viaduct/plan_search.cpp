@@ -3,6 +3,9 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include <nlohmann/json.hpp>
+#include <optional>
+
 #include "base/error.h"
 #include "base/output_file.h"
 #include "base/units.h"
@@ -100,8 +103,21 @@ void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
   write_file_atomically(options.write, written_config(request, best.layout, comment));
 }
 
+/// The fastest layout was chosen by its prediction; rules say what a search does not look at.
+rules::Evaluation evaluate_winner(const PlanRequest& request, const Candidate& best,
+                                  const RuleOptions& options) {
+  std::vector<std::string> overrides = request.overrides;
+  const std::vector<std::string> layout = overrides_of(best.layout);
+  overrides.insert(overrides.end(), layout.begin(), layout.end());
+  return rules::evaluate_rules(
+      rules::figures_of(setup_of_layout(request, best.layout, {}), request.cluster,
+                        request.prediction, best.prediction),
+      evaluation_settings(options),
+      rules::predict_changes(request.file, overrides, request.cluster, request.prediction));
+}
+
 int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_t ranks,
-                const std::string& basis) {
+                const std::string& basis, const RuleOptions& rules) {
   VIADUCT_CHECK(ConfigError, !options.weak,
                 "viaduct plan: --weak with one number of ranks has no effect");
   VIADUCT_CHECK(ConfigError, !options.deadline && !options.budget,
@@ -111,10 +127,16 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
   const PlanRequest request = plan_request(options, cluster, ranks, *options.global_batch);
   const SearchSettings settings = search_settings(options);
   const SearchResult result = search_layouts(request, settings);
+  std::optional<rules::Evaluation> evaluation;
+  if (!result.candidates.empty())
+    evaluation = evaluate_winner(request, result.candidates.front(), rules);
   if (options.json) {
-    fmt::print("{}\n", search_document(options, request, result, basis).dump(2));
+    nlohmann::ordered_json document = search_document(options, request, result, basis);
+    if (evaluation) document["guide_rules"] = rules_json(*evaluation);
+    fmt::print("{}\n", document.dump(2));
   } else {
     print_text(options, request, result, settings, basis);
+    if (evaluation) print_rules(*evaluation, rules.verbose);
   }
   if (result.candidates.empty()) {
     fail<Error>("viaduct plan: no layout of {} on {} × {} {}", options.model, result.ranks,
@@ -127,10 +149,16 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
 }  // namespace
 
 int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
-                    const std::string& basis) {
+                    const std::string& basis, const WinnerRules& rules) {
   VIADUCT_CHECK(ConfigError, options.global_batch.has_value(),
                 "viaduct plan --model: --global-batch is missing, the rows of a step");
   const std::vector<int64_t> counts = rank_counts(options.ranks);
+  const bool one_winner = counts.size() == 1 && !options.longest && !options.largest;
+  VIADUCT_CHECK(
+      ConfigError, one_winner || rules.given.empty(),
+      "viaduct plan: {} has no effect here: rules are applied to the winner of one search",
+      fmt::join(rules.given, ", "));
+  evaluation_settings(rules.options);  // wrong ones are said before the search
   if (options.longest || options.largest) {
     VIADUCT_CHECK(ConfigError,
                   counts.size() == 1 && !options.weak && !options.deadline && !options.budget &&
@@ -140,7 +168,7 @@ int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
     return run_plan_largest(options, cluster, counts.front(), basis);
   }
   if (counts.size() > 1) return run_plan_scaling(options, cluster, counts, basis);
-  return search_once(options, cluster, counts.front(), basis);
+  return search_once(options, cluster, counts.front(), basis, rules.options);
 }
 
 }  // namespace viaduct::cli

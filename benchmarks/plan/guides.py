@@ -43,8 +43,8 @@ def predicted(viaduct, row):
 def line(row, result, reason, published):
     runs = []
     for name in row["published"].split():
-        speed = published.get(name)
-        runs.append(f"{float(speed):,.0f} ({name})" if speed else f"no throughput ({name})")
+        speed, tflops = published.get(name, ("", ""))
+        runs.append(f"{float(speed):,.0f} ({name})" if speed else f"{tflops} TFLOP/s ({name})" if tflops else f"no throughput ({name})")
     if result is None:
         cells = [f"not predicted: {reason}", "", "", "", ""]
     else:
@@ -62,7 +62,7 @@ def main():
     parser.add_argument("--markdown")
     args = parser.parse_args()
     with open(ROOT / "benchmarks" / "plan" / "published_runs.csv", newline="") as file:
-        published = {row["id"]: row["tokens_per_second_per_gpu"] for row in csv.DictReader(file)}
+        published = {row["id"]: (row["tokens_per_sec_per_gpu"], row["tflops_per_gpu"]) for row in csv.DictReader(file)}
     text = HEAD
     with open(ROOT / "configs" / "guides" / "claims.csv", newline="") as file:
         for row in csv.DictReader(file):

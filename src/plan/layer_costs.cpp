@@ -11,6 +11,7 @@
 #include "device/memory_tag.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
+#include "plan/planning_defaults.h"
 #include "precision/precision_config.h"
 #include "timeline/resolver.h"
 
@@ -163,9 +164,7 @@ RunSetup setup_of_layout(const PlanRequest& request, const Layout& layout,
   const std::vector<std::string> fields = overrides_of(layout);
   overrides.insert(overrides.end(), fields.begin(), fields.end());
   overrides.insert(overrides.end(), further.begin(), further.end());
-  RunConfig defaults;
-  defaults.cuda_target = request.cluster.gpu.architecture;
-  return prepare_run(load_run_config(request.file, overrides, defaults));
+  return prepare_run(load_run_config(request.file, overrides, planning_defaults(request.cluster)));
 }
 
 double peak_bytes_of_layout(const PlanRequest& request, const Layout& layout) {

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "base/csv.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "plan/model_catalog_data.h"
@@ -12,91 +13,127 @@
 namespace viaduct {
 namespace {
 
-/// The fields of a line; only the last one, the source, may hold commas, so it is cut off.
-std::vector<std::string> fields_of(std::string_view line, size_t count) {
-  std::vector<std::string> fields;
-  while (fields.size() < count) {
-    const size_t comma = line.find(',');
-    fields.emplace_back(line.substr(0, comma));
-    if (comma == std::string_view::npos) break;
-    line.remove_prefix(comma + 1);
-  }
-  fields.resize(count);
-  return fields;
-}
-
 using Row = std::map<std::string, std::string>;
 
 std::vector<Row> rows() {
+  const CsvTable table = parse_csv(kModelsCsv, "table of models");
   std::vector<Row> all;
-  std::vector<std::string> columns;
-  for (std::string_view text = kModelsCsv; !text.empty();) {
-    const size_t end = text.find('\n');
-    const std::string_view line = text.substr(0, end);
-    text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
-    if (line.empty()) continue;
-    if (columns.empty()) {
-      columns = fields_of(line, 18);
-      continue;
-    }
-    const std::vector<std::string> fields = fields_of(line, columns.size());
+  for (const CsvRow& csv : table.rows) {
     Row row;
-    for (size_t i = 0; i < columns.size(); ++i) row[columns[i]] = fields[i];
+    for (const std::string& column : table.columns) row[column] = table.cell(csv, column);
     all.push_back(std::move(row));
   }
   return all;
 }
 
+bool has_windows(Row& row) {
+  return row["attention"] == "GQA, alternate sliding window 128";
+}
+
 /// Why the table does not say enough about a model; empty if it does.
 std::string missing_in(Row row) {
-  const std::string shared = row["shared_expert_ffn"];
-  if (!row["experts"].empty() && !shared.empty() && shared != "0") return "shared experts";
   const std::string attention = row["attention"];
-  if (attention != "MHA" && attention != "GQA" && attention != "MQA")
-    return "attention of kind " + attention;
-  if (row["gated"] != "1" && !row["kv_heads"].empty() && row["kv_heads"] != row["heads"])
-    return "key-value heads shared by heads beside a feed-forward without gate";
+  const bool plain = attention == "MHA" || attention == "GQA" || attention == "MQA";
+  if (!plain && attention != "MLA" && !has_windows(row)) return "attention of kind " + attention;
+  for (const char* column : {"layers", "hidden", "heads", "vocab"})
+    if (row[column].empty()) return fmt::format("no entry for {}", column);
+  const std::string shared = row["shared_expert_ffn"];
+  const bool shares = !row["experts"].empty() && !shared.empty() && shared != "0";
+  if (shares && attention != "MLA") return "shared experts beside attention of kind " + attention;
   return {};
 }
 
+/// Families whose feed-forward has no gate have as many key-value heads as heads.
+bool shares_heads_without_gate(Row& row) {
+  return row["gated"] != "1" && !row["kv_heads"].empty() && row["kv_heads"] != row["heads"];
+}
+
 std::string family_of(Row row) {
+  if (row["attention"] == "MLA")
+    return row["model"].starts_with("deepseek-v2") ? "deepseek_v2" : "deepseek_v3";
+  if (has_windows(row)) return "gpt_oss";
   if (row["gated"] != "1") return "gpt2";
   if (row["experts"].empty()) return "llama";
   return row["model"].starts_with("qwen3") ? "qwen3_moe" : "mixtral";
+}
+
+/// Latent attention, and which layers have experts.
+void add_latent(Row row, std::vector<std::string>& overrides) {
+  const auto add = [&](const char* field, const std::string& value) {
+    overrides.push_back(fmt::format("model.{}={}", field, value));
+  };
+  const std::string rank = row["mla_q_lora"];
+  add("q_lora_rank", rank.empty() || rank == "0" ? "null" : rank);
+  add("kv_lora_rank", row["mla_kv_lora"]), add("qk_head_dim", row["mla_qk_nope"]);
+  add("qk_pos_emb_head_dim", row["mla_qk_rope"]), add("v_head_dim", row["mla_v_dim"]);
+  add("moe_shared_expert_intermediate_size", row["shared_expert_ffn"]);
+  const int layers = std::stoi(row["layers"]), dense = std::stoi("0" + row["first_dense_layers"]);
+  std::string which;
+  for (int layer = 0; layer < layers; ++layer)
+    which += fmt::format("{}{}", layer == 0 ? "" : ", ", layer < dense ? 0 : 1);
+  add("moe_layer_freq", "[" + which + "]");
+  // Of the models of this table only DeepSeek's choose experts by several groups.
+  if (row["model"].starts_with("deepseek")) return;
+  add("moe_router_num_groups", "1"), add("moe_router_group_topk", "1");
 }
 
 }  // namespace
 
 std::vector<std::string> catalog_models() {
   std::vector<std::string> names;
-  for (const Row& row : rows())
-    if (missing_in(row).empty()) names.push_back(row.at("model"));
+  for (Row row : rows())
+    if (missing_in(row).empty() && !shares_heads_without_gate(row))
+      names.push_back(row.at("model"));
   return names;
 }
 
 std::vector<std::string> catalog_model(const std::string& name) {
+  for (Row row : rows())
+    VIADUCT_CHECK(
+        ConfigError, row["model"] != name || !shares_heads_without_gate(row),
+        "model {} has key-value heads shared by heads beside a feed-forward without gate, "
+        "and no family of the trainer has; give its Hugging Face config.json or a training "
+        "configuration instead",
+        name);
+  return catalog_costs(name).overrides;
+}
+
+CatalogCosts catalog_costs(const std::string& name) {
   for (Row row : rows()) {
     if (row["model"] != name) continue;
+    CatalogCosts costs;
+    if (shares_heads_without_gate(row)) {
+      // A gate adds a third matrix of the feed-forward: with two thirds of the width the three have
+      // the products, the parameters and the kept activations of the two.
+      row["gated"] = "1";
+      row["ffn_hidden"] = std::to_string(std::stoll("0" + row["ffn_hidden"]) * 2 / 3);
+      costs.substitute =
+          "a gated feed-forward of two thirds of the width stands for the one without gate";
+    }
     const std::string missing = missing_in(row);
-    VIADUCT_CHECK(ConfigError, missing.empty(),
-                  "model {}: has {}, which the table of models does not describe; give its Hugging "
-                  "Face config.json or a training configuration instead",
-                  name, missing);
-    std::vector<std::string> overrides{"model.family=" + family_of(row), "model.hidden_dropout=0",
-                                       "model.attention_dropout=0"};
+    VIADUCT_CHECK(
+        ConfigError, missing.empty(),
+        "model {} has {}, so the table of models does not describe it fully; give its Hugging "
+        "Face config.json or a training configuration instead",
+        name, missing);
+    std::vector<std::string>& overrides = costs.overrides;
+    overrides = {"model.family=" + family_of(row), "model.hidden_dropout=0",
+                 "model.attention_dropout=0"};
     const auto add = [&](const char* field, const char* column) {
       if (!row[column].empty()) overrides.push_back(fmt::format("model.{}={}", field, row[column]));
     };
     add("num_layers", "layers"), add("hidden_size", "hidden");
     add("ffn_hidden_size", "ffn_hidden"), add("num_attention_heads", "heads");
-    // The GPT-2 family has as many key-value heads as heads.
-    if (row["gated"] == "1") add("num_query_groups", "kv_heads"), add("kv_channels", "head_dim");
+    const std::string family = family_of(row);
+    if (family != "gpt2" && row["attention"] != "MLA")
+      add("num_query_groups", "kv_heads"), add("kv_channels", "head_dim");
+    if (row["attention"] == "MLA") add_latent(row, overrides);
     add("vocab_size", "vocab");
     add("num_moe_experts", "experts"), add("moe_router_topk", "topk");
     add("moe_ffn_hidden_size", "moe_ffn");
     overrides.push_back(fmt::format("model.share_embeddings_and_output_weights={}",
                                     row["tied_embeddings"] == "yes"));
-    return overrides;
+    return costs;
   }
   const auto nearest = nearest_name(name, catalog_models());
   fail<ConfigError>(

@@ -10,8 +10,18 @@ namespace viaduct {
 std::vector<std::string> catalog_models();
 
 /// A model's sizes as overrides of section `model`, dropout off. ConfigError for unknown names
-/// (with the nearest), and for models of the catalog that it describes too roughly to be built
-/// (shared experts, latent attention).
+/// (with the nearest), and for models of the catalog that it describes too roughly to be built, or
+/// that the trainer has no layers for (state-space layers, sparse attention).
 std::vector<std::string> catalog_model(const std::string& name);
+
+/// A model that costs what the named one does.
+struct CatalogCosts {
+  std::vector<std::string> overrides;
+  std::string substitute;  // what stands for what the trainer has no layers for; empty: nothing
+};
+
+/// As catalog_model, and also for models whose feed-forward has no gate beside shared key-value
+/// heads.
+CatalogCosts catalog_costs(const std::string& name);
 
 }  // namespace viaduct

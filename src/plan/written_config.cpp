@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "config/load.h"
+#include "plan/planning_defaults.h"
 
 namespace viaduct {
 namespace {
@@ -40,6 +41,12 @@ std::string written_config(const PlanRequest& request, const Layout& layout,
     text += "# Random tokens stand for the data: name yours in section dataset.\n";
     outcome.given["dataset.mock"] = Value::of_scalar("true");
   }
+  // As the plan was made: experts' rows are sent by domain.
+  const auto& domain = planning_defaults(request.cluster).dist.nvlink_domain_size;
+  const bool experts =
+      outcome.is_given("model.num_moe_experts") || outcome.is_given("model.moe_router_topk");
+  if (domain && experts && !outcome.is_given("dist.nvlink_domain_size"))
+    outcome.given["dist.nvlink_domain_size"] = Value::of_scalar(std::to_string(*domain));
   std::string section;
   for (const auto& [name, value] : outcome.given) {  // sorted by name, so by section
     if (says_nothing(name, value)) continue;

@@ -29,6 +29,7 @@ TEST(PlanSearch, ShowsTheFastestLayoutsWithReasons) {
   EXPECT_THAT(run.out,
               AllOf(HasSubstr("llama3-8b on 8 × h100-sxm (dgx-h100)"), HasSubstr("the step is"),
                     HasSubstr("slower than the best"), HasSubstr("none is faster than the best"),
+                    HasSubstr("rules of the tuning guides: "),
                     HasSubstr("not searched: precision, offload")));
 }
 
@@ -37,6 +38,7 @@ TEST(PlanSearch, TheDocumentHasCandidatesInOrder) {
   ASSERT_EQ(run.status, 0) << run.err;
   const json document = json::parse(run.out);
   EXPECT_TRUE(document["search"]["complete"]);
+  EXPECT_FALSE(document["guide_rules"].empty());
   ASSERT_EQ(document["candidates"].size(), 5u);
   double last = 0;
   for (const json& c : document["candidates"]) {

@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/units.h"
+#include "plan/planning_defaults.h"
 
 namespace viaduct::rules {
 namespace {
@@ -175,10 +176,8 @@ PredictChange predict_changes(std::string file, std::vector<std::string> overrid
     all.insert(all.end(), further.begin(), further.end());
     ChangedRun run;
     try {
-      RunConfig defaults;
-      defaults.cuda_target = cluster.gpu.architecture;
-      const Prediction p =
-          predict(prepare_run(load_run_config(file, all, defaults)), cluster, settings);
+      const Prediction p = predict(
+          prepare_run(load_run_config(file, all, planning_defaults(cluster))), cluster, settings);
       run.step_seconds = p.step_seconds;
       run.fits = p.fits;
       for (const StagePrediction& stage : p.stages)

@@ -56,9 +56,37 @@ TEST(ModelCatalog, ExpertsAreThoseOfTheTable) {
   EXPECT_EQ(model.layers, 32);
 }
 
+TEST(ModelCatalog, LatentAttentionAndSharedExpertsAreThoseOfTheTable) {
+  auto overrides = catalog_model("deepseek-v3");
+  overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, overrides)).model;
+  EXPECT_EQ(model.latent.q_rank, 1536);
+  EXPECT_EQ(model.latent.kv_rank, 512);
+  EXPECT_EQ(model.moe.shared_feed_forward, 2048);
+  EXPECT_EQ(model.moe.layers[2], 0);
+  EXPECT_EQ(model.moe.layers[3], 1);
+  EXPECT_GT(model.moe.routing.groups, 0);
+  auto moonlight = catalog_model("moonlight-16b-a3b");
+  moonlight.emplace_back("model.seq_length=128");
+  const ModelConfig small = prepare_run(load_run_config({}, moonlight)).model;
+  EXPECT_EQ(small.latent.q_rank, 0);
+  EXPECT_EQ(small.moe.routing.groups, 1);
+}
+
+TEST(ModelCatalog, AGateOfTwoThirdsOfTheWidthCostsWhatNoGateDoes) {
+  CatalogCosts costs = catalog_costs("nemotron4-15b");
+  EXPECT_THAT(costs.substitute, testing::HasSubstr("two thirds"));
+  costs.overrides.emplace_back("model.seq_length=128");
+  const ModelConfig model = prepare_run(load_run_config({}, costs.overrides)).model;
+  EXPECT_TRUE(model.gated);
+  EXPECT_EQ(model.feed_forward, 16384);  // of 24576
+  EXPECT_EQ(model.kv_heads, 8);
+  EXPECT_TRUE(catalog_costs("llama3-8b").substitute.empty());
+}
+
 TEST(ModelCatalog, OthersAreRefusedWithTheReason) {
   EXPECT_THAT(error_of("llama3-8x"), testing::HasSubstr("did you mean llama3-8b?"));
-  EXPECT_THAT(error_of("deepseek-v3"), testing::HasSubstr("shared experts"));
+  EXPECT_THAT(error_of("llama4-scout"), testing::HasSubstr("chunked local"));
   EXPECT_THAT(error_of("nemotron4-15b"), testing::HasSubstr("without gate"));
 }
 

@@ -55,6 +55,16 @@ TEST(OpTime, WhatMovesManyBytesTakesTheirTime) {
   EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * passes * least);
 }
 
+TEST(OpTime, QuantizationIsOnePassOverItsOperands) {
+  const Gpu gpu = load_gpu("h100-sxm");
+  OpEntryRecord op;
+  op.op = "convert_operand";
+  op.cost.bytes_read = op.cost.bytes_written = int64_t{4} << 30;
+  const double least = static_cast<double>(int64_t{8} << 30) / gpu.memory_bytes_per_second;
+  EXPECT_GT(OpTime(gpu).seconds(op), least);
+  EXPECT_LT(OpTime(gpu).seconds(op), 1.2 * least);
+}
+
 TEST(OpTime, AttentionIsSlowerThanAProductOfItsOperations) {
   const OpTime time(load_gpu("a100-80gb-sxm"));
   OpEntryRecord op = product(1e13, 1000);

@@ -1,0 +1,100 @@
+#include "plan_score.h"
+
+#include <fmt/core.h>
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "base/file.h"
+#include "base/units.h"
+#include "before_ranks.h"
+#include "plan/score/score.h"
+
+namespace viaduct::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json score_json(const Score& score) {
+  Json rows = Json::array(), memory = Json::array(), unsupported = Json::array();
+  for (const ScoredRow& row : score.rows)
+    rows.push_back({{"id", row.id},
+                    {"predicted", row.predicted},
+                    {"published", row.published},
+                    {"error", row.error()},
+                    {"note", row.note},
+                    {"gpu", row.gpu}});
+  for (const JudgedMemory& row : score.memory)
+    memory.push_back(
+        {{"id", row.id},
+         {"predicted_bytes", row.predicted_bytes},
+         {"published_bytes", row.published_bytes ? Json(*row.published_bytes) : Json()},
+         {"capacity_bytes", row.capacity_bytes},
+         {"fits", row.fits()},
+         {"published_fits", row.published_fits}});
+  for (const UnsupportedEntry& row : score.unsupported)
+    unsupported.push_back({{"id", row.id}, {"reason", row.reason}});
+  const auto summary = summary_of(score.rows);
+  const auto figure = [&](double ErrorSummary::*of) {
+    return summary ? Json((*summary).*of) : Json();
+  };
+  return {{"unit", score.kind == PublishedKind::memory ? "bytes" : "tokens/s a GPU"},
+          {"rows", std::move(rows)},
+          {"mape", figure(&ErrorSummary::mape)},
+          {"median", figure(&ErrorSummary::median)},
+          {"p90", figure(&ErrorSummary::p90)},
+          {"bias", figure(&ErrorSummary::bias)},
+          {"unsupported", std::move(unsupported)},
+          {"memory", std::move(memory)}};
+}
+
+void print_score(const Score& score) {
+  const bool bytes = score.kind == PublishedKind::memory;
+  const auto figure = [&](double value) {
+    return bytes ? format_bytes(static_cast<int64_t>(value)) : fmt::format("{:.1f}", value);
+  };
+  fmt::print("{:<26} {:>12} {:>12} {:>9}\n", bytes ? "peak of memory" : "tokens/s a GPU",
+             "predicted", "published", "error");
+  for (const ScoredRow& row : score.rows)
+    fmt::print("{:<26} {:>12} {:>12} {:>+7.1f} %{}\n", row.id, figure(row.predicted),
+               figure(row.published), 100 * row.error(), row.note.empty() ? "" : "  " + row.note);
+  if (const auto summary = summary_of(score.rows))
+    fmt::print(
+        "{} rows: mean error {:.1f} %, median {:.1f} %, 90 % of rows within {:.1f} %, bias {:+.1f} "
+        "%\n",
+        score.rows.size(), 100 * summary->mape, 100 * summary->median, 100 * summary->p90,
+        100 * summary->bias);
+  int64_t fitting = 0, wrongly = 0, failed = 0, missed = 0;
+  for (const JudgedMemory& row : score.memory) {
+    (row.published_fits ? fitting : failed) += 1;
+    if (row.fits() != row.published_fits) (row.published_fits ? wrongly : missed) += 1;
+  }
+  if (!score.memory.empty())
+    fmt::print(
+        "memory: of {} rows that ran, {} are predicted not to fit; of {} that ran out of memory, "
+        "{} "
+        "are predicted to fit\n",
+        fitting, wrongly, failed, missed);
+  if (!score.unsupported.empty()) fmt::print("not predicted, {} rows:\n", score.unsupported.size());
+  for (const UnsupportedEntry& row : score.unsupported)
+    fmt::print("{:<26} {}\n", row.id, row.reason);
+}
+
+}  // namespace
+
+int score_published(const std::string& table, const std::string& constants, bool json) {
+  const Score score = before_ranks([&] {
+    ScoreSettings settings;
+    settings.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    if (!constants.empty())
+      settings.constants = parse_score_constants(read_file(constants), constants);
+    return score_table(parse_csv(read_file(table), table), table, settings);
+  });
+  if (json)
+    fmt::print("{}\n", score_json(score).dump(2));
+  else
+    print_score(score);
+  return 0;
+}
+
+}  // namespace viaduct::cli

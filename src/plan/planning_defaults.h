@@ -1,0 +1,12 @@
+#pragma once
+// What a configuration does not say and the cluster does.
+
+#include "hardware/cluster.h"
+#include "run/run_config.h"
+
+namespace viaduct {
+
+/// Its GPU as target of kernels, and its domain of fast links, which experts' rows are sent by.
+RunConfig planning_defaults(const Cluster& cluster);
+
+}  // namespace viaduct

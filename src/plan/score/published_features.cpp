@@ -1,0 +1,176 @@
+#include "plan/score/published_features.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+
+namespace viaduct {
+namespace {
+
+void set(PublishedRun& run, const char* override_text) {
+  run.overrides.emplace_back(override_text);
+}
+
+std::string lower(std::string text) {
+  std::transform(text.begin(), text.end(), text.begin(),
+                 [](unsigned char c) { return std::tolower(c); });
+  return text;
+}
+
+bool starts_with_any(const std::string& text, std::initializer_list<std::string_view> prefixes) {
+  return std::any_of(prefixes.begin(), prefixes.end(),
+                     [&](std::string_view prefix) { return text.starts_with(prefix); });
+}
+
+/// The number behind a colon: "shard:64".
+int64_t number_behind_colon(const std::string& text) {
+  const size_t colon = text.find(':');
+  if (colon == std::string::npos) return 0;
+  const std::string digits = text.substr(colon + 1);
+  const bool number = !digits.empty() && digits.size() < 9 &&
+                      std::all_of(digits.begin(), digits.end(),
+                                  [](unsigned char c) { return std::isdigit(c) != 0; });
+  return number ? std::stoll(digits) : 0;
+}
+
+std::string fp8_recipe_of(const PublishedRow& row) {
+  // These codes take scales from earlier steps; the others from the operands themselves.
+  return starts_with_any(row.text("framework"), {"NeMo (", "NeMo 2", "MLPerf", "MaxText", "Paxml"})
+             ? "bf16_with_fp8_delayed_scaling_mixed"
+             : "bf16_with_fp8_current_scaling_mixed";
+}
+
+/// Optimizer instances with `shard` ranks each, where the data ranks are more.
+void add_instances(const PublishedRow& row, int64_t shard, PublishedRun& run) {
+  const int64_t gpus = row.needed_count("n_gpus");
+  const int64_t model_ranks =
+      row.count("tp").value_or(1) * row.count("pp").value_or(1) * row.count("cp").value_or(1);
+  const int64_t data = gpus / model_ranks;
+  if (shard > 0 && shard < data && data % shard == 0)
+    run.overrides.push_back(
+        fmt::format("ddp.num_distributed_optimizer_instances={}", data / shard));
+}
+
+}  // namespace
+
+bool of_early_megatron(const PublishedRow& row) {
+  const std::string framework = row.text("framework");
+  return framework.find("2021") != std::string::npos || row.id().starts_with("mlm-gpt3");
+}
+
+void add_precision(const PublishedRow& row, PublishedRun& run) {
+  static const std::map<std::string, std::string> kRecipes{
+      {"bf16", "bf16_mixed"},
+      {"16bit", "bf16_mixed"},
+      {"fp16", "fp16_mixed"},
+      {"fp32", "fp32"},
+      {"fp8-cs", "bf16_with_fp8_current_scaling_mixed"},
+      {"fp8-tensorwise", "bf16_with_fp8_current_scaling_mixed"},
+      {"fp8-delayed", "bf16_with_fp8_delayed_scaling_mixed"},
+      {"fp8-sc", "bf16_with_fp8_subchannel_scaling_mixed"},
+      {"fp8-blockwise", "bf16_with_fp8_subchannel_scaling_mixed"},
+      {"fp8-mx", "bf16_with_mxfp8_mixed"},
+      {"fp8-mxfp8", "bf16_with_mxfp8_mixed"},
+      {"mxfp8", "bf16_with_mxfp8_mixed"},
+      {"nvfp4", "bf16_with_nvfp4_mixed"}};
+  const std::string precision = lower(row.text("precision"));
+  if (precision.empty()) throw UnsupportedRow("the source does not state precision");
+  const auto found = kRecipes.find(precision);
+  if (found == kRecipes.end() && precision != "fp8")
+    throw UnsupportedRow(fmt::format("precision {}: no recipe of the trainer", precision));
+  run.overrides.push_back("mixed_precision=" +
+                          (precision == "fp8" ? fp8_recipe_of(row) : found->second));
+}
+
+void add_sharding(const PublishedRow& row, PublishedRun& run) {
+  const std::string sharding = lower(row.text("fsdp"));
+  if (of_early_megatron(row) && sharding.empty()) {
+    set(run, "ddp.use_distributed_optimizer=false");
+    set(run, "ddp.overlap_grad_reduce=false");
+    return;
+  }
+  if (row.notes_mention("grad overlap off")) set(run, "ddp.overlap_grad_reduce=false");
+  if (sharding.empty() || sharding == "no" || sharding == "0") return;
+  if (starts_with_any(sharding, {"zero1", "shard-opt"}))
+    return add_instances(row, number_behind_colon(sharding), run);
+  if (sharding == "shard_grad_op" || row.notes_mention("without reshard")) {
+    set(run, "ddp.data_parallel_sharding_strategy=optim_grads");
+    return;
+  }
+  const bool shards_weights = sharding.find("shard-weights") != std::string::npos;
+  const bool shards_gradients = sharding.find("shard-gradients") != std::string::npos;
+  if (shards_weights && !shards_gradients)
+    throw UnsupportedRow("shards of weights beside whole gradients: the trainer has none");
+  if (!shards_weights &&
+      !starts_with_any(sharding, {"full", "zero3", "fsdp", "hsdp", "yes", "shard:", "1"}))
+    throw UnsupportedRow(fmt::format("sharding {} is not known", sharding));
+  set(run, "ddp.data_parallel_sharding_strategy=optim_grads_params");
+  add_instances(row, sharding == "hsdp" ? 8 : number_behind_colon(sharding), run);
+}
+
+void add_recompute(const PublishedRow& row, PublishedRun& run) {
+  const std::string recompute = lower(row.text("recompute"));
+  const bool early = row.text("framework").find("202") != std::string::npos &&
+                     row.text("framework").starts_with("Megatron-LM 202");
+  if (early) {
+    // Before fused attention kernels.
+    set(run, "model.attention_backend=unfused");
+  }
+  if (recompute.empty() || recompute == "none") return;
+  if (recompute.starts_with("full") || recompute == "recompute-block") {
+    const int64_t layers = number_behind_colon(recompute.substr(0, recompute.find('-')));
+    set(run, "model.recompute_granularity=full");
+    set(run, layers > 0 ? "model.recompute_method=block" : "model.recompute_method=uniform");
+    run.overrides.push_back(fmt::format("model.recompute_num_layers={}", layers > 0 ? layers : 1));
+    return;
+  }
+  // Names of llm.q, and of Megatron-Bridge behind "modules:".
+  static const std::map<std::string, std::string> kUnits{{"selective", "core_attn"},
+                                                         {"core_attn", "core_attn"},
+                                                         {"layernorm", "layernorm"},
+                                                         {"moe_act", "moe_act"},
+                                                         {"mla_up_proj", "mla_up_proj"},
+                                                         {"mlp", "mlp"},
+                                                         {"moe", "moe"},
+                                                         {"shared_experts", "shared_experts"},
+                                                         {"recompute-norm", "layernorm"},
+                                                         {"recompute-ffn", "mlp"},
+                                                         {"recompute-att", "core_attn"}};
+  std::string rest =
+      recompute.starts_with("modules:") ? recompute.substr(sizeof("modules:") - 1) : recompute;
+  std::vector<std::string> units;
+  while (!rest.empty()) {
+    const std::string name = rest.substr(0, rest.find('+'));
+    rest = name.size() < rest.size() ? rest.substr(name.size() + 1) : "";
+    const auto unit = kUnits.find(name);
+    if (unit == kUnits.end())
+      throw UnsupportedRow(
+          fmt::format("recompute {}: {} is no unit of the trainer", recompute, name));
+    units.push_back(unit->second);
+  }
+  set(run, "model.recompute_granularity=selective");
+  run.overrides.push_back(fmt::format("model.recompute_modules=[{}]", fmt::join(units, ", ")));
+}
+
+void add_overlap(const PublishedRow& row, PublishedRun& run) {
+  const std::string framework = row.text("framework");
+  const bool hides_tp = starts_with_any(framework, {"NeMo", "Megatron-Bridge", "MegaScale"}) ||
+                        row.id().starts_with("mcore-ws");
+  const bool off = row.notes_mention("overlap off");
+  if (row.count("tp").value_or(1) > 1 && (!hides_tp || off))
+    set(run, "comm_overlap.tp_comm_overlap=false");
+  if (row.count("ep").value_or(1) == 1) return;
+  const bool can_overlap = row.count("pp").value_or(1) == 1 || row.count("vpp").value_or(1) > 1;
+  if (row.notes_mention("a2a overlap") && can_overlap) {
+    set(run, "comm_overlap.overlap_moe_expert_parallel_comm=true");
+    set(run, "comm_overlap.delay_wgrad_compute=true");
+  } else if (row.notes_mention("dispatcher hybridep") || row.notes_mention("HybridEP") ||
+             row.notes_mention("DeepEP") || row.notes_mention("deepep")) {
+    set(run, "model.moe_token_dispatcher_type=flex");
+  }
+}
+
+}  // namespace viaduct

@@ -1,0 +1,25 @@
+#pragma once
+// Columns of a published run that stand for features of the trainer, as overrides. Shared by tables
+// of throughput and of memory.
+
+#include <string>
+#include <vector>
+
+#include "plan/score/published_run.h"
+
+namespace viaduct {
+
+/// Codes of before 2023: gradients are reduced behind the backward, every rank has all of the
+/// optimizer's state, attention holds its scores, and sequences are not shared over tensor ranks.
+bool of_early_megatron(const PublishedRow& row);
+
+/// `micro_batch`, `seq_len`, `global_batch`, `n_gpus`, `tp`, `pp`, `cp`, `vpp`, `ep`, `etp` of
+/// `layers` layers; layers that do not divide into stages are given to them one by one.
+void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run);
+void add_precision(const PublishedRow& row, PublishedRun& run);
+void add_sharding(const PublishedRow& row, PublishedRun& run);
+void add_recompute(const PublishedRow& row, PublishedRun& run);
+/// How tokens are sent to experts, and what runs beside communication.
+void add_overlap(const PublishedRow& row, PublishedRun& run);
+
+}  // namespace viaduct

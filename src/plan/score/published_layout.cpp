@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/score/published_features.h"
+
+namespace viaduct {
+namespace {
+
+/// `layers` over `stages` chunks, as many to each as go in, what is missing missing at the end,
+/// where the loss takes a layer's place: "Ett|tt|tt|tL".
+std::string layout_text(int64_t layers, int64_t stages) {
+  const int64_t each = (layers + stages - 1) / stages;
+  std::string text = "E";
+  for (int64_t stage = 0; stage < stages; ++stage) {
+    // At least one layer for each stage behind this one.
+    const int64_t here = std::clamp<int64_t>(layers - (stages - 1 - stage), 0, each);
+    text += (stage == 0 ? "" : "|") + std::string(static_cast<size_t>(here), 't');
+    layers -= here;
+  }
+  return text + "L";
+}
+
+/// Sizes of a single GPU, or of data ranks alone, need not be stated.
+int64_t size_or_one(const PublishedRow& row, const char* column, bool implied) {
+  const auto value = row.count(column);
+  if (value) return *value;
+  if (!implied) throw UnsupportedRow("the source does not state the layout");
+  return 1;
+}
+
+void add_stages(int64_t layers, int64_t pp, int64_t vpp, PublishedRun& run) {
+  const int64_t stages = pp * vpp;
+  if (stages == 1) return;
+  if (layers % stages == 0) {
+    if (vpp > 1)
+      run.overrides.push_back(fmt::format("model.virtual_pipeline_model_parallel_size={}", vpp));
+    return;
+  }
+  if ((layers + 2) % stages == 0) {  // embedding and loss take a layer's place each
+    if (vpp > 1)
+      run.overrides.push_back(fmt::format("model.virtual_pipeline_model_parallel_size={}", vpp));
+    run.overrides.emplace_back("model.account_for_embedding_in_pipeline_split=true");
+    run.overrides.emplace_back("model.account_for_loss_in_pipeline_split=true");
+    return;
+  }
+  if (layers < stages)
+    throw UnsupportedRow(fmt::format("{} layers on {} stages of {} chunks", layers, pp, vpp));
+  run.overrides.push_back(
+      fmt::format("model.pipeline_model_parallel_layout=\"{}\"", layout_text(layers, stages)));
+  run.notes.push_back(
+      fmt::format("{} layers on {} chunks: the last chunks have fewer", layers, stages));
+}
+
+}  // namespace
+
+void add_layout(const PublishedRow& row, int64_t layers, PublishedRun& run) {
+  const int64_t gpus = row.needed_count("n_gpus");
+  // Full sharding without a stated layout is data parallelism alone.
+  const bool implied = gpus == 1 || row.text("fsdp").size() > 2;
+  const int64_t tp = size_or_one(row, "tp", implied), pp = size_or_one(row, "pp", implied);
+  const int64_t cp = row.count("cp").value_or(1);
+  const int64_t batch = row.needed_count("global_batch"), length = row.needed_count("seq_len");
+  const int64_t model_ranks = tp * pp * cp;
+  if (gpus % model_ranks != 0)
+    throw UnsupportedRow(
+        fmt::format("tp {} · pp {} · cp {} do not divide {} GPUs", tp, pp, cp, gpus));
+  std::optional<int64_t> micro = row.count("micro_batch");
+  if (!micro) {
+    // torchtitan accumulates no gradients: without stages a rank's rows are one micro-batch.
+    const int64_t rows = batch / (gpus / model_ranks);
+    micro = row.text("framework").starts_with("torchtitan") && pp == 1 && rows > 0 ? rows : 1;
+    run.notes.push_back(fmt::format("micro_batch not stated, taken as {}", *micro));
+  }
+  const auto add = [&](const char* field, int64_t value) {
+    run.overrides.push_back(fmt::format("{}={}", field, value));
+  };
+  add("model.seq_length", length), add("model.max_position_embeddings", length);
+  add("model.tensor_model_parallel_size", tp), add("model.pipeline_model_parallel_size", pp);
+  add("model.context_parallel_size", cp);
+  const int64_t ep = row.count("ep").value_or(1);
+  if (ep > 1) add("model.expert_model_parallel_size", ep);
+  if (const auto etp = row.count("etp"); etp && !row.text("ep").empty())
+    add("model.expert_tensor_parallel_size", *etp);
+  add("dist.ranks", gpus), add("train.global_batch_size", batch);
+  add("train.micro_batch_size", *micro);
+  run.batch = batch, run.stages = pp;
+  const int64_t rows = gpus / model_ranks * *micro;  // of a micro-batch on all data ranks
+  run.micro_batches = batch % rows == 0 ? batch / rows : 0;
+  add_stages(layers, pp, row.count("vpp").value_or(1), run);
+  if (tp > 1) {
+    const bool shared = !of_early_megatron(row);
+    run.overrides.push_back(fmt::format("model.sequence_parallel={}", shared));
+  }
+}
+
+}  // namespace viaduct

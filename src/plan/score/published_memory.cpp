@@ -1,0 +1,107 @@
+#include "plan/score/published_memory.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "plan/score/published_features.h"
+
+namespace viaduct {
+namespace {
+
+// Of the tests' tokenizer (GPT-2), which the table leaves out.
+constexpr int64_t kVocabulary = 50257;
+
+/// Of a feed-forward with gate that has the products and the kept activations of one without.
+int64_t gated_width(int64_t width) {
+  constexpr int64_t kMultiple = 16;  // tensor ranks divide it
+  return (width * 2 / 3 + kMultiple / 2) / kMultiple * kMultiple;
+}
+
+void add_model(const PublishedRow& row, PublishedRun& run) {
+  const auto add = [&](const char* field, const std::string& value) {
+    run.overrides.push_back(fmt::format("model.{}={}", field, value));
+  };
+  const auto add_count = [&](const char* field, const char* column) {
+    if (const auto value = row.count(column)) add(field, std::to_string(*value));
+  };
+  const std::string test = row.text("test_case");
+  for (const char* name : {"vlm", "multimodal", "llava"})
+    if (test.find(name) != std::string::npos)
+      throw UnsupportedRow("a model of images and text, of which the row has the text's sizes");
+  if (row.flag("mla")) throw UnsupportedRow("latent attention without the sizes of its parts");
+  if (row.count("mtp"))
+    throw UnsupportedRow("multi-token prediction beside layers that the trainer has none for");
+  const bool experts = row.count("experts").value_or(0) > 0;
+  const bool gated = row.flag("gated");
+  if (row.count("shared_ffn") && experts)
+    throw UnsupportedRow("shared experts beside attention without latent vectors");
+  // GPT with learned positions, or what stands in its place where the family has no such layer.
+  const int64_t heads = row.needed_count("heads"), groups = row.count("kv_heads").value_or(heads);
+  const bool gpt = !gated && !experts && groups == heads;
+  int64_t feed_forward = row.count("ffn_hidden").value_or(4 * row.needed_count("hidden"));
+  int64_t of_expert = row.count("moe_ffn").value_or(feed_forward);
+  if (!gpt && !gated) {
+    feed_forward = gated_width(feed_forward), of_expert = gated_width(of_expert);
+    run.notes.emplace_back("a gate and two thirds of the width stand for a feed-forward without");
+  }
+  // Mixtral's experts have the width of its feed-forward, and weights that are relative to each
+  // other.
+  const int64_t topk = row.count("topk").value_or(2);
+  const bool as_mixtral = of_expert == feed_forward && topk > 1;
+  add("family", gpt ? "gpt2" : !experts ? "llama" : as_mixtral ? "mixtral" : "qwen3_moe");
+  add("num_layers", std::to_string(row.needed_count("layers")));
+  add("hidden_size", std::to_string(row.needed_count("hidden")));
+  add("num_attention_heads", std::to_string(heads));
+  if (!gpt) add("num_query_groups", std::to_string(groups)), add_count("kv_channels", "head_dim");
+  add("ffn_hidden_size", std::to_string(feed_forward));
+  if (experts) {
+    add_count("num_moe_experts", "experts");
+    add("moe_router_topk", std::to_string(topk));
+    if (!as_mixtral) add("moe_ffn_hidden_size", std::to_string(of_expert));
+    if (topk == 1) add("moe_router_pre_softmax", "true");
+  }
+  add("vocab_size", std::to_string(row.count("vocab_size").value_or(kVocabulary)));
+  add("share_embeddings_and_output_weights", row.flag("untied") ? "false" : "true");
+  // Megatron's defaults.
+  for (const char* text :
+       {"hidden_dropout=0.1", "attention_dropout=0.1", "cross_entropy_loss_fusion=false"})
+    run.overrides.push_back(fmt::format("model.{}", text));
+  if (row.text("impl") == "local") add("attention_backend", "unfused");
+}
+
+/// `layers_per_vpp_stage` as virtual stages.
+void add_chunks(const PublishedRow& row, PublishedRun& run) {
+  const auto each = row.count("layers_per_vpp_stage");
+  if (!each) return;
+  const int64_t chunk = row.count("pp").value_or(1) * *each, layers = row.needed_count("layers");
+  if (layers % chunk != 0)
+    throw UnsupportedRow(fmt::format("{} layers in chunks of {}", layers, *each));
+  if (layers / chunk > 1)
+    run.overrides.push_back(
+        fmt::format("model.virtual_pipeline_model_parallel_size={}", layers / chunk));
+}
+
+}  // namespace
+
+PublishedRun published_memory_run(const PublishedRow& row) {
+  PublishedRun run;
+  add_model(row, run);
+  add_precision(row, run);
+  const int64_t layers = row.needed_count("layers");
+  add_layout(row, layers, run);
+  add_chunks(row, run);
+  std::erase_if(run.overrides, [](const std::string& text) {
+    return text.starts_with("model.sequence_parallel=");
+  });
+  if (row.count("tp").value_or(1) > 1)
+    run.overrides.push_back(fmt::format("model.sequence_parallel={}", row.flag("seq_parallel")));
+  const bool sharded = row.flag("dist_opt") || row.flag("fsdp");
+  run.overrides.push_back(fmt::format("ddp.use_distributed_optimizer={}", sharded));
+  if (row.flag("fsdp"))
+    run.overrides.emplace_back("ddp.data_parallel_sharding_strategy=optim_grads_params");
+  add_recompute(row, run);
+  return run;
+}
+
+}  // namespace viaduct

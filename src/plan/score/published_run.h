@@ -1,0 +1,28 @@
+#pragma once
+// A published training run as a configuration of ours: its model, layout and features, as far as
+// the table states them.
+
+#include <string>
+#include <vector>
+
+#include "plan/score/published_table.h"
+
+namespace viaduct {
+
+struct PublishedRun {
+  std::vector<std::string> overrides;  // of a configuration
+  std::vector<std::string> notes;      // what was taken for granted, or is computed otherwise
+  int64_t batch = 1, stages = 1;       // rows of a step, pipeline stages
+  int64_t micro_batches = 0;           // of a step; 0: they do not divide the batch
+};
+
+/// Of a table of throughput. UnsupportedRow for what the trainer does not have or the row does not
+/// state. The configuration itself may still be refused.
+PublishedRun published_run(const PublishedRow& row);
+
+/// Tokens a second a GPU, as stated, or of the step's seconds, or of model FLOP/s by the convention
+/// of the source; `notes` gets which. Nothing if none is stated.
+std::optional<double> published_throughput(const PublishedRow& row,
+                                           std::vector<std::string>& notes);
+
+}  // namespace viaduct

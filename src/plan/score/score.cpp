@@ -1,0 +1,227 @@
+#include "plan/score/score.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <mutex>
+
+#include "base/error.h"
+#include "base/thread_pool.h"
+#include "plan/planning_defaults.h"
+#include "plan/score/published_cluster.h"
+#include "plan/score/published_memory.h"
+#include "plan/score/published_run.h"
+
+namespace viaduct {
+namespace {
+
+constexpr double kGibi = 1024.0 * 1024 * 1024;
+constexpr std::string_view kBatch = "train.global_batch_size=";
+
+// Of the shorter of two steps, in micro-batches of each stage: the pipeline is filled, and drained.
+constexpr int64_t kFewRounds = 4;
+
+/// A configuration on a cluster: what rows that predict alike share.
+struct Task {
+  Cluster cluster;
+  PublishedRun run;
+  bool memory_only = false;
+  // Results:
+  std::string refused;  // why there are none
+  double tokens_per_second = 0, peak_bytes = 0, capacity = 0;
+};
+
+/// A row that waits for its task.
+struct Pending {
+  PublishedRow row;
+  size_t task = 0;
+  PublishedRun run;
+  std::optional<double> throughput, memory_bytes;
+};
+
+bool out_of_memory(const PublishedRow& row) {
+  return row.notes_mention("OOM") || row.notes_mention("out of memory");
+}
+
+class Scorer {
+ public:
+  Scorer(const CsvTable& table, PublishedKind kind, const ScoreSettings& settings)
+      : table_(table), settings_(settings) {
+    score_.kind = kind;
+  }
+
+  Score run() {
+    std::vector<std::optional<Pending>> pending;
+    std::vector<std::string> reasons;
+    for (const CsvRow& csv : table_.rows) {
+      const PublishedRow row(table_, csv);
+      reasons.emplace_back();
+      pending.emplace_back();
+      try {
+        pending.back() = prepare(row);
+      } catch (const UnsupportedRow& problem) {
+        reasons.back() = problem.what();
+      }
+    }
+    ThreadPool(std::max(1, settings_.threads))
+        .run(static_cast<int64_t>(tasks_.size()),
+             [&](int64_t task, int) { predict_task(tasks_[static_cast<size_t>(task)]); });
+    for (size_t i = 0; i < table_.rows.size(); ++i) {
+      const PublishedRow row(table_, table_.rows[i]);
+      const std::string& reason = pending[i] ? tasks_[pending[i]->task].refused : reasons[i];
+      if (!reason.empty())
+        score_.unsupported.push_back({row.id(), reason});
+      else
+        collect(*pending[i]);
+    }
+    return std::move(score_);
+  }
+
+ private:
+  bool of_memory() const { return score_.kind == PublishedKind::memory; }
+
+  Pending prepare(const PublishedRow& row) {
+    Pending pending{row, 0, {}, {}, {}};
+    std::vector<std::string> notes;
+    if (of_memory()) {
+      pending.memory_bytes = row.number("mem_max_allocated_bytes");
+      if (!pending.memory_bytes && !out_of_memory(row))
+        throw UnsupportedRow("no peak of memory stated");
+    } else {
+      if (const auto memory = row.number("memory_gb")) pending.memory_bytes = *memory * kGibi;
+      try {
+        pending.throughput = published_throughput(row, notes);
+      } catch (const ConfigError& error) {
+        throw UnsupportedRow(error.what());
+      }
+      if (!pending.throughput && !pending.memory_bytes && !out_of_memory(row))
+        throw UnsupportedRow("no throughput stated");
+    }
+    Cluster cluster = published_cluster(row);
+    const auto constant = settings_.constants.find(cluster.gpu.name);
+    cluster.gpu.step_share = constant == settings_.constants.end() ? 1 : constant->second;
+    pending.run = of_memory() ? published_memory_run(row) : published_run(row);
+    notes.insert(notes.end(), pending.run.notes.begin(), pending.run.notes.end());
+    pending.run.notes = std::move(notes);
+    pending.task = task_of(std::move(cluster), pending.run);
+    return pending;
+  }
+
+  size_t task_of(Cluster cluster, const PublishedRun& run) {
+    const std::string key = fmt::format("{} {} {}", cluster.name, cluster.nic_bytes_per_second,
+                                        fmt::join(run.overrides, " "));
+    const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
+    if (added)
+      tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
+    return at->second;
+  }
+
+  static void predict_task(Task& task) {
+    try {
+      const PredictionSettings settings = prediction_settings(task.cluster);
+      task.capacity = capacity_bytes(task.cluster, settings);
+      if (task.memory_only) {
+        take_peak(task, dry_run_stages(setup_of(task, task.run.batch)));
+        return;
+      }
+      // Between warm-up and drain all rounds of a pipeline are alike, so a long step is as much
+      // longer than a short one as it has more of them.
+      const PublishedRun& run = task.run;
+      const int64_t rows = run.batch / std::max<int64_t>(1, run.micro_batches);
+      const int64_t few = kFewRounds * run.stages, more = few + run.stages;
+      // The number of rounds must be whole, or the trainer may refuse it.
+      const bool whole = run.micro_batches <= few + more || run.micro_batches % run.stages != 0;
+      const Prediction shown =
+          predict(setup_of(task, whole ? run.batch : few * rows), task.cluster, settings);
+      double seconds = shown.step_seconds;
+      if (!whole) {
+        const double longer =
+            predict(setup_of(task, more * rows), task.cluster, settings).step_seconds;
+        seconds += (longer - seconds) / static_cast<double>(more - few) *
+                   static_cast<double>(run.micro_batches - few);
+      }
+      const double share = whole ? 1
+                                 : static_cast<double>(run.micro_batches) /
+                                       static_cast<double>(few) * shown.step_seconds / seconds;
+      task.tokens_per_second = shown.tokens_per_second_per_gpu * share;
+      std::vector<DryRun> stages;
+      for (const StagePrediction& stage : shown.stages) stages.push_back(stage.run);
+      take_peak(task, stages);
+    } catch (const Error& error) {
+      task.refused = error.what();
+    }
+  }
+
+  static RunSetup setup_of(const Task& task, int64_t batch) {
+    std::vector<std::string> overrides = task.run.overrides;
+    for (std::string& text : overrides)
+      if (text.starts_with(kBatch)) text = fmt::format("{}{}", kBatch, batch);
+    return prepare_run(load_run_config({}, overrides, planning_defaults(task.cluster)));
+  }
+
+  static void take_peak(Task& task, const std::vector<DryRun>& stages) {
+    for (const DryRun& stage : stages)
+      task.peak_bytes = std::max(task.peak_bytes, static_cast<double>(stage.peak.bytes));
+  }
+
+  void collect(const Pending& pending) {
+    const Task& task = tasks_[pending.task];
+    const PublishedRow& row = pending.row;
+    std::vector<std::string> notes = pending.run.notes;
+    const bool failed = out_of_memory(row);
+    if (pending.memory_bytes || failed) {
+      // What was read before the run failed is no peak.
+      score_.memory.push_back({row.id(), task.peak_bytes, task.capacity,
+                               failed ? std::nullopt : pending.memory_bytes, !failed});
+    }
+    if (task.peak_bytes > task.capacity)
+      notes.push_back(fmt::format("does not fit: {:.1f} GB of {:.1f}", task.peak_bytes / 1e9,
+                                  task.capacity / 1e9));
+    if (failed) notes.emplace_back("the run is said to be out of memory");
+    const std::optional<double> published =
+        of_memory() ? (failed ? std::nullopt : pending.memory_bytes) : pending.throughput;
+    if (!published) {
+      score_.unsupported.push_back(
+          {row.id(), fmt::format("no {} stated; its memory is judged",
+                                 of_memory() ? "peak of memory" : "throughput")});
+      return;
+    }
+    score_.rows.push_back({row.id(), task.cluster.gpu.name,
+                           of_memory() ? task.peak_bytes : task.tokens_per_second, *published,
+                           fmt::format("{}", fmt::join(notes, "; "))});
+  }
+
+  const CsvTable& table_;
+  const ScoreSettings& settings_;
+  Score score_;
+  std::vector<Task> tasks_;
+  std::map<std::string, size_t> task_index_;
+};
+
+}  // namespace
+
+Score score_table(const CsvTable& table, const std::string& origin, const ScoreSettings& settings) {
+  return Scorer(table, published_kind(table, origin), settings).run();
+}
+
+std::optional<ErrorSummary> summary_of(const std::vector<ScoredRow>& rows) {
+  if (rows.empty()) return {};
+  ErrorSummary summary;
+  std::vector<double> sizes;
+  for (const ScoredRow& row : rows) {
+    sizes.push_back(std::abs(row.error()));
+    summary.mape += sizes.back();
+    summary.bias += row.error();
+  }
+  const size_t count = sizes.size();
+  summary.mape /= static_cast<double>(count);
+  summary.bias /= static_cast<double>(count);
+  std::sort(sizes.begin(), sizes.end());
+  summary.median = (sizes[(count - 1) / 2] + sizes[count / 2]) / 2;
+  summary.p90 = sizes[(9 * count + 9) / 10 - 1];
+  return summary;
+}
+
+}  // namespace viaduct

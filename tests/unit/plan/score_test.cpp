@@ -1,0 +1,211 @@
+// Predictions of small tables of published runs: rows as configurations, reasons, errors.
+
+#include "plan/score/score.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "plan/planning_defaults.h"
+#include "plan/score/published_run.h"
+
+namespace viaduct {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+using testing::Not;
+
+Score score(const std::string& text, const ScoreConstants& constants = {}) {
+  return score_table(parse_csv(text, "t.csv"), "t.csv", {.constants = constants, .threads = 2});
+}
+
+std::vector<std::string> overrides_of(const std::string& columns, const std::string& row) {
+  const CsvTable table = parse_csv(columns + "\n" + row + "\n", "t.csv");
+  return published_run(PublishedRow(table, table.rows[0])).overrides;
+}
+
+std::string error_of(const std::string& text) {
+  try {
+    score(text);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return {};
+}
+
+const std::string kColumns =
+    "id,framework,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,"
+    "tokens_per_sec_per_gpu,step_time_s,memory_gb,notes\n";
+
+TEST(Score, EveryRowIsPredictedOrListedWithItsReason) {
+  const Score result =
+      score(kColumns +
+            "good,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,100000,,,\n"
+            "by-time,x,h100-sxm,8,mpt-125m,bf16,64,8,2048,1,1,,0.1,,\n"
+            "again,x,H100-SXM,8.0,mpt-125m,bf16,64,8,2048,1,1,200000,,,\n"
+            "no-model,x,H100-SXM,8,mpt-125,bf16,64,8,2048,1,1,1,,,\n"
+            "no-gpu,x,H100-SXN,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\n"
+            "no-kernels,x,RTX4090,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\n"
+            "no-layout,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,,,1,,,\n"
+            "no-speed,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,,,,\n"
+            "bad-number,x,H100-SXM,8,mpt-125m,bf16,-4,8,2048,1,1,1,,,\n"
+            "no-recipe,x,H100-SXM,8,mpt-125m,int4,64,8,2048,1,1,1,,,\n"
+            "refused,x,H100-SXM,8,mpt-125m,bf16,63,8,2048,1,1,1,,,\n"
+            "lora,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,1,,,\"LoRA, rank 8\"\n");
+  ASSERT_EQ(result.rows.size(), 3u);
+  const ScoredRow &good = result.rows[0], &by_time = result.rows[1], &again = result.rows[2];
+  EXPECT_EQ(good.id, "good");
+  EXPECT_EQ(good.published, 100000);
+  EXPECT_GT(good.predicted, 1000);
+  EXPECT_DOUBLE_EQ(good.error(), good.predicted / 100000 - 1);
+  EXPECT_NEAR(by_time.published, 64 * 2048 / 0.1 / 8, 1e-6);
+  EXPECT_THAT(by_time.note, HasSubstr("from the step's seconds"));
+  EXPECT_EQ(again.predicted, good.predicted);
+  EXPECT_EQ(good.gpu, "h100-sxm");
+  std::map<std::string, std::string> reasons;
+  for (const UnsupportedEntry& row : result.unsupported) reasons[row.id] = row.reason;
+  EXPECT_EQ(reasons.size(), 9u);
+  EXPECT_THAT(reasons["no-model"], HasSubstr("did you mean mpt-125m?"));
+  EXPECT_THAT(reasons["no-gpu"], HasSubstr("nearest: h100-sxm"));
+  EXPECT_THAT(reasons["no-kernels"], HasSubstr("no kernels"));
+  EXPECT_THAT(reasons["no-layout"], HasSubstr("does not state the layout"));
+  EXPECT_THAT(reasons["no-speed"], HasSubstr("no throughput stated"));
+  EXPECT_THAT(reasons["bad-number"],
+              HasSubstr("global_batch: expected a number above 0, found -4"));
+  EXPECT_THAT(reasons["no-recipe"], HasSubstr("precision int4"));
+  EXPECT_THAT(reasons["refused"], HasSubstr("63"));
+  EXPECT_THAT(reasons["lora"], HasSubstr("LoRA"));
+}
+
+TEST(Score, ConstantsOfAGpuScaleItsKernelsAlone) {
+  const std::string rows = kColumns +
+                           "h,x,H100-SXM,1,mpt-1b,bf16,8,8,2048,1,1,100000,,,\n"
+                           "a,x,A100-80GB-SXM,1,mpt-1b,bf16,8,8,2048,1,1,100000,,,\n";
+  const Score plain = score(rows), scaled = score(rows, {{"h100-sxm", 0.5}});
+  ASSERT_EQ(scaled.rows.size(), 2u);
+  EXPECT_LT(scaled.rows[0].predicted, 0.6 * plain.rows[0].predicted);
+  EXPECT_GT(scaled.rows[0].predicted, 0.49 * plain.rows[0].predicted);
+  EXPECT_EQ(scaled.rows[1].predicted, plain.rows[1].predicted);
+}
+
+TEST(Score, LongStepsAreTheirRoundsLongerThanShortOnes) {
+  // 64 micro-batches on two stages: extrapolated, and as the whole step says.
+  const std::string columns =
+      "id,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,"
+      "tokens_per_sec_per_gpu\n";
+  const std::string row = "h,H100-SXM,2,mpt-125m,bf16,64,1,2048,1,2,1000\n";
+  const Score result = score(columns + row);
+  const CsvTable table = parse_csv(columns + row, "t.csv");
+  const PublishedRun run = published_run(PublishedRow(table, table.rows[0]));
+  EXPECT_EQ(run.micro_batches, 64);
+  EXPECT_EQ(run.stages, 2);
+  const Cluster cluster = load_cluster("dgx-h100");
+  const Prediction whole =
+      predict(prepare_run(load_run_config({}, run.overrides, planning_defaults(cluster))), cluster,
+              prediction_settings(cluster));
+  ASSERT_EQ(result.rows.size(), 1u);
+  EXPECT_NEAR(result.rows[0].predicted, whole.tokens_per_second_per_gpu,
+              5e-3 * whole.tokens_per_second_per_gpu);
+}
+
+TEST(Score, MemoryIsJudgedBesideThroughput) {
+  const Score result =
+      score(kColumns +
+            "fits,x,H100-SXM,8,mpt-125m,bf16,64,8,2048,1,1,100000,,20,\n"
+            "fails,x,H100-SXM,1,mpt-30b,bf16,1,1,2048,1,1,,,70,OOM in the second step\n");
+  ASSERT_EQ(result.memory.size(), 2u);
+  EXPECT_TRUE(result.memory[0].fits());
+  EXPECT_TRUE(result.memory[0].published_fits);
+  EXPECT_DOUBLE_EQ(*result.memory[0].published_bytes, 20.0 * (1 << 30));
+  EXPECT_FALSE(result.memory[1].fits());
+  EXPECT_FALSE(result.memory[1].published_fits);
+  EXPECT_FALSE(result.memory[1].published_bytes.has_value());
+  ASSERT_EQ(result.unsupported.size(), 1u);
+  EXPECT_THAT(result.unsupported[0].reason, HasSubstr("no throughput stated"));
+}
+
+TEST(Score, ATableOfMemoryIsScoredInBytes) {
+  const Score result = score(
+      "id,hardware,n_gpus,layers,hidden,heads,gated,experts,topk,mla,untied,seq_len,micro_batch,"
+      "global_batch,tp,pp,cp,seq_parallel,dist_opt,precision,impl,mem_max_allocated_bytes\n"
+      "dense,A100-80GB-SXM,8,4,512,8,0,,,0,0,1024,4,32,1,1,1,0,0,bf16,transformer_engine,"
+      "2000000000\n"
+      "experts,H100-SXM,8,4,512,8,0,8,2,0,1,1024,4,32,1,1,1,0,1,bf16,transformer_engine,1000\n"
+      "latent,H100-SXM,8,4,512,8,0,,,1,0,1024,4,32,1,1,1,0,0,bf16,transformer_engine,1000\n");
+  EXPECT_EQ(result.kind, PublishedKind::memory);
+  ASSERT_EQ(result.rows.size(), 2u);
+  EXPECT_EQ(result.rows[0].published, 2e9);
+  EXPECT_GT(result.rows[0].predicted, 1e8);
+  EXPECT_TRUE(result.memory[0].fits());
+  ASSERT_EQ(result.unsupported.size(), 1u);
+  EXPECT_THAT(result.unsupported[0].reason, HasSubstr("latent attention"));
+}
+
+TEST(Score, TablesOfOtherKindsAreRefused) {
+  EXPECT_THAT(error_of("id,model\nx,y\n"),
+              AllOf(HasSubstr("hardware"), HasSubstr("tokens_per_sec_per_gpu"),
+                    HasSubstr("mem_max_allocated_bytes")));
+}
+
+TEST(Score, SummariesAreOfRelativeErrors) {
+  std::vector<ScoredRow> rows;
+  EXPECT_FALSE(summary_of(rows).has_value());
+  for (const double error : {-0.1, 0.2, 0.3, -0.4}) rows.push_back({"r", "g", 1 + error, 1, ""});
+  const ErrorSummary summary = *summary_of(rows);
+  EXPECT_NEAR(summary.mape, 0.25, 1e-12);
+  EXPECT_NEAR(summary.median, 0.25, 1e-12);
+  EXPECT_NEAR(summary.p90, 0.4, 1e-12);
+  EXPECT_NEAR(summary.bias, 0, 1e-12);
+  rows.assign(10, {"r", "g", 1.1, 1, ""});
+  rows[9].predicted = 3;
+  EXPECT_NEAR(summary_of(rows)->p90, 0.1, 1e-12);
+}
+
+TEST(Score, FilesOfConstantsHaveOneNumberForAGpu) {
+  const auto problem = [](const char* text) {
+    try {
+      parse_score_constants(text, "c.yaml");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string();
+  };
+  EXPECT_EQ(parse_score_constants("step_share: {b200: 0.72}", "c.yaml").at("b200"), 0.72);
+  EXPECT_THAT(problem("step_share: {b20: 0.7}"), HasSubstr("unknown GPU b20, did you mean b200?"));
+  EXPECT_THAT(problem("step_share: {b200: 0.1}"), HasSubstr("above 0.3"));
+  EXPECT_THAT(problem("step_share: {b200: 1}\nhost: 3"), HasSubstr("unknown field host"));
+  EXPECT_THAT(problem("b200: 0.7"), HasSubstr("expected one field, step_share"));
+}
+
+TEST(PublishedRun, ColumnsBecomeFeatures) {
+  const std::string columns =
+      "framework,model,precision,n_gpus,global_batch,micro_batch,seq_len,tp,pp,vpp,cp,ep,etp,fsdp,"
+      "recompute,notes";
+  EXPECT_THAT(overrides_of(columns, "NeMo (x),llama3-70b,fp8,64,128,1,8192,4,4,5,2,,,,full,"),
+              AllOf(Contains("model.tensor_model_parallel_size=4"),
+                    Contains("model.virtual_pipeline_model_parallel_size=5"),
+                    Contains("model.context_parallel_size=2"),
+                    Contains("mixed_precision=bf16_with_fp8_delayed_scaling_mixed"),
+                    Contains("model.recompute_granularity=full"),
+                    Not(Contains("comm_overlap.tp_comm_overlap=false"))));
+  EXPECT_THAT(
+      overrides_of(columns, "torchtitan,llama3-8b,fp8,64,64,,8192,1,1,,1,,,shard:8,selective,"),
+      AllOf(Contains("ddp.data_parallel_sharding_strategy=optim_grads_params"),
+            Contains("ddp.num_distributed_optimizer_instances=8"),
+            Contains("mixed_precision=bf16_with_fp8_current_scaling_mixed"),
+            Contains("model.recompute_modules=[core_attn]")));
+  EXPECT_THAT(overrides_of(columns,
+                           "Megatron-Bridge,deepseek-v3,bf16,256,2048,1,4096,1,4,4,1,64,1,no,"
+                           "modules:mla_up_proj+mlp,dispatcher hybridep"),
+              AllOf(Contains("model.expert_model_parallel_size=64"),
+                    Contains("model.moe_token_dispatcher_type=flex"),
+                    Contains("model.recompute_modules=[mla_up_proj, mlp]"),
+                    Contains(HasSubstr("pipeline_model_parallel_layout=\"Etttt|tttt|"))));
+  EXPECT_THAT(overrides_of(columns, "x,llama3-8b,fp8-mx,8,8,1,8192,1,1,,1,,,no,none,"),
+              Contains("mixed_precision=bf16_with_mxfp8_mixed"));
+}
+
+}  // namespace
+}  // namespace viaduct
