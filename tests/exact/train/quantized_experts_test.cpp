@@ -118,8 +118,9 @@ TEST(QuantizedExperts, RowsOfPaddingChangeNoBitOfTheOthers) {
   EXPECT_TRUE(plain.state() == padded.state());
 }
 
-// In the weight gradient they share scales with the last rows of an expert, and have weight zero.
-TEST(QuantizedExperts, RowsOfPaddingChangeScalesOfWeightGradientsAlone) {
+// They share scales of whole matrices, and those of the last rows of an expert in weight gradients:
+// at most each element is rounded anew, which is as far as √2 times one rounding.
+TEST(QuantizedExperts, RowsOfPaddingCountInScalesAlone) {
   for (const Scheme& scheme : kSchemes) {
     SCOPED_TRACE(scheme.name);
     TrainingRun run = training(wide_mixtral(), scheme.products, "fp32");
@@ -132,7 +133,7 @@ TEST(QuantizedExperts, RowsOfPaddingChangeScalesOfWeightGradientsAlone) {
     EXPECT_NEAR(padded.step(false).loss, loss, 0.01 * loss);
     exact.step(false);
     const auto far = worst_distance(plain.gradients(), exact.gradients());
-    EXPECT_LT(worst_distance(padded.gradients(), plain.gradients()), far);
+    EXPECT_LT(worst_distance(padded.gradients(), plain.gradients()), std::sqrt(2) * far);
   }
 }
 
