@@ -7,11 +7,6 @@ namespace {
 
 constexpr KnobReach kNowhere = KnobReach::nowhere;
 
-constexpr KnobRow kRouting[] = {
-    {"moe_router_padding_for_quantization", "bool", "false", "",
-     "Routing pads the rows per expert to a multiple of 16 (MXFP8: 32).", "not with allgather"},
-};
-
 constexpr KnobRow kExperts[] = {
     {"moe_expert_rank_capacity_factor", "number or null", "null", "",
      "Capacity per rank instead of per expert.", "flex backends"},
@@ -32,8 +27,7 @@ constexpr KnobRow kAlways[] = {
 }  // namespace
 
 std::vector<KnobTable> experts() {
-  return {{"model", "", "experts' products in quantized formats, whose rows it pads", kRouting},
-          {"model", "", "experts", kExperts},
+  return {{"model", "", "experts", kExperts},
           {"model", "", "experts are always computed so", kAlways}};
 }
 

@@ -24,9 +24,9 @@ std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const Exper
   std::vector<ParameterMaker::Piece> up{{at(b.names.shared_up), features, 1}};
   if (c.gated) up.insert(up.begin(), {at(b.names.shared_gate), features, 1});
   SharedExpertParts parts{
-      b.make.column_linear(LinearRole::fc1, path + ".shared.up", up, c.hidden, false),
+      b.make.column_linear(LinearRole::fc1, path + ".shared.up", up, c.hidden, false, layer),
       b.make.row_linear(LinearRole::fc2, path + ".shared.down", at(b.names.shared_down), c.hidden,
-                        features, false),
+                        features, false, layer),
       c.activation, c.gated, std::nullopt};
   if (c.moe.shared_gate)
     // The gate chooses nothing: FP64 is for routers alone.
@@ -36,10 +36,17 @@ std::unique_ptr<SharedExpertSegment> build_shared(const MoeBuild& b, const Exper
   return std::make_unique<SharedExpertSegment>(c.moe, place, c.hidden, std::move(parts));
 }
 
+/// The tokens of which an operand of these products has a multiple on GPUs.
+int64_t quantized_rows(const Quantization& products) {
+  return !products.any() ? 1 : products.scaling == Scaling::mx ? 32 : 16;
+}
+
 }  // namespace
 
 std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer) {
-  const ModelConfig& c = b.config;
+  ModelConfig c = b.config;
+  if (c.moe.pad_for_quantization)
+    c.moe.rows_multiple = quantized_rows(b.settings.precision.products);
   VIADUCT_CHECK(ConfigError, !b.names.router.empty(), "model family {} has no names for experts",
                 c.family);
   VIADUCT_CHECK(ConfigError, b.place.tp == 1 || b.settings.sequence_parallel,
@@ -90,8 +97,8 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   const bool fused = fuses_experts(b.names) && c.gated;
   std::vector<std::string> up{at(b.names.expert_up)};
   if (c.gated && !fused) up.insert(up.begin(), at(b.names.expert_gate));
-  ExpertsParts parts{b.make.experts_up(path + ".experts.up", up),
-                     b.make.experts_down(path + ".experts.down", at(b.names.expert_down)),
+  ExpertsParts parts{b.make.experts_up(path + ".experts.up", up, layer),
+                     b.make.experts_down(path + ".experts.down", at(b.names.expert_down), layer),
                      c.activation,
                      c.gated,
                      {c.activation_clamp, c.activation_offset, fused},

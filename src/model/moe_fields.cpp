@@ -166,6 +166,14 @@ void add_capacity(FieldGroup& group, MoeFields& fields) {
              "Every expert gets rows for its whole capacity from every rank, so that their number "
              "is the same in every step; those beyond its tokens count nothing.")
       .constraint("needs moe_expert_capacity_factor");
+  group
+      .field("moe_router_padding_for_quantization", fields.moe_router_padding_for_quantization,
+             "Every expert gets from every rank rows of a multiple of 16 (MXFP8: 32), as quantized "
+             "products on GPUs read them: those beyond its tokens are the rank's first token, "
+             "count in scales and nowhere else. Without it products complete the last rows "
+             "themselves.")
+      .alias("moe_router_padding_for_fp8")
+      .constraint("needs FP8 or FP4 products; not with moe_token_dispatcher_type=allgather");
 }
 
 void add_dispatcher(FieldGroup& group, MoeFields& fields) {
@@ -318,6 +326,7 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.capacity_factor = fields.moe_expert_capacity_factor.value_or(0);
   if (fields.moe_token_drop_policy == "position") moe.drop_policy = DropPolicy::position;
   moe.pad_to_capacity = fields.moe_pad_expert_input_to_capacity;
+  moe.pad_for_quantization = fields.moe_router_padding_for_quantization;
   moe.random_logits = fields.moe_router_force_load_balancing;
   moe.z_coefficient = fields.moe_z_loss_coeff.value_or(0);
   return moe;

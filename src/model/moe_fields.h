@@ -39,6 +39,7 @@ struct MoeFields {
   std::optional<double> moe_expert_capacity_factor;
   std::string moe_token_drop_policy = "probs";
   bool moe_pad_expert_input_to_capacity = false;
+  bool moe_router_padding_for_quantization = false;
   bool moe_router_force_load_balancing = false;
   bool moe_shared_expert_overlap = false;
   std::string moe_token_dispatcher_type = "alltoall";

@@ -199,13 +199,14 @@ ParameterPointer ParameterMaker::head_logits(const std::string& path,
 }
 
 ParameterPointer ParameterMaker::experts_up(const std::string& path,
-                                            const std::vector<std::string>& names) const {
+                                            const std::vector<std::string>& names,
+                                            std::optional<int64_t> block) const {
   const int64_t experts = config_.moe.experts / place_.ep, all = config_.moe.feed_forward;
   // Of one name: both projections of a gated expert where they are fused.
   const int64_t of_name = fuses_experts(names_) && config_.gated ? 2 : 1;
   const int64_t features = of_name * all / place_.etp;
-  Parameter weight = experts_matrix(path + ".weight", features * static_cast<int64_t>(names.size()),
-                                    config_.hidden);
+  Parameter weight =
+      experts_matrix(path, features * static_cast<int64_t>(names.size()), config_.hidden, block);
   for (int64_t e = 0; e < experts; ++e) {
     for (const std::string& name : names) {
       Part part = expert_part(at(name, place_.ep_rank * experts + e), of_name * all, config_.hidden,
@@ -240,11 +241,11 @@ ParameterPointer ParameterMaker::experts_bias(const std::string& path, const std
   return share(std::move(bias));
 }
 
-ParameterPointer ParameterMaker::experts_down(const std::string& path,
-                                              const std::string& name) const {
+ParameterPointer ParameterMaker::experts_down(const std::string& path, const std::string& name,
+                                              std::optional<int64_t> block) const {
   const int64_t experts = config_.moe.experts / place_.ep, all = config_.moe.feed_forward;
   const int64_t features = all / place_.etp;
-  Parameter weight = experts_matrix(path + ".weight", config_.hidden, features);
+  Parameter weight = experts_matrix(path, config_.hidden, features, block);
   weight.init.standard_deviation = into_stream_deviation();
   for (int64_t e = 0; e < experts; ++e) {
     Part part = expert_part(at(name, place_.ep_rank * experts + e), config_.hidden, all, weight);
@@ -256,8 +257,12 @@ ParameterPointer ParameterMaker::experts_down(const std::string& path,
   return share(std::move(weight));
 }
 
-Parameter ParameterMaker::experts_matrix(std::string path, int64_t rows, int64_t columns) const {
-  Parameter weight = matrix(std::move(path), config_.moe.experts / place_.ep * rows, columns);
+Parameter ParameterMaker::experts_matrix(const std::string& path, int64_t rows, int64_t columns,
+                                         std::optional<int64_t> block) const {
+  const int64_t here = config_.moe.experts / place_.ep;
+  Parameter weight = matrix(path + ".weight", here * rows, columns);
+  weight.experts = {place_.ep_rank * here, here, config_.moe.experts};
+  weight.quantized = quantizes(block, path);
   if (place_.expert_grid) weight.grid = Grid::expert;
   return weight;
 }

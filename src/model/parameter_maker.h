@@ -88,8 +88,11 @@ class ParameterMaker {
   /// The matrices of this rank's experts, one after the other: [E' · Σ F, H] from the names of the
   /// projections into F features each, and [E' · H, F] from the name of the one back. "{}" of a
   /// name is the expert. Of a family that fuses experts: rows gate, up, gate, up, … from one name.
-  ParameterPointer experts_up(const std::string& path, const std::vector<std::string>& names) const;
-  ParameterPointer experts_down(const std::string& path, const std::string& name) const;
+  /// `block`: as for linear layers.
+  ParameterPointer experts_up(const std::string& path, const std::vector<std::string>& names,
+                              std::optional<int64_t> block) const;
+  ParameterPointer experts_down(const std::string& path, const std::string& name,
+                                std::optional<int64_t> block) const;
   /// The biases of this rank's experts, one after the other, `features` each; of a family that
   /// fuses experts.
   ParameterPointer experts_bias(const std::string& path, const std::string& name,
@@ -105,7 +108,8 @@ class ParameterMaker {
   /// at the end of the parts of `weight`.
   Part expert_part(const std::string& name, int64_t out, int64_t in, const Parameter& weight) const;
   /// A matrix of all experts here, `rows` × `columns` of each.
-  Parameter experts_matrix(std::string path, int64_t rows, int64_t columns) const;
+  Parameter experts_matrix(const std::string& path, int64_t rows, int64_t columns,
+                           std::optional<int64_t> block) const;
   Parameter vector(std::string path, int64_t size, double value) const;
   /// Whether products of a linear layer of `block` are quantized.
   bool quantizes(std::optional<int64_t> block, std::string_view path) const {

@@ -26,12 +26,14 @@ DelayedScales::DelayedScales(const OpContext& context,
                              const std::vector<const Parameter*>& parameters,
                              const PrecisionRecipe& recipe, const ParallelGroups& groups)
     : device_(context.device), settings_(recipe.amax), groups_(groups) {
-  for (const Parameter* parameter : parameters) {
-    if (!parameter->quantized) continue;
-    first_[parameter] = entries_.size();
-    for (const LayerOperand operand : kLayerOperands) entries_.push_back({parameter, operand});
-    if (!parameter->projects_attention || !recipe.products.attention) continue;
-    for (const LayerOperand operand : kAttentionOperands) entries_.push_back({parameter, operand});
+  for (const bool experts : {false, true}) {
+    for (const Parameter* parameter : parameters) {
+      if (!parameter->quantized || parameter->experts.any() != experts) continue;
+      first_[parameter] = entries_.size();
+      for (const LayerOperand operand : kLayerOperands) add(*parameter, operand);
+      if (!parameter->projects_attention || !recipe.products.attention) continue;
+      for (const LayerOperand operand : kAttentionOperands) add(*parameter, operand);
+    }
   }
   const auto tensors = static_cast<int64_t>(entries_.size());
   if (tensors == 0) return;  // a stage of blocks that are not quantized
@@ -49,11 +51,24 @@ DelayedScales::DelayedScales(const OpContext& context,
   device_.copy_from_host(ones, chosen_);
 }
 
+void DelayedScales::add(const Parameter& parameter, LayerOperand operand) {
+  if (!parameter.experts.any()) {
+    entries_.push_back({&parameter, operand});
+    return;
+  }
+  for (int64_t expert = 0; expert < parameter.experts.of; ++expert)
+    entries_.push_back({&parameter, operand, expert});
+  of_experts_ += parameter.experts.of;
+  own_grid_ = parameter.grid == Grid::expert;
+}
+
 size_t DelayedScales::place(const Parameter& parameter, LayerOperand operand) const {
   const auto found = first_.find(&parameter);
   VIADUCT_CHECK(ShapeError, found != first_.end(), "delayed scaling: {} has no quantized products",
                 parameter.path);
-  const size_t place = found->second + static_cast<size_t>(operand);
+  const int64_t each = parameter.experts.any() ? parameter.experts.of : 1;
+  const size_t place = found->second + static_cast<size_t>(static_cast<int64_t>(operand) * each +
+                                                           parameter.experts.first);
   VIADUCT_CHECK(ShapeError, place < entries_.size() && entries_[place].operand == operand,
                 "delayed scaling: {} has no operand \"{}\"", parameter.path,
                 kOperandNames[static_cast<size_t>(operand)]);
@@ -61,33 +76,38 @@ size_t DelayedScales::place(const Parameter& parameter, LayerOperand operand) co
 }
 
 Tensor DelayedScales::chosen(const Parameter& parameter, LayerOperand operand) const {
-  return at(chosen_, place(parameter, operand));
+  return own(chosen_, parameter, operand);
 }
 
 Tensor DelayedScales::chosen_for(OpContext& context, const Parameter& parameter,
-                                 LayerOperand operand, const Tensor& matrix) const {
-  const auto one = [&] { return context.allocate(DType::f32, {1}, MemoryTag::activations); };
-  const Tensor amax = one(), unused = one(), out = one();
-  largest_magnitude(context, {matrix, amax});
+                                 LayerOperand operand, const Tensor& matrix,
+                                 const Tensor& offsets) const {
+  const Tensor now = chosen(parameter, operand);
+  const auto like_it = [&] {
+    return context.allocate(DType::f32, now.shape(), MemoryTag::activations);
+  };
+  const Tensor amax = like_it(), unused = like_it(), out = like_it();
+  largest_magnitude(context, {matrix, amax, false, offsets});
   fill(context, {unused, 0});
-  viaduct::note_amax(context, {amax, unused, at(chosen_, place(parameter, operand)), out});
+  viaduct::note_amax(context, {amax, unused, now, out});
   return out;
 }
 
 Tensor DelayedScales::note(OpContext& context, const Parameter& parameter, LayerOperand operand,
-                           const Tensor& matrix) {
-  const Tensor amax = context.allocate(DType::f32, {1}, MemoryTag::activations);
-  largest_magnitude(context, {matrix, amax});
+                           const Tensor& matrix, const Tensor& offsets) {
+  const Tensor amax =
+      context.allocate(DType::f32, chosen(parameter, operand).shape(), MemoryTag::activations);
+  largest_magnitude(context, {matrix, amax, false, offsets});
   return note_amax(context, parameter, operand, amax);
 }
 
 Tensor DelayedScales::note_amax(OpContext& context, const Parameter& parameter,
                                 LayerOperand operand, const Tensor& amax) {
-  const size_t i = place(parameter, operand);
+  const Tensor noted = own(noted_, parameter, operand);
   // A weight that is quantized anew is another one, not one more of the step.
-  if (operand == LayerOperand::weight) fill(context, {at(noted_, i), 0});
-  const Tensor out = context.allocate(DType::f32, {1}, MemoryTag::activations);
-  viaduct::note_amax(context, {amax, at(noted_, i), at(chosen_, i), out});
+  if (operand == LayerOperand::weight) fill(context, {noted, 0});
+  const Tensor out = context.allocate(DType::f32, noted.shape(), MemoryTag::activations);
+  viaduct::note_amax(context, {amax, noted, own(chosen_, parameter, operand), out});
   return out;
 }
 
@@ -96,14 +116,21 @@ void DelayedScales::finish_step(OpContext& context) {
   Communicator& others = settings_.within_micro_batch ? groups_.cp() : groups_.dp_cp();
   for (Communicator* ranks : {&groups_.tp(), &others})
     ranks->all_reduce(noted_, ReduceOp::max).wait();
+  // Experts are on several of the data ranks that are left out: every rank knows all.
+  if (settings_.within_micro_batch && own_grid_) {
+    const Tensor experts = noted_.slice(0, noted_.dim(0) - of_experts_, of_experts_);
+    groups_.of(GroupKind::expert_tp_ep)->all_reduce(experts, ReduceOp::max).wait();
+  }
   choose_amax(context, {noted_, history_, chosen_, settings_.most_recent, settings_.margin});
 }
 
 std::vector<std::string> DelayedScales::names() const {
   std::vector<std::string> names;
-  for (const Entry& entry : entries_)
+  for (const Entry& entry : entries_) {
     names.push_back(entry.parameter->path + "/" +
                     std::string(kOperandNames[static_cast<size_t>(entry.operand)]));
+    if (entry.expert >= 0) names.back() += "/" + std::to_string(entry.expert);
+  }
   return names;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // The scales of delayed scaling: for the operands of every layer with quantized products, the
 // magnitudes of earlier steps, the ones chosen for this step, and those that the step notes. They
-// change in `finish_step` alone, so all micro-batches of a step quantize alike.
+// change in `finish_step` alone, so all micro-batches of a step quantize alike. Each expert of a
+// layer has operands of its own; every rank knows those of all experts.
 
 #include <array>
 #include <map>
@@ -32,16 +33,17 @@ class DelayedScales {
   DelayedScales(const OpContext& context, const std::vector<const Parameter*>& parameters,
                 const PrecisionRecipe& recipe, const ParallelGroups& groups);
 
-  /// The amax f32 [1] that the operand's scale is made for in this step.
+  /// The amax f32 [1] that the operand's scale is made for in this step; of experts' weights [E'],
+  /// for those here.
   Tensor chosen(const Parameter& parameter, LayerOperand operand) const;
   /// The same, but infinity if an element of `matrix` is not finite, so that results show it.
   Tensor chosen_for(OpContext& context, const Parameter& parameter, LayerOperand operand,
-                    const Tensor& matrix) const;
+                    const Tensor& matrix, const Tensor& offsets = {}) const;
   /// The same. Notes the magnitude of the matrix, which is this rank's part of the operand: the
   /// largest of a step, for a weight the last.
   Tensor note(OpContext& context, const Parameter& parameter, LayerOperand operand,
-              const Tensor& matrix);
-  /// The same for an operand whose largest magnitude f32 [1] is known.
+              const Tensor& matrix, const Tensor& offsets = {});
+  /// The same for an operand whose largest magnitude f32 [1] ([E']) is known.
   Tensor note_amax(OpContext& context, const Parameter& parameter, LayerOperand operand,
                    const Tensor& amax);
   /// The end of a step: maxima over the ranks of what they noted, one reduction of all tensors for
@@ -50,7 +52,8 @@ class DelayedScales {
 
   // For checkpoints.
 
-  /// "blocks.3.attention.qkv.weight/input": for each tensor, in the order of `values`.
+  /// "blocks.3.attention.qkv.weight/input", "blocks.3.experts.up.weight/input/5" of expert 5: for
+  /// each tensor, in the order of `values`.
   std::vector<std::string> names() const;
   /// f32 [N, 1 + L] in host memory, the same on all ranks of a stage: of each tensor the chosen
   /// amax and the history, latest first. Every rank of the stage calls it.
@@ -64,8 +67,16 @@ class DelayedScales {
   struct Entry {
     const Parameter* parameter;
     LayerOperand operand;
+    int64_t expert = -1;  // −1: the layer has none
   };
+  void add(const Parameter& parameter, LayerOperand operand);
+  /// Of the operand, or of the first expert's here.
   size_t place(const Parameter& parameter, LayerOperand operand) const;
+  /// The operand's values among `values`, or those of the experts here.
+  Tensor own(const Tensor& values, const Parameter& parameter, LayerOperand operand) const {
+    return values.slice(0, static_cast<int64_t>(place(parameter, operand)),
+                        parameter.experts.any() ? parameter.experts.here : 1);
+  }
   Tensor at(const Tensor& values, size_t place) const {
     return values.slice(0, static_cast<int64_t>(place), 1);
   }
@@ -73,7 +84,10 @@ class DelayedScales {
   Device& device_;
   AmaxSettings settings_;
   ParallelGroups groups_;
-  std::vector<Entry> entries_;                // the operands of a parameter follow each other
+  /// The operands of a parameter follow each other, and those of experts all others.
+  std::vector<Entry> entries_;
+  int64_t of_experts_ = 0;                    // how many are experts'
+  bool own_grid_ = false;                     // whose ranks are those of the expert grid
   std::map<const Parameter*, size_t> first_;  // place of a parameter's first operand
   Tensor noted_, history_, chosen_;           // f32 [N], [N, L], [N]
 };

@@ -57,6 +57,13 @@ struct Initialization {
   double value = 0;  // constant
 };
 
+/// The experts of a layer whose matrices a parameter has, one after the other.
+struct ExpertRange {
+  int64_t first = 0, here = 0;
+  int64_t of = 0;  // of the layer, on all ranks; 0: it has no experts' matrices
+  bool any() const { return of > 0; }
+};
+
 struct Parameter {
   std::string path;  // module path with the global layer number: "blocks.3.attention.qkv.weight"
   Shape shape;       // of the storage here, [rows] or [rows, columns]
@@ -73,6 +80,8 @@ struct Parameter {
   bool multiplied = false;
   /// Its products read quantized operands, as the recipe says.
   bool quantized = false;
+  /// Its matrices are those of these experts: each is an operand of its own.
+  ExpertRange experts = {};
   /// The projection of an attention layer, whose operands have scales under its name.
   bool projects_attention = false;
   /// Whose groups share it: experts' weights are on the expert grid, all others are dense.

@@ -29,9 +29,10 @@ Tensor amax_over_ranks(RankContext& context, const Quantization& quantization, c
                        bool gathered);
 
 /// The same from the histories of delayed scaling (context.delayed): noted in the first run of a
-/// step, and not in evaluation. f32 [1].
+/// step, and not in evaluation. f32 [1]; of experts' weights [E'] for those here, whose rows of the
+/// matrix are those of `offsets` (ops/largest_magnitude.h).
 Tensor delayed_amax(RankContext& context, const Parameter& parameter, LayerOperand operand,
-                    const Tensor& matrix, const SavedStore& saved);
+                    const Tensor& matrix, const SavedStore& saved, const Tensor& offsets = {});
 
 /// The forms in which dy [T, N] (a) and x [T, K] (b) are kept for their weight gradient: those that
 /// its product reads, if they show their matrix's shape; else tensors, which the product converts.

@@ -8,8 +8,9 @@ namespace viaduct {
 void note_amax(OpContext& context, const NoteAmaxArgs& args) {
   constexpr std::string_view kOp = "note_amax";
   const auto check = [&](const char* name, const Tensor& tensor) {
-    check_shape(kOp, name, tensor, {1});
+    check_shape(kOp, name, tensor, {args.amax.elements()});
     check_dtype(kOp, name, tensor, {DType::f32});
+    check_contiguous(kOp, name, tensor);
   };
   check("amax", args.amax);
   check("noted", args.noted);

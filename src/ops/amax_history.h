@@ -13,7 +13,7 @@
 namespace viaduct {
 
 /// noted = max(noted, amax), and out = chosen; but infinity where amax is, so that the scale shows
-/// that an element is not finite. All f32 [1].
+/// that an element is not finite. All f32 [N], number by number, for N operands.
 struct NoteAmaxArgs {
   Tensor amax;  // of an operand, as `largest_magnitude` has it
   Tensor noted, chosen, out;

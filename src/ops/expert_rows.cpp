@@ -48,8 +48,12 @@ void sort_by_expert(OpContext& context, const SortByExpertArgs& args) {
                 "{}: {} destinations, expected a multiple of {} experts · {} copies", kOp,
                 destinations, args.experts_per_rank, args.copies);
   const int64_t tokens = args.choice.dim(0), places = args.choice.dim(1) * args.copies;
+  VIADUCT_CHECK(ShapeError, args.rows_multiple >= 1 && args.rows_each % args.rows_multiple == 0,
+                "{}: {} rows of each destination are no multiple of {}", kOp, args.rows_each,
+                args.rows_multiple);
   check_integers(kOp, "token", args.token,
-                 {args.rows_each > 0 ? destinations * args.rows_each : tokens * places});
+                 {args.rows_each > 0 ? destinations * args.rows_each
+                                     : tokens * places + destinations * (args.rows_multiple - 1)});
   check_integers(kOp, "position", args.position, {tokens, places});
   check_integers(kOp, "counts", args.counts, {destinations}, DType::i64);
   check_integers(kOp, "offsets", args.offsets, {destinations + 1});

@@ -15,6 +15,9 @@ namespace viaduct {
 /// last destination's are of token 0, for nobody. With `rows_each` > 0 each destination has so many
 /// rows, at least as many as were chosen, those beyond them of token 0; R = D · rows_each.
 ///
+/// With `rows_multiple` m > 1 each destination has rows of token 0 up to the next multiple of m; R
+/// = T · k · copies + D · (m − 1), or with `rows_each` as there, where it is a multiple of m.
+///
 /// With `first_expert` f experts are counted from f on, and choices of experts outside of
 /// [f, f + D / copies) have no row either: the experts of one rank, for tokens of all ranks.
 ///
@@ -30,6 +33,7 @@ struct SortByExpertArgs {
   int64_t rows_each = 0;
   int64_t first_expert = 0;
   int64_t experts_together = 1;
+  int64_t rows_multiple = 1;
 };
 void sort_by_expert(OpContext& context, const SortByExpertArgs& args);
 

@@ -1,12 +1,47 @@
 #include "ops/grouped_gemm.h"
 
+#include <algorithm>
+
 #include "ops/checks.h"
+#include "ops/quantized_forms.h"
 #include "ops/table.h"
 
 namespace viaduct {
+namespace {
+
+constexpr std::string_view kOp = "grouped_gemm";
+
+void check_amax(std::string_view name, const Tensor& amax, const OperandForm& form,
+                int64_t experts) {
+  const bool whole = has_matrix_scale(form);
+  VIADUCT_CHECK(ShapeError, whole == amax.defined(), "{}: expected {} for operands {}, got {}", kOp,
+                whole ? fmt::format("{} f32 [{}]", name, experts) : fmt::format("no {}", name),
+                describe(form), describe(amax));
+  if (!whole) return;
+  check_shape(kOp, name, amax, {experts});
+  check_dtype(kOp, name, amax, {DType::f32});
+  check_contiguous(kOp, name, amax);
+}
+
+void check_quantization(const GroupedGemmArgs& args, int64_t experts, int64_t n) {
+  const GemmForms forms = expert_forms(args);
+  check_amax("a_amax", args.a_amax, forms.a, experts);
+  check_amax("b_amax", args.b_amax, forms.b, experts);
+  if (!args.rounding.defined()) return;
+  VIADUCT_CHECK(ShapeError,
+                forms.a.element == DType::e2m1x2 && args.form != GemmForm::forward &&
+                    !args.rounding.features.empty() && args.rounding.features.front().begin == 0 &&
+                    args.rounding.features.back().begin < experts * n,
+                "{}: stochastic rounding is for gradients of e2m1 with features from column 0 on, "
+                "got {}",
+                kOp, describe(forms.a));
+  check_shape(kOp, "token_index", args.rounding.token_index, {1});
+  check_dtype(kOp, "token_index", args.rounding.token_index, {DType::i64});
+}
+
+}  // namespace
 
 void grouped_gemm(OpContext& context, const GroupedGemmArgs& args) {
-  constexpr std::string_view kOp = "grouped_gemm";
   for (const auto& [name, tensor] :
        {std::pair<std::string_view, const Tensor&>{"a", args.a}, {"b", args.b}, {"c", args.c}}) {
     check_rank(kOp, name, tensor, 2);
@@ -42,7 +77,28 @@ void grouped_gemm(OpContext& context, const GroupedGemmArgs& args) {
       check_shape(kOp, "b", args.b, {rows, k});
       break;
   }
+  check_quantization(args, experts, n);
   dispatch(context, kOp, context.ops.grouped_gemm, args);
+}
+
+GemmForms expert_forms(const GroupedGemmArgs& args) {
+  if (args.a.dtype() == DType::f64) return {};
+  return quantized_forms(args.form, args.quantization);
+}
+
+StochasticRounding rounding_of_expert(const GroupedGemmArgs& args, int64_t index) {
+  if (!args.rounding.defined()) return {};
+  const int64_t n = args.a.dim(1), begin = index * n;
+  StochasticRounding own{args.rounding.key, args.rounding.token_index, {}};
+  const std::vector<FeatureRun>& runs = args.rounding.features;
+  for (size_t i = 0; i < runs.size(); ++i) {
+    const bool ends_before = i + 1 < runs.size() && runs[i + 1].begin <= begin;
+    if (ends_before || runs[i].begin >= begin + n) continue;
+    const int64_t from = std::max(runs[i].begin, begin);
+    own.features.push_back(
+        {from - begin, runs[i].first + static_cast<uint64_t>(from - runs[i].begin)});
+  }
+  return own;
 }
 
 GemmArgs product_of_expert(const GroupedGemmArgs& args, int64_t index, int64_t begin, int64_t end) {

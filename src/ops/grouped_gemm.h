@@ -12,6 +12,13 @@
 // without rows has a gradient of zero. On the cpu each product has the bits of `gemm` over the
 // expert's rows, and offsets out of order are refused; a GPU's kernels have an order of summation
 // of their own, and read the offsets where they are.
+//
+// With a `quantization` that quantizes the product, its operands are made here, from tensors: those
+// of each expert are the operands that `convert_operand` makes of the expert's own rows [.., K] and
+// its own W_e, so that no group of elements that share a scale has elements of two experts, and a
+// scale of a whole matrix is that of one expert's. A rotated operand (tensor/hadamard.h) whose rows
+// are no multiple of 16 is completed by rows of zeros, which the product does not see. They live in
+// the op's workspace.
 
 #include "ops/gemm.h"
 
@@ -22,9 +29,23 @@ struct GroupedGemmArgs {
   Tensor a, b, c;  // dense rows; weights contiguous
   Tensor offsets;  // i32 [E + 1]
   WriteMode mode = WriteMode::assign;
+  Quantization quantization = {};
+  /// f32 [E], where the operand's form has a scale of the whole matrix, and only then: the largest
+  /// magnitude of each expert's operand for which its scale is made (of the rotated one, if it is).
+  Tensor a_amax = {}, b_amax = {};
+  /// Of a, where its elements are e2m1. `token_index` i64 [1] is the token of the first row of each
+  /// expert, whose rows count on from there; features are those of the rows of all weights.
+  StochasticRounding rounding = {};
 };
 
 void grouped_gemm(OpContext& context, const GroupedGemmArgs& args);
+
+/// The forms of one expert's operands; plain where nothing is quantized.
+GemmForms expert_forms(const GroupedGemmArgs& args);
+
+/// How one expert's rows of a are rounded, as `convert_operand` has it; `token_index` is undefined
+/// if nothing is random, else still that of the first row.
+StochasticRounding rounding_of_expert(const GroupedGemmArgs& args, int64_t index);
 
 /// The product of only expert `index`, with rows [begin, end): views of the arguments. For
 /// backends.

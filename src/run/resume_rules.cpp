@@ -120,6 +120,7 @@ constexpr NamedRule kRules[] = {
     {"model.moe_router_dtype", said("steps round otherwise from here on")},
     {"model.moe_dispatch_fwd_dtype", said(kOtherRounding)},
     {"model.moe_combine_bwd_dtype", said(kOtherRounding)},
+    {"model.moe_router_padding_for_quantization", said(kOtherRounding)},
     {"model.moe_router_load_balancing_type", said(kBalance)},
     {"model.moe_aux_loss_coeff", said(kBalance)},
     {"model.moe_router_bias_update_rate", said(kBalance)},

@@ -104,6 +104,48 @@ void validate_flex(const RunConfig& config, Problems& problems) {
   }
 }
 
+/// Rows of experts that are padded for products of the recipe.
+void validate_padding(const RunConfig& config, Problems& problems) {
+  const MoeFields& moe = config.model.moe;
+  if (!moe.moe_router_padding_for_quantization) return;
+  constexpr std::string_view kField = "model.moe_router_padding_for_quantization: true";
+  const PrecisionConfig& given = config.mixed_precision;
+  if (!given.fp8 && !given.fp4 && !precision_recipe(given).products.any()) {
+    problems.add(
+        "{} needs a recipe with FP8 or FP4 products, whose multiple of rows it pads to; found "
+        "mixed_precision.recipe = {}",
+        kField, given.recipe);
+  }
+  if (moe.moe_token_dispatcher_type == "allgather") {
+    problems.add(
+        "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, and no rank "
+        "sends rows that it could pad; nearest: alltoall",
+        kField);
+  }
+}
+
+/// Products of experts on a GPU read 16 and 32 bits.
+void validate_device(const RunConfig& config, Problems& problems) {
+  const PrecisionConfig& given = config.mixed_precision;
+  if (config.dist.device.value_or("cpu") != "cuda") return;
+  if (config.model.moe.moe_router_padding_for_quantization) {
+    problems.add(
+        "model.moe_router_padding_for_quantization: true is not implemented yet on dist.device = "
+        "cuda; expected false");
+  }
+  const auto leaves_out = [&](std::string_view layer) {
+    return std::ranges::find(given.layers_in_bf16, layer) != given.layers_in_bf16.end();
+  };
+  if (!precision_recipe(given).products.any() ||
+      (leaves_out("experts.up") && leaves_out("experts.down")))
+    return;
+  problems.add(
+      "mixed_precision: quantized products of num_moe_experts = {} experts are not implemented yet "
+      "on dist.device = cuda (they are on cpu, and in plans); nearest: "
+      "mixed_precision.layers_in_bf16=[experts.up,experts.down]",
+      config.model.moe.experts());
+}
+
 /// Where tokens are scaled together, all that a rank has count.
 void validate_sinkhorn(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_router_load_balancing_type != "sinkhorn") return;
@@ -215,6 +257,8 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   validate_gathering(config, problems);
   validate_rows_by_number(config, problems);
   validate_flex(config, problems);
+  validate_padding(config, problems);
+  validate_device(config, problems);
   validate_sinkhorn(config, problems);
 }
 

@@ -62,6 +62,14 @@ void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Proble
   if (!m.hidden_size.is_auto()) check("model.hidden_size", m.hidden_size.value());
   if (!m.ffn_hidden_size.is_auto())
     check("model.ffn_hidden_size / tensor_model_parallel_size", m.ffn_hidden_size.value() / tp);
+  const auto& shared = m.moe.moe_shared_expert_intermediate_size;
+  if (m.moe.experts() > 0 && !shared.is_auto() && shared.value())
+    check("model.moe_shared_expert_intermediate_size / tensor_model_parallel_size",
+          *shared.value() / tp);
+  const auto& experts = m.moe.moe_ffn_hidden_size;
+  if (m.moe.experts() > 0 && !experts.is_auto() && experts.value())
+    check("model.moe_ffn_hidden_size / expert_tensor_parallel_size",
+          *experts.value() / config.parallel.expert_tensor());
   if (m.latent.multi_latent_attention.value_or(false)) {
     check_latent_sizes(m, tp, check);
   } else {
@@ -180,18 +188,23 @@ void validate_target(const RunConfig& config, const PrecisionRecipe& recipe, Pro
 
 /// The linear layers of a block, by their names in a path. Whether attention is latent may not be
 /// known yet.
-std::vector<std::string_view> linear_layers(const Auto<bool>& latent) {
+std::vector<std::string_view> linear_layers(const Auto<bool>& latent, bool experts) {
   std::vector<std::string_view> names;
   if (!latent.value_or(false)) names.push_back("attention.qkv");
   if (latent.value_or(true)) names.insert(names.end(), {"attention.query", "attention.key_value"});
   names.insert(names.end(), {"attention.projection", "mlp.up", "mlp.down"});
+  if (experts) {
+    names.insert(names.end(),
+                 {"mlp.experts.up", "mlp.experts.down", "mlp.shared.up", "mlp.shared.down"});
+  }
   return names;
 }
 
 /// Every name of layers_in_bf16 is that of a linear layer.
 void validate_plain_layers(const RunConfig& config, Problems& problems) {
   if (config.model.num_layers.is_auto()) return;
-  const auto layers = linear_layers(config.model.latent.multi_latent_attention);
+  const auto layers =
+      linear_layers(config.model.latent.multi_latent_attention, config.model.moe.experts() > 0);
   std::vector<std::string> known;
   for (int64_t block = 0; block < config.model.num_layers.value(); ++block) {
     for (const std::string_view layer : layers)

@@ -19,13 +19,15 @@ namespace {
 using test::layout;
 using test::LayoutCase;
 
-/// Gradients of the golden GPT-2, micro-batch by micro-batch of one row.
-std::map<std::string, Tensor> gradients(const Quantization& products, const LayoutCase& c) {
-  const auto folder = test::test_data("golden") / "gpt2";
+/// Gradients of a golden model, micro-batch by micro-batch of one row, or of as many as the layout
+/// says.
+std::map<std::string, Tensor> gradients(const Quantization& products, const LayoutCase& c,
+                                        const std::string& model = "gpt2") {
+  const auto folder = test::test_data("golden") / model;
   std::vector<std::string> overrides = c.overrides;
   for (const std::string& isa : test::instruction_set_override()) overrides.push_back(isa);
-  overrides.insert(overrides.end(), {"train.micro_batch_size=1", "dist.threads_per_rank=1",
-                                     "dist.distributed_timeout_minutes=1"});
+  overrides.insert(overrides.begin(), {"train.micro_batch_size=1", "dist.threads_per_rank=1",
+                                       "dist.distributed_timeout_minutes=1"});
   ProbeSetup setup = prepare_probe({.model = folder / "model",
                                     .batch = folder / "golden.safetensors",
                                     .overrides = overrides,
@@ -103,6 +105,67 @@ TEST(Fp8Layouts, Nvfp4) {
 TEST(Fp8Layouts, Blockwise) {
   expect_one_rank({Scaling::blocks, DType::e4m3, DType::e5m2},
                   {layout(1, 1, 2, 1), layout(1, 1, 1, 2)});
+}
+
+/// Of the golden Mixtral, whose experts' rows are those of all ranks that exchange tokens: one rank
+/// has both rows of the batch in a micro-batch, as they have.
+void expect_experts_of_one_rank(const Quantization& products,
+                                const std::vector<LayoutCase>& layouts) {
+  const std::string both = "train.micro_batch_size=2";
+  const LayoutCase one = layout(1, 1, 1, 1, {both});
+  const auto alone = gradients(products, one, "mixtral");
+  ASSERT_GT(alone.size(), 30u);
+  const double of_format = distance_of(alone, gradients({}, one, "mixtral"));
+  EXPECT_GT(of_format, 0.02);
+  for (LayoutCase c : layouts) {
+    if (c.name.find("dp") == std::string::npos) c.overrides.push_back(both);
+    const double distance = distance_of(gradients(products, c, "mixtral"), alone);
+    EXPECT_LT(distance, of_format / 10) << c.name << ", of " << of_format;
+    testing::Test::RecordProperty(c.name, std::to_string(distance));
+  }
+}
+
+LayoutCase experts(int ep, int etp, LayoutCase c, std::vector<std::string> further = {}) {
+  c.overrides.push_back("model.expert_model_parallel_size=" + std::to_string(ep));
+  c.overrides.push_back("model.expert_tensor_parallel_size=" + std::to_string(etp));
+  c.overrides.insert(c.overrides.end(), further.begin(), further.end());
+  c.name += "_ep" + std::to_string(ep) + "_etp" + std::to_string(etp);
+  return c;
+}
+
+const std::vector<std::string> kByDomain{"model.moe_token_dispatcher_type=flex",
+                                         "model.moe_flex_dispatcher_backend=hierarchical",
+                                         "dist.nvlink_domain_size=1"};
+
+// An expert's scale is made for its rows on all ranks, and for all of its features.
+TEST(Fp8Layouts, ExpertsCurrentScaling) {
+  expect_experts_of_one_rank(
+      {Scaling::tensor, DType::e4m3, DType::e5m2},
+      {experts(2, 1, layout(1, 1, 1, 2)), experts(1, 2, layout(2, 1, 1, 1)),
+       experts(1, 1, layout(2, 1, 1, 1)), experts(2, 1, layout(1, 2, 1, 1)),
+       experts(2, 2, layout(2, 1, 1, 2)), experts(1, 1, layout(1, 1, 2, 1)),
+       experts(2, 1, layout(1, 1, 1, 2), kByDomain),
+       experts(2, 1, layout(1, 1, 1, 2), {"model.moe_token_dispatcher_type=allgather"})});
+}
+
+// Groups of tokens begin anew with each expert, and senders come in the order of their tokens.
+TEST(Fp8Layouts, ExpertsMxfp8) {
+  expect_experts_of_one_rank(
+      {Scaling::mx, DType::e4m3, DType::e4m3},
+      {experts(2, 1, layout(1, 1, 1, 2)), experts(1, 2, layout(2, 1, 1, 1)),
+       experts(2, 1, layout(2, 1, 1, 1)), experts(1, 1, layout(1, 1, 2, 1))});
+}
+
+TEST(Fp8Layouts, ExpertsBlockwise) {
+  expect_experts_of_one_rank(
+      {Scaling::blocks, DType::e4m3, DType::e5m2},
+      {experts(2, 1, layout(1, 1, 1, 2)), experts(1, 1, layout(1, 1, 2, 1))});
+}
+
+TEST(Fp8Layouts, ExpertsNvfp4) {
+  expect_experts_of_one_rank({Scaling::nvfp4, DType::e2m1x2, DType::e2m1x2},
+                             {experts(2, 1, layout(1, 1, 1, 2)), experts(1, 2, layout(2, 1, 1, 1)),
+                              experts(2, 1, layout(2, 1, 1, 1))});
 }
 
 }  // namespace

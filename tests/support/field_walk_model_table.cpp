@@ -89,6 +89,8 @@ std::vector<FieldCase> model_cases() {
                      "model.moe_token_dispatcher_type=flex"}},
       {"model.moe_dispatch_fwd_dtype", "mxfp8", kRecord,
        kMoe + Overrides{"model.moe_token_dispatcher_type=flex"}},
+      {"model.moe_router_padding_for_quantization", "true", kRecord,
+       kMoe + Overrides{"mixed_precision=bf16_with_mxfp8_mixed"}},
       {"model.moe_combine_bwd_dtype", "mxfp8", kRecord,
        kMoe + Overrides{"model.moe_token_dispatcher_type=flex"}},
       {"model.qk_layernorm", "true"},

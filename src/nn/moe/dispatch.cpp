@@ -45,8 +45,9 @@ ExchangeSegment::Begun DispatchSegment::begin_forward(RankContext& context, cons
     order = {host_tensor(DType::i64, {2, 1}), context.ops.allocate(DType::i32, {2, 0}, tag)};
   } else {
     offsets = context.ops.allocate(DType::i32, {place_.experts_here(moe_) + 1}, tag);
-    order = agree_on_rows(context, moe_, place_, in.get(moe_edge::counts), sources.dim(0), offsets,
-                          tag);
+    const int64_t rows =
+        moe_.pad_to_capacity ? sources.dim(0) : chosen_rows(moe_, place_, batch.stream_tokens);
+    order = agree_on_rows(context, moe_, place_, in.get(moe_edge::counts), rows, offsets, tag);
   }
   auto begun = std::make_shared<RowsLeaving>();
   begun->sending = begin_to_experts(context, place_, order,

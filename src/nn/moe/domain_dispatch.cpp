@@ -22,7 +22,9 @@ SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const 
   order.experts_per_rank = inside.experts_here(moe);
   order.copies = inside.copies;
   order.first_expert = domain * (moe.experts / inside.domains);
-  order.token = integers({choice.dim(0) * places}, MemoryTag::activations);
+  order.rows_multiple = moe.rows_multiple;
+  order.token = integers({choice.dim(0) * places + destinations * (moe.rows_multiple - 1)},
+                         MemoryTag::activations);
   order.position = integers({choice.dim(0), places}, tag);
   order.counts = integers({destinations}, MemoryTag::activations, DType::i64);
   order.offsets = integers({destinations + 1}, MemoryTag::activations);
@@ -70,7 +72,7 @@ TensorSet DomainDispatchSegment::forward(RankContext& context, const Batch& batc
   const Tensor offsets = context.ops.allocate(DType::i32, {inside.experts_here(moe_) + 1}, tag);
   const ExchangeOrder rows =
       agree_on_rows(context, moe_, inside, order.counts,
-                    batch.stream_tokens * moe_.routing.topk * place_.copies, offsets, tag);
+                    chosen_rows(moe_, place_, batch.stream_tokens), offsets, tag);
   TensorSet out;
   if (beside_) {
     const TensorSet made =

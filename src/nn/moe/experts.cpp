@@ -1,9 +1,26 @@
 #include "nn/moe/experts.h"
 
+#include "nn/moe/expert_scales.h"
 #include "ops/elementwise.h"
 #include "ops/expert_bias.h"
 
 namespace viaduct {
+namespace {
+
+void keep_if_any(SavedStore& saved, const void* owner, std::string_view name,
+                 const Tensor& tensor) {
+  if (tensor) saved.keep(owner, name, tensor);
+}
+
+Tensor take_if(bool there, SavedStore& saved, const void* owner, std::string_view name) {
+  return there ? saved.take(owner, name) : Tensor();
+}
+
+bool has_amax(const RankContext& context, const Parameter& weight) {
+  return quantization_of(context, weight).scales_matrices();
+}
+
+}  // namespace
 
 Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) const {
   const MoeEdges edges(context, batch, moe_, place_, hidden());
@@ -11,9 +28,39 @@ Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) cons
 }
 
 void ExpertsSegment::product(RankContext& context, GemmForm form, const Parameter& weight,
-                             const Tensor& a, const Tensor& offsets, const Tensor& out) const {
+                             const Tensor& a, const Tensor& offsets, const Tensor& out,
+                             const Amax& amax, const Tensor& first_token) const {
   const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
-  grouped_gemm(context.ops, {form, a, held.tensor(), out, offsets});
+  GroupedGemmArgs args{form, a, held.tensor(), out, offsets};
+  args.quantization = quantization_of(context, weight);
+  args.a_amax = amax_for(args.quantization, form, amax.a);
+  args.b_amax = amax_for(args.quantization, form, amax.b);
+  if (form != GemmForm::forward) args.rounding = expert_rounding(context, weight, first_token);
+  grouped_gemm(context.ops, args);
+}
+
+Tensor ExpertsSegment::amax_of(RankContext& context, const Parameter& weight, LayerOperand operand,
+                               const Tensor& rows, const Tensor& offsets,
+                               const SavedStore& saved) const {
+  return expert_amax(context, moe_, place_, weight, operand, rows, offsets, saved);
+}
+
+Tensor ExpertsSegment::amax_of_weight(RankContext& context, const Parameter& weight,
+                                      const SavedStore& saved) const {
+  if (!has_amax(context, weight)) return {};
+  const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
+  return expert_amax(context, moe_, place_, weight, LayerOperand::weight, held.tensor(), {}, saved);
+}
+
+ExpertsSegment::Amax ExpertsSegment::forward_amax(RankContext& context, const Parameter& weight,
+                                                  const Tensor& rows, const Tensor& offsets,
+                                                  SavedStore& saved) const {
+  const Amax amax{amax_of(context, weight, LayerOperand::input, rows, offsets, saved),
+                  amax_of_weight(context, weight, saved)};
+  if (quantization_of(context, weight).weight_gradient)
+    keep_if_any(saved, &weight, "x amax", amax.a);
+  keep_if_any(saved, &weight, "w amax", amax.b);
+  return amax;
 }
 
 void ExpertsSegment::add_bias(RankContext& context, const Parameter* bias, const Tensor& x,
@@ -34,11 +81,11 @@ void ExpertsSegment::add_bias_gradient(RankContext& context, const Parameter* bi
 }
 
 Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                             SavedStore& saved) const {
+                             const Amax& amax, SavedStore& saved) const {
   const int64_t count = rows.dim(0);
   const Tensor raised =
       context.activation({count, features() * (parts_.gated ? 2 : 1)}, saved.tag());
-  product(context, GemmForm::forward, *parts_.up, rows, offsets, raised);
+  product(context, GemmForm::forward, *parts_.up, rows, offsets, raised, amax);
   add_bias(context, parts_.up_bias.get(), raised, offsets);
   return activate_unit(context, raised, saved);
 }
@@ -65,14 +112,17 @@ Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
 }
 
 Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                                  SavedStore& saved) const {
+                                  const Amax& amax, SavedStore& saved) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
-    return std::vector{
-        static_cast<const ExpertsSegment*>(layer)->raise(rank, inputs[0], inputs[1], store)};
+    const Amax scales = inputs.size() > 2 ? Amax{inputs[2], inputs[3]} : Amax();
+    return std::vector{static_cast<const ExpertsSegment*>(layer)->raise(rank, inputs[0], inputs[1],
+                                                                        scales, store)};
   };
-  ReplayableUnit scope(saved, unit::mlp, {rows, offsets}, {this, again});
-  const Tensor activated = raise(context, rows, offsets, saved);
+  std::vector<Tensor> inputs{rows, offsets};
+  if (amax.a) inputs.insert(inputs.end(), {amax.a, amax.b});
+  ReplayableUnit scope(saved, unit::mlp, std::move(inputs), {this, again});
+  const Tensor activated = raise(context, rows, offsets, amax, saved);
   scope.made({activated});
   return activated;
 }
@@ -80,7 +130,8 @@ Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows, cons
 TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const TensorSet& in,
                                   SavedStore& saved) {
   const Tensor rows = in.get(moe_edge::rows), offsets = in.get(moe_edge::offsets);
-  const Tensor activated = raise_unit(context, rows, offsets, saved);
+  const Tensor activated = raise_unit(
+      context, rows, offsets, forward_amax(context, *parts_.up, rows, offsets, saved), saved);
   saved.keep(this, "offsets", offsets);
   {
     const UnitScope scope(saved, unit::expert_fc1);
@@ -90,38 +141,60 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
     const UnitScope scope(saved, unit::moe_act);
     saved.keep(this, "activated", activated);
   }
+  const Amax amax = forward_amax(context, *parts_.down, activated, offsets, saved);
   if (!saved.output_is_read()) return {};
   const Tensor results = context.activation(rows.shape(), saved.output_tag());  // [A, H]
-  product(context, GemmForm::forward, *parts_.down, activated, offsets, results);
+  product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax);
   add_bias(context, parts_.down_bias.get(), results, offsets);
   return TensorSet(moe_edge::results, results);
 }
 
-TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch&, const TensorSet& d_out,
-                                         SavedStore& saved) {
+void ExpertsSegment::input_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
+                                    const Tensor& offsets, const Tensor& first_token,
+                                    const Tensor& out, SavedStore& saved) const {
+  const Amax amax{amax_of(context, weight, LayerOperand::output_gradient, dy, offsets, saved),
+                  take_if(has_amax(context, weight), saved, &weight, "w amax")};
+  if (quantization_of(context, weight).weight_gradient)
+    keep_if_any(saved, &weight, "dy amax", amax.a);
+  product(context, GemmForm::data_gradient, weight, dy, offsets, out, amax, first_token);
+}
+
+TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batch,
+                                         const TensorSet& d_out, SavedStore& saved) {
   const Tensor d_results = d_out.get(moe_edge::results);  // [A, H]
   const Tensor offsets = saved.get(this, "offsets");
   const Tensor raised = saved.take(this, "raised");  // overwritten by its gradient
   const Tensor d_activated =
       context.activation({d_results.dim(0), features()}, MemoryTag::activations);
   add_bias_gradient(context, parts_.down_bias.get(), d_results, offsets);
-  product(context, GemmForm::data_gradient, *parts_.down, d_results, offsets, d_activated);
+  const bool quantized = parts_.up->quantized || parts_.down->quantized;
+  const Tensor first = quantized ? first_token(context, place_, batch) : Tensor();
+  input_gradient(context, *parts_.down, d_results, offsets, first, d_activated, saved);
   activation_backward(context.ops,
                       {parts_.activation, parts_.gated, d_activated, raised, raised, parts_.shape});
   add_bias_gradient(context, parts_.up_bias.get(), raised, offsets);
   const Tensor d_rows = context.activation(d_results.shape(), MemoryTag::activations);
-  product(context, GemmForm::data_gradient, *parts_.up, raised, offsets, d_rows);
+  input_gradient(context, *parts_.up, raised, offsets, first, d_rows, saved);
+  keep_if_any(saved, this, "first_token", first);
   saved.keep(this, "d_raised", raised);
   saved.keep(this, "d_results", d_results);
   return TensorSet(moe_edge::rows, d_rows);
 }
 
 void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weight,
-                                     const Tensor& dy, const Tensor& x,
-                                     const Tensor& offsets) const {
+                                     const Tensor& dy, const Tensor& x, const Tensor& offsets,
+                                     const Tensor& first_token, SavedStore& saved) const {
   const GradientAccess::Destination destination = context.gradients->gradient(weight);
   GroupedGemmArgs args{GemmForm::weight_gradient, dy,      x,
                        destination.tensor,        offsets, destination.mode};
+  const Quantization how = quantization_of(context, weight);
+  if (how.any() && how.weight_gradient) {
+    args.quantization = how;
+    const bool scaled = how.scales_matrices();
+    args.a_amax = amax_for(how, args.form, take_if(scaled, saved, &weight, "dy amax"));
+    args.b_amax = amax_for(how, args.form, take_if(scaled, saved, &weight, "x amax"));
+    args.rounding = expert_rounding(context, weight, first_token);
+  }
   if (context.settings.fusions.gradient_accumulation) {
     grouped_gemm(context.ops, args);
   } else {  // a temporary [E' · N, K], then destination (= or +=) it
@@ -136,10 +209,13 @@ void ExpertsSegment::weight_gradient(RankContext& context, const Parameter& weig
 
 void ExpertsSegment::backward_weight(RankContext& context, const Batch&, SavedStore& saved) {
   const Tensor offsets = saved.take(this, "offsets");
+  const bool rounds = context.settings.precision.products.scaling == Scaling::nvfp4 &&
+                      (parts_.up->quantized || parts_.down->quantized);
+  const Tensor first = take_if(rounds, saved, this, "first_token");
   weight_gradient(context, *parts_.down, saved.take(this, "d_results"),
-                  saved.take(this, "activated"), offsets);
+                  saved.take(this, "activated"), offsets, first, saved);
   weight_gradient(context, *parts_.up, saved.take(this, "d_raised"), saved.take(this, "rows"),
-                  offsets);
+                  offsets, first, saved);
 }
 
 std::vector<const Parameter*> ExpertsSegment::parameters() const {

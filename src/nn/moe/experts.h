@@ -1,7 +1,11 @@
 #pragma once
 // The third segment of a mixture of experts: the feed-forwards of this rank's experts over their
-// rows, up (gate | up) → activation → down, as grouped products.
+// rows, up (gate | up) → activation → down, as grouped products. Under recipes that quantize
+// products each expert's operands are quantized on their own (ops/grouped_gemm.h); what waits for
+// the backward stays in the format of activations, with the magnitudes that its scales were made
+// for.
 
+#include "nn/delayed_scales.h"
 #include "nn/moe/moe_edges.h"
 #include "ops/activation.h"
 #include "ops/grouped_gemm.h"
@@ -39,16 +43,35 @@ class ExpertsSegment final : public Segment {
   /// H, and this rank's F.
   int64_t hidden() const { return parts_.up->shape[1]; }
   int64_t features() const { return parts_.down->shape[1]; }
+  /// Magnitudes f32 [.., E'] of a product's operands (nn/moe/expert_scales.h), or undefined.
+  struct Amax {
+    Tensor a, b;
+  };
   /// From rows [A, H] to the input [A, F] of `down`; keeps the output of `up`. `raise_unit`: the
   /// same as the unit mlp; `activate_unit`: of that, the activation as the unit moe_act.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor activate_unit(RankContext& context, const Tensor& raised, SavedStore& saved) const;
-  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
+  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets, const Amax& amax,
                SavedStore& saved) const;
   Tensor raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                    SavedStore& saved) const;
+                    const Amax& amax, SavedStore& saved) const;
   void product(RankContext& context, GemmForm form, const Parameter& weight, const Tensor& a,
-               const Tensor& offsets, const Tensor& out) const;
+               const Tensor& offsets, const Tensor& out, const Amax& amax,
+               const Tensor& first_token = {}) const;
+  /// Of rows [A, ..] of an operand of the products with `weight`.
+  Tensor amax_of(RankContext& context, const Parameter& weight, LayerOperand operand,
+                 const Tensor& rows, const Tensor& offsets, const SavedStore& saved) const;
+  /// Of the weight itself.
+  Tensor amax_of_weight(RankContext& context, const Parameter& weight,
+                        const SavedStore& saved) const;
+  /// Those of the operands of a forward, kept for the backward.
+  Amax forward_amax(RankContext& context, const Parameter& weight, const Tensor& rows,
+                    const Tensor& offsets, SavedStore& saved) const;
+  /// The gradient of the input of `weight` from dy [A, N], whose magnitudes are kept for the weight
+  /// gradient.
+  void input_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
+                      const Tensor& offsets, const Tensor& first_token, const Tensor& out,
+                      SavedStore& saved) const;
   /// x [A, N] += the bias of each row's expert; nothing without a bias. The gradient accumulates.
   void add_bias(RankContext& context, const Parameter* bias, const Tensor& x,
                 const Tensor& offsets) const;
@@ -56,7 +79,8 @@ class ExpertsSegment final : public Segment {
                          const Tensor& offsets) const;
   /// (= or +=) the gradient of a weight from dy [A, N] and x [A, K].
   void weight_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
-                       const Tensor& x, const Tensor& offsets) const;
+                       const Tensor& x, const Tensor& offsets, const Tensor& first_token,
+                       SavedStore& saved) const;
 
   MoeConfig moe_;
   ExpertPlace place_;

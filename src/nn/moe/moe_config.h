@@ -64,12 +64,19 @@ struct MoeConfig {
   double capacity_factor = 0;
   DropPolicy drop_policy = DropPolicy::probabilities;
   bool pad_to_capacity = false;  // each expert has rows for its capacity from each rank
+  /// The rows of each expert from each rank are a multiple of what the recipe's products read.
+  bool pad_for_quantization = false;
+  int64_t rows_multiple = 1;  // which is this; build_moe sets it
   /// Random numbers in place of logits, so that experts have about equal load: for benchmarks.
   bool random_logits = false;
 
   bool any() const { return experts > 0; }
   /// Most choices of an expert among `tokens` tokens of a rank; 0: no limit.
   int64_t capacity(int64_t tokens) const;
+  /// `rows`, or the next multiple of `rows_multiple`.
+  int64_t padded(int64_t rows) const {
+    return (rows + rows_multiple - 1) / rows_multiple * rows_multiple;
+  }
   bool routes(int64_t layer) const {
     return any() && (layers.empty() || layers[static_cast<size_t>(layer)] != 0);
   }

@@ -29,7 +29,12 @@ EdgeTensor MoeEdges::activations(std::string_view name, int64_t rows) const {
 }
 
 int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
-  if (moe.pad_to_capacity) return moe.experts * place.copies * moe.capacity(tokens);
+  const int64_t destinations = moe.experts * place.copies;
+  if (moe.pad_to_capacity) return destinations * moe.padded(moe.capacity(tokens));
+  return chosen_rows(moe, place, tokens) + destinations * (moe.rows_multiple - 1);
+}
+
+int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens) {
   return tokens * moe.routing.topk * place.copies;
 }
 

@@ -1,7 +1,8 @@
 #pragma once
 // What the segments of a mixture of experts hand to each other. T tokens of this rank, k experts of
 // a token, n ranks that exchange tokens, E' experts of a rank, `copies` ranks that hold an expert;
-// R rows leave this rank (T · k · copies; with padding those of the capacities), A rows arrive.
+// R rows leave this rank (T · k · copies; with padding those of the capacities, or up to the next
+// multiple for each expert), A rows arrive.
 // ops/expert_rows.h has the orders. Rows of dropped choices and of padding are computed like others
 // where they are, and nobody reads their results.
 //
@@ -26,10 +27,10 @@ namespace moe_edge {
 inline constexpr std::string_view tokens = "tokens";  // [T, H], normed
 /// f32 [T, k]: weights of a token's experts, 0 for dropped choices.
 inline constexpr std::string_view probabilities = "probabilities";
-inline constexpr std::string_view choice = "choice";  // i32 [T, k]: experts; −1: dropped
-inline constexpr std::string_view sources = "row_tokens";         // i32 [R]: the token of each row
-inline constexpr std::string_view position = "row_positions";     // i32 [T, k · copies]
-inline constexpr std::string_view counts = "row_counts";          // i64 [n · E']
+inline constexpr std::string_view choice = "choice";           // i32 [T, k]: experts; −1: dropped
+inline constexpr std::string_view sources = "row_tokens";      // i32 [R]: the token of each row
+inline constexpr std::string_view position = "row_positions";  // i32 [T, k · copies]
+inline constexpr std::string_view counts = "row_counts";       // i64 [n · E']
 inline constexpr std::string_view sent_offsets = "sent_offsets";  // i32 [n · E' + 1]
 inline constexpr std::string_view rows = "expert_rows";           // [A, H], by expert
 inline constexpr std::string_view offsets = "expert_offsets";     // i32 [E' + 1]
@@ -79,8 +80,11 @@ struct ExpertPlace {
   Communicator& group(const RankContext& context) const;
 };
 
-/// R: the rows that `tokens` tokens of a rank leave with, those of dropped choices included.
+/// R: room for the rows that `tokens` tokens of a rank leave with, those of dropped choices and of
+/// padding included.
 int64_t sent_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
+/// Those of their choices.
+int64_t chosen_rows(const MoeConfig& moe, const ExpertPlace& place, int64_t tokens);
 
 /// Declarations of these tensors for a batch.
 class MoeEdges {

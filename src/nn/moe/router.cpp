@@ -116,7 +116,8 @@ SortByExpertArgs RouterSegment::order_rows(RankContext& context, const Tensor& c
   order.choice = choice;
   order.experts_per_rank = place_.experts_here(moe_);
   order.copies = place_.copies;
-  if (moe_.pad_to_capacity) order.rows_each = moe_.capacity(count);
+  if (moe_.pad_to_capacity) order.rows_each = moe_.padded(moe_.capacity(count));
+  order.rows_multiple = moe_.rows_multiple;
   order.token = integers({sent_rows(moe_, place_, count)});
   order.position = integers({count, places});
   order.counts = integers({destinations}, DType::i64);
@@ -167,8 +168,7 @@ Tensor RouterSegment::balancing_bias(RankContext& context, const Tensor& logits)
                                     MemoryTag::workspace);
     group->all_gather(own, together).wait();
   }
-  const Tensor bias =
-      context.ops.allocate(logits.dtype(), {moe_.experts}, MemoryTag::activations);
+  const Tensor bias = context.ops.allocate(logits.dtype(), {moe_.experts}, MemoryTag::activations);
   sinkhorn_bias(context.ops, {together, bias});
   return bias;
 }

@@ -12,9 +12,9 @@ namespace {
 
 /// Counts [2, n, E'] of rank `rank` where all ranks choose every expert of every rank equally
 /// often, as far as whole numbers allow: what a dry run takes the run to be like.
-void fill_evenly(const Tensor& counts, int64_t rows, int64_t rank) {
+void fill_evenly(const MoeConfig& moe, const Tensor& counts, int64_t rows, int64_t rank) {
   const int64_t n = counts.dim(1) * counts.dim(2), here = counts.dim(2);
-  const auto of = [&](int64_t i) { return (i + 1) * rows / n - i * rows / n; };
+  const auto of = [&](int64_t i) { return moe.padded((i + 1) * rows / n - i * rows / n); };
   auto* values = counts.data<int64_t>();
   for (int64_t i = 0; i < n; ++i) {
     values[i] = of(i);
@@ -23,7 +23,8 @@ void fill_evenly(const Tensor& counts, int64_t rows, int64_t rank) {
 }
 
 /// Counts i64 [2, n, E'] from the device, one read in the record; `rows` of them are this rank's.
-Tensor read_counts(Device& device, const Tensor& counts, int64_t rows, int64_t rank) {
+Tensor read_counts(Device& device, const MoeConfig& moe, const Tensor& counts, int64_t rows,
+                   int64_t rank) {
   if (device.record() != nullptr) {
     device.record()->host_read("rows of experts", device.record_event(kComputeStream).position);
   }
@@ -31,7 +32,7 @@ Tensor read_counts(Device& device, const Tensor& counts, int64_t rows, int64_t r
   if (device.executes()) {
     device.copy_to_host(counts, host);
   } else {
-    fill_evenly(host, rows, rank);
+    fill_evenly(moe, host, rows, rank);
   }
   return host;
 }
@@ -90,7 +91,7 @@ ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const Ex
   const std::vector<int64_t> one_each(static_cast<size_t>(n), 1);
   group.all_to_all(both.select(0), both.select(1), one_each, one_each).wait();
   int64_t rows_here = 0;
-  const Tensor host = read_counts(context.ops.device, both, rows, group.rank());
+  const Tensor host = read_counts(context.ops.device, moe, both, rows, group.rank());
   ExchangeOrder order{host_tensor(DType::i64, {2, n}), {}};
   for (int64_t i = 0; i < 2 * n; ++i) {
     const int64_t* row = host.data<int64_t>() + i * here;

@@ -21,8 +21,8 @@ struct ExchangeOrder {
 /// The rows that leave this rank, those for itself included.
 int64_t rows_leaving(const ExchangeOrder& order);
 
-/// From `counts` i64 [n · E'] of this rank's `rows` for each expert of each rank: what it gets.
-/// Fills `offsets` i32 [E' + 1].
+/// From `counts` i64 [n · E'] of this rank's rows for each expert of each rank: what it gets. Fills
+/// `offsets` i32 [E' + 1]. `rows`: those of choices, which a dry run spreads evenly.
 ExchangeOrder agree_on_rows(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                             const Tensor& counts, int64_t rows, const Tensor& offsets,
                             MemoryTag tag);

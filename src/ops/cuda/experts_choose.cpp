@@ -142,7 +142,22 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
   const double products =
       static_cast<double>(rows) * static_cast<double>(weights.dim(0) / experts * weights.dim(1));
   add_vector_flops(choice.cost, dtype, 2.0 * products);
-  use_matrix_units(choice.cost, dtype);
+  const GemmForms forms = expert_forms(args);
+  if (forms.a.plain()) {
+    use_matrix_units(choice.cost, dtype);
+    return choice;
+  }
+  // Planned like this, not launched yet: each operand is converted in the workspace, and read
+  // there.
+  const bool fp4 = forms.a.element == DType::e2m1x2;
+  move_flops(choice.cost, fp4 ? FlopFormat::fp4 : FlopFormat::fp8);
+  choice.kernel = "grouped_quantized";
+  choice.launches = 3;
+  const int64_t elements = args.a.shape().elements() + args.b.shape().elements();
+  const int64_t made = fp4 ? elements / 2 : elements;
+  choice.cost.bytes_read += made;
+  choice.cost.bytes_written += made;
+  choice.workspace_bytes = made;
   return choice;
 }
 

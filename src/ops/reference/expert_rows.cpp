@@ -36,7 +36,8 @@ void sort_by_expert(const SortByExpertArgs& args) {
         args.position.data<int32_t>()[t * k * copies + p] = row++;
       }
     }
-    while (row < args.offsets.data<int32_t>()[d] + args.rows_each)
+    const int32_t begin = args.offsets.data<int32_t>()[d];
+    while (row < begin + args.rows_each || (row - begin) % args.rows_multiple != 0)
       args.token.data<int32_t>()[row++] = 0;
     args.counts.data<int64_t>()[d] = row - args.offsets.data<int32_t>()[d];
   }

@@ -5,7 +5,7 @@
 // and products of elements are exact up to the one rounding of the format; sums run in FP32.
 // Scales: tensor/operand_scale.h.
 
-#include "ops/gemm.h"
+#include "ops/grouped_gemm.h"
 
 namespace viaduct::reference {
 
@@ -23,5 +23,10 @@ Tensor element_scales(const Operand& operand);
 /// in order from zero, the scales multiply that sum, and these products are summed in order; c and
 /// bias are f32, bf16 or f16.
 void scaled_gemm(const GemmArgs& args);
+
+/// `grouped_gemm` of quantized operands by its definition, with products and sums in FP64: each
+/// expert's operands are `quantize` of its rows and its weight. c is f64; a and b floating. Not for
+/// NVFP4, which `quantize` does not make. `magnitudes`: of |elements|, for bounds of sums.
+void scaled_grouped_gemm(const GroupedGemmArgs& args, bool magnitudes = false);
 
 }  // namespace viaduct::reference

@@ -29,18 +29,17 @@ struct ExpertRanks {
 
 Overrides run_of(const ExpertRanks& grid, const std::string& dispatcher, int layers = 2) {
   const auto number = [](int n) { return std::to_string(n); };
-  return tiny_run("qwen3_moe") +
-         Overrides{"model.num_layers=" + number(layers),
-                   "model.num_moe_experts=8",
-                   "model.moe_router_topk=2",
-                   "train.global_batch_size=8",
-                   "dist.threads_per_rank=1",
-                   "dist.ranks=" + number(grid.ranks()),
-                   "model.expert_model_parallel_size=" + number(grid.ep),
-                   "model.expert_tensor_parallel_size=" + number(grid.etp),
-                   "model.tensor_model_parallel_size=" + number(grid.tp),
-                   "model.context_parallel_size=" + number(grid.cp),
-                   "model.moe_token_dispatcher_type=" + dispatcher};
+  return tiny_run("qwen3_moe") + Overrides{"model.num_layers=" + number(layers),
+                                           "model.num_moe_experts=8",
+                                           "model.moe_router_topk=2",
+                                           "train.global_batch_size=8",
+                                           "dist.threads_per_rank=1",
+                                           "dist.ranks=" + number(grid.ranks()),
+                                           "model.expert_model_parallel_size=" + number(grid.ep),
+                                           "model.expert_tensor_parallel_size=" + number(grid.etp),
+                                           "model.tensor_model_parallel_size=" + number(grid.tp),
+                                           "model.context_parallel_size=" + number(grid.cp),
+                                           "model.moe_token_dispatcher_type=" + dispatcher};
 }
 
 using Sent = std::map<std::string, int64_t>;  // by operation
@@ -65,8 +64,21 @@ Sent by_block(const ExpertRanks& grid, const std::string& dispatcher, const Over
   return sent;
 }
 
-const ExpertRanks kGrids[] = {{.ep = 2}, {.ep = 4}, {.etp = 2}, {.ep = 2, .etp = 2},
-                        {.ep = 4, .tp = 2}, {.ep = 2, .etp = 2, .tp = 2, .cp = 2}};
+const ExpertRanks kGrids[] = {{.ep = 2},          {.ep = 4},
+                              {.etp = 2},         {.ep = 2, .etp = 2},
+                              {.ep = 4, .tp = 2}, {.ep = 2, .etp = 2, .tp = 2, .cp = 2}};
+
+// 128 rows for 8 experts: with 2 ranks 16 for each, which MXFP8's products read as 32.
+TEST(ExpertBytes, RowsForQuantizedProductsComeInMultiples) {
+  const ExpertRanks grid{.ep = 2};
+  const Overrides mx{"mixed_precision=bf16_with_mxfp8_mixed"};
+  const auto rows = [&](const Overrides& more) {
+    return by_block(grid, "alltoall", mx + more).at("all_to_all") - 4 * 8;  // counts
+  };
+  const int64_t plain = rows({});
+  EXPECT_EQ(plain, 4 * kRows * kTopk / 2 * kWidth * 2);
+  EXPECT_EQ(rows({"model.moe_router_padding_for_quantization=true"}), 2 * plain);
+}
 
 TEST(ExpertBytes, AnExchangeSendsTheRowsOfOtherRanks) {
   for (const ExpertRanks& grid : kGrids) {

@@ -75,6 +75,31 @@ TEST_P(ExpertRowsTest, SortingMatchesTheReference) {
   }
 }
 
+TEST_P(ExpertRowsTest, RowsUpToAMultipleAreOfTheFirstTokenAndNobodys) {
+  for (const int64_t copies : {1, 2}) {
+    SortByExpertArgs args = sorted(4, copies), exact = sorted(4, copies);
+    for (SortByExpertArgs* each : {&args, &exact}) {
+      each->rows_multiple = 16;
+      each->token = host_tensor(
+          DType::i32, {kTokens * kTopk * copies + kExperts * copies * (each->rows_multiple - 1)});
+    }
+    sort_by_expert(context_, args);
+    reference::sort_by_expert(exact);
+    EXPECT_EQ(values(args.token), values(exact.token));
+    EXPECT_EQ(values(args.position), values(exact.position));
+    EXPECT_EQ(values(args.counts), values(exact.counts));
+    EXPECT_EQ(values(args.offsets), values(exact.offsets));
+    const SortByExpertArgs plain = sorted(4, copies);
+    sort_by_expert(context_, plain);
+    for (int64_t d = 0; d < kExperts * copies; ++d) {
+      const int64_t chosen = plain.counts.data<int64_t>()[d];
+      EXPECT_EQ(args.counts.data<int64_t>()[d], (chosen + 15) / 16 * 16);
+      for (int64_t r = chosen; r < args.counts.data<int64_t>()[d]; ++r)
+        EXPECT_EQ(args.token.data<int32_t>()[args.offsets.data<int32_t>()[d] + r], 0);
+    }
+  }
+}
+
 TEST_P(ExpertRowsTest, RowsGoToTheRanksOfTheirExpertsInTokenOrder) {
   // Two tokens, experts {0, 3} and {3, 1}, two experts a rank, each on two ranks.
   SortByExpertArgs args{integers(DType::i32, {0, 3, 3, 1}).view({2, 2}),

@@ -179,7 +179,7 @@ TEST(RunConfig, WhatTheCudaDeviceHasNotIsRefused) {
 }
 
 TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
-  EXPECT_THAT(problems_of({"model.moe_router_padding_for_quantization=true"}),
+  EXPECT_THAT(problems_of({"model.moe_expert_rank_capacity_factor=2"}),
               ElementsAre(HasSubstr("is not implemented yet: experts")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));

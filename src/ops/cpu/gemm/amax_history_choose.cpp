@@ -18,11 +18,13 @@ Choice choose_note(const NoteAmaxArgs& args, const Traits&) {
 }
 
 void launch_note(OpContext&, const Choice&, const NoteAmaxArgs& args, void*) {
-  const float amax = args.amax.data<float>()[0];
-  float& noted = args.noted.data<float>()[0];
-  noted = std::max(noted, amax);
-  args.out.data<float>()[0] =
-      std::isfinite(amax) ? args.chosen.data<float>()[0] : std::numeric_limits<float>::infinity();
+  for (int64_t i = 0; i < args.amax.dim(0); ++i) {
+    const float amax = args.amax.data<float>()[i];
+    float& noted = args.noted.data<float>()[i];
+    noted = std::max(noted, amax);
+    args.out.data<float>()[i] =
+        std::isfinite(amax) ? args.chosen.data<float>()[i] : std::numeric_limits<float>::infinity();
+  }
 }
 
 Choice choose_end(const ChooseAmaxArgs& args, const Traits&) {

@@ -1,11 +1,13 @@
 // Choice and launch of grouped products on the cpu: the machine's gemm over each expert's rows,
-// whose kernels share its work among all threads.
+// whose kernels share its work among all threads. Quantized operands are made for one expert after
+// the other (grouped_quantized.h).
 
 #include <algorithm>
 
 #include "base/error.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
+#include "ops/cpu/gemm/grouped_quantized.h"
 #include "ops/grouped_gemm.h"
 #include "ops/reference/reference.h"
 
@@ -14,8 +16,9 @@ namespace {
 
 // Up to so many rows kernels for few rows may need memory of their own.
 constexpr int64_t kSmallRows = 64;
-// Columns in which a product is cut that needs more memory than is there.
-constexpr int64_t kColumnUnit = 64;
+// Columns in which a product is cut that needs more memory than is there: borders of all groups of
+// scales.
+constexpr int64_t kColumnUnit = 128;
 
 template <CpuIsa kIsa>
 const OpEntry<GemmArgs>& gemm_entry() {
@@ -40,9 +43,11 @@ Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
   choice.cost.bytes_written = args.c.bytes();
   if (choice.variant == kReferenceKernel) return choice;
+  const bool quantized = is_quantized_product(args);
   // Any expert may have any number of rows: all, or so few that other kernels run.
   const auto consider = [&](int64_t count) {
-    const GemmArgs product = product_of_expert(args, 0, 0, count);
+    const GemmArgs product =
+        quantized ? placed_product(args, count, nullptr) : product_of_expert(args, 0, 0, count);
     const Choice one = gemm_entry<kIsa>().choose(product, traits);
     choice.workspace_bytes = std::max(choice.workspace_bytes, one.workspace_bytes);
     // BF16 products of matrix units count as such.
@@ -54,6 +59,17 @@ Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
   };
   for (int64_t count = 1; count < std::min(rows, kSmallRows); ++count) consider(count);
   consider(rows);
+  if (quantized) {
+    choice.kernel = "quantized_by_expert";
+    // Each weight is made once, and each row.
+    const Operand weight = placed_product(args, 0, nullptr).b;
+    const GemmArgs all = placed_product(args, rows, nullptr);
+    const int64_t made =
+        gradient ? all.a.bytes() + all.b.bytes() : all.a.bytes() + experts * weight.bytes();
+    choice.cost.bytes_read += made;
+    choice.cost.bytes_written += made;
+    choice.workspace_bytes += placed_bytes(args, rows);
+  }
   return choice;
 }
 
@@ -61,7 +77,7 @@ Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
 GemmArgs columns_of(const GemmArgs& product, int64_t begin, int64_t count) {
   GemmArgs part = product;
   const int dim = product.form == GemmForm::forward ? 0 : 1;
-  part.b = product.b.tensor().slice(dim, begin, count);
+  part.b = product.b.slice(dim, begin, count);
   part.c = product.c.slice(1, begin, count);
   return part;
 }
@@ -97,11 +113,19 @@ void launch(OpContext& context, const Choice& choice, const GroupedGemmArgs& arg
   VIADUCT_CHECK(ShapeError, offsets[0] == 0 && offsets[experts] <= args.a.dim(0),
                 "grouped_gemm: rows {} to {} belong to experts, expected 0 to at most {}",
                 offsets[0], offsets[experts], args.a.dim(0));
+  const bool quantized = is_quantized_product(args);
+  const int64_t operands = quantized ? placed_bytes(args, args.a.dim(0)) : 0;
+  auto* const memory = static_cast<std::byte*>(workspace);
   for (int64_t e = 0; e < experts; ++e) {
+    const int64_t begin = offsets[e], end = offsets[e + 1];
     const bool gradient = args.form == GemmForm::weight_gradient;
-    if (!gradient && offsets[e] == offsets[e + 1]) continue;
-    run_product<kIsa>(context, product_of_expert(args, e, offsets[e], offsets[e + 1]),
-                      context.ops.traits, choice.workspace_bytes, workspace);
+    if (!gradient && begin == end) continue;
+    // Without rows there is nothing to quantize.
+    const GemmArgs product = quantized && begin < end ? make_product(context.device.pool(), args, e,
+                                                                     begin, end, memory, kIsa)
+                                                      : product_of_expert(args, e, begin, end);
+    run_product<kIsa>(context, product, context.ops.traits, choice.workspace_bytes - operands,
+                      memory + operands);
   }
 }
 

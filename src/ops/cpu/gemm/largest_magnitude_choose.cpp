@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 
+#include "base/error.h"
 #include "ops/cpu/cpu_entry.h"
 #include "ops/cpu/cpu_ops.h"
 #include "ops/cpu/gemm/nvfp4.h"
@@ -42,7 +43,8 @@ int32_t largest_of_rotated(const Tensor& matrix, const Nvfp4Kernels& kernels, in
                            int64_t end) {
   int32_t most = 0;
   for (int64_t row = begin; row < end; row += kRotated)
-    most = std::max(most, rotated_magnitude(matrix, row, kernels));
+    most = std::max(
+        most, rotated_magnitude(matrix, row, std::min<int64_t>(kRotated, end - row), kernels));
   return most;
 }
 
@@ -62,8 +64,9 @@ int32_t largest_of_rows(const Tensor& matrix, const QuantizeKernels& kernels, in
   return most;
 }
 
+/// The largest magnitude of one matrix.
 template <CpuIsa kIsa>
-void launch(OpContext& context, const Choice&, const LargestMagnitudeArgs& args, void* workspace) {
+float largest_of(OpContext& context, const LargestMagnitudeArgs& args, void* workspace) {
   const int64_t tasks = tasks_of(args), rows = rows_of_task(args);
   auto* const largest = static_cast<int32_t*>(workspace);
   context.device.pool().run(tasks, [&](int64_t task, int) {
@@ -73,7 +76,23 @@ void launch(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
   });
   const auto bits = tasks > 0 ? *std::max_element(largest, largest + tasks) : 0;
   const auto amax = std::bit_cast<float>(bits);
-  args.out.data<float>()[0] = std::isfinite(amax) ? amax : std::numeric_limits<float>::infinity();
+  return std::isfinite(amax) ? amax : std::numeric_limits<float>::infinity();
+}
+
+template <CpuIsa kIsa>
+void launch(OpContext& context, const Choice&, const LargestMagnitudeArgs& args, void* workspace) {
+  const int64_t groups = args.out.dim(0), each = args.matrix.dim(0) / std::max<int64_t>(1, groups);
+  const int32_t* offsets = args.offsets ? args.offsets.data<int32_t>() : nullptr;
+  for (int64_t g = 0; g < groups; ++g) {
+    const int64_t begin = offsets != nullptr ? offsets[g] : g * each;
+    const int64_t end = offsets != nullptr ? offsets[g + 1] : begin + each;
+    VIADUCT_CHECK(ShapeError, 0 <= begin && begin <= end && end <= args.matrix.dim(0),
+                  "largest_magnitude: rows {} to {} of matrix {}, expected rows of {}", begin, end,
+                  g, describe(args.matrix));
+    LargestMagnitudeArgs one = args;
+    one.matrix = args.matrix.slice(0, begin, end - begin);
+    args.out.data<float>()[g] = largest_of<kIsa>(context, one, workspace);
+  }
 }
 
 }  // namespace

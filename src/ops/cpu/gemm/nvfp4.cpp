@@ -70,12 +70,15 @@ uint8_t* codes_at(const Tensor& values, int64_t row, int64_t column) {
   return static_cast<uint8_t*>(values.raw()) + row * values.stride(0) + column / 2;
 }
 
+/// Rows that the matrix does not have are zeros.
 void load_block(const Tensor& matrix, const Block& block, bool rotated, const Nvfp4Kernels& kernels,
                 float* rows) {
-  for (int64_t r = 0; r < block.rows; ++r) {
+  const int64_t there = std::min(block.rows, matrix.dim(0) - block.row);
+  for (int64_t r = 0; r < there; ++r) {
     kernels.load(row_address(matrix, block.row + r, block.column), matrix.dtype(), block.columns,
                  rows + r * kNvfp4Columns);
   }
+  std::fill(rows + there * kNvfp4Columns, rows + kRows * kNvfp4Columns, 0.0f);
   if (rotated) kernels.rotate(rows, block.columns);
 }
 
@@ -158,7 +161,7 @@ void quantize_nvfp4(ThreadPool& pool, const ConvertOperandArgs& args, const Nvfp
   stream.path_hash += row_wise(form) ? 1 : 2;
   const uint64_t key = philox_key(stream);
   const int64_t group_rows = GroupSize(form).rows;
-  for_blocks(pool, args.matrix.shape(), [&](const Block& block) {
+  for_blocks(pool, args.out.shape(), [&](const Block& block) {
     alignas(64) float rows[kRows * kNvfp4Columns];
     alignas(64) float divisors[kNvfp4Columns];
     alignas(64) uint16_t bits[kNvfp4Columns];
@@ -198,11 +201,12 @@ void widen_nvfp4(ThreadPool& pool, const Operand& operand, const Tensor& to,
   });
 }
 
-int32_t rotated_magnitude(const Tensor& matrix, int64_t row, const Nvfp4Kernels& kernels) {
+int32_t rotated_magnitude(const Tensor& matrix, int64_t row, int64_t rows_there,
+                          const Nvfp4Kernels& kernels) {
   alignas(64) float rows[kRows * kNvfp4Columns];
   alignas(64) int32_t most[kNvfp4Columns] = {};
   for (int64_t column = 0; column < matrix.dim(1); column += kNvfp4Columns) {
-    const Block block{row, kRows, column, std::min(kNvfp4Columns, matrix.dim(1) - column)};
+    const Block block{row, rows_there, column, std::min(kNvfp4Columns, matrix.dim(1) - column)};
     load_block(matrix, block, true, kernels, rows);
     for (int64_t r = 0; r < kRows; ++r) raise(rows + r * kNvfp4Columns, block.columns, most);
   }

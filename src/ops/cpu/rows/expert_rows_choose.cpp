@@ -62,6 +62,7 @@ void launch_sort(OpContext&, const Choice&, const SortByExpertArgs& args, void* 
   for (int64_t d = 0; d < destinations; ++d) {
     next[d] = offsets[d];
     counts[d] = std::max(counts[d], args.rows_each);
+    counts[d] = (counts[d] + args.rows_multiple - 1) / args.rows_multiple * args.rows_multiple;
     offsets[d + 1] = offsets[d] + static_cast<int32_t>(counts[d]);
   }
   auto* token = args.token.data<int32_t>();

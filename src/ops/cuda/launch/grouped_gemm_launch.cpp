@@ -20,6 +20,9 @@ GroupedForm form_of(GemmForm form) {
 
 void launch_grouped(OpContext& context, const Choice&, const GroupedGemmArgs& args, void*) {
   constexpr std::string_view op = "grouped_gemm";
+  VIADUCT_CHECK(DeviceError, expert_forms(args).a.plain(),
+                "{}: {} has no kernel for quantized operands yet; it has f32, bf16 and f16", op,
+                context.ops.traits.name);
   const Tensor& weights = args.form == GemmForm::weight_gradient ? args.c : args.b;
   GroupedProduct product{form_of(args.form), format_of(op, args.a.dtype()),
                          format_of(op, args.c.dtype()), args.mode == WriteMode::accumulate};

@@ -68,6 +68,9 @@ void launch_convert(OpContext& context, const Choice&, const ConvertOperandArgs&
 
 void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeArgs& args,
                       void* workspace) {
+  VIADUCT_CHECK(DeviceError, args.out.dim(0) == 1 && !args.offsets,
+                "largest_magnitude: {} has no kernel for {} matrices at once, but for one",
+                context.ops.traits.name, args.out.dim(0));
   largest_magnitude(
       {rows_of("largest_magnitude", args.matrix), args.matrix.dim(0), args.matrix.dim(1),
        static_cast<uint32_t*>(workspace), args.out.data<float>(), args.rotated},
@@ -75,8 +78,9 @@ void launch_magnitude(OpContext& context, const Choice&, const LargestMagnitudeA
 }
 
 void launch_note(OpContext& context, const Choice&, const NoteAmaxArgs& args, void*) {
-  note_amax(args.amax.data<float>(), args.noted.data<float>(), args.chosen.data<float>(),
-            args.out.data<float>(), stream_of(context));
+  for (int64_t i = 0; i < args.amax.dim(0); ++i)
+    note_amax(args.amax.data<float>() + i, args.noted.data<float>() + i,
+              args.chosen.data<float>() + i, args.out.data<float>() + i, stream_of(context));
 }
 
 void launch_choose(OpContext& context, const Choice&, const ChooseAmaxArgs& args, void*) {

@@ -1,0 +1,114 @@
+#include "ops/cpu/gemm/grouped_quantized.h"
+
+#include <memory>
+
+#include "ops/cpu/gemm/nvfp4.h"
+#include "ops/cpu/gemm/quantize.h"
+#include "tensor/hadamard.h"
+
+namespace viaduct::cpu {
+namespace {
+
+constexpr int64_t kAligned = 64;
+
+/// Tensors one after the other in memory that somebody else owns; with null memory only sizes.
+class Room {
+ public:
+  explicit Room(std::byte* memory) : memory_(memory) {}
+
+  Tensor tensor(DType dtype, const Shape& shape) {
+    const int64_t bytes = shape.elements() * dtype_bytes(dtype);
+    const Tensor placed{
+        std::make_shared<Storage>(memory_ == nullptr ? nullptr : memory_ + used_, bytes, nullptr),
+        dtype, shape};
+    used_ += (bytes + kAligned - 1) / kAligned * kAligned;
+    return placed;
+  }
+  Operand operand(const OperandForm& form, DType dtype, const Shape& shape) {
+    const Tensor values = tensor(*form.element, values_shape(form, shape));
+    const Tensor scales = tensor(form.scales->dtype, scales_shape(form, shape));
+    Tensor matrix_scale;
+    if (has_matrix_scale(form) && !has_one_scale(form)) matrix_scale = tensor(DType::f32, {1});
+    return {form, dtype, shape, values, scales, matrix_scale};
+  }
+  int64_t used() const { return used_; }
+
+ private:
+  std::byte* memory_;
+  int64_t used_ = 0;
+};
+
+/// The rows that an operand of `rows` rows has in its form.
+int64_t completed(const OperandForm& form, int64_t rows) {
+  return form.rotated ? (rows + kRotated - 1) / kRotated * kRotated : rows;
+}
+
+/// The operands of an expert with `rows` rows; the tokens of the rows of a, if it is rounded by
+/// them.
+struct Placed {
+  GemmArgs product;
+  Tensor tokens;
+  int64_t bytes = 0;
+};
+
+Placed place(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
+  const GemmForms forms = expert_forms(args);
+  const bool gradient = args.form == GemmForm::weight_gradient;
+  const int64_t experts = args.offsets.dim(0) - 1;
+  const int64_t b_rows = gradient ? completed(forms.b, rows) : args.b.dim(0) / experts;
+  const DType dtype = args.a.dtype();
+  Room room(memory);
+  Placed placed;
+  placed.product.form = args.form;
+  placed.product.mode = args.mode;
+  placed.product.quantization = args.quantization;
+  placed.product.a = room.operand(forms.a, dtype, {completed(forms.a, rows), args.a.dim(1)});
+  placed.product.b = room.operand(forms.b, dtype, {b_rows, args.b.dim(1)});
+  placed.product.c =
+      gradient ? args.c.slice(0, 0, args.c.dim(0) / experts) : args.c.slice(0, 0, rows);
+  if (args.rounding.defined()) placed.tokens = room.tensor(DType::i64, {completed(forms.a, rows)});
+  placed.bytes = room.used();
+  return placed;
+}
+
+void make_operand(ThreadPool& pool, const ConvertOperandArgs& args, CpuIsa isa) {
+  if (is_nvfp4(args.out.form())) return quantize_nvfp4(pool, args, nvfp4_kernels(isa));
+  quantize(pool, args, quantize_kernels(isa));
+}
+
+}  // namespace
+
+bool is_quantized_product(const GroupedGemmArgs& args) {
+  return !expert_forms(args).a.plain();
+}
+
+GemmArgs placed_product(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
+  return place(args, rows, memory).product;
+}
+
+int64_t placed_bytes(const GroupedGemmArgs& args, int64_t rows) {
+  return place(args, rows, nullptr).bytes;
+}
+
+GemmArgs make_product(ThreadPool& pool, const GroupedGemmArgs& args, int64_t index, int64_t begin,
+                      int64_t end, std::byte* memory, CpuIsa isa) {
+  const Placed placed = place(args, end - begin, memory);
+  GemmArgs product = placed.product;
+  const GemmArgs matrices = product_of_expert(args, index, begin, end);
+  product.c = matrices.c;
+  const auto amax = [&](const Tensor& of_experts) {
+    return of_experts ? of_experts.slice(0, index, 1) : Tensor();
+  };
+  StochasticRounding rounding = rounding_of_expert(args, index);
+  if (rounding.defined()) {
+    const int64_t first = args.rounding.token_index.data<int64_t>()[0];
+    for (int64_t r = 0; r < placed.tokens.elements(); ++r)
+      placed.tokens.data<int64_t>()[r] = first + r;
+    rounding.token_index = placed.tokens;
+  }
+  make_operand(pool, {matrices.a.tensor(), product.a, amax(args.a_amax), rounding}, isa);
+  make_operand(pool, {matrices.b.tensor(), product.b, amax(args.b_amax)}, isa);
+  return product;
+}
+
+}  // namespace viaduct::cpu
