@@ -387,7 +387,7 @@ TEST(TrainCommand, WhatIsOffloadedIsPartOfTheDryRunAndOfTheRun) {
 }
 
 TEST(TrainCommand, WhatIsNotBuiltYetSaysSo) {
-  for (const char* setting : {"model.moe_router_padding_for_quantization=true", "dist.device=sim",
+  for (const char* setting : {"model.moe_router_padding_for_quantization=true",
                               "logger.log_energy=true"}) {
     const std::string name(setting, std::string_view(setting).find('='));
     expect_refused(tiny_run() + Overrides{setting},
