@@ -20,6 +20,7 @@
 #include "subcommands.h"
 #include "train/signals.h"
 #include "train/trainer.h"
+#include "train_simulated.h"
 
 namespace viaduct::cli {
 namespace {
@@ -177,10 +178,18 @@ Subcommand add_train(CLI::App& root) {
               if (!options->cluster.empty())
                 defaults.cuda_target = load_cluster(options->cluster).gpu.architecture;
               LoadedRunConfig loaded = load_run_config(file, overrides, defaults);
+              // One process simulates all ranks.
+              VIADUCT_CHECK(
+                  ConfigError, !loaded.config.dist.simulated() || launch.launcher == Launcher::none,
+                  "dist.device=sim: one process simulates all ranks; start it without a launcher, "
+                  "with dist.ranks={}",
+                  loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
               return prepare_run(std::move(loaded));
             });
-            if (!options->dry_run) return run_training(setup, launch);
+            if (!options->dry_run)
+              return setup.config.dist.simulated() ? simulate_training(setup)
+                                                   : run_training(setup, launch);
             show_dry_run(*options, setup, file, overrides);
             return 0;
           }};

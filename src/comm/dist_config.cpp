@@ -19,9 +19,10 @@ FieldGroup dist_fields(DistConfig& config) {
   group
       .field("device", config.device,
              "What ranks compute on; cuda needs a GPU for each rank, or one that ranks share, and "
-             "libviaduct_cuda.so; auto: cpu.")
-      .one_of({"cpu", "cuda"})
-      .planned_values({"sim"}, "the simulator's clock");
+             "libviaduct_cuda.so; sim trains in virtual time on dist.cluster, without losses and "
+             "checkpoints, train_iters=3 unless given; auto: cpu.")
+      .one_of({"cpu", "cuda", "sim"})
+      .constraint("sim needs dist.cluster; viaduct train alone has it");
   group
       .field("cpu_isa", config.cpu_isa,
              "Instruction set of the CPU kernels; auto: the best of this machine. portable runs on "
@@ -47,6 +48,11 @@ FieldGroup dist_fields(DistConfig& config) {
              "Devices that share a fast domain (72 or 8 with NVLink): groups of heavy traffic that "
              "straddle two domains are reported before the run; null: not checked.")
       .range(1, kMostRanks);
+  group
+      .field("cluster", config.cluster,
+             "Cluster that dist.device=sim trains on: a name of hardware/clusters.yaml or a YAML "
+             "file with the fields of one. Without effect on other devices.")
+      .constraint("a known cluster whose GPU has kernels");
   return group;
 }
 

@@ -21,6 +21,10 @@ struct DistConfig {
   bool use_tp_pp_dp_mapping = false;
   /// Devices that share a fast domain; null: not checked.
   std::optional<int> nvlink_domain_size;
+  /// Of device "sim": a cluster of the catalog, or a YAML file (hardware/cluster.h).
+  std::optional<std::string> cluster;
+
+  bool simulated() const { return device.value_or("cpu") == "sim"; }
 
   /// The order of axes for `Mesh`, leftmost varies fastest.
   std::string_view mesh_order() const {

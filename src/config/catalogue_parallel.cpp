@@ -57,8 +57,6 @@ constexpr KnobRow kInit[] = {
      "Fully sharded data parallel, as one of two presets.", ""},
     {"use_decentralized_pg", "bool", "false", "",
      "Groups as values instead of globals; that is always so here.", ""},
-    {"cluster", "string or null", "null", "",
-     "Cluster that dist.device=sim runs on: a name of hardware/ or a YAML file.", ""},
     {"numactl", "bool", "false", "", "Each rank is bound to the memory and cores of one NUMA node.",
      ""},
 };

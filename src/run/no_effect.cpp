@@ -540,8 +540,37 @@ std::string same_overlap(const RunConfig& config, const std::string& name) {
               "each GEMM that allows it does the same without it");
 }
 
+constexpr std::string_view kOfValues[] = {
+    "train.exit_interval",       "train.exit_duration_in_mins",
+    "train.nan_loss_action",     "train.max_skipped_in_a_row",
+    "train.max_skipped_rate",    "train.skip_train",
+    "train.iterations_to_skip",  "train.check_weight_hash_across_dp_replicas_interval",
+    "train.exit_signals",        "dist.threads_per_rank",
+    "dist.distributed_timeout_minutes"};
+constexpr std::string_view kInVirtualTime[] = {
+    "checkpoint.save",     "checkpoint.pretrained_checkpoint", "dataset.sequence_length",
+    "logger.log_interval", "logger.log_throughput",            "logger.tensorboard_dir",
+    "logger.flops"};
+constexpr std::string_view kSectionsOfValues[] = {
+    "checkpoint.", "dataset.", "logger.", "validation.", "profiling.", "rng.", "tensor_inspect."};
+
+/// Fields of a run that computes something, reads data or saves, which in virtual time have nothing
+/// to act on.
+bool needs_values(const std::string& name) {
+  const auto is = [&](std::string_view other) { return name == other; };
+  if (std::any_of(std::begin(kInVirtualTime), std::end(kInVirtualTime), is)) return false;
+  return std::any_of(std::begin(kOfValues), std::end(kOfValues), is) ||
+         std::any_of(std::begin(kSectionsOfValues), std::end(kSectionsOfValues),
+                     [&](std::string_view section) { return name.starts_with(section); });
+}
+
 std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
                       const std::string& name) {
+  if (name == "dist.cluster")
+    return when(!config.dist.simulated(),
+                "dist.device = " + config.dist.device.value_or("cpu") + ", not sim");
+  if (config.dist.simulated() && needs_values(name))
+    return "dist.device = sim: nothing is computed, read or saved";
   for (const Rule& rule : rules()) {
     if (std::find(rule.fields.begin(), rule.fields.end(), name) != rule.fields.end())
       return rule.reason(config, outcome);

@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "config/catalogue.h"
+#include "hardware/cluster.h"
 #include "ops/cpu/cpu_ops.h"
 #include "precision/recipe.h"
 #include "run/cuda_backend.h"
@@ -14,6 +15,9 @@
 
 namespace viaduct {
 namespace {
+
+// Steps of a run in virtual time, which are all alike, where no length is given.
+constexpr int64_t kSimulatedSteps = 3;
 
 /// Why attention_softmax_in_fp32=false changes nothing, or "".
 std::string softmax_note(const RunConfig& config) {
@@ -76,6 +80,10 @@ LoadedRunConfig load_run_config(const std::filesystem::path& file,
   loaded.outcome = read_config(schema, {file, overrides}, problems);
   check_states(schema, KnobDevice::cpu, loaded.outcome, problems);
   apply_sharding_presets(loaded.config, loaded.outcome);
+  const bool has_length = loaded.outcome.is_given("train.train_iters") ||
+                          loaded.outcome.is_given("train.train_samples");
+  if (loaded.config.dist.simulated() && !has_length)
+    loaded.config.train.train_iters = kSimulatedSteps;
   // Rules over several fields would only repeat what is wrong with one.
   if (problems.empty()) {
     validate(loaded.config, loaded.outcome, problems);
@@ -110,6 +118,12 @@ void resolve(RunConfig& config) {
   config.dist.device.resolve("cpu");
   if (config.dist.device.value() == "cuda" && !config.cuda_target)
     config.cuda_target = cuda_backend().target();
+  if (config.dist.simulated()) {
+    const Cluster cluster = load_cluster(config.dist.cluster.value_or(""));
+    if (!config.cuda_target) config.cuda_target = cluster.gpu.architecture;
+    auto& domain = config.dist.nvlink_domain_size;
+    if (!domain && !cluster.gpu.is_cpu && cluster.domain > 1) domain = cluster.domain;
+  }
   config.dist.cpu_isa.resolve(std::string(cpu_isa_name(best_cpu_isa())));
   resolve_packed_weights(config);
   config.dist.threads_per_rank.resolve(default_pool_threads(config.dist.ranks));

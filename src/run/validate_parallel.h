@@ -33,4 +33,7 @@ void validate_recompute(const RunConfig& config, Problems& problems);
 /// What leaves the device between forward and backward.
 void validate_offload(const RunConfig& config, Problems& problems);
 
+/// What a run in virtual time runs on.
+void validate_simulation(const RunConfig& config, Problems& problems);
+
 }  // namespace viaduct

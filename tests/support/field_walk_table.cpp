@@ -141,6 +141,7 @@ std::vector<FieldCase> environment_cases() {
        {"dist.ranks=4", "train.global_batch_size=8"},
        {},
        "looks for groups across domains, and there are no groups"},
+      {"dist.cluster", "dgx-h100", kNotes},
       {"mixed_precision.recipe", "fp16_mixed"},
       {"mixed_precision.loss_scale", "8", kNumbers, kFp16},
       {"mixed_precision.initial_loss_scale", "32", kNumbers, kDynamic, {"0.5"}},

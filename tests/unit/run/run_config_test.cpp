@@ -183,7 +183,6 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
               ElementsAre(HasSubstr("is not implemented yet: experts")));
   EXPECT_THAT(problems_of({"recipe.trainer.strategy.fsdp=megatron"}),
               ElementsAre(HasSubstr("fully sharded data parallel")));
-  EXPECT_THAT(problems_of({"dist.device=sim"}), ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"mixed_precision.fp4_param_gather=true"}),
               ElementsAre(HasSubstr("not implemented yet")));
   EXPECT_THAT(problems_of({"peft.scheme=lora", "logger.log_energy=true"}).size(), 2u);
