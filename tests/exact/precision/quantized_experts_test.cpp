@@ -69,7 +69,7 @@ TEST(QuantizedExperts, EveryRankHasTheHistoriesOfAllExperts) {
   const auto alone = histories(kDelayed + one);
   int of_experts = 0;
   for (const auto& [name, values] : alone) of_experts += name.find("experts.") != name.npos;
-  EXPECT_EQ(of_experts, 2 * 2 * 3 * 4);  // layers, weights, operands, experts
+  EXPECT_EQ(of_experts, 2 * 2 * 3 * 8);  // layers, weights, operands, experts
   EXPECT_TRUE(alone.contains("blocks.1.mlp.experts.down.weight/output_gradient/3"));
   std::set<float> inputs;
   for (int e = 0; e < 4; ++e)

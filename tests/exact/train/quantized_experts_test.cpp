@@ -89,7 +89,8 @@ TEST(QuantizedExperts, GradientsAreWithinTheErrorOfTheirFormats) {
       EXPECT_GT(error, gradient / 2) << parameter.path << " is not quantized";
     }
     EXPECT_LT(worst, bound);
-    EXPECT_NEAR(std::sqrt(our_square / their_square), 1, 0.01);
+    // An error that does not depend on the gradient lengthens it by half of its square.
+    EXPECT_NEAR(std::sqrt(our_square / their_square), 1, 0.01 + worst * worst / 2);
     RecordProperty(std::string(scheme.name) + "_worst", std::to_string(worst));
   }
 }
