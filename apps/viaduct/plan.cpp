@@ -265,7 +265,8 @@ void add_search_options(CLI::App& app, Options& options) {
                      "Tokens of a row; default: as the model says")
           ->check(CLI::PositiveNumber),
       app.add_option("--precision", search.precision,
-                     "bf16, on a CPU also fp32; default bf16, or as a training configuration says"),
+                     "bf16, fp8 (tensorwise current scaling), mxfp8 or nvfp4, on a CPU also fp32; "
+                     "default bf16, or as a training configuration says"),
       app.add_option("--tokens", search.tokens, "Tokens of the training: gives days and cost")
           ->check(CLI::PositiveNumber),
       app.add_option("--price", search.price,

@@ -1,9 +1,11 @@
 #include "plan_request.h"
 
 #include <fmt/core.h>
+#include <fmt/ranges.h>
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 
 #include "base/error.h"
 #include "plan/model_catalog.h"
@@ -12,15 +14,20 @@
 namespace viaduct::cli {
 namespace {
 
-/// The recipe of --precision.
+/// The recipe of --precision; whether the GPU has its formats is checked with the configuration.
 std::string recipe_of(const std::string& precision, const Cluster& cluster) {
-  if (precision == "bf16") return "bf16_mixed";
-  if (precision == "fp32" && cluster.gpu.is_cpu) return "fp32";
-  fail<ConfigError>("viaduct plan --precision {}: expected bf16{}{}", precision,
-                    cluster.gpu.is_cpu ? " or fp32" : "",
-                    precision == "fp8" || precision == "mxfp8"
-                        ? "; products in FP8 have no kernels on the planner's targets yet"
-                        : "");
+  std::map<std::string, std::string> recipes{{"bf16", "bf16_mixed"},
+                                             {"fp8", "bf16_with_fp8_current_scaling_mixed"},
+                                             {"mxfp8", "bf16_with_mxfp8_mixed"},
+                                             {"nvfp4", "bf16_with_nvfp4_mixed"}};
+  if (cluster.gpu.is_cpu) recipes["fp32"] = "fp32";
+  if (const auto found = recipes.find(precision); found != recipes.end()) return found->second;
+  std::vector<std::string> names;
+  for (const auto& [name, recipe] : recipes) names.push_back(name);
+  fail<ConfigError>(
+      "viaduct plan --precision {}: expected one of {}; other recipes: "
+      "mixed_precision=NAME behind the options",
+      precision, fmt::join(names, ", "));
 }
 
 }  // namespace

@@ -191,8 +191,11 @@ TEST(PlanSearch, WrongOptionsAreErrors) {
   status_and_error("--model llama3-8b --ranks 8,16 --global-batch 8 --write x.yaml",
                    "expected one number of ranks");
   status_and_error("--model llama3-8b --ranks many --global-batch 8", "found many");
-  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --precision fp8", "no kernels");
-  status_and_error("--model deepseek-v3 --ranks 8 --global-batch 8", "shared experts");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --precision fp9",
+                   "expected one of bf16, fp8, mxfp8, nvfp4");
+  status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --seq-length 64 --precision mxfp8",
+                   "has no products of MXFP8");
+  status_and_error("--model llama4-scout --ranks 8 --global-batch 8", "chunked local");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --vary state", "nearest: states");
   status_and_error("--model llama3-8b --ranks 8 --global-batch 8 --longest --largest",
                    "give one of them");

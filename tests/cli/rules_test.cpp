@@ -97,10 +97,6 @@ TEST(Rules, PlansShowThoseThatFireAndAllWithVerbose) {
   const auto wrong = test::run_viaduct(plan + "--threshold host_hgih=1");
   EXPECT_EQ(wrong.status, 2);
   EXPECT_THAT(wrong.err, HasSubstr("host_high"));
-  const auto search = test::run_viaduct(
-      "plan --model llama3-8b --cluster dgx-h100 --ranks 8 --global-batch 8 --verbose");
-  EXPECT_EQ(search.status, 2);
-  EXPECT_THAT(search.err, HasSubstr("--verbose with --model has no effect"));
 }
 
 TEST(Rules, DryRunsSayWhatNeedsACluster) {

@@ -448,14 +448,16 @@ TEST(ValidateParallel, Recompute) {
       "expected 1 to 2",
       full, block, layers(3), pp(2), vpp(2));
   EXPECT_ONE("recompute_num_layers: 1 is for recompute_granularity=full", selective, layers(1));
-  EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", selective,
+  const std::string dense = "model.num_moe_experts=null";  // auto: a folder may have them
+  EXPECT_ONE("the model has no moe; it has core_attn, layernorm, mlp", dense, selective,
              "model.recompute_modules=[core_attn, moe]");
   const std::string shared = "model.moe_shared_expert_intermediate_size=32";
   EXPECT_GOOD(kMixtral, kExperts, selective, "model.recompute_modules=[core_attn, moe]");
   EXPECT_GOOD("model.family=qwen2_moe", kExperts, shared, selective,
               "model.recompute_modules=[moe_act, shared_experts]");
-  EXPECT_ONE("the model has no shared_experts; it has core_attn, layernorm, mlp, moe_act, moe",
-             kMixtral, kExperts, selective, "model.recompute_modules=[shared_experts]");
+  EXPECT_ONE("the model has no shared_experts; it has core_attn, layernorm, mlp", kMixtral,
+             kExperts, "model.moe_shared_expert_intermediate_size=null", selective,
+             "model.recompute_modules=[shared_experts]");
   EXPECT_ONE("moe_act is a part of moe, which runs again as a whole", kMixtral, kExperts, selective,
              "model.recompute_modules=[moe, moe_act]");
   // Layers that do not divide are said once.
@@ -514,7 +516,7 @@ TEST(ValidateParallel, Offload) {
              modules);
   EXPECT_ONE("are both true: one of them", modules, names("mlp"), layers, number(1));
   EXPECT_ONE("offload_modules: moe_act is a part of experts, which the model has none of; it has",
-             modules, names("mlp, moe_act"));
+             "model.num_moe_experts=null", modules, names("mlp, moe_act"));
   EXPECT_GOOD(kMixtral, kExperts, modules, names("expert_fc1, moe_act"));
   EXPECT_GOOD(kMixtral, kExperts, ep(2), layers, number(2));
   EXPECT_ONE("offload_modules: moe_act is not implemented with expert_model_parallel_size",

@@ -1,0 +1,93 @@
+// Fields of experts that have nothing to act on.
+
+#include "run/no_effect_rules.h"
+
+namespace viaduct {
+namespace {
+
+std::string no_experts(const RunConfig& c, const ConfigOutcome&) {
+  return reason_if(c.model.moe.experts() == 0, "model.num_moe_experts = null");
+}
+
+std::string no_balancing(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  if (c.model.moe.moe_router_load_balancing_type == "sinkhorn") return {};
+  return reason_if(c.model.moe.moe_aux_loss_coeff == 0, "model.moe_aux_loss_coeff = 0");
+}
+
+std::string no_balancing_loss(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(c.model.moe.moe_router_load_balancing_type == "none",
+                   "model.moe_router_load_balancing_type = none");
+}
+
+std::string no_capacity(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(!c.model.moe.moe_expert_capacity_factor,
+                   "model.moe_expert_capacity_factor is null");
+}
+
+std::string no_load_bias(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(!c.model.moe.moe_router_enable_expert_bias.value(),
+                   "model.moe_router_enable_expert_bias = false");
+}
+
+std::string one_expert_rank(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = no_experts(c, outcome);
+  if (!reason.empty()) return reason;
+  return reason_if(
+      c.parallel.expert_model_parallel_size * c.parallel.expert_tensor() == 1,
+      "model.expert_model_parallel_size · expert_tensor_parallel_size = 1: no tokens are "
+      "sent");
+}
+
+std::string not_flex(const RunConfig& c, const ConfigOutcome& outcome) {
+  const std::string reason = one_expert_rank(c, outcome);
+  if (!reason.empty()) return reason;
+  const std::string& dispatcher = c.model.moe.moe_token_dispatcher_type;
+  return reason_if(dispatcher != "flex", "model.moe_token_dispatcher_type = " + dispatcher);
+}
+
+}  // namespace
+
+const std::vector<NoEffectRule>& experts_without_effect() {
+  static const std::vector<NoEffectRule> kRules{
+      {{"model.moe_ffn_hidden_size",
+        "model.moe_layer_freq",
+        "model.moe_shared_expert_intermediate_size",
+        "model.moe_shared_expert_gate",
+        "model.moe_router_topk",
+        "model.moe_router_score_function",
+        "model.moe_router_pre_softmax",
+        "model.moe_router_topk_scaling_factor",
+        "model.moe_router_num_groups",
+        "model.moe_router_group_topk",
+        "model.moe_router_group_score_topk",
+        "model.moe_router_norm_topk_prob",
+        "model.moe_router_enable_expert_bias",
+        "model.moe_router_dtype",
+        "model.moe_z_loss_coeff",
+        "model.moe_input_jitter_eps",
+        "model.moe_router_force_load_balancing",
+        "model.moe_expert_capacity_factor",
+        "model.moe_pad_expert_input_to_capacity",
+        "model.moe_dispatch_fwd_dtype",
+        "model.moe_combine_bwd_dtype",
+        "model.moe_router_padding_for_quantization"},
+       no_experts},
+      {{"model.moe_token_dispatcher_type", "model.moe_shared_expert_overlap"}, one_expert_rank},
+      {{"model.moe_flex_dispatcher_backend"}, not_flex},
+      {{"model.moe_token_drop_policy"}, no_capacity},
+      {{"model.moe_router_bias_update_rate"}, no_load_bias},
+      {{"model.moe_router_load_balancing_type"}, no_balancing},
+      {{"model.moe_aux_loss_coeff"}, no_balancing_loss},
+  };
+  return kRules;
+}
+
+}  // namespace viaduct

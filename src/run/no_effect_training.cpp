@@ -1,0 +1,169 @@
+// Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have
+// nothing to act on.
+
+#include "run/no_effect_rules.h"
+
+namespace viaduct {
+namespace {
+
+std::string no_blend(const RunConfig& c, const ConfigOutcome&) {
+  return c.dataset.mock ? "dataset.mock = true"
+                        : reason_if(!c.dataset.blend, "dataset.blend is null");
+}
+
+bool warms_up(const SchedulerConfig& s) {
+  return s.lr_warmup_iters.value() > 0 || s.lr_warmup_fraction.value_or(0) > 0;
+}
+
+bool constant_rate(const RunConfig& c) {
+  return c.scheduler.lr_decay_style == "constant";
+}
+
+}  // namespace
+
+const std::vector<NoEffectRule>& training_without_effect() {
+  static const std::vector<NoEffectRule> kRules{
+      {{"model.rotary_base", "model.rotary_percent", "model.rope_scaling",
+        "model.apply_rope_fusion"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.position_embedding_type.value() != "rope",
+                          "model.position_embedding_type = learned_absolute");
+       }},
+      {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.optimizer.optimizer != "adam" && c.optimizer.optimizer != "muon",
+                          "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.sgd_momentum"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.optimizer.optimizer != "sgd",
+                          "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.lion_beta1", "optimizer.lion_beta2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.optimizer.optimizer != "lion",
+                          "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.muon_momentum", "optimizer.muon_use_nesterov", "optimizer.muon_num_ns_steps",
+        "optimizer.muon_scale_mode", "optimizer.muon_extra_scale_factor"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.optimizer.optimizer != "muon",
+                          "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.adafactor_decay_rate", "optimizer.adafactor_clip_threshold",
+        "optimizer.adafactor_eps1", "optimizer.adafactor_scale_parameter",
+        "optimizer.adafactor_relative_step"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.optimizer.optimizer != "adafactor",
+                          "optimizer.optimizer = " + c.optimizer.optimizer);
+       }},
+      {{"optimizer.adafactor_eps2"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.optimizer.optimizer != "adafactor" || !c.optimizer.adafactor_scale_parameter,
+             c.optimizer.optimizer != "adafactor" ? "optimizer.optimizer = " + c.optimizer.optimizer
+                                                  : "optimizer.adafactor_scale_parameter = false");
+       }},
+      {{"model.window_layers"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.model.window_size.value(), "model.window_size is null");
+       }},
+      {{"model.mtp_loss_scaling_factor"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.model.mtp_num_layers.value().value_or(0) == 0,
+                          "model.mtp_num_layers is null");
+       }},
+      {{"train.max_skipped_in_a_row", "train.max_skipped_rate"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.train.nan_loss_action != "skip",
+                          "train.nan_loss_action = " + c.train.nan_loss_action);
+       }},
+      {{"validation.eval_interval"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.validation.eval_iters == 0, "validation.eval_iters = 0");
+       }},
+      {{"optimizer.weight_decay"},
+       [](const RunConfig& c, const ConfigOutcome& outcome) {
+         const double decay = c.optimizer.weight_decay;
+         return reason_if(outcome.is_given("scheduler.start_weight_decay") &&
+                              outcome.is_given("scheduler.end_weight_decay") &&
+                              c.scheduler.start_weight_decay != decay &&
+                              c.scheduler.end_weight_decay != decay,
+                          "scheduler.start_weight_decay and end_weight_decay say it");
+       }},
+      {{"scheduler.weight_decay_incr_style"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.scheduler.start_weight_decay == c.scheduler.end_weight_decay,
+                          "weight decay is the same at start and end");
+       }},
+      {{"optimizer.min_lr"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(constant_rate(c), "scheduler.lr_decay_style = constant");
+       }},
+      {{"scheduler.lr_decay_iters"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(constant_rate(c) && !warms_up(c.scheduler),
+                          "scheduler.lr_decay_style = constant, and there is no warm-up");
+       }},
+      {{"scheduler.lr_warmup_init"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!warms_up(c.scheduler), "there is no warm-up");
+       }},
+      {{"scheduler.lr_wsd_decay_style", "scheduler.lr_wsd_decay_iters"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.scheduler.lr_decay_style != "WSD",
+                          "scheduler.lr_decay_style = " + c.scheduler.lr_decay_style);
+       }},
+      {{"dataset.split"}, no_blend},
+      {{"dataset.path_to_cache", "dataset.fast_cache_load", "dataset.defer_npy_index_mmap",
+        "dataset.num_dataset_builder_threads"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.dataset.mock, "dataset.mock = true: there are no indices");
+       }},
+      {{"dataset.fim_spm_rate", "dataset.fim_split_sample", "dataset.fim_fragment_rate",
+        "dataset.fim_no_prefix", "dataset.fim_prefix_token", "dataset.fim_middle_token",
+        "dataset.fim_suffix_token", "dataset.fim_pad_token", "dataset.fim_eod_token"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.dataset.fim_rate == 0, "dataset.fim_rate = 0");
+       }},
+      {{"dataset.mid_level_dataset_surplus"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const auto weighted = [](const auto& blend) {
+           return blend && parse_blend(*blend).weights.has_value();
+         };
+         bool any = weighted(c.dataset.blend);
+         if (c.dataset.blend_per_split) {
+           for (const auto& blend : *c.dataset.blend_per_split) any = any || weighted(blend);
+         }
+         return reason_if(!any || c.dataset.mock, "no blend has weights");
+       }},
+      {{"dataset.eod_id"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         const DatasetConfig& d = c.dataset;
+         return reason_if(!d.reset_position_ids && !d.reset_attention_mask && !d.eod_mask_loss,
+                          "nothing of section dataset looks for ends of documents");
+       }},
+      {{"checkpoint.save_interval", "checkpoint.most_recent_k", "checkpoint.async_save",
+        "checkpoint.save_optim", "checkpoint.continue_on_save_failure"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.checkpoint.save, "checkpoint.save is null: nothing is saved");
+       }},
+      {{"profiling.profile_step_start", "profiling.profile_step_end", "profiling.profile_ranks"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.profiling.trace && !c.profiling.record_memory_history,
+                          "neither profiling.trace nor record_memory_history is on");
+       }},
+      {{"profiling.record_shapes"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.profiling.trace, "profiling.trace is off");
+       }},
+      {{"profiling.memory_snapshot_path"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.profiling.record_memory_history,
+                          "profiling.record_memory_history is off");
+       }},
+  };
+  return kRules;
+}
+
+}  // namespace viaduct
