@@ -19,7 +19,7 @@ constexpr double kQuantizationPasses = 1;
 
 /// Kernels that make operands of FP8 and FP4, or their scales. `extra_passes` stands for chains of
 /// element-wise kernels in the runs that it was fitted to; nobody has such a chain for these.
-bool quantizes(const OpEntryRecord& op) {
+bool is_one_pass(const OpEntryRecord& op) {
   return op.op == "convert_operand" || op.op == "largest_magnitude";
 }
 
@@ -84,7 +84,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
-  if (kind == OpKind::other) memory *= quantizes(op) ? kQuantizationPasses : settings_.extra_passes;
+  if (kind == OpKind::other) memory *= is_one_pass(op) ? kQuantizationPasses : settings_.extra_passes;
   return settings_.start_seconds * op.launches + std::max(compute, memory);
 }
 

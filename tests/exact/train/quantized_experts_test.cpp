@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "support/quantization_error.h"
 #include "support/tiny_models.h"
 #include "support/training_run.h"
 
@@ -44,18 +45,6 @@ TrainingRun training(const ModelConfig& model, const Quantization& products,
           .rows_per_batch = 2,
           .products = products,
           .plain_layers = {"attention"}};
-}
-
-double norm_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v * v;
-  return std::sqrt(sum);
-}
-
-/// As in quantized_products_test.cpp.
-double element_error(DType element) {
-  const double step = element == DType::e4m3 ? 0x1p-3 : element == DType::e5m2 ? 0x1p-2 : 0x1p-1;
-  return step / std::sqrt(12.0) * std::sqrt(3 / (8 * std::log(2.0)));
 }
 
 // All experts have all tokens, so that no rounding sends a token elsewhere; rows of experts alone

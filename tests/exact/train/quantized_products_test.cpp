@@ -7,6 +7,7 @@
 
 #include "device/recording.h"
 #include "nn/quantization_log.h"
+#include "support/quantization_error.h"
 #include "support/tensor_ranks.h"
 #include "support/tiny_models.h"
 #include "support/training_run.h"
@@ -49,20 +50,6 @@ TrainingRun training(const ModelConfig& model, const Quantization& products) {
           .length = 64,
           .rows_per_batch = 4,
           .products = products};
-}
-
-double norm_of(const std::vector<double>& values) {
-  double sum = 0;
-  for (const double v : values) sum += v * v;
-  return std::sqrt(sum);
-}
-
-/// An element's relative error in the mean square: uniform in half a step of 2^-3 (e4m3), 2^-2
-/// (e5m2) or 2^-1 (e2m1) of its power of two 1/m, where the mean of 1/m² is 3 / (8 ln 2) for m in
-/// [1, 2) with uniform logarithms.
-double element_error(DType element) {
-  const double step = element == DType::e4m3 ? 0x1p-3 : element == DType::e5m2 ? 0x1p-2 : 0x1p-1;
-  return step / std::sqrt(12.0) * std::sqrt(3 / (8 * std::log(2.0)));
 }
 
 // A gradient has the errors of two operands in each product on its way: at most the four products
