@@ -21,18 +21,28 @@
 namespace viaduct::cli {
 namespace {
 
-/// Figures of the ranks of one stage are those of the one that was recorded.
-FigureOfRanks peak_of_ranks(const Prediction& prediction) {
-  FigureOfRanks peak;
+double waits(const StagePrediction& stage) {
+  double seconds = stage.time.bubble;
+  for (const auto& [group, exposed] : stage.time.exposed) seconds += exposed;
+  return seconds;
+}
+double peak_bytes(const StagePrediction& stage) {
+  return static_cast<double>(stage.run.peak.bytes);
+}
+
+/// All ranks of a stage have the figure of the one that was recorded.
+FigureOfRanks figure_of_ranks(const Prediction& prediction,
+                              double (*figure)(const StagePrediction&)) {
+  FigureOfRanks ranks;
   for (const StagePrediction& stage : prediction.stages) {
-    const auto bytes = static_cast<double>(stage.run.peak.bytes);
-    const bool first = peak.counted == 0;
-    if (first || bytes > peak.most) peak.most = bytes, peak.most_rank = stage.run.rank.value;
-    if (first || bytes < peak.least) peak.least = bytes, peak.least_rank = stage.run.rank.value;
-    peak.sum += bytes;
-    ++peak.counted;
+    const double value = figure(stage);
+    const bool first = ranks.counted == 0;
+    if (first || value > ranks.most) ranks.most = value, ranks.most_rank = stage.run.rank.value;
+    if (first || value < ranks.least) ranks.least = value, ranks.least_rank = stage.run.rank.value;
+    ranks.sum += value;
+    ++ranks.counted;
   }
-  return peak;
+  return ranks;
 }
 
 FigureOfRanks same_on_all(double value, int64_t stages) {
@@ -99,32 +109,14 @@ class SimulatedRun {
     metrics.set_rates(p.step_seconds, rows, rows * length,
                       training_flops(flop_sizes(setup_.model), rows, length), config_.dist.ranks,
                       peak_, config_.logger.flops == "full");
-    metrics.communication_seconds = first.time.bubble;
-    for (const auto& [group, seconds] : first.time.exposed)
-      metrics.communication_seconds += seconds;
+    metrics.communication_seconds = waits(first);
     metrics.communication_busy_seconds = first.busy_communication;
-    const FigureOfRanks peak = peak_of_ranks(p);
+    const FigureOfRanks peak = figure_of_ranks(p, peak_bytes);
     metrics.peak_memory_bytes = static_cast<int64_t>(peak.most);
     const auto stages = static_cast<int64_t>(p.stages.size());
     metrics.ranks = FiguresOfRanks{step, same_on_all(p.step_seconds, stages),
-                                   same_on_all(0, stages), waits_of_ranks(p), peak};
+                                   same_on_all(0, stages), figure_of_ranks(p, waits), peak};
     return metrics;
-  }
-
-  static FigureOfRanks waits_of_ranks(const Prediction& p) {
-    FigureOfRanks waits;
-    for (const StagePrediction& stage : p.stages) {
-      double seconds = stage.time.bubble;
-      for (const auto& [group, exposed] : stage.time.exposed) seconds += exposed;
-      const bool first = waits.counted == 0;
-      if (first || seconds > waits.most)
-        waits.most = seconds, waits.most_rank = stage.run.rank.value;
-      if (first || seconds < waits.least)
-        waits.least = seconds, waits.least_rank = stage.run.rank.value;
-      waits.sum += seconds;
-      ++waits.counted;
-    }
-    return waits;
   }
 
   /// Of a step of so many rows, which are fewer while the batch grows.

@@ -84,7 +84,8 @@ double OpTime::seconds(const OpEntryRecord& op) const {
   if (kind != OpKind::other) compute += settings_.half_seconds;
   const auto bytes = static_cast<double>(op.cost.bytes_read + op.cost.bytes_written);
   double memory = bytes > 0 ? (bytes + settings_.half_bytes) / bandwidth_ : 0;
-  if (kind == OpKind::other) memory *= is_one_pass(op) ? kQuantizationPasses : settings_.extra_passes;
+  if (kind == OpKind::other)
+    memory *= is_one_pass(op) ? kQuantizationPasses : settings_.extra_passes;
   return settings_.start_seconds * op.launches + std::max(compute, memory);
 }
 
