@@ -15,20 +15,23 @@ namespace viaduct {
 enum class MemorySequence { setup, initialize, step, evaluate };
 inline constexpr int kMemorySequences = 4;
 
+/// Instead of an offset: one of the places of resident allocations.
+inline constexpr int64_t kResident = -1;
+
 struct PlannedAllocation {
   MemoryTag tag = MemoryTag::other;
   int64_t bytes = 0;
-  int64_t offset = 0;  // in the arena; a multiple of 64
+  int64_t offset = 0;  // in the arena, a multiple of 64; or kResident
 };
 
 struct MemoryPlan {
   int64_t arena_bytes = 0;
   /// Allocations held across sequences (weights, moments, …), whichever sequence makes them first.
   std::vector<PlannedAllocation> resident;
-  /// Allocations made and freed within a sequence, by MemorySequence, in program order. Within a
-  /// sequence, the n-th allocation of a tag and size gets the place of the n-th one here, so that
-  /// an allocation that the dry run did not foresee (a size that depends on data) does not shift
-  /// the following ones.
+  /// Allocations made within a sequence, by MemorySequence, in program order; those that outlive it
+  /// have the offset kResident. Within a sequence, the n-th allocation of a tag and size gets the
+  /// place of the n-th one here, so that an allocation that the dry run did not foresee (a size that
+  /// depends on data) does not shift the following ones.
   std::array<std::vector<PlannedAllocation>, kMemorySequences> sequences;
 };
 

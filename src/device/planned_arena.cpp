@@ -42,12 +42,22 @@ void* PlannedArena::take(int64_t bytes, MemoryTag tag) {
     Places& places = found->second;
     const size_t count = places.offsets.size();
     if (places.next < count) {
-      // A step with fewer micro-batches than planned reaches places before they are free.
       const size_t own = places.next++;
-      for (size_t i = 0; i < count; ++i)
-        if (void* place = hold(places.offsets[(own + i) % count], bytes)) return place;
+      if (places.offsets[own] == kResident) {
+        if (void* place = take_resident(key, bytes)) return place;
+      }
+      // A step with fewer micro-batches than planned reaches places before they are free.
+      for (size_t i = 0; i < count; ++i) {
+        const int64_t offset = places.offsets[(own + i) % count];
+        if (offset == kResident) continue;
+        if (void* place = hold(offset, bytes)) return place;
+      }
     }
   }
+  return take_resident(key, bytes);
+}
+
+void* PlannedArena::take_resident(uint64_t key, int64_t bytes) {
   const auto found = resident_.find(key);
   if (found == resident_.end()) return nullptr;
   // Places are tried once each, in turn; a freed one is found on the next round.

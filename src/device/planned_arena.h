@@ -22,6 +22,8 @@ class PlannedArena {
 
   /// The planned place of the next allocation of this tag and size or, if that place is still in
   /// use, a free one of the same tag and size; null outside of sequences, and if the plan has none.
+  /// Allocations that outlive a sequence and those that do not have places of their own: one that
+  /// lives on in a place of the others would be in the way at their next turn.
   void* take(int64_t bytes, MemoryTag tag);
   /// False if `data` is not in this arena.
   bool give(void* data);
@@ -35,6 +37,7 @@ class PlannedArena {
   using Sequence = std::unordered_map<uint64_t, Places>;
 
   void* hold(int64_t offset, int64_t bytes);
+  void* take_resident(uint64_t key, int64_t bytes);
 
   char* base_;
   int64_t bytes_;

@@ -27,16 +27,18 @@ int sequence_at(const DryRun& run, int64_t position) {
   return -1;
 }
 
-/// Which items lie in frames, and where in them.
+/// Which items lie in frames, and where in them. `entries`: where the sequence of the plan has the
+/// lifetimes.
 std::vector<FramedAllocation> framed_allocations(const FramedPlacement& placed,
-                                                 const std::vector<FrameItem>& items) {
+                                                 const std::vector<FrameItem>& items,
+                                                 const std::vector<size_t>& entries) {
   std::map<std::pair<int, int64_t>, int64_t> offsets;  // of frames
   for (const Frame& frame : placed.frames) offsets[{frame.kind, frame.instance}] = frame.offset;
   std::vector<FramedAllocation> list;
   for (const FrameItem& item : items) {
     const auto frame = offsets.find({item.kind, item.instance});
     if (frame == offsets.end()) continue;
-    list.push_back({item.lifetime, item.kind, item.instance,
+    list.push_back({entries[item.lifetime], item.kind, item.instance,
                     placed.placement.offsets[item.lifetime] - frame->second});
   }
   return list;
@@ -59,6 +61,7 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
   memory.peak = run.peak;
   memory.offload = run.offload;
   std::array<std::vector<Lifetime>, kMemorySequences> lifetimes;
+  std::array<std::vector<size_t>, kMemorySequences> entries;   // of the plan, by lifetime
   std::array<std::vector<FrameItem>, kMemorySequences> items;  // of steps only
   const SavedFrames saved(record);
   int64_t resident_bytes = 0;
@@ -71,10 +74,14 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
       planned.offset = resident_bytes;
       resident_bytes += (a.bytes + kAlignment - 1) / kAlignment * kAlignment;
       memory.plan.resident.push_back(planned);
+      if (made < 0) continue;
+      planned.offset = kResident;
+      memory.plan.sequences[static_cast<size_t>(made)].push_back(planned);
     } else {
       const auto sequence = static_cast<size_t>(made);
       if (const auto kept = saved.kept_for(a))
         items[sequence].push_back({lifetimes[sequence].size(), kept->chunk, kept->micro_batch});
+      entries[sequence].push_back(memory.plan.sequences[sequence].size());
       memory.plan.sequences[sequence].push_back(planned);
       lifetimes[sequence].push_back({a.bytes, a.allocated_at, a.released_at});
     }
@@ -85,11 +92,11 @@ PlannedMemory plan_memory(const RunSetup& setup, GlobalRank rank) {
     FramedPlacement framed = place_in_frames(lifetimes[s], items[s], kAlignment, resident_bytes);
     const Placement& placement = framed.placement;
     for (size_t i = 0; i < placement.offsets.size(); ++i)
-      memory.plan.sequences[s][i].offset = resident_bytes + placement.offsets[i];
+      memory.plan.sequences[s][entries[s][i]].offset = resident_bytes + placement.offsets[i];
     above = std::max(above, placement.bytes);
     above_at_least = std::max(above_at_least, placement.lower_bound);
     if (s != static_cast<size_t>(MemorySequence::step)) continue;
-    memory.framed = framed_allocations(framed, items[s]);
+    memory.framed = framed_allocations(framed, items[s], entries[s]);
     for (Frame& frame : framed.frames) frame.offset += resident_bytes;
     memory.frames = std::move(framed.frames);
   }

@@ -56,6 +56,24 @@ TEST(MemoryPlan, GivesTheNthOfATagAndSizeItsPlace) {
   EXPECT_EQ(device->memory().unplanned_allocations, 0);
 }
 
+// Optimizer states of equal sizes, some of which stay while others leave at once.
+TEST(MemoryPlan, WhatStaysDoesNotTakeThePlaceOfWhatLeaves) {
+  MemoryPlan plan;
+  plan.arena_bytes = 192;
+  plan.resident = {{kTag, 64, 0}, {kTag, 64, 64}};
+  plan.sequences[static_cast<size_t>(MemorySequence::setup)] = {
+      {kTag, 64, kResident}, {kTag, 64, 128}, {kTag, 64, kResident}, {kTag, 64, 128}};
+  const auto device = make_cpu_device(1);
+  device->use_plan(plan);
+  device->begin_sequence(MemorySequence::setup);
+  const Tensor first = take(*device, 64);
+  EXPECT_EQ(distance(first, take(*device, 64)), 128);
+  const Tensor second = take(*device, 64);
+  EXPECT_EQ(distance(first, second), 64);
+  EXPECT_EQ(distance(first, take(*device, 64)), 128);
+  EXPECT_EQ(device->memory().unplanned_allocations, 0);
+}
+
 TEST(MemoryPlan, WhatItDoesNotKnowHasMemoryOfItsOwn) {
   const auto device = make_cpu_device(1);
   device->use_plan(small_plan());
