@@ -2,28 +2,14 @@
 
 #include <algorithm>
 
-#include "config/nearest_valid.h"
-
 namespace viaduct {
 namespace {
 
 constexpr ScoreFunction kScoreFunctions[] = {ScoreFunction::softmax, ScoreFunction::sigmoid,
                                              ScoreFunction::sqrt_softplus};
 
-const char* score_name(ScoreFunction score) {
-  switch (score) {
-    case ScoreFunction::softmax:
-      return "softmax";
-    case ScoreFunction::sigmoid:
-      return "sigmoid";
-    case ScoreFunction::sqrt_softplus:
-      return "sqrtsoftplus";
-  }
-  return "";
-}
-
 constexpr std::string_view kSinkhorn = "sinkhorn";
-constexpr double kMostExperts = 1 << 14, kMostWidth = 1 << 22;
+constexpr double kMostWidth = 1 << 22;
 
 void add_sizes(FieldGroup& group, MoeFields& fields) {
   group
@@ -226,6 +212,18 @@ void add_dispatcher(FieldGroup& group, MoeFields& fields) {
 
 }  // namespace
 
+const char* score_function_name(ScoreFunction score) {
+  switch (score) {
+    case ScoreFunction::softmax:
+      return "softmax";
+    case ScoreFunction::sigmoid:
+      return "sigmoid";
+    case ScoreFunction::sqrt_softplus:
+      return "sqrtsoftplus";
+  }
+  return "";
+}
+
 int64_t MoeFields::experts() const {
   return num_moe_experts.is_auto() ? 0 : num_moe_experts.value().value_or(0);
 }
@@ -271,7 +269,7 @@ void take_moe(MoeFields& fields, const MoeConfig& moe) {
   fields.moe_shared_expert_gate.resolve(moe.shared_gate);
   const RoutingRule& routing = moe.routing;
   fields.moe_router_topk.resolve(routing.topk);
-  fields.moe_router_score_function.resolve(score_name(routing.score));
+  fields.moe_router_score_function.resolve(score_function_name(routing.score));
   fields.moe_router_pre_softmax.resolve(routing.pre_softmax);
   fields.moe_router_topk_scaling_factor.resolve(
       routing.scaling == 1 ? std::nullopt : std::optional(routing.scaling));
@@ -300,7 +298,8 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   RoutingRule& routing = moe.routing;
   routing.topk = fields.moe_router_topk.value();
   for (const ScoreFunction score : kScoreFunctions)
-    if (fields.moe_router_score_function.value() == score_name(score)) routing.score = score;
+    if (fields.moe_router_score_function.value() == score_function_name(score))
+      routing.score = score;
   routing.pre_softmax = fields.moe_router_pre_softmax.value();
   routing.scaling = fields.moe_router_topk_scaling_factor.value().value_or(1);
   routing.groups = fields.moe_router_num_groups.value().value_or(0);
@@ -330,158 +329,6 @@ MoeConfig to_moe_config(const MoeFields& fields, int64_t layers, int64_t feed_fo
   moe.random_logits = fields.moe_router_force_load_balancing;
   moe.z_coefficient = fields.moe_z_loss_coeff.value_or(0);
   return moe;
-}
-
-namespace {
-
-void check_groups(const MoeConfig& moe, Problems& problems) {
-  const RoutingRule& routing = moe.routing;
-  if ((routing.groups > 0) != (routing.group_topk > 0)) {
-    problems.add(
-        "model.moe_router_num_groups and moe_router_group_topk need each other, found {} "
-        "and {}",
-        routing.groups > 0 ? std::to_string(routing.groups) : "null",
-        routing.group_topk > 0 ? std::to_string(routing.group_topk) : "null");
-    return;
-  }
-  if (routing.groups == 0) {
-    if (routing.group_best > 0) {
-      problems.add(
-          "model.moe_router_group_score_topk: {} needs moe_router_num_groups, which is null",
-          routing.group_best);
-    }
-    return;
-  }
-  if (moe.experts % routing.groups != 0) {
-    problems.add(
-        "model.moe_router_num_groups: {} does not divide num_moe_experts = {}; nearest: "
-        "{}",
-        routing.groups, moe.experts, nearest_divisor(routing.groups, moe.experts));
-    return;
-  }
-  const int64_t size = moe.experts / routing.groups, k = routing.topk;
-  if (routing.group_best > size) {
-    problems.add(
-        "model.moe_router_group_score_topk: {} of the {} experts of a group (num_moe_experts = {}, "
-        "moe_router_num_groups = {}); nearest: {}",
-        routing.group_best, size, moe.experts, routing.groups, size);
-  }
-  const auto fits = [&](int64_t groups) {
-    return groups <= routing.groups && (routing.group_best > 0 || k % groups == 0) &&
-           groups * size >= k;
-  };
-  if (!fits(routing.group_topk)) {
-    problems.add(
-        "model.moe_router_group_topk: {} of {} groups of {} experts for moe_router_topk = "
-        "{}: expected {} whose groups have so many experts; nearest: {}",
-        routing.group_topk, routing.groups, size, k,
-        routing.group_best > 0 ? "a number" : "a divisor of it",
-        nearest_valid(routing.group_topk, fits, routing.groups));
-  }
-}
-
-/// What a balanced choice by scaled logits goes with.
-void check_sinkhorn(const MoeConfig& moe, Problems& problems) {
-  if (!moe.sinkhorn) return;
-  const RoutingRule& routing = moe.routing;
-  const auto refuse = [&](const char* field, const std::string& found, const std::string& needs) {
-    problems.add("model.{}: {} with moe_router_load_balancing_type=sinkhorn, {}", field, found,
-                 needs);
-  };
-  if (routing.topk == 1 && routing.score != ScoreFunction::sigmoid) {
-    refuse("moe_router_score_function", score_name(routing.score),
-           "whose weight of one expert (moe_router_topk=1) is its sigmoid; expected sigmoid");
-  }
-  if (routing.topk > 1 && (routing.score != ScoreFunction::softmax || !routing.pre_softmax)) {
-    refuse("moe_router_pre_softmax", routing.pre_softmax ? "true" : "false",
-           "whose weights of several experts are a softmax over all of them; expected true and "
-           "moe_router_score_function=softmax");
-  }
-  if (moe.balance_coefficient != 0) {
-    refuse("moe_aux_loss_coeff", std::to_string(moe.balance_coefficient),
-           "which balances without a loss; expected 0");
-  }
-  if (routing.groups > 0) {
-    refuse("moe_router_num_groups", std::to_string(routing.groups),
-           "which chooses from all experts; expected null");
-  }
-  if (moe.load_bias) {
-    refuse("moe_router_enable_expert_bias", "true",
-           "which has a bias of its own in each micro-batch; expected false");
-  }
-  if (moe.capacity_factor > 0) {
-    refuse("moe_expert_capacity_factor", std::to_string(moe.capacity_factor),
-           "whose experts have about equal load; expected null");
-  }
-}
-
-}  // namespace
-
-void check_moe_config(const MoeConfig& moe, int64_t layers, Problems& problems) {
-  if (!moe.any()) return;
-  const RoutingRule& routing = moe.routing;
-  if (static_cast<int64_t>(moe.layers.size()) != layers && !moe.layers.empty()) {
-    problems.add("model.moe_layer_freq: {} entries for {} layers", moe.layers.size(), layers);
-  }
-  for (const int64_t layer : moe.layers) {
-    if (layer == 0 || layer == 1) continue;
-    problems.add("model.moe_layer_freq: {} in the list, expected 0 or 1", layer);
-    break;
-  }
-  if (static_cast<double>(moe.experts) > kMostExperts)
-    problems.add("model.num_moe_experts: {}, expected at most {}", moe.experts, kMostExperts);
-  if (routing.topk < 1)
-    problems.add("model.moe_router_topk: {}, expected at least 1", routing.topk);
-  if (moe.feed_forward < 1)
-    problems.add("model.moe_ffn_hidden_size: {}, expected at least 1", moe.feed_forward);
-  if (moe.shared_feed_forward < 0) {
-    problems.add("model.moe_shared_expert_intermediate_size: {}, expected at least 1",
-                 moe.shared_feed_forward);
-  }
-  if (routing.topk > moe.experts) {
-    problems.add("model.moe_router_topk: {} of num_moe_experts = {} experts; nearest: {}",
-                 routing.topk, moe.experts, std::min(moe.experts, kMostChosenExperts));
-  }
-  const bool softmax = routing.score == ScoreFunction::softmax;
-  if (softmax && routing.topk == 1 && !routing.pre_softmax) {
-    problems.add(
-        "model.moe_router_pre_softmax: false with moe_router_topk = 1 gives every token the weight "
-        "1, whatever its router says; expected true");
-  }
-  if (!softmax && routing.pre_softmax)
-    problems.add("model.moe_router_pre_softmax: true needs moe_router_score_function=softmax");
-  if (softmax && !routing.normalize) {
-    problems.add(
-        "model.moe_router_norm_topk_prob: false needs moe_router_score_function=sigmoid or "
-        "sqrtsoftplus; with softmax moe_router_pre_softmax=true leaves the weights as they are");
-  }
-  if (softmax && moe.load_bias) {
-    problems.add(
-        "model.moe_router_enable_expert_bias: true needs moe_router_score_function=sigmoid or "
-        "sqrtsoftplus, found softmax, whose logits have no scale to compare a bias with");
-  }
-  if (moe.pad_to_capacity && moe.capacity_factor == 0) {
-    problems.add(
-        "model.moe_pad_expert_input_to_capacity: true needs moe_expert_capacity_factor, which is "
-        "null");
-  }
-  if (moe.shared_gate && moe.shared_feed_forward == 0) {
-    problems.add(
-        "model.moe_shared_expert_gate: true needs moe_shared_expert_intermediate_size, which is "
-        "null");
-  }
-  if (moe.shared_overlap && moe.shared_feed_forward == 0) {
-    problems.add(
-        "model.moe_shared_expert_overlap: true needs moe_shared_expert_intermediate_size, which is "
-        "null");
-  }
-  if (moe.shared_overlap && moe.dispatch == ExpertDispatch::all_gather) {
-    problems.add(
-        "model.moe_shared_expert_overlap: true needs moe_token_dispatcher_type=alltoall or flex, "
-        "found allgather");
-  }
-  check_groups(moe, problems);
-  check_sinkhorn(moe, problems);
 }
 
 }  // namespace viaduct

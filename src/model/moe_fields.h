@@ -52,7 +52,12 @@ struct MoeFields {
   void resolve();
 };
 
+/// Most experts of a layer.
+inline constexpr double kMostExperts = 1 << 14;
+
 void add_moe_fields(FieldGroup& group, MoeFields& fields);
+/// As moe_router_score_function has it.
+const char* score_function_name(ScoreFunction score);
 
 /// Sets every field that is still `auto` to the value of an existing model.
 void take_moe(MoeFields& fields, const MoeConfig& moe);
