@@ -31,7 +31,9 @@ void add_row(FieldGroup& group, const KnobTable& table, const KnobRow& row) {
 
 }  // namespace
 
-std::vector<FieldGroup> catalogue() {
+namespace {
+
+std::vector<FieldGroup> read_tables() {
   using namespace catalogue_tables;
   std::vector<FieldGroup> groups;
   for (const auto tables :
@@ -41,6 +43,14 @@ std::vector<FieldGroup> catalogue() {
       for (const KnobRow& row : table.rows) add_row(group, table, row);
     }
   }
+  return groups;
+}
+
+}  // namespace
+
+const std::vector<FieldGroup>& catalogue() {
+  // Defaults are texts in YAML, and a search reads thousands of configurations.
+  static const std::vector<FieldGroup> groups = read_tables();
   return groups;
 }
 

@@ -32,7 +32,7 @@ struct KnobTable {
 };
 
 /// All tables as groups of unbound fields.
-std::vector<FieldGroup> catalogue();
+const std::vector<FieldGroup>& catalogue();
 
 namespace catalogue_tables {
 // One function per file.

@@ -1,7 +1,7 @@
 #include "plan/near_miss_runs.h"
 
 #include <algorithm>
-#include <utility>
+#include <queue>
 
 #include "base/error.h"
 #include "plan/reasons.h"
@@ -56,24 +56,52 @@ class NearMissRuns {
         [&](const Rejected& rejected) { return rejected.layout == miss.rejected.layout; });
   }
 
-  /// The fastest layout with one field changed that fits, by its bound of time.
+  /// A layout with one field changed, the one with the lowest bound of time first.
+  struct Neighbor {
+    double seconds = 0;
+    const Layout* layout = nullptr;
+    SearchSpace* space = nullptr;
+    bool refined = false;  // the bound is the closest one
+    bool operator<(const Neighbor& other) const { return seconds > other.seconds; }
+  };
+
+  /// The closest bound that is known without dry runs.
+  static LowerBound known_bound(const SearchSpace& space, const Layout& layout) {
+    for (int basis = static_cast<int>(kClosestBasis); basis > 0; --basis)
+      if (const auto bound = space.bound(layout, static_cast<BoundBasis>(basis))) return *bound;
+    return model_bound(space.model(), layout);
+  }
+
+  bool is_candidate(const Layout& layout) const {
+    return std::any_of(result_.candidates.begin(), result_.candidates.end(),
+                       [&](const Candidate& candidate) { return candidate.layout == layout; });
+  }
+
+  /// The fastest layout with one field changed that fits, by its closest bound of time. Dry runs
+  /// are made of the foremost alone.
   std::optional<Layout> neighbor_that_fits(const Layout& layout) {
-    std::vector<std::pair<double, const Layout*>> neighbors;
+    std::priority_queue<Neighbor> neighbors;
+    const auto add = [&](const LowerBound& bound, Neighbor neighbor) {
+      neighbor.seconds = std::max(neighbor.seconds, bound.seconds);
+      if (bound.bytes <= result_.capacity_bytes) neighbors.push(neighbor);
+    };
     for (const auto& space : spaces_) {
-      for (const Layout& other : space->layouts()) {
-        if (!time_is_left_()) return std::nullopt;
-        if (differences(layout, other).size() != 1) continue;
-        if (model_bound(space->model(), other).bytes > result_.capacity_bytes) continue;
-        const LowerBound bound = space->closest(other);
-        if (bound.bytes <= result_.capacity_bytes) neighbors.emplace_back(bound.seconds, &other);
-      }
+      for (const Layout& other : space->layouts())
+        if (differences(layout, other).size() == 1)
+          add(known_bound(*space, other), {.layout = &other, .space = space.get()});
     }
-    std::sort(neighbors.begin(), neighbors.end(),
-              [](const auto& a, const auto& b) { return a.first < b.first; });
-    for (const auto& [seconds, other] : neighbors) {
-      if (!time_is_left_()) break;
+    while (!neighbors.empty() && time_is_left_()) {
+      Neighbor next = neighbors.top();
+      neighbors.pop();
+      if (!next.refined) {
+        next.refined = true;
+        add(next.space->closest(*next.layout), next);
+        continue;
+      }
       try {
-        if (peak_bytes_of_layout(request_, *other) <= result_.capacity_bytes) return *other;
+        if (is_candidate(*next.layout) ||
+            peak_bytes_of_layout(request_, *next.layout) <= result_.capacity_bytes)
+          return *next.layout;
       } catch (const ConfigError&) {
         continue;
       }

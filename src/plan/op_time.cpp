@@ -20,15 +20,17 @@ constexpr double kQuantizationPasses = 1;
 /// Kernels that make operands of FP8 and FP4, or their scales. `extra_passes` stands for chains of
 /// element-wise kernels in the runs that it was fitted to; nobody has such a chain for these.
 bool is_one_pass(const OpEntryRecord& op) {
-  return op.op == "convert_operand" || op.op == "largest_magnitude";
+  const std::string_view name = op.op;
+  return name == "convert_operand" || name == "largest_magnitude";
 }
 
 }  // namespace
 
 OpKind op_kind(const OpEntryRecord& op) {
-  if (op.op == "gemm" || op.op == "grouped_gemm") return OpKind::product;
-  return op.op == "attention_forward" || op.op == "attention_backward" ? OpKind::attention
-                                                                       : OpKind::other;
+  const std::string_view name = op.op;  // compares lengths first
+  if (name == "gemm" || name == "grouped_gemm") return OpKind::product;
+  return name == "attention_forward" || name == "attention_backward" ? OpKind::attention
+                                                                     : OpKind::other;
 }
 
 std::string_view op_kind_name(OpKind kind) {

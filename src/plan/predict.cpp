@@ -1,6 +1,7 @@
 #include "plan/predict.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "base/error.h"
 #include "run/parallel_settings.h"
@@ -183,21 +184,52 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
   return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
 }
 
-Prediction predict(const RunSetup& given, const Cluster& cluster,
-                   const PredictionSettings& settings) {
+namespace {
+
+/// The dry runs of all stages with their records, and what they are of.
+struct StageRuns {
+  ResolvedRun run;
+  RunSetup setup;
+  std::vector<DryRun> runs;
+  std::vector<StepRecord> records;
+  double too_large_bytes = 0;  // above 0: some are missing
+};
+
+StageRuns run_stages(const RunSetup& given, const Cluster& cluster,
+                     const PredictionSettings& settings, bool stops) {
   VIADUCT_CHECK(ConfigError, cluster.gpu.has_kernels(),
                 "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
                 "hardware/gpus.yaml have some",
                 cluster.name, cluster.gpu.name);
   RunSetup setup{.config = given.config, .model = given.model};
   setup.config.cuda_target = cluster.gpu.architecture;
-  const ResolvedRun run = resolve_run(setup.config, setup.model);
+  StageRuns of{resolve_run(setup.config, setup.model), std::move(setup), {}, {}};
+  const auto ranks = of.run.parallelism.mesh.group({0}, {Axis::pp});
+  of.runs.resize(ranks.size()), of.records.resize(ranks.size());
+  std::vector<size_t> order(ranks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  // The ends hold most: activations of most micro-batches, and the logits.
+  if (stops) std::rotate(order.begin() + 1, order.end() - 1, order.end());
+  for (size_t number = 0; number < order.size(); ++number) {
+    const size_t stage = order[number];
+    of.runs[stage] = dry_run(of.setup, ranks[stage], &of.records[stage]);
+    const auto bytes = static_cast<double>(of.runs[stage].peak.bytes);
+    if (stops && order.size() > 1 && number < 2 && bytes > capacity_bytes(cluster, settings)) {
+      of.too_large_bytes = bytes;
+      break;
+    }
+  }
+  return of;
+}
+
+Prediction timed(StageRuns of, const Cluster& cluster, const PredictionSettings& settings) {
+  const ResolvedRun& run = of.run;
+  const std::vector<StepRecord>& records = of.records;
   const auto ranks = run.parallelism.mesh.group({0}, {Axis::pp});
-  std::vector<StepRecord> records(ranks.size());
   std::vector<RankRecord> timed;
   Prediction prediction;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    prediction.stages.push_back({dry_run(setup, ranks[stage], &records[stage]), {}, 0, {}});
+    prediction.stages.push_back({std::move(of.runs[stage]), {}, 0, {}});
     const auto& windows = prediction.stages.back().run.windows;
     timed.push_back({ranks[stage].value, &records[stage],
                      windows[static_cast<size_t>(MemorySequence::initialize)].end,
@@ -222,21 +254,21 @@ Prediction predict(const RunSetup& given, const Cluster& cluster,
   }
   double peak = 0;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    StagePrediction& of = prediction.stages[stage];
+    StagePrediction& shown = prediction.stages[stage];
     const StepTimes step{records[stage], times[stage],
-                         of.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
-    of.time = stage_time(step, end);
+                         shown.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
+    shown.time = stage_time(step, end);
     if (settings.timeline)
-      of.timeline = stage_timeline(records[stage], times[stage], step.step, begin, end);
+      shown.timeline = stage_timeline(records[stage], times[stage], step.step, begin, end);
     for (size_t i = 0; i < times[stage].collectives.size(); ++i) {
       if (step.inside(records[stage].collectives()[i].launched_at))
-        of.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
+        shown.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
     }
-    peak = std::max(peak, static_cast<double>(of.run.peak.bytes));
+    peak = std::max(peak, static_cast<double>(shown.run.peak.bytes));
   }
   const auto gpus = static_cast<double>(run.parallelism.mesh.ranks());
-  const double tokens = static_cast<double>(batch_schedule(setup.config).full() *
-                                            setup.config.model.seq_length.value());
+  const double tokens = static_cast<double>(batch_schedule(of.setup.config).full() *
+                                            of.setup.config.model.seq_length.value());
   prediction.step_seconds = end - begin;
   add_offload(cluster, settings, prediction);
   prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
@@ -246,6 +278,20 @@ Prediction predict(const RunSetup& given, const Cluster& cluster,
   prediction.capacity_bytes = capacity_bytes(cluster, settings);
   prediction.fits = peak <= prediction.capacity_bytes;
   return prediction;
+}
+
+}  // namespace
+
+Prediction predict(const RunSetup& setup, const Cluster& cluster,
+                   const PredictionSettings& settings) {
+  return timed(run_stages(setup, cluster, settings, false), cluster, settings);
+}
+
+TriedPrediction predict_what_fits(const RunSetup& setup, const Cluster& cluster,
+                                  const PredictionSettings& settings) {
+  StageRuns of = run_stages(setup, cluster, settings, true);
+  if (of.too_large_bytes > 0) return {{}, of.too_large_bytes};
+  return {timed(std::move(of), cluster, settings), 0};
 }
 
 }  // namespace viaduct

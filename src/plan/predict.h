@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -67,5 +68,16 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
 /// ConfigError if the cluster's GPU has no kernels of ours.
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
                    const PredictionSettings& settings = {});
+
+/// A prediction, or the bytes of a stage that does not fit.
+struct TriedPrediction {
+  std::optional<Prediction> prediction;
+  double too_large_bytes = 0;
+};
+
+/// As `predict`, but of several stages the last one is looked at behind the first, and the others
+/// are left out, as is their time, if one of the two does not fit.
+TriedPrediction predict_what_fits(const RunSetup& setup, const Cluster& cluster,
+                                  const PredictionSettings& settings = {});
 
 }  // namespace viaduct

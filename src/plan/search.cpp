@@ -9,7 +9,6 @@
 #include "base/thread_pool.h"
 #include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
-#include "run/resolved_run.h"
 
 namespace viaduct {
 namespace {
@@ -205,28 +204,14 @@ class Search {
     const Layout& layout = *waiting.layout;
     try {
       const RunSetup setup = setup_of_layout(request_, layout);
-      if (const double bytes = too_large_stage(setup, layout); bytes > 0)
-        return {.too_large = bytes, .waiting = waiting};
-      return {.candidate =
-                  Candidate{layout, waiting.bound,
-                            predict(setup, request_.cluster, request_.prediction), setup.notes},
-              .waiting = waiting};
+      TriedPrediction tried = predict_what_fits(setup, request_.cluster, request_.prediction);
+      if (!tried.prediction) return {.too_large = tried.too_large_bytes, .waiting = waiting};
+      return {
+          .candidate = Candidate{layout, waiting.bound, std::move(*tried.prediction), setup.notes},
+          .waiting = waiting};
     } catch (const ConfigError& error) {
       return {.refused = error.what(), .waiting = waiting};
     }
-  }
-
-  /// The bytes of the first or last stage if it does not fit, else 0: their dry runs, which nobody
-  /// times, are a small part of a prediction.
-  double too_large_stage(const RunSetup& setup, const Layout& layout) const {
-    if (layout.pp == 1) return 0;
-    const ResolvedRun run = resolve_run(setup.config, setup.model);
-    const auto stages = run.parallelism.mesh.group({0}, {Axis::pp});
-    for (const GlobalRank rank : {stages.front(), stages.back()}) {
-      const auto bytes = static_cast<double>(dry_run(setup, rank).peak.bytes);
-      if (bytes > result_.capacity_bytes) return bytes;
-    }
-    return 0;
   }
 
   void take(Predicted predicted) {

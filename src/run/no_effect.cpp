@@ -12,23 +12,40 @@
 namespace viaduct {
 namespace {
 
-/// The configuration as if one field had not been given. Nothing if that is not valid.
-std::optional<RunConfig> without(const RunConfig& config, const std::string& name) {
-  RunConfig fresh, other = config;
-  // The value that a member has when its group is made is the field's default.
-  const Value default_value = run_schema(fresh).find(name)->default_value;
-  if (!run_schema(other).find(name)->assign(default_value)) return std::nullopt;
-  try {
-    resolve(other);
-  } catch (const ConfigError&) {
-    return std::nullopt;
-  }
-  return other;
-}
+/// A configuration as if one of its fields had not been given. One schema serves all questions: to
+/// make one costs more than to ask it.
+class Alternatives {
+ public:
+  explicit Alternatives(const RunConfig& config) : config_(config) {}
 
-Value value_of(RunConfig config, const std::string& name) {
-  return run_schema(config).find(name)->current();
-}
+  /// Null if it is not valid. Until the next call.
+  const RunConfig* without(const std::string& name) {
+    other_ = config_;
+    // The value that a member has when its group is made is the field's default.
+    const Field& field = *schema_.find(name);
+    if (!field.assign(field.default_value)) return nullptr;
+    try {
+      resolve(other_);
+    } catch (const ConfigError&) {
+      return nullptr;
+    }
+    return &other_;
+  }
+
+  /// Whether the field has the same value without being given.
+  bool is_default(const std::string& name) {
+    if (without(name) == nullptr) return false;
+    const Field& field = *schema_.find(name);
+    const Value value = field.current();
+    other_ = config_;
+    return same_value(value, field.current());
+  }
+
+ private:
+  const RunConfig& config_;
+  RunConfig other_;
+  Schema schema_ = run_schema(other_);
+};
 
 GemmOverlapTable overlap_table(const RunConfig& config) {
   Problems said;  // by validate
@@ -51,15 +68,16 @@ constexpr std::string_view kOverlapFields[] = {"model.tp_comm_bulk_dgrad",
                                                "comm_overlap.fp8_buf"};
 
 /// Whether the table of GEMMs is the same without this one of its fields, and why.
-std::string same_overlap(const RunConfig& config, const std::string& name) {
+std::string same_overlap(const RunConfig& config, const std::string& name,
+                         Alternatives& alternatives) {
   if (std::find(std::begin(kOverlapFields), std::end(kOverlapFields), name) ==
       std::end(kOverlapFields))
     return "";
   if (config.parallel.tensor_model_parallel_size == 1)
     return "model.tensor_model_parallel_size = 1";
   if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";
-  const auto other = without(config, name);
-  return reason_if(other && overlap_table(*other) == overlap_table(config),
+  const RunConfig* other = alternatives.without(name);
+  return reason_if(other != nullptr && overlap_table(*other) == overlap_table(config),
                    "each GEMM that allows it does the same without it");
 }
 
@@ -95,7 +113,7 @@ bool needs_values(const std::string& name) {
 }
 
 std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
-                      const std::string& name) {
+                      const std::string& name, Alternatives& alternatives) {
   if (name == "dist.cluster")
     return reason_if(!config.dist.simulated(),
                      "dist.device = " + config.dist.device.value_or("cpu") + ", not sim");
@@ -108,7 +126,7 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
         return rule.reason(config, outcome);
     }
   }
-  return same_overlap(config, name);
+  return same_overlap(config, name, alternatives);
 }
 
 }  // namespace
@@ -116,11 +134,10 @@ std::string reason_of(const RunConfig& config, const ConfigOutcome& outcome,
 std::vector<std::string> settings_without_effect(const RunConfig& config,
                                                  const ConfigOutcome& outcome) {
   std::vector<std::pair<std::string, std::vector<std::string>>> reasons;  // and their fields
+  Alternatives alternatives(config);
   for (const auto& [name, value] : outcome.given) {
-    const std::string reason = reason_of(config, outcome, name);
-    if (reason.empty()) continue;
-    const auto other = without(config, name);
-    if (other && same_value(value_of(*other, name), value_of(config, name))) continue;
+    const std::string reason = reason_of(config, outcome, name, alternatives);
+    if (reason.empty() || alternatives.is_default(name)) continue;
     auto at = std::find_if(reasons.begin(), reasons.end(),
                            [&](const auto& known) { return known.first == reason; });
     if (at == reasons.end()) at = reasons.insert(at, {reason, {}});

@@ -68,7 +68,7 @@ Schema run_schema(RunConfig& config) {
       rng_fields(config.rng),
       tensor_inspect_fields(config.tensor_inspect),
   };
-  for (FieldGroup& group : catalogue()) groups.push_back(std::move(group));
+  groups.insert(groups.end(), catalogue().begin(), catalogue().end());
   return Schema(std::move(groups));
 }
 

@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <map>
 #include <string>
-#include <tuple>
+#include <string_view>
+#include <unordered_map>
 #include <utility>
 
 #include "base/error.h"
@@ -16,9 +17,6 @@ namespace {
 
 using Node = TimeGraph::Node;
 
-/// Which operation it is, for all of its members: of messages both ends agree.
-using OperationKey = std::tuple<std::string, std::string, std::string, int, int, int64_t>;
-
 bool is_send(const CollectiveRecord& c) {
   return c.operation == "send";
 }
@@ -26,12 +24,36 @@ bool is_message(const CollectiveRecord& c) {
   return is_send(c) || c.operation == "receive";
 }
 
-OperationKey key_of(const CollectiveRecord& c, int rank) {
-  const std::string members = c.members ? c.members->text() : std::string();
-  if (!is_message(c)) return {c.group, members, {}, -1, -1, c.sequence};
-  const int from = is_send(c) ? rank : c.peer, to = is_send(c) ? c.peer : rank;
-  return {c.group, members, c.flow, from, to, c.sequence};
-}
+/// The nodes of operations, each shared by all of its members.
+class Operations {
+ public:
+  /// Which operation it is, for all of its members: of messages both ends agree.
+  struct Key {
+    int64_t group = 0, flow = -1;  // numbers of names
+    int from = -1, to = -1;        // of a message
+    int64_t sequence = 0;
+    bool operator==(const Key&) const = default;
+  };
+
+  int64_t number_of(const std::string& name) {
+    return numbers_.try_emplace(name, static_cast<int64_t>(numbers_.size())).first->second;
+  }
+  /// None at the first call for a key.
+  Node& node_of(const Key& key) { return nodes_.try_emplace(key, TimeGraph::kNone).first->second; }
+
+ private:
+  struct Hash {
+    size_t operator()(const Key& key) const {
+      uint64_t sum = 0;
+      for (const int64_t part :
+           {key.group, key.flow, int64_t{key.from}, int64_t{key.to}, key.sequence})
+        sum = (sum ^ static_cast<uint64_t>(part)) * 0x9E3779B97F4A7C15U + (sum >> 29);
+      return static_cast<size_t>(sum ^ (sum >> 32));
+    }
+  };
+  std::map<std::string, int64_t> numbers_;
+  std::unordered_map<Key, Node, Hash> nodes_;
+};
 
 /// One entry of the host's program.
 struct HostEvent {
@@ -45,10 +67,11 @@ struct HostEvent {
 class RankGraph {
  public:
   RankGraph(TimeGraph& graph, const RankRecord& rank, const MachineTimes& machine,
-            std::map<OperationKey, Node>& operations)
+            Operations& operations)
       : graph_(graph), rank_(rank), machine_(machine), operations_(operations) {
     const StepRecord& record = *rank.record;
     op_nodes_.assign(record.ops().size(), TimeGraph::kNone);
+    alone_.assign(record.ops().size(), 0);
     come_.assign(record.collectives().size(), TimeGraph::kNone);
     joined_ = done_ = come_;
     // Only devices without side streams have collectives in the stream of compute.
@@ -63,8 +86,9 @@ class RankGraph {
     for (const HostEvent& event : host_program()) add(event);
   }
 
-  void set_op_seconds(size_t op, double seconds) {
-    if (op_nodes_[op] != TimeGraph::kNone) graph_.set_seconds(op_nodes_[op], seconds);
+  /// An op takes so many times the duration that it has alone.
+  void slow_down(size_t op, double factor) {
+    if (op_nodes_[op] != TimeGraph::kNone) graph_.set_seconds(op_nodes_[op], alone_[op] * factor);
   }
 
   RankTimes times() const {
@@ -101,6 +125,20 @@ class RankGraph {
   std::string operation_text(const CollectiveRecord& c) const {
     return fmt::format("rank {}: {} {} of {}{}", rank_.rank, c.operation, c.sequence, c.group,
                        c.peer >= 0 ? fmt::format(" with rank {}", c.peer) : "");
+  }
+
+  Operations::Key key_of(const CollectiveRecord& c) {
+    const auto [group, is_new] = groups_.try_emplace({c.members.get(), c.group}, 0);
+    if (is_new)
+      group->second =
+          operations_.number_of(c.group + "\n" + (c.members ? c.members->text() : std::string()));
+    if (!is_message(c)) return {.group = group->second, .sequence = c.sequence};
+    const bool sends = is_send(c);
+    return {.group = group->second,
+            .flow = operations_.number_of(c.flow),
+            .from = sends ? rank_.rank : c.peer,
+            .to = sends ? c.peer : rank_.rank,
+            .sequence = c.sequence};
   }
 
   bool inside(int64_t at) const { return at >= rank_.begin && at < rank_.end; }
@@ -153,7 +191,8 @@ class RankGraph {
 
   void add_op(const OpEntryRecord& op, size_t index) {
     host_step(machine_.launch * op.launches);
-    const Node node = graph_.add(machine_.op(op));
+    alone_[index] = machine_.op(op);
+    const Node node = graph_.add(alone_[index]);
     op_nodes_[index] = node;
     if (host_computes_) {
       graph_.order(host_, node);
@@ -167,12 +206,12 @@ class RankGraph {
   void add_collective(const CollectiveRecord& c, size_t index) {
     host_step(machine_.launch);
     const Node come = graph_.add(0), done = graph_.add(0);
-    const auto [entry, is_new] = operations_.try_emplace(key_of(c, rank_.rank), TimeGraph::kNone);
-    if (is_new) entry->second = graph_.add(0);
-    graph_.at_least(entry->second, machine_.collective(c));
-    graph_.order(come, entry->second);
-    graph_.order(entry->second, done);
-    come_[index] = come, joined_[index] = entry->second, done_[index] = done;
+    Node& joined = operations_.node_of(key_of(c));
+    if (joined == TimeGraph::kNone) joined = graph_.add(0);
+    graph_.at_least(joined, machine_.collective(c));
+    graph_.order(come, joined);
+    graph_.order(joined, done);
+    come_[index] = come, joined_[index] = joined, done_[index] = done;
     if (host_computes_) {
       graph_.order(host_, come);
       // Messages that are posted together do not wait for each other.
@@ -224,13 +263,15 @@ class RankGraph {
   TimeGraph& graph_;
   RankRecord rank_;
   const MachineTimes& machine_;
-  std::map<OperationKey, Node>& operations_;
+  Operations& operations_;
+  std::map<std::pair<const RankRule*, std::string_view>, int64_t> groups_;  // their numbers
   Node host_ = TimeGraph::kNone;
   /// A device without side streams: the host runs ops itself, and communication goes on beside it
   /// until it waits for it.
   bool host_computes_ = false;
   std::map<std::string, Node> queue_ends_;  // then, the last operation of each queue
   std::vector<Node> op_nodes_, come_, joined_, done_;
+  std::vector<double> alone_;  // seconds of ops
   std::map<int, std::vector<StreamEdgeRecord>> waits_;
   std::map<int, size_t> next_wait_;
   /// The last work of a stream, and what it waits for. Messages that are posted together have one
@@ -288,7 +329,7 @@ void run(TimeGraph& graph, const std::vector<RankGraph>& ranks) {
 std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
                                      const MachineTimes& machine) {
   TimeGraph graph;
-  std::map<OperationKey, Node> operations;
+  Operations operations;
   std::vector<RankGraph> graphs;
   graphs.reserve(ranks.size());
   for (const RankRecord& rank : ranks) graphs.emplace_back(graph, rank, machine, operations);
@@ -302,9 +343,8 @@ std::vector<RankTimes> resolve_times(const std::vector<RankRecord>& ranks,
       for (size_t i = 0; i < times[r].ops.size(); ++i) {
         const TimeSpan& span = times[r].ops[i];
         if (span.seconds() <= 0) continue;
-        const double alone = machine.op(ranks[r].record->ops()[i]);
         const double share = covered(span, busy) / span.seconds();
-        graphs[r].set_op_seconds(i, alone * (1 + (machine.slowdown - 1) * share));
+        graphs[r].slow_down(i, 1 + (machine.slowdown - 1) * share);
       }
     }
     run(graph, graphs);

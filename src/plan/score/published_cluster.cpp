@@ -56,6 +56,14 @@ std::string without_dashes(std::string text) {
       nearest ? "nearest: " + *nearest : fmt::format("known: {}", fmt::join(names, ", "))));
 }
 
+/// A job on racks of 72 GPUs whose number is one of 64s takes 64 of each rack, so that its groups
+/// do not lie across two.
+int used_domain(int domain, int64_t gpus) {
+  constexpr int kUsed = 64;
+  const bool cut = gpus > domain && gpus % domain != 0 && gpus % kUsed == 0;
+  return domain > kUsed && cut ? kUsed : domain;
+}
+
 }  // namespace
 
 Cluster published_cluster(const PublishedRow& row) {
@@ -66,6 +74,8 @@ Cluster published_cluster(const PublishedRow& row) {
   Cluster cluster = load_cluster(std::string(found->second));
   // InternEvo's page: four NICs of 100 Gb/s for the eight GPUs of a host.
   if (row.text("framework").starts_with("InternEvo")) cluster.nic_bytes_per_second = 6.25e9;
+  if (const auto gpus = row.number("n_gpus"))
+    cluster.domain = used_domain(cluster.domain, static_cast<int64_t>(*gpus));
   return cluster;
 }
 

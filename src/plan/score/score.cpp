@@ -10,6 +10,7 @@
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "plan/planning_defaults.h"
+#include "plan/score/long_step.h"
 #include "plan/score/published_cluster.h"
 #include "plan/score/published_memory.h"
 #include "plan/score/published_run.h"
@@ -20,9 +21,6 @@ namespace {
 constexpr double kGibi = 1024.0 * 1024 * 1024;
 constexpr std::string_view kBatch = "train.global_batch_size=";
 
-// Of the shorter of two steps, in micro-batches of each stage: the pipeline is filled, and drained.
-constexpr int64_t kFewRounds = 4;
-
 /// A configuration on a cluster: what rows that predict alike share.
 struct Task {
   Cluster cluster;
@@ -31,6 +29,9 @@ struct Task {
   // Results:
   std::string refused;  // why there are none
   double tokens_per_second = 0, peak_bytes = 0, capacity = 0;
+
+  /// How long it takes, roughly: micro-batches of all stages that virtual time is computed for.
+  int64_t work() const { return run.stages * LongStep(run.micro_batches, run.stages).shown(); }
 };
 
 /// A row that waits for its task.
@@ -65,9 +66,14 @@ class Scorer {
         reasons.back() = problem.what();
       }
     }
+    // Those that take longest first: no thread is left with one while the others are done.
+    std::vector<Task*> queue;
+    for (Task& task : tasks_) queue.push_back(&task);
+    std::stable_sort(queue.begin(), queue.end(),
+                     [](const Task* a, const Task* b) { return a->work() > b->work(); });
     ThreadPool(std::max(1, settings_.threads))
-        .run(static_cast<int64_t>(tasks_.size()),
-             [&](int64_t task, int) { predict_task(tasks_[static_cast<size_t>(task)]); });
+        .run(static_cast<int64_t>(queue.size()),
+             [&](int64_t task, int) { predict_task(*queue[static_cast<size_t>(task)]); });
     for (size_t i = 0; i < table_.rows.size(); ++i) {
       const PublishedRow row(table_, table_.rows[i]);
       const std::string& reason = pending[i] ? tasks_[pending[i]->task].refused : reasons[i];
@@ -110,8 +116,9 @@ class Scorer {
   }
 
   size_t task_of(Cluster cluster, const PublishedRun& run) {
-    const std::string key = fmt::format("{} {} {}", cluster.name, cluster.nic_bytes_per_second,
-                                        fmt::join(run.overrides, " "));
+    const std::string key =
+        fmt::format("{} {} {} {}", cluster.name, cluster.domain, cluster.nic_bytes_per_second,
+                    fmt::join(run.overrides, " "));
     const auto [at, added] = task_index_.try_emplace(key, tasks_.size());
     if (added)
       tasks_.push_back({.cluster = std::move(cluster), .run = run, .memory_only = of_memory()});
@@ -126,26 +133,15 @@ class Scorer {
         take_peak(task, dry_run_stages(setup_of(task, task.run.batch)));
         return;
       }
-      // Between warm-up and drain all rounds of a pipeline are alike, so a long step is as much
-      // longer than a short one as it has more of them.
       const PublishedRun& run = task.run;
+      const LongStep step(run.micro_batches, run.stages);
       const int64_t rows = run.batch / std::max<int64_t>(1, run.micro_batches);
-      const int64_t few = kFewRounds * run.stages, more = few + run.stages;
-      // The number of rounds must be whole, or the trainer may refuse it.
-      const bool whole = run.micro_batches <= few + more || run.micro_batches % run.stages != 0;
+      PredictionSettings timed = settings;
+      timed.timeline = step.is_shortened();
       const Prediction shown =
-          predict(setup_of(task, whole ? run.batch : few * rows), task.cluster, settings);
-      double seconds = shown.step_seconds;
-      if (!whole) {
-        const double longer =
-            predict(setup_of(task, more * rows), task.cluster, settings).step_seconds;
-        seconds += (longer - seconds) / static_cast<double>(more - few) *
-                   static_cast<double>(run.micro_batches - few);
-      }
-      const double share = whole ? 1
-                                 : static_cast<double>(run.micro_batches) /
-                                       static_cast<double>(few) * shown.step_seconds / seconds;
-      task.tokens_per_second = shown.tokens_per_second_per_gpu * share;
+          predict(setup_of(task, step.is_shortened() ? step.shown() * rows : run.batch),
+                  task.cluster, timed);
+      task.tokens_per_second = shown.tokens_per_second_per_gpu * step.speed_share(shown);
       std::vector<DryRun> stages;
       for (const StagePrediction& stage : shown.stages) stages.push_back(stage.run);
       take_peak(task, stages);

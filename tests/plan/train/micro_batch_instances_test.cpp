@@ -8,6 +8,7 @@
 
 #include "engine/dry_run.h"
 #include "engine/plan_memory.h"
+#include "support/record_text.h"
 #include "support/training.h"
 
 namespace viaduct {
@@ -25,50 +26,10 @@ void PrintTo(const Layout& layout, std::ostream* out) {
   *out << layout.name;
 }
 
-std::string text(const Cost& cost) {
-  return fmt::format("{} operations, {} and {} bytes", fmt::join(cost.flops, " + "),
-                     cost.bytes_read, cost.bytes_written);
-}
-
-/// All entries with all their fields but the times of this process.
-std::vector<std::string> entries(const StepRecord& record) {
-  std::vector<std::string> list;
-  for (const OpEntryRecord& e : record.ops())
-    list.push_back(
-        fmt::format("{}: {} by {}, {} launches, {}, workspace {}, {}, scope {}, {} of {}", e.at,
-                    e.op, e.kernel, e.launches, text(e.cost), e.workspace_bytes, e.shapes, e.scope,
-                    e.stream_position, e.stream));
-  for (const AllocationRecord& e : record.allocations())
-    list.push_back(fmt::format("{} to {}: {} bytes of {}, number {}, scope {}, {} s",
-                               e.allocated_at, e.released_at, e.bytes, e.tag, e.id, e.scope,
-                               e.allocated_seconds + e.released_seconds));
-  for (const ScopeRecord& e : record.scopes())
-    list.push_back(fmt::format("{} to {}: {} {} in {}, micro-batch {}, chunk {}, {} s", e.begin_at,
-                               e.end_at, static_cast<int>(e.kind), e.name, e.parent, e.micro_batch,
-                               e.chunk, e.begin_seconds + e.end_seconds));
-  for (const CollectiveRecord& e : record.collectives())
-    list.push_back(fmt::format(
-        "{} to {}: {} {} of {} ({} ranks, place {} of {}) with {}, {} bytes, {} sent, number {}, "
-        "messages {}, scope {}, queue {}, stream {} at {}, host {}, counter {}",
-        e.launched_at, e.completed_at, e.operation, e.flow, e.group, e.ranks, e.place,
-        e.members->text(), e.peer, e.bytes, e.wire_bytes, e.sequence, e.message_group, e.scope,
-        e.queue, e.stream, e.stream_position, e.blocks_host, e.counter));
-  for (const HostReadRecord& e : record.host_reads())
-    list.push_back(
-        fmt::format("{}: {}, scope {}, after {}", e.at, e.reason, e.scope, e.stream_position));
-  for (const HostCallRecord& e : record.host_calls())
-    list.push_back(fmt::format("{} to {}: {} of {} ({}), place {}, number {}, {} bytes, scope {}",
-                               e.posted_at, e.wait_at, e.what, e.group, e.members->text(), e.place,
-                               e.sequence, e.bytes, e.scope));
-  list.push_back(fmt::format("{} positions, {} edges, {} older releases", record.position(),
-                             record.edges().size(), record.older_releases().size()));
-  return list;
-}
-
 std::vector<std::string> sums(const DryRun& run, bool with_windows) {
   std::vector<std::string> list;
   list.push_back(fmt::format("{} launches, {}, {} host reads, peak {}, {} offloaded, {} FLOPs",
-                             run.launches, text(run.cost), run.host_reads, run.peak.bytes,
+                             run.launches, cost_text(run.cost), run.host_reads, run.peak.bytes,
                              run.offload.put_bytes, run.model_flops));
   for (const auto& [tag, bytes] : run.peak.bytes_by_tag)
     list.push_back(fmt::format("peak of {}: {}", tag, bytes));
@@ -81,16 +42,6 @@ std::vector<std::string> sums(const DryRun& run, bool with_windows) {
       list.push_back(fmt::format("{} to {}", window.begin, window.end));
   }
   return list;
-}
-
-/// The first entry that differs; nothing if all are equal.
-std::string difference(const std::vector<std::string>& a, const std::vector<std::string>& b) {
-  for (size_t i = 0; i < std::max(a.size(), b.size()); ++i) {
-    const std::string mine = i < a.size() ? a[i] : "nothing",
-                      other = i < b.size() ? b[i] : "nothing";
-    if (mine != other) return mine + "\n  not\n" + other;
-  }
-  return "";
 }
 
 class MicroBatchInstances : public testing::TestWithParam<Layout> {};
@@ -110,7 +61,7 @@ TEST_P(MicroBatchInstances, AreRecordedAsIfTheyHadRun) {
     EXPECT_EQ(full.instances, 0);
     EXPECT_EQ(run.instances > 0, GetParam().leaves_out);
     EXPECT_EQ(without_record.instances, run.instances);
-    EXPECT_EQ(difference(entries(record), entries(full_record)), "");
+    EXPECT_EQ(difference(record_entries(record), record_entries(full_record)), "");
     EXPECT_EQ(difference(sums(run, true), sums(full, true)), "");
     EXPECT_EQ(difference(sums(without_record, false), sums(full, false)), "");
   }

@@ -7,6 +7,8 @@
 
 #include "base/error.h"
 #include "plan/planning_defaults.h"
+#include "plan/score/long_step.h"
+#include "plan/score/published_cluster.h"
 #include "plan/score/published_run.h"
 
 namespace viaduct {
@@ -91,23 +93,51 @@ TEST(Score, ConstantsOfAGpuScaleItsKernelsAlone) {
 }
 
 TEST(Score, LongStepsAreTheirRoundsLongerThanShortOnes) {
-  // 64 micro-batches on two stages: extrapolated, and as the whole step says.
+  // 64 micro-batches, and 64 on two stages, with and without chunks: computed from four rounds, and
+  // as the whole step says.
   const std::string columns =
-      "id,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,"
+      "id,hardware,n_gpus,model,precision,global_batch,micro_batch,seq_len,tp,pp,vpp,"
       "tokens_per_sec_per_gpu\n";
-  const std::string row = "h,H100-SXM,2,mpt-125m,bf16,64,1,2048,1,2,1000\n";
-  const Score result = score(columns + row);
-  const CsvTable table = parse_csv(columns + row, "t.csv");
-  const PublishedRun run = published_run(PublishedRow(table, table.rows[0]));
-  EXPECT_EQ(run.micro_batches, 64);
-  EXPECT_EQ(run.stages, 2);
-  const Cluster cluster = load_cluster("dgx-h100");
-  const Prediction whole =
-      predict(prepare_run(load_run_config({}, run.overrides, planning_defaults(cluster))), cluster,
-              prediction_settings(cluster));
-  ASSERT_EQ(result.rows.size(), 1u);
-  EXPECT_NEAR(result.rows[0].predicted, whole.tokens_per_second_per_gpu,
-              5e-3 * whole.tokens_per_second_per_gpu);
+  for (const std::string row : {"h,H100-SXM,1,mpt-125m,bf16,64,1,2048,1,1,,1000\n",
+                                "h,H100-SXM,2,mpt-125m,bf16,64,1,2048,1,2,,1000\n",
+                                "h,H100-SXM,4,mpt-125m,bf16,64,1,2048,1,4,3,1000\n"}) {
+    SCOPED_TRACE(row);
+    const Score result = score(columns + row);
+    const CsvTable table = parse_csv(columns + row, "t.csv");
+    const PublishedRun run = published_run(PublishedRow(table, table.rows[0]));
+    EXPECT_EQ(run.micro_batches, 64);
+    EXPECT_TRUE(LongStep(run.micro_batches, run.stages).is_shortened());
+    const Cluster cluster = load_cluster("dgx-h100");
+    const Prediction whole =
+        predict(prepare_run(load_run_config({}, run.overrides, planning_defaults(cluster))),
+                cluster, prediction_settings(cluster));
+    ASSERT_EQ(result.rows.size(), 1u);
+    EXPECT_NEAR(result.rows[0].predicted, whole.tokens_per_second_per_gpu,
+                2e-3 * whole.tokens_per_second_per_gpu);
+  }
+}
+
+TEST(Score, StepsOfFewOrUnevenRoundsAreNotShortened) {
+  EXPECT_FALSE(LongStep(20, 4).is_shortened());
+  EXPECT_FALSE(LongStep(41, 4).is_shortened());
+  EXPECT_FALSE(LongStep(0, 4).is_shortened()) << "micro-batches that do not divide the batch";
+  EXPECT_TRUE(LongStep(24, 4).is_shortened());
+  EXPECT_EQ(LongStep(24, 4).shown(), 16);
+  EXPECT_EQ(LongStep(20, 4).shown(), 20);
+}
+
+TEST(Score, RacksOf72AreUsedSoThatGroupsDoNotLieAcrossTwo) {
+  const auto domain = [](const std::string& hardware, int gpus) {
+    const CsvTable table = parse_csv(
+        "id,framework,hardware,n_gpus\nr,x," + hardware + "," + std::to_string(gpus) + "\n",
+        "t.csv");
+    return published_cluster(PublishedRow(table, table.rows[0])).domain;
+  };
+  EXPECT_EQ(domain("GB200", 64), 72) << "all in one rack";
+  EXPECT_EQ(domain("GB200", 256), 64);
+  EXPECT_EQ(domain("GB300", 576), 72) << "eight whole racks";
+  EXPECT_EQ(domain("GB200", 100), 72);
+  EXPECT_EQ(domain("H100-SXM", 256), 8);
 }
 
 TEST(Score, MemoryIsJudgedBesideThroughput) {
