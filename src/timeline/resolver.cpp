@@ -152,7 +152,7 @@ class RankGraph {
   }
 
   void add_op(const OpEntryRecord& op, size_t index) {
-    host_step(machine_.launch * op.launches);
+    host_step(machine_.launch * op.host_launches());
     const Node node = graph_.add(machine_.op(op));
     op_nodes_[index] = node;
     if (host_computes_) {
