@@ -37,6 +37,9 @@ target_link_libraries(viaduct_cuda_module PRIVATE viaduct_cuda)
 # --as-needed: communicators of hosts bring MPI's library along, which nothing here calls.
 target_link_options(viaduct_cuda_module PRIVATE -Wl,--exclude-libs,ALL -Wl,--as-needed)
 set_target_properties(viaduct_cuda_module PROPERTIES OUTPUT_NAME viaduct_cuda LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR})
+# Where a program looks for it; cuBLASLt, 500 MB, stays on the machine (base/toolkit_library.h finds it).
+set_target_properties(viaduct_cuda_module PROPERTIES INSTALL_RPATH "$ORIGIN")
+install(TARGETS viaduct_cuda_module LIBRARY DESTINATION lib COMPONENT cuda)
 option(VIADUCT_CUDA_REPORT "The build says what each kernel uses (tools/gpu_code.py reads it)" OFF)
 if(VIADUCT_CUDA_REPORT)
   target_compile_options(viaduct_cuda PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:-Xptxas=-v>")

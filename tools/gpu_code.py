@@ -5,10 +5,17 @@
 
 reads what ptxas says of each kernel (-v), and fails if one keeps more than --limit bytes of registers in memory (five
 kernels that do are known by name), or if a target has no kernel that another has. --table prints a Markdown table of the kernels whose name holds a word.
+
+    tools/gpu_code.py --code build/cuda/libviaduct_cuda.so
+
+reads the machine code by cuobjdump (of the toolkit, or nvidia-cuda-cuobjdump and nvidia-cuda-nvdisasm of PyPI), and fails if
+a kernel lacks the instructions that make it fast: reads of 16 bytes, products of the matrix units. Without cuobjdump it says
+that it is skipped.
 """
 
 import argparse
 import re
+import shutil
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -27,6 +34,20 @@ KNOWN = {
     ("norm_backward_kernel<8>", "sm_80"): 24,
 }
 
+FUNCTION = re.compile(r"Function : (\w+)")
+TARGET = re.compile(r"code for (sm_\w+)")
+OPCODE = re.compile(r"/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+ +)?([A-Z][\w.]*)")
+WIDE_READ, WIDE_COPY, PRODUCT = r"LDG\.E(\.\w+)*\.128", r"LDGSTS\.E(\.\w+)*\.128", r"HMMA\."
+# What kernels are fast by: a part of their names (a regular expression), an instruction, what it is. Each names one or more.
+EXPECTED = [
+    (r"^(elementwise|sum_rows|norm_forward|norm_backward|activation_forward|activation_backward)_kernel<8", WIDE_READ,
+     "reads of 16 bytes"),
+    (r"^(forward|backward_keys|backward_queries)_kernel<(F16|Bf16),", PRODUCT, "products of the matrix units"),
+    (r"^(forward|backward_keys|backward_queries)_kernel<", WIDE_COPY, "copies of 16 bytes to shared memory"),
+    (r"^grouped_gemm_kernel<", PRODUCT, "products of the matrix units"),
+    (r"^grouped_gemm_kernel<.*, (true|1)>$", WIDE_COPY, "copies of 16 bytes to shared memory"),
+]
+
 
 @dataclass
 class Kernel:
@@ -35,6 +56,49 @@ class Kernel:
     registers: int = 0
     spilled: int = 0
     shared: int = 0
+    opcodes: frozenset = frozenset()
+
+
+def read_code(lines):
+    """The kernels of cuobjdump -sass, with the names of their instructions."""
+    kernels, target, opcodes = [], "", set()
+    for line in lines:
+        if match := TARGET.search(line):
+            target = match[1]
+        elif match := FUNCTION.search(line):
+            opcodes = set()
+            kernels.append(Kernel(match[1], target, opcodes=opcodes))
+        elif match := OPCODE.search(line):
+            opcodes.add(match[1])
+    return kernels
+
+
+def code_problems(kernels):
+    found = []
+    for name, instruction, what in EXPECTED:
+        named = [k for k in kernels if re.search(name, k.name)]
+        if not named:
+            found.append(f"no kernel is called {name}: it should have {what}")
+        found += [f"{k.target}: {k.name} has no {what} ({instruction})" for k in named
+                  if not any(re.match(instruction, o) for o in k.opcodes)]
+    return found
+
+
+def check_code(library):
+    tool = shutil.which("cuobjdump") or shutil.which("cuobjdump", path="/usr/local/cuda/bin")
+    if tool is None:
+        print("machine code: skipped, there is no cuobjdump (/usr/local/cuda/bin, PATH)")
+        return 0
+    done = subprocess.run([tool, "-sass", library], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        print(f"machine code: {tool} -sass {library}: {done.stderr.strip()}")
+        return 1
+    kernels = read_code(done.stdout.splitlines())
+    demangle(kernels)
+    found = code_problems(kernels)
+    print(*found, sep="\n", end="\n" if found else "")
+    print(f"machine code of {len(kernels)} kernels: {len(found)} problems")
+    return 1 if found else 0
 
 
 def read(lines):
@@ -99,7 +163,10 @@ def main():
     parser.add_argument("report", nargs="?", type=argparse.FileType(), default=sys.stdin)
     parser.add_argument("--limit", type=int, default=16, help="bytes of registers that a kernel may keep in memory")
     parser.add_argument("--table", metavar="WORD", help="registers of the kernels whose name holds WORD, as Markdown")
+    parser.add_argument("--code", metavar="LIBRARY", help="check the machine code of LIBRARY instead of a report")
     args = parser.parse_args()
+    if args.code is not None:
+        return check_code(args.code)
     kernels = read(args.report)
     demangle(kernels)
     if args.table is not None:

@@ -1,63 +1,42 @@
-// Environment variables that the guides set, with their meaning. Viaduct needs none; a
-// configuration lists them in `env_vars`.
+// Environment variables that the guides set and that mean nothing to the libraries used here: those
+// of other programs, and those that launchers set. The others are in run/environment_config.cpp.
 
 #include "config/catalogue.h"
 
 namespace viaduct::catalogue_tables {
 namespace {
 
-constexpr KnobReach kCuda = KnobReach::cuda_only;
+constexpr KnobReach kCuda = KnobReach::cuda_only, kElsewhere = KnobReach::nowhere;
 constexpr std::string_view kType = "string or null", kUnset = "null";
 
-constexpr KnobRow kGpuVariables[] = {
-    {"CUDA_DEVICE_MAX_CONNECTIONS", kType, kUnset, "",
-     "Hardware queues of a GPU. The guides set 1 before Blackwell so that communication is "
-     "launched before the GEMM it overlaps; "
-     "it must not be 1 under fully sharded data parallel or expert overlap. Here events order "
-     "launches.",
-     "", "", kCuda},
-    {"NCCL_NET_GDR_C2C", kType, kUnset, "",
-     "1: network cards reach GPU memory over the chip-to-chip link (NCCL 2.26 and later), with "
-     "offload.",
-     "", "", kCuda},
-    {"NCCL_NET_GDR_LEVEL", kType, kUnset, "",
-     "PHB: how near a network card must be to read GPU memory (NCCL up to 2.25), with offload.", "",
-     "", kCuda},
-    {"NCCL_NVLS_ENABLE", kType, kUnset, "",
-     "0: no reductions in NVLink switches, which saves GPU memory.", "", "", kCuda},
-    {"NCCL_GRAPH_REGISTER", kType, kUnset, "", "0: no buffer registration inside CUDA graphs.", "",
-     "", kCuda},
-    {"NCCL_P2P_NET_CHUNKSIZE", kType, kUnset, "",
-     "Bytes of a network chunk of sends and receives; 2097152 for bandwidth.", "", "", kCuda},
-    {"NCCL_ALGO", kType, kUnset, "", "Fixes the algorithm of collectives, for deterministic sums.",
-     "", "", kCuda},
+constexpr KnobRow kOtherPrograms[] = {
     {"TORCH_NCCL_AVOID_RECORD_STREAMS", kType, kUnset, "",
      "1: the program keeps buffers alive itself, without record_stream calls. Here handles own "
      "their tensors.",
-     "", "", kCuda},
+     "", "", kElsewhere},
     {"TORCH_NCCL_HIGH_PRIORITY", kType, kUnset, "", "1: communication streams have high priority.",
-     "", "", kCuda},
+     "", "", kElsewhere},
     {"PYTORCH_CUDA_ALLOC_CONF", kType, kUnset, "",
      "expandable_segments:True: less fragmentation of GPU memory. Memory is planned before the "
      "first step here.",
-     "", "", kCuda},
+     "", "", kElsewhere},
     {"NVTE_FWD_LAYERNORM_SM_MARGIN", kType, kUnset, "",
      "Multiprocessors that norm kernels of the forward leave to communication (16 to 20).", "", "",
-     kCuda},
+     kElsewhere},
     {"NVTE_BWD_LAYERNORM_SM_MARGIN", kType, kUnset, "",
      "Multiprocessors that norm kernels of the backward leave to communication (16 to 20).", "", "",
-     kCuda},
+     kElsewhere},
     {"NVTE_FLASH_ATTN", kType, kUnset, "",
      "Whether flash attention may be chosen; model.attention_backend here.", "", "NVTE_FLASH_ATT",
-     kCuda},
+     kElsewhere},
     {"NVTE_FUSED_ATTN", kType, kUnset, "",
      "Whether cuDNN attention may be chosen; model.attention_backend here.", "", "NVTE_FUSED_ATT",
-     kCuda},
+     kElsewhere},
     {"NVTE_UNFUSED_ATTN", kType, kUnset, "",
      "Whether unfused attention may be chosen; model.attention_backend here.", "",
-     "NVTE_UNFUSED_ATT", kCuda},
+     "NVTE_UNFUSED_ATT", kElsewhere},
     {"UB_SKIPMC", kType, kUnset, "",
-     "1: overlap buffers use CUDA IPC instead of multicast mappings.", "", "", kCuda},
+     "1: overlap buffers use CUDA IPC instead of multicast mappings.", "", "", kElsewhere},
 };
 
 constexpr KnobRow kLauncherVariables[] = {
@@ -76,8 +55,7 @@ constexpr KnobRow kLauncherVariables[] = {
 }  // namespace
 
 std::vector<KnobTable> environment() {
-  return {{"env_vars", "Environment variables that the guides of Megatron-Bridge and NeMo set.",
-           "it concerns GPUs", kGpuVariables},
+  return {{"env_vars", "", "a library that is not used here reads it", kOtherPrograms},
           {"env_vars", "", "on cpu ranks come from dist.ranks or MPI", kLauncherVariables}};
 }
 

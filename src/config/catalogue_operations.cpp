@@ -28,9 +28,6 @@ constexpr KnobRow kLogging[] = {
 };
 
 constexpr KnobRow kProfiling[] = {
-    {"use_nsys_profiler", "bool", "false", "",
-     "The profiler Nsight Systems is started and stopped at the profiled steps.", "excludes trace",
-     "NsysPlugin", kCuda},
     {"nsys_trace", "list of string", "[nvtx, cuda]", "", "What Nsight Systems records.", "", "",
      kCuda},
 };

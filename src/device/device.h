@@ -8,7 +8,9 @@
 #include <string_view>
 #include <vector>
 
+#include "base/function_ref.h"
 #include "base/thread_pool.h"
+#include "device/device_graph.h"
 #include "device/memory_plan.h"
 #include "device/stream_order.h"
 #include "tensor/tensor.h"
@@ -76,12 +78,28 @@ class Device {
   /// work: memory is freed in the order of compute.
   void hold(int stream, const Tensor& tensor);
 
+  /// Runs `program` and keeps the work that it gives to streams instead of doing it; `launch` does
+  /// it. The program may neither copy to or from the host nor wait for the device, and holds at
+  /// its end what it held at its beginning.
+  /// DeviceError if it breaks one of these rules, and of devices that keep no work.
+  std::unique_ptr<DeviceGraph> capture(FunctionRef<void()> program);
+  /// Does the work of a graph of this device, in compute's order. What has no place in a plan is
+  /// memory of the graph's own, and planned places are those of the program: it is right as long as
+  /// nothing that lives now lies in them.
+  void launch(const DeviceGraph& graph);
+
   /// Attaches a record that all calls append to (nullptr: none). Not owned.
   void set_record(StepRecord* record) {
     record_ = record;
     if (record != nullptr) record->set_timed(executes());
   }
   StepRecord* record() const { return record_; }
+
+  /// Tells a profiler that watches this process to begin or end recording. Nothing on devices that
+  /// none watches.
+  virtual void watch(bool on) { static_cast<void>(on); }
+  /// Shows such a profiler the scopes of a record (`StepRecord::set_marks`); null: there is none.
+  virtual ScopeMarks* scope_marks() { return nullptr; }
 
   /// Copies elements of equal dtype and shape between a contiguous host tensor and a contiguous
   /// tensor of this device.
@@ -94,6 +112,12 @@ class Device {
  protected:
   /// Makes `stream` wait, on a device that has side streams.
   virtual void enqueue_wait(int stream, const Event& event);
+  /// Work of all streams is kept from here on. Streams join by waiting for an event of compute.
+  virtual void begin_capture();
+  /// The work that was kept. `complete` false: it is dropped, and the result is null.
+  virtual std::unique_ptr<DeviceGraph> end_capture(bool complete);
+  /// Gives the graph's work to compute.
+  virtual void enqueue_graph(const DeviceGraph& graph);
   /// Releases held tensors; a device with side streams calls it in its destructor.
   void release_held() { order_.release_held(); }
   /// Memory of at least `bytes` (> 0), aligned to 64 bytes; null if the device stores nothing.
@@ -104,6 +128,11 @@ class Device {
 
  private:
   void account(MemoryTag tag, int64_t bytes);
+  /// The streams besides compute that were given work.
+  std::vector<int> used_streams() const;
+  /// Makes compute wait for `streams`, or these for compute.
+  void join(const std::vector<int>& streams);
+  void fork(const std::vector<int>& streams);
 
   MemoryStatistics memory_;
   StreamOrder order_;

@@ -31,6 +31,9 @@ class StreamOrder {
 
   /// The number of the stream of this name; creates the stream at first use.
   int stream(std::string_view name);
+  /// How much work it was given.
+  int64_t position(int stream) const { return streams_.at(static_cast<size_t>(stream)).position; }
+  int count() const { return static_cast<int>(streams_.size()); }
   const std::string& name(int stream) const {
     return streams_.at(static_cast<size_t>(stream)).name;
   }

@@ -49,7 +49,7 @@ void sum_up(const RecordExpansion& all, DryRun& result) {
       const OpEntryRecord& one = record.ops()[index];
       KernelUse& use = kernels[{one.op, one.kernel}];
       ++use.calls;
-      use.launches += one.launches;
+      use.launches += one.host_launches();
       use.workspace_bytes = std::max(use.workspace_bytes, one.workspace_bytes);
       use.cost += one.cost;
     } else if (e.event.kind == RecordEventKind::host_read) {

@@ -77,6 +77,8 @@ Engine::Engine(Device& device, const OpTable& ops, const ModelConfig& config,
     router_log_ =
         std::make_shared<RouterLog>(context, blocks, config.moe.experts, config.moe.load_bias);
   }
+  if (run_.steps_before_graph && run_.purpose != EnginePurpose::evaluate)
+    step_graph_ = std::make_unique<StepGraph>(device_, *run_.steps_before_graph);
   scalars_ = device_.allocate(DType::f64, {kStepScalars}, MemoryTag::other);
   loss_state_ = device_.allocate(DType::f64, {kReproducibleSumSize}, MemoryTag::other);
   host_scalars_ = host_tensor(DType::f64, {kStepScalars});
@@ -163,12 +165,12 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
                                bool dropout) {
   RankContext rank = context(dropout, true);
   rank.quantization_log = quantization_log_;
-  const auto upload_at = [&](int64_t i) {
+  const auto upload_at = [&](int64_t i, const Batch* over) {
     const RecordScope scope(device_.record(), ScopeKind::phase, "data", {}, i);
     HostBatch rows = batch_at(i);
     add_shifted_tokens(rows, model_->config().mtp_layers);
     if (!run_.calculate_per_token_loss) rows.normalize_loss_weights();
-    return upload_part(rows);
+    return upload_over(rows, over);
   };
   micro_batches_ += count;
   const ActionList actions = actions_of(count);
@@ -180,26 +182,35 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   SecondMemory* second = second_memory_;
   if (second == nullptr && run_.memory.offloads_saved()) second = second_memory();
   std::optional<MicroBatchInstances> instances;
-  if (repeats_ != nullptr && second == nullptr && store_->offloaded() == nullptr &&
-      !run_.parallelism.executor.shapes_first && !device_.executes() &&
-      !device_.has_side_streams() && device_.record() != nullptr)
+  if (repeats_ != nullptr && step_graph_ == nullptr && second == nullptr &&
+      store_->offloaded() == nullptr && !run_.parallelism.executor.shapes_first &&
+      !device_.executes() && !device_.has_side_streams() && device_.record() != nullptr)
     instances.emplace(device_, actions, later, repeats_->emplace_back());
   const auto leaves_out = [&](int64_t i) { return instances && !instances->runs(i); };
   store_->expect_backwards(instances ? instances->count() : count);
   const auto begin_chunk = [&](int chunk) { store_->begin_chunk(static_cast<size_t>(chunk)); };
   const auto reduce_chunk = [&](int chunk) { store_->reduce_chunk(static_cast<size_t>(chunk)); };
-  ModelStage stage(*model_, rank,
-                   {.message_format = message_format(),
-                    .begin_chunk = begin_chunk,
-                    .reduce_chunk = reduce_chunk,
-                    .policy_at = policy_at,
-                    .second_memory = second,
-                    .leaves_out = leaves_out,
-                    .hooks = hooks(),
-                    .phases = &phases_},
-                   upload_at);
-  run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,
-               instances ? &*instances : nullptr);
+  const auto run = [&](ModelStage::BatchAt uploaded) {
+    ModelStage stage(*model_, rank,
+                     {.message_format = message_format(),
+                      .begin_chunk = begin_chunk,
+                      .reduce_chunk = reduce_chunk,
+                      .policy_at = policy_at,
+                      .second_memory = second,
+                      .leaves_out = leaves_out,
+                      .hooks = hooks(),
+                      .phases = &phases_},
+                     uploaded);
+    run_schedule(actions, stage, groups_.pp(), run_.parallelism.executor,
+                 instances ? &*instances : nullptr);
+  };
+  if (step_graph_ == nullptr) return run([&](int64_t i) { return upload_at(i, nullptr); });
+  const auto at = [](int64_t i) { return static_cast<size_t>(i); };
+  for (int64_t i = 0; i < count; ++i)
+    step_graph_->set_input(at(i), [&](const Batch* over) { return upload_at(i, over); });
+  const bool ran = step_graph_->run(
+      at(count), [&] { run([&](int64_t i) { return step_graph_->input(at(i)); }); });
+  if (!ran) store_->contributed(count);
 }
 
 std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& actions) const {
@@ -231,6 +242,10 @@ Communicator& Engine::document_group(int ranks) const {
 }
 
 Batch Engine::upload_part(const HostBatch& rows) {
+  return upload_over(rows, nullptr);
+}
+
+Batch Engine::upload_over(const HostBatch& rows, const Batch* over) {
   // Lengths that no cut divides are refused by the configuration but for packed documents.
   BatchPlace place = batch_place();
   Communicator* shared = nullptr;
@@ -239,7 +254,7 @@ Batch Engine::upload_part(const HostBatch& rows) {
     place.cp = shared->size(), place.cp_rank = shared->rank(), place.cp_inner = 1;
   }
   Batch batch = upload(device_, cut_batch(rows, place, true), model_->config().vocabulary,
-                       run_.positions, place);
+                       run_.positions, place, over);
   batch.context_ranks = shared;
   return batch;
 }

@@ -12,6 +12,7 @@
 #include "base/function_ref.h"
 #include "comm/parallel_groups.h"
 #include "engine/host_batch.h"
+#include "engine/step_graph.h"
 #include "engine/step_inputs.h"
 #include "model/gather_segments.h"
 #include "model/model_stage.h"
@@ -130,6 +131,8 @@ class Engine {
   ActionList actions_of(int64_t micro_batches) const;
   /// Runs the forwards of micro-batches 0 … count − 1 through all stages.
   void run_forwards(int64_t count, const StageSettings& settings, ModelStage::BatchAt batch_at);
+  /// `upload_part` over a batch of an earlier step; null: into new memory.
+  Batch upload_over(const HostBatch& rows, const Batch* over);
   /// The ranks that share a micro-batch's documents with this one.
   Communicator& document_group(int ranks) const;
   /// Which of the micro-batches and chunks follow PartialRecompute::others.
@@ -159,6 +162,7 @@ class Engine {
   std::unique_ptr<GatherSegments> gathers_;  // if weights are sharded
   std::unique_ptr<Optimizer> optimizer_;
   std::unique_ptr<GradientNorm> gradient_norm_;
+  std::unique_ptr<StepGraph> step_graph_;  // if steps are captured
   LargeGradients large_gradients_;
   std::shared_ptr<RouterLog> router_log_;
   Tensor scalars_, loss_state_;

@@ -9,12 +9,15 @@
 namespace viaduct {
 namespace {
 
+/// In the memory of `over`, if that is a tensor of this size.
 template <class T>
-Tensor to_device(Device& device, const std::vector<T>& values) {
+Tensor to_device(Device& device, const std::vector<T>& values, const Tensor& over = {}) {
   const Shape shape{static_cast<int64_t>(values.size())};
   Tensor host = host_tensor(dtype_of<T>, shape);
   if (!values.empty()) std::memcpy(host.raw(), values.data(), values.size() * sizeof(T));
-  Tensor tensor = device.allocate(dtype_of<T>, shape, MemoryTag::batch);
+  Tensor tensor = over.defined() && over.shape() == shape
+                      ? over
+                      : device.allocate(dtype_of<T>, shape, MemoryTag::batch);
   device.copy_from_host(host, tensor);
   return tensor;
 }
@@ -41,15 +44,15 @@ void normalize(std::vector<float>& weights) {
 
 /// The same checks as for the tokens themselves.
 ShiftedTokens upload_shifted(Device& device, const HostShiftedTokens& host, size_t tokens,
-                             int64_t vocabulary) {
+                             int64_t vocabulary, const ShiftedTokens& over) {
   VIADUCT_CHECK(ShapeError,
                 host.ids.size() == tokens && host.targets.size() == tokens &&
                     host.loss_weight.size() == tokens,
                 "batch: lists of different lengths for {} tokens further on", tokens);
   check_range("id further on", host.ids, 0, vocabulary);
   check_range("target further on", host.targets, -1, vocabulary);
-  return {to_device(device, host.ids), to_device(device, host.targets),
-          to_device(device, host.loss_weight)};
+  return {to_device(device, host.ids, over.ids), to_device(device, host.targets, over.targets),
+          to_device(device, host.loss_weight, over.loss_weight)};
 }
 
 }  // namespace
@@ -64,7 +67,7 @@ void HostBatch::normalize_loss_weights() {
 }
 
 Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t positions,
-             const BatchPlace& place) {
+             const BatchPlace& place, const Batch* over) {
   const size_t tokens = host.ids.size();
   VIADUCT_CHECK(ShapeError,
                 host.positions.size() == tokens && host.targets.size() == tokens &&
@@ -74,15 +77,19 @@ Batch upload(Device& device, const HostBatch& host, int64_t vocabulary, int64_t 
   check_range("id", host.ids, 0, vocabulary);
   check_range("target", host.targets, -1, vocabulary);
   check_range("position", host.positions, 0, positions);
+  const Batch old = over == nullptr ? Batch() : *over;
   Batch batch;
-  batch.ids = to_device(device, host.ids);
-  batch.positions = to_device(device, host.positions);
-  batch.targets = to_device(device, host.targets);
-  batch.loss_weight = to_device(device, host.loss_weight);
-  batch.token_index = to_device(device, host.token_index);
-  batch.document_offsets = to_device(device, host.document_offsets);
-  for (const HostShiftedTokens& further : host.shifted)
-    batch.shifted.push_back(upload_shifted(device, further, tokens, vocabulary));
+  batch.ids = to_device(device, host.ids, old.ids);
+  batch.positions = to_device(device, host.positions, old.positions);
+  batch.targets = to_device(device, host.targets, old.targets);
+  batch.loss_weight = to_device(device, host.loss_weight, old.loss_weight);
+  batch.token_index = to_device(device, host.token_index, old.token_index);
+  batch.document_offsets = to_device(device, host.document_offsets, old.document_offsets);
+  for (size_t depth = 0; depth < host.shifted.size(); ++depth) {
+    batch.shifted.push_back(
+        upload_shifted(device, host.shifted[depth], tokens, vocabulary,
+                       depth < old.shifted.size() ? old.shifted[depth] : ShiftedTokens()));
+  }
   if (place.cp > 1) {
     batch.context = make_context_layout(device, host.document_offsets, host.whole_token_index,
                                         place.cp, place.cp_rank, place.cp_inner);

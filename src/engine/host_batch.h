@@ -43,7 +43,8 @@ struct HostBatch {
 
 /// Copies to the device. ShapeError if the lists have different lengths, an id or target is outside
 /// [0, vocabulary), a position outside [0, positions), or the batch was not cut for `place`.
+/// `over`: a batch whose memory the new one takes, tensor by tensor where sizes are equal.
 Batch upload(Device& device, const HostBatch& batch, int64_t vocabulary, int64_t positions,
-             const BatchPlace& place = {});
+             const BatchPlace& place = {}, const Batch* over = nullptr);
 
 }  // namespace viaduct

@@ -49,6 +49,7 @@ StepProfiler::StepProfiler(const RunConfig& config, Device& device, GlobalRank r
   const bool chosen = std::find(ranks.begin(), ranks.end(), rank.value) != ranks.end();
   traces_ = chosen && settings_.trace;
   remembers_ = chosen && settings_.record_memory_history;
+  marks_ = chosen && settings_.use_nsys_profiler && device.scope_marks() != nullptr;
   record_.set_with_shapes(traces_ && settings_.record_shapes);
   if (traces_) {
     trace_.rank = rank.value;
@@ -60,6 +61,14 @@ StepProfiler::StepProfiler(const RunConfig& config, Device& device, GlobalRank r
 
 StepProfiler::~StepProfiler() {
   detach();
+  if (watched_) watch(false);
+}
+
+void StepProfiler::watch(bool on) {
+  watched_ = on;
+  if (on) device_.watch(true);
+  record_.set_marks(on ? device_.scope_marks() : nullptr);
+  if (!on) device_.watch(false);
 }
 
 void StepProfiler::detach() {
@@ -78,7 +87,8 @@ StepRecord* StepProfiler::begin_step(int64_t number) {
       trace_.held_bytes = held_bytes(device_);
     }
     last_step_ = number;
-    if (traces_ || remembers_) device_.set_record(&record_);
+    if (marks_ && !watched_) watch(true);
+    if (traces_ || remembers_ || marks_) device_.set_record(&record_);
   }
   return device_.record() == &record_ ? &record_ : nullptr;
 }
@@ -92,6 +102,7 @@ std::vector<std::filesystem::path> StepProfiler::finish() {
   if (first_step_ == 0 || written_) return {};
   written_ = true;
   detach();
+  if (watched_) watch(false);
   write();
   record_ = StepRecord();
   std::vector<std::filesystem::path> files;

@@ -1,6 +1,8 @@
 #pragma once
 // Implements section `profiling`: records the chosen steps of the chosen ranks and writes, one file
 // a rank, the trace (timeline/chrome_trace.h) and the memory history (timeline/memory_history.h).
+// With use_nsys_profiler it tells a profiler that watches the process when to record, and of
+// scopes.
 
 #include <filesystem>
 #include <vector>
@@ -38,13 +40,15 @@ class StepProfiler {
  private:
   void write() const;
   void detach();
+  void watch(bool on);
 
   const RunConfig& config_;
   const ProfilingConfig& settings_;
   Device& device_;
   GlobalRank rank_;
-  bool traces_ = false, remembers_ = false;  // on this rank
-  int64_t first_step_ = 0, last_step_ = 0;   // numbers of recorded steps so far; 0: none
+  bool traces_ = false, remembers_ = false, marks_ = false;  // on this rank
+  bool watched_ = false;                                     // a profiler records now
+  int64_t first_step_ = 0, last_step_ = 0;  // numbers of recorded steps so far; 0: none
   bool written_ = false;
   StepRecord record_;
   TraceSettings trace_;

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "base/toolkit_library.h"
 
 // Null in programs without a backend of their own.
 extern "C" __attribute__((weak)) const viaduct::CudaBackend* viaduct_cuda_backend();
@@ -34,13 +35,36 @@ std::vector<std::string> places() {
   return list;
 }
 
+/// Loads what the library at `place` needs of the toolkit, where the loader did not find it: "X:
+/// cannot open shared object file" names it first. False: that is not what was missing.
+bool open_what_it_needs(const std::string& place, std::string& reason) {
+  const std::string missing = reason.substr(0, reason.find(':'));
+  if (missing.find('/') != std::string::npos || !missing.starts_with("libcublasLt")) return false;
+  std::string reasons;
+  if (open_toolkit_library(missing, RTLD_NOW | RTLD_GLOBAL, reasons) != nullptr) return true;
+  reason = fmt::format("{} needs {}: {}", place, missing, reasons);
+  return false;
+}
+
+/// The library of kernels at `place`; null, and why.
+void* open_kernels(const std::string& place, std::string& reason) {
+  const auto open = [&] {
+    void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) reason = ::dlerror();
+    return library;
+  };
+  void* const library = open();
+  return library == nullptr && open_what_it_needs(place, reason) ? open() : library;
+}
+
 /// The library stays loaded: a device of it may be in use.
 const CudaBackend& load() {
   std::string reasons;
   for (const std::string& place : places()) {
-    void* const library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_LOCAL);
+    std::string reason;
+    void* const library = open_kernels(place, reason);
     if (library == nullptr) {
-      reasons += (reasons.empty() ? "" : "; ") + std::string(::dlerror());
+      reasons += (reasons.empty() ? "" : "; ") + reason;
       continue;
     }
     const auto entry = reinterpret_cast<Entry>(::dlsym(library, "viaduct_cuda_backend"));

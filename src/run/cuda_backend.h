@@ -14,7 +14,7 @@ namespace viaduct {
 
 /// Tells libraries of other versions and layouts of the shared types apart.
 struct CudaBackendBuild {
-  int version = 3;
+  int version = 4;
   size_t table_bytes = sizeof(OpTable), device_bytes = sizeof(Device),
          tensor_bytes = sizeof(Tensor), communicator_bytes = sizeof(Communicator);
   bool operator==(const CudaBackendBuild&) const = default;

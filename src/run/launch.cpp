@@ -6,8 +6,10 @@
 #include <cstdlib>
 
 #include "base/error.h"
+#include "base/log.h"
 #include "comm/staged_communicator.h"
 #include "run/cuda_backend.h"
+#include "run/gpu_cores.h"
 #include "run/rank_device.h"
 
 namespace viaduct {
@@ -81,6 +83,7 @@ void run_ranks(const DistConfig& config, const Launch& launch, RankMain rank_mai
   run_host_ranks(config, by_mpi, [&](std::shared_ptr<Communicator> world) {
     const int local = by_mpi ? world->rank() % launch.local_ranks : world->rank();
     backend.use_gpu(local % gpus);
+    log_info("rank {}: {}", world->rank(), bind_near(backend.gpu_bus_id()));
     if (world->size() == 1) return rank_main(world);
     const double timeout = 60 * config.distributed_timeout_minutes;
     rank_main(share_gpus(*world, backend) ? make_staged_communicator(world)

@@ -1,6 +1,7 @@
 // Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have
 // nothing to act on.
 
+#include "run/graph_config.h"
 #include "run/no_effect_rules.h"
 
 namespace viaduct {
@@ -28,6 +29,34 @@ const std::vector<NoEffectRule>& training_without_effect() {
        [](const RunConfig& c, const ConfigOutcome&) {
          return reason_if(c.model.position_embedding_type.value() != "rope",
                           "model.position_embedding_type = learned_absolute");
+       }},
+      {{"env_vars.CUDA_DEVICE_MAX_CONNECTIONS", "env_vars.NCCL_NET_GDR_C2C",
+        "env_vars.NCCL_NET_GDR_LEVEL", "env_vars.NCCL_NVLS_ENABLE", "env_vars.NCCL_GRAPH_REGISTER",
+        "env_vars.NCCL_P2P_NET_CHUNKSIZE", "env_vars.NCCL_ALGO"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.dist.device.value() != "cuda",
+             "dist.device = " + c.dist.device.value() + " uses no library that reads it");
+       }},
+      {{"profiling.use_nsys_profiler"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(
+             c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
+             "dist.device = " + c.dist.device.value() + " has no GPU that Nsight Systems watches");
+       }},
+      {{"model.cuda_graph_impl"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(c.graph.cuda_graph_impl != "none" && !captures_steps(c),
+                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+       }},
+      {{"model.cuda_graph_modules"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!c.graph.cuda_graph_modules.empty(),
+                          "dist.device = " + c.dist.device.value() + " launches no kernels");
+       }},
+      {{"model.cuda_graph_warmup_steps"},
+       [](const RunConfig& c, const ConfigOutcome&) {
+         return reason_if(!captures_steps(c), "no step is captured (model.cuda_graph_impl)");
        }},
       {{"optimizer.adam_beta1", "optimizer.adam_beta2", "optimizer.adam_eps"},
        [](const RunConfig& c, const ConfigOutcome&) {

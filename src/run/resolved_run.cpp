@@ -114,6 +114,7 @@ ResolvedRun resolve_run(const RunConfig& config, const ModelConfig& model) {
   run.ddp = config.ddp;
   run.calculate_per_token_loss = config.model.calculate_per_token_loss;
   run.positions = config.model.seq_length.value_or(0);
+  if (captures_steps(config)) run.steps_before_graph = config.graph.cuda_graph_warmup_steps;
   if (config.train.skip_train) run.purpose = EnginePurpose::evaluate;
   return run;
 }

@@ -3,6 +3,8 @@
 // same on all ranks, and not changed afterwards. Code that needs one holds a reference to it;
 // nothing keeps a copy.
 
+#include <optional>
+
 #include "nn/layer_settings.h"
 #include "optim/make_optimizer.h"
 #include "pipeline/parallelism.h"
@@ -29,6 +31,8 @@ struct ResolvedRun {
   /// micro-batches' means, as Megatron's default.
   bool calculate_per_token_loss = true;
   int64_t positions = 0;  // longest sequence that will come
+  /// Steps before forward and backward of a step are captured into a graph; none: they are not.
+  std::optional<int64_t> steps_before_graph;
   EnginePurpose purpose = EnginePurpose::train;
 };
 

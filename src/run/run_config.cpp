@@ -45,6 +45,7 @@ Schema run_schema(RunConfig& config) {
       offload_fields(config.offload),
       residual_stream_fields(config.mixed_precision),
       packed_weights_fields(config.packing),
+      graph_fields(config.graph),
       train_fields(config.train),
       validation_fields(config.validation),
       optimizer_fields(config.optimizer),
@@ -67,6 +68,7 @@ Schema run_schema(RunConfig& config) {
       profiling_fields(config.profiling),
       rng_fields(config.rng),
       tensor_inspect_fields(config.tensor_inspect),
+      environment_fields(config.environment),
   };
   groups.insert(groups.end(), catalogue().begin(), catalogue().end());
   return Schema(std::move(groups));

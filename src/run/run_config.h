@@ -24,6 +24,8 @@
 #include "optim/state_offload_config.h"
 #include "pipeline/pipeline_config.h"
 #include "precision/precision_config.h"
+#include "run/environment_config.h"
+#include "run/graph_config.h"
 #include "run/tensor_inspect_config.h"
 #include "run/train_config.h"
 #include "sharding/ddp_config.h"
@@ -42,6 +44,7 @@ struct RunConfig {
   RecomputeConfig recompute;
   OffloadConfig offload;  // in `model` and `memory`
   PackedWeightsConfig packing;
+  GraphConfig graph;  // in section `model`
   TrainConfig train;
   ValidationConfig validation;
   OptimizerConfig optimizer;
@@ -58,6 +61,7 @@ struct RunConfig {
   ProfilingConfig profiling;
   RngConfig rng;
   TensorInspectConfig tensor_inspect;
+  EnvironmentConfig environment;  // section `env_vars`
   /// Of a dry run for a GPU (`train --dry-run --target cuda:…`); no field of the configuration.
   std::optional<CudaTarget> cuda_target;
 };

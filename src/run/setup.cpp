@@ -139,6 +139,10 @@ RunSetup prepare_run(LoadedRunConfig loaded) {
   const auto [base, base_text] = open_architecture(setup);
   open_tokenizer(setup);
   take_opened(setup, base);
+  if (config.dist.device.value_or("cpu") == "cuda") {
+    for (std::string& line : set_environment(config.environment))
+      setup.notes.push_back(std::move(line));
+  }
   resolve(config);
   setup.model = to_model_config(config.model, base ? *base : ModelConfig{});
   if (setup.pretrained) check_rotary_order(*base, setup.model);

@@ -161,7 +161,14 @@ FieldGroup logger_fields(LoggerConfig& config) {
 }
 
 FieldGroup profiling_fields(ProfilingConfig& config) {
-  FieldGroup group("profiling", "Traces and memory histories.");
+  FieldGroup group("profiling", "Traces, memory histories, and the window of Nsight Systems.");
+  group
+      .field("use_nsys_profiler", config.use_nsys_profiler,
+             "With dist.device=cuda: a profiler that watches the process records the chosen steps "
+             "of the chosen ranks (`nsys profile --capture-range=cudaProfilerApi --trace=cuda,nvtx "
+             "viaduct train …`), with a range for each scope of a step.")
+      .alias("NsysPlugin")
+      .constraint("excludes trace");
   group
       .field("trace", config.trace,
              "Write a trace of ops, communication and memory (Chrome's format, for "

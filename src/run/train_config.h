@@ -52,6 +52,7 @@ struct LoggerConfig {
 };
 
 struct ProfilingConfig {
+  bool use_nsys_profiler = false;
   bool trace = false;
   int64_t profile_step_start = 10;
   int64_t profile_step_end = 12;

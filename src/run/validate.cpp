@@ -205,7 +205,12 @@ void validate_profiling(const RunConfig& config, Problems& problems) {
     problems.add("profiling.profile_step_end: {} is not above profile_step_start = {}",
                  p.profile_step_end, p.profile_step_start);
   }
-  if (!p.trace && !p.record_memory_history) return;
+  if (p.use_nsys_profiler && p.trace) {
+    problems.add(
+        "profiling.use_nsys_profiler and profiling.trace are both true: each would time the "
+        "other; expected one of them");
+  }
+  if (!p.trace && !p.record_memory_history && !p.use_nsys_profiler) return;
   if (p.profile_step_start >= config.train.train_iters) {
     problems.add(
         "profiling.profile_step_start: {} steps come before the first recorded one, but "
@@ -281,6 +286,7 @@ void validate(const RunConfig& config, const ConfigOutcome& outcome, Problems& p
   validate_logger(config.logger, problems);
   validate_packed_weights(config, problems);
   validate_precision(config, problems);
+  validate_graphs(config, problems);
   if (config.mixed_precision.initial_loss_scale < config.mixed_precision.min_loss_scale) {
     problems.add("mixed_precision.initial_loss_scale: {} is below min_loss_scale = {}",
                  config.mixed_precision.initial_loss_scale, config.mixed_precision.min_loss_scale);

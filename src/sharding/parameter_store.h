@@ -143,6 +143,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// any order. With overlap_grad_reduce, a bucket is sent as soon as all its gradients are
   /// complete. If this is not called, `finish_gradients` sends all.
   void expect_backwards(int64_t backwards);
+  /// Says that the gradients have these backwards' contributions without `gradient` and `done`: a
+  /// graph has added them.
+  void contributed(int64_t backwards);
   /// With align_grad_reduce: the chunk's complete gradients are sent from here on.
   void reduce_chunk(size_t chunk);
   /// With bucket_norms, after `finish_gradients`: the norm of each bucket of this rank's own

@@ -28,6 +28,7 @@ void StepRecord::op(OpEntryRecord entry) {
   if (counters_alone_) return;
   entry.at = position_++;
   entry.scope = scope_;
+  entry.in_graph = in_graph_;
   ops_.push_back(std::move(entry));
 }
 
@@ -49,7 +50,18 @@ void StepRecord::release(int64_t id, int64_t bytes, std::string_view tag) {
   open_.erase(found);
 }
 
+void StepRecord::set_marks(ScopeMarks* marks) {
+  for (; marked_ > 0; --marked_) marks_->end();
+  marks_ = marks;
+}
+
 int64_t StepRecord::open_scope(ScopeRecord entry) {
+  if (marks_ != nullptr) {
+    const std::string of =
+        entry.micro_batch < 0 ? "" : " of micro-batch " + std::to_string(entry.micro_batch);
+    marks_->begin(entry.name + of);
+    ++marked_;
+  }
   if (counters_alone_) return -1;
   entry.parent = scope_;
   entry.begin_at = position_++;
@@ -60,6 +72,10 @@ int64_t StepRecord::open_scope(ScopeRecord entry) {
 }
 
 void StepRecord::close_scope(int64_t index) {
+  if (marked_ > 0) {
+    marks_->end();
+    --marked_;
+  }
   if (index < 0 || index >= static_cast<int64_t>(scopes_.size())) return;  // forgotten
   ScopeRecord& entry = scopes_[static_cast<size_t>(index)];
   entry.end_at = position_++;

@@ -47,6 +47,10 @@ struct OpEntryRecord {
   int64_t at = 0;               // position in the sequence of all events of the record
   int64_t scope = -1;           // the innermost scope around it; −1: none
   int64_t stream_position = 0;  // its place among the stream's work
+  /// On sim: the work of a captured graph, which the host launches once, as a whole.
+  bool in_graph = false;
+
+  int host_launches() const { return in_graph ? 0 : launches; }
 };
 
 /// A dependency between streams: work of `to_stream` from `to_position` on begins after the work of
@@ -152,6 +156,14 @@ struct HostCallRecord {
   int64_t scope = -1;             // the innermost scope around the post
 };
 
+/// Who is told when scopes begin and end: a profiler that watches the process.
+class ScopeMarks {
+ public:
+  virtual ~ScopeMarks() = default;
+  virtual void begin(const std::string& name) = 0;
+  virtual void end() = 0;
+};
+
 /// The record that is attached to a device. Only the rank's host thread writes to it.
 class StepRecord {
  public:
@@ -173,12 +185,18 @@ class StepRecord {
   int64_t open_scope(ScopeRecord entry);
   void close_scope(int64_t index);
 
+  /// From now on `marks` is told of scopes, also of those that are not kept; null: nobody, and
+  /// those that it was told of end here. Not owned.
+  void set_marks(ScopeMarks* marks);
+
   /// Keeps only sums, no entries, so that the record's size does not grow with the step.
   void keep_counters_alone() { counters_alone_ = true; }
   /// Sums since `reset_counters`, of timed records. Communication is counted when it is waited for.
   const StepCounters& counters() const { return counters_; }
   void reset_counters();
 
+  /// Ops from here on are the work of a graph that was launched.
+  void set_in_graph(bool in_graph) { in_graph_ = in_graph; }
   /// Whether ops describe the shapes of their operands, which takes time.
   void set_with_shapes(bool with_shapes) { with_shapes_ = with_shapes; }
   bool with_shapes() const { return with_shapes_; }
@@ -216,9 +234,11 @@ class StepRecord {
 
   bool counters_alone_ = false;
   StepCounters counters_;
-  bool with_shapes_ = false, timed_ = true;
+  bool with_shapes_ = false, timed_ = true, in_graph_ = false;
   int64_t position_ = 0;
   int64_t scope_ = -1;  // innermost open one
+  ScopeMarks* marks_ = nullptr;
+  int marked_ = 0;  // open scopes that `marks_` was told of
   std::vector<OpEntryRecord> ops_;
   std::vector<AllocationRecord> allocations_;
   std::map<int64_t, size_t> open_;  // id → index into allocations_

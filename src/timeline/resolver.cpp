@@ -190,7 +190,7 @@ class RankGraph {
   }
 
   void add_op(const OpEntryRecord& op, size_t index) {
-    host_step(machine_.launch * op.launches);
+    host_step(machine_.launch * op.host_launches());
     alone_[index] = machine_.op(op);
     const Node node = graph_.add(alone_[index]);
     op_nodes_[index] = node;

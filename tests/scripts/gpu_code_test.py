@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """tools/gpu_code.py on a made-up report of a build."""
 
+import os
 import subprocess
+import tempfile
 import unittest
 from pathlib import Path
 
@@ -46,6 +48,56 @@ class GpuCode(unittest.TestCase):
         out = run(kernel("first", "sm_100a", 30) + kernel("first", "sm_80", 31) + kernel("other", "sm_80") +
                   kernel("other", "sm_100a"), "--table", "first")[1]
         self.assertIn("| kernel | sm_80 | sm_100a |\n|---|---|---|\n| `first` | 31 | 30 |\n", out)
+
+
+def function(name, target, *instructions):
+    lines = "".join(f"        /*{16 * i:04x}*/                   {text} ;\n" for i, text in enumerate(instructions))
+    return f"\tcode for {target}\n\t\tFunction : {name}\n{lines}"
+
+
+COPY, PRODUCT, READ = "LDGSTS.E.BYPASS.128 [R1], [R2.64]", "HMMA.16816.F32.BF16 R1, R2, R3, R1", "@!P0 LDG.E.128 R4, [R2.64]"
+# Names as c++filt leaves them.
+WHOLE = [("_ZN7viaduct4cuda18elementwise_kernelILi8EEEvi", [READ]),
+         ("_ZN7viaduct4cuda14forward_kernelINS0_4Bf16ELi64ELi64EEEvi", [COPY, PRODUCT]),
+         ("_ZN7viaduct4cuda19grouped_gemm_kernelINS0_3F16ELb0ELb0ELb1EEEvi", [COPY, PRODUCT])]
+
+
+class MachineCode(unittest.TestCase):
+    """With a cuobjdump that prints what it is told."""
+
+    def check(self, functions):
+        with tempfile.TemporaryDirectory() as folder:
+            tool = Path(folder, "cuobjdump")
+            Path(folder, "text").write_text("".join(function(n, "sm_90a", *i) for n, i in functions), encoding="utf-8")
+            tool.write_text(f"#!/bin/sh\ncat {folder}/text\n", encoding="utf-8")
+            tool.chmod(0o755)
+            done = subprocess.run([str(SCRIPT), "--code", "any.so"], capture_output=True, text=True, check=False,
+                                  env={**os.environ, "PATH": f"{folder}:{os.environ['PATH']}"})
+        return done.returncode, done.stdout
+
+    def test_counts_what_is_right(self):
+        self.assertEqual(self.check(WHOLE), (0, "machine code of 3 kernels: 0 problems\n"))
+
+    def test_a_narrow_read_fails_and_names_the_kernel(self):
+        status, out = self.check([(WHOLE[0][0], ["LDG.E R4, [R2.64]", "STG.E.128 [R2.64], R4"])] + WHOLE[1:])
+        self.assertEqual(status, 1)
+        self.assertIn("sm_90a: elementwise_kernel<8> has no reads of 16 bytes", out)
+
+    def test_products_without_matrix_units_fail(self):
+        status, out = self.check(WHOLE[:1] + [(WHOLE[1][0], [COPY, "FFMA R1, R2, R3, R1"]), WHOLE[2]])
+        self.assertEqual(status, 1)
+        self.assertIn("forward_kernel<Bf16, 64, 64> has no products of the matrix units", out)
+
+    def test_a_kernel_that_is_renamed_fails(self):
+        status, out = self.check(WHOLE[:2])
+        self.assertEqual(status, 1)
+        self.assertIn("no kernel is called", out)
+
+    def test_is_skipped_without_cuobjdump(self):
+        done = subprocess.run(["/usr/bin/python3", str(SCRIPT), "--code", "any.so"], capture_output=True, text=True,
+                              check=False, env={**os.environ, "PATH": "/no/such/folder"})
+        if not Path("/usr/local/cuda/bin/cuobjdump").exists():
+            self.assertEqual((done.returncode, done.stdout[:22]), (0, "machine code: skipped,"))
 
 
 if __name__ == "__main__":

@@ -278,6 +278,44 @@ std::vector<FieldCase> checkpoint_cases() {
   };
 }
 
+std::vector<FieldCase> graph_cases() {
+  const std::string runs = "exact/cuda/step_graph_test.cpp";
+  return {
+      {"model.cuda_graph_impl",
+       "full_iteration",
+       kNotes,
+       {},
+       {},
+       "",
+       runs,
+       "HaveTheBitsOfStepsWithout"},
+      {"model.cuda_graph_modules",
+       "[attn]",
+       kNotes,
+       {},
+       {},
+       "",
+       "unit/run/graph_config_test.cpp",
+       "model.cuda_graph_modules"},
+      {"model.cuda_graph_warmup_steps", "2", kNotes, {}, {}, "", runs, "cuda_graph_warmup_steps"},
+  };
+}
+
+std::vector<FieldCase> variable_cases() {
+  std::vector<FieldCase> cases;
+  for (const std::string_view name : EnvironmentConfig::kNames) {
+    cases.push_back({"env_vars." + std::string(name),
+                     "1",
+                     kNotes,
+                     {},
+                     {},
+                     "",
+                     "unit/run/environment_config_test.cpp",
+                     "IsSetWhereItIsNotSetAlready"});
+  }
+  return cases;
+}
+
 std::vector<FieldCase> logger_cases() {
   const Overrides history{"profiling.record_memory_history=true", "profiling.profile_step_start=1",
                           "profiling.profile_step_end=2",
@@ -290,6 +328,14 @@ std::vector<FieldCase> logger_cases() {
        "true",
        kFiles,
        {"profiling.profile_step_start=1", "profiling.profile_step_end=2"}},
+      {"profiling.use_nsys_profiler",
+       "true",
+       kNotes,
+       {"profiling.profile_step_start=1", "profiling.profile_step_end=2"},
+       {},
+       "",
+       "exact/cuda/profiler_window_test.cpp",
+       "profiling.use_nsys_profiler=true"},
       {"profiling.profile_step_start", "0", kFiles, kTrace, {"3"}},
       {"profiling.profile_step_end", "3", kFiles, kTrace, {"1"}},
       {"profiling.profile_ranks", "[1]", kFiles, kTrace + kDp, {"[2]"}},
@@ -393,7 +439,7 @@ std::vector<FieldCase> field_cases() {
   std::vector<FieldCase> all;
   for (auto* cases : {model_cases, fusion_cases, layout_cases, data_parallel_cases, train_cases,
                       optimizer_cases, environment_cases, data_cases, checkpoint_cases,
-                      logger_cases, proven_cases, coming_cases}) {
+                      logger_cases, variable_cases, graph_cases, proven_cases, coming_cases}) {
     for (FieldCase& one : cases()) all.push_back(std::move(one));
   }
   return all;

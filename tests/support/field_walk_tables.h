@@ -65,6 +65,8 @@ std::vector<FieldCase> optimizer_cases();
 std::vector<FieldCase> environment_cases();
 std::vector<FieldCase> data_cases();
 std::vector<FieldCase> checkpoint_cases();
+std::vector<FieldCase> variable_cases();
+std::vector<FieldCase> graph_cases();
 std::vector<FieldCase> logger_cases();
 /// Fields that the catalogue has as planned: a case may be there before its field is built, and
 /// counts from then on.

@@ -3,8 +3,10 @@
 #include <dlfcn.h>
 
 #include <cstdlib>
+#include <string>
 
 #include "base/error.h"
+#include "base/toolkit_library.h"
 #include "comm/nccl/nccl_calls.h"
 
 namespace viaduct {
@@ -28,12 +30,18 @@ void find(void* library, const char* place, const char* name, Function& function
 NcclCalls load() {
   const char* named = std::getenv(kVariable);
   const char* place = named != nullptr ? named : kLibrary;
-  void* const library = ::dlopen(place, RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) {
+  std::string reasons;
+  void* library = nullptr;
+  if (named == nullptr) {
+    library = open_toolkit_library(kLibrary, RTLD_NOW | RTLD_LOCAL, reasons);
+  } else if (library = ::dlopen(named, RTLD_NOW | RTLD_LOCAL); library == nullptr) {
     const char* reason = ::dlerror();
+    reasons = reason != nullptr ? reason : "no reason given";
+  }
+  if (library == nullptr) {
     fail<DeviceError>(
         "dist.device=cuda: ranks with a GPU each need {}, which cannot be loaded ({}): {}",
-        kLibrary, reason != nullptr ? reason : "no reason given", kInstall);
+        kLibrary, reasons, kInstall);
   }
   NcclCalls calls;
 #define VIADUCT_NCCL_FIND(name) find(library, place, #name, calls.name);

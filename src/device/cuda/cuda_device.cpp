@@ -7,10 +7,13 @@
 
 #include <algorithm>
 #include <cstring>
+#include <set>
 #include <string>
 
 #include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_graph.h"
 #include "device/cuda/cuda_memory.h"
+#include "device/cuda/cuda_profiler.h"
 #include "device/cuda/cuda_streams.h"
 #include "device/cuda/pinned_memory.h"
 #include "device/planned_arena.h"
@@ -53,6 +56,9 @@ class GpuDevice final : public CudaDevice {
   CUstream_st* handle(int stream) override;
   void finish() override { check_cuda(streams_.finish(), "cudaStreamSynchronize"); }
 
+  void watch(bool on) override { watch_process(on); }
+  ScopeMarks* scope_marks() override { return &marks_; }
+
   void use_plan(const MemoryPlan& plan) override;
   void begin_sequence(MemorySequence sequence) override {
     if (arena_) arena_->begin(sequence);
@@ -62,6 +68,7 @@ class GpuDevice final : public CudaDevice {
   }
 
   void wait_host(const Event& event) override {
+    refuse_in_graph("a wait of the host");
     check_cuda(cudaEventSynchronize(behind(event)), "cudaEventSynchronize");
   }
   void copy_from_host(const Tensor& host, const Tensor& device) override;
@@ -70,13 +77,19 @@ class GpuDevice final : public CudaDevice {
 
  protected:
   void enqueue_wait(int stream, const Event& event) override {
+    if (capturing()) joined_.insert(stream);
     cudaStream_t waiting = handle(stream);
     check_cuda(cudaStreamWaitEvent(waiting, behind(event), 0), "cudaStreamWaitEvent");
   }
+  void begin_capture() override;
+  std::unique_ptr<DeviceGraph> end_capture(bool complete) override;
+  void enqueue_graph(const DeviceGraph& graph) override;
   void* take(int64_t bytes, MemoryTag tag) override;
   void give(void* data, int64_t bytes) override;
 
  private:
+  bool capturing() const { return graph_memory_ != nullptr; }
+  void refuse_in_graph(std::string_view what) const;
   cudaEvent_t behind(const Event& event) {
     return streams_.behind(event.stream, event.position, record_event(event.stream).position);
   }
@@ -88,10 +101,14 @@ class GpuDevice final : public CudaDevice {
   const GpuProperties properties_;
   ThreadPool pool_{1};
   CudaMemory memory_;
+  std::shared_ptr<CudaMemory> graph_memory_;          // of the capture that has begun
+  std::vector<std::weak_ptr<CudaMemory>> of_graphs_;  // of those that are complete
+  std::set<int> joined_;                              // streams that take part in it
   void* arena_memory_ = nullptr;
   std::unique_ptr<PlannedArena> arena_;  // null without a plan
   PinnedMemory pinned_;
   CudaStreams streams_;
+  ProfilerMarks marks_;
   bool closing_ = false;
 };
 
@@ -103,7 +120,41 @@ GpuDevice::~GpuDevice() {
   if (arena_memory_ != nullptr) cudaFree(arena_memory_);
 }
 
+void GpuDevice::begin_capture() {
+  streams_.forget_marks();
+  joined_.clear();
+  begin_graph(streams_.handle(kComputeStream));
+  graph_memory_ = std::make_shared<CudaMemory>();
+}
+
+std::unique_ptr<DeviceGraph> GpuDevice::end_capture(bool complete) {
+  if (!capturing()) return nullptr;
+  const std::shared_ptr<CudaMemory> memory = std::exchange(graph_memory_, nullptr);
+  // Tensors that an error leaves behind go back there.
+  of_graphs_.emplace_back(memory);
+  streams_.forget_marks();
+  cudaStream_t compute = streams_.handle(kComputeStream);
+  if (complete) return std::make_unique<CudaGraph>(end_graph(compute), memory);
+  drop_graph(compute);
+  return nullptr;
+}
+
+void GpuDevice::enqueue_graph(const DeviceGraph& graph) {
+  dynamic_cast<const CudaGraph&>(graph).launch(handle(kComputeStream));
+}
+
+void GpuDevice::refuse_in_graph(std::string_view what) const {
+  VIADUCT_CHECK(DeviceError, !capturing(),
+                "cuda: {} is part of a step that is captured into a graph, which has no host; "
+                "expected model.cuda_graph_impl = none",
+                what);
+}
+
 CUstream_st* GpuDevice::handle(int stream) {
+  VIADUCT_CHECK(DeviceError, !capturing() || stream == kComputeStream || joined_.contains(stream),
+                "cuda: stream {} is first used in a step that is captured into a graph; more steps "
+                "of model.cuda_graph_warmup_steps use it before",
+                stream_name(stream));
   // The work that is about to be given counts already. Side streams wait for compute when they get
   // work, at its end; so compute needs no marks.
   if (stream != kComputeStream) streams_.mark(stream, record_event(stream).position - 1);
@@ -144,7 +195,7 @@ void* GpuDevice::place(int64_t bytes, MemoryTag tag) {
       statistics().unplanned_bytes += bytes;
     }
   }
-  const CudaMemory::Taken taken = memory_.take(bytes);
+  const CudaMemory::Taken taken = (capturing() ? *graph_memory_ : memory_).take(bytes);
   statistics().reserved_bytes += taken.reserved;
   statistics().system_allocations += taken.requests;
   if (taken.data == nullptr) no_memory(bytes, std::string(memory_tag_name(tag)));
@@ -160,7 +211,13 @@ void* GpuDevice::take(int64_t bytes, MemoryTag tag) {
 void GpuDevice::give(void* data, int64_t bytes) {
   if (closing_) return;
   poison(data, bytes);
-  if (!arena_ || !arena_->give(data)) memory_.give(data, bytes);
+  if (arena_ && arena_->give(data)) return;
+  if (capturing() && graph_memory_->owns(data)) return graph_memory_->give(data, bytes);
+  for (const std::weak_ptr<CudaMemory>& graph : of_graphs_) {
+    const auto memory = graph.lock();
+    if (memory != nullptr && memory->owns(data)) return memory->give(data, bytes);
+  }
+  memory_.give(data, bytes);
 }
 
 void GpuDevice::poison(void* data, int64_t bytes) {
@@ -176,6 +233,7 @@ void GpuDevice::poison(void* data, int64_t bytes) {
 
 void GpuDevice::copy_from_host(const Tensor& host, const Tensor& device) {
   check_equal(host, device);
+  refuse_in_graph("a copy to the GPU");
   launched(kComputeStream);
   cudaStream_t compute = handle(kComputeStream);
   for (int64_t at = 0; at < host.bytes(); at += kMostStaged) {
@@ -191,6 +249,7 @@ void GpuDevice::copy_from_host(const Tensor& host, const Tensor& device) {
 
 void GpuDevice::copy_to_host(const Tensor& device, const Tensor& host) {
   check_equal(device, host);
+  refuse_in_graph("a copy to the host");
   launched(kComputeStream);
   cudaStream_t compute = handle(kComputeStream);
   for (int64_t at = 0; at < host.bytes(); at += kMostStaged) {

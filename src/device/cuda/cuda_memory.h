@@ -25,6 +25,8 @@ class CudaMemory {
   /// back to it first.
   Taken take(int64_t bytes);
   void give(void* data, int64_t bytes);
+  /// Whether `data` is one of its blocks.
+  bool owns(void* data) const { return blocks_.contains(data); }
   /// Gives the free blocks back to the runtime; returns their bytes. Waits for the GPU.
   int64_t release_free();
 

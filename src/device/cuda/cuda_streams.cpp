@@ -68,6 +68,14 @@ cudaEvent_t CudaStreams::behind(int stream, int64_t position, int64_t given) {
   return found != waited.marks.end() ? found->event : record(waited, given);
 }
 
+void CudaStreams::forget_marks() {
+  for (Stream& stream : streams_) {
+    for (const Mark& mark : stream.marks)
+      check_cuda(cudaEventDestroy(mark.event), "cudaEventDestroy");
+    stream.marks.clear();
+  }
+}
+
 cudaError_t CudaStreams::finish() {
   cudaError_t first = cudaSuccess;
   for (const Stream& stream : streams_) {

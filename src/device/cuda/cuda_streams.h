@@ -25,6 +25,9 @@ class CudaStreams {
   /// Notes that the work of `stream` up to `given` has been given to the runtime, and that more is
   /// about to come: later waits for that work need not wait for what follows.
   void mark(int stream, int64_t given);
+  /// Forgets the points of streams that waits were for: from here on a wait is for all that its
+  /// stream was given. Events of a capture mean nothing outside it, nor others in it.
+  void forget_marks();
   /// Waits for all streams; returns the first error.
   cudaError_t finish();
 

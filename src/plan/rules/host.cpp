@@ -60,12 +60,14 @@ Finding graph_on(const Figures& f, const Thresholds& limits) {
   if (!f.times) return unknown(kNoTimes);
   if (host_share(f) <= limits[Limit::host_high]) return not_applicable(waits(f));
   return unknown(waits(f) +
-                 "; CUDA graphs are not implemented, so what they gain is not predicted");
+                 "; what a graph gains is the difference to a plan with model.cuda_graph_impl = "
+                 "full_iteration, which takes one rank");
 }
 
 Finding graph_static(const Figures&, const Thresholds&) {
   return not_applicable(
-      "CUDA graphs are not implemented, and model.cuda_graph_impl is refused or noted");
+      "a graph is of whole steps of equal shapes: model.cuda_graph_impl is refused where rows have "
+      "documents of their own, and a step of other shapes is captured anew");
 }
 
 Finding gc_aligned(const Figures&, const Thresholds&) {

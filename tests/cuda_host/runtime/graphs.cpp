@@ -10,6 +10,11 @@ using cuda_host::runtime;
 using cuda_host::Runtime;
 using cuda_host::Work;
 
+cuda_host::GraphCounts cuda_host::graph_counts() {
+  const Runtime::Call call = runtime().call();
+  return runtime().graphs;
+}
+
 extern "C" {
 
 cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode) {
@@ -46,6 +51,7 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
 
 cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsigned long long) {
   const Runtime::Call call = runtime().call();
+  ++runtime().graphs.made;
   *exec = new CUgraphExec_st{*graph, {}};
   std::map<CUstream_st*, CUstream_st*> own;
   for (auto& [stream, work] : (*exec)->graph.nodes) {
@@ -63,6 +69,7 @@ cudaError_t cudaGraphInstantiate(cudaGraphExec_t* exec, cudaGraph_t graph, unsig
 cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t stream) {
   const Runtime::Call call = runtime().call();
   if (call.error != cudaSuccess) return call.error;
+  ++runtime().graphs.launched;
   const auto gate = [] { return std::make_shared<Gate>(); };
   const std::shared_ptr<Gate> begin = gate();
   runtime().push(stream, {"graph begins", {}, {}, begin});

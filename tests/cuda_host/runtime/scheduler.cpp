@@ -60,6 +60,7 @@ void Runtime::reset(const RuntimeSettings& to) {
     throw std::logic_error("the runtime's double: streams or memory of an earlier user are left");
   settings = to;
   counts = {};
+  graphs = {};
   random_.seed(to.seed);
   // With some seeds the host runs far ahead, with others the device follows closely.
   beside_ = std::array{1, 2, 8, 1'000'000}[random_() % 4];

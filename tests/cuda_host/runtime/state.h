@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "cuda_host/graphs.h"
 #include "cuda_host/runtime/cuda_runtime_api.h"
 #include "cuda_host/streams.h"
 
@@ -90,6 +91,7 @@ class Runtime {
 
   RuntimeSettings settings;
   RuntimeCounts counts;
+  GraphCounts graphs;
   std::set<CUstream_st*> streams;
   std::string failure;               // of the first kernel that failed
   cudaError_t sticky = cudaSuccess;  // every call returns it

@@ -55,6 +55,31 @@ TEST(CudaTarget, HoldsTheSameStateAndSendsTheSameBytesAsTheCpu) {
   }
 }
 
+TEST(CudaTarget, AGraphOfAStepIsOneLaunchOfTheSameWork) {
+  const RunSetup setup = setup_for(CudaTarget::sm_90a, {});
+  const DryRun plain = dry_run(setup, {0}, nullptr, false, true);
+  const DryRun whole = dry_run(
+      setup_for(CudaTarget::sm_90a, {"model.cuda_graph_impl=full_iteration"}), {0}, nullptr, false);
+  const auto launches = [](const DryRun& run, const std::string& op) {
+    int64_t sum = 0;
+    for (const KernelUse& use : run.kernels) sum += use.op == op ? use.launches : 0;
+    return sum;
+  };
+  EXPECT_EQ(launches(whole, "graph"), 1);
+  EXPECT_EQ(launches(plain, "graph"), 0);
+  EXPECT_GT(launches(plain, "gemm"), 0);
+  EXPECT_EQ(launches(whole, "gemm"), 0);
+  EXPECT_EQ(launches(whole, "adamw"), launches(plain, "adamw")) << "the update is not captured";
+  EXPECT_GT(launches(whole, "adamw"), 0);
+  EXPECT_LT(whole.launches, plain.launches / 4);
+  EXPECT_EQ(whole.cost.total_flops(), plain.cost.total_flops());
+  EXPECT_EQ(whole.host_reads, plain.host_reads);
+  // Rows of all micro-batches stay; of each token id, position, target, weight and index.
+  const int64_t rows = 4 * (24 * setup.config.model.seq_length.value() + 8);
+  EXPECT_GT(whole.peak.bytes, plain.peak.bytes);
+  EXPECT_LE(whole.peak.bytes, plain.peak.bytes + rows);
+}
+
 TEST(CudaTarget, ExpertsHoldTheSameStateAndSendTheSameBytesAsOnTheCpu) {
   for (const char* dispatcher : {"alltoall", "allgather", "flex"}) {
     const auto run_on = [&](std::optional<CudaTarget> target) {

@@ -193,10 +193,10 @@ TEST(RunConfig, WhatIsNotBuiltYetIsRefused) {
 
 TEST(RunConfig, WithoutEffectIsNoted) {
   const LoadedRunConfig loaded =
-      load_run_config({}, {"TPOverlapCfg.num_sm=8", "env_vars.NCCL_NVLS_ENABLE=0"});
+      load_run_config({}, {"TPOverlapCfg.num_sm=8", "env_vars.NVTE_FLASH_ATTN=0"});
   EXPECT_THAT(loaded.outcome.notes,
               Contains(HasSubstr("comm_overlap.num_sm has no effect on cpu")));
-  EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("env_vars.NCCL_NVLS_ENABLE")));
+  EXPECT_THAT(loaded.outcome.notes, Contains(HasSubstr("env_vars.NVTE_FLASH_ATTN")));
 }
 
 TEST(RunConfig, AnFp32ResidualStreamIsNothingNewToWideRecipes) {

@@ -1,0 +1,14 @@
+#pragma once
+// Libraries of the CUDA toolkit, which are too large to travel with the program: where a machine
+// has them.
+
+#include <string>
+
+namespace viaduct {
+
+/// Loads `file` ("libcublasLt.so.13") from where the system looks for libraries, or else from
+/// `lib64` and `lib` of the folders that CUDA_HOME and CUDA_PATH name, and of /usr/local/cuda.
+/// `flags` are dlopen's. Null if none has it; `reasons` then says of each place why.
+void* open_toolkit_library(const std::string& file, int flags, std::string& reasons);
+
+}  // namespace viaduct

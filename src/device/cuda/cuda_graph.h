@@ -1,0 +1,40 @@
+#pragma once
+// A graph of the CUDA runtime as a graph of the device: capture of compute's stream and of those
+// that wait for it, and launches.
+
+#include <memory>
+
+#include "device/cuda/cuda_check.h"
+#include "device/cuda/cuda_memory.h"
+#include "device/device_graph.h"
+
+namespace viaduct {
+
+class CudaGraph final : public DeviceGraph {
+ public:
+  /// `exec` becomes this object's. `memory`: blocks that the captured work uses.
+  CudaGraph(cudaGraphExec_t exec, std::shared_ptr<CudaMemory> memory)
+      : exec_(exec), memory_(std::move(memory)) {}
+  ~CudaGraph() override { cudaGraphExecDestroy(exec_); }
+  CudaGraph(const CudaGraph&) = delete;
+  CudaGraph& operator=(const CudaGraph&) = delete;
+
+  void launch(cudaStream_t stream) const {
+    check_cuda(cudaGraphLaunch(exec_, stream), "cudaGraphLaunch");
+  }
+
+ private:
+  cudaGraphExec_t exec_;
+  std::shared_ptr<CudaMemory> memory_;
+};
+
+/// From here on `stream`, and each that waits for an event of it, keeps its work. Other calls of
+/// this thread are as always: memory may be allocated.
+void begin_graph(cudaStream_t stream);
+/// What the streams kept, ready to be launched. DeviceError if a stream that joined was not waited
+/// for.
+cudaGraphExec_t end_graph(cudaStream_t stream);
+/// Drops it; for captures that an error has ended.
+void drop_graph(cudaStream_t stream);
+
+}  // namespace viaduct

@@ -1,0 +1,13 @@
+#pragma once
+// What the double of the CUDA runtime counts of graphs since `reset_runtime`.
+
+#include <cstdint>
+
+namespace cuda_host {
+
+struct GraphCounts {
+  int64_t made = 0, launched = 0;
+};
+GraphCounts graph_counts();
+
+}  // namespace cuda_host

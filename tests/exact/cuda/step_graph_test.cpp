@@ -1,0 +1,97 @@
+// Training with steps that are captured into graphs: whatever order the streams run in, weights,
+// moments and metrics have the bits of a run whose steps are launched kernel by kernel.
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cuda_host/graphs.h"
+#include "cuda_host/streams.h"
+#include "run/rank_device.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+
+const Overrides kCuda{"dist.device=cuda"};
+const Overrides kGraphs{"model.cuda_graph_impl=full_iteration", "model.cuda_graph_warmup_steps=1"};
+
+struct Case {
+  std::string name, family;
+  Overrides settings;
+  int64_t graphs = 1;  // captured in the run
+};
+void PrintTo(const Case& c, std::ostream* out) {
+  *out << c.name;
+}
+
+class StepGraphs : public testing::TestWithParam<Case> {};
+
+TEST_P(StepGraphs, HaveTheBitsOfStepsWithout) {
+  // The learning rate is another one in each step.
+  const Overrides run = tiny_run(GetParam().family) + kCuda +
+                        Overrides{"train.train_iters=5", "scheduler.lr_warmup_iters=3"} +
+                        GetParam().settings;
+  cuda_host::reset_runtime({.seed = 0});
+  const RunOutcome plain = train_run(run);
+  EXPECT_EQ(cuda_host::graph_counts().launched, 0);
+  const int64_t kernels = cuda_host::runtime_counts().kernels;
+  for (uint64_t seed = 1; seed <= 2; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    cuda_host::reset_runtime({.seed = seed, .guard = seed == 1});
+    EXPECT_TRUE(train_run(run + kGraphs) == plain);
+    EXPECT_EQ(cuda_host::graph_counts().launched, 4) << "all steps but the first";
+    EXPECT_EQ(cuda_host::graph_counts().made, GetParam().graphs);
+    // The host gives kernels of two steps of five: of the first, and to the capture.
+    if (GetParam().graphs == 1) {
+      EXPECT_LT(cuda_host::runtime_counts().kernels, kernels * 2 / 3);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Runs, StepGraphs,
+    testing::Values(
+        Case{"llama", "llama", {}}, Case{"bf16", "llama", {"mixed_precision=bf16_mixed"}},
+        Case{"fp16", "llama", {"mixed_precision=fp16_mixed"}},
+        Case{"bf16_gradients",
+             "llama",
+             {"mixed_precision=bf16_mixed", "ddp.grad_reduce_in_fp32=false"}},
+        Case{"dropout", "gpt2", {"model.hidden_dropout=0.1", "model.attention_dropout=0.1"}},
+        Case{"recompute",
+             "llama",
+             {"model.recompute_granularity=full", "model.recompute_method=uniform",
+              "model.recompute_num_layers=1"}},
+        Case{"evaluation", "llama", {"validation.eval_iters=1", "validation.eval_interval=2"}},
+        Case{"mean_of_means", "llama", {"model.calculate_per_token_loss=false"}},
+        Case{"overlap", "llama", {"ddp.overlap_grad_reduce=true"}},
+        Case{"experts",
+             "qwen2_moe",
+             {"model.num_moe_experts=4", "model.moe_shared_expert_intermediate_size=32"}},
+        // Steps of 2, 2, 4, 4 and 4 rows.
+        Case{"more_rows",
+             "llama",
+             {"train.rampup_batch_size=[2,2,4]", "train.global_batch_size=4",
+              "train.micro_batch_size=1"},
+             2}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(StepGraph, UsesThePlannedMemoryAndReportsItsPeak) {
+  cuda_host::reset_runtime({.seed = 4});
+  const RunSetup setup = setup_of(tiny_run() + kCuda + kGraphs +
+                                  Overrides{"train.train_iters=5", "mixed_precision=bf16_mixed"});
+  const RankDevice rank = make_rank_device(setup.config.dist);
+  TrainerHooks hooks;
+  hooks.peak_effort = PeakEffort::glance;
+  Trainer trainer(setup, *rank.device, rank.ops, hooks);
+  const int64_t planned = trainer.planned_memory().peak.bytes;
+  trainer.run();
+  EXPECT_EQ(rank.device->memory().system_allocations, 1) << "the arena";
+  EXPECT_EQ(rank.device->memory().unplanned_allocations, 0);
+  EXPECT_EQ(rank.device->memory().peak_bytes, planned);
+  EXPECT_EQ(cuda_host::graph_counts().launched, 4);
+}
+
+}  // namespace
+}  // namespace viaduct

@@ -1,0 +1,77 @@
+// What of a run has no place in a graph is refused where there is a GPU, and said where there is
+// none.
+
+#include "run/graph_config.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "base/error.h"
+#include "run/setup.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+const Overrides kWhole{"dist.device=cuda", "model.cuda_graph_impl=full_iteration"};
+
+std::string refusal(const Overrides& more) {
+  try {
+    load_run_config({}, tiny_run() + more);
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(GraphConfig, OneRankOfADenseModelHasItsPlace) {
+  EXPECT_EQ(refusal(kWhole), "");
+  EXPECT_EQ(refusal(kWhole + Overrides{"mixed_precision=bf16_mixed"}), "");
+}
+
+TEST(GraphConfig, WhatCannotBeCapturedIsRefused) {
+  struct Row {
+    Overrides settings;
+    std::string why;
+  };
+  for (const Row& row : std::vector<Row>{
+           {{"dist.ranks=2"}, "dist.ranks = 2: operations between ranks"},
+           {{"mixed_precision=bf16_with_fp8_current_scaling_mixed"}, "quantized weights"},
+           {{"ddp.data_parallel_sharding_strategy=optim_grads"}, "units are gathered"},
+           {{"model.cpu_offloading=true", "model.cpu_offloading_num_layers=1"}, "a second memory"},
+           {{"dataset.reset_attention_mask=true", "dataset.eod_id=1"}, "other documents"}}) {
+    EXPECT_THAT(refusal(kWhole + row.settings),
+                AllOf(HasSubstr("model.cuda_graph_impl: full_iteration with"), HasSubstr(row.why),
+                      HasSubstr("expected cuda_graph_impl = none")));
+    EXPECT_EQ(refusal(row.settings + Overrides{"model.cuda_graph_impl=full_iteration"}), "")
+        << "without a GPU it has no effect: " << row.why;
+  }
+  EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_impl=local"}),
+              HasSubstr("a graph for each layer) is not implemented yet"));
+  EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_impl=transformer_engine"}),
+              HasSubstr("a library that is not used here"));
+  EXPECT_THAT(refusal({"dist.device=cuda", "model.cuda_graph_modules=[attn]"}),
+              HasSubstr("model.cuda_graph_modules: modules are captured with"));
+  EXPECT_THAT(refusal({"model.cuda_graph_impl=all"}),
+              HasSubstr("none|local|transformer_engine|full_iteration"));
+  EXPECT_THAT(refusal({"model.cuda_graph_warmup_steps=0"}), HasSubstr(">= 1"));
+}
+
+TEST(GraphConfig, TheCpuSaysThatItHasNoEffect) {
+  const RunSetup setup = setup_of(
+      tiny_run() + Overrides{"model.cuda_graph_impl=full_iteration",
+                             "model.cuda_graph_warmup_steps=2", "model.cuda_graph_modules=[attn]",
+                             "profiling.use_nsys_profiler=true", "env_vars.NCCL_ALGO=Ring"});
+  for (const char* name :
+       {"model.cuda_graph_impl", "model.cuda_graph_warmup_steps", "model.cuda_graph_modules",
+        "profiling.use_nsys_profiler", "env_vars.NCCL_ALGO"})
+    EXPECT_THAT(setup.notes, Contains(HasSubstr(name)));
+}
+
+}  // namespace
+}  // namespace viaduct
