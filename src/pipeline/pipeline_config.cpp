@@ -57,7 +57,7 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
       .one_of({"1f1b", "gpipe", "zero_bubble", "dualpipe_v", "dualpipe"})
       .constraint(
           "gpipe and zero_bubble have one chunk a stage; dualpipe_v has two, at least 2 · pp "
-          "micro-batches, overlapped messages and no tied embeddings");
+          "micro-batches and overlapped messages");
   group
       .field("microbatch_group_size_per_vp_stage", config.microbatch_group_size_per_vp_stage,
              "Micro-batches that a virtual stage runs before the next chunk; null: pp.")
