@@ -160,11 +160,16 @@ std::unique_ptr<Segment> build_mlp(const Maker& m, int64_t layer) {
   return std::make_unique<MlpSegment>(std::move(parts));
 }
 
-/// The token table that the last stage reads too: a tied head, or multi-token prediction. In a
-/// pipeline the first and the last stage hold it; the first stage's copy is the owner.
+/// Whether one rank has the first and the last layer: without a pipeline, and in a V.
+bool has_both_ends(const std::vector<ChunkLayers>& chunks) {
+  return std::ranges::any_of(chunks, &ChunkLayers::embedding) &&
+         std::ranges::any_of(chunks, &ChunkLayers::head);
+}
+
+/// The token table that the head's stage reads too: a tied head, or multi-token prediction. In a
+/// pipeline with its ends on two stages, both hold it; the first stage's copy is the owner.
 ParameterPointer held_by_both_ends(const ParameterPointer& table, const ModelPlace& place,
                                    bool tied) {
-  if (place.pp == 1) return table;
   auto held = std::make_shared<Parameter>(*table);
   held->holders = {0, place.pp - 1};
   held->multiplied = tied && place.pp_rank != 0;
@@ -257,7 +262,8 @@ std::unique_ptr<Model> build_model(Device& device, const ModelConfig& config,
     if (!tokens)
       tokens = make.vocabulary_table("embedding.tokens", names.token_embedding, config.vocabulary,
                                      config.hidden, config.tied_embeddings);
-    if ((config.tied_embeddings || config.mtp_layers > 0) && tokens->holders.empty())
+    if ((config.tied_embeddings || config.mtp_layers > 0) && tokens->holders.empty() &&
+        !has_both_ends(held))
       tokens = held_by_both_ends(tokens, place, config.tied_embeddings);
     return tokens;
   };

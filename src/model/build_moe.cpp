@@ -3,6 +3,7 @@
 #include "base/error.h"
 #include "nn/moe/combine.h"
 #include "nn/moe/dispatch.h"
+#include "nn/moe/domain_combine.h"
 #include "nn/moe/domain_dispatch.h"
 #include "nn/moe/experts.h"
 #include "nn/moe/gather_dispatch.h"
@@ -89,7 +90,7 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
   if (place.gathers(c.moe)) {
     segments.push_back(std::make_unique<GatherDispatchSegment>(c.moe, place, c.hidden));
   } else if (place.by_domain()) {
-    segments.push_back(
+    add_exchange(
         std::make_unique<DomainDispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
   } else {
     add_exchange(std::make_unique<DispatchSegment>(c.moe, place, c.hidden, std::move(shared)));
@@ -118,8 +119,12 @@ std::vector<std::unique_ptr<Segment>> build_moe(const MoeBuild& b, int64_t layer
         b.make.experts_bias(path + ".experts.down", at(b.names.expert_down), c.hidden);
   }
   segments.push_back(std::make_unique<ExpertsSegment>(c.moe, place, std::move(parts)));
-  add_exchange(std::make_unique<CombineSegment>(
-      c.moe, place, c.hidden, ResidualDropout(c.residual_dropout, path + ".dropout")));
+  const ResidualDropout residual(c.residual_dropout, path + ".dropout");
+  if (place.by_domain()) {
+    add_exchange(std::make_unique<DomainCombineSegment>(c.moe, place, c.hidden, residual));
+  } else {
+    add_exchange(std::make_unique<CombineSegment>(c.moe, place, c.hidden, residual));
+  }
   return segments;
 }
 

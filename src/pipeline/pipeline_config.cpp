@@ -57,7 +57,7 @@ void add_order(FieldGroup& group, PipelineConfig& config) {
       .one_of({"1f1b", "gpipe", "zero_bubble", "dualpipe_v", "dualpipe"})
       .constraint(
           "gpipe and zero_bubble have one chunk a stage; dualpipe_v has two, at least 2 · pp "
-          "micro-batches, overlapped messages and no tied embeddings");
+          "micro-batches and overlapped messages");
   group
       .field("microbatch_group_size_per_vp_stage", config.microbatch_group_size_per_vp_stage,
              "Micro-batches that a virtual stage runs before the next chunk; null: pp.")
@@ -151,7 +151,8 @@ FieldGroup pipeline_overlap_fields(PipelineConfig& config) {
           "rows of the other's experts are under way; a stage has one micro-batch more in "
           "flight.")
       .constraint(
-          "expert_model_parallel_size > 1, moe_token_dispatcher_type=alltoall, a 16-bit recipe, "
+          "expert_model_parallel_size > 1, moe_token_dispatcher_type=alltoall or flex, a 16-bit "
+          "recipe, "
           "pipeline_schedule=1f1b with virtual stages if pp > 1, no full recompute nor that of "
           "moe, "
           "no moe_shared_expert_overlap, mtp_num_layers <= 1")

@@ -23,13 +23,6 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
         "are not in two parts",
         kOverlap);
   }
-  if (const int domains = expert_domains(config); domains > 1) {
-    problems.add(
-        "{} and experts in {} domains of fast links exclude each other: exchanges by domain are "
-        "not "
-        "in two parts; nearest: model.moe_token_dispatcher_type = alltoall",
-        kOverlap, domains);
-  }
   if (precision_recipe(config.mixed_precision).activation == DType::f32) {
     problems.add(
         "{} needs activations of 16 bits, and mixed_precision.recipe = {} has FP32; "

@@ -200,17 +200,6 @@ class PipelineRules {
           "messages would wait for each other",
           kName);
     }
-    const auto& tied = config_.model.share_embeddings_and_output_weights;
-    const auto& further = config_.model.mtp_num_layers;
-    const bool shares = !tied.is_auto() && tied.value();
-    if (shares || (!further.is_auto() && further.value().value_or(0) > 0)) {
-      problems_.add(
-          "{} has the first and the last layer in two chunks of one rank, which cannot share the "
-          "token table: not with model.{}",
-          kName,
-          shares ? std::string("share_embeddings_and_output_weights = true")
-                 : fmt::format("mtp_num_layers = {}", *further.value()));
-    }
     const int64_t rows = config_.train.micro_batch_size * data_parallel_size(config_);
     const BatchSchedule batches = batch_schedule(config_);
     if (rows == 0 || !batches.problems().empty()) return;  // reported elsewhere

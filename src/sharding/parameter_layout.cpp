@@ -20,6 +20,17 @@ int64_t bucket_elements(const StoreSettings& settings, const std::vector<LayoutP
   return (elements + settings.num_buckets - 1) / settings.num_buckets;
 }
 
+/// Whether one of the chunks from `begin` on uses the parameter.
+bool used_again(const Parameter& parameter, const std::vector<std::vector<ParameterUse>>& chunks,
+                size_t begin) {
+  for (size_t chunk = begin; chunk < chunks.size(); ++chunk) {
+    for (const ParameterUse& use : chunks[chunk]) {
+      if (use.parameter->path == parameter.path) return true;
+    }
+  }
+  return false;
+}
+
 }  // namespace
 
 ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
@@ -42,7 +53,7 @@ ParameterStore::ParameterStore(Device& device, const PrecisionRecipe& recipe,
   if (settings_.share_state) no_copies_ = make_self_communicator("copies of runs");
   // Without virtual stages the one reduction of a stage starts with its last backward anyway.
   settings_.align_grad_reduce &= groups.pp().size() > 1 && chunks.size() > 1;
-  for (const auto& uses : chunks) add_chunk(uses);
+  for (size_t i = 0; i < chunks.size(); ++i) add_chunk(chunks);
   list_buckets();
   list_runs();
   list_run_buckets();
@@ -113,22 +124,22 @@ BufferFormats ParameterStore::formats_of(const Parameter& parameter) const {
       .weights_in_gradients = staged};
 }
 
-void ParameterStore::add_chunk(const std::vector<ParameterUse>& uses) {
+void ParameterStore::add_chunk(const std::vector<std::vector<ParameterUse>>& chunks) {
   const size_t chunk = runs_end_.size();
   std::vector<const Parameter*> parameters;
   std::vector<int> layers;
-  for (const auto& [parameter, layer] : uses) {
+  for (const auto& [parameter, layer] : chunks[chunk]) {
     const bool first = entries_.find(parameter) == entries_.end();
-    const auto known = std::find(parameters.begin(), parameters.end(), parameter);
-    VIADUCT_CHECK(ShapeError, first || parameters.end() != known,
-                  "parameter store: {} is in two chunks", parameter->path);
     ++entries_[parameter].uses;
     if (first) {
       parameters.push_back(parameter);
-      layers.push_back(layer);
-    } else if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) {
-      one = -1;
+      layers.push_back(used_again(*parameter, chunks, chunk + 1) ? -1 : layer);
+      continue;
     }
+    // One that an earlier chunk uses too lives in that chunk's buffers.
+    const auto known = std::find(parameters.begin(), parameters.end(), parameter);
+    if (known == parameters.end()) continue;
+    if (int& one = layers[static_cast<size_t>(known - parameters.begin())]; one != layer) one = -1;
   }
   parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
   runs_end_.push_back(0);

@@ -36,9 +36,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
  public:
   /// `chunks`: for each model chunk of this rank, its parameters in order of first use in the
   /// forward; a parameter is listed once for each contribution of a backward to its gradient.
+  /// One that several chunks use lives with the first of them.
   /// Nothing is initialized. `second_memory` receives what the settings offload and must outlive
-  /// the store. ShapeError if a parameter is in two chunks, if `groups` shards what the settings do
-  /// not, or if settings exclude each other.
+  /// the store. ShapeError if `groups` shards what the settings do not, or if settings exclude each
+  /// other.
   ParameterStore(Device& device, const PrecisionRecipe& recipe,
                  const std::vector<std::vector<ParameterUse>>& chunks,
                  const StoreSettings& settings, const ParallelGroups& groups,
@@ -214,8 +215,9 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// Whether all these forms of this generation are made.
   bool formed(size_t chunk) const { return staging_ && formed_generations_[chunk] == generation_; }
   BufferFormats formats_of(const Parameter& parameter) const;
-  void add_chunk(const std::vector<ParameterUse>& uses);
-  /// `layers`: for each parameter the only layer that uses it, or −1 if several do.
+  /// The next one.
+  void add_chunk(const std::vector<std::vector<ParameterUse>>& chunks);
+  /// `layers`: for each parameter the only layer that uses it, or −1 if several do, of any chunk.
   void add_buffer(size_t chunk, std::vector<const Parameter*> parameters,
                   const std::vector<int>& layers);
   void list_buckets();

@@ -2,7 +2,6 @@
 
 #include <utility>
 
-#include "nn/moe/domain_exchange.h"
 #include "nn/moe/gathered_rows.h"
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
@@ -30,29 +29,8 @@ Edge CombineSegment::inputs(const RankContext& context, const Batch& batch) cons
     edge.push_back(edges.exchange());
     edge.push_back(edges.arrival());
   }
-  if (place_.by_domain()) {
-    edge.push_back(edges.domain_exchange());
-    edge.push_back(edges.domain_tokens());
-    edge.push_back(edges.domain_position());
-  }
   if (moe_.shared_feed_forward > 0) edge.push_back(edges.shared());
   return edge;
-}
-
-ExpertPlace CombineSegment::way() const {
-  return place_.by_domain() ? place_.inside_domain() : place_;
-}
-
-Tensor CombineSegment::gradient_of_sums(RankContext& context, const Tensor& d_branch,
-                                        SavedStore& saved) const {
-  if (place_.gathers(moe_)) return gather_tokens(context, place_, d_branch).finish();
-  if (!place_.by_domain()) return d_branch;
-  const DomainOrder domains{saved.take(this, "domain_exchange"), saved.take(this, "domain_tokens"),
-                            saved.take(this, "domain_position")};
-  TokensUnderWay sending = begin_to_domains(context, place_, domains,
-                                            for_wire(context, d_branch, moe_.quantized_gradients),
-                                            MemoryTag::activations);
-  return from_wire(context, sending.finish(), MemoryTag::activations);
 }
 
 ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const Batch&,
@@ -61,7 +39,8 @@ ExchangeSegment::Begun CombineSegment::begin_forward(RankContext& context, const
   begun->in = in;
   if (place_.gathers(moe_)) return begun;
   begun->order = {in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
-  begun->sending = begin_home(context, way(), begun->order, in.get(moe_edge::results), saved.tag());
+  begun->sending =
+      begin_home(context, place_, begun->order, in.get(moe_edge::results), saved.tag());
   begun->in.remove(moe_edge::results);
   return begun;
 }
@@ -87,19 +66,10 @@ Tensor CombineSegment::sum_rows(RankContext& context, ResultsLeaving& leaving,
   }
   saved.keep(this, "position", sum.position);
   saved.keep(this, "probabilities", sum.weight);
-  DomainOrder domains;
-  if (place_.by_domain()) {
-    domains = {in.get(moe_edge::domain_exchange), in.get(moe_edge::domain_tokens),
-               in.get(moe_edge::domain_position)};
-    saved.keep(this, "domain_exchange", domains.rows);
-    saved.keep(this, "domain_tokens", domains.tokens);
-    saved.keep(this, "domain_position", domains.position);
-  }
   if (!saved.output_is_read()) return {};
-  // Of the tokens of all ranks, of those that this domain got, or of this rank's.
+  // Of the tokens of all ranks, or of this rank's.
   sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);
   combine_rows(context.ops, sum);
-  if (place_.by_domain()) return sum_over_domains(context, place_, domains, sum.out);
   return gathers ? sum_over_ranks(context, place_, sum.out).finish() : sum.out;
 }
 
@@ -121,7 +91,7 @@ ExchangeSegment::Begun CombineSegment::begin_backward(RankContext& context, cons
       residual_.backward(context, batch, d_stream, context.settings.precision.activation);
   const bool gathers = place_.gathers(moe_);
   CombineRowsBackwardArgs spread;
-  spread.d_out = gradient_of_sums(context, d_branch, saved);
+  spread.d_out = gathers ? gather_tokens(context, place_, d_branch).finish() : d_branch;
   spread.rows = saved.take(this, "rows");
   spread.position = saved.take(this, "position");
   spread.weight = saved.take(this, "probabilities");
@@ -140,7 +110,7 @@ ExchangeSegment::Begun CombineSegment::begin_backward(RankContext& context, cons
     d_in.set(moe_edge::results, spread.d_rows);
   } else {
     const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
-    begun->sending = begin_to_experts(context, way(), order,
+    begun->sending = begin_to_experts(context, place_, order,
                                       for_wire(context, spread.d_rows, moe_.quantized_gradients),
                                       MemoryTag::activations);
   }

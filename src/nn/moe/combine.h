@@ -1,6 +1,7 @@
 #pragma once
 // The last segment of a mixture of experts: results back to the ranks of their tokens, their sum by
-// the router's probabilities (and the shared expert's result) → dropout → +.
+// the router's probabilities (and the shared expert's result) → dropout → +. Where tokens are sent
+// by domain, nn/moe/domain_combine.h is in its place.
 
 #include "nn/exchange_segment.h"
 #include "nn/moe/moe_edges.h"
@@ -32,11 +33,6 @@ class CombineSegment final : public ExchangeSegment {
   struct GradientsLeaving;
   /// [T, H]: each token's sum over the results of its experts; undefined where nobody reads it.
   Tensor sum_rows(RankContext& context, ResultsLeaving& leaving, SavedStore& saved) const;
-  /// The gradient of each sum over rows that this rank made: of its own tokens, or of those of
-  /// other ranks that it made rows of.
-  Tensor gradient_of_sums(RankContext& context, const Tensor& d_branch, SavedStore& saved) const;
-  /// The ranks that rows come from: all, or those of the domain.
-  ExpertPlace way() const;
 
   MoeConfig moe_;
   ExpertPlace place_;

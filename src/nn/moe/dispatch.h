@@ -1,7 +1,8 @@
 #pragma once
 // The second segment of a mixture of experts: rows of tokens to the ranks that hold their experts.
 // A communication; on one rank a copy of each token's row for each of its experts. Where tokens are
-// gathered, nn/moe/gather_dispatch.h is in its place.
+// gathered, nn/moe/gather_dispatch.h is in its place; where they are sent by domain,
+// nn/moe/domain_dispatch.h.
 
 #include <memory>
 

@@ -1,5 +1,7 @@
 #include "nn/moe/domain_dispatch.h"
 
+#include <utility>
+
 #include "nn/moe/domain_exchange.h"
 #include "nn/moe/token_exchange.h"
 #include "nn/moe/wire_format.h"
@@ -32,6 +34,17 @@ SortByExpertArgs order_inside(RankContext& context, const MoeConfig& moe, const 
   return order;
 }
 
+struct TokensLeaving final : UnderWay {
+  DomainOrder domains;
+  TokensUnderWay choices, sending, weights;
+  Tensor tokens;  // for a shared expert beside them
+};
+
+struct GradientsHome final : UnderWay {
+  SumsUnderWay tokens, probabilities;
+  SharedExpertSegment::OwnGradient own;
+};
+
 }  // namespace
 
 Edge DomainDispatchSegment::inputs(const RankContext& context, const Batch& batch) const {
@@ -53,22 +66,33 @@ std::vector<std::string_view> DomainDispatchSegment::outputs() const {
   return list;
 }
 
-TensorSet DomainDispatchSegment::forward(RankContext& context, const Batch& batch,
-                                         const TensorSet& in, SavedStore& saved) {
+ExchangeSegment::Begun DomainDispatchSegment::begin_forward(RankContext& context, const Batch&,
+                                                            const TensorSet& in,
+                                                            SavedStore& saved) {
   const MemoryTag tag = saved.output_tag();
-  const ExpertPlace inside = place_.inside_domain();
   const Tensor choice = in.get(moe_edge::choice), tokens = in.get(moe_edge::tokens);
-  const DomainOrder domains = agree_on_domains(context, moe_, place_, choice, tag);
-  // The order of rows needs the choices alone: it is made while the others are under way.
-  TokensUnderWay choices =
-      begin_to_domains(context, place_, domains, choice, MemoryTag::activations);
-  TokensUnderWay sending =
+  auto begun = std::make_shared<TokensLeaving>();
+  const DomainOrder& domains = begun->domains =
+      agree_on_domains(context, moe_, place_, choice, tag);
+  begun->choices = begin_to_domains(context, place_, domains, choice, MemoryTag::activations);
+  begun->sending =
       begin_to_domains(context, place_, domains, for_wire(context, tokens, moe_.quantized_tokens),
                        MemoryTag::activations);
-  TokensUnderWay weights =
-      begin_to_domains(context, place_, domains, in.get(moe_edge::probabilities), tag);
-  const SortByExpertArgs order = order_inside(
-      context, moe_, inside, place_.across_domains(context).rank(), choices.finish().tensor(), tag);
+  begun->weights = begin_to_domains(context, place_, domains, in.get(moe_edge::probabilities), tag);
+  if (beside_) begun->tokens = tokens;
+  return begun;
+}
+
+TensorSet DomainDispatchSegment::end_forward(RankContext& context, const Batch& batch,
+                                             UnderWay& begun, SavedStore& saved) {
+  auto& leaving = static_cast<TokensLeaving&>(begun);
+  const MemoryTag tag = saved.output_tag();
+  const ExpertPlace inside = place_.inside_domain();
+  const DomainOrder& domains = leaving.domains;
+  // The order of rows needs the choices alone: tokens and weights may still be under way.
+  const Tensor choices = std::exchange(leaving.choices, {}).finish().tensor();
+  const SortByExpertArgs order =
+      order_inside(context, moe_, inside, place_.across_domains(context).rank(), choices, tag);
   const Tensor offsets = context.ops.allocate(DType::i32, {inside.experts_here(moe_) + 1}, tag);
   const ExchangeOrder rows =
       agree_on_rows(context, moe_, inside, order.counts,
@@ -76,14 +100,13 @@ TensorSet DomainDispatchSegment::forward(RankContext& context, const Batch& batc
   TensorSet out;
   if (beside_) {
     const TensorSet made =
-        beside_->forward(context, batch, TensorSet(moe_edge::tokens, tokens), saved);
+        beside_->forward(context, batch, TensorSet(moe_edge::tokens, leaving.tokens), saved);
     out.set(moe_edge::shared, made.get(moe_edge::shared));
   }
-  const Operand arrived = sending.finish();
-  const int64_t leaving = rows_leaving(rows);
-  out.set(moe_edge::rows,
-          begin_to_experts(context, inside, rows, arrived, tag, order.token.slice(0, 0, leaving))
-              .finish(context));
+  const Operand arrived = std::exchange(leaving.sending, {}).finish();
+  out.set(moe_edge::rows, begin_to_experts(context, inside, rows, arrived, tag,
+                                           order.token.slice(0, 0, rows_leaving(rows)))
+                              .finish(context));
   saved.keep(this, "position", order.position);
   saved.keep(this, "exchange", rows.rows);
   saved.keep(this, "arrival", rows.arrival);
@@ -94,35 +117,44 @@ TensorSet DomainDispatchSegment::forward(RankContext& context, const Batch& batc
   out.set(moe_edge::position, order.position);
   out.set(moe_edge::exchange, rows.rows);
   out.set(moe_edge::arrival, rows.arrival);
-  out.set(moe_edge::probabilities, weights.finish().tensor());
+  out.set(moe_edge::probabilities, std::exchange(leaving.weights, {}).finish().tensor());
   out.set(moe_edge::domain_exchange, domains.rows);
   out.set(moe_edge::domain_tokens, domains.tokens);
   out.set(moe_edge::domain_position, domains.position);
   return out;
 }
 
-TensorSet DomainDispatchSegment::backward_input(RankContext& context, const Batch&,
-                                                const TensorSet& d_out, SavedStore& saved) {
+ExchangeSegment::Begun DomainDispatchSegment::begin_backward(RankContext& context, const Batch&,
+                                                             const TensorSet& d_out,
+                                                             SavedStore& saved) {
   const ExpertPlace inside = place_.inside_domain();
   const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
   const DomainOrder domains{saved.take(this, "domain_exchange"), saved.take(this, "domain_tokens"),
                             saved.take(this, "domain_position")};
   RowsUnderWay sending =
       begin_home(context, inside, order, d_out.get(moe_edge::rows), MemoryTag::activations);
-  SharedExpertSegment::OwnGradient own;
-  if (beside_) own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
+  auto begun = std::make_shared<GradientsHome>();
+  if (beside_) begun->own = beside_->begin_backward(context, d_out.get(moe_edge::shared), saved);
   CombineRowsArgs sum;
   sum.rows = sending.finish(context);
   sum.position = saved.take(this, "position");
   sum.out = context.activation({domains.arriving(), hidden_}, MemoryTag::activations);  // [V, H]
   sum.copies = place_.copies;
   combine_rows(context.ops, sum);
-  const Tensor d_tokens = sum_over_domains(context, place_, domains, sum.out);  // [T, H]
+  begun->tokens = begin_sums_home(context, place_, domains, sum.out);
+  begun->probabilities =
+      begin_sums_home(context, place_, domains, d_out.get(moe_edge::probabilities));
+  return begun;
+}
+
+TensorSet DomainDispatchSegment::end_backward(RankContext& context, const Batch&, UnderWay& begun,
+                                              SavedStore& saved) {
+  auto& leaving = static_cast<GradientsHome&>(begun);
+  const Tensor d_tokens = std::exchange(leaving.tokens, {}).finish(context);  // [T, H]
   // Each choice has its gradient in the one domain of its expert, and 0 in others.
-  TensorSet d_in(moe_edge::probabilities,
-                 sum_over_domains(context, place_, domains, d_out.get(moe_edge::probabilities)));
+  TensorSet d_in(moe_edge::probabilities, std::exchange(leaving.probabilities, {}).finish(context));
   d_in.set(moe_edge::tokens,
-           beside_ ? beside_->finish_backward(context, own, d_tokens, saved) : d_tokens);
+           beside_ ? beside_->finish_backward(context, leaving.own, d_tokens, saved) : d_tokens);
   return d_in;
 }
 

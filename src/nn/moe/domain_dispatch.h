@@ -1,16 +1,18 @@
 #pragma once
 // Dispatch by domain (ExpertPlace::by_domain): tokens, choices and probabilities to each domain
 // with one of a token's experts, and from the rank that gets them there rows to those of the
-// domain.
+// domain. What is under way between its two parts is what goes between domains, over the slower
+// links; exchanges inside of a domain are waited for.
 
 #include <memory>
 
+#include "nn/exchange_segment.h"
 #include "nn/moe/moe_edges.h"
 #include "nn/moe/shared_experts.h"
 
 namespace viaduct {
 
-class DomainDispatchSegment final : public Segment {
+class DomainDispatchSegment final : public ExchangeSegment {
  public:
   /// `beside`: as in DispatchSegment, while tokens are under way between domains.
   DomainDispatchSegment(MoeConfig moe, ExpertPlace place, int64_t hidden,
@@ -19,10 +21,14 @@ class DomainDispatchSegment final : public Segment {
 
   Edge inputs(const RankContext& context, const Batch& batch) const override;
   std::vector<std::string_view> outputs() const override;
-  TensorSet forward(RankContext& context, const Batch& batch, const TensorSet& in,
-                    SavedStore& saved) override;
-  TensorSet backward_input(RankContext& context, const Batch& batch, const TensorSet& d_out,
-                           SavedStore& saved) override;
+  Begun begin_forward(RankContext& context, const Batch& batch, const TensorSet& in,
+                      SavedStore& saved) override;
+  TensorSet end_forward(RankContext& context, const Batch& batch, UnderWay& begun,
+                        SavedStore& saved) override;
+  Begun begin_backward(RankContext& context, const Batch& batch, const TensorSet& d_out,
+                       SavedStore& saved) override;
+  TensorSet end_backward(RankContext& context, const Batch& batch, UnderWay& begun,
+                         SavedStore& saved) override;
   void backward_weight(RankContext& context, const Batch& batch, SavedStore& saved) override;
   std::vector<const Parameter*> parameters() const override;
   std::string_view name() const override { return "dispatch"; }

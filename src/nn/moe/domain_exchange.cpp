@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <utility>
 
 #include "nn/moe/wire_format.h"
 #include "ops/elementwise.h"
@@ -104,18 +105,26 @@ Operand TokensUnderWay::finish() {
   return received_;
 }
 
-Tensor sum_over_domains(RankContext& context, const ExpertPlace& place, const DomainOrder& order,
-                        const Tensor& parts) {
-  const int64_t width = parts.dim(1);
+SumsUnderWay begin_sums_home(RankContext& context, const ExpertPlace& place,
+                             const DomainOrder& order, const Tensor& parts) {
+  SumsUnderWay sums;
+  sums.sent_ = parts;
+  sums.position_ = order.position;
+  sums.received_ = context.ops.allocate(parts.dtype(), {order.tokens.dim(0), parts.dim(1)},
+                                        MemoryTag::activations);  // [U, W]
+  sums.handle_ = place.across_domains(context).all_to_all(
+      parts, sums.received_, row_numbers(order, 1), row_numbers(order, 0));
+  return sums;
+}
+
+Tensor SumsUnderWay::finish(RankContext& context) {
+  handle_.wait();
+  sent_ = Tensor();
   CombineRowsArgs sum;
-  sum.rows = context.ops.allocate(parts.dtype(), {order.tokens.dim(0), width},
-                                  MemoryTag::activations);  // [U, W]
-  place.across_domains(context)
-      .all_to_all(parts, sum.rows, row_numbers(order, 1), row_numbers(order, 0))
-      .wait();
-  sum.position = order.position;
-  sum.out =
-      context.ops.allocate(parts.dtype(), {order.position.dim(0), width}, MemoryTag::activations);
+  sum.rows = std::exchange(received_, Tensor());
+  sum.position = position_;
+  sum.out = context.ops.allocate(sum.rows.dtype(), {position_.dim(0), sum.rows.dim(1)},
+                                 MemoryTag::activations);
   combine_rows(context.ops, sum);
   return sum.out;
 }

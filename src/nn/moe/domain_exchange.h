@@ -49,10 +49,22 @@ class TokensUnderWay {
 TokensUnderWay begin_to_domains(RankContext& context, const ExpertPlace& place,
                                 const DomainOrder& order, const Operand& own, MemoryTag tag);
 
-/// [V, W] → [T, W]: each token's sum over the domains that it was sent to, in the order in which
-/// its choices name them first. Summed in FP32 and rounded once; what is sent is in the format of
-/// `parts`.
-Tensor sum_over_domains(RankContext& context, const ExpertPlace& place, const DomainOrder& order,
-                        const Tensor& parts);
+/// What domains made of this rank's tokens, on its way home.
+class SumsUnderWay {
+ public:
+  /// [T, W]: each token's sum over the domains that it was sent to, in the order in which its
+  /// choices name them first. Summed in FP32 and rounded once.
+  Tensor finish(RankContext& context);
+
+ private:
+  friend SumsUnderWay begin_sums_home(RankContext&, const ExpertPlace&, const DomainOrder&,
+                                      const Tensor&);
+  CommHandle handle_;
+  Tensor sent_, received_, position_;
+};
+
+/// `parts` [V, W] of the tokens that arrived; they are sent in their format.
+SumsUnderWay begin_sums_home(RankContext& context, const ExpertPlace& place,
+                             const DomainOrder& order, const Tensor& parts);
 
 }  // namespace viaduct

@@ -54,6 +54,9 @@ const Overrides kDeepSeek{"model.family=deepseek_v3",
                           "model.v_head_dim=10"};
 const Overrides kChunks{"model.pipeline_model_parallel_size=2",
                         "model.virtual_pipeline_model_parallel_size=2", "model.num_layers=4"};
+// Four ranks in two domains.
+const Overrides kDomains{"dist.ranks=4", "model.expert_model_parallel_size=4",
+                         "model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=2"};
 
 INSTANTIATE_TEST_SUITE_P(
     Layouts, ExpertOverlap,
@@ -63,6 +66,18 @@ INSTANTIATE_TEST_SUITE_P(
              kMoe + Overrides{"dist.ranks=2", "model.moe_token_dispatcher_type=flex",
                               "model.moe_dispatch_fwd_dtype=mxfp8",
                               "model.moe_combine_bwd_dtype=mxfp8"}},
+        Case{"by_domain", kMoe + kDomains},
+        Case{"by_domain_quantized_rows", kMoe + kDomains +
+                                             Overrides{"model.moe_dispatch_fwd_dtype=mxfp8",
+                                                       "model.moe_combine_bwd_dtype=mxfp8"}},
+        Case{"by_domain_shared_expert", kShared + kDomains},
+        Case{"by_domain_recompute",
+             kMoe + kDomains +
+                 Overrides{"model.recompute_granularity=selective",
+                           "model.recompute_modules=[core_attn, layernorm, mlp]"}},
+        Case{"by_domain_interleaved", kMoe + kDomains + kChunks +
+                                          Overrides{"dist.ranks=8", "dist.nvlink_domain_size=2",
+                                                    "train.global_batch_size=16"}},
         Case{"data", kMoe + Overrides{"dist.ranks=2"}},
         Case{"shared_expert", kShared + Overrides{"dist.ranks=2"}},
         Case{"tensor", kMoe + Overrides{"dist.ranks=2", "model.tensor_model_parallel_size=2",

@@ -121,7 +121,13 @@ INSTANTIATE_TEST_SUITE_P(
              {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
               "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
               "comm_overlap.overlap_moe_expert_parallel_comm=true"},
-             {"all_to_all expert_tp_ep"}}),
+             {"all_to_all expert_tp_ep"}},
+        Case{"experts_by_domain_of_two_micro_batches",
+             {"model.family=qwen3_moe", "mixed_precision=bf16_mixed", "model.num_moe_experts=4",
+              "model.expert_model_parallel_size=2", "model.moe_router_topk=2",
+              "model.moe_token_dispatcher_type=flex", "dist.nvlink_domain_size=1",
+              "comm_overlap.overlap_moe_expert_parallel_comm=true"},
+             {"all_to_all ep.outer"}}),
     [](const auto& info) { return info.param.name; });
 
 }  // namespace

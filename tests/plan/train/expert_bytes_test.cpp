@@ -158,6 +158,18 @@ TEST(ExpertBytes, ByDomainATokenIsSentOnceToEach) {
   }
 }
 
+// What is sent beside another micro-batch's compute is what is sent in turn.
+TEST(ExpertBytes, ByDomainInTwoPartsSendsTheSameBytes) {
+  const ExpertRanks grid{.ep = 4};
+  for (const char* inside : {"dist.nvlink_domain_size=1", "dist.nvlink_domain_size=2"}) {
+    const Overrides run{inside, "mixed_precision=bf16_mixed"};
+    const Overrides turns = run + Overrides{"comm_overlap.overlap_moe_expert_parallel_comm=true"};
+    for (const char* group : {"ep.outer", "expert_tp_ep.inner"})
+      EXPECT_EQ(by_block(grid, "flex", turns, group), by_block(grid, "flex", run, group)) << group;
+    EXPECT_GT(by_block(grid, "flex", turns, "ep.outer").at("all_to_all"), 0);
+  }
+}
+
 // A byte an element, and one for each 32.
 TEST(ExpertBytes, QuantizedRowsAreAQuarterOfFp32) {
   const ExpertRanks grid{.ep = 4};

@@ -75,7 +75,20 @@ std::vector<Case> cases() {
            {"dist.ranks=2", "model.pipeline_model_parallel_size=2",
             "model.virtual_pipeline_model_parallel_size=2", "model.num_layers=4",
             "train.global_batch_size=6", "train.micro_batch_size=1",
-            "model.pipeline_schedule=dualpipe_v", "validation.eval_iters=1"}}};
+            "model.pipeline_schedule=dualpipe_v", "validation.eval_iters=1"}},
+          {"tied_v",
+           {"dist.ranks=2", "model.pipeline_model_parallel_size=2",
+            "model.virtual_pipeline_model_parallel_size=2", "model.num_layers=4",
+            "train.global_batch_size=6", "train.micro_batch_size=1",
+            "model.pipeline_schedule=dualpipe_v", "validation.eval_iters=1",
+            "model.share_embeddings_and_output_weights=true", "model.mtp_num_layers=1"}},
+          {"tied_v_sharded",
+           {"dist.ranks=4", "model.pipeline_model_parallel_size=2",
+            "model.virtual_pipeline_model_parallel_size=2", "model.num_layers=4",
+            "train.global_batch_size=12", "train.micro_batch_size=1",
+            "model.pipeline_schedule=dualpipe_v", "validation.eval_iters=1",
+            "model.share_embeddings_and_output_weights=true", "model.mtp_num_layers=1",
+            "ddp.data_parallel_sharding_strategy=optim_grads_params"}}};
 }
 
 class MemoryPlanRuns : public testing::TestWithParam<Case> {};

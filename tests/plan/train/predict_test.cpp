@@ -122,6 +122,27 @@ TEST(Predict, ExchangesOfExpertsHideUnderAnotherMicroBatch) {
   EXPECT_GT(beside.stages[0].run.peak.bytes, plain.stages[0].run.peak.bytes);
 }
 
+// By domain, too: what goes between domains is under way meanwhile.
+TEST(Predict, ExchangesBetweenDomainsHideUnderAnotherMicroBatch) {
+  const Overrides experts{"dist.ranks=16",
+                          "dist.nvlink_domain_size=8",
+                          "model.family=qwen3_moe",
+                          "model.num_moe_experts=16",
+                          "model.moe_router_topk=4",
+                          "model.moe_ffn_hidden_size=2048",
+                          "model.num_layers=4",
+                          "model.expert_model_parallel_size=16",
+                          "model.moe_token_dispatcher_type=flex",
+                          "train.global_batch_size=128"};
+  const Prediction plain = predicted(experts);
+  const Prediction beside =
+      predicted(experts + Overrides{"comm_overlap.overlap_moe_expert_parallel_comm=true"});
+  const auto exposed = [](const Prediction& p) { return p.stages[0].time.exposed.at("ep.outer"); };
+  EXPECT_GT(exposed(plain), 0.02 * plain.step_seconds);
+  EXPECT_LT(exposed(beside), 0.5 * exposed(plain));
+  EXPECT_LT(beside.step_seconds, plain.step_seconds);
+}
+
 TEST(Predict, AVHasLessBubbleThanVirtualStages) {
   const Overrides pp{"dist.ranks=4", "model.pipeline_model_parallel_size=4",
                      "model.virtual_pipeline_model_parallel_size=2", "train.global_batch_size=8",

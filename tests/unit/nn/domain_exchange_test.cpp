@@ -99,7 +99,7 @@ TEST_P(DomainExchange, SendsATokenOnceToEachDomainOfItsExperts) {
     }
     EXPECT_EQ(row, arrived.dim(0));
 
-    const Tensor sum = sum_over_domains(context, place, order, arrived);
+    const Tensor sum = begin_sums_home(context, place, order, arrived).finish(context);
     for (int64_t i = 0; i < sum.elements(); ++i) {
       const auto times = static_cast<float>(hit[static_cast<size_t>(i / kWidth)].size());
       EXPECT_EQ(sum.data<float>()[i], times * tokens.data<float>()[i]) << i;

@@ -1,0 +1,128 @@
+#include "nn/moe/domain_combine.h"
+
+#include <utility>
+
+#include "nn/moe/domain_exchange.h"
+#include "nn/moe/token_exchange.h"
+#include "nn/moe/wire_format.h"
+#include "ops/elementwise.h"
+#include "ops/expert_rows.h"
+
+namespace viaduct {
+namespace {
+
+struct SumsLeaving final : UnderWay {
+  SumsUnderWay sums;
+  DomainOrder domains;
+  TensorSet in;  // what the end still reads
+};
+
+struct GradientsOut final : UnderWay {
+  TokensUnderWay sending;
+  TensorSet d_in;  // gradients that are there already
+};
+
+}  // namespace
+
+Edge DomainCombineSegment::inputs(const RankContext& context, const Batch& batch) const {
+  const MoeEdges edges(context, batch, moe_, place_, hidden_);
+  Edge edge{stream_edge(context, batch, hidden_),
+            edges.combined_probabilities(),
+            edges.position(),
+            edges.results(),
+            edges.exchange(),
+            edges.arrival(),
+            edges.domain_exchange(),
+            edges.domain_tokens(),
+            edges.domain_position()};
+  if (moe_.shared_feed_forward > 0) edge.push_back(edges.shared());
+  return edge;
+}
+
+ExchangeSegment::Begun DomainCombineSegment::begin_forward(RankContext& context, const Batch&,
+                                                           const TensorSet& in, SavedStore& saved) {
+  auto begun = std::make_shared<SumsLeaving>();
+  begun->domains = {in.get(moe_edge::domain_exchange), in.get(moe_edge::domain_tokens),
+                    in.get(moe_edge::domain_position)};
+  begun->in.set(kHidden, in.get(kHidden));
+  if (moe_.shared_feed_forward > 0) begun->in.set(moe_edge::shared, in.get(moe_edge::shared));
+  const ExchangeOrder order{in.get(moe_edge::exchange), in.get(moe_edge::arrival)};
+  CombineRowsArgs sum;
+  sum.rows =
+      begin_home(context, place_.inside_domain(), order, in.get(moe_edge::results), saved.tag())
+          .finish(context);
+  sum.copies = place_.copies;
+  sum.position = in.get(moe_edge::position);
+  sum.weight = in.get(moe_edge::probabilities);
+  saved.keep(this, "exchange", order.rows);
+  saved.keep(this, "arrival", order.arrival);
+  {
+    const UnitScope scope(saved, unit::moe_combine);
+    saved.keep(this, "rows", sum.rows);
+  }
+  saved.keep(this, "position", sum.position);
+  saved.keep(this, "probabilities", sum.weight);
+  if (!saved.output_is_read()) return begun;
+  sum.out = context.activation({sum.position.dim(0), hidden_}, MemoryTag::activations);  // [V, H]
+  combine_rows(context.ops, sum);
+  begun->sums = begin_sums_home(context, place_, begun->domains, sum.out);
+  return begun;
+}
+
+TensorSet DomainCombineSegment::end_forward(RankContext& context, const Batch& batch,
+                                            UnderWay& begun, SavedStore& saved) {
+  auto& leaving = static_cast<SumsLeaving&>(begun);
+  saved.keep(this, "domain_exchange", leaving.domains.rows);
+  saved.keep(this, "domain_tokens", leaving.domains.tokens);
+  saved.keep(this, "domain_position", leaving.domains.position);
+  if (!saved.output_is_read()) return {};
+  const Tensor sum = std::exchange(leaving.sums, {}).finish(context);  // [T, H]
+  if (moe_.shared_feed_forward > 0) add(context.ops, {sum, leaving.in.get(moe_edge::shared), sum});
+  return TensorSet(
+      kHidden, residual_.forward(context, batch, sum, leaving.in.get(kHidden), saved.output_tag()));
+}
+
+ExchangeSegment::Begun DomainCombineSegment::begin_backward(RankContext& context,
+                                                            const Batch& batch,
+                                                            const TensorSet& d_out,
+                                                            SavedStore& saved) {
+  const Tensor d_stream = d_out.get(kHidden);
+  const Tensor d_branch =  // [T, H]
+      residual_.backward(context, batch, d_stream, context.settings.precision.activation);
+  const DomainOrder domains{saved.take(this, "domain_exchange"), saved.take(this, "domain_tokens"),
+                            saved.take(this, "domain_position")};
+  auto begun = std::make_shared<GradientsOut>();
+  begun->sending = begin_to_domains(context, place_, domains,
+                                    for_wire(context, d_branch, moe_.quantized_gradients),
+                                    MemoryTag::activations);
+  begun->d_in.set(kHidden, d_stream);
+  if (moe_.shared_feed_forward > 0) begun->d_in.set(moe_edge::shared, d_branch);
+  return begun;
+}
+
+TensorSet DomainCombineSegment::end_backward(RankContext& context, const Batch&, UnderWay& begun,
+                                             SavedStore& saved) {
+  auto& leaving = static_cast<GradientsOut&>(begun);
+  CombineRowsBackwardArgs spread;
+  spread.d_out = from_wire(context, std::exchange(leaving.sending, {}).finish(),
+                           MemoryTag::activations);  // [V, H]
+  spread.rows = saved.take(this, "rows");
+  spread.position = saved.take(this, "position");
+  spread.weight = saved.take(this, "probabilities");
+  spread.d_rows = context.activation(spread.rows.shape(), MemoryTag::activations);
+  spread.d_weight = context.statistic(spread.weight.shape(), MemoryTag::activations);
+  spread.copies = place_.copies;
+  // Rows of dropped choices and of padding have no gradient.
+  if (moe_.capacity_factor > 0 || moe_.rows_multiple > 1) fill(context.ops, {spread.d_rows, 0});
+  combine_rows_backward(context.ops, spread);
+  leaving.d_in.set(moe_edge::probabilities, spread.d_weight);
+  const ExchangeOrder order{saved.take(this, "exchange"), saved.take(this, "arrival")};
+  leaving.d_in.set(moe_edge::results,
+                   begin_to_experts(context, place_.inside_domain(), order,
+                                    for_wire(context, spread.d_rows, moe_.quantized_gradients),
+                                    MemoryTag::activations)
+                       .finish(context));
+  return std::move(leaving.d_in);
+}
+
+}  // namespace viaduct
