@@ -161,9 +161,8 @@ void run_blank_batches(const RunSetup& setup, Engine& engine) {
   const RunConfig& config = setup.config;
   const int64_t length = config.model.seq_length.value();
   if (!config.context_parallel.hybrid_context_parallel) {
-    engine.run_micro_batches(micro_batches(config), [&](int64_t) {
-      return blank_batch(config.train.micro_batch_size, length);
-    });
+    const HostBatch blank = blank_batch(config.train.micro_batch_size, length);
+    engine.run_micro_batches(micro_batches(config), [&](int64_t) { return blank; });
     return;
   }
   DocumentBatches documents(setup, engine.groups());

@@ -196,5 +196,26 @@ TEST(Predict, MemoryIsTheDryRuns) {
     EXPECT_EQ(p.stages[i].run.peak.bytes, stages[i].peak.bytes);
 }
 
+TEST(Predict, AStageThatDoesNotFitIsFoundBeforeAnyTime) {
+  const RunSetup setup = setup_of(model() + layouts()[2]);
+  Cluster cluster = load_cluster("dgx-h100");
+  const Prediction whole = predict(setup, cluster);
+  const TriedPrediction fits = predict_what_fits(setup, cluster);
+  ASSERT_TRUE(fits.prediction.has_value());
+  EXPECT_EQ(fits.prediction->step_seconds, whole.step_seconds);
+  EXPECT_EQ(fits.too_large_bytes, 0);
+  const auto first = static_cast<double>(whole.stages.front().run.peak.bytes),
+             last = static_cast<double>(whole.stages.back().run.peak.bytes);
+  ASSERT_NE(first, last);
+  const auto bytes_with = [&](double capacity) {
+    cluster.gpu.memory_bytes = capacity + PredictionSettings().reserve_bytes;
+    const TriedPrediction tried = predict_what_fits(setup, cluster);
+    EXPECT_FALSE(tried.prediction.has_value());
+    return tried.too_large_bytes;
+  };
+  EXPECT_EQ(bytes_with(first - 1), first);
+  EXPECT_EQ(bytes_with(std::min(first, last)), std::max(first, last));
+}
+
 }  // namespace
 }  // namespace viaduct
