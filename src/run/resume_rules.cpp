@@ -245,6 +245,9 @@ constexpr std::string_view kFree[] = {
     "optimizer.optimizer_offload_fraction",
     "optimizer.overlap_cpu_optimizer_d2h_h2d",
     "model.packed_weights",
+    "model.cuda_graph_impl",  // the same bits
+    "model.cuda_graph_modules",
+    "model.cuda_graph_warmup_steps",
     "train.iterations_to_skip",
     "train.check_weight_hash_across_dp_replicas_interval",
     "train.micro_batch_size",
