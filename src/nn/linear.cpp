@@ -59,7 +59,7 @@ Operand Linear::keep_input(RankContext& context, const Operand& x, const Tensor&
     keep_operand(saved, this, "x", x);
     return x;
   }
-  log_operand(context, GemmForm::forward, x.tensor(), amax);
+  saved.once([&] { log_operand(context, GemmForm::forward, x.tensor(), amax); });
   const Operand kept =
       keep_operand(context, saved, this, "x", x.tensor(), kept_forms(context).b, amax);
   if (keeps_amax(context)) saved.keep(this, "x amax", amax);

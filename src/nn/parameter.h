@@ -92,4 +92,9 @@ struct Parameter {
   std::optional<double> load_bias_rate = {};
 };
 
+/// The matrices that a parameter has, one after the other, each an operand of its own.
+inline int64_t operands_of(const Parameter& parameter) {
+  return parameter.experts.any() ? parameter.experts.here : 1;
+}
+
 }  // namespace viaduct

@@ -67,13 +67,21 @@ void expand_operand(OpContext& context, const ExpandOperandArgs& args) {
 Operand allocate_operand(const OpContext& context, const OperandForm& form, DType dtype,
                          const Shape& matrix, MemoryTag tag) {
   if (form.plain()) return context.allocate(dtype, matrix, tag);
+  return allocate_stack(context, 1, form, dtype, matrix, tag);
+}
+
+Operand allocate_stack(const OpContext& context, int64_t count, const OperandForm& form,
+                       DType dtype, const Shape& matrix, MemoryTag tag) {
+  const auto all = [&](DType of, Shape shape) {
+    shape[0] *= count;
+    return context.allocate(of, shape, tag);
+  };
   Tensor scales, matrix_scale;
-  if (has_matrix_scale(form) && !has_one_scale(form))
-    matrix_scale = context.allocate(DType::f32, {1}, tag);
-  if (form.scales) scales = context.allocate(form.scales->dtype, scales_shape(form, matrix), tag);
-  return {form,   dtype,
-          matrix, context.allocate(form.element.value_or(dtype), values_shape(form, matrix), tag),
-          scales, matrix_scale};
+  if (has_matrix_scale(form) && !has_one_scale(form)) matrix_scale = all(DType::f32, {1});
+  if (form.scales) scales = all(form.scales->dtype, scales_shape(form, matrix));
+  return Operand::stack(count, form, dtype, matrix,
+                        all(form.element.value_or(dtype), values_shape(form, matrix)), scales,
+                        matrix_scale);
 }
 
 Operand operand_in(OpContext& context, const Operand& operand, const OperandForm& form,

@@ -36,6 +36,9 @@ void expand_operand(OpContext& context, const ExpandOperandArgs& args);
 /// An uninitialised operand.
 Operand allocate_operand(const OpContext& context, const OperandForm& form, DType dtype,
                          const Shape& matrix, MemoryTag tag);
+/// An uninitialised stack of `count` of them, in a form that is not plain.
+Operand allocate_stack(const OpContext& context, int64_t count, const OperandForm& form,
+                       DType dtype, const Shape& matrix, MemoryTag tag);
 
 /// A matrix in `form`: the operand itself if it has the form or is not a tensor, else converted
 /// now. `amax`, `rounding`: as ConvertOperandArgs; not read if the form has no scale of the whole

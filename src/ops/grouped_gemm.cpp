@@ -11,9 +11,10 @@ namespace {
 
 constexpr std::string_view kOp = "grouped_gemm";
 
-void check_amax(std::string_view name, const Tensor& amax, const OperandForm& form,
+/// `made`: here, from a tensor.
+void check_amax(std::string_view name, const Tensor& amax, const OperandForm& form, bool made,
                 int64_t experts) {
-  const bool whole = has_matrix_scale(form);
+  const bool whole = made && has_matrix_scale(form);
   VIADUCT_CHECK(ShapeError, whole == amax.defined(), "{}: expected {} for operands {}, got {}", kOp,
                 whole ? fmt::format("{} f32 [{}]", name, experts) : fmt::format("no {}", name),
                 describe(form), describe(amax));
@@ -25,8 +26,14 @@ void check_amax(std::string_view name, const Tensor& amax, const OperandForm& fo
 
 void check_quantization(const GroupedGemmArgs& args, int64_t experts, int64_t n) {
   const GemmForms forms = expert_forms(args);
-  check_amax("a_amax", args.a_amax, forms.a, experts);
-  check_amax("b_amax", args.b_amax, forms.b, experts);
+  const bool plain = args.b.form().plain();
+  check_amax("a_amax", args.a_amax, forms.a, true, experts);
+  check_amax("b_amax", args.b_amax, forms.b, plain, experts);
+  VIADUCT_CHECK(ShapeError,
+                plain || (args.b.form() == forms.b && args.b.count() == experts &&
+                          args.form != GemmForm::weight_gradient),
+                "{}: expected weights as a tensor or as {} operands {}, got {}", kOp, experts,
+                describe(forms.b), describe(args.b));
   if (!args.rounding.defined()) return;
   VIADUCT_CHECK(ShapeError,
                 forms.a.element == DType::e2m1x2 && args.form != GemmForm::forward &&
@@ -42,13 +49,16 @@ void check_quantization(const GroupedGemmArgs& args, int64_t experts, int64_t n)
 }  // namespace
 
 void grouped_gemm(OpContext& context, const GroupedGemmArgs& args) {
-  for (const auto& [name, tensor] :
-       {std::pair<std::string_view, const Tensor&>{"a", args.a}, {"b", args.b}, {"c", args.c}}) {
+  const auto check_matrix = [](std::string_view name, const Tensor& tensor) {
     check_rank(kOp, name, tensor, 2);
     check_floating(kOp, name, tensor);
     check_dense_rows(kOp, name, tensor);
-  }
-  check_dtype(kOp, "b", args.b, {args.a.dtype()});
+  };
+  check_matrix("a", args.a);
+  check_matrix("c", args.c);
+  if (args.b.form().plain()) check_matrix("b", args.b.tensor());
+  VIADUCT_CHECK(ShapeError, args.b.dtype() == args.a.dtype(), "{}: b has dtype {}, expected {}",
+                kOp, dtype_name(args.b.dtype()), dtype_name(args.a.dtype()));
   check_dtype(kOp, "c", args.c, {args.a.dtype(), accumulator_dtype(args.a.dtype())});
   check_rank(kOp, "offsets", args.offsets, 1);
   check_dtype(kOp, "offsets", args.offsets, {DType::i32});
@@ -57,11 +67,15 @@ void grouped_gemm(OpContext& context, const GroupedGemmArgs& args) {
   VIADUCT_CHECK(ShapeError, experts >= 1, "{}: {} offsets, expected one more than experts", kOp,
                 experts + 1);
   const bool gradient = args.form == GemmForm::weight_gradient;
-  const Tensor& weights = gradient ? args.c : args.b;
-  check_contiguous(kOp, gradient ? "c" : "b", weights);
-  VIADUCT_CHECK(ShapeError, weights.dim(0) % experts == 0,
-                "{}: {} rows of weights do not divide by {} experts", kOp, weights.dim(0), experts);
-  const int64_t n = weights.dim(0) / experts, k = weights.dim(1);
+  if (gradient) {
+    check_contiguous(kOp, "c", args.c);
+  } else {
+    check_contiguous(kOp, "b", args.b.values());
+  }
+  const Shape& weights = shape_of_weights(args);
+  VIADUCT_CHECK(ShapeError, weights[0] % experts == 0,
+                "{}: {} rows of weights do not divide by {} experts", kOp, weights[0], experts);
+  const int64_t n = weights[0] / experts, k = weights[1];
   const int64_t rows = args.a.dim(0);
   switch (args.form) {
     case GemmForm::forward:
@@ -74,11 +88,15 @@ void grouped_gemm(OpContext& context, const GroupedGemmArgs& args) {
       break;
     case GemmForm::weight_gradient:
       check_shape(kOp, "a", args.a, {rows, n});
-      check_shape(kOp, "b", args.b, {rows, k});
+      check_shape(kOp, "b", args.b.tensor(), {rows, k});
       break;
   }
   check_quantization(args, experts, n);
   dispatch(context, kOp, context.ops.grouped_gemm, args);
+}
+
+const Shape& shape_of_weights(const GroupedGemmArgs& args) {
+  return args.form == GemmForm::weight_gradient ? args.c.shape() : args.b.shape();
 }
 
 GemmForms expert_forms(const GroupedGemmArgs& args) {
@@ -113,7 +131,11 @@ GemmArgs product_of_expert(const GroupedGemmArgs& args, int64_t index, int64_t b
   };
   const bool gradient = args.form == GemmForm::weight_gradient;
   product.a = rows(args.a);
-  product.b = gradient ? rows(args.b) : weight(args.b);
+  if (!args.b.form().plain()) {
+    product.b = args.b.member(index);
+  } else {
+    product.b = gradient ? rows(args.b.tensor()) : weight(args.b.tensor());
+  }
   product.c = gradient ? weight(args.c) : rows(args.c);
   return product;
 }

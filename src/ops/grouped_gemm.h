@@ -18,7 +18,8 @@
 // its own W_e, so that no group of elements that share a scale has elements of two experts, and a
 // scale of a whole matrix is that of one expert's. A rotated operand (tensor/hadamard.h) whose rows
 // are no multiple of 16 is completed by rows of zeros, which the product does not see. They live in
-// the op's workspace.
+// the op's workspace. Weights that many products read may come as a stack of operands that were
+// made before.
 
 #include "ops/gemm.h"
 
@@ -26,12 +27,15 @@ namespace viaduct {
 
 struct GroupedGemmArgs {
   GemmForm form = GemmForm::forward;
-  Tensor a, b, c;  // dense rows; weights contiguous
+  Tensor a;        // dense rows
+  Operand b;       // the same, or a stack of the experts' weights; contiguous if they are weights
+  Tensor c;        // as b
   Tensor offsets;  // i32 [E + 1]
   WriteMode mode = WriteMode::assign;
   Quantization quantization = {};
-  /// f32 [E], where the operand's form has a scale of the whole matrix, and only then: the largest
-  /// magnitude of each expert's operand for which its scale is made (of the rotated one, if it is).
+  /// f32 [E], where the operand's form has a scale of the whole matrix and is made here: the
+  /// largest magnitude of each expert's operand for which its scale is made (of the rotated one, if
+  /// it is).
   Tensor a_amax = {}, b_amax = {};
   /// Of a, where its elements are e2m1. `token_index` i64 [1] is the token of the first row of each
   /// expert, whose rows count on from there; features are those of the rows of all weights.
@@ -39,6 +43,9 @@ struct GroupedGemmArgs {
 };
 
 void grouped_gemm(OpContext& context, const GroupedGemmArgs& args);
+
+/// [E · N, K].
+const Shape& shape_of_weights(const GroupedGemmArgs& args);
 
 /// The forms of one expert's operands; plain where nothing is quantized.
 GemmForms expert_forms(const GroupedGemmArgs& args);

@@ -23,14 +23,21 @@ Json of_ranks(const FigureOfRanks& f) {
 }
 
 /// JSON has no NaN and no infinity: they become null.
-Json of_quantized(const reference::QuantizationError& e) {
-  return {{"amax", e.amax},
-          {"underflow_share", underflow_share(e)},
-          {"overflow_count", static_cast<int64_t>(e.overflows)},
-          {"not_finite_count", static_cast<int64_t>(e.not_finite)},
-          {"relative_error", e.relative_error()},
-          {"least_scale", e.least_scale},
-          {"most_scale", e.most_scale}};
+Json of_quantized(const MeasuredOperand& measured) {
+  const reference::QuantizationError& e = measured.all;
+  Json object{{"amax", e.amax},
+              {"underflow_share", underflow_share(e)},
+              {"overflow_count", static_cast<int64_t>(e.overflows)},
+              {"not_finite_count", static_cast<int64_t>(e.not_finite)},
+              {"relative_error", e.relative_error()},
+              {"least_scale", e.least_scale},
+              {"most_scale", e.most_scale}};
+  if (measured.worst_expert >= 0) {
+    object["worst_expert"] = measured.worst_expert;
+    object["worst_relative_error"] = measured.worst.relative_error();
+    object["worst_not_finite_count"] = static_cast<int64_t>(measured.worst.not_finite);
+  }
+  return object;
 }
 
 Json of_layers(const RouterFigure& f) {

@@ -11,15 +11,18 @@
 namespace viaduct {
 namespace {
 
-using Measured = reference::QuantizationError;
+using Measured = MeasuredOperand;
 using Json = nlohmann::json;
+
+Json numbers_of(const reference::QuantizationError& e) {
+  return {e.elements, e.nonzero,      e.underflows, e.overflows,   e.not_finite,
+          e.square,   e.error_square, e.amax,       e.least_scale, e.most_scale};
+}
 
 std::string to_text(const QuantizationLog::Tensors& tensors) {
   Json object = Json::object();
-  for (const auto& [name, e] : tensors) {
-    object[name] = {e.elements, e.nonzero,      e.underflows, e.overflows,   e.not_finite,
-                    e.square,   e.error_square, e.amax,       e.least_scale, e.most_scale};
-  }
+  for (const auto& [name, e] : tensors)
+    object[name] = {numbers_of(e.all), e.worst_expert, numbers_of(e.worst)};
   return object.dump();
 }
 
@@ -31,10 +34,13 @@ QuantizationLog::Tensors from_text(const std::string& text) {
   const auto number = [](const Json& value) {
     return value.is_null() ? std::numeric_limits<double>::quiet_NaN() : value.get<double>();
   };
-  for (const auto& [name, e] : object.items()) {
-    tensors[name] = {number(e[0]), number(e[1]), number(e[2]), number(e[3]), number(e[4]),
-                     number(e[5]), number(e[6]), number(e[7]), number(e[8]), number(e[9])};
-  }
+  const auto measured = [&](const Json& e) {
+    return reference::QuantizationError{number(e[0]), number(e[1]), number(e[2]), number(e[3]),
+                                        number(e[4]), number(e[5]), number(e[6]), number(e[7]),
+                                        number(e[8]), number(e[9])};
+  };
+  for (const auto& [name, e] : object.items())
+    tensors[name] = {measured(e[0]), e[1].get<int64_t>(), measured(e[2])};
   return tensors;
 }
 
@@ -45,7 +51,7 @@ std::string merge_texts(std::string lower, const std::string& upper) {
 }
 }  // namespace
 
-double underflow_share(const Measured& e) {
+double underflow_share(const reference::QuantizationError& e) {
   return e.nonzero > 0 ? e.underflows / e.nonzero : 0;
 }
 
@@ -56,20 +62,22 @@ QuantizationLog::Tensors quantization_of_ranks(HostGroup& host,
 
 std::string quantization_table(const QuantizationLog::Tensors& tensors, size_t rows) {
   std::vector<std::pair<std::string, Measured>> worst(tensors.begin(), tensors.end());
-  std::ranges::stable_sort(worst, [](const auto& a, const auto& b) {
-    const bool a_bad = a.second.not_finite > 0, b_bad = b.second.not_finite > 0;
-    if (a_bad != b_bad) return a_bad;
-    return a.second.relative_error() > b.second.relative_error();
-  });
+  std::ranges::stable_sort(
+      worst, [](const auto& a, const auto& b) { return is_worse(a.second.all, b.second.all); });
   worst.resize(std::min(rows, worst.size()));
   size_t width = 6;
   for (const auto& [name, e] : worst) width = std::max(width, name.size());
   std::string text = fmt::format("{:<{}}  {:>9}  {:>9}  {:>9}  {:>10}  {:>14}\n", "tensor", width,
                                  "amax", "underflow", "overflow", "not finite", "relative error");
-  for (const auto& [name, e] : worst) {
+  for (const auto& [name, measured] : worst) {
+    const reference::QuantizationError& e = measured.all;
     text +=
-        fmt::format("{:<{}}  {:>9.3g}  {:>8.2f}%  {:>9}  {:>10}  {:>13.2f}%\n", name, width, e.amax,
+        fmt::format("{:<{}}  {:>9.3g}  {:>8.2f}%  {:>9}  {:>10}  {:>13.2f}%", name, width, e.amax,
                     100 * underflow_share(e), e.overflows, e.not_finite, 100 * e.relative_error());
+    if (measured.worst_expert >= 0)
+      text += fmt::format("  worst: expert {}, {:.2f}%", measured.worst_expert,
+                          100 * measured.worst.relative_error());
+    text += "\n";
   }
   return text;
 }

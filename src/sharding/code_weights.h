@@ -35,10 +35,18 @@ class CodeWeights {
   void write(size_t chunk, const std::vector<ShardRun>& runs);
 
  private:
-  /// The run's weights before they are quantized, as a matrix of one row.
-  Tensor rounded(const ShardRun& run);
-  /// Row of `count` codes with the parameter's scale.
-  Operand codes_of(const Parameter& parameter, const Tensor& codes) const;
+  /// The elements of one operand of a parameter in a run: where its codes are, and the weights that
+  /// they are made of.
+  struct Stretch {
+    const Parameter* parameter = nullptr;
+    int64_t operand = 0;    // of the parameter's
+    Tensor weights, codes;  // [1, n] and [n]
+  };
+  /// Of a run. Nothing where its weight is in 16 bits.
+  std::vector<Stretch> stretches_of(const ShardRun& run);
+  /// The amaxes f32 [operands] of a chunk's parameters, all of them one after the other, from this
+  /// rank's shards to those of the whole weights.
+  void reduce(const std::vector<const Parameter*>& parameters, const Tensor& amaxes);
 
   OpContext context_;
   std::vector<std::vector<const Parameter*>> parameters_;  // by chunk
@@ -46,7 +54,7 @@ class CodeWeights {
   ParallelGroups groups_;
   DelayedScales* delayed_;
   OperandForm form_;
-  std::map<const Parameter*, Tensor> scales_;  // f32 [1, 1]
+  std::map<const Parameter*, Tensor> scales_;  // f32 [operands, 1]
 };
 
 }  // namespace viaduct

@@ -24,7 +24,7 @@ void ParameterStore::derive_weights(const OpContext& context, bool packed, Delay
     staging_.emplace(context);
     formed_generations_.assign(chunks(), -1);
   }
-  forms_.emplace(context, derived, recipe_, groups_.tp(), packed, settings_.with_gradients,
+  forms_.emplace(context, derived, recipe_, groups_, packed, settings_.with_gradients,
                  !shards_weights(), delayed);
   if (derived.size() < parameters_.size())
     codes_ = std::make_unique<CodeWeights>(context, std::move(coded), recipe_, groups_, delayed);

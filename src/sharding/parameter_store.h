@@ -87,7 +87,7 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   /// forms of it are made, in the memory of its gradients; `acquire` gives these forms.
   bool passes_gradients(const Parameter& parameter) const {
     return recipe_.stores_codes && recipe_.products.scaling == Scaling::mx &&
-           settings_.with_masters && parameter.quantized && !parameter.experts.any();
+           settings_.with_masters && parameter.quantized;
   }
   /// Whether each rank holds only shards of the main gradients, and of the weights.
   bool shards_gradients() const { return gradient_units_ != nullptr; }
@@ -197,11 +197,10 @@ class ParameterStore final : public WeightAccess, public GradientAccess {
   size_t gather_place(size_t bucket) const { return buckets_.size() - 1 - bucket; }
 
   void check_settings() const;
-  /// Whether the weight is stored as codes: where there are masters to write them from. Weights of
-  /// experts stay in 16 bits.
+  /// Whether the weight is stored as codes: where there are masters to write them from.
   bool stores_codes(const Parameter& parameter) const {
     return recipe_.stores_codes && recipe_.products.scaling == Scaling::tensor &&
-           settings_.with_masters && parameter.quantized && !parameter.experts.any();
+           settings_.with_masters && parameter.quantized;
   }
   /// Writes the codes of the first `chunks` chunks that are not written in this generation.
   void write_codes(size_t chunks);

@@ -1,13 +1,19 @@
 #include "sharding/weight_forms.h"
 
 #include "ops/largest_magnitude.h"
+#include "ops/quantized_forms.h"
 
 namespace viaduct {
 
 WeightForms::WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-                         const PrecisionRecipe& recipe, Communicator& tp, bool packed,
+                         const PrecisionRecipe& recipe, const ParallelGroups& groups, bool packed,
                          bool with_gradients, bool held, DelayedScales* delayed)
-    : context_(context), recipe_(recipe), tp_(tp), packed_(packed), held_(held), delayed_(delayed) {
+    : context_(context),
+      recipe_(recipe),
+      groups_(groups),
+      packed_(packed),
+      held_(held),
+      delayed_(delayed) {
   for (const Parameter* parameter : parameters) {
     for (const WeightUse use : {WeightUse::forward, WeightUse::data_gradient}) {
       if (use == WeightUse::data_gradient && !with_gradients) continue;
@@ -34,17 +40,22 @@ void WeightForms::update(Derived& held, const Tensor& canonical, int64_t generat
   if (held.generation == generation) return;
   if (!held.operand) held.operand = allocate(held);
   const bool whole = has_matrix_scale(held.form);
-  convert_operand(context_,
-                  {canonical, held.operand, whole ? amax(*held.parameter, canonical) : Tensor()});
+  const Tensor largest = whole ? amax(*held.parameter, canonical) : Tensor();
+  const int64_t count = held.operand.count(), rows = canonical.dim(0) / count;
+  for (int64_t i = 0; i < count; ++i)
+    convert_operand(context_, {canonical.slice(0, i * rows, rows), held.operand.member(i),
+                               whole ? largest.slice(0, i, 1) : largest});
   held.generation = generation;
 }
 
 Tensor WeightForms::amax(const Parameter& parameter, const Tensor& canonical) {
   if (delayed_ != nullptr)
     return delayed_->note(context_, parameter, LayerOperand::weight, canonical);
-  const Tensor largest = context_.allocate(DType::f32, {1}, MemoryTag::derived_weights);
+  const Tensor largest =
+      context_.allocate(DType::f32, {operands_of(parameter)}, MemoryTag::derived_weights);
   largest_magnitude(context_, {canonical, largest});
-  if (recipe_.amax.source != AmaxSource::own) tp_.all_reduce(largest, ReduceOp::max).wait();
+  if (recipe_.amax.source != AmaxSource::own)
+    groups_.of(parameter.grid, {Axis::tp})->all_reduce(largest, ReduceOp::max).wait();
   return largest;
 }
 
@@ -56,15 +67,21 @@ void WeightForms::forget(const Parameter& parameter) {
 }
 
 Operand WeightForms::allocate(const Derived& held) const {
-  return allocate_operand(context_, held.form, format(*held.parameter), held.parameter->shape,
-                          MemoryTag::derived_weights);
+  const int64_t count = operands_of(*held.parameter);
+  Shape matrix = held.parameter->shape;
+  matrix[0] /= count;
+  return allocate_stack(context_, count, held.form, format(*held.parameter), matrix,
+                        MemoryTag::derived_weights);
 }
 
 OperandForm WeightForms::wanted(const Parameter& parameter, WeightUse use, int64_t run) const {
   const bool product = use == WeightUse::forward || use == WeightUse::data_gradient;
+  const GemmForm of = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
+  if (product && parameter.experts.any() && parameter.quantized)
+    return quantized_forms(of, recipe_.products).b;
   if (!product || !parameter.multiplied) return {};
   GemmRequest request;
-  request.form = use == WeightUse::forward ? GemmForm::forward : GemmForm::data_gradient;
+  request.form = of;
   request.dtype = format(parameter);
   request.n = parameter.shape[0], request.k = parameter.shape[1];
   request.run = run;

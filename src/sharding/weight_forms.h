@@ -6,7 +6,7 @@
 #include <map>
 #include <vector>
 
-#include "comm/communicator.h"
+#include "comm/parallel_groups.h"
 #include "nn/access.h"
 #include "nn/delayed_scales.h"
 #include "ops/gemm.h"
@@ -19,12 +19,13 @@ class WeightForms {
   /// Memory on the context's device for the forms of those of `parameters` that are multiplied:
   /// for the forward and, where there are gradients, for the data gradient. `packed`: also those
   /// that products only read faster. `held`: the memory is there from now on; otherwise from the
-  /// making of a form until `forget`. `tp` are the ranks that have the other parts of the weights:
-  /// all of them make a form with one scale for the whole weight at the same time. `delayed`: such
-  /// scales come from earlier steps; null: from the weights.
+  /// making of a form until `forget`. `groups`: the ranks that have the other parts of a weight,
+  /// its tensor ranks, make a form with one scale for the whole weight at the same time. `delayed`:
+  /// such scales come from earlier steps; null: from the weights. Each expert's weight is an
+  /// operand of its own: forms of them are stacks (tensor/operand.h).
   WeightForms(const OpContext& context, const std::vector<const Parameter*>& parameters,
-              const PrecisionRecipe& recipe, Communicator& tp, bool packed, bool with_gradients,
-              bool held = true, DelayedScales* delayed = nullptr);
+              const PrecisionRecipe& recipe, const ParallelGroups& groups, bool packed,
+              bool with_gradients, bool held = true, DelayedScales* delayed = nullptr);
 
   /// The weight as products of `use` read it in runs of `run` columns. `canonical`: that of
   /// `generation`, and the answer for every other use.
@@ -51,12 +52,12 @@ class WeightForms {
   void update(Derived& held, const Tensor& canonical, int64_t generation);
 
   /// The largest magnitude that the scale of the whole weight is made for, of which `canonical` is
-  /// this rank's part.
+  /// this rank's part; f32 [1], or [E'] of experts.
   Tensor amax(const Parameter& parameter, const Tensor& canonical);
 
   OpContext context_;
   PrecisionRecipe recipe_;
-  Communicator& tp_;
+  ParallelGroups groups_;
   bool packed_, held_;
   DelayedScales* delayed_;
   std::vector<Derived> forms_;                                    // in the order of their making

@@ -118,6 +118,45 @@ Operand::Operand(const OperandForm& form, DType dtype, const Shape& shape, Tenso
       describe(form), dtype_name(form.scales->dtype), to_string(groups), describe(scales_));
 }
 
+Operand Operand::stack(int64_t count, const OperandForm& form, DType dtype, const Shape& matrix,
+                       Tensor values, Tensor scales, Tensor matrix_scale) {
+  Operand all;
+  all.values_ = std::move(values);
+  all.scales_ = std::move(scales);
+  all.matrix_scale_ = std::move(matrix_scale);
+  all.form_ = form;
+  all.dtype_ = dtype;
+  all.shape_ = matrix;
+  all.shape_[0] *= count;
+  all.count_ = count;
+  const auto members = [&](const Tensor& part) {
+    return !part.defined() || (part.dim(0) % count == 0 && part.is_contiguous());
+  };
+  VIADUCT_CHECK(
+      ShapeError,
+      count >= 1 && members(all.values_) && members(all.scales_) && members(all.matrix_scale_),
+      "stack of {} operands {} {} as {}: expected contiguous parts that divide by it, "
+      "got values {}, scales {}",
+      count, dtype_name(dtype), to_string(matrix), describe(form), describe(all.values_),
+      describe(all.scales_));
+  (void)all.member(count - 1);  // checks its parts
+  return all;
+}
+
+Operand Operand::member(int64_t index) const {
+  VIADUCT_CHECK(ShapeError, index >= 0 && index < count_, "operand {} of a stack of {}", index,
+                count_);
+  if (count_ == 1) return *this;
+  const auto part = [&](const Tensor& all) {
+    if (!all.defined()) return all;
+    const int64_t each = all.dim(0) / count_;
+    return all.slice(0, index * each, each);
+  };
+  Shape matrix = shape_;
+  matrix[0] /= count_;
+  return {form_, dtype_, matrix, part(values_), part(scales_), part(matrix_scale_)};
+}
+
 const Tensor& Operand::tensor() const {
   VIADUCT_CHECK(ShapeError, form_.plain(), "operand: expected a tensor, got {}", describe(*this));
   return values_;
@@ -125,6 +164,8 @@ const Tensor& Operand::tensor() const {
 
 Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
   if (form_.plain()) return values_.slice(dim, begin, count);
+  VIADUCT_CHECK(ShapeError, count_ == 1, "slice of {}: take one of the stack first",
+                describe(*this));
   const int64_t size = shape_.dim(dim);
   const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);
   const OperandExtent group = form_.scales ? form_.scales->group : kWholeMatrix;
@@ -153,8 +194,9 @@ Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
 
 std::string describe(const Operand& operand) {
   if (!operand || operand.form().plain()) return describe(operand.values());
-  return fmt::format("{} {} as {}", dtype_name(operand.dtype()), to_string(operand.shape()),
-                     describe(operand.form()));
+  const std::string text = fmt::format("{} {} as {}", dtype_name(operand.dtype()),
+                                       to_string(operand.shape()), describe(operand.form()));
+  return operand.count() == 1 ? text : fmt::format("{} operands {}", operand.count(), text);
 }
 
 }  // namespace viaduct

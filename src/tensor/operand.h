@@ -95,6 +95,14 @@ class Operand {
   /// formats and shapes.
   Operand(const OperandForm& form, DType dtype, const Shape& shape, Tensor values, Tensor scales,
           Tensor matrix_scale = {});
+  /// `count` matrices [R, C] in a form, each an operand of its own, as one of [count · R, C]: their
+  /// values, scales and matrix scales lie one after the other, along dim 0.
+  static Operand stack(int64_t count, const OperandForm& form, DType dtype, const Shape& matrix,
+                       Tensor values, Tensor scales, Tensor matrix_scale = {});
+  /// 1, or how many operands are stacked. ShapeError if these are to be sliced.
+  int64_t count() const { return count_; }
+  /// One of a stack.
+  Operand member(int64_t index) const;
 
   bool defined() const { return values_.defined(); }
   explicit operator bool() const { return defined(); }
@@ -122,6 +130,7 @@ class Operand {
 
  private:
   Tensor values_, scales_, matrix_scale_;
+  int64_t count_ = 1;
   OperandForm form_;
   DType dtype_ = DType::f32;
   Shape shape_;

@@ -12,11 +12,11 @@ namespace {
 /// Maxima over the ranks that hold parts of these operands. Experts of one rank are not those of
 /// another: all of the layer's have a place.
 void reduce_over_ranks(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
-                       const Parameter& weight, bool of_tokens, const Tensor& own) {
+                       const Parameter& weight, const Tensor& own) {
   const int64_t forms = own.dim(0), here = weight.experts.here;
   const int64_t sharers = context.groups.tp().size() * context.groups.cp().size();
   // Ranks that exchange tokens share a micro-batch's with others.
-  const bool beyond = of_tokens && place.ranks % sharers != 0;
+  const bool beyond = place.ranks % sharers != 0;
   if (place.copies == 1 && !beyond) return;
   const Tensor all = context.ops.allocate(DType::f32, {forms, moe.experts}, MemoryTag::activations);
   fill(context.ops, {all, 0});
@@ -46,13 +46,12 @@ Tensor expert_amax(RankContext& context, const MoeConfig& moe, const ExpertPlace
   const int64_t here = weight.experts.here;
   if (context.delayed != nullptr)
     return delayed_amax(context, weight, operand, matrix, saved, offsets).view({1, here});
-  const bool of_tokens = operand != LayerOperand::weight;
-  const bool rotates = of_tokens && how.scaling == Scaling::nvfp4 && how.weight_gradient;
+  const bool rotates = how.scaling == Scaling::nvfp4 && how.weight_gradient;
   const Tensor amax = context.ops.allocate(DType::f32, {rotates ? 2 : 1, here}, saved.tag());
   largest_magnitude(context.ops, {matrix, amax.select(0), false, offsets});
   if (rotates) largest_magnitude(context.ops, {matrix, amax.select(1), true, offsets});
   if (context.settings.precision.amax.source != AmaxSource::own)
-    reduce_over_ranks(context, moe, place, weight, of_tokens, amax);
+    reduce_over_ranks(context, moe, place, weight, amax);
   return amax;
 }
 

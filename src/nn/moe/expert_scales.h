@@ -16,10 +16,10 @@ Quantization quantization_of(const RankContext& context, const Parameter& weight
 
 /// f32 [1, E'] for the E' experts here: the largest magnitude for which the scale of each one's
 /// operand is made; [2, E'] with that of its rotated rows. Undefined without such scales. `matrix`:
-/// the rows [A, ..] of all experts by `offsets`, or without offsets the weight itself. A maximum
-/// spans the ranks that hold parts of the operand: those of an expert, and where tokens of one
-/// micro-batch are on ranks that do not exchange them, these; with AmaxSource::own it is this
-/// rank's. With delayed scaling it comes from earlier steps, and this magnitude is noted.
+/// the rows [A, ..] of all experts by `offsets`. A maximum spans the ranks that hold parts of the
+/// operand: those of an expert, and where tokens of one micro-batch are on ranks that do not
+/// exchange them, these; with AmaxSource::own it is this rank's. With delayed scaling it comes from
+/// earlier steps, and this magnitude is noted.
 Tensor expert_amax(RankContext& context, const MoeConfig& moe, const ExpertPlace& place,
                    const Parameter& weight, LayerOperand operand, const Tensor& matrix,
                    const Tensor& offsets, const SavedStore& saved);

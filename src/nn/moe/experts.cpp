@@ -1,6 +1,7 @@
 #include "nn/moe/experts.h"
 
 #include "nn/moe/expert_scales.h"
+#include "nn/quantization_log.h"
 #include "ops/elementwise.h"
 #include "ops/expert_bias.h"
 
@@ -16,10 +17,6 @@ Tensor take_if(bool there, SavedStore& saved, const void* owner, std::string_vie
   return there ? saved.take(owner, name) : Tensor();
 }
 
-bool has_amax(const RankContext& context, const Parameter& weight) {
-  return quantization_of(context, weight).scales_matrices();
-}
-
 }  // namespace
 
 Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) const {
@@ -29,14 +26,35 @@ Edge ExpertsSegment::inputs(const RankContext& context, const Batch& batch) cons
 
 void ExpertsSegment::product(RankContext& context, GemmForm form, const Parameter& weight,
                              const Tensor& a, const Tensor& offsets, const Tensor& out,
-                             const Amax& amax, const Tensor& first_token) const {
-  const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
-  GroupedGemmArgs args{form, a, held.tensor(), out, offsets};
+                             const Tensor& amax, const SavedStore& saved,
+                             const Tensor& first_token) const {
+  const bool forward = form == GemmForm::forward;
+  const AcquiredWeight held(context.weights, weight,
+                            forward ? WeightUse::forward : WeightUse::data_gradient);
+  GroupedGemmArgs args{form, a, held.operand(), out, offsets};
   args.quantization = quantization_of(context, weight);
-  args.a_amax = amax_for(args.quantization, form, amax.a);
-  args.b_amax = amax_for(args.quantization, form, amax.b);
-  if (form != GemmForm::forward) args.rounding = expert_rounding(context, weight, first_token);
+  args.a_amax = amax_for(args.quantization, form, amax);
+  if (!forward) args.rounding = expert_rounding(context, weight, first_token);
+  // A backward runs once; a forward that is run again is not measured again.
+  if (forward) {
+    saved.once([&] { log_operands(context, weight, args); });
+  } else {
+    log_operands(context, weight, args);
+  }
   grouped_gemm(context.ops, args);
+}
+
+void ExpertsSegment::log_operands(RankContext& context, const Parameter& weight,
+                                  const GroupedGemmArgs& args) const {
+  QuantizationLog* log = context.quantization_log;
+  if (log == nullptr) return;
+  const std::string layer = weight.path.substr(0, weight.path.rfind(".weight"));
+  const int64_t first = weight.experts.first;
+  log->add_rows(context.ops, layer + (args.form == GemmForm::forward ? " x" : " dy"), args, first);
+  // Codes are all that is stored of such a weight: there is no matrix to compare with.
+  if (context.settings.precision.stores_codes || log->has(layer + " w")) return;
+  const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
+  log->add_weights(layer + " w", held.tensor(), args.b, first);
 }
 
 Tensor ExpertsSegment::amax_of(RankContext& context, const Parameter& weight, LayerOperand operand,
@@ -45,21 +63,11 @@ Tensor ExpertsSegment::amax_of(RankContext& context, const Parameter& weight, La
   return expert_amax(context, moe_, place_, weight, operand, rows, offsets, saved);
 }
 
-Tensor ExpertsSegment::amax_of_weight(RankContext& context, const Parameter& weight,
-                                      const SavedStore& saved) const {
-  if (!has_amax(context, weight)) return {};
-  const AcquiredWeight held(context.weights, weight, WeightUse::elementwise);
-  return expert_amax(context, moe_, place_, weight, LayerOperand::weight, held.tensor(), {}, saved);
-}
-
-ExpertsSegment::Amax ExpertsSegment::forward_amax(RankContext& context, const Parameter& weight,
-                                                  const Tensor& rows, const Tensor& offsets,
-                                                  SavedStore& saved) const {
-  const Amax amax{amax_of(context, weight, LayerOperand::input, rows, offsets, saved),
-                  amax_of_weight(context, weight, saved)};
-  if (quantization_of(context, weight).weight_gradient)
-    keep_if_any(saved, &weight, "x amax", amax.a);
-  keep_if_any(saved, &weight, "w amax", amax.b);
+Tensor ExpertsSegment::forward_amax(RankContext& context, const Parameter& weight,
+                                    const Tensor& rows, const Tensor& offsets,
+                                    SavedStore& saved) const {
+  const Tensor amax = amax_of(context, weight, LayerOperand::input, rows, offsets, saved);
+  if (quantization_of(context, weight).weight_gradient) keep_if_any(saved, &weight, "x amax", amax);
   return amax;
 }
 
@@ -81,11 +89,11 @@ void ExpertsSegment::add_bias_gradient(RankContext& context, const Parameter* bi
 }
 
 Tensor ExpertsSegment::raise(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                             const Amax& amax, SavedStore& saved) const {
+                             const Tensor& amax, SavedStore& saved) const {
   const int64_t count = rows.dim(0);
   const Tensor raised =
       context.activation({count, features() * (parts_.gated ? 2 : 1)}, saved.tag());
-  product(context, GemmForm::forward, *parts_.up, rows, offsets, raised, amax);
+  product(context, GemmForm::forward, *parts_.up, rows, offsets, raised, amax, saved);
   add_bias(context, parts_.up_bias.get(), raised, offsets);
   return activate_unit(context, raised, saved);
 }
@@ -112,15 +120,15 @@ Tensor ExpertsSegment::activate_unit(RankContext& context, const Tensor& raised,
 }
 
 Tensor ExpertsSegment::raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                                  const Amax& amax, SavedStore& saved) const {
+                                  const Tensor& amax, SavedStore& saved) const {
   const auto again = [](const void* layer, RankContext& rank, const Batch&, SavedStore& store,
                         const std::vector<Tensor>& inputs) {
-    const Amax scales = inputs.size() > 2 ? Amax{inputs[2], inputs[3]} : Amax();
+    const Tensor scales = inputs.size() > 2 ? inputs[2] : Tensor();
     return std::vector{static_cast<const ExpertsSegment*>(layer)->raise(rank, inputs[0], inputs[1],
                                                                         scales, store)};
   };
   std::vector<Tensor> inputs{rows, offsets};
-  if (amax.a) inputs.insert(inputs.end(), {amax.a, amax.b});
+  if (amax) inputs.push_back(amax);
   ReplayableUnit scope(saved, unit::mlp, std::move(inputs), {this, again});
   const Tensor activated = raise(context, rows, offsets, amax, saved);
   scope.made({activated});
@@ -141,10 +149,10 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
     const UnitScope scope(saved, unit::moe_act);
     saved.keep(this, "activated", activated);
   }
-  const Amax amax = forward_amax(context, *parts_.down, activated, offsets, saved);
+  const Tensor amax = forward_amax(context, *parts_.down, activated, offsets, saved);
   if (!saved.output_is_read()) return {};
   const Tensor results = context.activation(rows.shape(), saved.output_tag());  // [A, H]
-  product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax);
+  product(context, GemmForm::forward, *parts_.down, activated, offsets, results, amax, saved);
   add_bias(context, parts_.down_bias.get(), results, offsets);
   return TensorSet(moe_edge::results, results);
 }
@@ -152,11 +160,10 @@ TensorSet ExpertsSegment::forward(RankContext& context, const Batch&, const Tens
 void ExpertsSegment::input_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,
                                     const Tensor& offsets, const Tensor& first_token,
                                     const Tensor& out, SavedStore& saved) const {
-  const Amax amax{amax_of(context, weight, LayerOperand::output_gradient, dy, offsets, saved),
-                  take_if(has_amax(context, weight), saved, &weight, "w amax")};
+  const Tensor amax = amax_of(context, weight, LayerOperand::output_gradient, dy, offsets, saved);
   if (quantization_of(context, weight).weight_gradient)
-    keep_if_any(saved, &weight, "dy amax", amax.a);
-  product(context, GemmForm::data_gradient, weight, dy, offsets, out, amax, first_token);
+    keep_if_any(saved, &weight, "dy amax", amax);
+  product(context, GemmForm::data_gradient, weight, dy, offsets, out, amax, saved, first_token);
 }
 
 TensorSet ExpertsSegment::backward_input(RankContext& context, const Batch& batch,

@@ -1,9 +1,9 @@
 #pragma once
 // The third segment of a mixture of experts: the feed-forwards of this rank's experts over their
 // rows, up (gate | up) → activation → down, as grouped products. Under recipes that quantize
-// products each expert's operands are quantized on their own (ops/grouped_gemm.h); what waits for
-// the backward stays in the format of activations, with the magnitudes that its scales were made
-// for.
+// products each expert's operands are quantized on their own (ops/grouped_gemm.h), weights once a
+// step; what waits for the backward stays in the format of activations, with the magnitudes that
+// its scales were made for.
 
 #include "nn/delayed_scales.h"
 #include "nn/moe/moe_edges.h"
@@ -43,30 +43,28 @@ class ExpertsSegment final : public Segment {
   /// H, and this rank's F.
   int64_t hidden() const { return parts_.up->shape[1]; }
   int64_t features() const { return parts_.down->shape[1]; }
-  /// Magnitudes f32 [.., E'] of a product's operands (nn/moe/expert_scales.h), or undefined.
-  struct Amax {
-    Tensor a, b;
-  };
   /// From rows [A, H] to the input [A, F] of `down`; keeps the output of `up`. `raise_unit`: the
   /// same as the unit mlp; `activate_unit`: of that, the activation as the unit moe_act.
   Tensor activate(RankContext& context, const Tensor& raised, SavedStore& saved) const;
   Tensor activate_unit(RankContext& context, const Tensor& raised, SavedStore& saved) const;
-  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets, const Amax& amax,
+  Tensor raise(RankContext& context, const Tensor& rows, const Tensor& offsets, const Tensor& amax,
                SavedStore& saved) const;
   Tensor raise_unit(RankContext& context, const Tensor& rows, const Tensor& offsets,
-                    const Amax& amax, SavedStore& saved) const;
+                    const Tensor& amax, SavedStore& saved) const;
+  /// `amax`: of a, as `amax_of`.
   void product(RankContext& context, GemmForm form, const Parameter& weight, const Tensor& a,
-               const Tensor& offsets, const Tensor& out, const Amax& amax,
-               const Tensor& first_token = {}) const;
-  /// Of rows [A, ..] of an operand of the products with `weight`.
+               const Tensor& offsets, const Tensor& out, const Tensor& amax,
+               const SavedStore& saved, const Tensor& first_token = {}) const;
+  /// What quantization does to the operands of a product, to the log of the step if there is one.
+  void log_operands(RankContext& context, const Parameter& weight,
+                    const GroupedGemmArgs& args) const;
+  /// Magnitudes f32 [.., E'] of rows [A, ..] of an operand of the products with `weight`
+  /// (nn/moe/expert_scales.h), or undefined.
   Tensor amax_of(RankContext& context, const Parameter& weight, LayerOperand operand,
                  const Tensor& rows, const Tensor& offsets, const SavedStore& saved) const;
-  /// Of the weight itself.
-  Tensor amax_of_weight(RankContext& context, const Parameter& weight,
-                        const SavedStore& saved) const;
-  /// Those of the operands of a forward, kept for the backward.
-  Amax forward_amax(RankContext& context, const Parameter& weight, const Tensor& rows,
-                    const Tensor& offsets, SavedStore& saved) const;
+  /// Those of the rows of a forward, kept for the backward.
+  Tensor forward_amax(RankContext& context, const Parameter& weight, const Tensor& rows,
+                      const Tensor& offsets, SavedStore& saved) const;
   /// The gradient of the input of `weight` from dy [A, N], whose magnitudes are kept for the weight
   /// gradient.
   void input_gradient(RankContext& context, const Parameter& weight, const Tensor& dy,

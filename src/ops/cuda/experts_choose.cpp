@@ -131,8 +131,7 @@ Choice choose_combine_backward(const CombineRowsBackwardArgs& args, const Traits
 Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
   const DType dtype = args.a.dtype();
   check_rows("grouped_gemm", dtype, traits);
-  const bool gradient = args.form == GemmForm::weight_gradient;
-  const Tensor& weights = gradient ? args.c : args.b;
+  const Shape& weights = shape_of_weights(args);
   const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
   const bool accumulate = args.mode == WriteMode::accumulate;
   Choice choice = choose_bytes(
@@ -140,20 +139,21 @@ Choice choose_grouped(const GroupedGemmArgs& args, const Traits& traits) {
       args.a.bytes() + args.b.bytes() + args.offsets.bytes() + (accumulate ? args.c.bytes() : 0),
       args.c.bytes());
   const double products =
-      static_cast<double>(rows) * static_cast<double>(weights.dim(0) / experts * weights.dim(1));
+      static_cast<double>(rows) * static_cast<double>(weights[0] / experts * weights[1]);
   add_vector_flops(choice.cost, dtype, 2.0 * products);
   const GemmForms forms = expert_forms(args);
   if (forms.a.plain()) {
     use_matrix_units(choice.cost, dtype);
     return choice;
   }
-  // Planned like this, not launched yet: each operand is converted in the workspace, and read
-  // there.
+  // Planned like this, not launched yet: each operand that is a tensor is converted in the
+  // workspace, and read there.
   const bool fp4 = forms.a.element == DType::e2m1x2;
   move_flops(choice.cost, fp4 ? FlopFormat::fp4 : FlopFormat::fp8);
   choice.kernel = "grouped_quantized";
-  choice.launches = 3;
-  const int64_t elements = args.a.shape().elements() + args.b.shape().elements();
+  const bool b_there = !args.b.form().plain();
+  choice.launches = b_there ? 2 : 3;
+  const int64_t elements = args.a.shape().elements() + (b_there ? 0 : args.b.shape().elements());
   const int64_t made = fp4 ? elements / 2 : elements;
   choice.cost.bytes_read += made;
   choice.cost.bytes_written += made;

@@ -28,7 +28,8 @@ const Overrides kThroughGradients{"mixed_precision.reuse_grad_buf_for_mxfp8_para
 /// What every rank saves of a run, and how its weights are stored.
 struct Saved {
   std::vector<std::map<std::string, std::string>> by_rank{4};
-  std::set<DType> formats;
+  std::set<DType> formats, of_experts;  // of weights; of experts' weights on all ranks
+  std::set<bool> experts_in_gradients;
   bool in_gradients = false;
   std::vector<double> validation_losses;
 };
@@ -51,6 +52,9 @@ Saved train(const Overrides& settings) {
                   for (const ParameterBuffer& buffer : trainer.engine().store().buffers()) {
                     saved.formats.insert(buffer.formats().weight);
                     saved.in_gradients |= buffer.formats().weights_in_gradients;
+                    if (!buffer.parameters().front()->experts.any()) continue;
+                    saved.of_experts.insert(buffer.formats().weight);
+                    saved.experts_in_gradients.insert(buffer.formats().weights_in_gradients);
                   }
                   if (world.rank() != 0) return;
                   for (const auto& [step, loss] : trainer.validations())
@@ -103,6 +107,9 @@ TEST_P(CodeWeights, StepsHaveTheBitsOfSixteenBitWeights) {
   EXPECT_FALSE(without.formats.contains(DType::e4m3));
   EXPECT_TRUE(with.formats.contains(DType::e4m3));
   EXPECT_FALSE(with.in_gradients);
+  if (!without.of_experts.empty()) {
+    EXPECT_EQ(with.of_experts, (std::set<DType>{DType::e4m3}));
+  }
   expect_same_bits(with, without);
 }
 
@@ -116,9 +123,16 @@ TEST_P(FormsAlone, StepsHaveTheBitsOfSixteenBitWeights) {
   const Saved with = train(settings + kCodes + kThroughGradients);
   EXPECT_FALSE(without.in_gradients);
   EXPECT_TRUE(with.in_gradients);
+  if (!without.of_experts.empty()) {
+    EXPECT_EQ(with.experts_in_gradients, (std::set<bool>{true}));
+  }
   EXPECT_FALSE(with.formats.contains(DType::e4m3));
   expect_same_bits(with, without);
 }
+
+/// Four experts, two on each rank of an exchange.
+const Overrides kExperts{"model.family=qwen3_moe", "model.num_moe_experts=4",
+                         "model.moe_router_topk=2", "model.expert_model_parallel_size=2"};
 
 std::vector<Case> mx_cases() {
   const Overrides two = kMx + Overrides{"dist.ranks=2"}, four = kMx + Overrides{"dist.ranks=4"};
@@ -144,6 +158,7 @@ std::vector<Case> mx_cases() {
                        "model.recompute_num_layers=1"}},
       {"aware", two + Overrides{"optimizer.use_precision_aware_optimizer=true",
                                 "optimizer.exp_avg_dtype=bf16"}},
+      {"experts", four + kExperts + Overrides{"model.moe_ffn_hidden_size=64"}},
       {"sgd", two + Overrides{"optimizer.optimizer=sgd"}},
       {"muon", two + Overrides{"optimizer.optimizer=muon"}}};
 }
@@ -176,7 +191,23 @@ std::vector<Case> cases() {
           settings + chunks + Overrides{"optimizer.overlap_param_gather_with_optimizer_step=true"}},
          {"aware_" + recipe, settings + two +
                                  Overrides{"optimizer.use_precision_aware_optimizer=true",
-                                           "optimizer.exp_avg_dtype=bf16"}}});
+                                           "optimizer.exp_avg_dtype=bf16"}},
+         {"experts_" + recipe, settings + four + kExperts},
+         {"experts_of_one_rank_" + recipe,
+          settings + kExperts + Overrides{"model.expert_model_parallel_size=1"}},
+         {"experts_sharded_" + recipe, settings + four + kExperts + sharded},
+         {"experts_cut_" + recipe,
+          settings + four + kExperts +
+              Overrides{"model.expert_model_parallel_size=1", "model.expert_tensor_parallel_size=2",
+                        "ddp.bucket_size=5000"}},
+         {"experts_as_dense_" + recipe,
+          settings + four + kExperts +
+              Overrides{"model.expert_model_parallel_size=1", "model.tensor_model_parallel_size=2",
+                        "model.sequence_parallel=true"}},
+         {"experts_recomputed_" + recipe,
+          settings + four + kExperts +
+              Overrides{"model.recompute_granularity=selective",
+                        "model.recompute_modules=[moe, core_attn]"}}});
   }
   list.push_back({"fp16_masters", kDelayed + two +
                                       Overrides{"optimizer.use_precision_aware_optimizer=true",

@@ -174,7 +174,8 @@ TEST(QuantizedProducts, MeasuringThemChangesNoBit) {
     // Attention's output is an operand from the start: there is nothing to measure it against.
     const int operands = scheme.products.attended ? 3 * 4 - 1 : 3 * 4;
     EXPECT_EQ(log.tensors().size(), static_cast<size_t>(operands * run.model.layers));
-    for (const auto& [name, e] : log.tensors()) {
+    for (const auto& [name, operand] : log.tensors()) {
+      const reference::QuantizationError& e = operand.all;
       const DType element =
           name.ends_with(" dy") ? scheme.products.gradient : scheme.products.forward;
       const bool stochastic = element == DType::e2m1x2 && name.ends_with(" dy");

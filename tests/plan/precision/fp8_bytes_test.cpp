@@ -100,6 +100,24 @@ TEST(Fp8Bytes, WeightsTravelInOneByte) {
   }
 }
 
+// On the expert grid, too: two experts of four on each of two data ranks of experts.
+TEST(Fp8Bytes, WeightsOfExpertsTravelInOneByte) {
+  const Overrides experts{"model.family=mixtral", "model.num_moe_experts=4",
+                          "model.moe_router_topk=2", "model.ffn_hidden_size=128",
+                          "model.expert_model_parallel_size=2"};
+  constexpr int64_t kHere = 2 * 2 * 3 * 128 * 128;  // elements of experts on a rank
+  constexpr int64_t kAttention = 2 * (128 * (128 + 2 * 64) + 128 * 128);
+  for (const Overrides& recipe : {kDelayed, kCurrent}) {
+    const Overrides four = recipe + experts + data(4, "optim");
+    EXPECT_EQ(traffic_of(four, "all_gather", "expert_dp"), 2 * kHere);
+    EXPECT_EQ(traffic_of(four + kCodes, "all_gather", "expert_dp"), kHere);
+    // Weights beside forms for products, or codes alone; scales are in both.
+    EXPECT_EQ(state_bytes(four) - state_bytes(four + kCodes), 2 * (kHere + kAttention));
+  }
+  const Overrides mx = kMx + experts + data(4, "optim");
+  EXPECT_EQ(traffic_of(mx + kCodes + kThroughGradients, "all_gather", "expert_dp"), 2 * kHere);
+}
+
 TEST(Fp8Bytes, WeightsOfMxfp8TravelInTwo) {
   const Overrides two = kMx + data(2, "optim");
   EXPECT_EQ(traffic_of(two + kCodes + kThroughGradients, "all_gather", "dp_cp"),

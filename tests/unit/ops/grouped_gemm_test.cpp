@@ -38,8 +38,8 @@ TEST_P(GroupedGemmTest, MatchesTheReference) {
       for (const WriteMode mode : {WriteMode::assign, WriteMode::accumulate}) {
         const GroupedGemmArgs args = make_args(c, dtype, out, mode);
         GroupedGemmArgs exact = args, sums = args;
-        exact.a = to_f64(args.a), exact.b = to_f64(args.b), exact.c = to_f64(args.c);
-        sums.a = test::magnitudes(args.a), sums.b = test::magnitudes(args.b);
+        exact.a = to_f64(args.a), exact.b = to_f64(args.b.tensor()), exact.c = to_f64(args.c);
+        sums.a = test::magnitudes(args.a), sums.b = test::magnitudes(args.b.tensor());
         sums.c = test::magnitudes(args.c);
         grouped_gemm(context_, args);
         reference::grouped_gemm(exact);

@@ -66,7 +66,7 @@ TEST_F(ParameterStoreTest, ReleasesDoNotFollowAddresses) {
       const ParallelGroups groups = self_groups();
       ParameterStore store(*device_, recipe, {std::vector<ParameterUse>(uses.begin(), uses.end())},
                            settings, groups);
-      const WeightForms packed(context_, uses, recipe, groups.tp(), true, true);
+      const WeightForms packed(context_, uses, recipe, groups, true, true);
     }
     std::vector<std::pair<int64_t, int64_t>> all;
     for (const AllocationRecord& a : record.allocations()) all.emplace_back(a.bytes, a.released_at);

@@ -34,10 +34,10 @@ template <CpuIsa kIsa>
 Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
   Choice choice = choose_by_dtype("grouped_gemm", args.a.dtype(), traits, "gemm_by_expert");
   const bool gradient = args.form == GemmForm::weight_gradient;
-  const Tensor& weights = gradient ? args.c : args.b;
+  const Shape& weights = shape_of_weights(args);
   const int64_t rows = args.a.dim(0), experts = args.offsets.dim(0) - 1;
   const double products =
-      static_cast<double>(rows) * static_cast<double>(weights.dim(0) / experts * weights.dim(1));
+      static_cast<double>(rows) * static_cast<double>(weights[0] / experts * weights[1]);
   add_flops(choice, args.a.dtype(), 2.0 * products);
   choice.cost.bytes_read = args.a.bytes() + args.b.bytes() + args.offsets.bytes() +
                            (args.mode == WriteMode::accumulate ? args.c.bytes() : 0);
@@ -61,11 +61,11 @@ Choice choose(const GroupedGemmArgs& args, const Traits& traits) {
   consider(rows);
   if (quantized) {
     choice.kernel = "quantized_by_expert";
-    // Each weight is made once, and each row.
+    // Each row is made, and each weight that is not there.
     const Operand weight = placed_product(args, 0, nullptr).b;
     const GemmArgs all = placed_product(args, rows, nullptr);
-    const int64_t made =
-        gradient ? all.a.bytes() + all.b.bytes() : all.a.bytes() + experts * weight.bytes();
+    int64_t made = all.a.bytes();
+    if (args.b.form().plain()) made += gradient ? all.b.bytes() : experts * weight.bytes();
     choice.cost.bytes_read += made;
     choice.cost.bytes_written += made;
     choice.workspace_bytes += placed_bytes(args, rows);

@@ -56,6 +56,7 @@ Placed place(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
   const bool gradient = args.form == GemmForm::weight_gradient;
   const int64_t experts = args.offsets.dim(0) - 1;
   const int64_t b_rows = gradient ? completed(forms.b, rows) : args.b.dim(0) / experts;
+  const bool b_there = !args.b.form().plain();
   const DType dtype = args.a.dtype();
   Room room(memory);
   Placed placed;
@@ -63,7 +64,8 @@ Placed place(const GroupedGemmArgs& args, int64_t rows, std::byte* memory) {
   placed.product.mode = args.mode;
   placed.product.quantization = args.quantization;
   placed.product.a = room.operand(forms.a, dtype, {completed(forms.a, rows), args.a.dim(1)});
-  placed.product.b = room.operand(forms.b, dtype, {b_rows, args.b.dim(1)});
+  placed.product.b =
+      b_there ? args.b.member(0) : room.operand(forms.b, dtype, {b_rows, args.b.dim(1)});
   placed.product.c =
       gradient ? args.c.slice(0, 0, args.c.dim(0) / experts) : args.c.slice(0, 0, rows);
   if (args.rounding.defined()) placed.tokens = room.tensor(DType::i64, {completed(forms.a, rows)});
@@ -107,7 +109,11 @@ GemmArgs make_product(ThreadPool& pool, const GroupedGemmArgs& args, int64_t ind
     rounding.token_index = placed.tokens;
   }
   make_operand(pool, {matrices.a.tensor(), product.a, amax(args.a_amax), rounding}, isa);
-  make_operand(pool, {matrices.b.tensor(), product.b, amax(args.b_amax)}, isa);
+  if (matrices.b.form().plain()) {
+    make_operand(pool, {matrices.b.tensor(), product.b, amax(args.b_amax)}, isa);
+  } else {
+    product.b = matrices.b;
+  }
   return product;
 }
 

@@ -23,16 +23,17 @@ void launch_grouped(OpContext& context, const Choice&, const GroupedGemmArgs& ar
   VIADUCT_CHECK(DeviceError, expert_forms(args).a.plain(),
                 "{}: {} has no kernel for quantized operands yet; it has f32, bf16 and f16", op,
                 context.ops.traits.name);
-  const Tensor& weights = args.form == GemmForm::weight_gradient ? args.c : args.b;
+  const Tensor& b = args.b.tensor();
+  const Shape& weights = shape_of_weights(args);
   GroupedProduct product{form_of(args.form), format_of(op, args.a.dtype()),
                          format_of(op, args.c.dtype()), args.mode == WriteMode::accumulate};
-  product.a = args.a.raw(), product.b = args.b.raw(), product.c = args.c.raw();
-  product.a_stride = args.a.stride(0), product.b_stride = args.b.stride(0);
+  product.a = args.a.raw(), product.b = b.raw(), product.c = args.c.raw();
+  product.a_stride = args.a.stride(0), product.b_stride = b.stride(0);
   product.c_stride = args.c.stride(0);
   product.offsets = args.offsets.data<int32_t>();
   product.experts = args.offsets.dim(0) - 1;
   product.rows = args.a.dim(0);
-  product.n = weights.dim(0) / product.experts, product.k = weights.dim(1);
+  product.n = weights[0] / product.experts, product.k = weights[1];
   grouped_gemm(product, stream_of(context));
 }
 

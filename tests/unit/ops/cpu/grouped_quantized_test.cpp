@@ -65,8 +65,8 @@ class GroupedQuantized : public testing::TestWithParam<CpuIsa> {
     args.quantization = how;
     const GemmForms forms = expert_forms(args);
     args.a_amax = amax_of(args.a, forms.a, args.offsets);
-    args.b_amax =
-        amax_of(args.b, forms.b, c.form == GemmForm::weight_gradient ? args.offsets : Tensor());
+    args.b_amax = amax_of(args.b.tensor(), forms.b,
+                          c.form == GemmForm::weight_gradient ? args.offsets : Tensor());
     if (how.scaling != Scaling::nvfp4 || c.form == GemmForm::forward) return args;
     args.rounding = {{7, 9}, test::integers(DType::i64, {1000}), {}};
     // Gate and up of each expert.

@@ -1,0 +1,121 @@
+// What tensor_inspect says about operands of experts: all experts of a layer together, with the
+// worst one; once, however often a layer runs; on several ranks as on one.
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "run/launch.h"
+#include "run/rank_device.h"
+#include "support/temporary_folder.h"
+#include "support/training.h"
+
+namespace viaduct {
+namespace {
+
+using namespace test;
+using nlohmann::json;
+
+Overrides watched_run(const std::string& recipe) {
+  return tiny_run("qwen2_moe") +
+         Overrides{"mixed_precision=" + recipe,    "mixed_precision.first_last_layers_bf16=false",
+                   "model.num_moe_experts=4",      "model.moe_router_topk=2",
+                   "model.moe_ffn_hidden_size=32", "model.moe_shared_expert_intermediate_size=32",
+                   "train.train_iters=1",          "tensor_inspect.enabled=true",
+                   "dist.threads_per_rank=1"};
+}
+
+/// What the one step's line of metrics.jsonl has.
+json measured(const Overrides& overrides) {
+  const TemporaryFolder folder;
+  const RunSetup setup =
+      setup_of(overrides + Overrides{"checkpoint.save=" + folder.path().string()});
+  run_ranks(setup.config.dist, {}, [&](std::shared_ptr<Communicator> world) {
+    const RankDevice rank = make_rank_device(setup.config.dist);
+    Trainer trainer(setup, *rank.device, rank.ops, {.peak_effort = PeakEffort::glance}, world);
+    trainer.run();
+  });
+  return json::parse(last_line(folder / "metrics.jsonl")).at("quantization");
+}
+
+const char* const kRecipes[] = {
+    "bf16_with_fp8_current_scaling_mixed", "bf16_with_fp8_delayed_scaling_mixed",
+    "bf16_with_fp8_subchannel_scaling_mixed", "bf16_with_mxfp8_mixed", "bf16_with_nvfp4_mixed"};
+
+TEST(WatchedExperts, AreInTheLogTogetherWithTheWorstOfThem) {
+  for (const char* recipe : kRecipes) {
+    SCOPED_TRACE(recipe);
+    const json log = measured(watched_run(recipe));
+    for (const char* weight : {"up", "down"}) {
+      for (const char* operand : {" x", " w", " dy"}) {
+        const std::string name = std::string("blocks.1.mlp.experts.") + weight + operand;
+        SCOPED_TRACE(name);
+        ASSERT_TRUE(log.contains(name));
+        const json& of = log[name];
+        EXPECT_GT(of.at("relative_error"), 0.001);
+        EXPECT_LT(of.at("relative_error"), 0.3);
+        // The error of all is no larger than that of the worst.
+        EXPECT_GE(of.at("worst_relative_error").get<double>(),
+                  of.at("relative_error").get<double>());
+        EXPECT_GE(of.at("worst_expert"), 0);
+        EXPECT_LT(of.at("worst_expert"), 4);
+        const std::string shared = std::string("blocks.1.mlp.shared.") + weight + operand;
+        ASSERT_TRUE(log.contains(shared)) << shared;
+        EXPECT_FALSE(log[shared].contains("worst_expert"));
+      }
+    }
+  }
+}
+
+TEST(WatchedExperts, AreCountedOnceWhereTheyRunAgain) {
+  for (const char* recipe : kRecipes) {
+    SCOPED_TRACE(recipe);
+    // Counts of saturated elements would double: delayed scaling has some in its first step.
+    const json once = measured(watched_run(recipe));
+    for (const Overrides& again : std::vector<Overrides>{
+             {"model.recompute_granularity=full", "model.recompute_method=uniform",
+              "model.recompute_num_layers=1"},
+             {"model.recompute_granularity=selective", "model.recompute_modules=[mlp, moe_act]"},
+             {"model.recompute_granularity=selective", "model.recompute_modules=[moe]"}}) {
+      EXPECT_EQ(measured(watched_run(recipe) + again), once) << again.back();
+    }
+  }
+}
+
+// Experts of two ranks, and of each rank two. Scales are of the rows of both then: numbers differ
+// by roundings to E4M3, of 1/16 at most.
+TEST(WatchedExperts, OfSeveralRanksAreThoseOfOne) {
+  for (const char* recipe : {"bf16_with_fp8_current_scaling_mixed", "bf16_with_mxfp8_mixed"}) {
+    SCOPED_TRACE(recipe);
+    const Overrides run = watched_run(recipe) + Overrides{"train.micro_batch_size=1"};
+    const json one = measured(run);
+    const json two =
+        measured(run + Overrides{"dist.ranks=2", "model.expert_model_parallel_size=2"});
+    for (const auto& [name, of] : one.items()) {
+      if (name.find("experts.") == name.npos) continue;
+      EXPECT_NEAR(two.at(name).at("amax").get<double>(), of.at("amax").get<double>(),
+                  of.at("amax").get<double>() / 16)
+          << name;
+      EXPECT_NEAR(two.at(name).at("relative_error").get<double>(),
+                  of.at("relative_error").get<double>(), of.at("relative_error").get<double>() / 16)
+          << name;
+      // A weight is one operand, wherever it is.
+      if (name.ends_with(" w")) {
+        EXPECT_EQ(two.at(name).at("worst_expert"), of.at("worst_expert")) << name;
+        EXPECT_NEAR(two.at(name).at("relative_error").get<double>(),
+                    of.at("relative_error").get<double>(), 1e-9)
+            << name;
+      }
+    }
+  }
+}
+
+TEST(WatchedExperts, HaveTheBitsOfAnUnwatchedRun) {
+  for (const char* recipe : kRecipes) {
+    const Overrides run = watched_run(recipe) + Overrides{"train.train_iters=2"};
+    EXPECT_EQ(train_run(run), train_run(run + Overrides{"tensor_inspect.enabled=false"})) << recipe;
+  }
+}
+
+}  // namespace
+}  // namespace viaduct
