@@ -99,6 +99,7 @@ TEST(CudaGraph, SideStreamsComeBehindALaunchAndBeforeIt) {
     const auto graph = device->capture([&] {
       combine(*device, t.x, 2, t.y, kComputeStream);
       inside = device->record_event(kComputeStream);
+      device->wait(side, inside);  // so that the wait below is none of the runtime's
     });
     combine(*device, t.x, 1, t.y, side);  // 23
     device->launch(*graph);               // 56
