@@ -16,17 +16,19 @@ using testing::Not;
 
 QuantizationLog::Tensors measured() {
   QuantizationLog::Tensors tensors;
-  tensors["blocks.0.mlp.up x"] = {.elements = 100,
-                                  .nonzero = 80,
-                                  .underflows = 20,
-                                  .overflows = 3,
-                                  .square = 100,
-                                  .error_square = 1,
-                                  .amax = 2.5,
-                                  .least_scale = 0.125,
-                                  .most_scale = 0.5};
-  tensors["blocks.1.mlp.up dy"] = {.elements = 10, .square = 1, .error_square = 0.25};
-  tensors["blocks.2.mlp.down w"] = {.elements = 10, .not_finite = 1};
+  tensors["blocks.0.mlp.up x"].all = {.elements = 100,
+                                      .nonzero = 80,
+                                      .underflows = 20,
+                                      .overflows = 3,
+                                      .square = 100,
+                                      .error_square = 1,
+                                      .amax = 2.5,
+                                      .least_scale = 0.125,
+                                      .most_scale = 0.5};
+  tensors["blocks.1.mlp.up dy"].all = {.elements = 10, .square = 1, .error_square = 0.25};
+  tensors["blocks.2.mlp.down w"] = {.all = {.elements = 10, .not_finite = 1},
+                                    .worst_expert = 3,
+                                    .worst = {.elements = 5, .not_finite = 1}};
   return tensors;
 }
 
@@ -48,6 +50,10 @@ TEST(QuantizationMetrics, InTheLineOfAStep) {
   EXPECT_EQ(x["relative_error"], 0.1);
   EXPECT_EQ(x["least_scale"], 0.125);
   EXPECT_EQ(x["most_scale"], 0.5);
+  EXPECT_FALSE(x.contains("worst_expert"));
+  const auto& experts = line["quantization"]["blocks.2.mlp.down w"];
+  EXPECT_EQ(experts["worst_expert"], 3);
+  EXPECT_EQ(experts["worst_not_finite_count"], 1);
 }
 
 TEST(QuantizationMetrics, TheTableBeginsWithTheTensorThatBreaksFirst) {
