@@ -53,6 +53,10 @@ const StateRow kStates[] = {
     // A group of 64 elements has a scale of 4 bytes in each moment.
     {"remainders, FP8 moments", data(2, "optim") + kAware + moments("fp8"),
      6 + (4 + 2 * 4 / 64.0) / 2},
+    {"remainders, moments in two formats",
+     data(2, "optim") + kAware +
+         Overrides{"optimizer.exp_avg_dtype=bf16", "optimizer.exp_avg_sq_dtype=fp8"},
+     6 + (2 + 2 + 1 + 4 / 64.0) / 2},
     {"ZeRO-3, the narrowest", data(2, "optim_grads_params") + kNarrowGradients + moments("fp8"),
      (2 + 2 + 2 + 2 * (1 + 4 / 64.0)) / 2},
     {"instances", data(4, "optim") + Overrides{"ddp.num_distributed_optimizer_instances=2"},

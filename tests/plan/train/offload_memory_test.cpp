@@ -126,6 +126,11 @@ TEST(OffloadMemory, ShardsAreHereForTheirUse) {
   EXPECT_EQ(run.cost.total_flops(), kept.cost.total_flops());
   // A unit's own shards are here beside its whole ones at most.
   EXPECT_GT(kept.peak.bytes - run.peak.bytes, shard);
+  // At the fullest moment a unit is whole, and its own shard has left again.
+  const auto weights_at_peak = [](const DryRun& of) {
+    return of.peak.bytes_by_tag.at(std::string(memory_tag_name(MemoryTag::weights)));
+  };
+  EXPECT_EQ(weights_at_peak(run), weights_at_peak(kept) - shard);
 }
 
 // What is recomputed is made again, and not moved as well.
