@@ -71,6 +71,7 @@ int run(const Arguments& arguments) {
   settings.json_key = arguments.json_key;
   settings.all_jsonl = arguments.all_jsonl;
   settings.workers = arguments.workers;
+  settings.vocabulary = &tokenizer;
   settings.type = token_type_for_vocabulary(tokenizer.vocab_size());
   settings.refuse_unknown_bytes = arguments.unknown_bytes == "refuse";
   if (!arguments.eod_token.empty()) {
@@ -95,9 +96,10 @@ int run(const Arguments& arguments) {
                             [&](int64_t done, int64_t total) { bar.show(done, total); });
     seconds = bar.elapsed();
   }
-  fmt::print("{}.bin, {}.idx: {} documents, {} tokens ({}) from {} in {}\n", arguments.output,
-             arguments.output, result.documents, result.tokens, token_type_name(settings.type),
+  fmt::print("{}.bin, {}.idx: {} document{}, {} tokens ({}) from {} in {}\n", arguments.output,
+             arguments.output, result.documents, result.documents == 1 ? "" : "s", result.tokens, token_type_name(settings.type),
              format_bytes(result.bytes), format_seconds(seconds));
+  if (result.bytes == 0) log_warning("--input: no text in the inputs");
   if (result.unknown_bytes > 0) {
     log_warning("{} bytes have no token in this vocabulary and {}; the first: {}",
                 result.unknown_bytes, tokenizer.unknown_bytes_became(), result.first_unknown);

@@ -6,7 +6,9 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <array>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <system_error>
 #include <vector>
@@ -18,6 +20,7 @@
 #include "base/nearest.h"
 #include "base/thread.h"
 #include "before_ranks.h"
+#include "comm/launcher.h"
 #include "standard_streams.h"
 #include "subcommands.h"
 
@@ -53,6 +56,41 @@ void check_known_below(const CLI::App& app, const std::string& name) {
                              fmt::join(names, ", "));
 }
 
+/// The subcommand that was chosen, the one below it included.
+const CLI::App& chosen(const CLI::App& root) {
+  const CLI::App* app = &root;
+  for (auto below = app->get_subcommands(); !below.empty(); below = app->get_subcommands())
+    app = below.front();
+  return *app;
+}
+
+/// "; did you mean --dry-run?" for the first of `words` that is an option the subcommand does not
+/// have but nearly.
+std::string nearest_option(const CLI::App& app, int words, char** begin) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options())
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+  for (char** word = begin; word != begin + words; ++word) {
+    const std::string given = std::string(*word).substr(0, std::string_view(*word).find('='));
+    if (!given.starts_with("--") || std::find(names.begin(), names.end(), given) != names.end())
+      continue;
+    if (const auto near = viaduct::nearest_name(given, names))
+      return fmt::format("; {}: did you mean {}?", given, *near);
+  }
+  return "";
+}
+
+/// ConfigError for several processes of a command that writes files and has no ranks.
+void check_one_process(const std::string& name) {
+  constexpr std::array kOneProcess{"convert", "data", "tokenizer"};
+  if (std::find(kOneProcess.begin(), kOneProcess.end(), name) == kOneProcess.end()) return;
+  const viaduct::Launch launch =
+      viaduct::detect_launch([](const char* variable) { return std::getenv(variable); });
+  VIADUCT_CHECK(ConfigError, launch.launcher != viaduct::Launcher::mpi || launch.ranks == 1,
+                "viaduct {} is one process, and {}={} is set: start it without the launcher", name,
+                launch.variable, launch.ranks);
+}
+
 int run(int argc, char** argv) {
   using namespace viaduct::cli;
   CLI::App root{"viaduct: LLM training in C++, from a laptop CPU to thousands of GPUs", "viaduct"};
@@ -84,9 +122,11 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return root.exit(error);  // --help
     if (!says_common_errors()) throw SaidByRank0();
-    viaduct::log_line(viaduct::LogLevel::error, error.what());
+    viaduct::log_line(viaduct::LogLevel::error,
+                      error.what() + nearest_option(chosen(root), argc - 1, argv + 1));
     return kBadUsage;
   }
+  before_ranks([&] { check_one_process(argv[1]); });
   for (const Subcommand& subcommand : subcommands) {
     if (subcommand.app->parsed()) return subcommand.run();
   }

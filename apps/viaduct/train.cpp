@@ -11,6 +11,8 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "before_ranks.h"
+#include "checkpoint/model_folder.h"
+#include "data/dataset_files.h"
 #include "dry_run_report.h"
 #include "dry_run_target.h"
 #include "rule_report.h"
@@ -68,7 +70,7 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   // The plan was printed at the start; it is printed again only if it was not kept.
   std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
   std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
-  if (owners != planned) {
+  if (trainer.made_steps() && owners != planned) {
     say("memory of the run at its fullest, by owner, which is not as planned:\n");
     say_text(memory_text(owners, memory.peak_bytes));
   }
@@ -112,6 +114,17 @@ int run_training(const RunSetup& setup, const Launch& launch) {
     if (leads) print_outcome(setup, *rank.device, trainer);
   });
   return 0;
+}
+
+/// Before any rank starts: ConfigError for data that are not there, and for a save folder whose
+/// model a checkpoint would hide.
+void check_folders(const RunConfig& config) {
+  check_dataset_files(config.dataset);
+  const auto& save = config.checkpoint.save;
+  VIADUCT_CHECK(ConfigError, !save || !holds_hugging_face_model(*save),
+                "checkpoint.save: {} holds a Hugging Face model (config.json and safetensors); "
+                "expected a folder of this run, or one that is empty or does not exist",
+                save.value_or(""));
 }
 
 /// With a cluster the rules have times, and the changes that they advise are predicted.
@@ -185,7 +198,10 @@ Subcommand add_train(CLI::App& root) {
                   "with dist.ranks={}",
                   loaded.config.dist.ranks);
               check_started(loaded.config.dist, launch);
-              return prepare_run(std::move(loaded));
+              RunSetup prepared = prepare_run(std::move(loaded));
+              if (!options->dry_run && !prepared.config.dist.simulated())
+                check_folders(prepared.config);
+              return prepared;
             });
             if (!options->dry_run)
               return setup.config.dist.simulated() ? simulate_training(setup)

@@ -141,7 +141,7 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
   VIADUCT_CHECK(IoError, is_absent_or_empty(to),
-                "{}: is there already and not empty; name a new folder", to.string());
+                "{}: exists and is not an empty folder; name a new one", to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
   ExportTensors tensors(joined, from.model, settings.dtype);
@@ -182,7 +182,7 @@ void write_hugging_face(const Input& from, const std::filesystem::path& to,
 void check_save_folder(const std::filesystem::path& save, int64_t step) {
   if (is_absent_or_empty(save)) return;
   VIADUCT_CHECK(IoError, std::filesystem::is_directory(save) && has_latest(save),
-                "{}: is there already, and neither empty nor a save folder; name a new folder",
+                "{}: exists, and is neither an empty folder nor a save folder; name a new one",
                 save.string());
   VIADUCT_CHECK(IoError, latest_step(save) < step,
                 "{}: holds step {}; the converted model would be step {}; name a new folder",

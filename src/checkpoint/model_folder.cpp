@@ -76,6 +76,10 @@ ModelFolder resolve_model_folder(const std::filesystem::path& folder) {
       name, kCheckpointIndexFile);
 }
 
+bool holds_hugging_face_model(const std::filesystem::path& folder) {
+  return has(folder, "config.json") && has_safetensors(folder) && !has_latest(folder);
+}
+
 std::unique_ptr<TensorSource> open_weights(const ModelFolder& folder) {
   if (folder.kind == ModelFolderKind::checkpoint)
     return std::make_unique<OpenedWeights>(folder.path);

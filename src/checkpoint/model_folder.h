@@ -26,6 +26,10 @@ struct ModelFolder {
 /// that files exist; does not read them.
 ModelFolder resolve_model_folder(const std::filesystem::path& folder);
 
+/// Whether `folder` itself holds a Hugging Face model: a checkpoint that is saved there would hide
+/// it.
+bool holds_hugging_face_model(const std::filesystem::path& folder);
+
 /// The weights of a model folder under their Hugging Face names: of a Hugging Face folder all
 /// tensors, quantized matrices as BF16 (checkpoint/quantized_weights.h), of a checkpoint those that
 /// are weights (is_weight_name).

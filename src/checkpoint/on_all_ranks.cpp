@@ -1,8 +1,11 @@
 #include "checkpoint/on_all_ranks.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <chrono>
 #include <future>
+#include <sstream>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -12,8 +15,9 @@
 namespace viaduct {
 namespace {
 
-/// First character of a rank's error text: an IoError or another error. The rest is the message.
-constexpr char kIoError = 'i', kError = 'e';
+/// First character of a rank's error text: an IoError, a ConfigError or another error. The rest is
+/// the message, or the problems with kNext between them.
+constexpr char kIoError = 'i', kConfigError = 'c', kError = 'e', kNext = '\x1e';
 
 std::string outcome_of(const std::exception_ptr& error) {
   if (!error) return "";
@@ -21,6 +25,9 @@ std::string outcome_of(const std::exception_ptr& error) {
     std::rethrow_exception(error);
   } catch (const IoError& failure) {
     return kIoError + std::string(failure.what());
+  } catch (const ConfigError& failure) {
+    return fmt::format("{}{}", kConfigError,
+                       fmt::join(failure.problems(), std::string_view(&kNext, 1)));
   } catch (const std::exception& failure) {
     return kError + std::string(failure.what());
   } catch (...) {
@@ -75,9 +82,14 @@ std::exception_ptr try_on_all(Communicator& group, FunctionRef<void()> work,
   const auto failed = group.host().first_text(outcome_of(error));
   if (!failed) return nullptr;
   const std::string rank = group.size() > 1 ? fmt::format("rank {}: ", failed->rank) : "";
-  const std::string message = rank + failed->text.substr(1);
-  return failed->text[0] == kIoError ? std::make_exception_ptr(IoError(message))
-                                     : std::make_exception_ptr(Error(message));
+  const std::string text = failed->text.substr(1), message = rank + text;
+  if (failed->text[0] == kIoError) return std::make_exception_ptr(IoError(message));
+  if (failed->text[0] == kError) return std::make_exception_ptr(Error(message));
+  std::vector<std::string> problems;
+  std::istringstream lines(text);
+  for (std::string problem; std::getline(lines, problem, kNext);)
+    problems.push_back(rank + problem);
+  return std::make_exception_ptr(ConfigError(std::move(problems)));
 }
 
 void run_on_all(Communicator& group, FunctionRef<void()> work, std::string_view what) {

@@ -12,7 +12,8 @@ namespace viaduct {
 
 /// Runs `work`, which does not communicate, and returns when every rank's is done: null, or, equal
 /// on every rank, the error of the first rank whose work threw; the message names the rank. IoError
-/// if it was one, Error otherwise. Throws only CommError.
+/// if it was one, ConfigError with all its problems if it was one, Error otherwise. Throws only
+/// CommError.
 ///
 /// The work may take any time: it runs on its own thread while the ranks exchange signs of life, so
 /// the timeout of collectives does not apply. After half a minute rank 0 begins to log how many

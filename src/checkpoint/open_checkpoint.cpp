@@ -36,6 +36,13 @@ Candidates candidates_in(const std::filesystem::path& folder, bool fall_back) {
     candidates.folders.push_back(folder);
     return candidates;
   }
+  const auto save = folder.parent_path();
+  VIADUCT_CHECK(IoError,
+                std::filesystem::exists(folder, ignored) ||
+                    !parse_step_folder_name(folder.filename().string()) ||
+                    !std::filesystem::is_directory(save, ignored),
+                "{}: no such checkpoint (steps in {}: {})", folder.string(), save.string(),
+                names_of_steps(save));
   if (!fall_back) {
     candidates.folders.push_back(folder / step_folder_name(latest_step(folder)));
     return candidates;

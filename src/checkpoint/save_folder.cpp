@@ -133,6 +133,13 @@ std::vector<int64_t> saved_steps(const std::filesystem::path& save) {
   return steps;
 }
 
+std::string names_of_steps(const std::filesystem::path& save) {
+  std::string list;
+  for (const int64_t step : saved_steps(save))
+    list += (list.empty() ? "" : " ") + step_folder_name(step);
+  return list.empty() ? "none" : list;
+}
+
 bool has_latest(const std::filesystem::path& save) {
   std::error_code ignored;
   return std::filesystem::is_regular_file(save / kLatest, ignored);
@@ -140,11 +147,7 @@ bool has_latest(const std::filesystem::path& save) {
 
 int64_t latest_step(const std::filesystem::path& save) {
   const auto path = save / kLatest;
-  const auto there = [&] {
-    std::string list;
-    for (const int64_t step : saved_steps(save)) list += " " + step_folder_name(step);
-    return list.empty() ? std::string(" none") : list;
-  };
+  const auto there = [&] { return " " + names_of_steps(save); };
   VIADUCT_CHECK(IoError, has_latest(save),
                 "{}: no file \"latest\", so no checkpoint was completed (steps there:{})",
                 save.string(), there());

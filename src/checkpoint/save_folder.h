@@ -22,6 +22,9 @@ std::optional<int64_t> parse_step_folder_name(std::string_view name);
 /// Steps with a folder, ascending; IoError if `save` cannot be listed.
 std::vector<int64_t> saved_steps(const std::filesystem::path& save);
 
+/// "step_00000010 step_00000020", or "none", for messages.
+std::string names_of_steps(const std::filesystem::path& save);
+
 /// True if SAVE/latest exists: some checkpoint was completed.
 bool has_latest(const std::filesystem::path& save);
 /// The step that SAVE/latest names; IoError if it is missing, names nothing, or its folder is

@@ -6,6 +6,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/nearest.h"
+
 namespace viaduct {
 namespace {
 
@@ -62,8 +64,10 @@ std::string Field::value_problem(const Value& value) const {
   const bool is_auto = value.is_plain("auto") && type.find("or auto") != std::string::npos;
   if (!allowed.empty() && !is_auto && !value.is_plain("None") &&
       std::find(allowed.begin(), allowed.end(), value.scalar) == allowed.end()) {
-    return fmt::format("expected one of {}, found '{}'", allowed_text(),
-                       value.scalar.substr(0, 80));
+    const std::string found = value.scalar.substr(0, 80);
+    const auto near = nearest_name(found, allowed);
+    return fmt::format("expected one of {}, found '{}'{}", allowed_text(), found,
+                       near ? "; nearest: " + *near : "");
   }
   return "";
 }

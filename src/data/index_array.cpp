@@ -17,17 +17,17 @@ constexpr size_t kAlignment = 64, kLengthBytes = 2;
 // NumPy pads the header so that the first axis can grow to this many digits.
 constexpr size_t kAxisDigits = 21;
 
-struct TypeName {
+struct IndexTypeName {
   IndexType type;
   std::string_view numpy, plain;
   int64_t bytes;
 };
-constexpr TypeName kTypes[] = {{IndexType::int16, "<i2", "int16", 2},
+constexpr IndexTypeName kTypes[] = {{IndexType::int16, "<i2", "int16", 2},
                                {IndexType::int32, "<i4", "int32", 4},
                                {IndexType::uint32, "<u4", "uint32", 4},
                                {IndexType::int64, "<i8", "int64", 8}};
 
-const TypeName& names_of(IndexType type) {
+const IndexTypeName& names_of(IndexType type) {
   return kTypes[static_cast<size_t>(type)];
 }
 
@@ -43,7 +43,7 @@ std::string_view entry(std::string_view header, std::string_view key, char end,
 }
 
 IndexType type_of(std::string_view name, const std::string& where) {
-  for (const TypeName& type : kTypes) {
+  for (const IndexTypeName& type : kTypes) {
     if (type.numpy == name) return type.type;
   }
   fail<IoError>("{}: an array of {}, expected <i2, <i4, <u4 or <i8", where, name);

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
 #include <nlohmann/json.hpp>
 #include <system_error>
 
@@ -28,13 +29,15 @@ ordered_json identity(const IndexedDataset& dataset) {
 
 }  // namespace
 
-void write_token_record(const std::filesystem::path& prefix, int64_t largest) {
+void write_token_record(const std::filesystem::path& prefix, const TokenRecord& record) {
   const IndexedDataset dataset(prefix, IndexCheck::on_use);
-  const ordered_json record{{"largest_token_id", largest}, {"data", identity(dataset)}};
-  write_file_atomically(record_path(dataset.prefix()), record.dump(2) + "\n");
+  ordered_json json{{"largest_token_id", record.largest_token}};
+  if (record.vocabulary) json["vocabulary_hash"] = fmt::format("{:016x}", *record.vocabulary);
+  json["data"] = identity(dataset);
+  write_file_atomically(record_path(dataset.prefix()), json.dump(2) + "\n");
 }
 
-std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset) {
+std::optional<TokenRecord> read_token_record(const IndexedDataset& dataset) {
   const std::string path = record_path(dataset.prefix());
   std::error_code ignored;
   if (!std::filesystem::is_regular_file(path, ignored)) return std::nullopt;
@@ -45,7 +48,17 @@ std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset) {
     return std::nullopt;
   const auto& largest = record["largest_token_id"];
   if (!largest.is_number_integer() || record["data"] != identity(dataset)) return std::nullopt;
-  return largest.get<int64_t>();
+  TokenRecord result{largest.get<int64_t>(), std::nullopt};
+  if (const auto hash = record.find("vocabulary_hash"); hash != record.end()) {
+    if (!hash->is_string()) return std::nullopt;
+    const auto& text = hash->get_ref<const std::string&>();
+    uint64_t value = 0;
+    const char* end = text.data() + text.size();
+    if (std::from_chars(text.data(), end, value, 16).ptr != end || text.empty())
+      return std::nullopt;
+    result.vocabulary = value;
+  }
+  return result;
 }
 
 }  // namespace viaduct

@@ -1,6 +1,6 @@
 #pragma once
-// Statistics of the tokens written by `viaduct data tokenize`, in PREFIX.tokens.json beside the
-// data, so that later runs need not scan all tokens.
+// What `viaduct data tokenize` knows about the tokens it wrote, in PREFIX.tokens.json beside the
+// data: the largest id, so that later runs need not scan all tokens, and whose tokens they are.
 
 #include <cstdint>
 #include <filesystem>
@@ -10,12 +10,17 @@
 
 namespace viaduct {
 
-/// Writes the record of the data set PREFIX, which is complete; `largest` is its largest token id,
-/// −1 if it has none.
-void write_token_record(const std::filesystem::path& prefix, int64_t largest);
+struct TokenRecord {
+  int64_t largest_token = -1;  // −1: no tokens
+  /// vocabulary_hash of the tokenizer, over the ids up to the largest; older records lack it.
+  std::optional<uint64_t> vocabulary;
+};
 
-/// The recorded largest token id; nothing without a record, or if it belongs to other data: another
-/// number of sequences or bytes, or other bytes in a sample of them.
-std::optional<int64_t> recorded_largest_token(const IndexedDataset& dataset);
+/// Writes the record of the data set PREFIX, which is complete.
+void write_token_record(const std::filesystem::path& prefix, const TokenRecord& record);
+
+/// The data set's record; nothing without one, or if it belongs to other data: another number of
+/// sequences or bytes, or other bytes in a sample of them.
+std::optional<TokenRecord> read_token_record(const IndexedDataset& dataset);
 
 }  // namespace viaduct

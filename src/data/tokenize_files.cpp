@@ -10,6 +10,7 @@
 #include "data/indexed_dataset_writer.h"
 #include "data/token_record.h"
 #include "data/tokenizer/tokenizer.h"
+#include "data/tokenizer/vocabulary_hash.h"
 
 namespace viaduct {
 namespace {
@@ -127,7 +128,10 @@ TokenizeResult tokenize_files(const TokenizeSettings& settings, const EncodeFunc
   result.documents = writer.document_count();
   result.tokens = writer.total_tokens();
   writer.finish();
-  write_token_record(settings.output, writer.largest_token());
+  TokenRecord record{writer.largest_token(), std::nullopt};
+  if (settings.vocabulary != nullptr)
+    record.vocabulary = vocabulary_hash(*settings.vocabulary, record.largest_token + 1);
+  write_token_record(settings.output, record);
   return result;
 }
 

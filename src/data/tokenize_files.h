@@ -31,6 +31,7 @@ struct TokenizeSettings {
   bool all_jsonl = false;  ///< JSONL whatever the files are called
   int workers = 1;
   TokenType type = TokenType::int32;
+  const Tokenizer* vocabulary = nullptr;  ///< whose tokens the record names; null: it names none
   std::optional<int32_t> eod;         ///< appended to each document, if given
   bool refuse_unknown_bytes = false;  ///< an IoError with its position
 };

@@ -2,13 +2,14 @@
 
 #include <algorithm>
 #include <array>
-#include <set>
 #include <vector>
 
 #include "base/error.h"
 #include "base/thread_pool.h"
 #include "data/dataset_builder.h"
+#include "data/dataset_fingerprint.h"
 #include "data/token_record.h"
+#include "data/tokenizer/vocabulary_hash.h"
 
 namespace viaduct {
 namespace {
@@ -42,21 +43,6 @@ int64_t max_of_part(const IndexedDataset& dataset, Part part, int64_t budget) {
   return largest;
 }
 
-std::set<std::string> prefixes_of(const DatasetConfig& config) {
-  std::set<std::string> prefixes;
-  const auto add = [&](const std::vector<std::string>& entries) {
-    const Blend blend = parse_blend(entries);
-    prefixes.insert(blend.prefixes.begin(), blend.prefixes.end());
-  };
-  if (config.blend) add(*config.blend);
-  if (config.blend_per_split) {
-    for (const auto& entries : *config.blend_per_split) {
-      if (entries) add(*entries);
-    }
-  }
-  return prefixes;
-}
-
 }  // namespace
 
 int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t max_tokens) {
@@ -77,16 +63,27 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool, int64_t ma
 
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
                       int64_t max_tokens) {
-  for (const std::string& prefix : prefixes_of(builder.config())) {
+  for (const std::string& prefix : dataset_prefixes(builder.config())) {
     const auto dataset = builder.open(prefix);
-    const auto recorded = recorded_largest_token(*dataset);
-    const int64_t largest = recorded ? *recorded : max_token_id(*dataset, pool, max_tokens);
+    const auto record = read_token_record(*dataset);
+    const int64_t largest = record ? record->largest_token : max_token_id(*dataset, pool, max_tokens);
     VIADUCT_CHECK(ConfigError, largest < vocabulary_size,
                   "the vocabulary of the data is larger than the model's: dataset {} holds token "
                   "id {}, the model has {} "
                   "entries (ids 0 to {})",
                   prefix, largest, vocabulary_size, vocabulary_size - 1);
   }
+}
+
+void check_tokenizer(const IndexedDataset& dataset, const Tokenizer& tokenizer,
+                     const std::string& folder) {
+  const auto record = read_token_record(dataset);
+  if (!record || !record->vocabulary) return;
+  VIADUCT_CHECK(ConfigError,
+                *record->vocabulary == vocabulary_hash(tokenizer, record->largest_token + 1),
+                "dataset {}: its ids are the tokens of another tokenizer than {}; name the one "
+                "that made the data (tokenizer.tokenizer_model), or tokenize the text again",
+                dataset.prefix(), folder);
 }
 
 }  // namespace viaduct

@@ -11,6 +11,7 @@ namespace viaduct {
 
 class DatasetBuilder;
 class ThreadPool;
+class Tokenizer;
 
 /// The largest token id in the file, or -1 if it has no tokens; scanned by all threads.
 /// `max_tokens` bounds the work: a larger file is sampled in evenly spaced ranges (the rest is
@@ -23,9 +24,14 @@ int64_t max_token_id(const IndexedDataset& dataset, ThreadPool& pool,
 inline constexpr int64_t kVocabularySample = int64_t{1} << 24;
 
 /// Throws a ConfigError with both numbers if a file of the configured blends holds a token at or
-/// above `vocabulary_size`: by the tokenizer's record (token_record.h), else by sampling the file.
-/// Mock data always fit.
+/// above `vocabulary_size`: by its record (token_record.h), else by sampling the file. Mock data
+/// always fit.
 void check_vocabulary(DatasetBuilder& builder, int64_t vocabulary_size, ThreadPool& pool,
                       int64_t max_tokens = kVocabularySample);
+
+/// Throws a ConfigError if the data set's record says that its ids are the tokens of another
+/// tokenizer than `tokenizer` (`folder`: its name for the message). Without a record it passes.
+void check_tokenizer(const IndexedDataset& dataset, const Tokenizer& tokenizer,
+                     const std::string& folder);
 
 }  // namespace viaduct

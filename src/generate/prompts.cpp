@@ -64,9 +64,9 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
                    text.where, prompt.ids.size(), model.max_positions);
     } else if (max_new_tokens && *max_new_tokens > room) {
       problems.add(
-          "{}: with {} tokens of it the model's {} positions leave room for {} new ones, and "
-          "--max-new-tokens is {}",
-          text.where, prompt.ids.size(), model.max_positions, room, *max_new_tokens);
+          "{}: --max-new-tokens is {}; the model has {} positions and this prompt {}, which leaves "
+          "{}",
+          text.where, *max_new_tokens, model.max_positions, prompt.ids.size(), room);
     }
     prompt.max_new_tokens = max_new_tokens.value_or(std::min(kDefaultNewTokens, room));
     prompts.push_back(std::move(prompt));

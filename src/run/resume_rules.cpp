@@ -7,6 +7,7 @@ namespace viaduct {
 namespace {
 
 constexpr std::string_view kArchitecture = "the weights were trained as the former";
+constexpr std::string_view kShapes = "the checkpoint's tensors have other shapes";
 constexpr std::string_view kDropout = "dropout has this rate from here on";
 constexpr std::string_view kDropped = "other tokens are dropped from here on";
 constexpr std::string_view kBalance = "routers are balanced by it from here on";
@@ -34,6 +35,9 @@ struct NamedRule {
 constexpr ResumeRule refused(std::string_view effect) {
   return {ResumeChange::refused, effect};
 }
+constexpr ResumeRule reshaped() {
+  return {ResumeChange::refused, kShapes, true};
+}
 constexpr ResumeRule said(std::string_view effect) {
   return {ResumeChange::said, effect};
 }
@@ -41,14 +45,14 @@ constexpr ResumeRule said(std::string_view effect) {
 constexpr NamedRule kRules[] = {
     {"model.family", refused(kArchitecture)},
     {"model.num_layers", refused(kArchitecture)},
-    {"model.hidden_size", refused(kArchitecture)},
-    {"model.ffn_hidden_size", refused(kArchitecture)},
+    {"model.hidden_size", reshaped()},
+    {"model.ffn_hidden_size", reshaped()},
     {"model.num_attention_heads", refused(kArchitecture)},
     {"model.num_query_groups", refused(kArchitecture)},
     {"model.kv_channels", refused(kArchitecture)},
     {"model.seq_length", refused(kRows)},
     {"model.max_position_embeddings", refused(kArchitecture)},
-    {"model.vocab_size", refused(kArchitecture)},
+    {"model.vocab_size", reshaped()},
     {"model.normalization", refused(kArchitecture)},
     {"model.layernorm_epsilon", refused(kArchitecture)},
     {"model.layernorm_zero_centered_gamma", refused(kArchitecture)},
@@ -57,19 +61,19 @@ constexpr NamedRule kRules[] = {
     {"model.activation_func_clamp_value", refused(kArchitecture)},
     {"model.glu_linear_offset", refused(kArchitecture)},
     {"model.qk_layernorm_per_head", refused(kArchitecture)},
-    {"model.multi_latent_attention", refused(kArchitecture)},
-    {"model.q_lora_rank", refused(kArchitecture)},
-    {"model.kv_lora_rank", refused(kArchitecture)},
-    {"model.qk_head_dim", refused(kArchitecture)},
-    {"model.qk_pos_emb_head_dim", refused(kArchitecture)},
-    {"model.v_head_dim", refused(kArchitecture)},
+    {"model.multi_latent_attention", reshaped()},
+    {"model.q_lora_rank", reshaped()},
+    {"model.kv_lora_rank", reshaped()},
+    {"model.qk_head_dim", reshaped()},
+    {"model.qk_pos_emb_head_dim", reshaped()},
+    {"model.v_head_dim", reshaped()},
     {"model.softmax_type", refused(kArchitecture)},
     {"model.gated_linear_unit", refused(kArchitecture)},
-    {"model.num_moe_experts", refused(kArchitecture)},
+    {"model.num_moe_experts", reshaped()},
     {"model.moe_router_linear_bias", refused(kArchitecture)},
-    {"model.moe_ffn_hidden_size", refused(kArchitecture)},
+    {"model.moe_ffn_hidden_size", reshaped()},
     {"model.moe_layer_freq", refused(kArchitecture)},
-    {"model.moe_shared_expert_intermediate_size", refused(kArchitecture)},
+    {"model.moe_shared_expert_intermediate_size", reshaped()},
     {"model.moe_shared_expert_gate", refused(kArchitecture)},
     {"model.moe_router_topk", refused(kArchitecture)},
     {"model.moe_router_score_function", refused(kArchitecture)},

@@ -136,7 +136,11 @@ void resolve(RunConfig& config) {
 
   Problems problems;
   for (const std::string& name : config.model.missing()) {
-    problems.add("{}: not given, and no model folder or tokenizer says it", name);
+    problems.add("{}: not given; give it{}", name,
+                 name == "model.vocab_size"
+                     ? ", or a tokenizer (tokenizer.tokenizer_model), or a model's folder "
+                       "(checkpoint.pretrained_checkpoint, model.hf_config)"
+                     : ", or a model's folder (checkpoint.pretrained_checkpoint, model.hf_config)");
   }
   if (problems.empty()) validate(config, {}, problems);
   problems.throw_if_any();

@@ -1,6 +1,7 @@
 #include "run/validate.h"
 
 #include "base/error.h"
+#include "config/nearest_valid.h"
 #include "data/split.h"
 #include "ops/cpu/cpu_ops.h"
 #include "run/packed_weights.h"
@@ -16,15 +17,16 @@ void validate_model(const ModelFields& model, Problems& problems) {
   const auto& heads = model.num_attention_heads;
   const auto& groups = model.num_query_groups;
   if (!heads.is_auto() && !groups.is_auto() && heads.value() % groups.value() != 0) {
-    problems.add("model.num_query_groups: {} does not divide num_attention_heads = {}",
-                 groups.value(), heads.value());
+    problems.add("model.num_query_groups: {} does not divide num_attention_heads = {}; nearest: {}",
+                 groups.value(), heads.value(), nearest_divisor(groups.value(), heads.value()));
   }
   if (!heads.is_auto() && !model.hidden_size.is_auto() && model.kv_channels.is_auto() &&
       model.hidden_size.value() % heads.value() != 0) {
     problems.add(
-        "model.num_attention_heads: {} does not divide hidden_size = {}, and kv_channels is not "
-        "given",
-        heads.value(), model.hidden_size.value());
+        "model.num_attention_heads: {} does not divide hidden_size = {} (and kv_channels, the "
+        "size of a head, is not given); nearest: {}",
+        heads.value(), model.hidden_size.value(),
+        nearest_divisor(heads.value(), model.hidden_size.value()));
   }
   if (!model.num_layers.is_auto() && !model.window_layers.is_auto() &&
       !model.window_layers.value().empty() &&
@@ -169,7 +171,8 @@ void validate_optimizer(const RunConfig& config, Problems& problems) {
     const int64_t decay = scheduler.lr_decay_iters.value_or(config.train.train_iters);
     if (warmup > 0 && warmup >= decay && !scheduler.lr_decay_samples &&
         !config.train.train_samples && scheduler.lr_decay_style != "constant") {
-      problems.add("scheduler.lr_warmup_iters: {} is not below lr_decay_iters = {}", warmup, decay);
+      problems.add("scheduler.lr_warmup_iters: {} is not below {} = {}", warmup,
+                   scheduler.lr_decay_iters ? "lr_decay_iters" : "train.train_iters", decay);
     }
   }
   for (const std::string& problem :

@@ -1,5 +1,7 @@
 #include "train/check_resume.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "base/file.h"
@@ -22,25 +24,37 @@ class Changes {
     const ResumeRule rule = resume_rule(name).value_or(ResumeRule{});
     if (rule.change == ResumeChange::free) return;
     const bool allowed = std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
-    if (rule.change == ResumeChange::refused && !allowed) {
-      problems_.add(
-          "{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] goes on with it all the same", name,
-          difference, where_, rule.effect, name);
-    } else {
-      warnings_.push_back(fmt::format("{}: {}: {}", name, difference, rule.effect));
-    }
+    std::string line = fmt::format("{}: {}: {}", name, difference, rule.effect);
+    if (rule.change != ResumeChange::refused || allowed) return warnings_.push_back(line);
+    refused_.emplace_back(name);
+    refusals_.push_back(std::move(line));
+    other_shapes_ |= rule.other_shapes;
   }
 
   /// Throws for refused changes; otherwise warns about the rest.
   void finish() {
-    problems_.throw_if_any();
+    Problems problems;
+    for (const std::string& refusal : refusals_)
+      problems.add("{} (the checkpoint is {}){}", refusal, where_,
+                   &refusal == &refusals_.back() ? advice() : "");
+    problems.throw_if_any();
     for (const std::string& warning : warnings_) log_warning("{}", warning);
   }
 
  private:
+  /// What to do about all refusals together.
+  std::string advice() const {
+    if (other_shapes_) return "; start anew with another checkpoint.save";
+    std::vector<std::string> names = allowed_;
+    names.insert(names.end(), refused_.begin(), refused_.end());
+    return fmt::format("; checkpoint.allow_changes=[{}] resumes all the same",
+                       fmt::join(names, ", "));
+  }
+
   const std::vector<std::string>& allowed_;
   std::string where_;
-  Problems problems_;
+  std::vector<std::string> refused_, refusals_;  // names, and a line for each
+  bool other_shapes_ = false;
   std::vector<std::string> warnings_;
 };
 

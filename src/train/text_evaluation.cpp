@@ -7,7 +7,9 @@
 #include "base/error.h"
 #include "base/file.h"
 #include "checkpoint/parameter_io.h"
+#include "data/text_check.h"
 #include "data/tokenizer/text_ids.h"
+#include "data/vocabulary_check.h"
 #include "engine/evaluation.h"
 #include "run/resolved_run.h"
 #include "run/same_settings.h"
@@ -20,17 +22,30 @@ TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
                 "--data {}: a text needs a tokenizer, and the model's folder has none "
                 "(tokenizer.tokenizer_model names another)",
                 file.string());
-  return TokenStream(text_ids(*run.tokenizer, read_file(file)));
+  const std::string text = read_file(file);
+  check_file_kind(file.string(), text, false);
+  check_text(file.string(), text, 0);
+  return TokenStream(text_ids(*run.tokenizer, text));
 }
 
 TokenStream open_data(const std::filesystem::path& data, const RunSetup& run) {
   std::error_code error;
-  if (std::filesystem::exists(data.string() + ".idx", error))
-    return TokenStream(std::make_shared<IndexedDataset>(data));
+  if (std::filesystem::exists(data.string() + ".idx", error)) {
+    auto dataset = std::make_shared<IndexedDataset>(data);
+    if (run.tokenizer)
+      check_tokenizer(*dataset, *run.tokenizer, run.tokenizer_folder.string());
+    return TokenStream(std::move(dataset));
+  }
   VIADUCT_CHECK(IoError, std::filesystem::is_regular_file(data, error),
                 "--data {}: expected a text file or the prefix of a data set, and there is neither "
                 "a file of this name nor {}.idx",
                 data.string(), data.string());
+  std::filesystem::path prefix = data;
+  prefix.replace_extension();
+  VIADUCT_CHECK(ConfigError,
+                data.extension() != ".bin" || !std::filesystem::exists(prefix.string() + ".idx"),
+                "--data {}: is half of a data set; give its prefix, {}", data.string(),
+                prefix.string());
   return read_text(data, run);
 }
 

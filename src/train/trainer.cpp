@@ -85,6 +85,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       },
       "removing what an interrupted run left");
   load_weights();
+  began_at_ = state_.step;
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
                          : config_.train.train_iters;
@@ -127,7 +128,9 @@ void Trainer::run_to_the_end() {
   const bool over = state_.step >= total_steps_;
   if (over && !train.skip_train) {
     log_->note(fmt::format(
-        "nothing to do: the checkpoint of step {} is the end of this run ({})", state_.step,
+        "nothing to do: the checkpoint of step {} is the end of this run ({}; a larger value goes "
+        "on)",
+        state_.step,
         train.train_samples ? fmt::format("train.train_samples={}", *train.train_samples)
                             : fmt::format("train.train_iters={}", train.train_iters)));
   }
@@ -151,8 +154,8 @@ void Trainer::run_to_the_end() {
     const bool evaluated = done || !evaluation_due() || evaluate();
     if (merged_.stop || !evaluated) {
       reason = "signal";
-    } else if (!done && should_exit()) {
-      reason = "exit condition";
+    } else if (!done) {
+      reason = exit_reason();
     }
     const bool due = checkpoint.save_interval > 0 && state_.step % checkpoint.save_interval == 0;
     if (merged_.folder_deleted) recreate_folder();
@@ -333,10 +336,13 @@ void Trainer::count_skipped() {
   }
 }
 
-bool Trainer::should_exit() const {
+std::string Trainer::exit_reason() const {
   const TrainConfig& t = config_.train;
-  if (t.exit_interval && state_.step % *t.exit_interval == 0) return true;
-  return t.exit_duration_in_mins && merged_.run_seconds > *t.exit_duration_in_mins * 60;
+  if (t.exit_interval && state_.step % *t.exit_interval == 0)
+    return fmt::format("train.exit_interval={}", *t.exit_interval);
+  if (t.exit_duration_in_mins && merged_.run_seconds > *t.exit_duration_in_mins * 60)
+    return fmt::format("train.exit_duration_in_mins={}", *t.exit_duration_in_mins);
+  return "";
 }
 
 }  // namespace viaduct

@@ -56,6 +56,8 @@ class Trainer {
 
   Engine& engine() { return *engine_; }
   const TrainState& state() const { return state_; }
+  /// Whether this session made a step; false for a run whose checkpoint is its end.
+  bool made_steps() const { return state_.step > began_at_; }
   /// Metrics and TensorBoard events that could not be written, one line for each file.
   std::vector<std::string> log_problems() const { return log_->problems(); }
   /// Empty if the device was in use before the trainer was built.
@@ -148,7 +150,8 @@ class Trainer {
   /// On rank 0: checkpoint.save, or the lock in it, was deleted since `recreate_folder`.
   bool folder_was_deleted() const;
   void recreate_folder();
-  bool should_exit() const;
+  /// The setting by which the run ends after this step; "" if none.
+  std::string exit_reason() const;
   /// Rank 0 prints and logs a step with the figures of all ranks.
   void log_step(StepMetrics metrics, const StepWork& work);
   /// Adds the metrics that take time to compute; for logged steps only.
@@ -199,7 +202,7 @@ class Trainer {
   MergedFigures merged_;
   int64_t peak_memory_bytes_ = 0;  // maximum over ranks, as of the last host call
   double run_begin_ = 0;           // wall clock
-  int64_t saved_step_ = -1, evaluated_step_ = -1;
+  int64_t began_at_ = 0, saved_step_ = -1, evaluated_step_ = -1;
   int64_t handled_recreations_ = 0;    // of RunLock::folders_made_again
   bool saved_ = false;                 // this session saved a checkpoint
   std::deque<int64_t> skipped_steps_;  // for NaN, in this session, among the last 100 steps

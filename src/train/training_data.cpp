@@ -26,6 +26,10 @@ TrainingData::TrainingData(const RunSetup& setup, ThreadPool& pool, int dp_size,
   builder_ = std::make_unique<DatasetBuilder>(config.dataset, setup.model.vocabulary,
                                               setup.tokenizer ? &*setup.tokenizer : nullptr);
   check_vocabulary(*builder_, setup.model.vocabulary, pool);
+  for (const std::string& prefix : dataset_prefixes(config.dataset)) {
+    if (setup.tokenizer)
+      check_tokenizer(*builder_->open(prefix), *setup.tokenizer, setup.tokenizer_folder.string());
+  }
   training_ = builder_->build(Split::train, training_rows(config));
   VIADUCT_CHECK(
       ConfigError, training_ != nullptr || config.train.skip_train,

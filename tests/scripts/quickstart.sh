@@ -37,7 +37,7 @@ VIADUCT_RUNS=$folder/runs $quickstart train.train_iters=6 scheduler.lr_warmup_it
   validation.eval_iters=1 checkpoint.save_interval=6 logger.log_interval=3 dist.threads_per_rank=1 </dev/null 2>&1 | tee "$folder/log"
 
 # What README.md shows of its output, in this order.
-expected=('== the text: 36,000 lines' '== training a tokenizer' '1024 tokens in ' '== tokenizing' ' documents, [0-9]+ tokens \(uint16\)'
+expected=('== the text: 36,000 lines' '== training a tokenizer' '1024 tokens in ' '== tokenizing' ' documents?, [0-9]+ tokens \(uint16\)'
   '== training$' 'step 0 \| validation loss 6\.9' 'step 6/6 \| loss 6\.' 'step 6 \| validation loss 6\.' 'saved checkpoint of step 6'
   '== sampling' '^ROMEO:')
 line=0

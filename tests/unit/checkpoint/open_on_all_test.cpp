@@ -86,6 +86,22 @@ TEST_F(OpenOnAll, WhatOneRankFindsAllKnow) {
   });
 }
 
+// With its type and all its problems, so that every rank ends with exit status 2.
+TEST_F(OpenOnAll, AConfigErrorOfOneRankIsOneOnAll) {
+  on_ranks([&](Communicator& world) {
+    const auto work = [&] {
+      if (world.rank() == 0) throw ConfigError(std::vector<std::string>{"a: wrong", "b: wrong"});
+    };
+    try {
+      run_on_all(world, work, "checking");
+      ADD_FAILURE() << "no error on rank " << world.rank();
+    } catch (const ConfigError& error) {
+      EXPECT_EQ(error.problems(),
+                (std::vector<std::string>{"rank 0: a: wrong", "rank 0: b: wrong"}));
+    }
+  });
+}
+
 TEST_F(OpenOnAll, FallingBackEachRankReadsItsShare) {
   flip_bit("rank_00001.bin", 401);  // between two tensors: no tensor is damaged, the shard is
   testing::internal::CaptureStderr();

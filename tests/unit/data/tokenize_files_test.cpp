@@ -289,7 +289,7 @@ TEST_F(TokenizeFiles, ReproducesTheReferenceWithGpt2sTokenizer) {
 TEST_F(TokenizeFiles, TheLargestTokenIsRemembered) {
   write("a.txt", "abc");
   tokenize_files(settings({"a.txt"}), encode_bytes);
-  EXPECT_EQ(recorded_largest_token(IndexedDataset(folder_ / "out")), 300);
+  EXPECT_EQ(read_token_record(IndexedDataset(folder_ / "out"))->largest_token, 300);
   DatasetConfig config;
   config.blend.emplace({(folder_ / "out").string()});
   config.sequence_length = 2;
@@ -300,12 +300,43 @@ TEST_F(TokenizeFiles, TheLargestTokenIsRemembered) {
   // A record of other data is none, nor is one that is damaged.
   const std::string record = read_file(folder_ / "out.tokens.json");
   write("out.tokens.json", "{}");
-  EXPECT_FALSE(recorded_largest_token(IndexedDataset(folder_ / "out")));
+  EXPECT_FALSE(read_token_record(IndexedDataset(folder_ / "out")));
   write("out.tokens.json", record);
   std::string tokens = read_file(folder_ / "out.bin");
   tokens[0] = 'x';
   write("out.bin", tokens);
-  EXPECT_FALSE(recorded_largest_token(IndexedDataset(folder_ / "out")));
+  EXPECT_FALSE(read_token_record(IndexedDataset(folder_ / "out")));
+}
+
+TEST_F(TokenizeFiles, WhoseTokensTheyAreIsRemembered) {
+  const Tokenizer gpt2 = load_tokenizer(test::test_data("tokenizer/gpt2"));
+  write("a.txt", "To be, or not to be");
+  TokenizeSettings choice = settings({"a.txt"});
+  choice.eod.reset();
+  choice.vocabulary = &gpt2;
+  tokenize_files(choice, encode_function(gpt2, choice.workers));
+  const IndexedDataset dataset(folder_ / "out");
+  EXPECT_NO_THROW(check_tokenizer(dataset, gpt2, "gpt2"));
+  // The tokens of two ids that the data may have change places; then those of two behind them.
+  const auto swapped = [&](int64_t id) {
+    test::TemporaryFolder other;
+    for (const char* name : {"vocab.json", "merges.txt"})
+      write_file_atomically(other / name, read_file(test::test_data("tokenizer/gpt2") / name));
+    json vocabulary = json::parse(read_file(other / "vocab.json"));
+    for (auto& value : vocabulary) {
+      if (value == id || value == id + 1) value = 2 * id + 1 - value.get<int64_t>();
+    }
+    write_file_atomically(other / "vocab.json", vocabulary.dump());
+    return load_tokenizer(other.path());
+  };
+  EXPECT_THROW(check_tokenizer(dataset, swapped(300), "other"), ConfigError);
+  EXPECT_NO_THROW(
+      check_tokenizer(dataset, swapped(read_token_record(dataset)->largest_token + 1), "longer"));
+  // Records of earlier versions do not say it.
+  json record = json::parse(read_file(folder_ / "out.tokens.json"));
+  record.erase("vocabulary_hash");
+  write("out.tokens.json", record.dump());
+  EXPECT_NO_THROW(check_tokenizer(dataset, swapped(300), "other"));
 }
 
 }  // namespace

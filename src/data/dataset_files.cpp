@@ -1,0 +1,65 @@
+#include "data/dataset_files.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "base/nearest.h"
+#include "config/problems.h"
+#include "data/dataset_fingerprint.h"
+
+namespace viaduct {
+namespace {
+
+bool is_file(const std::filesystem::path& path) {
+  std::error_code ignored;
+  return std::filesystem::is_regular_file(path, ignored);
+}
+
+/// The data sets in the folder of `prefix`, as prefixes in it.
+std::vector<std::string> neighbours(const std::filesystem::path& prefix) {
+  const auto folder = prefix.parent_path();
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(folder.empty() ? "." : folder, ignored)) {
+    if (entry.path().extension() == ".idx")
+      names.push_back((folder / entry.path().stem()).string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+/// What the user may have meant.
+std::string advice(const std::string& prefix) {
+  const std::filesystem::path path(prefix);
+  const std::string stem = std::filesystem::path(path).replace_extension().string();
+  if ((path.extension() == ".bin" || path.extension() == ".idx") && is_file(stem + ".idx"))
+    return fmt::format("; give the prefix, {}", stem);
+  if (is_file(path)) {
+    return fmt::format(
+        "; it is a file: `viaduct data tokenize --input {} --tokenizer FOLDER --output PREFIX` "
+        "makes a data set of a text",
+        prefix);
+  }
+  const auto near = nearest_name(prefix, neighbours(path));
+  return near ? "; nearest: " + *near : "";
+}
+
+}  // namespace
+
+void check_dataset_files(const DatasetConfig& config) {
+  if (config.mock) return;
+  const char* field = config.blend ? "dataset.blend" : "dataset.blend_per_split";
+  Problems problems;
+  for (const std::string& prefix : dataset_prefixes(config)) {
+    for (const char* ending : {".idx", ".bin"}) {
+      if (is_file(prefix + ending)) continue;
+      problems.add("{}: no data set {}: {}{} does not exist{}", field, prefix, prefix, ending,
+                   advice(prefix));
+      break;
+    }
+  }
+  problems.throw_if_any();
+}
+
+}  // namespace viaduct
