@@ -172,7 +172,7 @@ int predict_one(const Options& options, const Cluster& cluster, const std::strin
   const PredictionSettings settings = prediction_settings(cluster, common.spec_sheet);
   PredictionSettings shown = settings;
   shown.timeline = options.timeline;
-  const Prediction prediction = predict(setup, cluster, shown);
+  const Prediction prediction = predict(setup, cluster, shown, kPlanThreads);
   const rules::Evaluation evaluation = rules::evaluate_rules(
       rules::figures_of(setup, cluster, settings, prediction), rule_settings,
       rules::predict_changes(options.config, common.overrides, cluster, settings));

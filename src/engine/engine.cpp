@@ -184,7 +184,7 @@ void Engine::run_micro_batches(int64_t count, FunctionRef<HostBatch(int64_t)> ba
   std::optional<MicroBatchInstances> instances;
   if (repeats_ != nullptr && step_graph_ == nullptr && second == nullptr &&
       store_->offloaded() == nullptr && !run_.parallelism.executor.shapes_first &&
-      !device_.executes() && !device_.has_side_streams() && device_.record() != nullptr)
+      !device_.executes() && device_.record() != nullptr)
     instances.emplace(device_, actions, later, repeats_->emplace_back());
   const auto leaves_out = [&](int64_t i) { return instances && !instances->runs(i); };
   store_->expect_backwards(instances ? instances->count() : count);

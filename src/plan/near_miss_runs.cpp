@@ -12,33 +12,33 @@ namespace {
 class NearMissRuns {
  public:
   NearMissRuns(const PlanRequest& request, const std::vector<std::unique_ptr<SearchSpace>>& spaces,
-               SearchResult& result, FunctionRef<bool()> time_is_left)
-      : request_(request), spaces_(spaces), result_(result), time_is_left_(time_is_left) {}
+               ThreadPool& pool, LayoutRuns begun, SearchResult& result,
+               FunctionRef<bool()> time_is_left)
+      : request_(request),
+        spaces_(spaces),
+        pool_(pool),
+        runs_(std::move(begun)),
+        result_(result),
+        time_is_left_(time_is_left) {}
 
   void run() {
     while (time_is_left_()) {
-      const auto misses = near_misses(result_);
-      const auto unknown = std::find_if(misses.begin(), misses.end(), [](const NearMiss& miss) {
-        return !miss.rejected.refined || !miss.rejected.exact_bytes;
-      });
-      if (unknown == misses.end()) break;
-      const auto entry = entry_of(*unknown);
-      try {
-        if (entry->refined) {
-          entry->bytes = peak_bytes_of_layout(request_, entry->layout), entry->exact_bytes = true;
-        } else {
-          const LowerBound closer = closest_bound(entry->layout);
-          entry->seconds = std::max(entry->seconds, closer.seconds);
-          entry->bytes = std::max(entry->bytes, closer.bytes);
-          entry->refined = true;
+      // Those of them that are known need no more however the others change: all can be looked at
+      // beside each other.
+      std::vector<Layout> rough, refined;
+      for (const NearMiss& miss : near_misses(result_)) {
+        if (!miss.rejected.refined) {
+          rough.push_back(miss.rejected.layout);
+        } else if (!miss.rejected.exact_bytes) {
+          refined.push_back(miss.rejected.layout);
         }
-      } catch (const ConfigError& error) {
-        ++result_.refused[error.what()];
-        result_.rejected.erase(entry);
       }
+      if (rough.empty() && refined.empty()) break;
+      for (const Layout& layout : rough) refine(layout);
+      measure(refined);
     }
     for (const NearMiss& miss : near_misses(result_)) {
-      const auto entry = entry_of(miss);
+      const auto entry = entry_of(miss.rejected.layout);
       entry->neighbor = neighbor_that_fits(entry->layout);
     }
   }
@@ -50,10 +50,73 @@ class NearMissRuns {
     return {};
   }
 
-  std::vector<Rejected>::iterator entry_of(const NearMiss& miss) {
-    return std::find_if(
-        result_.rejected.begin(), result_.rejected.end(),
-        [&](const Rejected& rejected) { return rejected.layout == miss.rejected.layout; });
+  void refine(const Layout& layout) {
+    const auto entry = entry_of(layout);
+    const LowerBound closer = closest_bound(layout);
+    entry->seconds = std::max(entry->seconds, closer.seconds);
+    entry->bytes = std::max(entry->bytes, closer.bytes);
+    entry->refined = true;
+  }
+
+  /// Makes further dry runs of the layouts' stages: first of the ends, then of the others, if the
+  /// ends do not say that other layouts miss by less.
+  void measure(const std::vector<Layout>& layouts) {
+    std::vector<StageRuns*> runs;
+    std::vector<Layout> taken;
+    for (const Layout& layout : layouts) {
+      try {
+        runs.push_back(&runs_of(layout));
+        taken.push_back(layout);
+      } catch (const ConfigError& error) {
+        refuse(layout, error);
+      }
+    }
+    // At one time either the ends or what is behind them: between the two, other layouts may turn
+    // out to miss by less.
+    const bool any_new = std::any_of(runs.begin(), runs.end(),
+                                     [](const StageRuns* run) { return run->peak_bytes() == 0; });
+    const auto errors = run_stages(pool_, runs, [&](const StageRuns&) { return !any_new; });
+    for (size_t i = 0; i < taken.size(); ++i) {
+      if (errors[i]) {
+        refuse(taken[i], *errors[i]);
+        continue;
+      }
+      const auto entry = entry_of(taken[i]);
+      entry->exact_bytes = runs[i]->all_made();
+      entry->bytes = entry->exact_bytes ? runs[i]->peak_bytes()
+                                        : std::max(entry->bytes, runs[i]->peak_bytes());
+    }
+  }
+
+  void refuse(const Layout& layout, const ConfigError& error) {
+    ++result_.refused[error.what()];
+    result_.rejected.erase(entry_of(layout));
+  }
+
+  /// Begun before, or new. ConfigError if the trainer refuses the layout.
+  StageRuns& runs_of(const Layout& layout) {
+    for (auto& [other, runs] : runs_)
+      if (other == layout) return *runs;
+    auto runs = std::make_unique<StageRuns>(setup_of_layout(request_, layout), request_.cluster,
+                                            StageRuns::Keep::memory);
+    return *runs_.emplace_back(layout, std::move(runs)).second;
+  }
+
+  std::vector<Rejected>::iterator entry_of(const Layout& layout) {
+    return std::find_if(result_.rejected.begin(), result_.rejected.end(),
+                        [&](const Rejected& rejected) { return rejected.layout == layout; });
+  }
+
+  /// Whether its bytes, or the least that they can be, are known to be too many.
+  bool is_rejected(const Layout& layout) { return entry_of(layout) != result_.rejected.end(); }
+
+  bool fits(const Layout& layout) {
+    StageRuns& runs = runs_of(layout);
+    const auto errors = run_stages(pool_, {&runs}, [&](const StageRuns& ends) {
+      return ends.peak_bytes() <= result_.capacity_bytes;
+    });
+    if (errors.front()) throw ConfigError(*errors.front());
+    return runs.peak_bytes() <= result_.capacity_bytes;
   }
 
   /// A layout with one field changed, the one with the lowest bound of time first.
@@ -87,7 +150,7 @@ class NearMissRuns {
     };
     for (const auto& space : spaces_) {
       for (const Layout& other : space->layouts())
-        if (differences(layout, other).size() == 1)
+        if (differences(layout, other).size() == 1 && !is_rejected(other))
           add(known_bound(*space, other), {.layout = &other, .space = space.get()});
     }
     while (!neighbors.empty() && time_is_left_()) {
@@ -99,9 +162,7 @@ class NearMissRuns {
         continue;
       }
       try {
-        if (is_candidate(*next.layout) ||
-            peak_bytes_of_layout(request_, *next.layout) <= result_.capacity_bytes)
-          return *next.layout;
+        if (is_candidate(*next.layout) || fits(*next.layout)) return *next.layout;
       } catch (const ConfigError&) {
         continue;
       }
@@ -111,6 +172,8 @@ class NearMissRuns {
 
   const PlanRequest& request_;
   const std::vector<std::unique_ptr<SearchSpace>>& spaces_;
+  ThreadPool& pool_;
+  LayoutRuns runs_;
   SearchResult& result_;
   FunctionRef<bool()> time_is_left_;
 };
@@ -118,9 +181,9 @@ class NearMissRuns {
 }  // namespace
 
 void look_at_near_misses(const PlanRequest& request,
-                         const std::vector<std::unique_ptr<SearchSpace>>& spaces,
-                         SearchResult& result, FunctionRef<bool()> time_is_left) {
-  NearMissRuns(request, spaces, result, time_is_left).run();
+                         const std::vector<std::unique_ptr<SearchSpace>>& spaces, ThreadPool& pool,
+                         LayoutRuns begun, SearchResult& result, FunctionRef<bool()> time_is_left) {
+  NearMissRuns(request, spaces, pool, std::move(begun), result, time_is_left).run();
 }
 
 }  // namespace viaduct

@@ -3,6 +3,7 @@
 // one field whose change makes them fit.
 
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "base/function_ref.h"
@@ -11,11 +12,14 @@
 
 namespace viaduct {
 
+/// Dry runs that a search began, by layout.
+using LayoutRuns = std::vector<std::pair<Layout, std::unique_ptr<StageRuns>>>;
+
 /// Replaces the bounds of the layouts of `result.rejected` that miss by least by closer ones, then
 /// by what dry runs say, and finds what would make them fit, as long as `time_is_left`. Layouts
-/// that the trainer refuses go to `result.refused`.
+/// that the trainer refuses go to `result.refused`. `begun` are continued.
 void look_at_near_misses(const PlanRequest& request,
-                         const std::vector<std::unique_ptr<SearchSpace>>& spaces,
-                         SearchResult& result, FunctionRef<bool()> time_is_left);
+                         const std::vector<std::unique_ptr<SearchSpace>>& spaces, ThreadPool& pool,
+                         LayoutRuns begun, SearchResult& result, FunctionRef<bool()> time_is_left);
 
 }  // namespace viaduct

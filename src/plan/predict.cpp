@@ -1,11 +1,8 @@
 #include "plan/predict.h"
 
 #include <algorithm>
-#include <numeric>
 
 #include "base/error.h"
-#include "run/parallel_settings.h"
-#include "run/resolved_run.h"
 #include "run/run_length.h"
 #include "timeline/resolver.h"
 
@@ -184,54 +181,14 @@ double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings
   return gpu.memory_bytes - (gpu.is_cpu ? settings.cpu_reserve_bytes : settings.reserve_bytes);
 }
 
-namespace {
-
-/// The dry runs of all stages with their records, and what they are of.
-struct StageRuns {
-  ResolvedRun run;
-  RunSetup setup;
-  std::vector<DryRun> runs;
-  std::vector<StepRecord> records;
-  double too_large_bytes = 0;  // above 0: some are missing
-};
-
-StageRuns run_stages(const RunSetup& given, const Cluster& cluster,
-                     const PredictionSettings& settings, bool stops) {
-  VIADUCT_CHECK(ConfigError, cluster.gpu.has_kernels(),
-                "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
-                "hardware/gpus.yaml have some",
-                cluster.name, cluster.gpu.name);
-  RunSetup setup{.config = given.config, .model = given.model};
-  setup.config.cuda_target = cluster.gpu.architecture;
-  StageRuns of{resolve_run(setup.config, setup.model), std::move(setup), {}, {}};
-  const auto ranks = of.run.parallelism.mesh.group({0}, {Axis::pp});
-  of.runs.resize(ranks.size()), of.records.resize(ranks.size());
-  std::vector<size_t> order(ranks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  // The ends hold most: activations of most micro-batches, and the logits.
-  if (stops) std::rotate(order.begin() + 1, order.end() - 1, order.end());
-  for (size_t number = 0; number < order.size(); ++number) {
-    const size_t stage = order[number];
-    of.runs[stage] = dry_run(of.setup, ranks[stage], &of.records[stage]);
-    const auto bytes = static_cast<double>(of.runs[stage].peak.bytes);
-    if (stops && order.size() > 1 && number < 2 && bytes > capacity_bytes(cluster, settings)) {
-      of.too_large_bytes = bytes;
-      break;
-    }
-  }
-  return of;
-}
-
-Prediction timed(StageRuns of, const Cluster& cluster, const PredictionSettings& settings) {
-  const ResolvedRun& run = of.run;
-  const std::vector<StepRecord>& records = of.records;
-  const auto ranks = run.parallelism.mesh.group({0}, {Axis::pp});
+Prediction predict(const StageRuns& of, const Cluster& cluster,
+                   const PredictionSettings& settings) {
   std::vector<RankRecord> timed;
   Prediction prediction;
-  for (size_t stage = 0; stage < ranks.size(); ++stage) {
-    prediction.stages.push_back({std::move(of.runs[stage]), {}, 0, {}});
+  for (size_t stage = 0; stage < of.stages(); ++stage) {
+    prediction.stages.push_back({of.dry_run_of(stage), {}, 0, {}});
     const auto& windows = prediction.stages.back().run.windows;
-    timed.push_back({ranks[stage].value, &records[stage],
+    timed.push_back({of.rank(stage).value, &of.record(stage),
                      windows[static_cast<size_t>(MemorySequence::initialize)].end,
                      windows[static_cast<size_t>(MemorySequence::step)].end});
   }
@@ -246,29 +203,29 @@ Prediction timed(StageRuns of, const Cluster& cluster, const PredictionSettings&
               .slowdown = settings.slowdown});
   // The first step is like the second but for what an update before it left to be gathered.
   double begin = 0, end = 0;
-  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+  for (size_t stage = 0; stage < of.stages(); ++stage) {
     const auto& step =
         prediction.stages[stage].run.windows[static_cast<size_t>(MemorySequence::step)];
-    begin = std::max(begin, end_before(records[stage], times[stage], step.begin));
+    begin = std::max(begin, end_before(of.record(stage), times[stage], step.begin));
     end = std::max(end, times[stage].end);
   }
   double peak = 0;
-  for (size_t stage = 0; stage < ranks.size(); ++stage) {
+  for (size_t stage = 0; stage < of.stages(); ++stage) {
     StagePrediction& shown = prediction.stages[stage];
-    const StepTimes step{records[stage], times[stage],
+    const StepTimes step{of.record(stage), times[stage],
                          shown.run.windows[static_cast<size_t>(MemorySequence::step)], begin};
     shown.time = stage_time(step, end);
     if (settings.timeline)
-      shown.timeline = stage_timeline(records[stage], times[stage], step.step, begin, end);
+      shown.timeline = stage_timeline(of.record(stage), times[stage], step.step, begin, end);
     for (size_t i = 0; i < times[stage].collectives.size(); ++i) {
-      if (step.inside(records[stage].collectives()[i].launched_at))
+      if (step.inside(of.record(stage).collectives()[i].launched_at))
         shown.busy_communication += times[stage].collectives[i].end - times[stage].begun[i];
     }
     peak = std::max(peak, static_cast<double>(shown.run.peak.bytes));
   }
-  const auto gpus = static_cast<double>(run.parallelism.mesh.ranks());
-  const double tokens = static_cast<double>(batch_schedule(of.setup.config).full() *
-                                            of.setup.config.model.seq_length.value());
+  const auto gpus = static_cast<double>(of.parallelism().mesh.ranks());
+  const double tokens = static_cast<double>(batch_schedule(of.config()).full() *
+                                            of.config().model.seq_length.value());
   prediction.step_seconds = end - begin;
   add_offload(cluster, settings, prediction);
   prediction.tokens_per_second_per_gpu = tokens / prediction.step_seconds / gpus;
@@ -280,18 +237,13 @@ Prediction timed(StageRuns of, const Cluster& cluster, const PredictionSettings&
   return prediction;
 }
 
-}  // namespace
-
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
-                   const PredictionSettings& settings) {
-  return timed(run_stages(setup, cluster, settings, false), cluster, settings);
-}
-
-TriedPrediction predict_what_fits(const RunSetup& setup, const Cluster& cluster,
-                                  const PredictionSettings& settings) {
-  StageRuns of = run_stages(setup, cluster, settings, true);
-  if (of.too_large_bytes > 0) return {{}, of.too_large_bytes};
-  return {timed(std::move(of), cluster, settings), 0};
+                   const PredictionSettings& settings, int threads) {
+  StageRuns runs(setup, cluster, StageRuns::Keep::records);
+  ThreadPool pool(threads);
+  const auto errors = run_stages(pool, {&runs}, [](const StageRuns&) { return true; });
+  if (errors.front()) throw ConfigError(*errors.front());
+  return predict(runs, cluster, settings);
 }
 
 }  // namespace viaduct

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "engine/dry_run.h"
 #include "hardware/cluster.h"
 #include "plan/collective_time.h"
 #include "plan/op_time.h"
+#include "plan/stage_runs.h"
 #include "plan/stage_timeline.h"
 #include "run/setup.h"
 
@@ -65,19 +65,13 @@ struct Prediction {
 /// Bytes of a rank's memory that a run can use.
 double capacity_bytes(const Cluster& cluster, const PredictionSettings& settings);
 
-/// ConfigError if the cluster's GPU has no kernels of ours.
+/// Makes the dry runs on so many threads. ConfigError if the cluster's GPU has no kernels of ours,
+/// or the trainer refuses the run.
 Prediction predict(const RunSetup& setup, const Cluster& cluster,
-                   const PredictionSettings& settings = {});
+                   const PredictionSettings& settings = {}, int threads = 1);
 
-/// A prediction, or the bytes of a stage that does not fit.
-struct TriedPrediction {
-  std::optional<Prediction> prediction;
-  double too_large_bytes = 0;
-};
-
-/// As `predict`, but of several stages the last one is looked at behind the first, and the others
-/// are left out, as is their time, if one of the two does not fit.
-TriedPrediction predict_what_fits(const RunSetup& setup, const Cluster& cluster,
-                                  const PredictionSettings& settings = {});
+/// The same from dry runs of all stages that were made with their records.
+Prediction predict(const StageRuns& runs, const Cluster& cluster,
+                   const PredictionSettings& settings);
 
 }  // namespace viaduct

@@ -7,6 +7,7 @@
 
 #include "base/error.h"
 #include "base/thread_pool.h"
+#include "plan/layout_predictions.h"
 #include "plan/near_miss_runs.h"
 #include "plan/search_space.h"
 
@@ -52,13 +53,6 @@ class Search {
   }
 
  private:
-  struct Predicted {
-    std::optional<Candidate> candidate;
-    std::string refused;   // why, if there is none
-    double too_large = 0;  // or the bytes of a stage that does not fit
-    Waiting waiting;
-  };
-
   /// One for each variant that can be planned.
   void make_spaces() {
     if (request_.variants.empty()) {
@@ -136,62 +130,71 @@ class Search {
                : rough_.top();
   }
 
-  /// A prediction, or the cost of a layer.
+  /// The cost of a layer to be made.
   struct Task {
-    Waiting waiting;
-    std::optional<Layout> sizes;  // of the layer
+    SearchSpace* space;
+    Layout sizes;
     LayerCost cost = {};
-    Predicted predicted = {};
   };
 
-  /// One piece of work for each thread: what the foremost layouts wait for.
+  /// Work for each thread: what the foremost layouts wait for.
   void advance() {
     std::vector<Task> tasks;
-    std::vector<Waiting> held;  // until the tasks' costs are there
+    std::vector<Waiting> whole;  // to be predicted
+    std::vector<Waiting> held;   // until the tasks' costs are there
+    // The stages of a layout are work for as many threads.
+    int work = 0;
+    const auto predicts = [&](const Waiting& waiting) {
+      whole.push_back(waiting);
+      work += waiting.layout->pp;
+    };
     // A prediction out of turn makes a best time to compare bounds with.
     if (made_ >= next_guess_ && !refined_.empty() && may_be_best(refined_.top())) {
-      tasks.push_back({.waiting = refined_.top()});
+      predicts(refined_.top());
       refined_.pop();
     }
-    while (static_cast<int>(tasks.size()) < settings_.threads && !empty()) {
+    while (work < settings_.threads && !empty()) {
       const Waiting next = front();
-      if (!tasks.empty() && !may_be_best(next)) break;
+      if (work > 0 && !may_be_best(next)) break;
       (next.basis == kClosestBasis ? refined_ : rough_).pop();
       if (next.basis == kClosestBasis) {
-        tasks.push_back({.waiting = next});
+        predicts(next);
       } else if (next.space->bound(*next.layout, next_basis(next))) {
         refine(next);
       } else {
         held.push_back(next);
-        Layout sizes = next.space->needed(*next.layout, next_basis(next));
+        Task task{next.space, next.space->needed(*next.layout, next_basis(next))};
         if (std::none_of(tasks.begin(), tasks.end(),
-                         [&](const Task& task) { return makes(task, next, sizes); }))
-          tasks.push_back({.waiting = next, .sizes = std::move(sizes)});
+                         [&](const Task& other) { return makes_the_same(task, other); })) {
+          tasks.push_back(std::move(task));
+          ++work;
+        }
       }
     }
-    pool_.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
-      Task& task = tasks[static_cast<size_t>(i)];
-      if (task.sizes) {
-        task.cost = task.waiting.space->costs().measured(*task.sizes);
-      } else {
-        task.predicted = predict_layout(task.waiting);
-      }
-    });
-    for (Task& task : tasks) {
-      if (task.sizes) {
-        task.waiting.space->costs().keep(*task.sizes, task.cost);
-        ++made_;
-      } else {
-        take(std::move(task.predicted));
-        next_guess_ = made_ + kGuessAfter;
-      }
-    }
+    make_layers(tasks);
+    predict_whole(whole);
     for (const Waiting& waiting : held) refine(waiting);
   }
 
-  /// Whether a task makes the cost of the same layer.
-  static bool makes(const Task& task, const Waiting& waiting, const Layout& sizes) {
-    return task.sizes && task.waiting.space == waiting.space && same_layer(*task.sizes, sizes);
+  static bool makes_the_same(const Task& a, const Task& b) {
+    return a.space == b.space && same_layer(a.sizes, b.sizes);
+  }
+
+  void make_layers(std::vector<Task>& tasks) {
+    pool_.run(static_cast<int64_t>(tasks.size()), [&](int64_t i, int) {
+      Task& task = tasks[static_cast<size_t>(i)];
+      task.cost = task.space->costs().measured(task.sizes);
+    });
+    for (const Task& task : tasks) task.space->costs().keep(task.sizes, task.cost);
+    made_ += static_cast<int64_t>(tasks.size());
+  }
+
+  void predict_whole(const std::vector<Waiting>& all) {
+    std::vector<const Layout*> layouts;
+    for (const Waiting& waiting : all) layouts.push_back(waiting.layout);
+    std::vector<LayoutPrediction> predictions = predict_layouts(request_, pool_, layouts);
+    for (size_t i = 0; i < all.size(); ++i) take(all[i], std::move(predictions[i]));
+    if (!all.empty()) next_guess_ = made_ + kGuessAfter;
   }
 
   /// Whether a layout may be the fastest, by its bound.
@@ -199,36 +202,23 @@ class Search {
     return result_.candidates.empty() || waiting.bound.seconds <= best_;
   }
 
-  /// Changes nothing: several run at a time.
-  Predicted predict_layout(const Waiting& waiting) const {
-    const Layout& layout = *waiting.layout;
-    try {
-      const RunSetup setup = setup_of_layout(request_, layout);
-      TriedPrediction tried = predict_what_fits(setup, request_.cluster, request_.prediction);
-      if (!tried.prediction) return {.too_large = tried.too_large_bytes, .waiting = waiting};
-      return {
-          .candidate = Candidate{layout, waiting.bound, std::move(*tried.prediction), setup.notes},
-          .waiting = waiting};
-    } catch (const ConfigError& error) {
-      return {.refused = error.what(), .waiting = waiting};
-    }
-  }
-
-  void take(Predicted predicted) {
+  void take(const Waiting& waiting, LayoutPrediction predicted) {
     ++result_.dry_runs;
-    if (predicted.too_large > 0) {
-      const Waiting& waiting = predicted.waiting;
+    if (predicted.too_large) {
+      const double bytes = std::max(waiting.bound.bytes, predicted.too_large->peak_bytes());
       result_.rejected.push_back({.layout = *waiting.layout,
                                   .seconds = waiting.bound.seconds,
-                                  .bytes = std::max(waiting.bound.bytes, predicted.too_large),
+                                  .bytes = bytes,
                                   .refined = true});
+      begun_.emplace_back(*waiting.layout, std::move(predicted.too_large));
       return;
     }
-    if (!predicted.candidate) {
+    if (!predicted.prediction) {
       ++result_.refused[predicted.refused];
       return;
     }
-    Candidate& candidate = *predicted.candidate;
+    Candidate candidate{*waiting.layout, waiting.bound, std::move(*predicted.prediction),
+                        std::move(predicted.notes)};
     const double seconds = candidate.prediction.step_seconds;
     if (!candidate.prediction.fits) {
       result_.rejected.push_back(
@@ -249,7 +239,7 @@ class Search {
     result_.left = static_cast<int64_t>(rough_.size() + refined_.size());
     result_.next_bound = empty() ? 0 : front().bound.seconds;
     result_.complete = empty() || (!result_.candidates.empty() && result_.next_bound > best_);
-    look_at_near_misses(request_, spaces_, result_,
+    look_at_near_misses(request_, spaces_, pool_, std::move(begun_), result_,
                         [this] { return seconds_since(begin_) <= settings_.time_limit_seconds; });
     for (const auto& space : spaces_) result_.layer_costs += space->costs().pairs();
     result_.seconds = seconds_since(begin_);
@@ -263,6 +253,7 @@ class Search {
   std::priority_queue<Waiting> rough_, refined_;  // the second: with their closest bounds
   int64_t made_ = 0, next_guess_ = kGuessAfter;   // costs of layers
   double best_ = 0;                               // seconds
+  LayoutRuns begun_;                              // of layouts that were found too large
   SearchResult result_;
 };
 

@@ -25,7 +25,7 @@ struct SearchSettings {
   double tie_share = 0.03;
   /// So many layouts that fit are predicted if there are as many, within the limit of time.
   int least_candidates = 5;
-  int threads = 2;  // dry runs at a time
+  int threads = kPlanThreads;  // dry runs at a time
 };
 
 /// A layout that fits.

@@ -176,8 +176,9 @@ PredictChange predict_changes(std::string file, std::vector<std::string> overrid
     all.insert(all.end(), further.begin(), further.end());
     ChangedRun run;
     try {
-      const Prediction p = predict(
-          prepare_run(load_run_config(file, all, planning_defaults(cluster))), cluster, settings);
+      const Prediction p =
+          predict(prepare_run(load_run_config(file, all, planning_defaults(cluster))), cluster,
+                  settings, kPlanThreads);
       run.step_seconds = p.step_seconds;
       run.fits = p.fits;
       for (const StagePrediction& stage : p.stages)

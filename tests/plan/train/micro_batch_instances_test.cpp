@@ -68,6 +68,27 @@ TEST_P(MicroBatchInstances, AreRecordedAsIfTheyHadRun) {
   }
 }
 
+// With side streams the record needs its edges, so it is made in full; sums and the peak are not.
+TEST_P(MicroBatchInstances, HaveTheSumsOfADeviceWithSideStreams) {
+  RunSetup setup = setup_of(tiny_run() +
+                            Overrides{"model.num_layers=4", "train.micro_batch_size=1",
+                                      "dist.threads_per_rank=1", "ddp.bucket_size=3000",
+                                      "model.packed_weights=false"} +
+                            GetParam().overrides);
+  setup.config.cuda_target = CudaTarget::sm_90a;
+  const int ranks = setup.config.dist.ranks;
+  for (const int rank : std::set<int>{0, ranks / 2, ranks - 1}) {
+    SCOPED_TRACE("rank " + std::to_string(rank));
+    StepRecord record;
+    const DryRun full = dry_run(setup, {rank}, &record, true);
+    const DryRun short_one = dry_run(setup, {rank}, nullptr, true);
+    EXPECT_EQ(full.instances, 0);
+    EXPECT_FALSE(record.edges().empty());
+    EXPECT_EQ(short_one.instances > 0, GetParam().leaves_out && rank >= GetParam().first_rank);
+    EXPECT_EQ(difference(sums(short_one, false), sums(full, false)), "");
+  }
+}
+
 std::vector<Layout> layouts() {
   const std::string pp = "model.pipeline_model_parallel_size=2",
                     tp = "model.tensor_model_parallel_size=2", cp = "model.context_parallel_size=2",

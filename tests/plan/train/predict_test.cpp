@@ -196,25 +196,51 @@ TEST(Predict, MemoryIsTheDryRuns) {
     EXPECT_EQ(p.stages[i].run.peak.bytes, stages[i].peak.bytes);
 }
 
-TEST(Predict, AStageThatDoesNotFitIsFoundBeforeAnyTime) {
+TEST(Predict, OnAnyNumberOfThreadsAndFromStagesInAnyOrder) {
   const RunSetup setup = setup_of(model() + layouts()[2]);
-  Cluster cluster = load_cluster("dgx-h100");
+  const Cluster cluster = load_cluster("dgx-h100");
+  const Prediction one = predict(setup, cluster), three = predict(setup, cluster, {}, 3);
+  EXPECT_EQ(three.step_seconds, one.step_seconds);
+  StageRuns runs(setup, cluster, StageRuns::Keep::records);
+  for (size_t stage = runs.stages(); stage-- > 0;) runs.run(stage);
+  EXPECT_EQ(predict(runs, cluster, {}).step_seconds, one.step_seconds);
+}
+
+TEST(StageRuns, TheEndsAreRunFirstAndTheOthersIfTheyAreAskedFor) {
+  const RunSetup setup =
+      setup_of(model() + Overrides{"dist.ranks=4", "model.pipeline_model_parallel_size=4"});
+  const Cluster cluster = load_cluster("dgx-h100");
   const Prediction whole = predict(setup, cluster);
-  const TriedPrediction fits = predict_what_fits(setup, cluster);
-  ASSERT_TRUE(fits.prediction.has_value());
-  EXPECT_EQ(fits.prediction->step_seconds, whole.step_seconds);
-  EXPECT_EQ(fits.too_large_bytes, 0);
-  const auto first = static_cast<double>(whole.stages.front().run.peak.bytes),
-             last = static_cast<double>(whole.stages.back().run.peak.bytes);
-  ASSERT_NE(first, last);
-  const auto bytes_with = [&](double capacity) {
-    cluster.gpu.memory_bytes = capacity + PredictionSettings().reserve_bytes;
-    const TriedPrediction tried = predict_what_fits(setup, cluster);
-    EXPECT_FALSE(tried.prediction.has_value());
-    return tried.too_large_bytes;
-  };
-  EXPECT_EQ(bytes_with(first - 1), first);
-  EXPECT_EQ(bytes_with(std::min(first, last)), std::max(first, last));
+  StageRuns ends(setup, cluster, StageRuns::Keep::memory);
+  StageRuns all(setup, cluster, StageRuns::Keep::memory);
+  ASSERT_EQ(ends.stages(), 4u);
+  ThreadPool pool(2);
+  const auto errors = run_stages(pool, {&ends, &all}, [&](const StageRuns& runs) {
+    EXPECT_TRUE(runs.made(0) && runs.made(3));
+    EXPECT_FALSE(runs.made(1) || runs.made(2));
+    return &runs == &all;
+  });
+  EXPECT_FALSE(errors[0].has_value() || errors[1].has_value());
+  EXPECT_FALSE(ends.made(1) || ends.made(2) || ends.all_made());
+  ASSERT_TRUE(all.all_made());
+  double peak = 0;
+  for (size_t stage = 0; stage < 4; ++stage) {
+    EXPECT_EQ(all.dry_run_of(stage).peak.bytes, whole.stages[stage].run.peak.bytes);
+    peak = std::max(peak, static_cast<double>(whole.stages[stage].run.peak.bytes));
+  }
+  EXPECT_EQ(all.peak_bytes(), peak);
+  EXPECT_TRUE(is_too_large(all, peak - 1));
+  EXPECT_FALSE(is_too_large(all, peak));
+  // What was begun is continued.
+  run_stages(pool, {&ends}, [](const StageRuns&) { return true; });
+  EXPECT_EQ(ends.peak_bytes(), peak);
+}
+
+TEST(StageRuns, ARunOfOneStageIsNeverLeftOut) {
+  StageRuns runs(setup_of(model() + Overrides{"dist.ranks=1"}), load_cluster("dgx-h100"),
+                 StageRuns::Keep::memory);
+  runs.run(0);
+  EXPECT_FALSE(is_too_large(runs, 0));
 }
 
 }  // namespace

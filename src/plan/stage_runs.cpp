@@ -1,0 +1,86 @@
+#include "plan/stage_runs.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+namespace viaduct {
+namespace {
+
+RunSetup on_cluster(const RunSetup& given, const Cluster& cluster) {
+  VIADUCT_CHECK(ConfigError, cluster.gpu.has_kernels(),
+                "cluster {}: there are no kernels for GPU {}; GPUs with an architecture in "
+                "hardware/gpus.yaml have some",
+                cluster.name, cluster.gpu.name);
+  RunSetup setup{.config = given.config, .model = given.model};
+  setup.config.cuda_target = cluster.gpu.architecture;
+  return setup;
+}
+
+}  // namespace
+
+StageRuns::StageRuns(const RunSetup& setup, const Cluster& cluster, Keep keep)
+    : setup_(on_cluster(setup, cluster)),
+      run_(resolve_run(setup_.config, setup_.model)),
+      keep_(keep),
+      ranks_(run_.parallelism.mesh.group({0}, {Axis::pp})),
+      order_(ranks_.size()),
+      stages_(ranks_.size()),
+      records_(ranks_.size()) {
+  std::iota(order_.begin(), order_.end(), size_t{0});
+  std::rotate(order_.begin() + 1, order_.end() - 1, order_.end());
+}
+
+void StageRuns::run(size_t stage) {
+  stages_[stage] =
+      dry_run(setup_, ranks_[stage], keep_ == Keep::records ? &records_[stage] : nullptr);
+}
+
+bool StageRuns::all_made() const {
+  return std::all_of(stages_.begin(), stages_.end(), [](const auto& s) { return s.has_value(); });
+}
+
+double StageRuns::peak_bytes() const {
+  int64_t peak = 0;
+  for (const auto& stage : stages_)
+    if (stage) peak = std::max(peak, stage->peak.bytes);
+  return static_cast<double>(peak);
+}
+
+void StageRuns::forget_records() {
+  keep_ = Keep::memory;
+  for (StepRecord& record : records_) record = {};
+}
+
+std::vector<std::optional<ConfigError>> run_stages(ThreadPool& pool,
+                                                   const std::vector<StageRuns*>& runs,
+                                                   FunctionRef<bool(const StageRuns&)> goes_on) {
+  struct Unit {
+    size_t run, stage;
+    std::optional<ConfigError> error;
+  };
+  std::vector<std::optional<ConfigError>> errors(runs.size());
+  for (const bool ends : {true, false}) {
+    std::vector<Unit> units;
+    for (size_t run = 0; run < runs.size(); ++run) {
+      if (errors[run] || (!ends && !goes_on(*runs[run]))) continue;
+      const auto& order = runs[run]->order();
+      for (size_t i = ends ? 0 : 2; i < (ends ? std::min<size_t>(2, order.size()) : order.size());
+           ++i)
+        if (!runs[run]->made(order[i])) units.push_back({run, order[i], {}});
+    }
+    pool.run(static_cast<int64_t>(units.size()), [&](int64_t i, int) {
+      Unit& unit = units[static_cast<size_t>(i)];
+      try {
+        runs[unit.run]->run(unit.stage);
+      } catch (const ConfigError& error) {
+        unit.error = error;
+      }
+    });
+    for (Unit& unit : units)
+      if (unit.error && !errors[unit.run]) errors[unit.run] = std::move(unit.error);
+  }
+  return errors;
+}
+
+}  // namespace viaduct
