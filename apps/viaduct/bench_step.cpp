@@ -217,17 +217,19 @@ void print(const Measured& m) {
 Subcommand add_bench_step(CLI::App& bench) {
   auto options = std::make_shared<Options>();
   CLI::App* app = bench.add_subcommand("step", "Whole training steps on mock data");
-  app->add_option("--config", options->config, "YAML file (configs/bench holds the standing ones)")
+  app->add_option("--config", options->config,
+                  "YAML file (configs/bench has those of the benchmarks page)")
       ->required();
   app->add_option("OVERRIDES", options->overrides, "section.field=value: " + scope().help());
   app->add_option("--steps", options->steps, "Measured steps")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app->add_option("--warmup", options->warmup, "Steps before them")
+  app->add_option("--warmup", options->warmup, "Steps before the measured ones")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app->add_option("--memory", options->memory,
-                  "Places from a dry run, or free lists by size as without one")
+  app->add_option(
+         "--memory", options->memory,
+         "planned: tensors get their places from a dry run; lists: from free lists by size")
       ->check(CLI::IsMember({"planned", "lists"}))
       ->capture_default_str();
   app->add_flag("--profile", options->profile,

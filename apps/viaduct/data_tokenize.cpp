@@ -108,7 +108,8 @@ int run(const Arguments& arguments) {
 }  // namespace
 
 Subcommand add_data_tokenize(CLI::App& data) {
-  CLI::App* app = data.add_subcommand("tokenize", "Text or JSONL files to Megatron .bin/.idx");
+  CLI::App* app =
+      data.add_subcommand("tokenize", "Convert text or JSONL files to Megatron .bin/.idx");
   auto arguments = std::make_shared<Arguments>();
   app->add_option(
          "--input", arguments->inputs,

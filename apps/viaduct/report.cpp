@@ -99,8 +99,8 @@ Subcommand add_report(CLI::App& root) {
   CLI::App* app = root.add_subcommand("report", "Write one HTML page about a run or a plan");
   app->add_option("subject", options->subject,
                   "A run's folder (checkpoint.save) or its metrics.jsonl; a folder with plan.json, "
-                  "or the output of viaduct plan --json. A folder with both: the run, and what was "
-                  "planned beside it")
+                  "or the output of viaduct plan --json. A folder with both: the run, compared "
+                  "with the plan")
       ->type_name("DIR")
       ->required();
   app->add_option("--out", options->out, "The page; default: report.html in that folder");

@@ -135,21 +135,23 @@ Subcommand add_train(CLI::App& root) {
   auto options = std::make_shared<Options>();
   CLI::App* app = root.add_subcommand(
       "train", "Pretrain, or fine-tune with checkpoint.pretrained_checkpoint=DIR");
-  app->add_option("CONFIG", options->config, "YAML file; may be absent where overrides say all");
+  app->add_option("CONFIG", options->config, "YAML file; optional if overrides give all settings");
   app->add_option("OVERRIDES", options->overrides, "section.field=value, as many as you like");
   CLI::Option* dry_run =
       app->add_flag("--dry-run", options->dry_run,
                     "Resolve and print configuration, layer map and memory; start nothing");
   app->add_flag("--json", options->json, "With --dry-run: one JSON document")->needs(dry_run);
-  app->add_option("--target", options->target,
-                  fmt::format("With --dry-run: whose kernels, memory and launches to show; one of "
-                              "{} (default: this machine's cpu)",
-                              fmt::join(target_names(), ", ")))
+  app->add_option(
+         "--target", options->target,
+         fmt::format(
+             "With --dry-run: the target whose kernels, memory and launches to show; one of "
+             "{} (default: this machine's cpu)",
+             fmt::join(target_names(), ", ")))
       ->needs(dry_run);
   app->add_option(
          "--cluster", options->cluster,
-         "With --dry-run: a cluster as of viaduct plan, whose GPU is the target, and whose "
-         "times and memory the rules of the tuning guides are applied to")
+         "With --dry-run: a cluster, as in viaduct plan. Its GPU is the target, and the rules of "
+         "the tuning guides are applied to the times and memory predicted on it")
       ->needs(dry_run)
       ->excludes("--target");
   for (CLI::Option* option : add_rule_options(*app, options->rules)) option->needs(dry_run);
