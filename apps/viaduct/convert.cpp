@@ -52,8 +52,8 @@ int run(Arguments& arguments) {
   if (!arguments.dtype.empty()) arguments.settings.dtype = export_format(arguments.dtype);
   if (loaded.config.dist.ranks > 1) {
     VIADUCT_CHECK(ConfigError, !is_gguf(arguments.settings.from),
-                  "viaduct convert: {} is a GGUF file, and a layout is given: convert it to a "
-                  "folder first, and the folder to a checkpoint of that layout",
+                  "viaduct convert: {} is a GGUF file, so it cannot be cut into a layout directly: "
+                  "convert it to a folder first, then the folder to a checkpoint of that layout",
                   arguments.settings.from.string());
     arguments.settings.plan =
         checkpoint_shards(resolve_model_folder(arguments.settings.from), std::move(loaded));

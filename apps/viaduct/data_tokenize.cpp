@@ -80,7 +80,7 @@ int run(const Arguments& arguments) {
   } else if (!arguments.no_append_eod) {
     settings.eod = tokenizer.special_ids().eod;
     VIADUCT_CHECK(ConfigError, settings.eod,
-                  "the tokenizer {} has no end-of-text token; give one by --eod-token, or use "
+                  "the tokenizer {} has no end-of-text token; give one with --eod-token, or use "
                   "--no-append-eod{}",
                   arguments.tokenizer, special_tokens(tokenizer));
   }

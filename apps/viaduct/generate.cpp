@@ -113,7 +113,7 @@ Prepared prepare(Arguments& arguments, const Launch& launch) {
   check_started(prepared.setup.config.dist, launch);
   const RunSetup& setup = prepared.setup;
   VIADUCT_CHECK(ConfigError, setup.tokenizer.has_value(),
-                "{}: it has no tokenizer files, and prompts need a tokenizer",
+                "{}: no tokenizer files; prompts need a tokenizer",
                 setup.pretrained->path.string());
   check_stop_strings(*setup.tokenizer, arguments.stops);
   prepared.prompts =

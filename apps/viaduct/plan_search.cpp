@@ -26,8 +26,8 @@ std::string proof_text(const SearchResult& result, const SearchSettings& setting
                        result.left, format_seconds(result.next_bound));
   }
   return fmt::format(
-      "not complete: time ended after {:.0f} s with {} layouts left, of which the fastest takes at "
-      "least {}; --time-limit gives more",
+      "not complete: the time limit of {:.0f} s was reached with {} layouts left, of which the "
+      "fastest takes at least {}; --time-limit raises it",
       settings.time_limit_seconds, result.left, format_seconds(result.next_bound));
 }
 
@@ -81,8 +81,8 @@ void print_text(const PlanSearchOptions& options, const PlanRequest& request,
   if (!misses.empty())
     fmt::print("\n{}{}\n", result.candidates.empty() && result.left == 0 ? "No layout fits. " : "",
                result.candidates.empty()
-                   ? "Do not fit, those that need least first, and what would make the first fit:"
-                   : "Might be faster, and do not fit:");
+                   ? "Do not fit, smallest first, and what would make the first one fit:"
+                   : "Might be faster, but do not fit:");
   for (const NearMiss& miss : misses) fmt::print("- {}\n", text_of(miss));
   for (const FittingChange& change : changes_that_fit(request, result))
     fmt::print("  {}\n", text_of(change));
@@ -151,7 +151,7 @@ int search_once(const PlanSearchOptions& options, const Cluster& cluster, int64_
 int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
                     const std::string& basis, const WinnerRules& rules) {
   VIADUCT_CHECK(ConfigError, options.global_batch.has_value(),
-                "viaduct plan --model: --global-batch is missing, the rows of a step");
+                "viaduct plan --model: --global-batch (rows of a step) is missing");
   const std::vector<int64_t> counts = rank_counts(options.ranks);
   const bool one_winner = counts.size() == 1 && !options.longest && !options.largest;
   VIADUCT_CHECK(

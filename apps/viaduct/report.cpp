@@ -36,7 +36,7 @@ auto of_plan(const fs::path& path, const Make& make) {
   try {
     return make(document);
   } catch (const nlohmann::json::exception& error) {
-    fail<IoError>("{}: not a whole document of viaduct plan --json: {}", path.string(),
+    fail<IoError>("{}: not a complete document of viaduct plan --json: {}", path.string(),
                   shown_json_problem(error.what()));
   }
 }
@@ -80,7 +80,7 @@ int run(const Options& options) {
   }
   if (!options.plan.empty()) {
     VIADUCT_CHECK(ConfigError, !metrics.empty(),
-                  "viaduct report: --plan is what a run is compared with, and {} is no run",
+                  "viaduct report: --plan compares a run with a plan, but {} is not a run",
                   subject.string());
     plan = options.plan;
   }

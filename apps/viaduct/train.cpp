@@ -54,7 +54,7 @@ void print_problems(std::string text, const std::vector<std::string>& lost) {
   }
   const std::string reason = try_print(text);
   if (!reason.empty())
-    log_warning("standard output cannot be written: {}; it would have said:\n{}", reason, text);
+    log_warning("standard output cannot be written: {}; the lost text:\n{}", reason, text);
 }
 
 /// Rank 0's last report when the run is done.
@@ -69,11 +69,11 @@ void print_outcome(const RunSetup& setup, const Device& device, const Trainer& t
   std::map<std::string, int64_t> planned = trainer.planned_memory().peak.bytes_by_tag;
   std::erase_if(planned, [](const auto& owner) { return owner.second == 0; });
   if (owners != planned) {
-    say("memory of the run at its fullest, by owner, which is not as planned:\n");
+    say("memory of the run at its fullest, by owner; it differs from the plan:\n");
     say_text(memory_text(owners, memory.peak_bytes));
   }
   if (memory.unplanned_allocations > 0) {
-    say("  not at a planned place: {} allocations of {} in all\n", memory.unplanned_allocations,
+    say("  not at a planned place: {} allocations of {} in total\n", memory.unplanned_allocations,
         format_bytes(memory.unplanned_bytes));
   }
   if (const OffloadReport offload = trainer.offload(); !offload.empty())

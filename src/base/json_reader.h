@@ -102,7 +102,7 @@ class JsonBuilder {
   bool key(std::string& name) {
     Level& level = levels_.back();
     VIADUCT_CHECK(IoError, level.keys.insert(name).second,
-                  "{}: \"{}\" is there twice in one object, again at byte {}", where_,
+                  "{}: \"{}\" appears twice in one object, again at byte {}", where_,
                   shown_name(name), last_byte());
     level.key = std::move(name);
     return true;

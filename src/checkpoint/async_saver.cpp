@@ -153,7 +153,7 @@ void AsyncSaver::failed(const std::exception_ptr& error) {
   error_ = error;
   ++failures_;
   if (continue_after_failure_ && world_.rank() == 0)
-    log_warning("checkpoint of step {} FAILED, going on without it: {}", staged_.step,
+    log_warning("checkpoint of step {} FAILED, continuing without it: {}", staged_.step,
                 message_of(error));
 }
 

@@ -199,7 +199,7 @@ GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& mod
   }
   if (!wide.empty()) {
     written.notes.push_back(fmt::format(
-        "GGUF: rows of {} are no multiples of {}; stored as F16 instead of Q8_0", wide, kQ8Block));
+        "GGUF: rows of {} are not a multiple of {}; stored as F16 instead of Q8_0", wide, kQ8Block));
   }
   const int64_t type = file_type(head.tensors());
   head.add_u32("general.file_type", type);

@@ -223,15 +223,15 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
       add_borders(head, files);
       if (!pieces.normalizes) return {};
       return {
-          "GGUF: the tokenizer.model normalizes characters before it cuts, which llama.cpp does "
-          "not: other characters than ASCII may get other tokens"};
+          "GGUF: the tokenizer.model normalizes characters before it splits text, which llama.cpp "
+          "does not: characters outside ASCII may get other tokens"};
     }
   }
   if (!read) {
     head.add_text("tokenizer.ggml.model", "none");
     return {whole != nullptr || sentencepiece != nullptr
                 ? "GGUF: the tokenizer is neither byte-level BPE nor a tokenizer.model of BPE; the "
-                  "file has none that llama.cpp reads"
+                  "file is written without a tokenizer"
                 : "GGUF: the model has no tokenizer, so the file has none"};
   }
   std::vector<std::string> tokens, notes;
@@ -243,13 +243,13 @@ std::vector<std::string> add_gguf_tokenizer(GgufHeadWriter& head, const ModelCon
     types.push_back(known ? at->second.type : unused);
   }
   VIADUCT_CHECK(IoError, read->tokens.empty() || read->tokens.rbegin()->first < model.vocabulary,
-                "GGUF: the tokenizer has token {}, and the model a vocabulary of {}",
+                "GGUF: the tokenizer has token {}, but the model has a vocabulary of {}",
                 read->tokens.rbegin()->first, model.vocabulary);
   head.add_text("tokenizer.ggml.model", "gpt2");
   if (read->cut == nullptr) {
     notes.push_back(
-        "GGUF: llama.cpp has no name for how this tokenizer cuts text before merging (known here: "
-        "gpt-2, llama-bpe, qwen2, smollm); it will cut as its default does");
+        "GGUF: llama.cpp has no name for how this tokenizer splits text before merging (known "
+        "here: gpt-2, llama-bpe, qwen2, smollm); it will use its default split");
   }
   head.add_text("tokenizer.ggml.pre", read->cut != nullptr ? read->cut->name : "default");
   head.add_texts("tokenizer.ggml.tokens", tokens);

@@ -35,7 +35,7 @@ void check_file_kind(const std::string& path, std::string_view content, bool jso
                   c.command, path);
   }
   VIADUCT_CHECK(IoError, !content.starts_with("PAR1"),
-                "{0}: a Parquet file, expected text or JSONL; this makes JSONL of it: python3 -c "
+                "{0}: a Parquet file, expected text or JSONL; this converts it to JSONL: python3 -c "
                 "\"import pandas; pandas.read_parquet('{0}').to_json('{0}.jsonl', "
                 "orient='records', lines=True, force_ascii=False)\"",
                 path);

@@ -40,7 +40,7 @@ DeviceGraph::Totals totals_of(const StepRecord& record) {
 }  // namespace
 
 void Device::begin_capture() {
-  fail<DeviceError>("graph: this device does the work that it is given at once and keeps none");
+  fail<DeviceError>("graph: this device runs its work immediately and records none");
 }
 
 std::unique_ptr<DeviceGraph> Device::end_capture(bool) {
@@ -48,7 +48,7 @@ std::unique_ptr<DeviceGraph> Device::end_capture(bool) {
 }
 
 void Device::enqueue_graph(const DeviceGraph&) {
-  fail<DeviceError>("graph: this device has none");
+  fail<DeviceError>("graph: this device has no graphs");
 }
 
 std::vector<int> Device::used_streams() const {

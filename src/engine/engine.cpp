@@ -224,7 +224,7 @@ std::set<std::pair<int64_t, int>> Engine::later_micro_batches(const ActionList& 
 
 void Engine::offload_to(SecondMemory& memory) {
   VIADUCT_CHECK(ShapeError, store_->offloaded() == nullptr,
-                "second memory: optimizer states are in another one already");
+                "second memory: optimizer states are already in another one");
   second_memory_ = &memory;
 }
 

@@ -87,8 +87,8 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
   VIADUCT_CHECK(ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
-                "model.moe_token_dispatcher_type: allgather needs equally many tokens on every "
-                "rank, and the replicas of a generation have different prompts; nearest: alltoall");
+                "model.moe_token_dispatcher_type: allgather needs the same number of tokens on "
+                "every rank, but the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
   store_->derive_weights(context, settings_.memory.packed_weights);
   start(1);

@@ -37,7 +37,7 @@ std::vector<PromptText> read_prompts(std::istream& in, const std::string& name, 
     prompts.push_back({jsonl ? prompt_of_json(line, where) : line, where});
   }
   VIADUCT_CHECK(IoError, !in.bad(), "{}: cannot be read", name);
-  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: no prompt in it; expected one a line", name);
+  VIADUCT_CHECK(IoError, !prompts.empty(), "{}: has no prompt; expected one a line", name);
   return prompts;
 }
 
@@ -64,7 +64,7 @@ std::vector<Prompt> make_prompts(const std::vector<PromptText>& texts, const Tok
                    text.where, prompt.ids.size(), model.max_positions);
     } else if (max_new_tokens && *max_new_tokens > room) {
       problems.add(
-          "{}: with {} tokens of it the model's {} positions leave room for {} new ones, and "
+          "{}: with its {} tokens the model's {} positions leave room for {} new ones, but "
           "--max-new-tokens is {}",
           text.where, prompt.ids.size(), model.max_positions, room, *max_new_tokens);
     }

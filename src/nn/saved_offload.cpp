@@ -131,8 +131,8 @@ void SavedStore::bring_back(const std::shared_ptr<SecondCopy>& copy) {
   finish_offload();
   if (copy->state == SecondCopy::State::away) {
     VIADUCT_CHECK(ShapeError, now_.context != nullptr,
-                  "saved store: \"{}\" is in the second memory, and is read outside of a walk "
-                  "backwards",
+                  "saved store: \"{}\" is in the second memory, and is read outside of a backward "
+                  "walk",
                   std::get<2>(copy->entries.front()));
     copy->fetch(now_.context->ops);
   }

@@ -126,7 +126,7 @@ class FileBacking final : public SlotBacking {
     const int reason = errno;
     fail<IoError>("second memory in {}: {} of {} bytes at {} were {}: {} (memory.offload_path)",
                   folder_.string(), done, bytes, offset, what,
-                  has_reason ? std::strerror(reason) : "the file system took no more");
+                  has_reason ? std::strerror(reason) : "the file system accepted no more");
   }
 
   std::filesystem::path folder_;

@@ -160,7 +160,7 @@ SecondMemory::Id SlotMemory::put(const Tensor& value) {
   VIADUCT_CHECK(ShapeError, value.is_contiguous(), "second memory: expected a contiguous tensor");
   const int64_t bytes = value.bytes(), end = slots_.find(bytes) + MemorySlots::rounded(bytes);
   VIADUCT_CHECK(IoError, !most_bytes_ || end <= *most_bytes_,
-                "second memory ({}): full: {} bytes more, with {} in use, reach beyond "
+                "second memory ({}): full: {} bytes more, with {} in use, exceed "
                 "memory.offload_bytes = {}",
                 describe(), bytes, slots_.bytes(), *most_bytes_);
   const int64_t offset = slots_.take(bytes);
@@ -180,7 +180,7 @@ void SlotMemory::finish_put(Id id) {
 void SlotMemory::fetch(Id id, const Tensor& value) {
   Held& held = this->held(id);
   VIADUCT_CHECK(ShapeError, value.is_contiguous() && value.bytes() == held.bytes,
-                "second memory: {} bytes were put, and {} are to come back", held.bytes,
+                "second memory: {} bytes were put, but {} are to come back", held.bytes,
                 value.bytes());
   if (copier_) held.ticket = copier_->ask(false, held.offset, value.raw(), held.bytes);
   ++counts_.fetches;
@@ -194,7 +194,7 @@ void SlotMemory::finish_fetch(Id id) {
 void SlotMemory::put_again(Id id, const Tensor& value) {
   Held& held = this->held(id);
   VIADUCT_CHECK(ShapeError, value.is_contiguous() && value.bytes() == held.bytes,
-                "second memory: {} bytes were put, and {} are to replace them", held.bytes,
+                "second memory: {} bytes were put, but {} are to replace them", held.bytes,
                 value.bytes());
   if (copier_) held.ticket = copier_->ask(true, held.offset, value.raw(), held.bytes);
   ++counts_.puts;

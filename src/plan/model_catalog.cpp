@@ -91,8 +91,8 @@ std::vector<std::string> catalog_model(const std::string& name) {
   for (Row row : rows())
     VIADUCT_CHECK(
         ConfigError, row["model"] != name || !shares_heads_without_gate(row),
-        "model {} has key-value heads shared by heads beside a feed-forward without gate, "
-        "and no family of the trainer has; give its Hugging Face config.json or a training "
+        "model {} has grouped-query attention beside a feed-forward without gate, which no family "
+        "of the trainer has; give its Hugging Face config.json or a training "
         "configuration instead",
         name);
   return catalog_costs(name).overrides;

@@ -76,7 +76,7 @@ double OpTime::seconds(const OpEntryRecord& op) const {
     const double rate =
         kind == OpKind::other ? vector_rate_ : matrix_rates_[static_cast<size_t>(i)];
     VIADUCT_CHECK(ConfigError, rate > 0,
-                  "prediction: {} computes in {}, and the GPU has no rate for it", op.op,
+                  "prediction: {} computes in {}, but the GPU has no rate for it", op.op,
                   kFormatNames[i]);
     const double share = kind == OpKind::product     ? settings_.product_share
                          : kind == OpKind::attention ? settings_.attention_share

@@ -139,7 +139,7 @@ HostBatch ProbeBatch::micro_batch(int64_t begin, int64_t count) const {
                     "(expected −100)",
                     at + 1, label);
       VIADUCT_CHECK(ConfigError, !scored || attention_mask.empty() || attention_mask[at] != 0,
-                    "probe batch: token {} is hidden by attention_mask, but the label {} behind it "
+                    "probe batch: token {} is hidden by attention_mask, but the label {} after it "
                     "is scored (expected −100)",
                     at, label);
       out.targets.push_back(scored ? static_cast<int32_t>(label) : -1);

@@ -72,7 +72,7 @@ void MetricsFile::take_history(const std::filesystem::path& path, int64_t steps_
   aside.replace_extension(".dropped" + path.extension().string());
   AppendFile(aside, AppendFile::Mode::append).append(dropped);
   write_file_atomically(path, kept);
-  log_warning("{}: {} lines past step {}, cut short, or there twice, moved to {}", path.string(),
+  log_warning("{}: {} lines past step {}, cut short, or repeated, moved to {}", path.string(),
               dropped_lines, steps_done, aside.filename().string());
 }
 

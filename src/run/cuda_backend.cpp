@@ -69,7 +69,7 @@ const CudaBackend& load() {
     }
     const auto entry = reinterpret_cast<Entry>(::dlsym(library, "viaduct_cuda_backend"));
     VIADUCT_CHECK(ConfigError, entry != nullptr,
-                  "dist.device=cuda: {} is no library of GPU kernels: it has no "
+                  "dist.device=cuda: {} is not a library of GPU kernels: it has no "
                   "viaduct_cuda_backend",
                   place);
     return *entry();
@@ -86,8 +86,8 @@ const CudaBackend& load() {
 const CudaBackend& cuda_backend() {
   const CudaBackend& backend = viaduct_cuda_backend != nullptr ? *viaduct_cuda_backend() : load();
   VIADUCT_CHECK(ConfigError, backend.build == CudaBackendBuild{},
-                "dist.device=cuda: {} is of another build than this program: build both from the "
-                "same sources",
+                "dist.device=cuda: {} and this program are from different builds: build both from "
+                "the same sources",
                 kLibrary);
   return backend;
 }

@@ -76,7 +76,7 @@ RunSetup prepare_inference(const InferenceRequest& request) {
     const RunConfig& given = peek.config;
     defaults.packing.packed_weights.resolve(reads_tiles(given));
     VIADUCT_CHECK(ConfigError, given.parallel.context_parallel_size == 1,
-                  "model.context_parallel_size: {}, and generation runs on 1 context rank: single "
+                  "model.context_parallel_size: {}, but generation runs on 1 context rank: single "
                   "tokens cannot be cut",
                   given.parallel.context_parallel_size);
   }

@@ -40,8 +40,8 @@ bool share_gpus(Communicator& world, const CudaBackend& backend) {
 Launch launch_on_cpu(const EnvironmentLookup& environment) {
   Launch launch = detect_launch(environment);
   VIADUCT_CHECK(ConfigError, launch.launcher != Launcher::torchrun,
-                "{}={} is set, as torchrun does: its variables are for the cuda device; on cpu MPI "
-                "starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
+                "{}={} is set, as torchrun does, but its variables are for the cuda device; on cpu "
+                "MPI starts the ranks: `mpirun -n {} viaduct train CONFIG.yaml`",
                 launch.variable, launch.ranks, launch.ranks);
   return launch;
 }

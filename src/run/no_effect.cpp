@@ -78,7 +78,7 @@ std::string same_overlap(const RunConfig& config, const std::string& name,
   if (!config.tensor_overlap.tp_comm_overlap.value()) return "comm_overlap.tp_comm_overlap is off";
   const RunConfig* other = alternatives.without(name);
   return reason_if(other != nullptr && overlap_table(*other) == overlap_table(config),
-                   "each GEMM that allows it does the same without it");
+                   "each GEMM that allows it does the same by default");
 }
 
 constexpr std::string_view kOfValues[] = {"train.exit_interval",

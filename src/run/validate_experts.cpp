@@ -22,7 +22,7 @@ void validate_family(const RunConfig& config, Problems& problems) {
   if (config.model.family.is_auto()) return;
   for (const ModelFamily& family : model_families()) {
     if (family.model_type != config.model.family.value() || !family.names.router.empty()) continue;
-    problems.add("model.num_moe_experts: family {} has no experts; those that have: {}",
+    problems.add("model.num_moe_experts: family {} has no experts; families with experts: {}",
                  family.model_type, families_with_experts());
   }
 }
@@ -43,15 +43,15 @@ void validate_gathering(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
   if (config.pipeline.variable_seq_lengths) {
     problems.add(
-        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, and "
+        "model.moe_token_dispatcher_type: allgather needs one shape for the whole run, but "
         "model.variable_seq_lengths is true; nearest: alltoall");
   }
   const int cp = config.parallel.context_parallel_size;
   if (config.dataset.reset_attention_mask && cp > 1) {
     problems.add(
-        "model.moe_token_dispatcher_type: allgather needs equally many tokens on every rank, and "
-        "documents (dataset.reset_attention_mask = true) are padded for context_parallel_size = "
-        "{}; nearest: alltoall",
+        "model.moe_token_dispatcher_type: allgather needs the same number of tokens on every rank, "
+        "but documents (dataset.reset_attention_mask = true) are padded for context_parallel_size "
+        "= {}; nearest: alltoall",
         cp);
   }
 }
@@ -93,8 +93,8 @@ void validate_flex(const RunConfig& config, Problems& problems) {
   const auto& domain = config.dist.nvlink_domain_size;
   if (!domain) {
     problems.add(
-        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size, which is "
-        "null: the ranks that are a domain");
+        "model.moe_flex_dispatcher_backend: hierarchical needs dist.nvlink_domain_size (the ranks "
+        "of a domain), which is null");
   } else if (ep * etp % *domain != 0 || *domain % etp != 0) {
     problems.add(
         "dist.nvlink_domain_size: {} with moe_flex_dispatcher_backend = hierarchical: expected a "
@@ -118,7 +118,7 @@ void validate_padding(const RunConfig& config, Problems& problems) {
   }
   if (moe.moe_token_dispatcher_type == "allgather") {
     problems.add(
-        "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, and no rank "
+        "{} with moe_token_dispatcher_type = allgather: tokens are gathered whole, so no rank "
         "sends rows that it could pad; nearest: alltoall",
         kField);
   }
@@ -227,7 +227,7 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
   if (!bias.is_auto() && bias.value() && config.ddp.check_for_large_grads) {
     problems.add(
         "ddp.check_for_large_grads: true is not implemented with moe_router_enable_expert_bias = "
-        "true: the loads of experts lie in the buckets whose norms it compares");
+        "true: the loads of experts are in the buckets whose norms it compares");
   }
   for (const std::string& module : config.offload.offload_modules) {
     const auto units = offloaded_units(module);
@@ -236,8 +236,8 @@ void validate_cuts(const RunConfig& config, Problems& problems) {
       continue;
     problems.add(
         "model.offload_modules: {} is not implemented with expert_model_parallel_size · "
-        "expert_tensor_parallel_size = {} · {}: what experts keep has the size that the data give "
-        "it, and the second memory has slots of one size; nearest: mlp_norm",
+        "expert_tensor_parallel_size = {} · {}: the size of what experts keep depends on the data, "
+        "but the second memory has slots of one size; nearest: mlp_norm",
         module, ep, etp);
   }
   if (config.context_parallel.hybrid_context_parallel && ep * etp > 1) {

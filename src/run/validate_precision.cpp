@@ -54,8 +54,8 @@ void validate_sizes_of_products(const RunConfig& config, Scaling scaling, Proble
   const auto check = [&](const char* what, int64_t size) {
     if (size % unit == 0) return;
     problems.add(
-        "mixed_precision.{}: {} on a rank = {} is no multiple of {}, as products of "
-        "{} need; nearest: {}",
+        "mixed_precision.{}: {} on a rank = {} is not a multiple of {}, as products of {} need; "
+        "nearest: {}",
         scaling == Scaling::nvfp4 ? "fp4_recipe" : "fp8_recipe", what, size, unit, name_of(scaling),
         std::max<int64_t>(1, (size + unit / 2) / unit) * unit);
   };
@@ -160,7 +160,7 @@ void validate_attention(const RunConfig& config, const PrecisionRecipe& recipe,
   if (given.fp8_multi_head_attention && !given.fp8_wgrad) {
     problems.add(
         "{} excludes fp8_wgrad = false: the projection's weight gradient would read attention's "
-        "output in 16 bits, and there is none",
+        "output in 16 bits, which does not exist",
         kOutput);
   }
   if (!given.fp8_dot_product_attention) return;

@@ -12,7 +12,7 @@ namespace viaduct {
 void ParameterStore::derive_weights(const OpContext& context, bool packed, DelayedScales* delayed) {
   VIADUCT_CHECK(ConfigError,
                 !packed || parameters_.empty() || reads_packed_weights(context.ops, recipe_.weight),
-                "packed weights: products of {} read {} as it is", context.ops.traits.name,
+                "packed weights: products of {} read {} unpacked", context.ops.traits.name,
                 dtype_name(recipe_.weight));
   std::vector<const Parameter*> derived;
   std::vector<std::vector<const Parameter*>> coded(chunks());

@@ -164,7 +164,7 @@ const Tensor& Operand::tensor() const {
 
 Operand Operand::slice(int dim, int64_t begin, int64_t count) const {
   if (form_.plain()) return values_.slice(dim, begin, count);
-  VIADUCT_CHECK(ShapeError, count_ == 1, "slice of {}: take one of the stack first",
+  VIADUCT_CHECK(ShapeError, count_ == 1, "slice of {}: select one operand of the stack first",
                 describe(*this));
   const int64_t size = shape_.dim(dim);
   const bool kept = (dim == 0) == (form_.orientation == Orientation::row_wise);

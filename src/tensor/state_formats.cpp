@@ -39,7 +39,7 @@ void decode_groups(const T* from, const float* scales, int64_t elements, float* 
 }
 
 [[noreturn]] void no_such_format(const StateValues& state) {
-  fail<ShapeError>("optimizer state: {} is in no coded format", describe(state.values));
+  fail<ShapeError>("optimizer state: {} is not in a coded format", describe(state.values));
 }
 
 }  // namespace

@@ -45,7 +45,7 @@ int RankRule::Block::size() const {
 RankRule RankRule::of(std::span<const int> ranks) {
   const bool ascend = std::adjacent_find(ranks.begin(), ranks.end(),
                                          [](int a, int b) { return a >= b; }) == ranks.end();
-  VIADUCT_CHECK(CommError, ascend, "members of a group: expected ascending ranks, none twice");
+  VIADUCT_CHECK(CommError, ascend, "members of a group: expected ascending ranks without repeats");
   RankRule rule;
   while (!ranks.empty()) {
     rule.blocks_.push_back(first_block(ranks));

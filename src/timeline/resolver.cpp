@@ -321,7 +321,7 @@ void run(TimeGraph& graph, const std::vector<RankGraph>& ranks) {
     const std::string stuck = rank.stuck();
     if (!stuck.empty()) text += (text.empty() ? "" : "; ") + stuck;
   }
-  fail<CommError>("records do not match, these wait for ever: {}", text);
+  fail<CommError>("records do not match, these wait forever: {}", text);
 }
 
 }  // namespace

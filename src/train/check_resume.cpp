@@ -24,7 +24,7 @@ class Changes {
     const bool allowed = std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
     if (rule.change == ResumeChange::refused && !allowed) {
       problems_.add(
-          "{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] goes on with it all the same", name,
+          "{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] continues anyway", name,
           difference, where_, rule.effect, name);
     } else {
       warnings_.push_back(fmt::format("{}: {}: {}", name, difference, rule.effect));

@@ -128,7 +128,7 @@ Schedules resume_schedules(const Schedules& configured, const std::optional<Sche
   if (config.override_opt_param_scheduler.value()) return configured;
   const bool use_stored = config.use_checkpoint_opt_param_scheduler;
   VIADUCT_CHECK(ConfigError, stored,
-                "{}: has no schedules (it is of an earlier version); scheduler.{}", where,
+                "{}: has no schedules (it was written by an earlier version); scheduler.{}", where,
                 use_stored ? "use_checkpoint_opt_param_scheduler=false uses the configuration's"
                            : "override_opt_param_scheduler=true uses the configuration's");
   if (use_stored) {

@@ -17,8 +17,8 @@ namespace {
 
 TokenStream read_text(const std::filesystem::path& file, const RunSetup& run) {
   VIADUCT_CHECK(ConfigError, run.tokenizer.has_value(),
-                "--data {}: a text needs a tokenizer, and the model's folder has none "
-                "(tokenizer.tokenizer_model names another)",
+                "--data {}: a text needs a tokenizer, but the model's folder has none "
+                "(tokenizer.tokenizer_model can name one)",
                 file.string());
   return TokenStream(text_ids(*run.tokenizer, read_file(file)));
 }

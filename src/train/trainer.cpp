@@ -83,7 +83,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
       [&] {
         if (lock_) remove_leftovers(*config_.checkpoint.save);
       },
-      "removing what an interrupted run left");
+      "removing the leftovers of an interrupted run");
   load_weights();
   const auto& samples = config_.train.train_samples;
   total_steps_ = samples ? state_.step + batches_.steps_within(*samples, state_.consumed_samples)
@@ -272,7 +272,7 @@ void Trainer::skip_step() {
   state_.consumed_samples += rows;
   state_.consumed_tokens += rows * config_.model.seq_length.value();
   if (lock_ && is_logged(state_.step)) lock_->check();
-  log_->note(fmt::format("step {} is passed over (train.iterations_to_skip)", state_.step));
+  log_->note(fmt::format("step {} is skipped (train.iterations_to_skip)", state_.step));
   StepMetrics metrics;
   metrics.step = state_.step;
   metrics.samples = state_.consumed_samples;
@@ -306,7 +306,7 @@ void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
       "step {}: loss {}, gradient norm {}; first tensor that is not finite: {}", state_.step + 1,
       result.loss, result.grad_norm, first.empty() ? "none in the last micro-batch" : first);
   if (config_.train.nan_loss_action != "skip")
-    throw Error(what + " (train.nan_loss_action=skip goes on without such updates)" +
+    throw Error(what + " (train.nan_loss_action=skip continues without such updates)" +
                 last_checkpoint());
   log_->note("warning: " + what + "; update skipped");
 }

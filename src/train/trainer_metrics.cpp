@@ -152,7 +152,7 @@ void Trainer::add_on_demand(StepMetrics& metrics, const StepWork& work) {
   if (inspects(state_.step)) {
     metrics.quantization = quantization_of_ranks(world_->host(), quantization_.tensors());
     if (leads() && state_.step == total_steps_ && !metrics.quantization.empty())
-      log_->note("what quantization changes most:\n" +
+      log_->note("the tensors that quantization changes most:\n" +
                  quantization_table(metrics.quantization, 10));
   }
   if (logger.log_params_norm) metrics.params_norm = weight_norm(*engine_);

@@ -86,7 +86,7 @@ class Transfers {
 /// MPI from its start to its end; once per process.
 class MpiNetwork {
  public:
-  /// CommError if MPI was started before in this process or cannot be called by two threads.
+  /// CommError if MPI was already started in this process or cannot be called by two threads.
   MpiNetwork();
   /// Leaves MPI running if `finish` was not called: the launcher then ends all ranks.
   ~MpiNetwork();

@@ -240,8 +240,8 @@ void check_equal(Communicator& hosts) {
   for (size_t rank = 1; rank < all.size(); ++rank) {
     if (all[rank] == all[0]) continue;
     fail<ConfigError>(
-        "dist.device=cuda: ranks must have one version of NCCL and one generation of GPUs; rank 0 "
-        "has {}, rank {} has {}",
+        "dist.device=cuda: all ranks need the same version of NCCL and the same generation of "
+        "GPUs; rank 0 has {}, rank {} has {}",
         all[0], rank, all[rank]);
   }
 }

@@ -75,7 +75,7 @@ void NcclRank::settle(Lock& lock, NcclConnection& on, std::string_view what) {
     check_call(state, &on, what);
     if (state == ncclSuccess) return;
     VIADUCT_CHECK(CommError, steady_seconds() - begin < timeout_seconds_,
-                  "{}: not all ranks came in {:g} s (dist.distributed_timeout_minutes)", what,
+                  "{}: not all ranks joined within {:g} s (dist.distributed_timeout_minutes)", what,
                   timeout_seconds_);
     lock.unlock();
     if (polls < kQuickPolls)
@@ -173,7 +173,7 @@ std::string NcclRank::problem() {
     if (now - oldest.begun > timeout_seconds_)
       return fmt::format(
           "{} on rank {}: not complete after {:g} s (dist.distributed_timeout_minutes): a rank of "
-          "{} did not join, or the GPU did not get there",
+          "{} did not join, or the GPU has not reached it",
           oldest.what, hosts_->rank(), timeout_seconds_, connection->name_);
   }
   return {};

@@ -145,8 +145,8 @@ void GpuDevice::enqueue_graph(const DeviceGraph& graph) {
 
 void GpuDevice::refuse_in_graph(std::string_view what) const {
   VIADUCT_CHECK(DeviceError, !capturing(),
-                "cuda: {} is part of a step that is captured into a graph, which has no host; "
-                "expected model.cuda_graph_impl = none",
+                "cuda: {} is part of a step that is captured into a graph, and a graph cannot call "
+                "the host; expected model.cuda_graph_impl = none",
                 what);
 }
 

@@ -200,7 +200,7 @@ Tensor RouterSegment::balanced_counts(RankContext& context, const Batch& batch,
 Tensor RouterSegment::counts_of_step(RankContext& context, const Tensor& choice,
                                      const SavedStore& saved) const {
   VIADUCT_CHECK(ShapeError, context.router_log != nullptr,
-                "router of layer {}: no log of the step, over which it balances", block_);
+                "router of layer {}: balances over the step, but has no log of the step", block_);
   RouterLog::Layer& layer = context.router_log->layer(block_);
   if (const auto first = layer.first_counts.extract(&saved)) return first.mapped();
   count_choices(context.ops,

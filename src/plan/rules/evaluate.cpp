@@ -103,7 +103,7 @@ void decide(Finding& finding, const Figures& f, const EvaluationSettings& settin
     if (!first.predicted || !first.refused.empty()) {
       finding.outcome = Outcome::unknown;
       finding.text += first.refused.empty() ? "; not predicted"
-                                            : "; the other run is refused: " + first.refused;
+                                            : "; the changed run is refused: " + first.refused;
       return;
     }
     const bool holds = finding.needs_smaller_peak ? first.peak_bytes <= f.peak()

@@ -72,7 +72,7 @@ Finding graph_static(const Figures&, const Thresholds&) {
 
 Finding gc_aligned(const Figures&, const Thresholds&) {
   return not_applicable(
-      "there is no garbage collector; given train.manual_gc is noted at the start");
+      "there is no garbage collector; a given train.manual_gc is noted at the start");
 }
 
 Finding cpu_binding(const Figures&, const Thresholds&) {

@@ -134,7 +134,7 @@ RuleGroup sanity_rules() {
         "p10 to p90: H100 BF16 dense 40–53 %, FP8 33–42 %, BF16 experts 7–42 %; A100 BF16 39–57 %",
         "benchmark page", mfu_low},
        {"comm-share", kPlan | kRun, "warn: exposed communication > comm_high",
-        "By axis: less tp, or inside the domain, virtual stages, overlap; measure the network.", "",
+        "Depending on the axis: less tp, or tp inside the domain, virtual stages, overlap; measure the network.", "",
         "benchmark page", comm_share},
        {"mfu-impossible", kPlan | kRun, "warn: MFU > mfu_most or < mfu_least; error: > 100 %",
         "Dense peaks only: 1,979 and 3,958 TFLOP/s of H100 are with sparsity.",
@@ -145,11 +145,11 @@ RuleGroup sanity_rules() {
         "8k.",
         "", "benchmark page", tflops_inconsistent},
        {"forced-balance", kPlan | kRun, "warn: forced balance of experts",
-        "Off, but for benchmarks; label figures.", "natural routing −20 %, −6 %",
+        "Switch it off except in benchmarks, and label their figures.", "natural routing −20 %, −6 %",
         "Megatron's options", forced_balance},
        {"record-incomplete", kRun,
         "error: a record lacks layout, batch, length or peak; warn: fewer than steady_steps",
-        "Write them, and repeat.", "", "benchmark page", record_incomplete}}};
+        "Record them, and repeat the run.", "", "benchmark page", record_incomplete}}};
 }
 
 }  // namespace viaduct::rules

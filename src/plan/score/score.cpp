@@ -94,7 +94,7 @@ class Scorer {
     if (of_memory()) {
       pending.memory_bytes = row.number("mem_max_allocated_bytes");
       if (!pending.memory_bytes && !out_of_memory(row))
-        throw UnsupportedRow("no peak of memory stated");
+        throw UnsupportedRow("no peak memory stated");
     } else {
       if (const auto memory = row.number("memory_gb")) pending.memory_bytes = *memory * kGibi;
       try {
@@ -180,7 +180,7 @@ class Scorer {
         of_memory() ? (failed ? std::nullopt : pending.memory_bytes) : pending.throughput;
     if (!published) {
       score_.unsupported.push_back(
-          {row.id(), fmt::format("no {} stated; its memory is judged",
+          {row.id(), fmt::format("no {} stated; only its memory is scored",
                                  of_memory() ? "peak of memory" : "throughput")});
       return;
     }
