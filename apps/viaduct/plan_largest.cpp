@@ -23,8 +23,9 @@ std::string value_text(LargestOf question, int64_t value) {
 std::string next_text(const LargestFit& fit, LargestOf question) {
   const int64_t next = fit.value + step_of(question);
   if (!fit.proven)
-    return fmt::format("the search hit its time limit after {:.0f} s, so more may fit; --time-limit raises it",
-                       fit.seconds);
+    return fmt::format(
+        "the search hit its time limit after {:.0f} s, so more may fit; --time-limit raises it",
+        fit.seconds);
   if (!fit.next_refused.empty())
     return fmt::format("{} are refused: {}", value_text(question, next), fit.next_refused);
   if (fit.next_bytes == 0) return "nothing larger was tried";

@@ -27,9 +27,10 @@ struct Point {
 /// Rows of a step on `ranks`, if the first number of ranks has --global-batch of them.
 int64_t batch_on(const PlanSearchOptions& options, int64_t ranks, int64_t first) {
   if (!options.weak) return *options.global_batch;
-  VIADUCT_CHECK(ConfigError, *options.global_batch * ranks % first == 0,
-                "viaduct plan --weak: {} rows on {} ranks do not scale to a whole number of rows on {}",
-                *options.global_batch, first, ranks);
+  VIADUCT_CHECK(
+      ConfigError, *options.global_batch * ranks % first == 0,
+      "viaduct plan --weak: {} rows on {} ranks do not scale to a whole number of rows on {}",
+      *options.global_batch, first, ranks);
   return *options.global_batch * ranks / first;
 }
 
@@ -93,7 +94,8 @@ void print_table(const PlanSearchOptions& options, const Cluster& cluster,
     const SearchResult& result = point.result;
     fmt::print("{:>7} {:>7} ", result.ranks, result.global_batch);
     if (!point.best()) {
-      fmt::print("{}\n", result.left > 0 ? "no layout was found within the time limit" : "no layout fits");
+      fmt::print("{}\n",
+                 result.left > 0 ? "no layout was found within the time limit" : "no layout fits");
       continue;
     }
     const Prediction& p = point.best()->prediction;

@@ -132,15 +132,15 @@ void print_text(const Result& r) {
     fmt::print("({:.0f} units of time are too many to draw as text; use --svg)\n\n", r.times.end);
   }
   fmt::print(
-      "time {:.0f} ({}forward 1, backward {}{}), of which a stage computes {:.0f}: {}, idle {:.1f} "
+      "time {:.0f} ({}forward 1, backward {}{}), of which a stage works {:.0f}: {}, idle {:.1f} "
       "%\n",
       r.times.end, r.settings.virtual_stages > 1 ? "of a chunk: " : "",
       r.settings.kind == ScheduleKind::zb_h1        ? "1 + 1"
       : r.settings.kind == ScheduleKind::dualpipe_v ? "2, or 1 + 1 in halves"
                                                     : "2",
-      r.settings.deferred_heads > 0 ? "; where the head's weight gradient is deferred, 1 and 1" : "",
+      r.settings.deferred_heads > 0 ? "; where the head's weight gradient waits, 1 and 1" : "",
       r.times.busy, bubble(r), 100 * (1 - r.times.busy / r.times.end));
-  fmt::print("maximum held, in {}:",
+  fmt::print("held at most, in {}:",
              r.settings.virtual_stages > 1
                  ? fmt::format("micro-batches of a chunk (1/{} of a stage each)",
                                r.settings.virtual_stages)

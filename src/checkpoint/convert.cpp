@@ -140,8 +140,8 @@ std::string with_fp8_blocks(const std::string& config, const std::vector<std::st
 
 void write_hugging_face(const Input& from, const std::filesystem::path& to,
                         const ConvertSettings& settings, Converted& result) {
-  VIADUCT_CHECK(IoError, is_absent_or_empty(to),
-                "{}: exists and is not empty; name a new folder", to.string());
+  VIADUCT_CHECK(IoError, is_absent_or_empty(to), "{}: exists and is not empty; name a new folder",
+                to.string());
   const JoinedExperts joined(*from.weights,
                              fused_expert_names(model_family(from.model.family).names));
   ExportTensors tensors(joined, from.model, settings.dtype);

@@ -239,8 +239,8 @@ GgufHead parse_gguf(std::string_view file, const std::string& where, GgufContent
   for (uint64_t i = 0; i < keys; ++i) {
     const std::string key = cursor.string("a key");
     GgufValue value = take_value(cursor, key, where);
-    VIADUCT_CHECK(IoError, head.keys.add(key, std::move(value)),
-                  "{}: the key \"{}\" appears twice", where, shown_name(key));
+    VIADUCT_CHECK(IoError, head.keys.add(key, std::move(value)), "{}: the key \"{}\" appears twice",
+                  where, shown_name(key));
   }
   for (uint64_t i = 0; i < tensors; ++i) head.tensors.push_back(take_tensor(cursor, where));
   const int64_t alignment = head.keys.integer("general.alignment", kGgufAlignment);

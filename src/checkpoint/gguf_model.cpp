@@ -198,8 +198,9 @@ GgufWritten write_gguf(const std::filesystem::path& path, const ModelConfig& mod
     head.add_tensor({tensor.weight.gguf, type, changed_shape(info.shape, tensor.weight)});
   }
   if (!wide.empty()) {
-    written.notes.push_back(fmt::format(
-        "GGUF: rows of {} are not a multiple of {}; stored as F16 instead of Q8_0", wide, kQ8Block));
+    written.notes.push_back(
+        fmt::format("GGUF: rows of {} are not a multiple of {}; stored as F16 instead of Q8_0",
+                    wide, kQ8Block));
   }
   const int64_t type = file_type(head.tensors());
   head.add_u32("general.file_type", type);

@@ -175,7 +175,8 @@ StoredPiece parse_piece(const Json& json, const Shape& shape, int64_t shards,
   stored.offset = count_field(json, "offset", where);
   stored.checksum = checksum_field(json, where);
   VIADUCT_CHECK(IoError, stored.offset % kCheckpointAlignment == 0,
-                "{}: offset {} is not a multiple of {}", where, stored.offset, kCheckpointAlignment);
+                "{}: offset {} is not a multiple of {}", where, stored.offset,
+                kCheckpointAlignment);
   return stored;
 }
 

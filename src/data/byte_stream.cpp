@@ -141,8 +141,8 @@ class GzipStream final : public ByteStream {
  public:
   explicit GzipStream(Blocks blocks) : blocks_(std::move(blocks)) {
     constexpr int kGzip = 16 + MAX_WBITS;
-    VIADUCT_CHECK(IoError, ::inflateInit2(&state_, kGzip) == Z_OK, "{}: not enough memory to unpack it",
-                  blocks_.name());
+    VIADUCT_CHECK(IoError, ::inflateInit2(&state_, kGzip) == Z_OK,
+                  "{}: not enough memory to unpack it", blocks_.name());
   }
   ~GzipStream() override { ::inflateEnd(&state_); }
 

@@ -88,7 +88,8 @@ std::string differing_replica(Engine& engine) {
   const auto found = engine.groups().world().host().first_text(mine);
   if (!found) return "";
   return fmt::format(
-      "rank {}: {} differs from the copy of the first data-parallel rank (train.check_weight_hash_across_dp_replicas_interval)",
+      "rank {}: {} differs from the copy of the first data-parallel rank "
+      "(train.check_weight_hash_across_dp_replicas_interval)",
       found->rank, found->text);
 }
 

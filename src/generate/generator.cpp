@@ -86,9 +86,10 @@ Generator::Generator(Device& device, const OpTable& ops, const ModelConfig& conf
       store_(std::make_unique<ParameterStore>(
           device, settings_.layers.precision, model_->uses(),
           StoreSettings{.with_gradients = false, .with_masters = false}, groups_)) {
-  VIADUCT_CHECK(ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
-                "model.moe_token_dispatcher_type: allgather needs the same number of tokens on "
-                "every rank, but the replicas of a generation have different prompts; nearest: alltoall");
+  VIADUCT_CHECK(
+      ConfigError, !together_ || config.moe.dispatch != ExpertDispatch::all_gather,
+      "model.moe_token_dispatcher_type: allgather needs the same number of tokens on "
+      "every rank, but the replicas of a generation have different prompts; nearest: alltoall");
   OpContext context = this->context();
   store_->derive_weights(context, settings_.memory.packed_weights);
   start(1);

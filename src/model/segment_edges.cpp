@@ -69,9 +69,10 @@ Edge edge_before(const Layer& layer, const Segment& segment, const RankContext& 
   for (const EdgeTensor& tensor : after) {
     if (names(outputs, tensor.name)) continue;
     for (size_t i = 0; i < read; ++i) {
-      VIADUCT_CHECK(ShapeError, before[i].name != tensor.name,
-                    "segment {}: it reads \"{}\", which is read again later, but does not return it",
-                    name_of(layer, segment), tensor.name);
+      VIADUCT_CHECK(
+          ShapeError, before[i].name != tensor.name,
+          "segment {}: it reads \"{}\", which is read again later, but does not return it",
+          name_of(layer, segment), tensor.name);
     }
     before.push_back(tensor);
   }

@@ -85,9 +85,10 @@ std::vector<SegmentWalk::Place> SegmentWalk::places_with(const Place& place) con
     list.push_back(other);
     blocks.insert(other.layer->block);
   }
-  VIADUCT_CHECK(ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
-                "backward: blocks {} to {} are recomputed together, but {} of them are in the chunk",
-                group.first_block, group.first_block + group.blocks - 1, blocks.size());
+  VIADUCT_CHECK(
+      ShapeError, static_cast<int64_t>(blocks.size()) == group.blocks,
+      "backward: blocks {} to {} are recomputed together, but {} of them are in the chunk",
+      group.first_block, group.first_block + group.blocks - 1, blocks.size());
   return list;
 }
 

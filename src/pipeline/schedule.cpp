@@ -187,9 +187,10 @@ void check_schedule_settings(const ScheduleSettings& s) {
                       kind, s.virtual_stages));
     }
     if (s.group > 0) {
-      problems.push_back(fmt::format(
-          "microbatch_group_size_per_vp_stage {} is a setting of the schedule interleaved, not of {}",
-          s.group, kind));
+      problems.push_back(
+          fmt::format("microbatch_group_size_per_vp_stage {} is a setting of the schedule "
+                      "interleaved, not of {}",
+                      s.group, kind));
     }
   }
   if (s.kind == ScheduleKind::zb_h1 && s.deferred_heads > 0) {

@@ -19,7 +19,8 @@ enum class ScheduleKind {
 /// Why DualPipe is refused, and what there is instead.
 inline constexpr std::string_view kDualPipeRefused =
     "dualpipe holds the parameters of two stages on each rank, twice the memory of their weights, "
-    "gradients and optimizer state; dualpipe_v has the same order of work and holds each parameter once";
+    "gradients and optimizer state; dualpipe_v has the same order of work and holds each parameter "
+    "once";
 std::string_view schedule_kind_name(ScheduleKind kind);
 /// "1f1b", "interleaved", "gpipe", "zb-h1", "dualpipe_v". ConfigError, with the nearest name,
 /// otherwise.

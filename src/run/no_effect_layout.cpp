@@ -124,8 +124,9 @@ const std::vector<NoEffectRule>& layout_without_effect() {
        }},
       {{"comm_overlap.overlap_moe_expert_parallel_comm"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
-                          "a step has one micro-batch, so there is no other one to compute meanwhile");
+         return reason_if(
+             c.parallel.pipeline_model_parallel_size == 1 && micro_batches(c) == 1,
+             "a step has one micro-batch, so there is no other one to compute meanwhile");
        }},
       {{"ddp.overlap_param_gather", "ddp.align_param_gather"}, one_data_rank},
       {{"ddp.data_parallel_sharding_strategy", "dist.use_megatron_fsdp", "dist.use_torch_fsdp2"},

@@ -40,9 +40,9 @@ const std::vector<NoEffectRule>& training_without_effect() {
        }},
       {{"profiling.use_nsys_profiler"},
        [](const RunConfig& c, const ConfigOutcome&) {
-         return reason_if(
-             c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
-             "dist.device = " + c.dist.device.value() + " has no GPU that Nsight Systems could record");
+         return reason_if(c.profiling.use_nsys_profiler && c.dist.device.value() != "cuda",
+                          "dist.device = " + c.dist.device.value() +
+                              " has no GPU that Nsight Systems could record");
        }},
       {{"model.cuda_graph_impl"},
        [](const RunConfig& c, const ConfigOutcome&) {

@@ -120,7 +120,8 @@ class PipelineRules {
     const int64_t step = stages * chunks_;
     if (stages == 0 && rest != 0) {
       problems_.add(
-          "model.num_layers: {}, but the first and last stage are the only ones and have {} + {} = {}",
+          "model.num_layers: {}, but the first and last stage are the only ones and have {} + {} = "
+          "{}",
           layers_, *first, *last, at_ends);
     } else if (stages > 0 && (rest <= 0 || rest % step != 0)) {
       problems_.add(

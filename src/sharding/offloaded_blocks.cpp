@@ -76,7 +76,8 @@ void OffloadedBlocks::require(size_t number) {
 
 void OffloadedBlocks::leave(size_t number, bool changed) {
   Block& block = blocks_[number];
-  VIADUCT_CHECK(ShapeError, here(number), "second memory: a block that is not on the device cannot be offloaded");
+  VIADUCT_CHECK(ShapeError, here(number),
+                "second memory: a block that is not on the device cannot be offloaded");
   if (!changed) {
     block.memory = Tensor();
     block.state = State::away;

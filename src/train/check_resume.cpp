@@ -23,9 +23,8 @@ class Changes {
     if (rule.change == ResumeChange::free) return;
     const bool allowed = std::find(allowed_.begin(), allowed_.end(), name) != allowed_.end();
     if (rule.change == ResumeChange::refused && !allowed) {
-      problems_.add(
-          "{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] continues anyway", name,
-          difference, where_, rule.effect, name);
+      problems_.add("{}: {} (then: {}): {}; checkpoint.allow_changes=[{}] continues anyway", name,
+                    difference, where_, rule.effect, name);
     } else {
       warnings_.push_back(fmt::format("{}: {}: {}", name, difference, rule.effect));
     }

@@ -181,7 +181,8 @@ void Trainer::save(bool wait) {
       } catch (const IoError& error) {
         // The last save is the only result of the run.
         if (wait || !c.continue_on_save_failure) throw;
-        log_->note(fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
+        log_->note(
+            fmt::format("warning: {} failed, continuing without it: {}", what, error.what()));
         return;
       }
     }

@@ -77,8 +77,7 @@ UnknownBytes Tokenizer::encode(std::string_view text, const EncodeOptions& optio
         added_.split(stretch.text, false, options.special_as_text, encode_unnormalized, token);
       } else {
         VIADUCT_CHECK(ConfigError, model_->encode_bytes(stretch.text, *cache.scratch_, ids),
-                      "a tokenizer of kind {} encodes only UTF-8 text",
-                      kind());
+                      "a tokenizer of kind {} encodes only UTF-8 text", kind());
       }
     }
   } else {

@@ -138,7 +138,8 @@ RuleGroup precision_rules() {
             "the same layout 1.05 to 1.12 times, LoRA 1.005, once 0.96", "guides, low precision",
             fp8_block_size},
            {"fp8-range", kPlan | kRun, "warn: expected gain outside of published ones",
-            "Neither 1.2 to 1.5 times nor 1.5 to 2 times holds in general, and FP8 is not limited to H100.",
+            "Neither 1.2 to 1.5 times nor 1.5 to 2 times holds in general, and FP8 is not limited "
+            "to H100.",
             "H100: 8B 1.30–1.37, 70B 1.32–1.40 (another framework 1.63–1.72), 175B 1.34–1.51, Grok "
             "1.19–1.26; GB200: 405B 1.52–1.53",
             "guides; benchmark page", fp8_range},

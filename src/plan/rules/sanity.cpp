@@ -134,8 +134,9 @@ RuleGroup sanity_rules() {
         "p10 to p90: H100 BF16 dense 40–53 %, FP8 33–42 %, BF16 experts 7–42 %; A100 BF16 39–57 %",
         "benchmark page", mfu_low},
        {"comm-share", kPlan | kRun, "warn: exposed communication > comm_high",
-        "Depending on the axis: less tp, or tp inside the domain, virtual stages, overlap; measure the network.", "",
-        "benchmark page", comm_share},
+        "Depending on the axis: less tp, or tp inside the domain, virtual stages, overlap; measure "
+        "the network.",
+        "", "benchmark page", comm_share},
        {"mfu-impossible", kPlan | kRun, "warn: MFU > mfu_most or < mfu_least; error: > 100 %",
         "Dense peaks only: 1,979 and 3,958 TFLOP/s of H100 are with sparsity.",
         "81 % (llmq-readme-25)", "benchmark page", mfu_impossible},
@@ -145,8 +146,8 @@ RuleGroup sanity_rules() {
         "8k.",
         "", "benchmark page", tflops_inconsistent},
        {"forced-balance", kPlan | kRun, "warn: forced balance of experts",
-        "Switch it off except in benchmarks, and label their figures.", "natural routing −20 %, −6 %",
-        "Megatron's options", forced_balance},
+        "Switch it off except in benchmarks, and label their figures.",
+        "natural routing −20 %, −6 %", "Megatron's options", forced_balance},
        {"record-incomplete", kRun,
         "error: a record lacks layout, batch, length or peak; warn: fewer than steady_steps",
         "Record them, and repeat the run.", "", "benchmark page", record_incomplete}}};

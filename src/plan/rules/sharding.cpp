@@ -238,7 +238,8 @@ RuleGroup sharding_rules() {
         "warn: a tp, cp or ep group that fits a domain straddles two (dp if exposed > "
         "exposed_min); not with data "
         "ranks alone or sharded weights",
-        "Use sizes that divide the domain, the other order of axes, or 64 of 72 GPUs. In the guides' example the "
+        "Use sizes that divide the domain, the other order of axes, or 64 of 72 GPUs. In the "
+        "guides' example the "
         "data groups cross, "
         "the tensor groups do not.",
         "", "guides, NVL72", domain_straddle},

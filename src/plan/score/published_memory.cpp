@@ -28,10 +28,12 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   const std::string test = row.text("test_case");
   for (const char* name : {"vlm", "multimodal", "llava"})
     if (test.find(name) != std::string::npos)
-      throw UnsupportedRow("a model of images and text; the row has only the sizes of the text part");
+      throw UnsupportedRow(
+          "a model of images and text; the row has only the sizes of the text part");
   if (row.flag("mla")) throw UnsupportedRow("latent attention without the sizes of its parts");
   if (row.count("mtp"))
-    throw UnsupportedRow("multi-token prediction beside layers that the trainer does not have it for");
+    throw UnsupportedRow(
+        "multi-token prediction beside layers that the trainer does not have it for");
   const bool experts = row.count("experts").value_or(0) > 0;
   const bool gated = row.flag("gated");
   if (row.count("shared_ffn") && experts)

@@ -26,11 +26,11 @@ Symptom unknown(std::string name, std::string missing) {
 
 Symptom data_loading(const MeasuredSteps& run, const SymptomLimits& limits) {
   const double share = run.data_seconds / run.step_seconds;
-  return found(
-      "steps wait for data", share > limits.data,
-      fmt::format("{} of the median step ({} of {})", percent(share),
-                  format_seconds(run.data_seconds), format_seconds(run.step_seconds)),
-      "Use more loader threads, cache the index (dataset.path_to_cache), keep the data on a local disk.");
+  return found("steps wait for data", share > limits.data,
+               fmt::format("{} of the median step ({} of {})", percent(share),
+                           format_seconds(run.data_seconds), format_seconds(run.step_seconds)),
+               "Use more loader threads, cache the index (dataset.path_to_cache), keep the data on "
+               "a local disk.");
 }
 
 Symptom communication(const MeasuredSteps& run, const SymptomLimits& limits) {
