@@ -1,5 +1,5 @@
 #pragma once
-// After a search: the layouts that might be faster and do not fit, measured by their dry runs, with
+// After a search: the layouts that might be faster but do not fit, measured by their dry runs, with
 // one field whose change makes them fit.
 
 #include <memory>
@@ -12,8 +12,8 @@
 namespace viaduct {
 
 /// Replaces the bounds of the layouts of `result.rejected` that miss by least by closer ones, then
-/// by what dry runs say, and finds what would make them fit, as long as `time_is_left`. Layouts
-/// that the trainer refuses go to `result.refused`.
+/// by the results of dry runs, and finds what would make them fit, as long as `time_is_left`.
+/// Layouts that the trainer refuses go to `result.refused`.
 void look_at_near_misses(const PlanRequest& request,
                          const std::vector<std::unique_ptr<SearchSpace>>& spaces,
                          SearchResult& result, FunctionRef<bool()> time_is_left);

@@ -71,7 +71,7 @@ class Transfers {
   static constexpr double kDrainSeconds = 0.5;
   /// Cancels messages in flight. A receive without a message is cancelled. A receive that is being
   /// filled, and a send that is being read, continue: returns when MPI no longer uses their memory,
-  /// or after `seconds`, when the other rank is gone or asleep.
+  /// or after `seconds`, if the other rank is gone or asleep.
   void give_up(double seconds = kDrainSeconds);
 
  private:
