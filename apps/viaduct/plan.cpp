@@ -29,7 +29,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// A search has looked at most of what rules advise.
+// A search has already examined most changes that rules advise.
 constexpr double kRuleSecondsOfSearch = 1;
 
 struct Options {
@@ -204,7 +204,7 @@ int explain(const Options& options, const Cluster& cluster) {
                       search.json);
 }
 
-/// A table says what is predicted on what, so nothing else does.
+/// The table determines models and clusters, so other options have no effect.
 int score(const Options& options) {
   before_ranks([&] {
     std::vector<std::string> others = options.given();

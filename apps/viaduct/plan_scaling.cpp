@@ -42,7 +42,7 @@ double efficiency(const std::vector<Point>& points, const Point& point) {
   return 0;
 }
 
-/// The number of GPUs to take; null: none of them will do.
+/// The chosen number of GPUs; null: none qualifies.
 const Point* fewest_in_time(const PlanSearchOptions& options, const Cluster& cluster,
                             const std::vector<Point>& points) {
   for (const Point& point : points) {

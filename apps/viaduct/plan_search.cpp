@@ -103,7 +103,7 @@ void write_winner(const PlanSearchOptions& options, const PlanRequest& request,
   write_file_atomically(options.write, written_config(request, best.layout, comment));
 }
 
-/// The fastest layout was chosen by its prediction; rules say what a search does not look at.
+/// The fastest layout was chosen by its prediction; rules cover what a search does not examine.
 rules::Evaluation evaluate_winner(const PlanRequest& request, const Candidate& best,
                                   const RuleOptions& options) {
   std::vector<std::string> overrides = request.overrides;
@@ -158,7 +158,7 @@ int run_plan_search(const PlanSearchOptions& options, const Cluster& cluster,
       ConfigError, one_winner || rules.given.empty(),
       "viaduct plan: {} has no effect here: rules are applied to the winner of one search",
       fmt::join(rules.given, ", "));
-  evaluation_settings(rules.options);  // wrong ones are said before the search
+  evaluation_settings(rules.options);  // errors are reported before the search
   if (options.longest || options.largest) {
     VIADUCT_CHECK(ConfigError,
                   counts.size() == 1 && !options.weak && !options.deadline && !options.budget &&

@@ -29,7 +29,7 @@ std::string file_if(const fs::path& path) {
   return fs::is_regular_file(path, error) ? read_file(path, size_t{16} << 20) : "";
 }
 
-/// Calls `make` with the plan's document; what it lacks is an error of the file.
+/// Calls `make` with the plan's document; a missing figure is an error of the file.
 template <class Make>
 auto of_plan(const fs::path& path, const Make& make) {
   const nlohmann::ordered_json document = read_plan_document(path);

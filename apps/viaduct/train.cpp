@@ -43,8 +43,8 @@ void print_plan(const PlannedMemory& memory, const OffloadReport& offload) {
   if (!offload.empty()) say_text(planned_text(offload));
 }
 
-/// Says `text` on standard output, and what the run could not write anywhere. The run is done and
-/// saved, so nothing of this fails it.
+/// Writes `text` to standard output, and reports what the run could not write. The run is done and
+/// saved, so a failure here does not fail it.
 void print_problems(std::string text, const std::vector<std::string>& lost) {
   for (const std::string& line : lost) log_warning("{}", line);
   if (standard_error_failed()) {

@@ -119,7 +119,7 @@ class SimulatedRun {
     return metrics;
   }
 
-  /// Of a step of so many rows, which are fewer while the batch grows.
+  /// Of a step of this many rows, which are fewer while the batch grows.
   const Prediction& prediction(int64_t rows) {
     if (const auto known = predictions_.find(rows); known != predictions_.end())
       return known->second;

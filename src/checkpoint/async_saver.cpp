@@ -83,7 +83,7 @@ AsyncSaver::AsyncSaver(Communicator& world, bool continue_after_failure)
     : world_(world), continue_after_failure_(continue_after_failure) {}
 
 AsyncSaver::~AsyncSaver() {
-  // Writing may take long; until then the other ranks would wait for this rank in vain.
+  // Writing may take long; until then the other ranks would wait for this rank for nothing.
   const bool writing =
       work_.valid() && work_.wait_for(std::chrono::seconds(0)) != std::future_status::ready;
   if (writing && world_.size() > 1 && std::uncaught_exceptions() > 0)

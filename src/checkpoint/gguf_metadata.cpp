@@ -14,7 +14,7 @@ namespace {
 
 using namespace gguf_values;
 
-constexpr int64_t kKindBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // the least a value has
+constexpr int64_t kKindBytes[] = {1, 1, 2, 2, 4, 4, 4, 1, 8, 12, 8, 8, 8};  // minimum of a value
 
 class Cursor {
  public:

@@ -71,7 +71,7 @@ int64_t file_type(const std::vector<GgufTensor>& tensors) {
   }
 }
 
-/// The tensors of the source that a file has, with how it has them.
+/// The tensors of the source that go into a file, and their form there.
 std::vector<Planned> plan_tensors(const ModelConfig& model, const TensorSource& weights) {
   const TensorNames& names = model_family(model.family).names;
   std::map<std::string, GgufWeight> by_name;

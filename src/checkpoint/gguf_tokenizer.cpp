@@ -21,11 +21,11 @@ struct Token {
   TokenType type = normal;
 };
 
-/// A tokenizer as the files have it.
+/// A tokenizer as stored in the files.
 struct Read {
   std::map<int64_t, Token> tokens;
   std::vector<std::string> merges;
-  const Cut* cut = nullptr;  // null: none that llama.cpp has a name for
+  const Cut* cut = nullptr;  // null: llama.cpp has no name for it
   bool adds_begin = false;
 };
 
@@ -98,7 +98,7 @@ void add_vocabulary(const Json& vocabulary, Read& read, const std::string& where
   }
 }
 
-/// A tokenizer.json; nothing if it is no byte-level BPE.
+/// A tokenizer.json; nothing if it is not byte-level BPE.
 std::optional<Read> read_tokenizer_json(const std::filesystem::path& path) {
   const Json file = parse(path);
   const Json& model = member(file, "model");
@@ -172,7 +172,7 @@ void add_borders(GgufHeadWriter& head, const std::vector<std::filesystem::path>&
   }
 }
 
-/// The added tokens of a tokenizer.json behind the pieces; those between get unused pieces.
+/// The added tokens of a tokenizer.json after the pieces; ids in between get unused pieces.
 void add_further_pieces(SentencePieces& pieces, const std::filesystem::path* tokenizer_json) {
   if (tokenizer_json == nullptr) return;
   const Json file = parse(*tokenizer_json);

@@ -17,7 +17,7 @@ uint64_t hash_of(Device& device, const Tensor& tensor) {
   return hash64({static_cast<const char*>(host.raw()), static_cast<size_t>(host.bytes())});
 }
 
-/// The first of this rank's copies that is not what rank 0 of the group has; "" if all are.
+/// The first of this rank's copies that differs from rank 0 of the group; "" if none does.
 std::string difference_among(Engine& engine, Communicator& group, const std::vector<Copy>& copies) {
   if (group.size() == 1 || copies.empty()) return "";
   BlockCursor cursor(engine.store().offloaded(), BlockCursor::Access::read);

@@ -235,7 +235,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
   const int64_t fed = fed_sequences(ids);
   const Tensor chosen = host_tensor(DType::i32, {fed});
   auto* tokens = chosen.data<int32_t>();
-  // One rank chooses: others might round an exponential otherwise.
+  // One rank chooses: others might round an exponential differently.
   if (logits && groups_.tp().rank() == 0) {
     const int64_t vocabulary = logits.dim(1);
     std::vector<int64_t> sequence_of;

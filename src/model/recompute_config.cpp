@@ -10,7 +10,7 @@ struct Module {
   std::vector<std::string_view> units;
 };
 
-/// The module that is segments, not units: they run again as one.
+/// The module that consists of segments, not units: they are recomputed as one.
 constexpr std::string_view kWholeExperts = "moe";
 
 const std::vector<Module>& modules() {
@@ -55,7 +55,7 @@ void recompute_layers(const RecomputeConfig& config, const ChunkLayers& chunk, b
     policy.recompute_layers({chunk.first_block + i, 1, apart});
 }
 
-/// The layers of multi-token prediction behind the last chunk, as in Megatron: uniform recomputes
+/// The layers of multi-token prediction after the last chunk, as in Megatron: uniform recomputes
 /// each by itself, block none, unless it means every layer.
 void recompute_further(const RecomputeConfig& config, int64_t first, int64_t blocks, bool all,
                        SavedPolicy& policy) {

@@ -1,4 +1,4 @@
-// Units whose tensors are dropped, and how the store runs them again.
+// Units whose tensors are dropped, and how the store recomputes them.
 
 #include <algorithm>
 

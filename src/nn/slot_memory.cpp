@@ -33,7 +33,7 @@ class SlotMemory::Copier {
   class OnStreams;
 };
 
-/// A thread that makes copies one after the other, in the order in which they were asked for.
+/// A thread that makes copies one after the other, in the order of the requests.
 class SlotMemory::Copier::OnThread final : public Copier {
  public:
   explicit OnThread(SlotBacking& backing) : backing_(backing), thread_([this] { run(); }) {}
@@ -104,7 +104,7 @@ class SlotMemory::Copier::OnThread final : public Copier {
   SlotBacking& backing_;
   std::mutex mutex_;
   std::condition_variable work_, done_;
-  std::deque<Copy> copies_;  // asked for and not begun
+  std::deque<Copy> copies_;  // requested and not begun
   int64_t asked_ = 0, finished_ = 0;
   std::exception_ptr failure_;  // the first one
   int64_t failed_ = 0;          // ticket of that copy
@@ -227,7 +227,7 @@ OffloadBandwidth SlotMemory::measure(int64_t bytes) {
   bytes = MemorySlots::rounded(bytes);
   if (most_bytes_)
     bytes = std::min(bytes, *most_bytes_ / MemorySlots::kAlignment * MemorySlots::kAlignment);
-  // What a device's streams copy, the host cannot time without waiting for them.
+  // The host cannot time copies of a device's streams without waiting for them.
   if (!backing_ || !held_.empty() || bytes == 0 ||
       dynamic_cast<StreamBacking*>(backing_.get()) != nullptr)
     return bandwidth;

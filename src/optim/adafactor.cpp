@@ -82,7 +82,7 @@ void Adafactor::add_tensors(Group& group, const Parameter& parameter) {
     if (shape.rank() == 1) return;
     const int rows = part == nullptr ? 0 : dim_of_rows(*part);
     tensor.matrix = {shape[rows], shape[1 - rows], group.values, 0};
-    // A tensor rank that has padding of the vocabulary alone does not know the table's rows: all
+    // A tensor rank that has only padding of the vocabulary does not know the table's rows: all
     // ranks have places for the padded ones.
     group.values +=
         parameter.vocabulary ? parameter.shape[0] * group.tensor_ranks->size() : tensor.matrix.rows;

@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-/// What runs until the other micro-batch has its turn.
+/// The actions that run until the other micro-batch's turn.
 using Turn = ActionList;
 using Turns = std::vector<Turn>;
 

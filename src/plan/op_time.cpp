@@ -18,7 +18,7 @@ double rate_of(const FormatRates& rates, std::string_view format) {
 constexpr double kQuantizationPasses = 1;
 
 /// Kernels that make operands of FP8 and FP4, or their scales. `extra_passes` stands for chains of
-/// element-wise kernels in the runs that it was fitted to; nobody has such a chain for these.
+/// element-wise kernels in the runs that it was fitted to; these kernels have no such chain.
 bool is_one_pass(const OpEntryRecord& op) {
   const std::string_view name = op.op;
   return name == "convert_operand" || name == "largest_magnitude";

@@ -37,7 +37,7 @@ struct Wait {
 };
 
 /// Spans of the collectives of all groups in which data moves, and in which this rank waits for the
-/// others to come, by begin.
+/// others to arrive, by begin.
 void add_waits(const StepTimes& of, std::vector<Wait>& moving, std::vector<Wait>& coming) {
   for (size_t i = 0; i < of.times.collectives.size(); ++i) {
     const TimeSpan& span = of.times.collectives[i];
@@ -208,7 +208,7 @@ StageRuns run_stages(const RunSetup& given, const Cluster& cluster,
   of.runs.resize(ranks.size()), of.records.resize(ranks.size());
   std::vector<size_t> order(ranks.size());
   std::iota(order.begin(), order.end(), size_t{0});
-  // The ends hold most: activations of most micro-batches, and the logits.
+  // The first and last stage hold the most: activations of most micro-batches, and the logits.
   if (stops) std::rotate(order.begin() + 1, order.end() - 1, order.end());
   for (size_t number = 0; number < order.size(); ++number) {
     const size_t stage = order[number];
@@ -244,7 +244,8 @@ Prediction timed(StageRuns of, const Cluster& cluster, const PredictionSettings&
               .launch = settings.launch_seconds,
               .host_wait = settings.host_wait_seconds,
               .slowdown = settings.slowdown});
-  // The first step is like the second but for what an update before it left to be gathered.
+  // The first step is like the second except for weights that an earlier update left to be
+  // gathered.
   double begin = 0, end = 0;
   for (size_t stage = 0; stage < ranks.size(); ++stage) {
     const auto& step =

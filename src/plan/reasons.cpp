@@ -50,7 +50,7 @@ std::vector<std::string> what_binds(const Candidate& best) {
   return texts;
 }
 
-/// What takes longer in `other` than in `best`, the largest first, and what is shorter.
+/// The parts that take longer in `other` than in `best`, largest first, and the shorter ones.
 std::vector<std::string> losses(const Prediction& best, const Prediction& other) {
   std::map<std::string, double> difference;
   for (const auto& [name, seconds] : step_parts(other)) difference[name] += seconds;

@@ -15,7 +15,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// Of the limit of time; the rest is for what does not fit.
+// Share of the time limit; the rest is for layouts that do not fit.
 constexpr double kSearchShare = 0.8;
 
 // Dry runs of layers between two predictions.
@@ -144,10 +144,10 @@ class Search {
     Predicted predicted = {};
   };
 
-  /// One piece of work for each thread: what the foremost layouts wait for.
+  /// One piece of work for each thread: the inputs that the first layouts wait for.
   void advance() {
     std::vector<Task> tasks;
-    std::vector<Waiting> held;  // until the tasks' costs are there
+    std::vector<Waiting> held;  // until the tasks' costs are known
     // A prediction out of turn makes a best time to compare bounds with.
     if (made_ >= next_guess_ && !refined_.empty() && may_be_best(refined_.top())) {
       tasks.push_back({.waiting = refined_.top()});

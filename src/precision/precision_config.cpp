@@ -8,7 +8,7 @@ namespace viaduct {
 
 namespace {
 
-/// Scales of whole tensors, and what is stored with them.
+/// Scales of whole tensors, and the settings that depend on them.
 void add_amax_fields(PrecisionConfig& config, FieldGroup& group) {
   group
       .field("fp8_local_amax", config.fp8_local_amax,

@@ -13,7 +13,7 @@
 namespace viaduct {
 namespace {
 
-/// The number at the front of `text`, which it removes; −1: there is none.
+/// The number at the front of `text`, which is removed; −1: there is none.
 int take_number(std::string_view& text) {
   int number = -1;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);

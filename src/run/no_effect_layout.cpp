@@ -1,4 +1,4 @@
-// Fields of ranks, pipelines, sharding, recompute and offload that have nothing to act on.
+// Fields of ranks, pipelines, sharding, recompute and offload that have no effect.
 
 #include "run/no_effect_rules.h"
 #include "run/parallel_settings.h"

@@ -1,5 +1,5 @@
-// Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have
-// nothing to act on.
+// Fields of the model, the optimizer, the schedule, the data, checkpoints and profiles that have no
+// effect.
 
 #include "run/graph_config.h"
 #include "run/no_effect_rules.h"

@@ -171,12 +171,12 @@ constexpr NamedRule kRules[] = {
     {kTokenizerContent, refused("the weights were trained on the tokens of the old tokenizer")},
 };
 
-/// Sections whose fields say how a run is executed, watched or paced, all of them free.
+/// Sections whose fields determine how a run is executed, watched or paced; all of them are free.
 constexpr std::string_view kFreeSections[] = {"validation", "scheduler",  "ddp",    "comm_overlap",
                                               "dist",       "checkpoint", "logger", "profiling",
                                               "env_vars",   "memory"};
 
-/// The others' free fields, one by one: a new field of theirs has to be thought about.
+/// The free fields of other sections, one by one, so that each new field needs a decision.
 constexpr std::string_view kFree[] = {
     "model.hf_config",  // its content is in the fields
     "model.make_vocab_size_divisible_by",

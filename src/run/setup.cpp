@@ -52,7 +52,7 @@ std::optional<int64_t> tokens_of(const RunSetup& setup) {
                   config.vocab_size.value_or(0), setup.tokenizer_folder.string(), *tokens);
     if (config.vocab_size) tokens = config.vocab_size;
   } else if (config.vocab_size) {
-    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one more, the end of documents
+    tokens = *config.vocab_size + 1;  // Megatron's null tokenizer: one extra, the end of documents
   }
   VIADUCT_CHECK(ConfigError, tokens || config.vocab_extra_ids == 0,
                 "tokenizer.vocab_extra_ids: {} without a vocabulary to extend; give "

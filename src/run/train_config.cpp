@@ -3,7 +3,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any run, and low enough that products do not overflow.
+// Far above any real run, and low enough that products do not overflow.
 constexpr double kMostSteps = 1e10, kMostRows = 1 << 24, kMostRowsOfARun = 1e10;
 
 }  // namespace

@@ -57,10 +57,10 @@ double number_of(const Auto<int64_t>& value) {
   return static_cast<double>(value.value_or(1));
 }
 
-/// What is so large that it is a mistake, and that building even the plan of it would take all
-/// memory or for ever. Each field is bounded by itself; products are bounded here.
+/// Sizes so large that they must be a mistake: building even the plan would take all memory or
+/// would not end. Each field has its own bound; products are bounded here.
 void validate_sizes(const RunConfig& config, Problems& problems) {
-  // A micro-batch is made on the host; parameters and activations are counted in int64 bytes.
+  // A micro-batch is built on the host; parameters and activations are counted in int64 bytes.
   constexpr double kMostTokens = 1 << 26, kMostElements = 1e16;
   constexpr double kMostLayerPasses = 1 << 21;  // of a step, which the dry run records one by one
   const ModelFields& m = config.model;

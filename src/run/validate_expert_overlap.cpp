@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kOverlap = "comm_overlap.overlap_moe_expert_parallel_comm: true";
 
-/// What is exchanged, and in which formats.
+/// Rules on the exchanged values and their formats.
 void validate_exchange(const RunConfig& config, Problems& problems) {
   if (config.parallel.expert_model_parallel_size < 2) {
     problems.add("{} needs model.expert_model_parallel_size of at least 2, found {}", kOverlap,
@@ -36,7 +36,7 @@ void validate_exchange(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// Where forwards and backwards of two micro-batches can run in turn.
+/// Rules on where forwards and backwards of two micro-batches can alternate.
 void validate_order(const RunConfig& config, Problems& problems) {
   const PipelineConfig& pipeline = config.pipeline;
   const int pp = config.parallel.pipeline_model_parallel_size;
@@ -59,7 +59,7 @@ void validate_order(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// A layer that runs again in the backward would exchange its rows a second time.
+/// A layer that is recomputed in the backward would exchange its rows a second time.
 void validate_recomputed(const RecomputeConfig& recompute, Problems& problems) {
   if (recompute.full()) {
     problems.add(

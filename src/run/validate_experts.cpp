@@ -9,7 +9,7 @@
 namespace viaduct {
 namespace {
 
-/// Families whose checkpoints have names for experts.
+/// Families whose checkpoints define names for experts.
 std::string families_with_experts() {
   std::string list;
   for (const ModelFamily& family : model_families()) {
@@ -38,7 +38,7 @@ void validate_rows_by_number(const RunConfig& config, Problems& problems) {
       "several ranks; expected alltoall or allgather, or dist.device=cpu");
 }
 
-/// Where tokens are gathered, all ranks that gather have equally many in each micro-batch.
+/// Where tokens are gathered, all gathering ranks have the same number in each micro-batch.
 void validate_gathering(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_token_dispatcher_type != "allgather") return;
   if (config.pipeline.variable_seq_lengths) {
@@ -64,7 +64,7 @@ int nearest_part(int value, int number) {
   return best;
 }
 
-/// Sending by domain, where it is asked for by name; and formats on the wire.
+/// Sending by domain, where it is chosen explicitly, and formats of messages.
 void validate_flex(const RunConfig& config, Problems& problems) {
   const MoeFields& moe = config.model.moe;
   for (const auto& [field, format] :
@@ -146,7 +146,7 @@ void validate_device(const RunConfig& config, Problems& problems) {
       config.model.moe.experts());
 }
 
-/// Where tokens are scaled together, all that a rank has count.
+/// Where tokens are scaled together, all tokens of a rank count.
 void validate_sinkhorn(const RunConfig& config, Problems& problems) {
   if (config.model.moe.moe_router_load_balancing_type != "sinkhorn") return;
   const int cp = config.parallel.context_parallel_size;
@@ -165,7 +165,7 @@ void validate_sinkhorn(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// What is cut over ranks divides by them.
+/// Dimensions that are cut over ranks are divisible by their number.
 void validate_cuts(const RunConfig& config, Problems& problems) {
   const ParallelConfig& sizes = config.parallel;
   const MoeFields& moe = config.model.moe;

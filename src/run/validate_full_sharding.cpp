@@ -1,4 +1,4 @@
-// What a data-parallel rank keeps a shard of: strategies, their presets and formats.
+// Rules of sharding over data-parallel ranks: strategies, their presets and formats.
 
 #include "config/nearest_valid.h"
 #include "precision/recipe.h"

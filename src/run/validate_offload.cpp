@@ -8,7 +8,7 @@
 namespace viaduct {
 namespace {
 
-/// What the second memory of a GPU is, and what its ranks exchange.
+/// Rules on the second memory of a GPU, and on what its ranks exchange.
 void validate_device(const RunConfig& config, Problems& problems) {
   if (config.dist.device.value_or("cpu") != "cuda") return;
   const auto refuse = [&](bool given, std::string_view field) {
@@ -48,7 +48,7 @@ void validate_layers(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// What is moved of weights are a rank's shards.
+/// Of weights, a rank's shards are moved.
 void validate_weights(const RunConfig& config, Problems& problems) {
   if (!config.ddp.shards_weights()) {
     problems.add(

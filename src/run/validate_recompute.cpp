@@ -10,7 +10,7 @@ namespace viaduct {
 namespace {
 
 /// Layers of the largest chunk; 0 while the layers are not known or do not divide into chunks,
-/// which other rules say.
+/// which other rules report.
 int64_t largest_chunk(const RunConfig& config) {
   const auto& layers = config.model.num_layers;
   if (layers.is_auto()) return 0;
@@ -46,7 +46,8 @@ void validate_full(const RunConfig& config, Problems& problems) {
   }
 }
 
-/// What is still auto counts as there: a folder says what the model is, and is read later.
+/// Values that are still auto count as present: the model's folder determines them, and is read
+/// later.
 ModelParts parts_of(const ModelFields& model) {
   ModelParts parts;
   const auto& latent = model.latent.multi_latent_attention;

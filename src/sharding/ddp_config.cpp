@@ -5,7 +5,7 @@
 namespace viaduct {
 namespace {
 
-// Far above any model.
+// Far above any real model.
 constexpr double kMostElements = 1e12;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// The forms in which a parameter store's weights are read beside the canonical ones, and weights
-// that are stored as codes.
+// The forms of a parameter store's weights other than the canonical ones, and weights that are
+// stored as codes.
 
 #include <algorithm>
 

@@ -54,7 +54,7 @@ void compare_settings(const RunConfig& config, const CheckpointReader& checkpoin
   if (!holds(checkpoint, "config.yaml")) return;
   RunConfig then, now = config;
   const Schema old_schema = run_schema(then), schema = run_schema(now);
-  Problems ignored;  // fields of another version
+  Problems ignored;  // fields of a different version
   const ConfigOutcome said =
       read_config(old_schema, {checkpoint.folder() / "config.yaml", {}}, ignored);
   for (const FieldGroup& group : schema.groups()) {

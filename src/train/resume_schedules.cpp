@@ -108,7 +108,7 @@ std::optional<Schedules> stored_schedules(const std::string& state, const std::s
     schedules.learning_rate.anneal =
         anneal_style(stored.at("lr_wsd_decay_style").get<std::string>());
     if (stored.contains("decoupled_maximum_rate")) {
-      schedules.decoupled_rate = schedules.learning_rate;  // but for the rates
+      schedules.decoupled_rate = schedules.learning_rate;  // except the rates
       schedules.decoupled_rate->maximum_rate = stored.at("decoupled_maximum_rate").get<double>();
       schedules.decoupled_rate->minimum_rate = stored.at("decoupled_minimum_rate").get<double>();
     }

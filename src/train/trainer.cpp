@@ -96,7 +96,7 @@ Trainer::Trainer(const RunSetup& setup, Device& device, const OpTable& ops, Trai
   log_ = std::make_unique<MetricsLog>(
       log_options(config_, hooks_, state_.step, total_steps_, leads()));
   take_evaluations_before();
-  // A run that is over leaves the folder as it is.
+  // A run that is complete leaves the folder unchanged.
   if (state_.step == 0 || state_.step < total_steps_) write_run_files();
 }
 
@@ -232,7 +232,7 @@ void Trainer::step() {
   const StepResult result = engine_->finish_step(scored);
   offload_.done += moved() - moved_before;
   take_merged(engine_->merged_figures());
-  // FP16 gradients overflow in normal runs, which the scaler deals with; their loss does not.
+  // FP16 gradients overflow in normal runs, which the scaler handles; their loss does not.
   if (!std::isfinite(result.loss) || (result.skipped && !fp16)) after_nan(result, batch);
   if (fp16) state_.scaler = scaler_.next(state_.scaler, result.skipped);
 
@@ -295,7 +295,8 @@ void Trainer::check_replicas() {
 }
 
 void Trainer::after_nan(const StepResult& result, const HostBatch& batch) {
-  if (!result.skipped) {  // weights are not what made the loss any more: nothing is to be found
+  // After a step the weights are no longer those of the loss, so a search would find nothing.
+  if (!result.skipped) {
     fail<Error>(
         "step {}: loss {}, gradient norm {}; the update is made: gradients are not tested "
         "(ddp.check_for_nan_in_grad=true names the first tensor that is not finite){}",

@@ -98,7 +98,7 @@ void Trainer::load_weights() {
 
 void Trainer::compare_with(const CheckpointReader& checkpoint) {
   const auto same_order = [&](int64_t samples) { return data_->same_order(samples); };
-  std::exception_ptr refused;  // with all problems, which an error of all ranks would not have
+  std::exception_ptr refused;  // with all problems, which an error of all ranks would not list
   run_on_all(
       *world_,
       [&] {
@@ -129,7 +129,7 @@ void Trainer::resume_state(const TrainState& stored) {
   const TrainState fresh = state_;
   state_ = stored;
   state_.seed = fresh.seed;
-  if (!config_.checkpoint.load_optim) state_.updates = 0;  // moments of zero: bias corrections anew
+  if (!config_.checkpoint.load_optim) state_.updates = 0;  // zero moments: new bias corrections
   const bool scaling = run_.layers.precision.loss_scaling;
   const bool stored_scaling = stored.scaler != LossScalerState{};
   if (!scaling || !stored_scaling || !config_.checkpoint.load_optim) {
@@ -216,7 +216,7 @@ bool Trainer::folder_was_deleted() const {
 }
 
 void Trainer::recreate_folder() {
-  saved_step_ = -1;  // wherever it was saved, it is not there any more
+  saved_step_ = -1;  // it was saved before but no longer exists
   if (!lock_) return;
   lock_->check();
   handled_recreations_ = lock_->times_made_again();

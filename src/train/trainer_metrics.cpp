@@ -118,7 +118,7 @@ void Trainer::log_step(StepMetrics metrics, const StepWork& work) {
 }
 
 void Trainer::update_peak(double tflops_per_rank) {
-  // Ten milliseconds a measurement: at most a five-hundredth of a run.
+  // Ten milliseconds per measurement: at most 1/500 of a run.
   constexpr double kInterval = 5;
   if (steady_seconds() - peak_measured_at_ < kInterval && tflops_per_rank <= peak_.tflops) return;
   peak_.keep_best(measure_matmul_peak(device_.pool(), run_.layers.precision.activation,

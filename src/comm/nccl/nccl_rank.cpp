@@ -14,7 +14,7 @@ namespace {
 
 constexpr auto kWatchInterval = std::chrono::milliseconds(50);
 /// Polls before the host sleeps between them: an operation is in its stream soon, other ranks may
-/// take long to come.
+/// take long to join.
 constexpr int kQuickPolls = 2000;
 constexpr auto kPollInterval = std::chrono::milliseconds(1);
 
@@ -99,7 +99,7 @@ NcclConnection& NcclRank::connect(const ncclUniqueId& id, int rank, int size, st
   NcclConnection& made = *connections_.emplace_back(std::make_unique<NcclConnection>());
   made.name_ = std::move(name);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-  config.blocking = 0;  // a rank that never comes must not hold the host
+  config.blocking = 0;  // a rank that never joins must not block the host
   const std::string what = "connecting " + made.name_;
   check_call(calls_.ncclCommInitRankConfig(&made.handle_, size, id, rank, &config), &made, what);
   settle(lock, made, what);

@@ -1,4 +1,4 @@
-// Which GPUs there are, and why there is none.
+// Lists the GPUs, or says why there is none.
 
 #include "device/cuda/cuda_check.h"
 #include "device/cuda/cuda_device.h"

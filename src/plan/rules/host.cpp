@@ -1,4 +1,4 @@
-// The host: launches, graphs, what is bound to where.
+// The host: launches, graphs, binding.
 
 #include <fmt/format.h>
 

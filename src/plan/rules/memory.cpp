@@ -1,4 +1,4 @@
-// Memory: what needs it, and what frees it at which cost.
+// Memory: its users, and the cost of freeing it.
 
 #include <fmt/format.h>
 

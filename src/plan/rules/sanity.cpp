@@ -1,4 +1,4 @@
-// Figures that cannot be, and runs that are slower than their kind.
+// Impossible figures, and runs that are slower than others of their kind.
 
 #include <fmt/format.h>
 
@@ -34,7 +34,7 @@ const MfuClass* class_of(const Figures& f) {
   return nullptr;
 }
 
-/// The largest part of the step that is no compute.
+/// The largest part of the step other than compute.
 std::pair<std::string, double> largest_loss(const Times& t) {
   std::pair<std::string, double> most{"bubble", t.bubble};
   if (t.host > most.second) most = {"waiting for launches", t.host};

@@ -7,7 +7,7 @@
 namespace viaduct {
 namespace {
 
-/// `layers` over `stages` chunks, as many to each as go in, what is missing missing at the end,
+/// `layers` over `stages` chunks, divided evenly and rounded up, with fewer at the end,
 /// where the loss takes a layer's place: "Ett|tt|tt|tL".
 std::string layout_text(int64_t layers, int64_t stages) {
   const int64_t each = (layers + stages - 1) / stages;

@@ -38,7 +38,7 @@ void add_model(const PublishedRow& row, PublishedRun& run) {
   const bool gated = row.flag("gated");
   if (row.count("shared_ffn") && experts)
     throw UnsupportedRow("shared experts beside attention without latent vectors");
-  // GPT with learned positions, or what stands in its place where the family has no such layer.
+  // GPT with learned positions, or its substitute where the family has no such layer.
   const int64_t heads = row.needed_count("heads"), groups = row.count("kv_heads").value_or(heads);
   const bool gpt = !gated && !experts && groups == heads;
   int64_t feed_forward = row.count("ffn_hidden").value_or(4 * row.needed_count("hidden"));

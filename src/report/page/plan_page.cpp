@@ -49,7 +49,7 @@ void add_notes(HtmlPage& page, const Json& document, const char* name) {
   for (const Json& note : *found) page.note(NoteKind::plain, text(note));
 }
 
-/// Adds a value under its part's name, making the part where no earlier bar had it.
+/// Adds a value under its part's name, creating the part if no earlier bar had it.
 void put(BarChart& chart, BarChart::Bar& bar, const std::string& part, double value) {
   auto at = std::find(chart.parts.begin(), chart.parts.end(), part);
   if (at == chart.parts.end()) at = chart.parts.insert(at, part);

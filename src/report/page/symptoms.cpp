@@ -42,7 +42,7 @@ Symptom communication(const MeasuredSteps& run, const SymptomLimits& limits) {
                "use less tensor parallelism across slow links.");
 }
 
-/// Steps that take much longer than the median, and the interval at which they come, if it is one.
+/// Steps that take much longer than the median, and the interval between them, if it is regular.
 Symptom slow_steps(const RunLog& log, const MeasuredSteps& run, const SymptomLimits& limits) {
   std::vector<int64_t> slow;
   for (size_t i = 1; i < log.steps.size(); ++i)

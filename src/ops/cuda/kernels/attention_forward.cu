@@ -1,5 +1,5 @@
 // Attention's forward (Dao 2023, arXiv 2307.08691): a block has some rows of a key-value head and
-// goes over the keys that they see, with a running softmax. While one tile of keys and values is
+// loops over the keys that they see, with a running softmax. While one tile of keys and values is
 // used the next is copied.
 
 #include "ops/cuda/kernels/attention_tile.cuh"
