@@ -255,7 +255,7 @@ std::vector<int32_t> Generator::step(Feed ids, Choose choose) {
 
 void Generator::skip_to(int64_t tokens) {
   VIADUCT_CHECK(ShapeError, !device_.executes(),
-                "generate: only a dry run skips tokens, whose keys nobody computes");
+                "generate: only a dry run skips tokens: it computes no keys");
   std::vector<int64_t> counts;
   for (int64_t i = 0; i < sequences(); ++i)
     counts.push_back(std::max<int64_t>(0, tokens - length(i)));

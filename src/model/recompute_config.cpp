@@ -84,7 +84,7 @@ FieldGroup recompute_fields(RecomputeConfig& config) {
   group
       .field("recompute_method", config.recompute_method,
              "uniform: every group of recompute_num_layers layers of a chunk keeps its input, and "
-             "runs again as one; block: the first recompute_num_layers layers of each chunk do, "
+             "is recomputed as one; block: the first recompute_num_layers layers of each chunk do, "
              "each by itself, and the others are kept.")
       .one_of({"uniform", "block"})
       .constraint("no effect without recompute_granularity=full");

@@ -37,14 +37,14 @@ void check_declared(const Layer& layer, const Segment& segment, const TensorSet&
                 describe(found));
 }
 
-/// Fails unless an exchange that is under way meets the segment that ends it, and no other one.
+/// Fails unless a pending exchange reaches the segment that ends it, and no other segment.
 void check_under_way(const Layer& layer, const Segment& segment, const TensorSet& in,
                      ExchangePart ends) {
   const bool expected = segment.exchange_part() == ends;
   VIADUCT_CHECK(ShapeError, expected == (in.under_way() != nullptr), "segment {}: {}",
                 name_of(layer, segment),
                 expected ? "it ends an exchange that was not begun"
-                         : "an exchange is under way, and it does not end it");
+                         : "an exchange is pending that it does not end");
 }
 
 /// `made` plus the tensors that bypassed the segment.

@@ -67,7 +67,7 @@ Finding graph_on(const Figures& f, const Thresholds& limits) {
 Finding graph_static(const Figures&, const Thresholds&) {
   return not_applicable(
       "a graph is of whole steps of equal shapes: model.cuda_graph_impl is refused where rows have "
-      "documents of their own, and a step of other shapes is captured anew");
+      "documents of their own, and a step of other shapes is captured again");
 }
 
 Finding gc_aligned(const Figures&, const Thresholds&) {

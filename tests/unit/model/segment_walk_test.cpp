@@ -81,8 +81,8 @@ TEST_F(SegmentEdges, NoSegmentRunsBetweenTheTwoOfAnExchange) {
   in.set_under_way(std::make_shared<UnderWay>());
   EXPECT_FALSE(TensorSet(in).empty());
   EXPECT_THAT([&] { forward(1, in); },
-              ThrowsMessage<ShapeError>(HasSubstr("segment blocks.0.mixer: an exchange is under "
-                                                  "way, and it does not end it")));
+              ThrowsMessage<ShapeError>(HasSubstr("segment blocks.0.mixer: an exchange is pending "
+                                                  "that it does not end")));
   TensorSet d_out(kHidden, floats({3, 4}));
   d_out.set_under_way(std::make_shared<UnderWay>());
   EXPECT_THROW(backward(1, d_out), ShapeError);
